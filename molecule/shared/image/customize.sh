@@ -1,0 +1,25 @@
+#!/bin/sh
+# Runs inside the new root, last step of the image: turns a minimal system into "a server that an
+# administrator can reach": one sudo user, key login only.
+set -eu
+
+# No hardware of its own: the host's kernel loads modules and names devices.
+for unit in systemd-modules-load systemd-udevd systemd-udev-trigger; do
+    ln -sf /dev/null "/etc/systemd/system/$unit.service"
+done
+# Nodes must not change under a test, and an apt run of their own would hold the lock.
+for unit in apt-daily.timer apt-daily-upgrade.timer; do
+    ln -sf /dev/null "/etc/systemd/system/$unit"
+done
+
+useradd --create-home --shell /bin/bash ops
+echo 'ops ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/ops
+chmod 0440 /etc/sudoers.d/ops
+echo 'PasswordAuthentication no' > /etc/ssh/sshd_config.d/keys-only.conf
+
+# One key per node, not per image: scripts/virtual-cluster gives each node its own.
+rm -f /etc/ssh/ssh_host_*
+# An empty file makes systemd choose an identity at first boot.
+: > /etc/machine-id
+
+update-ca-certificates >/dev/null
