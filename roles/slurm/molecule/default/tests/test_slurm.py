@@ -78,4 +78,6 @@ def test_a_running_job_outlives_a_restart_of_the_daemons(host):
     time.sleep(2)
     with host.sudo():
         host.run_expect([0], "systemctl restart slurmctld slurmd")
-    assert accounted(host, f"-j {job} --format=state,restarts", "COM") == "COMPLETED|0"
+    time.sleep(10)
+    shown = host.check_output(f"scontrol -o show job {job}").split()
+    assert {"JobState=COMPLETED", "Restarts=0", "ExitCode=0:0"} <= set(shown)

@@ -1,0 +1,61 @@
+"""The cluster under test: its nodes through testinfra, the operator's programs as processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import testinfra
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CLUSTER = "test-cluster-default"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Runs what an operator runs on the control node, against the cluster under test."""
+
+    inventory: Path
+
+    def __call__(self, *argv: str | Path, timeout: int = 600) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(a) for a in argv],
+            cwd=REPOSITORY,
+            env=os.environ | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    @property
+    def inventories(self) -> tuple[str, ...]:
+        return ("-i", str(REPOSITORY / "inventory/demo/groups.yml"), "-i", str(self.inventory))
+
+    def playbook(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self("ansible-playbook", *self.inventories, f"playbooks/{name}", *arguments)
+
+    def validate(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return self(sys.executable, "-m", "validation.run", *self.inventories, *arguments)
+
+    def virtual_cluster(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self("scripts/virtual-cluster", verb, f"--name={CLUSTER}", *arguments)
+
+
+@pytest.fixture(scope="session")
+def operator() -> Operator:
+    return Operator(Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory")
+
+
+@pytest.fixture
+def node(operator):
+    """A function from a node's name to its testinfra host, over SSH as the inventory says."""
+
+    def connect(name: str):
+        return testinfra.get_host(f"ansible://{name}?ansible_inventory={operator.inventory}")
+
+    return connect

@@ -1,0 +1,67 @@
+"""The validator against the real cluster: a true PASS, and a FAIL that names what is wrong."""
+
+import json
+import time
+
+import pytest
+
+
+def wait_until_idle(node):
+    deadline = time.monotonic() + 120
+    shown = ""
+    while time.monotonic() < deadline:
+        shown = node("login1").check_output("sinfo -h -N -o '%N %T'")
+        if shown.splitlines() == ["gpu1 idle", "gpu2 idle"]:
+            return
+        time.sleep(1)
+    pytest.fail(f"the nodes did not become idle: {shown}")
+
+
+def test_the_quick_suite_passes(node, operator, tmp_path):
+    wait_until_idle(node)
+    run = operator.validate("--suite", "quick", "--output", tmp_path / "run")
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["verdict"] == "pass"
+    results = [json.loads(line) for line in (tmp_path / "run/results.jsonl").read_text().splitlines()]
+    verdicts = {(r["check"], r["verdict"]) for r in results}
+    assert {("all_reduce", "pass"), ("ddp", "pass"), ("pipeline", "pass")} <= verdicts
+    proof = next(r["proof"] for r in results if r["check"] == "ddp")
+    assert sorted({rank["host"] for rank in proof["ranks"]}) == ["gpu1", "gpu2"]
+    assert (tmp_path / "run/passing_nodes.txt").read_text().split() == ["gpu1", "gpu2"]
+
+
+def test_the_jobs_are_accounted(node):
+    shown = node("ctl1").check_output("sacct -a -X -n -P --format=jobname,state,nnodes")
+    done = [line.split("|") for line in shown.splitlines() if line.startswith("plumbline-")]
+    for payload in ("all_reduce", "ddp", "pipeline"):
+        assert any(payload in name and rest == ["COMPLETED", "2"] for name, *rest in done), shown
+
+
+def test_it_runs_on_a_login_node_with_what_was_deployed(node):
+    assert node("login1").file("/etc/plumbline/cluster.json").exists
+
+
+def test_a_node_that_is_off_fails_the_run_and_is_named(node, operator, tmp_path):
+    operator.virtual_cluster("stop", "gpu2")
+    try:
+        run = operator.validate("--suite", "quick", "--output", tmp_path / "run")
+        assert run.returncode == 1, run.stdout[-4000:] + run.stderr[-2000:]
+        assert "gpu2" in run.stdout
+        assert (tmp_path / "run/failing_nodes.txt").read_text().split() == ["gpu2"]
+    finally:
+        assert operator.virtual_cluster("start", "gpu2").returncode == 0
+    wait_until_idle(node)
+
+
+def test_a_drained_node_fails_the_run_with_its_reason(node, operator, tmp_path):
+    with node("ctl1").sudo():
+        node("ctl1").check_output("scontrol update nodename=gpu1 state=drain reason='bad fan'")
+    try:
+        run = operator.validate("--output", tmp_path / "run")
+        assert run.returncode == 1
+        assert "bad fan" in run.stdout
+    finally:
+        with node("ctl1").sudo():
+            node("ctl1").check_output("scontrol update nodename=gpu1 state=resume")
+    wait_until_idle(node)
