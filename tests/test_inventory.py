@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,9 +127,7 @@ def test_a_name_that_slurm_cannot_use_is_refused() -> None:
 
 def judge(**variables: Any) -> list[tuple[str, str]]:
     specs = preflight_variables.read_specs(ROLES)
-    return list(
-        preflight_variables.variable_problems(variables, specs, variables.__getitem__)
-    )
+    return list(preflight_variables.variable_problems(variables, specs, variables.__getitem__))
 
 
 @pytest.mark.parametrize(
@@ -170,3 +170,26 @@ def test_the_file_that_sets_a_variable_is_named(tmp_path: Path) -> None:
             "/group_vars/all/slurm.yml)"
         )
     assert preflight_variables.where_set("nowhere_set", [str(tmp_path)]) == ""
+
+
+# --- the inventories that we ship ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["example"])
+def test_a_shipped_inventory_is_refused_nothing(name: str, tmp_path: Path) -> None:
+    """Through Ansible itself, as far as no host is touched: groups, variables, declaration."""
+    repository = ROLES.parent
+    written = tmp_path / "cluster.json"
+    for arguments in (
+        ["playbooks/preflight.yml", "--skip-tags", "hosts"],
+        ["playbooks/declaration.yml", "--extra-vars", f"declaration_file={written}"],
+    ):
+        done = subprocess.run(
+            ["ansible-playbook", "-i", f"inventory/{name}", *arguments],
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+    assert json.loads(written.read_text())["nodes"]

@@ -32,7 +32,7 @@ def group_problems(groups: Groups) -> Iterator[str]:
     compute = list(groups.get(COMPUTE, []))
     for name in NEEDED:
         if name not in groups:
-            yield f"the inventory has no group {name} ({GROUPS[name]}); inventory/example has them all."
+            yield f"there is no group {name} ({GROUPS[name]}); inventory/example has them all."
         elif not groups[name]:
             yield f"group {name} ({GROUPS[name]}) has no host; put one into it in the inventory."
 

@@ -12,7 +12,6 @@ import pytest
 import testinfra
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-CLUSTER = "test-cluster-default"
 
 
 @dataclass(frozen=True)
@@ -20,6 +19,7 @@ class Operator:
     """Runs what an operator runs on the control node, against the cluster under test."""
 
     inventory: Path
+    cluster: str = "test-cluster-default"
 
     def __call__(self, *argv: str | Path, timeout: int = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -43,7 +43,7 @@ class Operator:
         return self(sys.executable, "-m", "validation.run", *self.inventories, *arguments)
 
     def virtual_cluster(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self("scripts/virtual-cluster", verb, f"--name={CLUSTER}", *arguments)
+        return self("scripts/virtual-cluster", verb, f"--name={self.cluster}", *arguments)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,9 @@ def test_the_quick_suite_passes(node, operator, tmp_path):
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["verdict"] == "pass"
-    results = [json.loads(line) for line in (tmp_path / "run/results.jsonl").read_text().splitlines()]
+    results = [
+        json.loads(line) for line in (tmp_path / "run/results.jsonl").read_text().splitlines()
+    ]
     verdicts = {(r["check"], r["verdict"]) for r in results}
     assert {("all_reduce", "pass"), ("ddp", "pass"), ("pipeline", "pass")} <= verdicts
     proof = next(r["proof"] for r in results if r["check"] == "ddp")

@@ -80,7 +80,9 @@ def slurm_partitions_expanded(
             elif entry in names:
                 chosen.add(entry)
             else:
-                known = sorted(name for name, members in groups.items() if set(members) & set(names))
+                known = sorted(
+                    name for name, members in groups.items() if set(members) & set(names)
+                )
                 raise AnsibleFilterError(
                     f'{where} names "{entry}", which is neither a compute node nor a group; '
                     f"groups with compute nodes: {', '.join(known)}."

@@ -20,7 +20,7 @@ def test_the_key_is_nobody_elses(host):
 
 
 def test_the_key_is_random(host):
-    """A key derived from a password repeats itself or is text; 1024 random bytes hold most values."""
+    """A key derived from a password is text or repeats; 1024 random bytes hold most values."""
     with host.sudo():
         distinct = host.check_output("od -An -v -tu1 -w1 /etc/munge/munge.key | sort -u | wc -l")
     assert int(distinct) > 200

@@ -21,7 +21,7 @@ def test_chronyd_asks_the_named_servers_and_no_others(host):
     assert host.service("chrony").is_enabled
     with host.sudo():
         sources = host.check_output("chronyc -n -c sources").splitlines()
-    assert sorted(line.split(",")[2] for line in sources) == ["192.0.2.1", "192.0.2.2"]
+    assert sorted(line.split(",")[2] for line in sources) == ["127.0.0.2", "127.0.0.3"]
 
 
 def test_chronyd_leaves_the_clock_of_the_host_alone(host):
@@ -32,9 +32,10 @@ def test_chronyd_leaves_the_clock_of_the_host_alone(host):
 def test_limits_hold_in_a_login(host):
     assert host.check_output("sh -c 'ulimit -n'") == "8192"
     with host.sudo():
-        assert "memlock unlimited" in host.file(
-            "/etc/security/limits.d/90-plumbline.conf"
-        ).content_string
+        assert (
+            "memlock unlimited"
+            in host.file("/etc/security/limits.d/90-plumbline.conf").content_string
+        )
 
 
 def test_packages_asked_for_are_there(host):

@@ -8,7 +8,7 @@ JOB = "srun --immediate=30 --partition=gpu"
 
 
 def accounted(host, query, wanted):
-    """What sacct says of a job, once slurmctld has handed the record over (seconds, not at once)."""
+    """What sacct says of a job, once slurmctld has handed the record over: seconds later."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         shown = host.check_output(f"sacct -X -n -P {query} | tail -1")
@@ -53,8 +53,8 @@ def test_a_job_for_more_gpus_than_there_are_is_refused(host):
 
 def test_a_job_is_held_to_the_memory_it_asked_for(host):
     greedy = "python3 -c 'b = bytearray(400_000_000); print(len(b))'"
-    assert host.run(f'{JOB} --mem=100M {greedy}').rc != 0
-    assert host.check_output(f'{JOB} --mem=900M {greedy}') == "400000000"
+    assert host.run(f"{JOB} --mem=100M {greedy}").rc != 0
+    assert host.check_output(f"{JOB} --mem=900M {greedy}") == "400000000"
 
 
 def test_a_job_that_asks_for_no_memory_gets_its_cpus_share(host):

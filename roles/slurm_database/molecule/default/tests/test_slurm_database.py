@@ -1,6 +1,5 @@
 """Accounting on one node: slurmdbd answers, its database is nobody else's."""
 
-
 CLIENT = """ClusterName=scenario
 SlurmctldHost=node
 AccountingStorageType=accounting_storage/slurmdbd
