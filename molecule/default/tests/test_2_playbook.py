@@ -1,6 +1,9 @@
 """What the playbook does to a cluster that is in use."""
 
 import re
+import time
+
+import pytest
 
 DAEMONS = {
     "ctl1": ["munge", "mariadb", "slurmdbd", "slurmctld"],
@@ -46,3 +49,51 @@ def test_one_node_that_is_off_does_not_stop_the_others(node, operator):
         assert "ConstrainDevices=yes" in mended
     finally:
         assert operator.virtual_cluster("start", "gpu2").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ("slurm_partitons: []", "did you mean slurm_partitions?"),
+        ("slurm_slurmd_timeout: soon", "must be of type int, but is 'soon'"),
+        ("slurm_database_password: ''", "slurm_database_password"),
+        ("slurm_database_password: changeme", "is a word that everyone knows"),
+        ("slurm_partitions: [{name: x, nodes: [gpu_h200]}]", 'names "gpu_h200"'),
+    ],
+)
+def test_bad_variables_are_refused_in_seconds(operator, tmp_path, variables, sentence):
+    (tmp_path / "hosts.yml").write_text("all: {}\n")
+    (tmp_path / "group_vars/all").mkdir(parents=True)
+    (tmp_path / "group_vars/all/site.yml").write_text(f"---\n{variables}\n")
+    begin = time.monotonic()
+    run = operator.playbook("slurm-cluster.yml", "-i", str(tmp_path))
+    refused_before_any_change(run, sentence)
+    assert time.monotonic() - begin < 30
+
+
+def test_a_node_in_two_kinds_of_hardware_is_refused(operator, tmp_path):
+    (tmp_path / "hosts.yml").write_text(
+        "all: {children: {slurm_compute: {children: {gpu_h100: {hosts: {gpu1: }}}}}}\n"
+    )
+    run = operator.playbook("slurm-cluster.yml", "-i", str(tmp_path))
+    refused_before_any_change(run, "gpu1 is in 2 groups of compute nodes")
+
+
+def test_a_node_with_another_system_is_refused(node, operator):
+    with node("gpu1").sudo():
+        node("gpu1").check_output("cp -L /etc/os-release /root/ && cp /etc/debian_version /root/")
+        node("gpu1").check_output("sed -i 's/^VERSION_ID=.*/VERSION_ID=\"11\"/' /etc/os-release")
+        node("gpu1").check_output("echo 11.9 > /etc/debian_version")
+    try:
+        run = operator.playbook("slurm-cluster.yml")
+    finally:
+        with node("gpu1").sudo():
+            node("gpu1").check_output("cat /root/os-release > /etc/os-release")
+            node("gpu1").check_output("cp /root/debian_version /etc/debian_version")
+    refused_before_any_change(run, "gpu1 runs Debian 11, which is not supported")
+
+
+def refused_before_any_change(run, sentence):
+    assert run.returncode != 0
+    assert sentence in re.sub(r"\s+", " ", run.stdout), run.stdout[-3000:]
+    assert set(re.findall(r"changed=(\d+)", run.stdout)) == {"0"}

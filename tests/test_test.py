@@ -1,0 +1,153 @@
+"""scripts/test in a small checkout whose tools are stand-ins: what it runs, counts and refuses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+# Notes how it was called; fails if its name and arguments hold the word in $FAILS.
+STAND_IN = """#!/bin/sh
+called="$(basename "$0") $*"
+echo "$called os=$PLUMBLINE_OS" >>"$CALLS"
+case "$called" in *"${FAILS:-nothing fails}"*) echo "words of the failure"; exit 1 ;; esac
+"""
+TOOLS = ("ansible-lint", "molecule", "mypy", "pytest", "python", "ruff", "shellcheck", "yamllint")
+TREE = (
+    "playbooks/site.yml",
+    "roles/one/tasks/main.yml",
+    "roles/one/molecule/default/molecule.yml",
+    "roles/one/molecule/other/molecule.yml",
+    "roles/two/molecule/default/molecule.yml",
+    "roles/two/molecule/default/tests/test_two.py",
+    "molecule/default/molecule.yml",
+    "validation/run.py",
+)
+
+
+class Checkout:
+    def __init__(self, repository: Path, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder.parent / "calls"
+        subprocess.run(["git", "init", "--quiet", folder], check=True)
+        programs = [f".venv/bin/{tool}" for tool in TOOLS]
+        programs += [f"scripts/{name}" for name in ("setup", "test-role", "virtual-cluster")]
+        for name in programs:
+            self.write(name, STAND_IN).chmod(0o755)
+        shutil.copy(repository / "scripts/test", folder / "scripts/test")
+        self.write(".gitignore", ".venv/\n.cache/\n")
+        self.write("scripts/check", "#!/usr/bin/env python3\n")
+        for name in TREE:
+            self.write(name, "")
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def test(self, *arguments: str, fails: str = "") -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.environ["PATH"], "CALLS": str(self.log)}
+        if fails:
+            environment["FAILS"] = fails
+        return subprocess.run(
+            [self.folder / "scripts/test", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(repository, tmp_path):
+    return Checkout(repository, tmp_path / "checkout")
+
+
+def test_without_a_stage_everything_runs(checkout):
+    done = checkout.test()
+    assert done.returncode == 0
+    # 8 of lint, unit, 2 roles, the cluster
+    assert done.stdout.splitlines()[-1] == "12 passed, 0 failed"
+    calls = checkout.calls()
+    assert calls[:2] == ["setup --with-torch os=", "virtual-cluster packages os="]
+    assert "ansible-lint  os=" in calls
+    assert "test-role one test --scenario-name default os=debian13" in calls
+    assert "test-role two test --scenario-name default os=debian13" in calls
+    assert "molecule test --scenario-name default os=debian13" in calls
+
+
+def test_full_is_every_scenario_on_both_systems(checkout):
+    done = checkout.test("--full", "roles", "cluster")
+    assert done.stdout.splitlines()[-1] == "8 passed, 0 failed"
+    assert "test-role one test --scenario-name other os=debian12" in checkout.calls()
+
+
+def test_files_go_to_the_tools_that_read_them(checkout):
+    checkout.test("lint")
+    calls = checkout.calls()
+    (mypy,) = (call for call in calls if call.startswith("mypy"))
+    assert "scripts/check" in mypy  # by its first line; it has no extension
+    assert "validation/run.py" in mypy
+    assert "test_two.py" not in mypy
+    (shellcheck,) = (call for call in calls if call.startswith("shellcheck"))
+    assert "scripts/test" in shellcheck
+    assert "scripts/check" not in shellcheck
+
+
+@pytest.mark.parametrize(
+    ("fails", "failed"),
+    [
+        ("test-role one", "role one debian13"),
+        ("ruff format", "lint format"),
+        ("ansible-lint", "lint ansible-lint"),
+        ("pytest", "unit"),
+        ("molecule test", "cluster debian13"),
+    ],
+)
+def test_a_failure_is_shown_counted_and_stops_nothing(checkout, fails, failed):
+    done = checkout.test(fails=fails)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "11 passed, 1 failed"
+    (line,) = (line for line in lines if "FAILED  .cache/test/" in line)
+    assert line.startswith(failed)
+    assert lines[lines.index(line) + 1] == "    words of the failure"
+
+
+@pytest.mark.parametrize(
+    ("stage", "gone", "failed"),
+    [
+        ("roles", "roles", "roles debian13"),
+        ("cluster", "molecule", "cluster debian13"),
+        ("lint", "playbooks", "lint ansible-lint"),
+        ("lint", "scripts/check", "lint mypy"),
+    ],
+)
+def test_nothing_to_check_is_a_failure(checkout, stage, gone, failed):
+    for name in (gone, "roles", "validation"):
+        path = checkout.folder / name
+        path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
+    done = checkout.test(stage)
+    assert done.returncode == 1
+    assert f"{failed:32}" in done.stdout
+    assert "There is no file to check" in done.stdout
+
+
+def test_an_environment_that_cannot_be_made_ends_it(checkout):
+    done = checkout.test(fails="setup")
+    assert done.returncode == 1
+    assert checkout.calls() == ["setup --with-torch os="]
+
+
+def test_an_unknown_stage_is_refused(checkout):
+    done = checkout.test("lnit")
+    assert done.returncode == 2
+    assert "unknown stage: lnit" in done.stderr
