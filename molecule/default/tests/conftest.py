@@ -14,6 +14,17 @@ import testinfra
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
+# Molecule asks for colours, which would stand between the words that are looked for.
+PLAIN = {
+    "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+    "ANSIBLE_FORCE_COLOR": "false",
+    "ANSIBLE_NOCOLOR": "true",
+    "FORCE_COLOR": "",
+    "NO_COLOR": "1",
+    "PY_COLORS": "0",
+}
+
+
 @dataclass(frozen=True)
 class Operator:
     """Runs what an operator runs on the control node, against the cluster under test."""
@@ -25,7 +36,7 @@ class Operator:
         return subprocess.run(
             [str(a) for a in argv],
             cwd=REPOSITORY,
-            env=os.environ | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")},
+            env=os.environ | PLAIN,
             capture_output=True,
             text=True,
             timeout=timeout,

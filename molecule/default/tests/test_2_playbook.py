@@ -25,15 +25,17 @@ def started(node):
 
 def test_a_second_run_changes_nothing_and_restarts_nothing(node, operator):
     job = node("login1").check_output("sbatch --parsable -N2 -o /dev/null --wrap 'sleep 300'")
-    before = started(node)
-    run = operator.playbook("slurm-cluster.yml")
-    assert run.returncode == 0, run.stdout[-3000:]
-    recap = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", run.stdout, re.MULTILINE)
-    assert {host for host, _ in recap} >= set(DAEMONS)
-    assert {changed for _, changed in recap} == {"0"}
-    assert started(node) == before
-    assert node("login1").check_output(f"squeue -h -j {job} -o %T") == "RUNNING"
-    node("login1").check_output(f"scancel {job}")
+    try:
+        before = started(node)
+        run = operator.playbook("slurm-cluster.yml")
+        assert run.returncode == 0, run.stdout[-3000:]
+        recap = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", run.stdout, re.MULTILINE)
+        assert {host for host, _ in recap} >= set(DAEMONS)
+        assert {changed for _, changed in recap} == {"0"}
+        assert started(node) == before
+        assert node("login1").check_output(f"squeue -h -j {job} -o %T") == "RUNNING"
+    finally:
+        node("login1").check_output(f"scancel {job}")
 
 
 def test_one_node_that_is_off_does_not_stop_the_others(node, operator):

@@ -40,8 +40,22 @@ def test_the_jobs_are_accounted(node):
         assert any(payload in name and rest == ["COMPLETED", "2"] for name, *rest in done), shown
 
 
-def test_it_runs_on_a_login_node_with_what_was_deployed(node):
-    assert node("login1").file("/etc/plumbline/cluster.json").exists
+def test_it_runs_on_a_login_node_with_what_was_deployed(node, operator):
+    """A checkout, Python and PyYAML; the declaration is the one that the deployment wrote."""
+    login = node("login1")
+    with login.sudo():
+        login.check_output("apt-get install -y -qq --no-install-recommends python3-yaml")
+    copied = operator(
+        "bash",
+        "-c",
+        "git ls-files -z validation | tar -c --null -T - | "
+        f"scripts/virtual-cluster ssh --name={operator.cluster} login1 "
+        "'mkdir -p here && tar -x -C here'",
+    )
+    assert copied.returncode == 0, copied.stderr
+    run = login.run("cd here && python3 -m validation.run --here --output /tmp/here")
+    assert run.rc == 0, run.stdout + run.stderr
+    assert "PASS" in run.stdout
 
 
 def test_a_node_that_is_off_fails_the_run_and_is_named(node, operator, tmp_path):

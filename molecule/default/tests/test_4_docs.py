@@ -27,6 +27,7 @@ ELSEWHERE = {
     "scripts/virtual-cluster down": "destroy.yml of this scenario",
     "scripts/virtual-cluster packages": "scripts/test runs it first",
     "scripts/virtual-cluster ssh --name": "names the nodes of a role's scenario",
+    "python -m validation.run --here": "test_3_validation.py runs it on login1",
     "cp -r inventory/example": "tests/test_inventory.py judges the example",
 }
 

@@ -1,0 +1,1 @@
+"""Proves a Slurm GPU cluster with real jobs: `python -m validation.run`."""

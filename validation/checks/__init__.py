@@ -1,0 +1,80 @@
+"""The checks, in the order in which they run and are reported.
+
+Each is a module: a docstring that says what it checks, why it matters and what to do (reports and
+`docs/validation.md` show the same words), and a pure `evaluate`. A check makes no jobs of its own:
+several are judged by one payload's answer.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
+from validation.checks import (
+    all_reduce,
+    clock,
+    cpus,
+    ddp,
+    gpus,
+    memory,
+    munge,
+    pipeline,
+    slurm_state,
+)
+from validation.model import CheckInfo, Job, Reply, Result
+from validation.thresholds import Rules
+
+Evaluate = Callable[[Job, Reply, Rules], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`payload` and `evaluate` are None for slurm_state, which needs no job."""
+
+    info: CheckInfo
+    payload: str | None
+    evaluate: Evaluate | None
+
+
+_SECTIONS = ("What it checks", "Why it matters", "What to do")
+
+
+def describe(module: ModuleType) -> CheckInfo:
+    """A check's documentation out of its module's docstring."""
+    text = inspect.getdoc(module) or ""
+    found = dict(
+        re.findall(rf"^({'|'.join(_SECTIONS)}) +(.+(?:\n +.*)*)", text, flags=re.MULTILINE)
+    )
+    lines = [line.strip() for line in found["What to do"].splitlines()]
+    return CheckInfo(
+        module.NAME,
+        module.TIER,
+        text.splitlines()[0],
+        _flow(found["What it checks"]),
+        _flow(found["Why it matters"]),
+        " ".join(line for line in lines if not line.startswith("$ ")),
+        tuple(line[2:] for line in lines if line.startswith("$ ")),
+    )
+
+
+def _flow(text: str) -> str:
+    return " ".join(text.split())
+
+
+CHECKS: Mapping[str, Check] = {
+    module.NAME: Check(
+        describe(module), module.PAYLOAD, None if module is slurm_state else module.evaluate
+    )
+    for module in (
+        slurm_state,
+        cpus,
+        memory,
+        gpus,
+        munge,
+        clock,
+        all_reduce,
+        ddp,
+        pipeline,
+    )
+}

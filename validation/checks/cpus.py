@@ -1,0 +1,41 @@
+"""A node has the CPUs that are declared.
+
+What it checks   the kernel counts exactly the declared CPUs
+Why it matters   with fewer CPUs than slurm.conf promises, jobs share cores or slurmd drains the
+                 node; with more, bought hardware lies idle
+What to do       Compare what the node has with the declaration. A count that is half or double is
+                 SMT switched in the firmware; a missing socket or core is a hardware fault.
+                 $ ssh {node} lscpu
+                 $ ssh {node} slurmd -C
+"""
+
+from validation.checks.document import Document, answer
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.thresholds import Rules
+
+NAME = "cpus"
+TIER = Tier.NODE
+PAYLOAD = "node"
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    declared = job.nodes[0].cpus
+    threshold = Threshold("=", declared, "CPUs", "declared", "inventory")
+
+    def judge(document: Document) -> Result:
+        found = document.measured.whole("cpus")
+        verdict = threshold.judge(found)
+        message = f"{found} CPUs found, {declared} declared" if verdict is Verdict.FAIL else ""
+        return Result(
+            NAME,
+            TIER,
+            job.subject,
+            verdict,
+            message,
+            Metric("cpus", found, "CPUs"),
+            threshold,
+            (Metric("cpus_allowed", document.measured.whole("cpus_allowed"), "CPUs"),),
+            document.proof,
+        )
+
+    return answer(NAME, job, reply, judge)

@@ -1,0 +1,70 @@
+"""A node has the GPUs that are declared.
+
+What it checks   as many GPU device nodes as declared; of real GPUs also that the driver (NVML)
+                 counts as many, and that each has a name the declared model is known by
+Why it matters   a GPU that fell off the bus, or another model than was declared, fails jobs that
+                 Slurm still sends there
+What to do       Fewer than declared: look for Xid messages and for the board on the PCI bus; a
+                 board that is on the bus but not in NVML needs a reset or a cold start. Another
+                 name: correct the declaration, or add the name to a thresholds file of your own.
+                 $ ssh {node} 'ls -l /dev/nvidia[0-9]*; nvidia-smi -L'
+                 $ ssh {node} 'dmesg | grep -i -e xid -e nvrm; lspci | grep -i nvidia'
+"""
+
+from validation.checks.document import Document, Unusable, answer
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.thresholds import Rules
+
+NAME = "gpus"
+TIER = Tier.NODE
+PAYLOAD = "node"
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    declared = job.nodes[0].gpus
+    threshold = Threshold("=", declared.count, "GPUs", "declared", "inventory")
+
+    def judge(document: Document) -> Result:
+        devices = document.measured.whole("gpu_device_nodes")
+        names = [gpu.text("name") for gpu in document.measured.items("gpus")]
+        uuids = [gpu.text("uuid") for gpu in document.measured.items("gpus")]
+        value, message = devices, ""
+        if devices != declared.count:
+            message = f"{devices} GPU device nodes found, {declared.count} declared"
+        elif declared.real:
+            value = len(names)
+            message = _names_problem(names, rules)
+            if len(names) != declared.count:
+                nvml = document.measured.maybe_text("nvml")
+                message = f"NVML counts {len(names)} GPUs, {declared.count} declared" + (
+                    f": {nvml}" if nvml else ""
+                )
+            elif len(set(uuids)) != len(uuids):
+                raise Unusable("NVML lists one GPU twice")
+        known = bool(rules.model and rules.model.nvml_names)
+        if not message and declared.real and not known:
+            note = f"{declared.count} as declared; no thresholds file names {declared.model}, " + (
+                f"found {', '.join(sorted(set(names)))}"
+            )
+            return _result(job, Verdict.PASS, note, value, threshold, document)
+        verdict = Verdict.FAIL if message else Verdict.PASS
+        return _result(job, verdict, message, value, threshold, document)
+
+    return answer(NAME, job, reply, judge)
+
+
+def _names_problem(names: list[str], rules: Rules) -> str:
+    known = rules.model.nvml_names if rules.model else ()
+    strange = sorted({name for name in names if known and name not in known})
+    if not strange:
+        return ""
+    return f"NVML says {', '.join(strange)}; {rules.hardware} is known as {', '.join(known)}"
+
+
+def _result(
+    job: Job, verdict: Verdict, message: str, value: int, threshold: Threshold, document: Document
+) -> Result:
+    metric = Metric("gpus", value, "GPUs")
+    return Result(
+        NAME, TIER, job.subject, verdict, message, metric, threshold, proof=document.proof
+    )

@@ -1,0 +1,97 @@
+"""Slurm can use every node, and knows it as it was declared.
+
+What it checks   sinfo lists the node, in a state in which it takes jobs, with the declared CPUs,
+                 memory and GPUs
+Why it matters   a node that is down, drained or unknown takes no work; nobody notices until a job
+                 waits for it. The node gets no job of this run.
+What to do       Read Slurm's reason. A node that is down does not answer: look at its power, its
+                 network and slurmd. A drained one was taken out on purpose or by a health check:
+                 mend what the reason says, then give it back. `inval` or wrong numbers: the node
+                 and slurm.conf disagree; `slurmd -C` on the node prints what it really has.
+                 $ scontrol show node {node}
+                 $ ssh {node} systemctl status slurmd munge
+                 $ scontrol update nodename={node} state=resume
+"""
+
+import re
+
+from validation.model import Metric, Node, NodeState, Result, Subject, Threshold, Tier, Verdict
+
+NAME = "slurm_state"
+TIER = Tier.NODE
+PAYLOAD = None
+
+# States in which a node takes a job, now or when a running one ends. Anything else does not,
+# nor does a node with a flag: * no answer, ~ # % ! power saving, $ maintenance, @ ^ reboot.
+_TAKES_JOBS = ("idle", "mixed", "allocated", "completing", "planned")
+_BUSY = ("mixed", "allocated", "completing")
+_HARMLESS_FLAGS = "-"  # planned for a job of higher priority
+_FLAGS = {
+    "*": "does not answer",
+    "~": "is powered down",
+    "#": "is powering up",
+    "%": "is powering down",
+    "!": "is about to be powered down",
+    "$": "is in a maintenance reservation",
+    "@": "is about to reboot",
+    "^": "is rebooting",
+}
+
+_EXPECTED = Threshold("in", "service", "", "defined", "states in which Slurm gives jobs")
+
+
+def evaluate(node: Node, state: NodeState | None) -> Result:
+    if state is None:
+        return _result(node, "unknown", Verdict.FAIL, "Slurm does not know this node")
+    base, flags = _split(state.state)
+    reason = f" ({state.reason})" if state.reason else ""
+    if base not in _TAKES_JOBS:
+        return _result(node, state.state, Verdict.FAIL, f"Slurm says {state.state}{reason}")
+    if told := [_FLAGS.get(flag, f"has the flag {flag}") for flag in flags]:
+        return _result(node, state.state, Verdict.FAIL, f"the node {' and '.join(told)}{reason}")
+    if disagreements := _disagreements(node, state):
+        return _result(node, state.state, Verdict.FAIL, "; ".join(disagreements))
+    return _result(node, state.state, Verdict.PASS, "")
+
+
+def busy(state: NodeState) -> bool:
+    """Whether other jobs run on the node."""
+    return _split(state.state)[0] in _BUSY
+
+
+def _split(state: str) -> tuple[str, str]:
+    match = re.match(r"([a-z_]*)(.*)", state.lower(), re.DOTALL)
+    assert match is not None  # both halves may be empty
+    base, flags = match.groups()
+    return base, "".join(flag for flag in flags if flag not in _HARMLESS_FLAGS)
+
+
+def _disagreements(node: Node, state: NodeState) -> list[str]:
+    found = []
+    if state.cpus != node.cpus:
+        found.append(f"Slurm counts {state.cpus} CPUs, {node.cpus} are declared")
+    if state.memory_mb is None or state.memory_mb < node.memory_mb:
+        found.append(f"Slurm counts {state.memory_mb} MB, {node.memory_mb} are declared")
+    if (gpus := count_gpus(state.gres)) != node.gpus.count:
+        found.append(f"Slurm counts {gpus} GPUs, {node.gpus.count} are declared")
+    return found
+
+
+def count_gpus(gres: str) -> int:
+    """GPUs in a GRES string.
+
+    >>> count_gpus("gpu:h100:8(S:0-1),shard:16")
+    8
+    """
+    total = 0
+    for item in re.sub(r"\([^)]*\)", "", gres).split(","):
+        name, _, rest = item.strip().partition(":")
+        if name == "gpu":
+            count = rest.rpartition(":")[2]
+            total += int(count) if count.isdigit() else 1
+    return total
+
+
+def _result(node: Node, state: str, verdict: Verdict, message: str) -> Result:
+    subject = Subject.node(node.name)
+    return Result(NAME, TIER, subject, verdict, message, Metric("state", state), _EXPECTED)

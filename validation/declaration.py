@@ -1,0 +1,149 @@
+"""What the cluster must be, as its inventory declares it.
+
+The document is written on every login node (`/etc/plumbline/cluster.json`) and, on the control
+node, by `playbooks/declaration.yml`. It is read strictly: a declaration that is not understood
+would let a node pass by something else than what was declared.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from validation import strict
+from validation.errors import DataError
+from validation.model import Gpus, Node
+
+INSTALLED = Path("/etc/plumbline/cluster.json")
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    name: str
+    nodes: tuple[str, ...]
+    default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    cluster: str
+    login: tuple[str, ...]
+    controller: tuple[str, ...]
+    python: str
+    partitions: tuple[Partition, ...]
+    nodes: Mapping[str, Node]
+
+    @property
+    def submit_hosts(self) -> tuple[str, ...]:
+        """Where jobs can be submitted from, the best place first."""
+        return tuple(dict.fromkeys((*self.login, *self.controller)))
+
+
+def _name(value: Any, where: str, problems: strict.Problems) -> str | None:
+    # Names go into command lines, files and Slurm's host lists: nothing that means more there.
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    problems.append(f"{where}: expected a name of letters, digits, '-', '_', '.', found {value!r}")
+    return None
+
+
+def _absolute(value: Any, where: str, problems: strict.Problems) -> str | None:
+    if isinstance(value, str) and value.startswith("/") and value.isprintable():
+        return value
+    problems.append(f"{where}: expected an absolute path, found {value!r}")
+    return None
+
+
+_READ = strict.table(
+    {
+        "schema": strict.one_of(1),
+        "cluster": _name,
+        "login": strict.list_of(_name),
+        "controller": strict.list_of(_name),
+        "python": _absolute,
+        "partitions": strict.list_of(
+            strict.table(
+                {
+                    "name": _name,
+                    "nodes": strict.list_of(_name),
+                    "default": strict.flag,
+                }
+            ),
+            empty=False,
+        ),
+        "nodes": strict.list_of(
+            strict.table(
+                {
+                    "name": _name,
+                    "cpus": strict.whole(1),
+                    "memory_mb": strict.whole(1),
+                    "gpus": strict.table(
+                        {"count": strict.whole(0)}, {"model": strict.either(_name, None)}
+                    ),
+                    "fabric": _name,
+                }
+            ),
+            empty=False,
+        ),
+    }
+)
+
+
+def parse(value: Any, source: str) -> Declaration:
+    """The declaration in a decoded JSON document. Raises DataError with every problem."""
+    problems: strict.Problems = []
+    read = _READ(value, "", problems)
+    if problems:
+        raise DataError(source, problems)
+    names = [node["name"] for node in read["nodes"]]
+    problems += [f"nodes: {name} is declared twice" for name in _twice(names)]
+    partitions = tuple(
+        Partition(item["name"], tuple(dict.fromkeys(item["nodes"])), item["default"])
+        for item in read["partitions"]
+    )
+    problems += [
+        f"partitions: {name} is declared twice" for name in _twice([p.name for p in partitions])
+    ]
+    if sum(partition.default for partition in partitions) > 1:
+        problems.append("partitions: more than one is the default")
+    for partition in partitions:
+        problems += [
+            f"partitions.{partition.name}: the node {name} is not declared"
+            for name in partition.nodes
+            if name not in names
+        ]
+    housed = {name for partition in partitions for name in partition.nodes}
+    problems += [f"nodes: {name} is in no partition" for name in names if name not in housed]
+    problems += [
+        f"nodes.{node['name']}.gpus: {node['gpus']['count']} GPUs without a model"
+        for node in read["nodes"]
+        if node["gpus"]["count"] and not node["gpus"]["model"]
+    ]
+    if not read["login"] and not read["controller"]:
+        problems.append("login: neither a login nor a controller node is declared")
+    if problems:
+        raise DataError(source, problems)
+    nodes = {
+        item["name"]: Node(
+            item["name"],
+            item["cpus"],
+            item["memory_mb"],
+            Gpus(item["gpus"]["model"] or "none", item["gpus"]["count"]),
+            item["fabric"],
+        )
+        for item in read["nodes"]
+    }
+    return Declaration(
+        read["cluster"], read["login"], read["controller"], read["python"], partitions, nodes
+    )
+
+
+def load(path: Path) -> Declaration:
+    return parse(strict.load_json(path), str(path))
+
+
+def _twice(names: list[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})

@@ -1,0 +1,93 @@
+"""Runs one payload as one task of a Slurm step.
+
+    srun … python -m validation.payloads NAME CONFIG
+
+NAME is node, all_reduce, ddp or pipeline; CONFIG is a JSON object, see each payload's Config. The
+answer is one JSON document on one line of standard output, from rank 0 of a collective payload and
+from every task of `node`. Everything else goes to standard error. An error ends the payload with a
+line there that begins with "plumbline: "; a wrong sum is no error but a measurement.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from validation.payloads import all_reduce, ddp, document, node, pipeline
+from validation.payloads.config import GroupConfig, load
+from validation.payloads.errors import CannotRun, first_line
+from validation.payloads.group import Group, joined
+from validation.payloads.rendezvous import node_name
+
+USAGE = "usage: python -m validation.payloads NAME CONFIG"
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A payload that all ranks run together."""
+
+    config: type[GroupConfig]
+    measure: Callable[[Any, Group], dict[str, Any]]
+
+
+COLLECTIVES = {
+    "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
+    "ddp": Collective(ddp.Config, ddp.measure),
+    "pipeline": Collective(pipeline.Config, pipeline.measure),
+}
+NAMES = ("node", *COLLECTIVES)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the payload and returns 0 once its document is written.
+
+    Raises SystemExit, 1 when the payload could not run and 2 for wrong arguments, so that a caller
+    who drops the return value still ends with the right exit code.
+    """
+    stdout = document.claim_stdout()
+    if len(arguments) != 2 or arguments[0] not in NAMES:
+        _complain(f"{USAGE}, with NAME one of {', '.join(NAMES)}")
+        raise SystemExit(2)
+    name, config = arguments
+    try:
+        line = run(name, config, os.environ)
+    except CannotRun as error:
+        _complain(f"{_who(name)}: {error}")
+        raise SystemExit(1) from None
+    except Exception as error:
+        traceback.print_exc()
+        _complain(f"{_who(name)}: {type(error).__name__}: {first_line(error)}")
+        raise SystemExit(1) from None
+    if line is not None:
+        document.write_line(stdout, line)
+    return 0
+
+
+def run(name: str, config: str, environ: Mapping[str, str]) -> str | None:
+    """The document of one payload, or None on the ranks that leave it to rank 0."""
+    if name == "node":
+        what = load(node.Config, config)
+        return document.encode(name, node.proof(environ), node.measure(what))
+    payload = COLLECTIVES[name]
+    loaded = load(payload.config, config)
+    with joined(loaded, environ) as group:
+        measured = payload.measure(loaded, group)
+        proof = group.proof()
+    return document.encode(name, proof, measured) if group.rank == 0 else None
+
+
+def _who(name: str) -> str:
+    rank = os.environ.get("SLURM_PROCID", "?")
+    return f"{name}, rank {rank} on {node_name(os.environ)}"
+
+
+def _complain(sentence: str) -> None:
+    print(f"plumbline: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

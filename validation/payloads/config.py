@@ -1,0 +1,110 @@
+"""Reads a payload's configuration: one JSON object, strictly, into a frozen dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from validation.payloads.errors import CannotRun
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
+
+BACKENDS = ("gloo", "nccl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig:
+    """What every collective payload is told.
+
+    backend     "gloo" or "nccl"; there is no fallback from one to the other
+    timeout_s   how long the ranks wait for each other, in seconds
+    """
+
+    backend: str
+    timeout_s: float
+
+    def __post_init__(self) -> None:
+        require(self.backend in BACKENDS, f'backend is "{self.backend}", not gloo or nccl')
+        require_positive(self, "timeout_s")
+
+
+def load(kind: type[Config], text: str) -> Config:
+    """The configuration in a JSON text.
+
+    Raises CannotRun for invalid JSON, an unknown or missing key, a wrong type (a boolean is no
+    number, a fraction no integer), and whatever the dataclass itself refuses.
+    """
+    try:
+        found = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise CannotRun(f"the config is not valid JSON: {error}") from error
+    require(isinstance(found, dict), "the config is not a JSON object")
+
+    fields = dataclasses.fields(kind)
+    known = {field.name for field in fields}
+    needed = {field.name for field in fields if field.default is dataclasses.MISSING}
+    for key in found:
+        require(key in known, f'the config has the unknown key "{key}"')
+    for key in sorted(needed):
+        require(key in found, f'the config lacks the key "{key}"')
+
+    types = typing.get_type_hints(kind)
+    return kind(**{key: _READERS[types[key]](key, value) for key, value in found.items()})
+
+
+def require(condition: bool, sentence: str) -> None:
+    """Raises CannotRun with the sentence unless the condition holds."""
+    if not condition:
+        raise CannotRun(sentence)
+
+
+def require_positive(config: DataclassInstance, *keys: str) -> None:
+    """Raises CannotRun unless these numbers of a configuration are above zero and finite."""
+    for key in keys:
+        value = getattr(config, key)
+        require(value > 0 and math.isfinite(value), f"{key} is {value}, not above zero")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _integer(key: str, value: Any) -> int:
+    require(type(value) is int, f"{key} is {value!r}, not an integer")
+    return int(value)
+
+
+def _number(key: str, value: Any) -> float:
+    require(type(value) in (int, float), f"{key} is {value!r}, not a number")
+    return float(value)
+
+
+def _text(key: str, value: Any) -> str:
+    require(isinstance(value, str), f"{key} is {value!r}, not a text")
+    return str(value)
+
+
+def _text_or_null(key: str, value: Any) -> str | None:
+    return None if value is None else _text(key, value)
+
+
+def _integers(key: str, value: Any) -> tuple[int, ...]:
+    require(isinstance(value, list) and value != [], f"{key} is {value!r}, not a list of integers")
+    return tuple(_integer(key, item) for item in value)
+
+
+_READERS: dict[Any, Callable[[str, Any], Any]] = {
+    int: _integer,
+    float: _number,
+    str: _text,
+    str | None: _text_or_null,
+    tuple[int, ...]: _integers,
+}

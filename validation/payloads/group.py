@@ -1,0 +1,284 @@
+"""The process group: all ranks of the job, the device of this one, and the proof of who took part.
+
+torch is imported where it is used, so that reading a configuration or reporting on a node needs
+none. What the ranks tell each other travels as JSON in tensors rather than with
+`all_gather_object`, which needs numpy to unpickle (`_tensor_to_object`, torch 2.6 to 2.13).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import platform
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from validation.payloads.config import GroupConfig
+from validation.payloads.errors import CannotRun, first_line
+from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name
+
+if TYPE_CHECKING:
+    import torch
+
+Json = TypeVar("Json")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank as it described itself; gpu and gpu_uuid are None on a CPU."""
+
+    rank: int
+    local_rank: int
+    host: str
+    device: str
+    gpu: str | None
+    gpu_uuid: str | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks that met, seen from one of them."""
+
+    rank: int
+    size: int
+    backend: str
+    device: torch.device
+    itself: Rank
+
+    def gather(self, value: Json) -> list[Json]:
+        """Every rank's value, in rank order, on every rank. The value must survive JSON."""
+        import torch
+
+        text = json.dumps(value).encode()
+        lengths = self._all_gather(torch.tensor([len(text)], device=self.device))
+        padded = text.ljust(max(int(length) for length in lengths))  # JSON ignores the spaces
+        texts = self._all_gather(torch.tensor(list(padded), dtype=torch.uint8, device=self.device))
+        return [json.loads(bytes(item.tolist())) for item in texts]
+
+    def slowest(self, seconds: Sequence[float]) -> list[float]:
+        """The largest value over all ranks, place by place."""
+        return [max(place) for place in zip(*self.gather(list(seconds)), strict=True)]
+
+    def clock(self) -> float:
+        """Seconds on this rank's clock, once its device has done all its work."""
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def proof(self) -> dict[str, Any]:
+        """What really ran: every rank's own description, gathered through the group itself."""
+        import torch
+
+        return {
+            "world_size": self.size,
+            "backend": self.backend,
+            "torch": str(torch.__version__),
+            "nccl": _nccl_version() if self.backend == "nccl" else None,
+            "python": platform.python_version(),
+            "ranks": self.gather(asdict(self.itself)),
+        }
+
+    def _all_gather(self, mine: torch.Tensor) -> list[torch.Tensor]:
+        import torch
+        import torch.distributed as dist
+
+        everyones = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(everyones, mine)
+        return [tensor.cpu() for tensor in everyones]
+
+
+@contextmanager
+def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
+    """The process group for the time of a `with` block.
+
+    Raises CannotRun when Slurm's variables, torch, the device or a usable address is missing, and
+    when not all ranks arrive in time. After an error inside the block the group is left as it is:
+    destroying a broken one can block, and the process ends anyway.
+    """
+    rendezvous = from_slurm(environ)
+    dist = _distributed(config.backend)
+    device = _device(config.backend, rendezvous.local_rank)
+    if config.backend == "gloo" and len(rendezvous.nodes) > 1:
+        _require_reachable_address(environ)
+    _make_repeatable(device)
+    _meet(dist, config, rendezvous, device)
+    yield Group(
+        rank=rendezvous.rank,
+        size=rendezvous.world_size,
+        backend=config.backend,
+        device=device,
+        itself=_describe(rendezvous, device, environ),
+    )
+    dist.barrier()  # rank 0 serves the rendezvous; it must not leave first
+    dist.destroy_process_group()
+
+
+def release(version: str) -> tuple[int, int, int]:
+    """The numbers of a torch version: "2.6.0+debian" is (2, 6, 0)."""
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if not match:
+        raise CannotRun(f"torch calls its version {version!r}, which is no version")
+    major, minor, patch = match.groups()
+    return int(major), int(minor), int(patch)
+
+
+def gpu_uuid(reported: str, visible: str | None, index: int) -> str:
+    """A GPU's UUID as nvidia-smi writes it.
+
+    CUDA reports it without the prefix. A MIG instance is known by its own UUID, which Slurm put
+    into CUDA_VISIBLE_DEVICES.
+    """
+    entries = (visible or "").split(",")
+    if index < len(entries) and entries[index].startswith("MIG-"):
+        return entries[index]
+    return reported if reported.startswith("GPU-") else f"GPU-{reported}"
+
+
+def _distributed(backend: str) -> Any:
+    """torch.distributed, when it is there and was built with the backend."""
+    try:
+        import torch.distributed as dist
+    except ImportError as error:
+        raise CannotRun(f"torch cannot be imported: {error}") from error
+    # without torch.distributed the questions about its backends do not exist
+    if not dist.is_available() or not getattr(dist, f"is_{backend}_available")():
+        raise CannotRun(f"the backend is {backend}, but this torch was built without it")
+    return dist
+
+
+def _device(backend: str, local_rank: int) -> torch.device:
+    import torch
+
+    if backend == "gloo":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise CannotRun("the backend is nccl, but torch finds no CUDA device")
+    count = torch.cuda.device_count()
+    # with --gpus-per-task Slurm shows each task its own GPU only, and that one is number 0
+    index = 0 if count == 1 else local_rank
+    if index >= count:
+        raise CannotRun(f"local rank {local_rank} has no GPU: torch finds {count}")
+    return torch.device("cuda", index)
+
+
+def _require_reachable_address(environ: Mapping[str, str]) -> None:
+    """Refuses an address that other nodes cannot reach, instead of waiting for them in vain.
+
+    Without GLOO_SOCKET_IFNAME, Gloo announces the first address of the host's own name that it can
+    bind to, and loopback where there is none. On Debian that name often stands beside 127.0.1.1 in
+    /etc/hosts.
+    """
+    if environ.get("GLOO_SOCKET_IFNAME"):
+        return
+    hostname = socket.gethostname()
+    address = _first_own_address(hostname)
+    if address is None or ipaddress.ip_address(address).is_loopback:
+        raise CannotRun(
+            f"the host name {hostname} leads to {address or 'no address of this node'}, where other"
+            " nodes cannot reach Gloo: mend the name's address, or set GLOO_SOCKET_IFNAME"
+        )
+
+
+def _first_own_address(hostname: str) -> str | None:
+    try:
+        found = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as attempt:
+                attempt.bind(address)
+        except OSError:
+            continue
+        return str(address[0]).partition("%")[0]  # without the zone of a link-local address
+    return None
+
+
+def _make_repeatable(device: torch.device) -> None:
+    """Settings under which the same numbers come out on every rank.
+
+    Plain float32, because TF32 would blur the comparison with the reference. On CPUs one thread per
+    rank: sums then do not depend on a node's number of cores, and the ranks of one node do not
+    fight for them; the models are too small to gain from more.
+    """
+    import torch
+
+    torch.set_float32_matmul_precision("highest")
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    else:
+        torch.cuda.set_device(device)
+
+
+def _meet(dist: Any, config: GroupConfig, rendezvous: Rendezvous, device: torch.device) -> None:
+    import torch
+
+    # This module's functions have the default group as a default argument. Imported later, by
+    # torch.optim for one, it would keep the group alive beyond its end, and the group's threads
+    # abort the process now and then when Python goes away under them (seen with 2.6 and 2.13).
+    import torch.distributed.nn.functional
+
+    timeout = timedelta(seconds=config.timeout_s)
+    options: dict[str, Any] = {}
+    # device_id lets NCCL connect at once, but hangs in torch before 2.7.1 (pytorch#153960)
+    if config.backend == "nccl" and release(torch.__version__) >= (2, 7, 1):
+        options["device_id"] = device
+    try:
+        store = dist.TCPStore(
+            host_name=rendezvous.master_addr,
+            port=rendezvous.master_port,
+            world_size=rendezvous.world_size,
+            is_master=rendezvous.rank == 0,
+            timeout=timeout,
+            use_libuv=False,  # Debian builds torch without libuv, and torch's default asks for it
+        )
+        dist.init_process_group(
+            config.backend,
+            store=store,
+            rank=rendezvous.rank,
+            world_size=rendezvous.world_size,
+            timeout=timeout,
+            **options,
+        )
+        # all ranks connect here: NCCL would otherwise do so within whatever is timed first, and
+        # point-to-point messages alone must not be the first thing a group does
+        dist.barrier()
+    except RuntimeError as error:
+        raise CannotRun(
+            f"the {rendezvous.world_size} ranks did not meet at {rendezvous.master_addr}:"
+            f"{rendezvous.master_port} within {config.timeout_s:g} s: {first_line(error)}"
+        ) from error
+
+
+def _describe(rendezvous: Rendezvous, device: torch.device, environ: Mapping[str, str]) -> Rank:
+    import torch
+
+    gpu = uuid = None
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        visible = environ.get("CUDA_VISIBLE_DEVICES")
+        gpu = str(properties.name)
+        uuid = gpu_uuid(str(properties.uuid), visible, device.index)
+    return Rank(
+        rank=rendezvous.rank,
+        local_rank=rendezvous.local_rank,
+        host=node_name(environ),
+        device=str(device),
+        gpu=gpu,
+        gpu_uuid=uuid,
+    )
+
+
+def _nccl_version() -> str:
+    import torch
+
+    nccl: Any = torch.cuda.nccl  # carries no annotations
+    return ".".join(str(number) for number in nccl.version())

@@ -1,0 +1,298 @@
+"""Declaration, suite and thresholds become an explicit plan: what runs where, for how long.
+
+The plan is complete before anything is submitted: every judgement that the run owes stands in it,
+so that one that never comes is noticed. `--dry-run` prints it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from validation import nodelist, thresholds
+from validation.checks import CHECKS
+from validation.declaration import Declaration, Partition
+from validation.errors import UsageError
+from validation.model import Job, Node, PlannedCheck, Subject, Tier
+from validation.suites import JobTemplate, Suite
+from validation.thresholds import Rules
+
+AT_ONCE = 64  # jobs of the node tier at once
+
+# Decides which nodes may be given a job, so no selection leaves it out.
+ALWAYS = "slurm_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the command line asks for; None is everything."""
+
+    only: tuple[str, ...] | None = None
+    skip: tuple[str, ...] = ()
+    nodes: str | None = None
+    exclude: str | None = None
+    partition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that are alike and in one partition: the cluster tier runs once for each group."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    partition: str
+    jobs: tuple[Job, ...]  # in the order in which they run
+
+    @property
+    def backend(self) -> str:
+        return _backend(self.nodes[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    run_id: str
+    suite: str
+    cluster: str
+    python: str
+    nodes: tuple[Node, ...]
+    checks: tuple[PlannedCheck, ...]
+    node_jobs: tuple[Job, ...]
+    groups: tuple[Group, ...]
+    rules: Mapping[str, Rules]  # by a node's hardware
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return (*self.node_jobs, *(job for group in self.groups for job in group.jobs))
+
+    @property
+    def gpu_hours(self) -> float:
+        """Upper bound, from the time limits."""
+        return sum(job.gpu_hours for job in self.jobs)
+
+    @property
+    def longest_s(self) -> int:
+        """Upper bound of the run's length: every job waits and runs up to its limits."""
+        limits = [job.queue_limit_s + job.run_limit_s for job in self.node_jobs]
+        first = ceil(len(limits) / AT_ONCE) * max(limits, default=0)
+        lanes = [
+            sum(job.queue_limit_s + job.run_limit_s for job in group.jobs) for group in self.groups
+        ]
+        return first + max(lanes, default=0)
+
+
+def make(
+    declaration: Declaration,
+    suite: Suite,
+    selection: Selection,
+    run_id: str,
+    site_thresholds: Path | None = None,
+) -> Plan:
+    """The plan of one run. Raises UsageError for what the cluster or the suite does not have."""
+    names = _chosen_checks(suite, selection)
+    nodes = _chosen_nodes(declaration, selection)
+    homes = {node.name: _home(declaration, node, selection.partition) for node in nodes}
+    rules = {
+        hardware: thresholds.load(hardware, site_thresholds)
+        for hardware in dict.fromkeys(node.hardware for node in nodes)
+    }
+    node_checks = [name for name in names if CHECKS[name].info.tier is Tier.NODE]
+    cluster_checks = [name for name in names if CHECKS[name].info.tier is Tier.CLUSTER]
+    judged_by_jobs = tuple(name for name in node_checks if CHECKS[name].payload)
+    node_jobs = tuple(
+        _node_job(suite, node, homes[node.name], judged_by_jobs) for node in nodes if judged_by_jobs
+    )
+    groups = _groups(suite, nodes, homes, cluster_checks)
+    planned = [
+        PlannedCheck(name, Tier.NODE, Subject.node(node.name))
+        for name in node_checks
+        for node in nodes
+    ]
+    for name in cluster_checks:
+        for group in groups:
+            subject = Subject(group.name, tuple(node.name for node in group.nodes))
+            skip = None if group.jobs else "one rank: nothing to communicate"
+            planned.append(PlannedCheck(name, Tier.CLUSTER, subject, skip))
+    return Plan(
+        run_id,
+        suite.name,
+        declaration.cluster,
+        declaration.python,
+        nodes,
+        tuple(planned),
+        node_jobs,
+        groups,
+        rules,
+    )
+
+
+def shrink(job: Job, survivors: Collection[str]) -> Job | None:
+    """The cluster job on the nodes that are left; None if they are too few to prove anything."""
+    left = tuple(node for node in job.nodes if node.name in survivors)
+    if len(left) == len(job.nodes):
+        return job
+    if len(left) < min(2, len(job.nodes)):
+        return None
+    subject = Subject(job.subject.name, tuple(node.name for node in left))
+    return replace(job, nodes=left, subject=subject)
+
+
+# --- selection -------------------------------------------------------------------------------
+
+
+def _chosen_checks(suite: Suite, selection: Selection) -> list[str]:
+    for option, asked in (("--only", selection.only or ()), ("--skip", selection.skip)):
+        if unknown := [name for name in asked if name not in suite.checks]:
+            raise UsageError(
+                f"{option}: suite {suite.name} has no check {', '.join(unknown)}; "
+                f"it has {', '.join(suite.checks)}"
+            )
+    if ALWAYS in selection.skip:
+        raise UsageError(f"--skip: {ALWAYS} always runs, it decides which nodes may get a job")
+    wanted = set(suite.checks if selection.only is None else selection.only) - set(selection.skip)
+    if not wanted:
+        raise UsageError("--only and --skip leave no check")
+    return [name for name in CHECKS if name in wanted or name == ALWAYS]
+
+
+def _chosen_nodes(declaration: Declaration, selection: Selection) -> tuple[Node, ...]:
+    known = list(declaration.nodes)
+    place = "declared nodes"
+    if selection.partition is not None:
+        partition = _partition(declaration, selection.partition)
+        known = [name for name in known if name in partition.nodes]
+        place = f"nodes of partition {partition.name}"
+    wanted = set(known)
+    if selection.nodes is not None:
+        wanted = set(_expand("--nodes", selection.nodes, known, place))
+    if selection.exclude is not None:
+        wanted -= set(_expand("--exclude", selection.exclude, list(declaration.nodes), place))
+    if not wanted:
+        raise UsageError(f"the selection leaves no node; {place}: {nodelist.compress(known)}")
+    return tuple(declaration.nodes[name] for name in known if name in wanted)
+
+
+def _expand(option: str, expression: str, known: Sequence[str], place: str) -> list[str]:
+    try:
+        names = nodelist.expand(expression)
+    except nodelist.NodelistError as error:
+        raise UsageError(f"{option}: {error}") from error
+    if unknown := [name for name in dict.fromkeys(names) if name not in known]:
+        raise UsageError(
+            f"{option}: unknown {nodelist.compress(unknown)}; {place}: {nodelist.compress(known)}"
+        )
+    return names
+
+
+def _partition(declaration: Declaration, name: str) -> Partition:
+    for partition in declaration.partitions:
+        if partition.name == name:
+            return partition
+    names = ", ".join(partition.name for partition in declaration.partitions)
+    raise UsageError(f"--partition: unknown partition {name}; there is {names}")
+
+
+def _home(declaration: Declaration, node: Node, asked: str | None) -> str:
+    """The partition a node's jobs go to: the asked one, the default one, or the first it is in."""
+    if asked is not None:
+        return asked
+    holding = [p for p in declaration.partitions if node.name in p.nodes]
+    return next((p.name for p in holding if p.default), holding[0].name)
+
+
+# --- jobs ------------------------------------------------------------------------------------
+
+
+def _backend(node: Node) -> str:
+    return "nccl" if node.gpus.real else "gloo"
+
+
+def _ranks_per_node(node: Node) -> int:
+    return node.gpus.count if node.gpus.real else 1
+
+
+def _node_job(suite: Suite, node: Node, partition: str, checks: tuple[str, ...]) -> Job:
+    return Job(
+        name=f"node-{node.name}",
+        payload="node",
+        tier=Tier.NODE,
+        subject=Subject.node(node.name),
+        nodes=(node,),
+        ranks_per_node=1,
+        backend=None,
+        partition=partition,
+        config={**suite.node.config, "munge_credential": None},  # the launcher makes one
+        queue_limit_s=suite.queue_limit_s,
+        run_limit_s=suite.node.run_limit_s,
+        checks=checks,
+    )
+
+
+def _groups(
+    suite: Suite, nodes: Sequence[Node], homes: Mapping[str, str], checks: Sequence[str]
+) -> tuple[Group, ...]:
+    if not checks:
+        return ()
+    alike: dict[tuple[str, int, str, str], list[Node]] = {}
+    for node in nodes:
+        key = (node.hardware, node.gpus.count, node.fabric, homes[node.name])
+        alike.setdefault(key, []).append(node)
+    groups = []
+    for key, members in alike.items():
+        name = _group_name(key, list(alike))
+        partition = key[3]
+        jobs: tuple[Job, ...] = ()
+        if _ranks_per_node(members[0]) * len(members) > 1:
+            suffix = "" if len(alike) == 1 else f"-{name}"
+            jobs = tuple(
+                _cluster_job(suite, check, suffix, name, tuple(members), partition)
+                for check in checks
+            )
+        groups.append(Group(name, tuple(members), partition, jobs))
+    return tuple(groups)
+
+
+def _group_name(key: tuple[str, int, str, str], keys: list[tuple[str, int, str, str]]) -> str:
+    """The hardware's name, and of the rest only what tells this group from the others."""
+    hardware, count, fabric, partition = key
+    rivals = [other for other in keys if other[0] == hardware]
+    parts = [hardware]
+    if len({other[1] for other in rivals}) > 1:
+        parts.append(f"x{count}")
+    if len({other[2] for other in rivals}) > 1:
+        parts.append(fabric)
+    if len({other[3] for other in rivals}) > 1:
+        parts.append(partition)
+    return "-".join(parts)
+
+
+def _cluster_job(
+    suite: Suite, check: str, suffix: str, group: str, nodes: tuple[Node, ...], partition: str
+) -> Job:
+    payload = CHECKS[check].payload
+    assert payload is not None  # only slurm_state has none, and it is of the node tier
+    backend = _backend(nodes[0])
+    template: JobTemplate = suite.cluster[payload][backend]
+    config: dict[str, Any] = {"backend": backend, **template.config}
+    ranks = _ranks_per_node(nodes[0]) * len(nodes)
+    if "microbatches" in config:  # 1F1B needs one for every stage at least
+        config["microbatches"] = max(config["microbatches"], ranks)
+    ceiling = suite.largest_bytes.get(nodes[0].fabric)
+    if "sizes_bytes" in config:
+        sizes = config["sizes_bytes"]
+        fitting = [size for size in sizes if len(nodes) == 1 or not ceiling or size <= ceiling]
+        config["sizes_bytes"] = fitting or [min(sizes)]
+    return Job(
+        name=f"{check}{suffix}",
+        payload=payload,
+        tier=Tier.CLUSTER,
+        subject=Subject(group, tuple(node.name for node in nodes)),
+        nodes=nodes,
+        ranks_per_node=_ranks_per_node(nodes[0]),
+        backend=backend,
+        partition=partition,
+        config=config,
+        queue_limit_s=suite.queue_limit_s,
+        run_limit_s=template.run_limit_s,
+        checks=(check,),
+    )

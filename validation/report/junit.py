@@ -1,0 +1,75 @@
+"""JUnit XML, as continuous integration reads it.
+
+A failed check is a failure, an inconclusive one an error: neither lets a pipeline go green. A
+warning passes, with its message in the output.
+"""
+
+import xml.etree.ElementTree as ET
+
+from validation.model import Result, RunReport, Tier, Verdict, printable
+from validation.report import words
+
+
+def render(report: RunReport) -> str:
+    attributes = {
+        "name": f"plumbline {report.suite}",
+        "time": f"{report.seconds:.1f}",
+        **_counts(report.results),
+    }
+    root = ET.Element("testsuites", attributes)
+    for tier in Tier:
+        results = tuple(result for result in report.results if result.tier is tier)
+        if not results:
+            continue
+        attributes = {
+            "name": f"{tier.value} tier",
+            "timestamp": report.started,
+            "hostname": printable(report.via),
+            **_counts(results),
+        }
+        suite = ET.SubElement(root, "testsuite", attributes)
+        for result in results:
+            suite.append(_case(result))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, "unicode") + "\n"
+
+
+def _counts(results: tuple[Result, ...]) -> dict[str, str]:
+    def number_of(verdict: Verdict) -> str:
+        return str(sum(result.verdict is verdict for result in results))
+
+    return {
+        "tests": str(len(results)),
+        "failures": number_of(Verdict.FAIL),
+        "errors": number_of(Verdict.INCONCLUSIVE),
+        "skipped": number_of(Verdict.SKIP),
+    }
+
+
+def _case(result: Result) -> ET.Element:
+    message = printable(result.message)
+    classname = f"plumbline.{result.tier.value}.{result.subject.name.replace('.', '_')}"
+    case = ET.Element("testcase", classname=classname, name=result.check)
+    match result.verdict:
+        case Verdict.FAIL:
+            ET.SubElement(case, "failure", message=message, type="fail").text = _details(result)
+        case Verdict.INCONCLUSIVE:
+            error = ET.SubElement(case, "error", message=message, type="inconclusive")
+            error.text = _details(result)
+        case Verdict.SKIP:
+            ET.SubElement(case, "skipped", message=message)
+        case Verdict.WARN:
+            ET.SubElement(case, "system-out").text = f"warning: {message}\n{_details(result)}"
+        case Verdict.PASS:
+            ET.SubElement(case, "system-out").text = _details(result)
+    return case
+
+
+def _details(result: Result) -> str:
+    parts = [
+        f"value: {words.metric(result.value)}",
+        f"threshold: {words.threshold(result.threshold)}",
+    ]
+    if result.proof:
+        parts.append(f"ran as: {words.proof(result.proof)}")
+    return "\n".join(parts)

@@ -1,0 +1,102 @@
+"""A plan, for people (`--dry-run`) and as data (`plan.json`)."""
+
+import json
+
+from validation.model import Job, Tier
+from validation.nodelist import compress
+from validation.plan import AT_ONCE, Plan
+from validation.report import words
+from validation.report.console import table
+from validation.report.json import plain
+
+_HEADER = ("tier", "job", "nodes", "ranks", "GPUs", "backend", "partition", "limit", "checks")
+_FOLD = 8  # jobs of the node tier on more nodes than this are one row
+
+
+def render(plan: Plan) -> str:
+    nodes = words.count(len(plan.nodes), "node")
+    gpus = words.count(sum(node.gpus.count for node in plan.nodes), "GPU")
+    lines = [f"plumbline · suite {plan.suite} · cluster {plan.cluster} · {nodes}, {gpus}", ""]
+    cells: list[tuple[str, ...]] = [_HEADER]
+    if len(plan.node_jobs) > _FOLD:
+        hosts = compress(job.hosts[0] for job in plan.node_jobs)
+        first = plan.node_jobs[0]
+        cells.append(
+            (
+                "node",
+                f"node-… ({len(plan.node_jobs)} jobs)",
+                hosts,
+                "1",
+                "all",
+                "–",
+                ", ".join(dict.fromkeys(job.partition for job in plan.node_jobs)),
+                f"{first.run_limit_s} s",
+                ", ".join(first.checks),
+            )
+        )
+    else:
+        cells += [_row(job) for job in plan.node_jobs]
+    cells += [_row(job) for group in plan.groups for job in group.jobs]
+    lines += table(cells)
+    lines.append("")
+    lines += [
+        f"  {check.check} on {check.subject.name} is skipped: {check.skip}"
+        for check in plan.checks
+        if check.skip
+    ]
+    if len(plan.groups) > 1:
+        names = "; ".join(
+            f"{group.name}: {compress(node.name for node in group.nodes)}" for group in plan.groups
+        )
+        lines.append(f"  the cluster tier runs once for each kind of node: {names}")
+    if unknown := [name for name, rules in plan.rules.items() if rules.model is None]:
+        lines.append(
+            f"  no thresholds file for {', '.join(unknown)}: bandwidth will be inconclusive"
+        )
+    lines += [
+        f"  slurm_state needs no job; node jobs run side by side, {AT_ONCE} at once; those of the "
+        "cluster tier one after another",
+        f"  at most {words.duration(plan.longest_s)} and {words.gpu_hours(plan.gpu_hours)}, "
+        "if every job waits and runs up to its limit",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    ranks = "1" if job.tier is Tier.NODE else f"{len(job.nodes)} × {job.ranks_per_node}"
+    return (
+        job.tier.value,
+        job.name,
+        compress(job.hosts),
+        ranks,
+        str(sum(node.gpus.count for node in job.nodes)),
+        job.backend or "–",
+        job.partition,
+        f"{job.run_limit_s} s",
+        ", ".join(job.checks),
+    )
+
+
+def as_json(plan: Plan) -> str:
+    document = {
+        "schema": 1,
+        "run": plan.run_id,
+        "suite": plan.suite,
+        "cluster": plan.cluster,
+        "python": plan.python,
+        "at_most": {"seconds": plan.longest_s, "gpu_hours": round(plan.gpu_hours, 4)},
+        "nodes": plain(plan.nodes),
+        "checks": plain(plan.checks),
+        "jobs": [_job(job) for job in plan.jobs],
+        "thresholds": plain(plan.rules),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _job(job: Job) -> dict[str, object]:
+    return {
+        **plain(job),
+        "nodes": list(job.hosts),
+        "ranks": job.ranks,
+        "gpus_per_node": job.gpus_per_node,
+    }

@@ -1,0 +1,250 @@
+"""Proves a cluster with real jobs, and says so in its exit code.
+
+    python -m validation.run -i inventory/demo        from the control node
+    python -m validation.run --here                   on a login node
+
+Exit code 0: everything passed. 1: something failed. 2: the command line or this machine is not
+right; nothing was judged. 3: nothing failed, but something could not be judged.
+"""
+
+import argparse
+import logging
+import os
+import secrets
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from validation import declaration, plan, suites, tiers
+from validation.checks import CHECKS
+from validation.declaration import Declaration
+from validation.errors import PlumblineError, UsageError
+from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
+from validation.output import RunFolder
+from validation.plan import Plan, Selection
+from validation.progress import Watcher
+from validation.report import console
+from validation.report import plan as plan_report
+from validation.slurm.client import CommandLineClient
+from validation.tiers import Walk
+from validation.transport import Transport, inventory
+from validation.transport.here import Here
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+SITE_THRESHOLDS = Path("/etc/plumbline/thresholds")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO if options.verbose else logging.WARNING,
+        format="validation: %(message)s",
+    )
+    before = {number: signal.signal(number, _interrupt) for number in _INTERRUPTS}
+    try:
+        if options.list:
+            print(_listing(), end="")
+            return 0
+        return _run(options)
+    except PlumblineError as error:
+        print(f"validation: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        print("validation: interrupted, exit 1", file=sys.stderr)
+        return 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(options: argparse.Namespace) -> int:
+    selection = Selection(
+        only=_names(options.only) if options.only is not None else None,
+        skip=_names(options.skip or []),
+        nodes=options.nodes,
+        exclude=options.exclude,
+        partition=options.partition,
+    )
+    suite = suites.load(options.suite)
+    inventories = [] if options.here else _inventories(options)
+    declared = _declaration(options, inventories)
+    now = datetime.now(UTC)
+    run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    made = plan.make(declared, suite, selection, run_id, _site_thresholds(options, inventories))
+    if options.dry_run:
+        print(plan_report.render(made), end="")
+        print("  dry run: nothing was submitted")
+        return 0
+    folder = RunFolder(Path(options.output or f"results/{now:%Y%m%dT%H%M%SZ}"))
+    folder.prepare(made)
+    print(plan_report.render(made), file=sys.stderr)
+    transport: Transport = (
+        Here() if options.here else inventory.Inventory(inventories, declared.submit_hosts)
+    )
+    client = CommandLineClient(transport, run_id, made.python)
+    begin = time.monotonic()
+    with Watcher(sys.stderr, folder) as watcher:
+        # A look at this machine costs nothing; through Ansible each costs a second or two.
+        walk = tiers.walk(made, client, watcher, interval_s=0.3 if options.here else 1.0)
+    report = _report(made, walk, transport, now, time.monotonic() - begin, options, folder)
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print(console.render(report, width=console.terminal_width(), colour=colour), end="")
+    folder.finish(report)
+    return report.exit_code
+
+
+def _report(
+    made: Plan,
+    walk: Walk,
+    transport: Transport,
+    started: datetime,
+    seconds: float,
+    options: argparse.Namespace,
+    folder: RunFolder,
+) -> RunReport:
+    results = tuple(settle(made.checks, walk.results))
+    return RunReport(
+        run_id=made.run_id,
+        suite=made.suite,
+        cluster=made.cluster,
+        via=transport.via,
+        slurm=walk.slurm,
+        started=started.isoformat(timespec="seconds"),
+        seconds=seconds,
+        verdict=overall(made.checks, walk.results),
+        results=results,
+        nodes=node_reports(made.nodes, walk.states, results),
+        jobs=walk.jobs,
+        checks={name: check.info for name, check in CHECKS.items()},
+        notes=transport.notes,
+        interrupted=walk.interrupted,
+        repeat=_repeat(options),
+        output=str(folder.path),
+    )
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m validation.run",
+        description="Prove a Slurm GPU cluster with real jobs.",
+        epilog="Exit codes: 0 pass, 1 fail, 2 usage or environment, 3 inconclusive. "
+        "LIST is a Slurm node list such as gpu[1-4],gpu9.",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        metavar="INVENTORY",
+        help="reach the login node through this Ansible inventory (default: ansible.cfg's)",
+    )
+    where.add_argument("--here", action="store_true", help="this machine is the login node")
+    parser.add_argument("--suite", default="quick", help="which checks (default: quick)")
+    parser.add_argument("--only", action="append", metavar="CHECK,…", help="no other checks")
+    parser.add_argument("--skip", action="append", metavar="CHECK,…", help="leave these out")
+    parser.add_argument("--nodes", metavar="LIST", help="no other nodes")
+    parser.add_argument("--exclude", metavar="LIST", help="leave these out")
+    parser.add_argument("--partition", metavar="P", help="nodes of this partition, jobs go there")
+    parser.add_argument("--output", metavar="DIR", help="results (default: results/<UTC time>)")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
+    parser.add_argument("--list", action="store_true", help="list suites and checks")
+    parser.add_argument(
+        "--declaration",
+        metavar="FILE",
+        type=Path,
+        help=f"what the cluster must be (default with --here: {declaration.INSTALLED})",
+    )
+    parser.add_argument(
+        "--thresholds",
+        metavar="DIR",
+        type=Path,
+        help="thresholds of your own (default: thresholds/ beside the inventory; with --here "
+        f"{SITE_THRESHOLDS})",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more while running")
+    return parser
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+
+
+def _inventories(options: argparse.Namespace) -> list[str]:
+    given = options.inventory or inventory.default_inventory()
+    if not given:
+        raise UsageError(
+            "which cluster? give -i INVENTORY, or --here on a login node "
+            "(ansible.cfg sets no inventory)"
+        )
+    found = []
+    for text in given:
+        if "," not in text and not Path(text).exists():
+            raise UsageError(f"-i: there is no inventory {text}")
+        # Ansible reads "host1,host2" as a list of hosts, everything else as a path.
+        found.append(text if "," in text else str(Path(text).resolve()))
+    return found
+
+
+def _declaration(options: argparse.Namespace, inventories: Sequence[str]) -> Declaration:
+    if options.declaration is not None:
+        return declaration.load(options.declaration)
+    if options.here:
+        return declaration.load(declaration.INSTALLED)
+    found = inventory.declaration(inventories)
+    return declaration.parse(found, f"declaration of {', '.join(inventories)}")
+
+
+def _site_thresholds(options: argparse.Namespace, inventories: Sequence[str]) -> Path | None:
+    if options.thresholds is not None:
+        if not options.thresholds.is_dir():
+            raise UsageError(f"--thresholds: there is no folder {options.thresholds}")
+        return Path(options.thresholds)
+    # Beside the inventory, not in it: Ansible would read the files as an inventory.
+    beside = [Path(text).parent / "thresholds" for text in inventories if "," not in text]
+    places = [SITE_THRESHOLDS] if options.here else beside
+    return next((place for place in places if place.is_dir()), None)
+
+
+def _repeat(options: argparse.Namespace) -> str:
+    """The command line for another run like this one, without its selection of nodes."""
+    words = ["python", "-m", "validation.run"]
+    words += ["--here"] if options.here else []
+    words += [word for text in options.inventory or [] for word in ("-i", text)]
+    for name in ("suite", "partition", "declaration", "thresholds"):
+        value = getattr(options, name)
+        if value is not None and (name, value) != ("suite", "quick"):
+            words += [f"--{name}", str(value)]
+    return shlex.join(words)
+
+
+def _listing() -> str:
+    lines = ["suites"]
+    for name in suites.names():
+        suite = suites.load(name)
+        lines += [
+            f"  {name}  {suite.description}",
+            f"  {' ' * len(name)}  {', '.join(suite.checks)}",
+        ]
+    lines.append("checks")
+    rows = [(c.info.tier.value, c.info.name, c.info.summary) for c in CHECKS.values()]
+    lines += console.table(rows)
+    return "\n".join(lines) + "\n"
+
+
+def _interrupt(*_: object) -> None:
+    """Ctrl-C once: a second one would end the run before its jobs are cancelled."""
+    for number in _INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

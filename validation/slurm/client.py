@@ -1,0 +1,252 @@
+"""What a run asks of Slurm, and the client that asks it on a login node's command line."""
+
+import base64
+import io
+import logging
+import shlex
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from validation import strict
+from validation.errors import EnvironmentProblem, TransportError
+from validation.model import (
+    Job,
+    MungeReply,
+    NodeState,
+    Outcome,
+    Reply,
+    Start,
+    printable,
+)
+from validation.slurm import job as jobs
+from validation.transport import Completed, Transport
+
+log = logging.getLogger(__name__)
+
+# Slurm from source or from a site's packages is often outside a non-interactive shell's PATH.
+_PREPARE = """\
+PATH=$PATH:/usr/local/bin:/usr/local/slurm/bin:/opt/slurm/bin; export PATH
+p=/usr/bin/python3; [ -x $p ] || p=python3
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    name: str
+    state: str  # pending, queued, running, done
+    job_id: str | None
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a batch is, and the replies that came in since the last look."""
+
+    done: bool
+    jobs: tuple[JobProgress, ...]
+    replies: tuple[Reply, ...]
+    lost: str = ""  # why nothing more will come
+
+
+class Batch(Protocol):
+    """Jobs for a login node to start and watch over.
+
+    It exists before its jobs do, so that whoever is interrupted while starting can still cancel.
+    """
+
+    def start(self) -> None: ...
+
+    def poll(self) -> Progress: ...
+
+    def cancel(self) -> Progress:
+        """End all jobs; what they answered until then."""
+        ...
+
+    def close(self) -> None:
+        """Remove what the batch left on the login node."""
+        ...
+
+
+class SlurmClient(Protocol):
+    @property
+    def via(self) -> str: ...
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+    def node_states(self) -> tuple[str, Mapping[str, NodeState]]:
+        """Slurm's version, and each node it knows. Raises SlurmDown when it does not answer."""
+        ...
+
+    def prepare(self, lanes: Sequence[Sequence[Job]], at_once: int) -> Batch:
+        """Lanes run side by side, the jobs of a lane one after another. Starts nothing yet."""
+        ...
+
+
+class SlurmDown(Exception):
+    """The login node works, Slurm's controller does not answer: the cluster's fault, a FAIL."""
+
+
+SINFO = "sinfo --version; exec sinfo -h -N -o '%N|%T|%c|%m|%G|%P|%E'"
+
+
+class CommandLineClient:
+    def __init__(self, transport: Transport, run_id: str, python: str) -> None:
+        self._transport = transport
+        self._run_id = run_id
+        self._python = python
+        self._batches = 0
+
+    @property
+    def via(self) -> str:
+        return self._transport.via
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._transport.notes
+
+    def node_states(self) -> tuple[str, Mapping[str, NodeState]]:
+        done = self._transport.run(_PREPARE + SINFO, timeout_s=90)
+        if done.status == 127:
+            raise EnvironmentProblem(f"{self.via} has no Slurm commands: {_last(done.stderr)}")
+        if done.status != 0:
+            raise SlurmDown(f"sinfo: {_last(done.stderr) or f'exit status {done.status}'}")
+        version, _, table = done.stdout.partition("\n")
+        return " ".join(version.split()[-1:]), parse_sinfo(table)  # "slurm-wlm 22.05.8"
+
+    def prepare(self, lanes: Sequence[Sequence[Job]], at_once: int) -> "CommandLineBatch":
+        self._batches += 1
+        folder = f"/tmp/plumbline-{self._run_id}-{self._batches}"
+        order = jobs.batch(self._run_id, lanes, self._python, at_once)
+        return CommandLineBatch(self._transport, folder, order)
+
+
+class CommandLineBatch:
+    def __init__(self, transport: Transport, folder: str, order: Mapping[str, object]) -> None:
+        self._transport = transport
+        self._folder = folder
+        self._order = order
+        self._offset = 0
+
+    def start(self) -> None:
+        files = {
+            "jobs.json": jobs.encode(self._order),
+            "payload.zip": jobs.bundle(),
+            "launcher.py": (Path(__file__).parent / "launcher.py").read_bytes(),
+        }
+        folder = shlex.quote(self._folder)
+        # mkdir refuses a folder that exists: nobody else can have put anything there.
+        script = (
+            f"mkdir -m 700 {folder} && base64 -d | tar -xzf - -C {folder} && "
+            f"exec $p {folder}/launcher.py start {folder}"
+        )
+        done = self._transport.run(_PREPARE + script, base64.b64encode(_tar(files)))
+        if done.status != 0:
+            raise TransportError(
+                f"{self._transport.via} could not start jobs: {_last(done.stderr)}"
+            )
+
+    def poll(self) -> Progress:
+        return self._ask("poll", timeout_s=60)
+
+    def cancel(self) -> Progress:
+        return self._ask("cancel", timeout_s=90)
+
+    def close(self) -> None:
+        done = self._launcher("clean", "", 60)
+        if done.status != 0:
+            why = _last(done.stderr)
+            log.warning("%s: %s was left behind: %s", self._transport.via, self._folder, why)
+
+    def _launcher(self, verb: str, argument: str, timeout_s: float) -> Completed:
+        folder = shlex.quote(self._folder)
+        script = f"exec $p {folder}/launcher.py {verb} {folder} {argument}"
+        return self._transport.run(_PREPARE + script, timeout_s=timeout_s)
+
+    def _ask(self, verb: str, timeout_s: float) -> Progress:
+        done = self._launcher(verb, str(self._offset), timeout_s)
+        if done.status != 0:
+            raise TransportError(f"{self._transport.via}: {_last(done.stderr)}")
+        try:
+            answer = strict.parse_json(done.stdout.strip().splitlines()[-1])
+            progress = tuple(
+                JobProgress(
+                    item["name"], item["state"], item["job_id"], item["seconds"], item["reason"]
+                )
+                for item in answer["jobs"]
+            )
+            replies = tuple(parse_reply(record) for record in answer["finished"])
+            lost = ""
+            if not answer["alive"] and answer["state"] != "done":
+                lost = f"the launcher on {self._transport.via} died: {_last(answer['log'])}"
+            self._offset = answer["offset"]
+            return Progress(answer["state"] == "done", progress, replies, lost)
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise TransportError(
+                f"{self._transport.via} gave no usable answer: {printable(done.stdout, 200)!r}"
+            ) from error
+
+
+def parse_sinfo(text: str) -> dict[str, NodeState]:
+    """Nodes in sinfo's output. One that stands in several partitions has one state in all."""
+    states: dict[str, NodeState] = {}
+    for line in text.splitlines():
+        fields = line.split("|", 6)
+        if len(fields) != 7:
+            continue
+        name, state, cpus, memory, gres, _partition, reason = (field.strip() for field in fields)
+        states[name] = NodeState(
+            name,
+            state,
+            int(cpus) if cpus.isdigit() else None,
+            int(memory) if memory.isdigit() else None,
+            "" if gres == "(null)" else gres,
+            "" if reason in ("none", "(null)") else printable(reason, 200),
+        )
+    return states
+
+
+def parse_reply(record: Mapping[str, Any]) -> Reply:
+    """A line of the launcher's finished.jsonl. Raises KeyError, TypeError or ValueError."""
+    munge = record["munge"]
+    return Reply(
+        job=record["name"],
+        outcome=Outcome(record["outcome"]),
+        exit_code=record["exit_code"],
+        job_id=record["job_id"],
+        stdout=record["stdout"],
+        stderr=record["stderr"],
+        truncated=record["truncated"],
+        submitted_ns=record["submitted_ns"],
+        started_ns=record["started_ns"],
+        document_ns=record["document_ns"],
+        ended_ns=record["ended_ns"],
+        starts=tuple(
+            Start(start["host"], start["node_ns"], start["arrival_ns"])
+            for start in record["starts"]
+        ),
+        reason=printable(record["reason"], 200),
+        munge=munge
+        and MungeReply(
+            munge.get("encode_error"), munge.get("decode_exit"), munge.get("decode_status")
+        ),
+    )
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return printable(lines[-1], 300) if lines else ""

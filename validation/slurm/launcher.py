@@ -1,0 +1,452 @@
+#!/usr/bin/env python3
+"""Runs on the login node: starts Slurm jobs, watches over them, keeps what they answer.
+
+    launcher.py start FOLDER           detach a launcher that works through FOLDER/jobs.json
+    launcher.py poll FOLDER OFFSET     print how far it is, and what ended after OFFSET
+    launcher.py cancel FOLDER          end it and all its jobs, then print as poll does
+    launcher.py clean FOLDER           remove the folder
+
+Standard library only, Python 3.10 or newer, one file: it is copied beside jobs.json and
+payload.zip, nothing of the package is installed on a login node.
+
+Every job has two hard limits of its own, one for waiting in the queue and one for running. Past
+either, the job is cancelled in Slurm and its srun is killed, so that whatever hangs costs only
+itself. A job that ended is one line in finished.jsonl; a poll reads on from where the last ended.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+log = logging.getLogger("launcher")
+
+OUTPUT_LIMIT = 1 << 20  # bytes kept of each stream of a job
+TICK = 0.1  # seconds between two looks at a job
+SQUEUE_EVERY = 2.0  # seconds between two questions to slurmctld, for all jobs together
+COMMAND_TIMEOUT = 10  # seconds for scancel, squeue, munge, unmunge
+KILL_AFTER = 5  # seconds srun has to end after scancel
+CANCEL_WAIT = 30  # seconds a cancelled launcher has to end
+
+DOCUMENT = b'{"plumbline"'
+STARTED = re.compile(rb"plumbline: started job (\S+) node (\S+) time (\d+)\s*$")
+
+# Slurm's input variables that are the user's wish; the others describe a job that this program may
+# run inside of, and would turn our jobs into steps of it.
+KEPT = ("SLURM_CONF", "SLURM_ACCOUNT", "SLURM_QOS", "SLURM_RESERVATION", "SLURM_CLUSTERS")
+
+
+def environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT or not name.startswith(("SLURM_", "SRUN_", "SBATCH_", "SALLOC_"))
+    }
+
+
+def write_atomically(path: Path, value: Any) -> None:
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(json.dumps(value), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def call(command: list[str], given: str = "") -> tuple[int | None, str, str]:
+    """Exit status (None if there is none), stdout and stderr of a short command."""
+    try:
+        done = subprocess.run(
+            command,
+            input=given.encode(),
+            capture_output=True,
+            timeout=COMMAND_TIMEOUT,
+            env=environment(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, "", f"{command[0]} gave no answer in {COMMAND_TIMEOUT} s"
+    except OSError as error:
+        return None, "", f"{command[0]}: {error.strerror}"
+    return (
+        done.returncode,
+        done.stdout.decode("utf-8", "replace"),
+        done.stderr.decode("utf-8", "replace"),
+    )
+
+
+class Stream(threading.Thread):
+    """Keeps what a job prints, up to a limit, and notes when certain lines arrive."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._pipe = pipe
+        self._kept = bytearray()
+        self.truncated = False
+        self.document_ns: int | None = None
+        self.starts: list[dict[str, Any]] = []
+        self.job_id: str | None = None
+        self.start()
+
+    def run(self) -> None:
+        # A line longer than the limit comes in pieces; only the first can be one of ours.
+        for line in iter(lambda: self._pipe.readline(OUTPUT_LIMIT), b""):
+            now = time.time_ns()
+            if self.document_ns is None and line.lstrip().startswith(DOCUMENT):
+                self.document_ns = now
+            if found := STARTED.match(line):
+                job_id, node, node_ns = (
+                    group.decode("utf-8", "replace") for group in found.groups()
+                )
+                self.job_id = job_id
+                self.starts.append({"host": node, "node_ns": int(node_ns), "arrival_ns": now})
+            room = OUTPUT_LIMIT - len(self._kept)
+            self.truncated = self.truncated or len(line) > room
+            self._kept += line[:room]
+
+    def text(self) -> str:
+        return bytes(self._kept).decode("utf-8", "replace")
+
+
+class Job:
+    """One srun from submission to its record. Runs in a thread of its own."""
+
+    def __init__(self, order: dict[str, Any], folder: Path) -> None:
+        self.order = order
+        self.name: str = order["name"]
+        self.slurm_name: str = order["slurm_name"]
+        self.folder = folder
+        self.state = "pending"
+        self.job_id: str | None = None
+        self.reason = ""
+        self.seen_running_ns: int | None = None
+        self.submitted_ns: int | None = None
+        self.ended_ns: int | None = None
+        self.err: Stream | None = None
+
+    @property
+    def started_ns(self) -> int | None:
+        times = [self.seen_running_ns] if self.seen_running_ns else []
+        if self.err:
+            times += [start["arrival_ns"] for start in self.err.starts[:1]]
+        return min(times, default=None)
+
+    def progress(self) -> dict[str, Any]:
+        end = self.ended_ns or time.time_ns()
+        seconds = (end - self.submitted_ns) / 1e9 if self.submitted_ns else 0.0
+        return {
+            "name": self.name,
+            "state": self.state,
+            "job_id": self.job_id,
+            "seconds": round(seconds, 1),
+            "reason": self.reason,
+        }
+
+    def heard(self, job_id: str, state: str, reason: str) -> None:
+        """What squeue says. A node that still boots (CONFIGURING) has not started the job."""
+        self.job_id = self.job_id or job_id
+        if state in ("RUNNING", "COMPLETING"):
+            self.seen_running_ns = self.seen_running_ns or time.time_ns()
+        elif reason not in ("", "None"):
+            self.reason = reason
+
+    def run(self, cancelled: threading.Event) -> dict[str, Any]:
+        if cancelled.is_set():
+            return self._record("cancelled")
+        config = dict(self.order["config"])
+        munge: dict[str, Any] | None = None
+        if self.order["munge"]:
+            config["munge_credential"], munge = new_credential()
+        self.submitted_ns = time.time_ns()
+        self.state = "queued"
+        try:
+            with open(self.folder / "payload.zip", "rb") as archive:
+                srun = subprocess.Popen(
+                    [*self.order["command"], json.dumps(config)],
+                    stdin=archive,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=environment(),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self.reason = f"{self.order['command'][0]}: {error.strerror}"
+            return self._record("not_submitted")
+        assert srun.stdout is not None
+        assert srun.stderr is not None
+        out, self.err = Stream(srun.stdout), Stream(srun.stderr)
+        outcome = self._watch(srun, cancelled)
+        for stream in (out, self.err):
+            stream.join(KILL_AFTER)  # a stray child may hold the pipe open
+        self.job_id = self.err.job_id or self.job_id
+        if munge is not None:
+            munge.update(try_credential(out.text()))
+        return self._record(outcome, srun.returncode, out, munge)
+
+    def _watch(self, srun: "subprocess.Popen[bytes]", cancelled: threading.Event) -> str:
+        begin = time.monotonic()
+        run_begin: float | None = None
+        while True:
+            try:
+                srun.wait(TICK)
+                return "exited"
+            except subprocess.TimeoutExpired:
+                pass
+            now = time.monotonic()
+            if run_begin is None and self.started_ns is not None:
+                run_begin, self.state = now, "running"
+            if cancelled.is_set():
+                outcome = "cancelled"
+            elif run_begin is None and now - begin > self.order["queue_limit_s"]:
+                outcome = "queue_limit"
+            elif run_begin is not None and now - run_begin > self.order["run_limit_s"]:
+                outcome = "run_limit"
+            else:
+                continue
+            log.info("%s: %s, cancelling", self.name, outcome)
+            self._end(srun)
+            return outcome
+
+    def _end(self, srun: "subprocess.Popen[bytes]") -> None:
+        call(["scancel", f"--name={self.slurm_name}"])
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            srun.wait(KILL_AFTER)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(srun.pid, signal.SIGKILL)
+        srun.wait()
+
+    def _record(
+        self,
+        outcome: str,
+        exit_code: int | None = None,
+        out: Stream | None = None,
+        munge: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        if self.submitted_ns:
+            self.ended_ns = time.time_ns()
+        self.state = "done"
+        err = self.err
+        return {
+            "name": self.name,
+            "outcome": outcome,
+            "exit_code": exit_code,
+            "job_id": self.job_id,
+            "reason": self.reason,
+            "stdout": out.text() if out else "",
+            "stderr": err.text() if err else "",
+            "truncated": bool(out and out.truncated),
+            "submitted_ns": self.submitted_ns,
+            "started_ns": self.started_ns,
+            "document_ns": out.document_ns if out else None,
+            "ended_ns": self.ended_ns,
+            "starts": err.starts if err else [],
+            "munge": munge,
+        }
+
+
+def new_credential() -> tuple[str | None, dict[str, Any]]:
+    """A credential of this node for a job to decode, and why there is none."""
+    status, out, err = call(["munge", "-n"])
+    if status == 0 and out.strip():
+        return out.strip(), {"encode_error": None}
+    return None, {"encode_error": err.strip() or f"munge ended with {status}"}
+
+
+def try_credential(stdout: str) -> dict[str, Any]:
+    """Whether this node accepts the credential in a job's answer."""
+    credential = None
+    for line in stdout.splitlines():
+        if line.lstrip().startswith(DOCUMENT.decode()):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                credential = json.loads(line)["measured"]["munge_encoded"]
+    if not isinstance(credential, str):
+        return {"decode_exit": None, "decode_status": None}
+    status, out, err = call(["unmunge"], credential)
+    found = re.search(r"^STATUS:\s*(.*)$", out, re.MULTILINE)
+    said = found.group(1) if found else err.strip() or None
+    return {"decode_exit": status, "decode_status": said}
+
+
+class Launcher:
+    """Works through all lanes, keeps progress.json and finished.jsonl."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        orders = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
+        self.at_once: int = orders["at_once"]
+        self.lanes = [[Job(order, folder) for order in lane] for lane in orders["lanes"]]
+        self.jobs = [job for lane in self.lanes for job in lane]
+        self.cancelled = threading.Event()
+        self.done = threading.Event()
+        self._write = threading.Lock()
+
+    def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.cancelled.set())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._note_progress()
+        watcher = threading.Thread(target=self._watch_queue, daemon=True)
+        watcher.start()
+        with ThreadPoolExecutor(max(1, min(self.at_once, len(self.lanes)))) as pool:
+            waiting = [pool.submit(self._run_lane, lane) for lane in self.lanes]
+            while not all(future.done() for future in waiting):
+                time.sleep(TICK)
+                self._note_progress()
+        for future in waiting:
+            future.result()  # a fault of the launcher itself belongs into its log
+        self.done.set()
+        self._note_progress()
+
+    def _run_lane(self, lane: list[Job]) -> None:
+        for job in lane:
+            record = job.run(self.cancelled)
+            line = json.dumps(record) + "\n"
+            with self._write, open(self.folder / "finished.jsonl", "a", encoding="utf-8") as file:
+                file.write(line)
+
+    def _note_progress(self) -> None:
+        state = "done" if self.done.is_set() else "running"
+        jobs = [job.progress() for job in self.jobs]
+        with contextlib.suppress(OSError):  # a full disk must not end the watch over the jobs
+            write_atomically(self.folder / "progress.json", {"state": state, "jobs": jobs})
+
+    def _watch_queue(self) -> None:
+        while not self.done.wait(SQUEUE_EVERY):
+            waiting = {job.slurm_name: job for job in self.jobs if job.state == "queued"}
+            if not waiting:
+                continue
+            command = ["squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r|%j"]
+            status, out, err = call(command)
+            if status != 0:
+                log.warning("squeue: %s", err.strip())
+            for line in out.splitlines():
+                job_id, state, reason, name = [*line.split("|", 3), "", "", ""][:4]
+                if name in waiting:
+                    waiting[name].heard(job_id, state, reason)
+
+
+def locked(folder: Path) -> "IO[bytes] | None":
+    """The folder's lock, or None while a launcher holds it."""
+    file = open(folder / "lock", "ab")  # noqa: SIM115 - held until this process ends
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def start(folder: Path) -> int:
+    lock = locked(folder)
+    if lock is None:
+        print(f"a launcher works in {folder}", file=sys.stderr)
+        return 1
+    with open(folder / "launcher.log", "ab") as out:
+        # The child inherits the lock, so that there is no moment in which nobody holds it.
+        child = subprocess.Popen(
+            [sys.executable, str(Path(__file__).resolve()), "run", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            pass_fds=(lock.fileno(),),
+            cwd="/",
+        )
+    (folder / "pid").write_text(str(child.pid), encoding="utf-8")
+    print(json.dumps({"folder": str(folder), "pid": child.pid}))
+    return 0
+
+
+def run(folder: Path) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    Launcher(folder).run()
+    return 0
+
+
+def poll(folder: Path, offset: int) -> int:
+    # The lock first: what a launcher that is gone wrote is then complete.
+    lock = locked(folder)
+    finished: list[Any] = []
+    path = folder / "finished.jsonl"
+    if path.exists():
+        with open(path, "rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                offset += len(line)
+                finished.append(json.loads(line))
+    progress: dict[str, Any] = {"state": "starting", "jobs": []}
+    with contextlib.suppress(FileNotFoundError):
+        progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+    tail = ""
+    if lock is not None:
+        with contextlib.suppress(FileNotFoundError):
+            tail = (folder / "launcher.log").read_text("utf-8", "replace")[-2000:]
+    answer = {**progress, "alive": lock is None, "offset": offset, "finished": finished}
+    print(json.dumps({**answer, "log": tail}))
+    return 0
+
+
+def cancel(folder: Path, offset: int) -> int:
+    lock = locked(folder)
+    if lock is None:
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int((folder / "pid").read_text(encoding="utf-8")), signal.SIGTERM)
+        end = time.monotonic() + CANCEL_WAIT
+        while lock is None and time.monotonic() < end:
+            time.sleep(TICK)
+            lock = locked(folder)
+    else:
+        # Nobody is left to watch over the jobs: end what may still run.
+        orders = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
+        progress: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+        if progress.get("state") != "done":
+            for order in (order for lane in orders["lanes"] for order in lane):
+                call(["scancel", f"--name={order['slurm_name']}"])
+    if lock is not None:
+        lock.close()
+    return poll(folder, offset)
+
+
+def clean(folder: Path) -> int:
+    if not (folder / "jobs.json").is_file() or not (folder / "launcher.py").is_file():
+        print(f"{folder} is no folder of this program", file=sys.stderr)
+        return 1
+    lock = locked(folder)
+    if lock is None:
+        print(f"a launcher works in {folder}", file=sys.stderr)
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["start", folder]:
+            return start(Path(folder))
+        case ["run", folder]:
+            return run(Path(folder))
+        case ["poll", folder, offset]:
+            return poll(Path(folder), int(offset))
+        case ["cancel", folder, offset]:
+            return cancel(Path(folder), int(offset))
+        case ["clean", folder]:
+            return clean(Path(folder))
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

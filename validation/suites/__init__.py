@@ -1,0 +1,124 @@
+"""Which checks a run makes, and how its jobs are set up: data, one file per suite."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from validation import strict
+from validation.checks import CHECKS
+from validation.errors import DataError, UsageError
+
+FOLDER = Path(__file__).parent
+
+BACKENDS = ("gloo", "nccl")
+
+
+@dataclass(frozen=True, slots=True)
+class JobTemplate:
+    run_limit_s: int
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    name: str
+    description: str
+    queue_limit_s: int
+    checks: tuple[str, ...]
+    node: JobTemplate
+    cluster: Mapping[str, Mapping[str, JobTemplate]]  # payload, then backend
+    largest_bytes: Mapping[str, int]  # by fabric: all_reduce between nodes goes no further
+
+
+_TRAINING: dict[str, strict.Reader] = {
+    "run_limit_s": strict.whole(1),
+    "timeout_s": strict.whole(1),
+    "seed": strict.whole(),
+    "steps": strict.whole(2),
+    "width": strict.whole(1),
+    "lr": strict.positive,
+}
+
+# What each payload takes, beside its backend.
+_CONFIGS: dict[str, dict[str, strict.Reader]] = {
+    "all_reduce": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "sizes_bytes": strict.list_of(strict.whole(4), empty=False),
+        "iterations": strict.whole(1),
+        "warmup": strict.whole(1),
+        "dtype": strict.one_of("float32"),
+    },
+    "ddp": {**_TRAINING, "batch_per_rank": strict.whole(1), "depth": strict.whole(1)},
+    "pipeline": {
+        **_TRAINING,
+        "microbatches": strict.whole(1),
+        "microbatch_size": strict.whole(1),
+        "layers_per_stage": strict.whole(1),
+    },
+}
+
+_READ = strict.table(
+    {
+        "name": strict.text,
+        "description": strict.text,
+        # MUNGE credentials live for 300 s, and one waits in the queue with each node's job.
+        "queue_limit_s": strict.whole(1),
+        "checks": strict.list_of(strict.one_of(*CHECKS), empty=False),
+        "node": strict.table({"run_limit_s": strict.whole(1)}),
+        **{
+            payload: strict.table({backend: strict.table(config) for backend in BACKENDS})
+            for payload, config in _CONFIGS.items()
+        },
+    },
+    {"largest_bytes": strict.map_of(strict.whole(4))},
+)
+
+
+def names() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+
+
+def load(name: str) -> Suite:
+    if name not in names():
+        raise UsageError(f"unknown suite {name!r}; there is {', '.join(names())}")
+    return read(FOLDER / f"{name}.yml")
+
+
+def read(path: Path) -> Suite:
+    """The suite in a file. Raises DataError with every problem."""
+    problems: strict.Problems = []
+    found = _READ(strict.load_yaml(path), "", problems)
+    if problems:
+        raise DataError(str(path), problems)
+    if found["name"] != path.stem:
+        problems.append(f"name: is {found['name']!r}, the file's name says {path.stem!r}")
+    if found["queue_limit_s"] > 240:
+        problems.append("queue_limit_s: above 240 s; MUNGE credentials could expire in the queue")
+    cluster: dict[str, dict[str, JobTemplate]] = {}
+    for payload in _CONFIGS:
+        cluster[payload] = {}
+        for backend in BACKENDS:
+            config = dict(found[payload][backend])
+            limit = config.pop("run_limit_s")
+            if config["timeout_s"] >= limit:
+                problems.append(
+                    f"{payload}.{backend}.timeout_s: must be below run_limit_s, so that the "
+                    "payload can still say what it waited for"
+                )
+            sizes = config.get("sizes_bytes", ())
+            if list(sizes) != sorted(set(sizes)):
+                problems.append(f"{payload}.{backend}.sizes_bytes: must rise")
+            cluster[payload][backend] = JobTemplate(limit, config)
+    if problems:
+        raise DataError(str(path), problems)
+    return Suite(
+        found["name"],
+        found["description"],
+        found["queue_limit_s"],
+        tuple(dict.fromkeys(found["checks"])),
+        JobTemplate(found["node"]["run_limit_s"], {}),
+        cluster,
+        found["largest_bytes"] or {},
+    )

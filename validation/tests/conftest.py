@@ -1,0 +1,56 @@
+"""A small declared cluster, and the golden files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from validation import declaration, plan, suites
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def declare(*nodes, **changes):
+    """A declaration as JSON has it. nodes: (name, model, count) or (name, model, count, fabric)."""
+    found = [
+        {
+            "name": name,
+            "cpus": 2,
+            "memory_mb": 2000,
+            "gpus": {"model": model, "count": count},
+            "fabric": rest[0] if rest else "ethernet",
+        }
+        for name, model, count, *rest in nodes
+    ]
+    document = {
+        "schema": 1,
+        "cluster": "plumbline",
+        "login": ["login1"],
+        "controller": ["ctl1"],
+        "python": "/opt/plumbline/bin/python",
+        "partitions": [{"name": "gpu", "nodes": [n["name"] for n in found], "default": True}],
+        "nodes": found,
+    }
+    return {**document, **changes}
+
+
+VIRTUAL = (("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
+
+
+def make_plan(*nodes, selection=None, suite="quick", thresholds=None):
+    declared = declaration.parse(declare(*(nodes or VIRTUAL)), "test")
+    chosen = selection or plan.Selection()
+    return plan.make(declared, suites.load(suite), chosen, "20260102T030405Z-ab12", thresholds)
+
+
+@pytest.fixture
+def golden():
+    """Compares a text with a file; PLUMBLINE_GOLDEN=write writes the files anew."""
+
+    def compare(name, text):
+        path = GOLDEN / name
+        if os.environ.get("PLUMBLINE_GOLDEN") == "write":
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare

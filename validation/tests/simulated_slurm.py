@@ -1,0 +1,214 @@
+"""A Slurm of a few small programs, so that the real launcher and client can be tried.
+
+    simulated_slurm.py sinfo|srun|squeue|scancel|munge|unmunge STATE ARGUMENT…
+
+STATE is a folder: `nodes.json` says what sinfo prints, `faults.json` what goes wrong, `running/`
+has a file for each srun. `install` writes the programs; the rest runs in a process of its own,
+standard library only.
+
+Faults, by the job's name, such as "node-gpu1" or "ddp":
+    hang         starts, never answers, ends when it is cancelled
+    deaf         as hang, and scancel does not end it
+    queue        never starts; squeue says "Resources"
+    stuck        never starts; squeue says "ReqNodeNotAvail"
+    silent       ends well without an answer
+    cut          ends well in the middle of its answer
+    twice        answers twice, as two separate runs do
+    crash        answers, then ends with status 1
+    noise        prints other lines too, and answers rightly
+    refused      srun itself ends with an error
+or an object: {"answer": {…}} changes the answer's fields, {"arguments": {…}} how it is made,
+{"real": true} runs the command that srun was given.
+"""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+if __name__ == "__main__":  # started by itself, not imported by a test
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from validation.tests import standin
+
+PROGRAMS = ("sinfo", "srun", "squeue", "scancel", "munge", "unmunge")
+
+
+def install(folder, nodes, faults=None):
+    """Programs in folder/bin, for PATH. nodes: name → (state, CPUs, MB, GRES, reason)."""
+    programs, state = folder / "bin", folder / "state"
+    programs.mkdir()
+    (state / "running").mkdir(parents=True)
+    for name in PROGRAMS:
+        path = programs / name
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} -I {__file__} {name} {state} "$@"\n')
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    (state / "nodes.json").write_text(json.dumps(nodes))
+    (state / "faults.json").write_text(json.dumps(faults or {}))
+    return programs
+
+
+def running(folder):
+    """Names of the jobs whose srun is still there."""
+    return sorted(path.name for path in (folder / "state" / "running").iterdir())
+
+
+# --- in a process of its own -----------------------------------------------------------------
+
+
+def sinfo(state, arguments):
+    faults = json.loads((state / "faults.json").read_text())
+    if "sinfo" in faults:
+        print(faults["sinfo"], file=sys.stderr)
+        return 1
+    if arguments == ["--version"]:
+        print("slurm-wlm 24.11.5")
+        return 0
+    assert arguments == ["-h", "-N", "-o", "%N|%T|%c|%m|%G|%P|%E"], arguments
+    for name, fields in json.loads((state / "nodes.json").read_text()).items():
+        node_state, cpus, memory, gres, reason = fields
+        for partition in ("gpu*", "all"):  # a node stands in the output once for each partition
+            print(f"{name}|{node_state}|{cpus}|{memory}|{gres}|{partition}|{reason}")
+    return 0
+
+
+def srun(state, arguments):
+    options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
+    command = arguments[len(options) :]
+    *_, payload, config = command
+    config = json.loads(config)
+    archive = sys.stdin.buffer.read()
+    assert archive.startswith(b"PK"), "no zip archive on stdin"
+    hosts = expand(options["nodelist"])
+    job = options["job-name"].split("-", 3)[-1]
+    fault = json.loads((state / "faults.json").read_text()).get(job)
+    if fault == "refused":
+        print("srun: error: Unable to allocate resources: Invalid partition", file=sys.stderr)
+        return 1
+    number = str(100 + len(list(state.glob("job.*"))))
+    (state / f"job.{number}").touch()
+    (state / f"argv.{job}").write_text(json.dumps(arguments))
+    mark = state / "running" / options["job-name"]
+    mark.write_text(json.dumps({"pid": os.getpid(), "id": number, "fault": fault}))
+    try:
+        return task(fault, number, hosts, payload, config, options, command, archive)
+    except Cancelled:
+        print(f"srun: error: {hosts[0]}: task 0: Terminated", file=sys.stderr)
+        return 143
+    finally:
+        mark.unlink()
+
+
+def task(fault, number, hosts, payload, config, options, command, archive):
+    if fault in ("queue", "stuck"):
+        time.sleep(600)
+    for host in hosts:
+        line = f"plumbline: started job {number} node {host} time {time.time_ns()}"
+        print(line, file=sys.stderr, flush=True)
+    if fault in ("hang", "deaf"):
+        time.sleep(600)
+    if isinstance(fault, dict) and fault.get("real"):
+        environment = {
+            **os.environ,
+            "SLURM_JOB_ID": number,
+            "SLURM_PROCID": "0",
+            "SLURM_LOCALID": "0",
+            "SLURM_NTASKS": "1",
+            "SLURM_STEP_NODELIST": hosts[0],
+            "SLURMD_NODENAME": hosts[0],
+        }
+        return subprocess.run(command, input=archive, env=environment, check=False).returncode
+    change = fault if isinstance(fault, dict) else {}
+    arguments = change.get("arguments", {})
+    if payload == "node":
+        document = standin.node(hosts[0], config, **arguments)
+    else:
+        ranks_per_node = int(options["ntasks-per-node"])
+        document = getattr(standin, payload)(hosts, config, ranks_per_node, **arguments)
+    for part, fields in change.get("answer", {}).items():
+        document[part].update(fields)
+    text = standin.line(document)
+    if fault == "noise":
+        print("NCCL version 2.21.5\n{'a': 1}")
+    if fault == "cut":
+        text = text[: len(text) // 2]
+    if fault != "silent":
+        sys.stdout.write(text * (2 if fault == "twice" else 1))
+        sys.stdout.flush()
+    if fault == "crash":
+        print(f"plumbline: {payload}, rank 1 on {hosts[-1]}: out of luck", file=sys.stderr)
+        print(f"srun: error: {hosts[-1]}: task 1: Exited with exit code 1", file=sys.stderr)
+        return 1
+    return 0
+
+
+def squeue(state, arguments):
+    assert f"--user={os.getuid()}" in arguments
+    reasons = {"queue": ("PENDING", "Resources"), "stuck": ("PENDING", "ReqNodeNotAvail")}
+    for path in (state / "running").iterdir():
+        job = json.loads(path.read_text())
+        known = job["fault"] if isinstance(job["fault"], str) else ""
+        status, reason = reasons.get(known, ("RUNNING", "None"))
+        print(f"{job['id']}|{status}|{reason}|{path.name}")
+    return 0
+
+
+def scancel(state, arguments):
+    name = arguments[0].removeprefix("--name=")
+    path = state / "running" / name
+    with open(state / "cancelled", "a") as file:
+        file.write(name + "\n")
+    if path.exists():
+        job = json.loads(path.read_text())
+        if job["fault"] == "deaf":
+            path.unlink()
+        else:
+            os.kill(job["pid"], signal.SIGTERM)
+    return 0
+
+
+def munge(state, arguments):
+    assert arguments == ["-n"]
+    faults = json.loads((state / "faults.json").read_text())
+    if "munge" in faults:
+        print(faults["munge"], file=sys.stderr)
+        return 1
+    print("MUNGE:login:")
+    return 0
+
+
+def unmunge(state, arguments):
+    credential = sys.stdin.read().strip()
+    good = credential.startswith("MUNGE:") and "other-key" not in credential
+    print(f"STATUS:          {'Success (0)' if good else 'Invalid credential (5)'}")
+    return 0 if good else 5
+
+
+def expand(nodelist):
+    """gpu[1-3,5] and gpu1,gpu2; enough for these tests."""
+    if "[" not in nodelist:
+        return nodelist.split(",")
+    prefix, _, rest = nodelist.partition("[")
+    names = []
+    for part in rest.rstrip("]").split(","):
+        low, _, high = part.partition("-")
+        names += [f"{prefix}{number}" for number in range(int(low), int(high or low) + 1)]
+    return names
+
+
+class Cancelled(BaseException):
+    pass
+
+
+def cancelled(*_):
+    raise Cancelled
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, cancelled)
+    _, program, folder, *rest = sys.argv
+    sys.exit(globals()[program](Path(folder), rest))

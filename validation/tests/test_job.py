@@ -1,0 +1,86 @@
+"""srun's command line, and the code that travels on its stdin."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+from validation.slurm import job as jobs
+from validation.tests.conftest import make_plan
+
+
+def lines(made):
+    shown = []
+    for job in made.jobs:
+        words = list(jobs.command(made.run_id, job, made.python))
+        words[words.index(jobs.BOOTSTRAP)] = "BOOTSTRAP"
+        shown.append("\n  ".join(words) + "\n")
+    return "\n".join(shown)
+
+
+def test_the_command_lines_on_virtual_gpus(golden):
+    golden("srun_virtual.txt", lines(make_plan()))
+
+
+def test_the_command_lines_on_real_gpus_and_cpus(golden):
+    nodes = (("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8), ("c1", "none", 0), ("c2", "none", 0))
+    golden("srun_mixed.txt", lines(make_plan(*nodes)))
+
+
+def test_slurms_limit_comes_after_the_launchers():
+    assert [jobs.slurm_time(s) for s in (1, 59, 60, 61, 300)] == [
+        "2:00",
+        "2:00",
+        "2:00",
+        "3:00",
+        "6:00",
+    ]
+
+
+def test_the_bundle_holds_what_payloads_import_and_nothing_else():
+    with zipfile.ZipFile(io.BytesIO(jobs.bundle())) as archive:
+        names = archive.namelist()
+    assert {"validation/__init__.py", "validation/nodelist.py"} <= set(names)
+    assert "validation/payloads/__main__.py" in names
+    assert all(name.count("/") == 1 or name.startswith("validation/payloads/") for name in names)
+    assert "validation/run.py" not in names
+    assert jobs.bundle() == jobs.bundle()
+
+
+def test_the_bootstrap_runs_a_payload_out_of_the_bundle(tmp_path):
+    environment = {
+        **os.environ,
+        "SLURM_JOB_ID": "7",
+        "SLURMD_NODENAME": "gpu1",
+        "SLURM_LOCALID": "0",
+        "TMPDIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", jobs.BOOTSTRAP, "node", '{"munge_credential": null}'],
+        input=jobs.bundle(),
+        capture_output=True,
+        env=environment,
+        cwd=tmp_path,
+        check=True,
+    )
+    document = json.loads(done.stdout)
+    assert document["payload"] == "node"
+    assert document["proof"]["host"] == "gpu1"
+    assert done.stderr.startswith(b"plumbline: started job 7 node gpu1 time ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bootstrap_passes_a_payloads_failure_on():
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", jobs.BOOTSTRAP, "node", '{"colour": 1}'],
+        input=jobs.bundle(),
+        capture_output=True,
+        env={**os.environ, "SLURM_LOCALID": "1"},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"started" not in done.stderr  # one line for each node, not for each rank
+    assert b"plumbline: node" in done.stderr
+    assert b"colour" in done.stderr

@@ -1,0 +1,262 @@
+"""Data files are read strictly, and every problem is told at once."""
+
+import shutil
+
+import pytest
+import yaml
+
+from validation import declaration, suites, thresholds
+from validation.checks import CHECKS
+from validation.errors import DataError, UsageError
+from validation.tests.conftest import VIRTUAL, declare
+
+
+def problems(call, *arguments):
+    with pytest.raises(DataError) as caught:
+        call(*arguments)
+    return list(caught.value.problems)
+
+
+def test_the_declaration_of_the_contract_is_understood():
+    found = declaration.parse(declare(*VIRTUAL), "test")
+    assert list(found.nodes) == ["gpu1", "gpu2"]
+    assert found.nodes["gpu1"].gpus.count == 2
+    assert not found.nodes["gpu1"].gpus.real
+    assert found.submit_hosts == ("login1", "ctl1")
+    assert found.partitions[0].default
+
+
+def test_a_cpu_node_needs_no_model():
+    document = declare(("n1", "x", 0))
+    del document["nodes"][0]["gpus"]["model"]
+    assert declaration.parse(document, "test").nodes["n1"].hardware == "cpu"
+
+
+def test_every_problem_of_a_declaration_is_told():
+    document = declare(*VIRTUAL, schema=2, colour="red", python="python3")
+    document["nodes"][0]["cpus"] = "2"
+    document["nodes"][1]["gpus"]["count"] = -1
+    document["nodes"][1]["name"] = "gpu2; reboot"
+    document["partitions"][0]["default"] = "yes"
+    del document["login"]
+    found = problems(declaration.parse, document, "test")
+    assert len(found) == 8
+    told = "\n".join(found)
+    for part in (
+        "colour: unknown key",
+        "schema: expected 1, found 2",
+        "python: expected an absolute path",
+        "login: is missing",
+        "nodes[0].cpus: expected a whole number",
+        "nodes[1].gpus.count: expected a whole number",
+        "nodes[1].name: expected a name",
+        "partitions[0].default: expected true or false",
+    ):
+        assert part in told
+
+
+def test_what_does_not_fit_together_is_told():
+    document = declare(("gpu1", "virtual", 2), ("gpu1", "virtual", 2), login=[], controller=[])
+    document["partitions"] = [
+        {"name": "a", "nodes": ["gpu9"], "default": True},
+        {"name": "a", "nodes": [], "default": True},
+    ]
+    document["nodes"][1]["gpus"] = {"count": 1}
+    told = "\n".join(problems(declaration.parse, document, "test"))
+    for part in (
+        "gpu1 is declared twice",
+        "a is declared twice",
+        "more than one is the default",
+        "the node gpu9 is not declared",
+        "gpu1 is in no partition",
+        "1 GPUs without a model",
+        "neither a login nor a controller",
+    ):
+        assert part in told
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("{", "is not valid JSON"),
+        ('{"schema": 1, "schema": 1}', "given twice"),
+        ('{"schema": NaN}', "NaN is not a number"),
+        ("[]", "expected a mapping"),
+    ],
+)
+def test_a_declaration_that_is_no_json_object(tmp_path, text, part):
+    path = tmp_path / "cluster.json"
+    path.write_text(text)
+    assert part in problems(declaration.load, path)[0]
+
+
+def test_a_missing_declaration_is_one_sentence(tmp_path):
+    assert problems(declaration.load, tmp_path / "none.json") == [
+        "cannot be read: No such file or directory"
+    ]
+
+
+# --- thresholds ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hardware", thresholds.shipped_models())
+def test_every_shipped_threshold_has_a_source(hardware):
+    common = thresholds.load_common()
+    limits = [rule.threshold for rule in model(hardware).all_reduce]
+    limits += [common.clock_offset]
+    for tolerances in common.training.values():
+        limits += [tolerances.loss, tolerances.parameters]
+    for limit in limits:
+        assert limit.source
+        assert limit.provenance in thresholds.PROVENANCES
+
+
+def test_no_shipped_rule_for_several_real_nodes():
+    """How fast many nodes are depends on their network: only a site can know."""
+    for hardware in thresholds.shipped_models():
+        for rule in model(hardware).all_reduce:
+            assert rule.nodes == "1" or rule.backend == "gloo"
+
+
+def test_an_unknown_model_has_no_rules():
+    rules = thresholds.load("tpu_v9")
+    assert rules.model is None
+    assert thresholds.load("common").model is None
+
+
+RULE = {
+    "nodes": 1,
+    "ranks_per_node": 8,
+    "fabric": "any",
+    "backend": "nccl",
+    "min_bytes": 1024,
+    "fail_below_gbs": 10.0,
+    "provenance": "recorded",
+    "source": "test",
+}
+
+
+def model(hardware, site=None):
+    found = thresholds.load(hardware, site).model
+    assert found is not None
+    return found
+
+
+def write(folder, name, document):
+    (folder / f"{name}.yml").write_text(yaml.safe_dump(document))
+
+
+def test_a_sites_rules_come_first_and_add_to_the_shipped_ones(tmp_path):
+    rule = {
+        **RULE,
+        "fabric": "ib_ndr400",
+        "nodes": ">1",
+        "fail_below_gbs": 300,
+        "warn_below_gbs": 320,
+    }
+    names = {"names": ["NVIDIA H100 NVL"], "provenance": "recorded", "source": "test"}
+    write(tmp_path, "h100_sxm", {"model": "h100_sxm", "nvml_names": names, "all_reduce": [rule]})
+    found = model("h100_sxm", tmp_path)
+    assert found.nvml_names == ("NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3")
+    own = found.bandwidth(4, 8, "ib_ndr400", "nccl", 2048)
+    shipped = found.bandwidth(1, 8, "ib_ndr400", "nccl", 8 << 30)
+    assert own is not None
+    assert shipped is not None
+    assert (own.value, own.warn, shipped.value) == (300, 320, 460)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (1, 4, "ethernet", "nccl", 8 << 30),  # fewer ranks: NVLS may not engage
+        (1, 8, "ethernet", "gloo", 8 << 30),
+        (1, 8, "ethernet", "nccl", 1 << 30),  # smaller transfers are slower
+        (2, 8, "ib_ndr400", "nccl", 8 << 30),
+    ],
+)
+def test_a_rule_applies_to_nothing_else(asked):
+    assert model("h100_sxm").bandwidth(*asked) is None
+
+
+def test_a_site_can_replace_one_tolerance(tmp_path):
+    limit = {"fail_above": 5.0, "provenance": "derived", "source": "test"}
+    write(tmp_path, "common", {"clock_offset_s": limit})
+    common = thresholds.load_common(tmp_path)
+    assert common.clock_offset.value == 5.0
+    assert common.training == thresholds.load_common().training
+
+
+def test_every_problem_of_a_thresholds_file_is_told(tmp_path):
+    bad = {**RULE, "source": "", "provenance": "guess", "fail_below_gbs": "__import__('os')"}
+    write(tmp_path, "x", {"model": "x", "color": 1, "all_reduce": [bad, {"nodes": True}]})
+    told = "\n".join(problems(thresholds.load, "x", tmp_path))
+    for part in (
+        "color: unknown key",
+        "all_reduce[0].source: expected a text",
+        "all_reduce[0].provenance: expected 'recorded' or",
+        "all_reduce[0].fail_below_gbs: expected a number",
+        "all_reduce[1].nodes: expected 1 or '>1', found True",
+        "all_reduce[1].source: is missing",
+    ):
+        assert part in told
+
+
+def test_a_file_under_another_models_name_is_refused(tmp_path):
+    write(tmp_path, "x", {"model": "y", "all_reduce": [{**RULE, "warn_below_gbs": 9}]})
+    told = problems(thresholds.load, "x", tmp_path)
+    assert "the file's name says 'x'" in told[0]
+    assert "lies below fail_below_gbs" in told[1]
+
+
+def test_yaml_that_is_no_data_is_refused(tmp_path):
+    for text in ("model: x\nmodel: x\n", "!!python/object/apply:os.system [id]", "a: [", "\t"):
+        (tmp_path / "x.yml").write_text(text)
+        assert "is not valid YAML" in problems(thresholds.load, "x", tmp_path)[0]
+
+
+# --- suites ----------------------------------------------------------------------------------
+
+
+def test_the_quick_suite_has_every_check():
+    assert suites.load("quick").checks == tuple(CHECKS)
+
+
+def test_an_unknown_suite_names_the_known_ones():
+    with pytest.raises(UsageError, match="unknown suite 'long'; there is quick"):
+        suites.load("long")
+
+
+def test_every_problem_of_a_suite_is_told(tmp_path):
+    path = tmp_path / "quick.yml"
+    shutil.copy(suites.FOLDER / "quick.yml", path)
+    document = yaml.safe_load(path.read_text())
+    document["checks"].append("gemm")
+    document["ddp"]["nccl"]["steps"] = 1
+    document["pipeline"]["gloo"]["depth"] = 2
+    del document["node"]["run_limit_s"]
+    path.write_text(yaml.safe_dump(document))
+    told = "\n".join(problems(suites.read, path))
+    for part in (
+        "checks[9]: expected",
+        "ddp.nccl.steps: expected",
+        "pipeline.gloo.depth: unknown key",
+        "node.run_limit_s: is missing",
+    ):
+        assert part in told
+
+
+def test_limits_that_contradict_each_other_are_told(tmp_path):
+    path = tmp_path / "other.yml"
+    document = yaml.safe_load((suites.FOLDER / "quick.yml").read_text())
+    document["queue_limit_s"] = 299
+    document["ddp"]["gloo"]["timeout_s"] = document["ddp"]["gloo"]["run_limit_s"]
+    document["all_reduce"]["gloo"]["sizes_bytes"] = [8, 4]
+    path.write_text(yaml.safe_dump(document))
+    told = "\n".join(problems(suites.read, path))
+    for part in (
+        "name: is 'quick'",
+        "MUNGE credentials could expire",
+        "ddp.gloo.timeout_s",
+        "all_reduce.gloo.sizes_bytes: must rise",
+    ):
+        assert part in told

@@ -1,0 +1,162 @@
+"""What runs where: selection, ranks, groups, and the plan that an operator reads."""
+
+import json
+
+import pytest
+
+from validation import declaration, plan, suites
+from validation.errors import UsageError
+from validation.model import Job, Tier
+from validation.plan import Selection, shrink
+from validation.report import plan as plan_report
+from validation.tests.conftest import declare, make_plan
+
+H100 = [(f"h{number}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 5)]
+MIXED = (*H100[:2], ("a1", "a100_pcie", 4), ("c1", "none", 0), ("c2", "none", 0))
+
+
+def cluster_jobs(made):
+    return {job.name: job for job in made.jobs if job.tier is Tier.CLUSTER}
+
+
+def test_the_quick_plan_of_the_virtual_cluster(golden):
+    made = make_plan()
+    golden("plan_virtual.txt", plan_report.render(made))
+    golden("plan_virtual.json", plan_report.as_json(made))
+
+
+def test_the_quick_plan_of_a_mixed_cluster(golden):
+    golden("plan_mixed.txt", plan_report.render(make_plan(*MIXED, ("x1", "tpu_v9", 4))))
+
+
+def test_the_plan_of_a_large_cluster_is_short():
+    nodes = [(f"gpu{number:03}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 501)]
+    text = plan_report.render(make_plan(*nodes))
+    assert "gpu[001-500]" in text
+    assert len(text.splitlines()) < 15
+
+
+def test_real_gpus_get_a_rank_each_and_nccl():
+    jobs = cluster_jobs(make_plan(*H100))
+    job = jobs["all_reduce"]
+    assert (job.ranks_per_node, job.ranks, job.backend) == (8, 32, "nccl")
+    assert job.config["backend"] == "nccl"
+    assert jobs["pipeline"].config["microbatches"] >= 32  # 1F1B needs one for each stage
+
+
+def test_virtual_gpus_and_cpu_nodes_get_one_rank_and_gloo():
+    for nodes in ((("g1", "virtual", 2), ("g2", "virtual", 2)), MIXED[-2:]):
+        job = cluster_jobs(make_plan(*nodes))["ddp"]
+        assert (job.ranks_per_node, job.ranks, job.backend) == (1, 2, "gloo")
+
+
+def test_every_kind_of_node_is_a_group_of_its_own():
+    made = make_plan(*MIXED)
+    assert [group.name for group in made.groups] == ["h100_sxm", "a100_pcie", "cpu"]
+    assert "ddp-a100_pcie" in cluster_jobs(made)
+
+
+def test_groups_of_one_model_are_told_apart():
+    made = make_plan(("a", "l4", 1), ("b", "l4", 1, "roce"), ("c", "l4", 4, "roce"))
+    assert [group.name for group in made.groups] == ["l4-x1-ethernet", "l4-x1-roce", "l4-x4-roce"]
+
+
+def test_one_rank_has_nothing_to_communicate():
+    made = make_plan(("gpu1", "virtual", 2))
+    skipped = [check for check in made.checks if check.skip]
+    assert [check.check for check in skipped] == ["all_reduce", "ddp", "pipeline"]
+    assert "one rank" in skipped[0].skip
+    assert not cluster_jobs(made)
+
+
+def test_large_transfers_stay_off_slow_fabrics():
+    slow = make_plan(("a", "l4", 1), ("b", "l4", 1))
+    fast = make_plan(("a", "l4", 1, "roce"), ("b", "l4", 1, "roce"))
+    alone = make_plan(("a", "l4", 4))
+    largest = [
+        max(cluster_jobs(p)["all_reduce"].config["sizes_bytes"]) for p in (slow, fast, alone)
+    ]
+    assert largest == [64 << 20, 8 << 30, 8 << 30]
+
+
+def test_gpu_hours_are_counted_from_the_limits():
+    assert make_plan().gpu_hours == 0  # virtual
+    made = make_plan(*H100)
+    limits = {job.name: job.run_limit_s for job in made.jobs}
+    seconds = limits["node-h1"] + limits["all_reduce"] + limits["ddp"] + limits["pipeline"]
+    assert made.gpu_hours == pytest.approx(32 * seconds / 3600)
+
+
+# --- selection -------------------------------------------------------------------------------
+
+
+def test_only_and_skip_keep_slurm_state():
+    made = make_plan(selection=Selection(only=("ddp", "clock"), skip=("clock",)))
+    assert {check.check for check in made.checks} == {"slurm_state", "ddp"}
+    assert [job.name for job in made.jobs] == ["ddp"]
+
+
+def test_nodes_and_exclude():
+    made = make_plan(*H100, selection=Selection(nodes="h[1-3]", exclude="h2"))
+    assert [node.name for node in made.nodes] == ["h1", "h3"]
+
+
+def test_a_partition_limits_the_nodes_and_takes_the_jobs():
+    document = declare(*H100)
+    document["partitions"].append({"name": "test", "nodes": ["h4"], "default": False})
+    declared = declaration.parse(document, "test")
+    made = plan.make(declared, suites.load("quick"), Selection(partition="test"), "run")
+    assert [node.name for node in made.nodes] == ["h4"]
+    assert {job.partition for job in made.jobs} == {"test"}
+    made = plan.make(declared, suites.load("quick"), Selection(), "run")
+    assert {job.partition for job in made.jobs} == {"gpu"}
+
+
+@pytest.mark.parametrize(
+    ("selection", "sentence"),
+    [
+        (Selection(only=("gemm",)), "--only: suite quick has no check gemm; it has slurm_state, c"),
+        (Selection(skip=("nccl",)), "--skip: suite quick has no check nccl; it has"),
+        (Selection(skip=("slurm_state",)), "slurm_state always runs"),
+        (Selection(only=()), "leave no check"),
+        (Selection(nodes="gpu[1-3]"), "--nodes: unknown gpu3; declared nodes: gpu[1-2]"),
+        (Selection(nodes="gpu[1-"), "--nodes: the node list 'gpu[1-' has unbalanced brackets"),
+        (Selection(exclude="gpu[1-2]"), "the selection leaves no node; declared nodes: gpu[1-2]"),
+        (Selection(exclude="cpu1"), "--exclude: unknown cpu1"),
+        (Selection(partition="cpu"), "--partition: unknown partition cpu; there is gpu"),
+    ],
+)
+def test_what_does_not_exist_is_named_in_one_sentence(selection, sentence):
+    with pytest.raises(UsageError) as caught:
+        make_plan(selection=selection)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# --- what is left after the node tier --------------------------------------------------------
+
+
+def test_a_job_shrinks_to_the_nodes_that_are_left():
+    job = cluster_jobs(make_plan(*H100))["ddp"]
+    left = shrink(job, {"h1", "h2", "h4"})
+    assert isinstance(left, Job)
+    assert (left.hosts, left.ranks) == (("h1", "h2", "h4"), 24)
+    assert left.subject.name == job.subject.name
+    assert shrink(job, {"h1", "h2", "h3", "h4"}) is job
+
+
+def test_one_node_is_no_substitute_for_several():
+    job = cluster_jobs(make_plan(*H100))["ddp"]
+    assert shrink(job, {"h1"}) is None
+    alone = cluster_jobs(make_plan(H100[0]))["ddp"]
+    assert shrink(alone, set()) is None
+    assert shrink(alone, {"h1"}) is alone
+
+
+def test_the_plan_as_json_says_what_each_job_is(golden):
+    document = json.loads(plan_report.as_json(make_plan(*MIXED)))
+    jobs = {job["name"]: job for job in document["jobs"]}
+    assert jobs["all_reduce-h100_sxm"]["nodes"] == ["h1", "h2"]
+    assert jobs["all_reduce-h100_sxm"]["ranks"] == 16
+    assert jobs["all_reduce-h100_sxm"]["gpus_per_node"] == 8
+    assert document["at_most"]["gpu_hours"] > 0

@@ -1,0 +1,360 @@
+"""The whole program on a simulated Slurm, as an operator starts it: what it prints, what it leaves
+behind, and its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+import yaml
+
+from validation import run, suites
+from validation.tests import simulated_slurm
+from validation.tests.conftest import VIRTUAL, declare
+from validation.transport import inventory
+
+ROOT = Path(run.__file__).parent.parent
+FILES = {
+    "failing_nodes.txt",
+    "jobs",
+    "junit.xml",
+    "passing_nodes.txt",
+    "plan.json",
+    "report.html",
+    "results.jsonl",
+    "summary.json",
+}
+
+
+class Cluster:
+    """A simulated Slurm, its declaration, and runs on it."""
+
+    def __init__(self, tmp_path, monkeypatch, capsys):
+        self.path = tmp_path
+        self.output = tmp_path / "results"
+        self.capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def install(self, *nodes, states=None, limits=None, **faults):
+        nodes = nodes or VIRTUAL
+        document = {**declare(*nodes), "python": sys.executable}
+        (self.path / "cluster.json").write_text(json.dumps(document))
+        known = {
+            name: ["idle", 2, 2000, f"gpu:{m}:{n}" if n else "", "none"] for name, m, n in nodes
+        }
+        programs = simulated_slurm.install(self.path, {**known, **(states or {})}, faults)
+        self._monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        if limits:
+            self._shorten(limits)
+        return self
+
+    def _shorten(self, limits):
+        suite = yaml.safe_load((suites.FOLDER / "quick.yml").read_text())
+        suite["queue_limit_s"] = limits.get("queue", 30)
+        suite["node"]["run_limit_s"] = limits.get("run", 30)
+        for payload in ("all_reduce", "ddp", "pipeline"):
+            suite[payload]["gloo"] |= {"run_limit_s": limits.get("run", 30), "timeout_s": 1}
+        folder = self.path / "suites"
+        folder.mkdir()
+        (folder / "quick.yml").write_text(yaml.safe_dump(suite))
+        self._monkeypatch.setattr(suites, "FOLDER", folder)
+
+    def arguments(self, *more):
+        declaration = str(self.path / "cluster.json")
+        return ["--here", "--declaration", declaration, "--output", str(self.output), *more]
+
+    def run(self, *more):
+        """Exit code, stdout and stderr."""
+        status = run.main(self.arguments(*more))
+        return status, *self.capsys.readouterr()
+
+    def lines(self, name):
+        return (self.output / name).read_text().splitlines()
+
+    def summary(self):
+        return json.loads((self.output / "summary.json").read_text())
+
+    def verdict_of(self, check, subject):
+        for result in self.summary()["results"]:
+            if (result["check"], result["subject"]["name"]) == (check, subject):
+                return result["verdict"], result["message"]
+        raise AssertionError(f"no result of {check} about {subject}")
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, capsys):
+    return Cluster(tmp_path, monkeypatch, capsys)
+
+
+def test_a_healthy_cluster(cluster):
+    status, out, err = cluster.install().run()
+    assert status == 0
+    assert "PASS  15 pass · exit 0" in out
+    assert "2 × 1" in err  # the plan comes first
+    assert {path.name for path in cluster.output.iterdir()} == FILES
+    assert cluster.lines("passing_nodes.txt") == ["gpu1", "gpu2"]
+    assert cluster.lines("failing_nodes.txt") == []
+    assert len(cluster.lines("results.jsonl")) == 15
+    assert ET.parse(cluster.output / "junit.xml").getroot().get("tests") == "15"
+    jobs = {path.name for path in (cluster.output / "jobs").iterdir()}
+    assert {"node-gpu1.stdout", "ddp.stderr"} <= jobs
+    ddp = next(r for r in cluster.summary()["results"] if r["check"] == "ddp")
+    assert ddp["proof"]["world_size"] == 2
+    assert ddp["proof"]["hosts"] == ["gpu1", "gpu2"]
+    assert ddp["proof"]["job_id"]
+    assert cluster.summary()["slurm"] == "24.11.5"
+    assert not list(Path("/tmp").glob(f"plumbline-{cluster.summary()['run']}*"))
+
+
+def test_the_real_node_payload_runs_through_the_whole_chain(cluster):
+    """Not the stand-in: the bundle on stdin, the bootstrap, the payload on this machine."""
+    cluster.install(**{"node-gpu1": {"real": True}})
+    document = json.loads((cluster.path / "cluster.json").read_text())
+    cpus = os.sysconf("SC_NPROCESSORS_ONLN")
+    document["nodes"][0] |= {"cpus": cpus, "memory_mb": 1, "gpus": {"count": 0}}
+    (cluster.path / "cluster.json").write_text(json.dumps(document))
+    nodes = json.loads((cluster.path / "state" / "nodes.json").read_text())
+    nodes["gpu1"] = ["idle", cpus, 1, "(null)", "none"]
+    (cluster.path / "state" / "nodes.json").write_text(json.dumps(nodes))
+    _, out, _ = cluster.run("--nodes", "gpu1", "--skip", "gpus")
+    assert cluster.verdict_of("cpus", "gpu1") == ("pass", "")
+    assert cluster.verdict_of("munge", "gpu1") == ("pass", "")
+    assert cluster.verdict_of("clock", "gpu1")[0] in ("pass", "warn"), out
+
+
+# --- each fault, as it shows to who started the run ------------------------------------------
+
+NAN = {"answer": {"measured": {"losses": [2.5, "nan", "nan", "nan", "nan"]}}}
+ALONE = {"answer": {"proof": {"world_size": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("faults", "check", "subject", "message"),
+    [
+        ({"node-gpu2": "silent"}, "munge", "gpu2", "no answer on stdout"),
+        ({"node-gpu2": "cut"}, "cpus", "gpu2", "the answer cannot be read"),
+        ({"node-gpu2": {"arguments": {"gpus": 1}}}, "gpus", "gpu2", "1 GPU device nodes found"),
+        ({"all_reduce": {"arguments": {"wrong": 9}}}, "all_reduce", "virtual", "9 elements of"),
+        ({"ddp": NAN}, "ddp", "virtual", "losses[1] is nan"),
+        ({"ddp": ALONE}, "ddp", "virtual", "1 ranks took part, 2 were asked for"),
+        ({"ddp": "twice"}, "ddp", "virtual", "2 answers instead of one"),
+        (
+            {"pipeline": "crash"},
+            "pipeline",
+            "virtual",
+            "exit status 1: pipeline, rank 1 on gpu2: out of luck; gpu2: task 1: Exited",
+        ),
+        ({"pipeline": "refused"}, "pipeline", "virtual", "Invalid partition"),
+    ],
+)
+def test_a_fault_fails_the_run_and_is_named(cluster, faults, check, subject, message):
+    status, out, _ = cluster.install(**faults).run()
+    assert status == 1
+    verdict, found = cluster.verdict_of(check, subject)
+    assert verdict == "fail"
+    assert message in found
+    assert "FAIL" in out
+    assert "next: " in out
+    assert set(cluster.lines("failing_nodes.txt")) >= ({"gpu2"} if subject == "gpu2" else set())
+
+
+def test_other_output_does_no_harm(cluster):
+    status, _, _ = cluster.install(ddp="noise").run("--only", "ddp")
+    assert status == 0
+
+
+def test_a_drained_node_fails_and_the_others_go_on(cluster):
+    nodes = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3))
+    drained = {"gpu3": ["drained", 2, 2000, "gpu:2", "broken | fan"]}
+    status, out, _ = cluster.install(*nodes, states=drained).run()
+    assert status == 1
+    assert cluster.lines("passing_nodes.txt") == ["gpu1", "gpu2"]
+    assert cluster.lines("failing_nodes.txt") == ["gpu3"]
+    assert cluster.verdict_of("ddp", "virtual")[0] == "pass"
+    assert "Slurm says drained (broken | fan)" in out
+    assert "scontrol show node gpu3" in out
+    assert not (cluster.path / "state" / "argv.node-gpu3").exists()
+
+
+def test_a_node_that_hangs_is_given_up(cluster):
+    cluster.install(limits={"run": 2}, **{"node-gpu2": "hang"})
+    begin = time.monotonic()
+    status, _, _ = cluster.run()
+    assert status == 1
+    assert time.monotonic() - begin < 30
+    assert "did not end in 2 s" in cluster.verdict_of("clock", "gpu2")[1]
+    assert cluster.verdict_of("clock", "gpu1")[0] == "pass"
+    assert cluster.verdict_of("ddp", "virtual") == ("fail", "only 1 of 2 nodes left")
+    assert cluster.lines("failing_nodes.txt") == ["gpu2"]
+    assert simulated_slurm.running(cluster.path) == []
+
+
+def test_a_job_that_others_keep_waiting_is_inconclusive(cluster):
+    status, out, _ = cluster.install(limits={"queue": 3}, ddp="queue").run("--only", "ddp")
+    assert status == 3
+    assert "busy with other jobs (Resources)" in cluster.verdict_of("ddp", "virtual")[1]
+    assert "INCONCLUSIVE" in out
+
+
+def test_an_unknown_model_is_inconclusive(cluster):
+    cluster.install(
+        ("x1", "tpu_v9", 4), **{"node-x1": {"arguments": {"gpus": 4, "names": ["TPU v9"] * 4}}}
+    )
+    status, out, _ = cluster.run()
+    assert status == 3
+    assert "no thresholds file for the model tpu_v9" in out
+
+
+def test_a_dead_controller_fails_the_run(cluster):
+    status, out, _ = cluster.install(sinfo="sinfo: error: Unable to contact controller").run()
+    assert status == 1
+    assert "Unable to contact controller" in out
+    assert cluster.lines("failing_nodes.txt") == ["gpu1", "gpu2"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_cancels_its_jobs_and_leaves_what_it_knew(cluster, number):
+    cluster.install(ddp="hang")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "validation.run", *cluster.arguments()],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        if any(name.endswith("-ddp") for name in simulated_slurm.running(cluster.path)):
+            break
+        time.sleep(0.1)
+    known = len(cluster.lines("results.jsonl"))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert "the run was interrupted · exit 1" in out
+    assert known >= 12  # the node tier had been written before
+    assert simulated_slurm.running(cluster.path) == []
+    assert cluster.verdict_of("cpus", "gpu1")[0] == "pass"
+    assert cluster.verdict_of("all_reduce", "virtual")[0] == "pass"
+    assert "interrupted" in cluster.verdict_of("ddp", "virtual")[1]
+    assert cluster.summary()["interrupted"] is True
+    assert cluster.lines("passing_nodes.txt") == []
+
+
+# --- without a verdict -----------------------------------------------------------------------
+
+
+def test_a_dry_run_submits_nothing(cluster):
+    status, out, _ = cluster.install().run("--dry-run")
+    assert status == 0
+    assert "nothing was submitted" in out
+    assert "at most" in out
+    assert not cluster.output.exists()
+    assert not list((cluster.path / "state").glob("argv.*"))
+
+
+def test_list(capsys):
+    assert run.main(["--list"]) == 0
+    out = capsys.readouterr().out
+    assert "quick" in out
+    assert "all_reduce   Every rank sums" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--only", "gemm"], "suite quick has no check gemm; it has slurm_state, cpus"),
+        (["--nodes", "gpu7"], "--nodes: unknown gpu7; declared nodes: gpu[1-2]"),
+        (["--partition", "big"], "unknown partition big; there is gpu"),
+        (["--suite", "long"], "unknown suite 'long'; there is quick"),
+        (["--thresholds", "/nowhere"], "there is no folder /nowhere"),
+    ],
+)
+def test_what_does_not_exist_is_a_usage_error(cluster, arguments, sentence):
+    status, out, err = cluster.install().run(*arguments)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert not cluster.output.exists()
+
+
+def test_without_a_cluster_it_says_how_to_name_one(capsys, monkeypatch):
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
+    monkeypatch.setattr(inventory, "CONFIG", Path("/nowhere/ansible.cfg"))
+    assert run.main([]) == 2
+    assert "give -i INVENTORY, or --here on a login node" in capsys.readouterr().err
+    assert run.main(["-i", "/nowhere"]) == 2
+    assert "there is no inventory /nowhere" in capsys.readouterr().err
+
+
+def test_a_broken_declaration_is_a_usage_error(cluster):
+    cluster.install()
+    (cluster.path / "cluster.json").write_text('{"schema": 2, "nodes": 1}')
+    status, _, err = cluster.run()
+    assert status == 2
+    assert "schema: expected 1, found 2" in err
+    assert "nodes: expected a list" in err
+
+
+def test_a_login_node_without_yaml_is_told_in_a_sentence(cluster, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    status, _, err = cluster.install().run()
+    assert status == 2
+    assert err.startswith("validation: PyYAML is not installed")
+    assert err.count("\n") == 1
+
+
+def test_without_slurm_there_is_no_verdict(cluster):
+    cluster.install()
+    (cluster.path / "bin" / "sinfo").unlink()
+    status, out, err = cluster.run()
+    assert (status, out) == (2, "")
+    assert "has no Slurm commands" in err
+
+
+# --- the output folder -----------------------------------------------------------------------
+
+
+def test_a_former_runs_files_never_pass_for_this_ones(cluster):
+    cluster.install()
+    cluster.run("--only", "slurm_state")
+    (cluster.path / "bin" / "sinfo").unlink()
+    assert cluster.run()[0] == 2
+    left = {path.name for path in cluster.output.iterdir()}
+    assert left == {"plan.json", "results.jsonl", "jobs"}
+    assert cluster.lines("results.jsonl") == []
+
+
+def test_a_folder_with_something_else_is_left_alone(cluster):
+    cluster.install()
+    cluster.output.mkdir()
+    (cluster.output / "thesis.tex").touch()
+    status, _, err = cluster.run()
+    assert status == 2
+    assert "holds something else than a former run" in err
+    assert [path.name for path in cluster.output.iterdir()] == ["thesis.tex"]
+
+
+def test_a_sites_thresholds_are_used(cluster):
+    cluster.install()
+    folder = cluster.path / "thresholds"
+    folder.mkdir()
+    rule = {
+        "nodes": ">1",
+        "ranks_per_node": "any",
+        "fabric": "any",
+        "backend": "gloo",
+        "min_bytes": 1024,
+        "fail_below_gbs": 1.3,
+        "provenance": "recorded",
+        "source": "test",
+    }
+    (folder / "virtual.yml").write_text(yaml.safe_dump({"model": "virtual", "all_reduce": [rule]}))
+    status, out, _ = cluster.run("--only", "all_reduce", "--thresholds", str(folder))
+    assert status == 1
+    assert "at least 1.3 expected" in out

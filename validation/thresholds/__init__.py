@@ -1,0 +1,216 @@
+"""The numbers that a run is judged by: data, one file per GPU model, each with its source.
+
+A file is read strictly and never evaluated. A site's own files (`--thresholds DIR`) have the same
+form: their rules are looked at before the shipped ones, their names are added, and their
+`common.yml` replaces the tolerances that it gives.
+
+A bandwidth is looked up by what it depends on: GPU model, nodes (one, or more than one), ranks
+per node, fabric and backend, for a transfer of at least `min_bytes`. The first rule that fits is
+used. No rule means no verdict: the measurement is reported as inconclusive, never as a pass.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from validation import strict
+from validation.errors import DataError
+from validation.model import Threshold
+
+SHIPPED = Path(__file__).parent
+
+PROVENANCES = ("recorded", "derived", "datasheet")
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthRule:
+    nodes: Literal["1", ">1"]
+    ranks_per_node: int | None
+    fabric: str | None
+    backend: str
+    min_bytes: int
+    threshold: Threshold
+
+    def fits(self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int) -> bool:
+        return (
+            (self.nodes == "1") == (nodes == 1)
+            and self.ranks_per_node in (None, ranks_per_node)
+            and self.fabric in (None, fabric)
+            and self.backend == backend
+            and size >= self.min_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelThresholds:
+    model: str
+    nvml_names: tuple[str, ...]
+    all_reduce: tuple[BandwidthRule, ...]
+
+    def bandwidth(
+        self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
+    ) -> Threshold | None:
+        for rule in self.all_reduce:
+            if rule.fits(nodes, ranks_per_node, fabric, backend, size):
+                return rule.threshold
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """How far a distributed training may be from its single-process reference."""
+
+    loss: Threshold
+    parameters: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    clock_offset: Threshold
+    training: Mapping[str, Tolerances]  # by backend
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one group of equal nodes is judged by. `model` is None where no file knows it."""
+
+    hardware: str
+    model: ModelThresholds | None
+    common: Common
+
+
+_SOURCED: dict[str, strict.Reader] = {
+    "provenance": strict.one_of(*PROVENANCES),
+    "source": strict.text,
+}
+
+_RULE = strict.table(
+    {
+        "nodes": strict.one_of(1, ">1"),
+        "ranks_per_node": strict.either(strict.whole(1), "any"),
+        "fabric": strict.text,
+        "backend": strict.one_of("gloo", "nccl"),
+        "min_bytes": strict.whole(1),
+        "fail_below_gbs": strict.positive,
+        **_SOURCED,
+    },
+    {"warn_below_gbs": strict.positive},
+)
+
+_MODEL = strict.table(
+    {"model": strict.text},
+    {
+        "description": strict.text,
+        "nvml_names": strict.table({"names": strict.list_of(strict.text, empty=False), **_SOURCED}),
+        "all_reduce": strict.list_of(_RULE),
+    },
+)
+
+_LIMIT = strict.table({"fail_above": strict.positive, **_SOURCED}, {"warn_above": strict.positive})
+_TOLERANCES = strict.table({"loss_difference": _LIMIT, "parameter_difference": _LIMIT})
+
+_COMMON = strict.table(
+    {},
+    {
+        "clock_offset_s": _LIMIT,
+        "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
+    },
+)
+
+
+def load(hardware: str, site: Path | None = None) -> Rules:
+    """The rules for one kind of node. Raises DataError with every problem of a file."""
+    found = [
+        model for folder in _folders(site) if (model := _load_model(folder, hardware)) is not None
+    ]
+    merged = None
+    if found:
+        merged = ModelThresholds(
+            hardware,
+            tuple(dict.fromkeys(name for model in found for name in model.nvml_names)),
+            tuple(rule for model in found for rule in model.all_reduce),
+        )
+    return Rules(hardware, merged, load_common(site))
+
+
+def load_common(site: Path | None = None) -> Common:
+    clock: Threshold | None = None
+    training: dict[str, Tolerances] = {}
+    for folder in reversed(_folders(site)):  # the site's word is the last
+        path = folder / "common.yml"
+        if not path.is_file():
+            continue
+        read = _read(path, _COMMON)
+        if read["clock_offset_s"]:
+            clock = _at_most(read["clock_offset_s"], "s")
+        for backend, limits in (read["training"] or {}).items():
+            if limits:
+                training[backend] = Tolerances(
+                    _at_most(limits["loss_difference"], ""),
+                    _at_most(limits["parameter_difference"], ""),
+                )
+    if clock is None or training.keys() != {"gloo", "nccl"}:
+        wanted = "clock_offset_s, training.gloo and training.nccl are needed"
+        raise DataError(str(SHIPPED / "common.yml"), [wanted])
+    return Common(clock, training)
+
+
+def shipped_models() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.yml") if path.stem != "common"))
+
+
+def _folders(site: Path | None) -> tuple[Path, ...]:
+    return (SHIPPED,) if site is None else (site, SHIPPED)
+
+
+def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
+    path = folder / f"{hardware}.yml"
+    if hardware == "common" or not path.is_file():
+        return None
+    read = _read(path, _MODEL)
+    problems = []
+    if read["model"] != hardware:
+        problems.append(f"model: is {read['model']!r}, the file's name says {hardware!r}")
+    for index, rule in enumerate(read["all_reduce"] or ()):
+        warn = rule["warn_below_gbs"]
+        if warn is not None and warn < rule["fail_below_gbs"]:
+            problems.append(f"all_reduce[{index}].warn_below_gbs: lies below fail_below_gbs")
+    if problems:
+        raise DataError(str(path), problems)
+    return ModelThresholds(
+        hardware,
+        tuple(read["nvml_names"]["names"]) if read["nvml_names"] else (),
+        tuple(
+            BandwidthRule(
+                "1" if rule["nodes"] == 1 else ">1",
+                None if rule["ranks_per_node"] == "any" else rule["ranks_per_node"],
+                None if rule["fabric"] == "any" else rule["fabric"],
+                rule["backend"],
+                rule["min_bytes"],
+                Threshold(
+                    "≥",
+                    rule["fail_below_gbs"],
+                    "GB/s",
+                    rule["provenance"],
+                    rule["source"],
+                    rule["warn_below_gbs"],
+                ),
+            )
+            for rule in read["all_reduce"] or ()
+        ),
+    )
+
+
+def _read(path: Path, reader: strict.Reader) -> Any:
+    problems: strict.Problems = []
+    read = reader(strict.load_yaml(path), "", problems)
+    if problems:
+        raise DataError(str(path), problems)
+    return read
+
+
+def _at_most(limit: Mapping[str, Any], unit: str) -> Threshold:
+    return Threshold(
+        "≤", limit["fail_above"], unit, limit["provenance"], limit["source"], limit["warn_above"]
+    )
