@@ -31,7 +31,10 @@ with tempfile.NamedTemporaryFile(suffix=".zip") as archive:
     archive.flush()
     sys.path.insert(0, archive.name)
     from validation.payloads.__main__ import main
-    status = main(sys.argv[1:])
+    try:
+        status = main(sys.argv[1:])
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
 sys.stdout.flush()
 sys.stderr.flush()
 os._exit(status)

@@ -145,7 +145,7 @@ class Job:
         return {
             "name": self.name,
             "state": self.state,
-            "job_id": self.job_id,
+            "job_id": self.job_id or (self.err and self.err.job_id),
             "seconds": round(seconds, 1),
             "reason": self.reason,
         }

@@ -131,7 +131,7 @@ LINE = standin.line(healthy("ddp")[1])
                 "slurmstepd-gpu1: error: *** STEP 25.0 ON gpu1 CANCELLED ***\n"
                 "srun: error: gpu1: task 0: Killed\n",
             },
-            "exit status 137: task 0: running when other tasks had long ended; gpu1: task 0: Killed",
+            "task 0: running when other tasks had long ended; gpu1: task 0: Killed",
         ),
         ({"outcome": Outcome.RUN_LIMIT, "exit_code": None}, "and was cancelled"),
         ({"outcome": Outcome.CANCELLED, "exit_code": None}, "interrupted"),

@@ -1,4 +1,4 @@
-"""What goes into a payload and what comes out: the configuration, Slurm's variables, the document."""
+"""What goes into a payload and what comes out: configuration, Slurm's variables, document."""
 
 import json
 import math

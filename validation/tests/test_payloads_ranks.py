@@ -60,8 +60,13 @@ def run_ranks(payload, config, ranks, faults=None, environ=None, tasks=None):
         }
         processes.append(
             subprocess.Popen(
-                [sys.executable, "-c", script + "sys.exit(main(sys.argv[1:]))", payload]
-                + [json.dumps(config)],
+                [
+                    sys.executable,
+                    "-c",
+                    script + "sys.exit(main(sys.argv[1:]))",
+                    payload,
+                    json.dumps(config),
+                ],
                 cwd=ROOT,
                 env={**os.environ, **variables},
                 stdout=subprocess.PIPE,
