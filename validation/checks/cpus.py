@@ -6,7 +6,7 @@ Why it matters   with fewer CPUs than slurm.conf promises, jobs share cores or s
 What to do       Compare what the node has with the declaration. A count that is half or double is
                  SMT switched in the firmware; a missing socket or core is a hardware fault.
                  $ ssh {node} lscpu
-                 $ ssh {node} slurmd -C
+                 $ ssh {node} sudo slurmd -C
 """
 
 from validation.checks.document import Document, answer
