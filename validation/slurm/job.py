@@ -30,14 +30,12 @@ with tempfile.NamedTemporaryFile(suffix=".zip") as archive:
     archive.write(sys.stdin.buffer.read())
     archive.flush()
     sys.path.insert(0, archive.name)
-    from validation.payloads.__main__ import main
+    from validation.payloads.__main__ import end, main
     try:
         status = main(sys.argv[1:])
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 1
-sys.stdout.flush()
-sys.stderr.flush()
-os._exit(status)
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else 1
+end(status)
 """
 
 

@@ -48,7 +48,7 @@ def run_ranks(payload, config, ranks, faults=None, environ=None, tasks=None):
     processes = []
     for rank in range(ranks):
         fault = (faults or {}).get(rank, "")
-        script = f"import sys\n{fault}\nfrom validation.payloads.__main__ import main\n"
+        script = f"import sys\n{fault}\nfrom validation.payloads.__main__ import end, main\n"
         variables = {
             "SLURM_PROCID": str(rank),
             "SLURM_LOCALID": str(rank),
@@ -63,7 +63,7 @@ def run_ranks(payload, config, ranks, faults=None, environ=None, tasks=None):
                 [
                     sys.executable,
                     "-c",
-                    script + "sys.exit(main(sys.argv[1:]))",
+                    script + "end(main(sys.argv[1:]))",
                     payload,
                     json.dumps(config),
                 ],
