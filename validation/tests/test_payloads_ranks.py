@@ -17,8 +17,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the collective payloads are torch programs")
 
-from validation.payloads import all_reduce, pipeline, training  # noqa: E402
-from validation.payloads.errors import CannotRun  # noqa: E402
+from validation.payloads import all_reduce, pipeline, training  # noqa: E402 - after importorskip
+from validation.payloads.errors import CannotRun  # noqa: E402 - after importorskip
 from validation.payloads.group import _first_own_address, gpu_uuid, release  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
