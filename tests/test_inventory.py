@@ -1,8 +1,9 @@
-"""The inventory as a contract: what it declares, and what preflight refuses in it."""
+"""What playbooks and roles read of the inventory: filters, and the inventories that we ship."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,185 +12,283 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from playbooks.action_plugins import preflight_variables
-from playbooks.filter_plugins import declaration, preflight
+from playbooks.filter_plugins import declaration, hostlist, partitions, preflight_hosts
+from playbooks.plugin_utils.values import Values, expression_reads, template_reads
+from tests.standins.inventories import REPOSITORY, good, write
+from validation import nodelist
 
-ROLES = Path(__file__).parent.parent / "roles"
+# --- host lists ----------------------------------------------------------------------------------
 
-VARIABLES: dict[str, Any] = {
-    "ansible_host": "10.0.0.1",
-    "node_cpus": {"sockets": 1, "cores_per_socket": 8, "threads_per_core": 2},
+
+@pytest.mark.parametrize(
+    ("names", "expression"),
+    [
+        ([], ""),
+        (["gpu1"], "gpu1"),
+        (["gpu2", "gpu1", "gpu1"], "gpu[1-2]"),
+        ([f"gpu{n:03}" for n in [*range(1, 101), 105]], "gpu[001-100,105]"),
+        (["gpu9", "gpu10"], "gpu[9-10]"),
+        (["gpu09", "gpu10", "gpu010"], "gpu[09-10,010]"),
+        (["login1", "gpu1", "ctl", "gpu2"], "ctl,gpu[1-2],login1"),
+        (["r1-gpu1", "r1-gpu2", "r2-gpu1"], "r1-gpu[1-2],r2-gpu1"),
+        (["1", "2"], "[1-2]"),
+    ],
+)
+def test_names_become_a_host_list(names: list[str], expression: str) -> None:
+    assert hostlist.compressed_hostlist(names) == expression
+    if names:
+        assert set(nodelist.expand(expression)) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "expression"),
+    [
+        (["gpu2", "gpu1"], "gpu[2,1]"),
+        (["gpu1", "cpu1", "gpu2"], "gpu1,cpu1,gpu2"),
+        (["10.0.0.9", "10.0.0.10", "10.0.1.1"], "10.0.0.[9-10],10.0.1.1"),
+    ],
+)
+def test_an_ordered_host_list_keeps_every_name_where_it_is(
+    names: list[str], expression: str
+) -> None:
+    assert hostlist.compressed_hostlist(names, ordered=True) == expression
+    assert nodelist.expand(expression) == names
+
+
+def test_the_host_list_of_a_big_cluster_is_one_word() -> None:
+    assert hostlist.compressed_hostlist(f"n{n}" for n in range(10_000)) == "n[0-9999]"
+
+
+# --- partitions ----------------------------------------------------------------------------------
+
+GROUPS = {"gpu_h100": ["gpu1", "gpu2"], "cpu": ["cpu1"], "slurm_login": ["login1"]}
+NODES = [{"name": name} for name in ("gpu1", "gpu2", "cpu1")]
+
+
+def expand(*entries: str) -> list[str]:
+    wanted = [{"name": "p", "nodes": list(entries)}]
+    names: list[str] = partitions.slurm_partitions_expanded(wanted, NODES, GROUPS)[0]["nodes"]
+    return names
+
+
+def test_a_partition_names_groups_nodes_or_all_in_the_order_of_the_nodes() -> None:
+    assert expand("gpu_h100") == ["gpu1", "gpu2"]
+    assert expand("cpu1", "gpu1") == ["gpu1", "cpu1"]
+    assert expand("ALL") == ["gpu1", "gpu2", "cpu1"]
+
+
+def test_a_group_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"slurm_partitions\[0\].nodes names \"gpu_h200\""):
+        expand("gpu_h200")
+    with pytest.raises(AnsibleFilterError, match="groups with compute nodes: cpu, gpu_h100"):
+        expand("gpu_h200")
+
+
+def test_a_partition_without_a_compute_node_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="has no compute node"):
+        expand("slurm_login")
+
+
+# --- the folder of the secrets -------------------------------------------------------------------
+
+
+def test_the_folder_of_a_run_is_that_of_its_first_source(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / name, good())
+    folder, file = str(tmp_path / "a"), str(tmp_path / "b" / "hosts.yml")
+    assert declaration.inventory_folder([folder, file]) == folder
+    assert declaration.inventory_folder([file, folder]) == str(tmp_path / "b")
+    assert declaration.inventory_folder(["host1,host2", file]) == str(tmp_path / "b")
+    assert declaration.inventory_folder(["host1,"]) == str(Path.cwd())
+
+
+# --- values, each worked out once ----------------------------------------------------------------
+
+
+def test_what_a_template_reads_is_found_in_its_syntax() -> None:
+    assert template_reads("{{ a.b | default(c) }}{% for d in e %}{{ d }}{% endfor %}").names == {
+        "a",
+        "c",
+        "e",
+    }
+    assert expression_reads("x in y and lookup('env', z)").names == {"x", "y", "z"}
+    assert template_reads("{{ lookup('ansible.builtin.password', 'x') }}").writes
+    assert template_reads("{{ lookup(which) }}").writes  # who knows
+    assert not template_reads("{{ lookup('file', 'x') }}").writes
+    assert template_reads("{{ query('ansible.builtin.varnames', '^a') }}").names == {"*"}
+
+
+def test_a_value_is_rendered_once_for_all_hosts_that_agree() -> None:
+    rendered: list[str] = []
+
+    def render(variables: Mapping[str, Any], value: Any) -> Any:
+        rendered.append(value)
+        return f"{value} with {variables['b']}"
+
+    hosts: dict[str, dict[str, Any]] = {
+        f"gpu{n}": {"a": "{{ b }}", "b": n % 2, "inventory_hostname": n} for n in range(100)
+    }
+    values = Values(hosts, render)
+    assert {values.value(host, "a") for host in hosts} == {"{{ b }} with 0", "{{ b }} with 1"}
+    assert len(rendered) == 2
+    assert len({values.token(host, "a") for host in hosts}) == 2
+
+
+def test_a_lookup_of_variables_depends_on_all_of_them() -> None:
+    text = "{{ query('ansible.builtin.vars', *names) }}"
+    hosts: dict[str, dict[str, Any]] = {
+        host: {"a": text, "names": ["b"], "b": value, "inventory_hostname": host}
+        for host, value in (("x", 1), ("y", 1), ("z", 2))
+    }
+    values = Values(hosts, lambda variables, _: variables["b"])
+    assert [values.value(host, "a") for host in hosts] == [1, 1, 2]
+    assert values.token("x", "a") == values.token("y", "a") != values.token("z", "a")
+
+
+def test_a_value_depends_on_what_its_variables_read() -> None:
+    hosts: dict[str, dict[str, Any]] = {
+        "x": {"a": "{{ b }}", "b": "{{ c }}", "c": "{{ ansible_facts.x }}", "d": ["{{ e }}"]},
+        "y": {"a": "{{ b }}", "b": "{{ a }}"},
+    }
+    values = Values(hosts, lambda _, value: value)
+    assert values.reach(values.token("x", "a")).facts
+    assert values.reach(values.token("x", "d")).missing == {"e"}
+    assert values.token("y", "a") != values.token("x", "a")  # a circle ends
+
+
+# --- hosts that were asked -----------------------------------------------------------------------
+
+DECLARED: dict[str, Any] = {
+    "node_cpus": {"sockets": 2, "cores_per_socket": 8, "threads_per_core": 2},
     "node_memory_mb": 64000,
     "node_gpus": {"model": "h100_sxm", "count": 8},
-    "fabric": "ib_ndr400",
 }
-GROUPS = {
-    "all": ["ctl1", "login1", "gpu1"],
-    "ungrouped": [],
-    "slurm_cluster": ["ctl1", "login1", "gpu1"],
-    "slurm_controller": ["ctl1"],
-    "slurm_database": ["ctl1"],
-    "slurm_login": ["login1"],
-    "slurm_compute": ["gpu1"],
-    "gpu_h100": ["gpu1"],
-    "monitoring": ["ctl1"],
-}
+FACTS = {"processor_vcpus": 32, "memtotal_mb": 64100}
 
 
-def problems(**changes: list[str]) -> str:
-    return "\n".join(preflight.inventory_problems(GROUPS | changes))
+def hardware(counted: str = "8 8", facts: Mapping[str, Any] = FACTS, **declared: Any) -> str:
+    found = preflight_hosts.hardware_refusals(DECLARED | declared, "gpu1", facts, counted)
+    return "\n".join(map(str, found))
 
 
-# --- what is declared ----------------------------------------------------------------------------
-
-
-def test_a_node_is_what_its_variables_say() -> None:
-    assert declaration.declared_node("gpu1", VARIABLES) == {
-        "name": "gpu1",
-        "address": "10.0.0.1",
-        "cpus": VARIABLES["node_cpus"],
-        "memory_mb": 64000,
-        "gpus": {"model": "h100_sxm", "count": 8},
-        "fabric": "ib_ndr400",
-    }
+def test_a_node_that_has_what_is_declared_is_accepted() -> None:
+    assert hardware() == ""
+    assert hardware("0 8") == ""  # no driver yet
+    assert hardware("8 0") == ""  # a container, which sees no bus
+    assert hardware(facts={"processor_vcpus": 64, "memtotal_mb": 128000}) == ""
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("counted", "facts", "declared", "sentence"),
     [
-        ({"node_cpus": None}, "gpu1: node_cpus is not set"),
-        ({"node_cpus": 16}, "gpu1: node_cpus is 16; it must have exactly the keys sockets"),
-        ({"node_cpus": {"sockets": 1, "cores": 8}}, "it must have exactly the keys"),
-        ({"node_memory_mb": "lots"}, "gpu1: node_memory_mb is 'lots'"),
-        ({"node_memory_mb": True}, "gpu1: node_memory_mb is True"),
-        ({"node_memory_mb": 0}, "whole number of 1 or more"),
-        ({"node_gpus": {"model": "h100_sxm", "count": -1}}, "gpu1: node_gpus.count is -1"),
-        ({"node_gpus": {"modell": "x", "count": 1}}, "exactly the keys model, count"),
-        ({"ansible_host": "gpu1.example.org"}, "is not an IP address; set node_address"),
+        (
+            "8 8",
+            FACTS | {"processor_vcpus": 16},
+            {},
+            "declares 32 logical CPUs (2 × 8 × 2), but the node has 16",
+        ),
+        ("8 8", FACTS | {"memtotal_mb": 32000}, {}, "declares 64000 MiB, but the node has 32000"),
+        ("7 8", FACTS, {}, "declares 8 GPUs (h100_sxm), but the node shows 7 (device files)"),
+        ("0 7", FACTS, {}, "but the node shows 7 (on its PCI bus)"),
+        ("0 0", FACTS, {}, "but the node shows 0 (on its PCI bus)"),
+        ("1 8", FACTS, {"node_gpus": {"model": "virtual", "count": 2}}, "shows 1 (device files)"),
     ],
 )
-def test_a_declaration_that_cannot_be_used_is_told_in_one_sentence(
-    changes: Mapping[str, Any], sentence: str
+def test_a_node_with_less_than_declared_is_refused(
+    counted: str, facts: Mapping[str, Any], declared: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(AnsibleFilterError) as refused:
-        declaration.declared_node("gpu1", {**VARIABLES, **changes})
-    assert sentence in str(refused.value)
-    assert str(refused.value).count("\n") == 0
+    found = hardware(counted, facts, **declared)
+    assert sentence in found
+    assert found.endswith("[hardware-less:gpu1]")
 
 
-def test_the_document_counts_logical_cpus() -> None:
-    nodes = declaration.declared_nodes(GROUPS, {"gpu1": VARIABLES})
-    document = declaration.declaration(
-        nodes,
-        cluster="c",
-        controller=["ctl1"],
-        login=["login1"],
-        partitions=[{"name": "gpu", "nodes": ["gpu1"], "default": True, "max_time": "1-00"}],
-        python="/opt/plumbline/bin/python",
+def test_a_user_who_cannot_become_root_is_told_what_to_do() -> None:
+    found = preflight_hosts.facts_refusal({"msg": "Task failed: Missing sudo password"}, "gpu1")
+    assert found.startswith("gpu1: the user that logs in cannot become root")
+    assert "--ask-become-pass" in found
+
+
+def test_a_controller_that_is_away_is_refused_unless_silenced() -> None:
+    results: list[dict[str, Any]] = [
+        {"item": "ctl1", "unreachable": True, "msg": "no\n route."},
+        {"item": "db1"},
+    ]
+    [found] = preflight_hosts.away_refusals(results, [])
+    assert found.startswith("ctl1 cannot be reached (no route); ")
+    assert preflight_hosts.away_refusals(results, ["controller-away:ctl1"]) == []
+
+
+def test_what_hosts_told_is_held_against_what_they_declare() -> None:
+    told = {"ansible_facts": FACTS, "__gpus": {"stdout": "7 8"}}
+    hosts = [
+        {"inventory_hostname": "gpu1", **DECLARED, **told},
+        {"inventory_hostname": "login1", "ansible_facts": FACTS, "__gpus": {"skipped": True}},
+        {"inventory_hostname": "gpu2", **DECLARED, "__preflight_problems": ["old system."]},
+    ]
+    found = preflight_hosts.host_refusals(hosts, {"login1": ["no."]}, [])
+    assert [len(found[name]) for name in ("gpu1", "login1", "gpu2")] == [1, 1, 1]
+    assert preflight_hosts.host_refusals(hosts, {}, ["hardware-less:gpu1"])["gpu1"] == []
+
+
+def test_a_sentence_of_many_hosts_is_told_once() -> None:
+    found = preflight_hosts.told_once(
+        {"gpu1": ["old system."], "gpu2": ["old system.", "gpu2: no driver."]}
     )
-    assert document["nodes"][0]["cpus"] == 16
-    assert document["partitions"] == [{"name": "gpu", "nodes": ["gpu1"], "default": True}]
+    assert found == ["gpu[1-2]: old system.", "gpu2: no driver."]
 
 
-# --- groups --------------------------------------------------------------------------------------
+# --- through ansible-playbook --------------------------------------------------------------------
 
 
-def test_a_good_inventory_has_no_problem() -> None:
-    assert problems() == ""
-
-
-def test_a_group_without_a_host_is_named() -> None:
-    assert "group slurm_login (where users log in and submit) has no host" in problems(
-        slurm_login=[]
+def playbook(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["ansible-playbook", f"playbooks/{name}", *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
     )
 
 
-def test_a_node_in_two_groups_of_compute_nodes_is_named() -> None:
-    assert "gpu1 is in 2 groups of compute nodes (gpu_h100, gpu_a100)" in problems(
-        gpu_a100=["gpu1"]
-    )
+def judge(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return playbook("preflight.yml", "--skip-tags", "hosts", *arguments)
 
 
-def test_a_misspelt_group_is_told_with_the_one_that_was_meant() -> None:
-    found = problems(slurm_computes=["gpu9"], all=["ctl1", "login1", "gpu1", "gpu9"])
-    assert "group slurm_computes has hosts that are not in slurm_cluster (gpu9)" in found
-    assert "did you mean slurm_compute?" in found
+def test_the_example_is_refused_nothing(tmp_path: Path) -> None:
+    done = judge("-i", "inventory/example")
+    assert done.returncode == 0, done.stdout
 
 
-def test_a_name_that_slurm_cannot_use_is_refused() -> None:
-    assert "'gpu1.example.org' cannot be a NodeName" in problems(
-        slurm_cluster=["ctl1", "gpu1.example.org"]
-    )
+def test_the_declaration_is_what_the_validation_reads(tmp_path: Path) -> None:
+    from validation import declaration as read  # noqa: PLC0415 - the other half
 
-
-# --- variables -----------------------------------------------------------------------------------
-
-
-def judge(**variables: Any) -> list[tuple[str, str]]:
-    specs = preflight_variables.read_specs(ROLES)
-    return list(preflight_variables.variable_problems(variables, specs, variables.__getitem__))
-
-
-@pytest.mark.parametrize(
-    ("variables", "name", "sentence"),
-    [
-        ({"slurm_partitons": []}, "slurm_partitons", "did you mean slurm_partitions?"),
-        ({"node_gpu": {}}, "node_gpu", "did you mean node_gpus?"),
-        ({"slurm_slurmd_timeout": "soon"}, "slurm_slurmd_timeout", "must be of type int"),
-        ({"validation_runtime_source": "conda"}, "validation_runtime_source", "must be one of"),
-        ({"slurm_partitions": [{"name": "x", "nods": []}]}, "slurm_partitions", "nodes"),
-        ({"slurm_database_password": ""}, "slurm_database_password", "is empty"),
-        ({"slurm_database_password": "ChangeMe"}, "slurm_database_password", "everyone knows"),
-        ({"slurm_database_password": "short"}, "slurm_database_password", "shorter than 16"),
-    ],
-)
-def test_a_variable_that_cannot_work_is_refused(
-    variables: dict[str, Any], name: str, sentence: str
-) -> None:
-    [(found, problem)] = judge(**variables)
-    assert found == name
-    assert sentence in problem
-
-
-def test_variables_of_others_are_none_of_our_business() -> None:
-    assert judge(my_site_thing=1, ansible_user="ops", slurm_cluster_name="c") == []
-
-
-def test_a_secret_is_never_shown() -> None:
-    [(_, problem)] = judge(slurm_database_password="hunter2hunter")
-    assert "hunter2" not in problem
-
-
-def test_the_file_that_sets_a_variable_is_named(tmp_path: Path) -> None:
-    hosts = tmp_path / "hosts.yml"
-    hosts.write_text("all: {}\n")
-    (tmp_path / "group_vars/all").mkdir(parents=True)
-    (tmp_path / "group_vars/all/slurm.yml").write_text("---\nslurm_partitons: []\n")
-    for source in (hosts, tmp_path):
-        assert preflight_variables.where_set("slurm_partitons", [str(source)]).endswith(
-            "/group_vars/all/slurm.yml)"
-        )
-    assert preflight_variables.where_set("nowhere_set", [str(tmp_path)]) == ""
-
-
-# --- the inventories that we ship ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["example"])
-def test_a_shipped_inventory_is_refused_nothing(name: str, tmp_path: Path) -> None:
-    """Through Ansible itself, as far as no host is touched: groups, variables, declaration."""
-    repository = ROLES.parent
     written = tmp_path / "cluster.json"
-    for arguments in (
-        ["playbooks/preflight.yml", "--skip-tags", "hosts"],
-        ["playbooks/declaration.yml", "--extra-vars", f"declaration_file={written}"],
-    ):
-        done = subprocess.run(
-            ["ansible-playbook", "-i", f"inventory/{name}", *arguments],
-            cwd=repository,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-    assert json.loads(written.read_text())["nodes"]
+    done = playbook(
+        "declaration.yml", "-i", "inventory/example", "-e", f"declaration_file={written}"
+    )
+    assert done.returncode == 0, done.stdout
+    assert read.parse(json.loads(written.read_text()), "test").cluster == "example"
+
+
+@pytest.mark.parametrize("limit", [(), ("--limit", "gpu1"), ("--check",)])
+def test_a_bad_inventory_stops_a_run_with_all_its_sentences(
+    tmp_path: Path, limit: tuple[str, ...]
+) -> None:
+    children = good()
+    children["slurm_login"]["hosts"]["login1"]["ansible_host"] = "10.0.0.1"
+    write(tmp_path, children, {"group_vars/all.yml": {"slurm_partitons": [], "node_gpu": 1}})
+    done = judge("-i", str(tmp_path), *limit)
+    assert done.returncode != 0
+    told = " ".join(done.stdout.split())
+    for word in ("address-shared:10.0.0.1", "unknown-variable:slurm_partitons", "node_gpu?"):
+        assert word.rstrip("?") in told
+    assert "preflight refused the inventory; nothing was changed." in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["group_vars", "hosts.yml"]
+
+
+def test_without_a_host_there_is_still_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("all: {children: {slurm_compute: {}}}\n")
+    done = judge("-i", str(tmp_path))
+    assert done.returncode != 0
+    assert "there is no group slurm_cluster" in " ".join(done.stdout.split())

@@ -37,7 +37,8 @@ class Checkout:
         programs += [f"scripts/{name}" for name in ("setup", "test-role", "virtual-cluster")]
         for name in programs:
             self.write(name, STAND_IN).chmod(0o755)
-        shutil.copy(repository / "scripts/test", folder / "scripts/test")
+        for name in ("test", "role-chains"):
+            shutil.copy(repository / "scripts" / name, folder / "scripts" / name)
         self.write(".gitignore", ".venv/\n.cache/\n")
         self.write("scripts/check", "#!/usr/bin/env python3\n")
         for name in TREE:
@@ -48,6 +49,10 @@ class Checkout:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
+
+    def builds_on(self, role: str, other: str) -> None:
+        play = f"- hosts: all\n  roles:\n    - role: {other}\n"
+        self.write(f"roles/{role}/molecule/default/prepare.yml", play)
 
     def test(self, *arguments: str, fails: str = "") -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.environ["PATH"], "CALLS": str(self.log)}
@@ -79,15 +84,64 @@ def test_without_a_stage_everything_runs(checkout):
     calls = checkout.calls()
     assert calls[:2] == ["setup --with-torch os=", "virtual-cluster packages os="]
     assert "ansible-lint  os=" in calls
-    assert "test-role one test --scenario-name default os=debian13" in calls
-    assert "test-role two test --scenario-name default os=debian13" in calls
+    for role in ("one", "two"):
+        (call,) = (call for call in calls if f" {role} test os=debian13" in call)
+        assert call.startswith(f"test-role --on test-{role}-")
     assert "molecule test --scenario-name default os=debian13" in calls
 
 
-def test_full_is_every_scenario_on_both_systems(checkout):
+def test_full_is_every_scenario_on_both_systems_from_a_bare_node(checkout):
+    checkout.builds_on("two", "one")
     done = checkout.test("--full", "roles", "cluster")
     assert done.stdout.splitlines()[-1] == "8 passed, 0 failed"
     assert "test-role one test --scenario-name other os=debian12" in checkout.calls()
+    assert not [call for call in checkout.calls() if "--on" in call]
+
+
+def test_roles_that_build_on_each_other_share_a_node(checkout):
+    checkout.builds_on("one", "two")
+    done = checkout.test("roles")
+    assert done.stdout.splitlines()[-1] == "2 passed, 0 failed"
+    packages, *calls = [call.partition(" os=")[0] for call in checkout.calls()[1:]]
+    assert packages == "virtual-cluster packages"
+    node = calls[0].rpartition(" ")[2]
+    assert node.startswith("test-two-")
+    assert calls == [
+        f"virtual-cluster down --name {node}",
+        f"test-role --on {node} two test",
+        f"test-role --on {node} one test",
+        f"virtual-cluster down --name {node}",
+    ]
+
+
+def test_after_a_role_that_failed_the_next_has_a_bare_node(checkout):
+    checkout.builds_on("one", "two")
+    done = checkout.test("roles", fails="two test")
+    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed"
+    calls = [call.split()[0:2] + call.split()[3:4] for call in checkout.calls()[2:]]
+    down = ["virtual-cluster", "down"]
+    assert [call[:2] for call in calls] == [
+        down,
+        ["test-role", "--on"],
+        down,
+        ["test-role", "--on"],
+        down,
+    ]
+
+
+def test_a_role_whose_turn_never_came_has_failed(checkout):
+    checkout.builds_on("one", "two")
+    done = checkout.test("roles", fails="virtual-cluster down")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "0 passed, 2 failed"
+    assert "The chain that this role is in ended before its turn." in done.stdout
+
+
+def test_roles_that_cannot_be_planned_are_a_failure(checkout):
+    checkout.builds_on("one", "tow")
+    done = checkout.test("roles")
+    assert done.returncode == 1
+    assert "there is no role tow with a scenario" in done.stdout
 
 
 def test_files_go_to_the_tools_that_read_them(checkout):
@@ -105,7 +159,7 @@ def test_files_go_to_the_tools_that_read_them(checkout):
 @pytest.mark.parametrize(
     ("fails", "failed"),
     [
-        ("test-role one", "role one debian13"),
+        (" one test", "role one debian13"),
         ("ruff format", "lint format"),
         ("ansible-lint", "lint ansible-lint"),
         ("pytest", "unit"),
@@ -132,7 +186,7 @@ def test_a_failure_is_shown_counted_and_stops_nothing(checkout, fails, failed):
     ],
 )
 def test_nothing_to_check_is_a_failure(checkout, stage, gone, failed):
-    for name in (gone, "roles", "validation"):
+    for name in (gone, "roles", "validation", *(["scripts/role-chains"] * (stage == "lint"))):
         path = checkout.folder / name
         path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
     done = checkout.test(stage)

@@ -30,7 +30,8 @@ class Operator:
     """Runs what an operator runs on the control node, against the cluster under test."""
 
     inventory: Path
-    cluster: str = "test-cluster-default"
+    cluster: str = os.environ.get("PLUMBLINE_ON", "test-cluster-default")
+    system: str = os.environ.get("PLUMBLINE_OS", "debian13")
 
     def __call__(self, *argv: str | Path, timeout: int = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -64,9 +65,10 @@ def operator() -> Operator:
 
 @pytest.fixture
 def node(operator):
-    """A function from a node's name to its testinfra host, over SSH as the inventory says."""
+    """A function from a node's name to its testinfra host, by SSH over one connection for all."""
+    config = REPOSITORY / ".cache/virtual-cluster" / operator.cluster / "ssh_config"
 
     def connect(name: str):
-        return testinfra.get_host(f"ansible://{name}?ansible_inventory={operator.inventory}")
+        return testinfra.get_host(f"ssh://{name}?ssh_config={config}")
 
     return connect

@@ -1,5 +1,7 @@
 """What the playbook does to a cluster that is in use."""
 
+import json
+import os
 import re
 import time
 
@@ -24,7 +26,7 @@ def started(node):
 
 
 def test_a_second_run_changes_nothing_and_restarts_nothing(node, operator):
-    job = node("login1").check_output("sbatch --parsable -N2 -o /dev/null --wrap 'sleep 300'")
+    job = node("login1").check_output("sbatch --parsable -N2 -o /dev/null --wrap 'sleep 3600'")
     try:
         before = started(node)
         run = operator.playbook("slurm-cluster.yml")
@@ -39,18 +41,28 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(node, operator):
 
 
 def test_one_node_that_is_off_does_not_stop_the_others(node, operator):
+    limits = "/etc/security/limits.d/90-plumbline.conf"
     operator.virtual_cluster("stop", "gpu2")
     try:
         with node("gpu1").sudo():
-            node("gpu1").check_output("sed -i s/yes/no/ /etc/slurm/cgroup.conf")
+            node("gpu1").check_output(f"sed -i s/unlimited/64/ {limits}")
         run = operator.playbook("slurm-cluster.yml")
         assert run.returncode != 0
-        assert "Not reached, and therefore not configured: gpu2" in re.sub(r"\s+", " ", run.stdout)
+        assert "Not reached, and therefore not configured: gpu2" in words(run)
+        assert "--limit gpu2" in words(run)
         assert re.search(r"^gpu2 .*unreachable=1", run.stdout, re.MULTILINE)
-        mended = node("gpu1").file("/etc/slurm/cgroup.conf").content_string
-        assert "ConstrainDevices=yes" in mended
+        assert "unlimited" in node("gpu1").file(limits).content_string
     finally:
         assert operator.virtual_cluster("start", "gpu2").returncode == 0
+
+
+def test_without_the_controller_nothing_is_configured_not_even_one_node(operator):
+    operator.virtual_cluster("stop", "ctl1")
+    try:
+        run = operator.playbook("slurm-cluster.yml", "--limit", "gpu2")
+        refused_before_any_change(run, "ctl1 cannot be reached")
+    finally:
+        assert operator.virtual_cluster("start", "ctl1").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -58,8 +70,8 @@ def test_one_node_that_is_off_does_not_stop_the_others(node, operator):
     [
         ("slurm_partitons: []", "did you mean slurm_partitions?"),
         ("slurm_slurmd_timeout: soon", "must be of type int, but is 'soon'"),
-        ("slurm_database_password: ''", "slurm_database_password"),
         ("slurm_database_password: changeme", "is a word that everyone knows"),
+        ("slurm_accounting_port: 7000", "slurm_accounting_port is 7000"),
         ("slurm_partitions: [{name: x, nodes: [gpu_h200]}]", 'names "gpu_h200"'),
     ],
 )
@@ -75,10 +87,11 @@ def test_bad_variables_are_refused_in_seconds(operator, tmp_path, variables, sen
 
 def test_a_node_in_two_kinds_of_hardware_is_refused(operator, tmp_path):
     (tmp_path / "hosts.yml").write_text(
-        "all: {children: {slurm_compute: {children: {gpu_h100: {hosts: {gpu1: }}}}}}\n"
+        "all: {children: {slurm_compute: {children: {gpu_h100: {hosts: {gpu1: },"
+        " vars: {node_memory_mb: 1000}}}}}}\n"
     )
     run = operator.playbook("slurm-cluster.yml", "-i", str(tmp_path))
-    refused_before_any_change(run, "gpu1 is in 2 groups of compute nodes")
+    refused_before_any_change(run, "set node_memory_mb to different values")
 
 
 def test_a_node_with_another_system_is_refused(node, operator):
@@ -95,7 +108,78 @@ def test_a_node_with_another_system_is_refused(node, operator):
     refused_before_any_change(run, "gpu1 runs Debian 11, which is not supported")
 
 
+# --- one identity --------------------------------------------------------------------------------
+
+
+def test_another_name_for_a_deployed_cluster_is_refused(operator):
+    run = operator.playbook("slurm-cluster.yml", "-e", "cluster_name=other")
+    refused_before_any_change(run, "ctl1 is the controller of the cluster plumbline")
+
+
+def test_a_checkout_with_another_key_is_refused(operator, tmp_path):
+    key = tmp_path / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o600)
+    run = operator.playbook("slurm-cluster.yml", "-e", f"cluster_secrets={tmp_path}")
+    refused_before_any_change(run, "is not the key that the cluster has on ctl1")
+
+
+def test_a_checkout_without_secrets_takes_over_those_of_the_cluster(node, operator, tmp_path):
+    """It once made new ones, and gave them to all hosts, or with --limit to one, then alone."""
+    before = started(node)
+    secrets = tmp_path / "fresh/.secrets"
+    run = operator.playbook(
+        "slurm-cluster.yml", "-e", f"cluster_secrets={secrets}", "--limit", "gpu2,ctl1"
+    )
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert "is taken over from ctl1" in words(run)
+    with node("ctl1").sudo():
+        assert (secrets / "munge.key").read_bytes() == node("ctl1").file(
+            "/etc/munge/munge.key"
+        ).content
+        deployed = node("ctl1").file("/etc/slurm/slurmdbd.conf").content_string
+    password = (secrets / "slurm_database_password").read_text().strip()
+    assert f"StoragePass={password}" in deployed.splitlines()
+    assert {path.stat().st_mode & 0o777 for path in secrets.iterdir()} == {0o600}
+    assert started(node) == before
+
+
+# --- what Slurm makes of a change ----------------------------------------------------------------
+
+
+def test_a_new_partition_restarts_no_daemon(node, operator):
+    everyone = {"name": "gpu", "nodes": ["slurm_compute"], "default": True}
+    short = {"name": "short", "nodes": ["gpu1"], "max_time": "0-01:00:00"}
+    before = started(node)
+    run = operator.playbook("slurm.yml", "-e", json.dumps({"slurm_partitions": [everyone, short]}))
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert node("login1").check_output("sinfo -h -p short -o '%N %l'") == "gpu1 1:00:00"
+    assert node("login1").check_output("srun -p short hostname") == "gpu1"
+    assert started(node) == before
+    assert operator.playbook("slurm.yml").returncode == 0
+    assert "short" not in node("login1").check_output("sinfo -h -o %R")
+    assert started(node) == before
+
+
+def test_a_wrong_declaration_fails_the_run_and_a_right_one_mends_it(node, operator):
+    """Slurm holds the nodes as `inval`; the run once ended with 0. Nobody has to resume them."""
+    run = operator.playbook("slurm.yml", "-e", "node_memory_mb=99999999")
+    assert run.returncode != 0
+    assert "Slurm gives gpu1 no jobs" in words(run)
+    assert "Low RealMemory" in words(run)
+    assert "Failed: gpu1, gpu2." in words(run)
+    run = operator.playbook("slurm.yml")
+    assert run.returncode == 0, run.stdout[-3000:]
+    shown = node("login1").check_output("sinfo -h -N -o '%N %T'")
+    assert shown.splitlines() == ["gpu1 idle", "gpu2 idle"]
+
+
+def words(run):
+    """What a run said, its lines as one."""
+    return re.sub(r"\s+", " ", run.stdout)
+
+
 def refused_before_any_change(run, sentence):
     assert run.returncode != 0
-    assert sentence in re.sub(r"\s+", " ", run.stdout), run.stdout[-3000:]
+    assert sentence in words(run), run.stdout[-3000:]
     assert set(re.findall(r"changed=(\d+)", run.stdout)) == {"0"}

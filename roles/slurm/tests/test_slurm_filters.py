@@ -1,87 +1,109 @@
-"""Lines of Slurm's configuration, from declared nodes."""
+"""The composition of slurm.conf: the role, components, and the site that has the last word."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from roles.slurm.filter_plugins import slurm
+from roles.slurm.plugin_utils import components as c
 
-
-def node(name: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "address": "10.0.0.1",
-        "cpus": {"sockets": 2, "cores_per_socket": 8, "threads_per_core": 2},
-        "memory_mb": 64000,
-        "gpus": {"model": "h100_sxm", "count": 8},
-    } | changes
+OWN = {"PrologFlags": "Contain", "TaskPlugin": "task/cgroup,task/affinity", "MpiDefault": "none"}
 
 
-CPU_ONLY = {"model": "none", "count": 0}
-GROUPS = {"gpu_h100": ["gpu1", "gpu2"], "cpu": ["cpu1"], "slurm_login": ["login1"]}
-NODES = [node("gpu1"), node("gpu2"), node("cpu1", gpus=CPU_ONLY, memory_mb=16000)]
+def component(**settings: Any) -> dict[str, Any]:
+    return {"settings": settings}
 
 
-def test_a_gpu_node_declares_its_topology_and_gres() -> None:
-    assert slurm.slurm_node_line(node("gpu1")) == (
-        "NodeName=gpu1 NodeAddr=10.0.0.1 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2 "
-        "RealMemory=64000 Gres=gpu:h100_sxm:8"
+def test_lists_are_the_union_of_what_all_ask_for() -> None:
+    parts = {
+        "pyxis": component(PrologFlags="Alloc,contain", SlurmctldParameters="enable_configless"),
+        "health": component(slurmctldparameters=["idle_on_node_suspend"]),
+    }
+    settings = c.composed(OWN, parts, {})
+    assert settings["PrologFlags"] == "Contain,Alloc"
+    assert settings["SlurmctldParameters"] == "enable_configless,idle_on_node_suspend"
+    assert c.setting_problems(OWN, parts, {}) == []
+
+
+def test_the_site_wins_whatever_its_case_and_an_empty_value_removes() -> None:
+    parts = {"a": component(MpiDefault="pmix", PrologFlags="X11")}
+    site = {"mpidefault": "pmi2", "PrologFlags": "Serial", "TaskPlugin": ""}
+    assert c.composed(OWN, parts, site) == {"mpidefault": "pmi2", "PrologFlags": "Serial"}
+    assert c.composed(OWN, {}, {"TaskPlugin": None})["MpiDefault"] == "none"
+
+
+def test_a_conflict_names_both_the_key_and_both_values() -> None:
+    parts = {"a": component(HealthCheckInterval=60), "b": component(HealthCheckInterval=90)}
+    (sentence,) = c.setting_problems(OWN, parts, {})
+    assert sentence == (
+        "slurm_component_a sets HealthCheckInterval to 60, and slurm_component_b sets it to 90; "
+        "decide with HealthCheckInterval in slurm_settings."
     )
+    assert c.setting_problems(OWN, parts, {"healthcheckinterval": 30}) == []
 
 
-def test_a_cpu_node_has_no_gres() -> None:
-    assert "Gres" not in slurm.slurm_node_line(node("cpu1", gpus=CPU_ONLY))
+def test_a_component_does_not_overrule_the_role() -> None:
+    (sentence,) = c.setting_problems(OWN, {"a": component(MpiDefault="pmix")}, {})
+    assert "the role slurm sets MpiDefault to none" in sentence
+
+
+def test_equal_values_are_no_conflict() -> None:
+    parts = {"a": component(HealthCheckInterval=60), "b": component(HealthCheckInterval="60")}
+    assert c.setting_problems(OWN, parts, {}) == []
+
+
+def test_two_values_of_one_option_in_a_list_are_a_conflict() -> None:
+    parts = {
+        "a": component(SchedulerParameters="bf_interval=30,defer"),
+        "b": component(SchedulerParameters="bf_interval=60"),
+    }
+    (sentence,) = c.setting_problems({}, parts, {})
+    assert "bf_interval=30" in sentence
+    assert "bf_interval=60" in sentence
 
 
 @pytest.mark.parametrize(
-    ("count", "files"), [(1, "/dev/nvidia0"), (2, "/dev/nvidia[0-1]"), (8, "/dev/nvidia[0-7]")]
+    ("site", "words"),
+    [
+        ({"EnforcePartLimits": False}, "put the word that Slurm wants in quotes"),
+        ({"AccountingStoragePort": 7031}, "set slurm_accounting_port"),
+        ({"NodeName": "x"}, "set slurm_nodes"),
+        ({"Max Time": 1}, "'Max Time'"),
+        ({"A": "x\nB=y"}, "line break"),
+        ({"MailProg": "/bin/x", "mailprog": "/bin/y"}, "takes for one setting"),
+        ({"A": {"b": 1}}, "is a mapping"),
+    ],
 )
-def test_every_gpu_has_its_device_file(count: int, files: str) -> None:
-    line = slurm.slurm_gres_line(node("gpu1", gpus={"model": "a100_sxm", "count": count}))
-    assert line == f"NodeName=gpu1 Name=gpu Type=a100_sxm File={files}"
+def test_settings_that_cannot_work_are_named(site: dict[str, Any], words: str) -> None:
+    (sentence,) = c.setting_problems(OWN, {}, site)
+    assert words in sentence
+    assert sentence.endswith(".")
 
 
-def expand(*entries: str) -> list[str]:
-    partitions = [{"name": "p", "nodes": list(entries)}]
-    names: list[str] = slurm.slurm_partitions_expanded(partitions, NODES, GROUPS)[0]["nodes"]
-    return names
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ([], "must be a mapping"),
+        ({"setting": {}}, "has the key 'setting'"),
+        ({"prolog": [{"name": "a"}]}, "{name: …, content: …}"),
+        ({"prolog": [{"name": "../a", "content": "#!/bin/sh"}]}, "named '../a'"),
+        ({"epilog": [{"name": "a", "content": "true"}]}, "does not begin with #!"),
+        ({"plugstack": [7]}, "list of lines"),
+    ],
+)
+def test_components_that_cannot_work_are_named(part: Any, words: str) -> None:
+    assert words in " ".join(c.setting_problems(OWN, {"x": part}, {}))
 
 
-def test_a_partition_names_groups_nodes_or_all_in_the_order_of_the_nodes() -> None:
-    assert expand("gpu_h100") == ["gpu1", "gpu2"]
-    assert expand("cpu1", "gpu1") == ["gpu1", "cpu1"]
-    assert expand("ALL") == ["gpu1", "gpu2", "cpu1"]
-
-
-def test_a_group_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"slurm_partitions\[0\].nodes names \"gpu_h200\""):
-        expand("gpu_h200")
-    with pytest.raises(AnsibleFilterError, match="groups with compute nodes: cpu, gpu_h100"):
-        expand("gpu_h200")
-
-
-def test_a_partition_without_a_compute_node_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="has no compute node"):
-        expand("slurm_login")
-
-
-def test_a_job_without_memory_gets_its_share_of_the_smallest_node() -> None:
-    partition = {"name": "p", "nodes": ["gpu1", "cpu1"], "default": True}
-    line = slurm.slurm_partition_line(partition, NODES)
-    assert line == (
-        "PartitionName=p Nodes=gpu1,cpu1 Default=YES MaxTime=INFINITE DefMemPerCPU=500 State=UP"
-    )
-
-
-def test_settings_of_a_partition_win() -> None:
-    partition = {
-        "name": "p",
-        "nodes": ["gpu1"],
-        "max_time": "1-00:00:00",
-        "settings": {"DefMemPerCPU": 10, "PriorityTier": 5},
+def test_plugstack_and_scripts_of_all_components_come_together() -> None:
+    script = {"name": "10-a", "content": "#!/bin/sh\n"}
+    parts: dict[str, dict[str, Any]] = {
+        "a": {"plugstack": ["required x.so"], "prolog": [script]},
+        "b": {"plugstack": ["required x.so", "optional y.so"]},
     }
-    words = slurm.slurm_partition_line(partition, NODES).split()
-    assert {"MaxTime=1-00:00:00", "DefMemPerCPU=10", "PriorityTier=5"} <= set(words)
+    assert c.plugstack(parts) == ["required x.so", "optional y.so"]
+    assert c.scripts(parts, "prolog") == {"10-a": "#!/bin/sh\n"}
+    assert c.scripts(parts, "epilog") == {}
+    both = {"a": {"prolog": [script]}, "b": {"prolog": [script]}}
+    assert "both bring a prolog script named 10-a" in c.setting_problems({}, both, {})[0]

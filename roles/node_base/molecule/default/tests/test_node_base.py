@@ -1,5 +1,10 @@
 """What a node is after node_base: a name that resolves, time that is kept, limits that hold."""
 
+import pytest
+
+CONFIGURE = {"ansible.builtin.include_role": {"name": "node_base", "tasks_from": "configure"}}
+INTERRUPT = {"ansible.builtin.fail": {"msg": "interrupted"}}
+
 
 def test_the_name_is_the_inventorys(host):
     assert host.check_output("hostname") == "node"
@@ -40,3 +45,107 @@ def test_limits_hold_in_a_login(host):
 
 def test_packages_asked_for_are_there(host):
     assert host.package("tree").is_installed
+
+
+def test_apt_waits_for_its_lock_and_tries_downloads_again(host):
+    shown = host.check_output("apt-config dump DPkg::Lock::Timeout Acquire::Retries")
+    assert 'DPkg::Lock::Timeout "600";' in shown
+    assert 'Acquire::Retries "3";' in shown
+
+
+def test_an_installation_that_was_interrupted_is_finished(host, play):
+    """dpkg was killed: its journal is left, and APT does nothing before somebody finishes it."""
+    with host.sudo():
+        host.check_output("dpkg -s tree > /var/lib/dpkg/updates/0001")
+        refused = host.run("apt-get --yes install tree")
+        assert "dpkg was interrupted" in refused.stderr
+    run = play()
+    assert (run.code, run.changed) == (0, 1), run.output
+    with host.sudo():
+        host.check_output("apt-get --yes install tree")
+
+
+def started(host) -> str:
+    return host.check_output("systemctl show chrony --property=ActiveEnterTimestampMonotonic")
+
+
+def sources(host) -> list[str]:
+    with host.sudo():
+        shown = host.check_output("chronyc -n -c sources")
+    return sorted(line.split(",")[2] for line in shown.splitlines())
+
+
+def test_a_run_that_was_interrupted_before_its_restart_is_mended_by_the_next(host, play):
+    before = started(host)
+    servers = {"node_base_time_servers": ["127.0.0.4"]}
+    play([CONFIGURE, INTERRUPT], **servers)
+    assert (sources(host), started(host)) == (["127.0.0.2", "127.0.0.3"], before)
+    mended = play(**servers)
+    assert mended.code == 0, mended.output
+    assert (sources(host), started(host) != before) == (["127.0.0.4"], True)
+
+
+@pytest.fixture
+def hosts(host):
+    """/etc/hosts as Debian's installer leaves it, beside what the role wrote."""
+    with host.sudo():
+        host.check_output("sed -i '/^127.0.1.1/d' /etc/hosts && echo 127.0.1.1 node >> /etc/hosts")
+    return host.file("/etc/hosts")
+
+
+def test_an_emptied_variable_takes_back_what_it_did(host, hosts, play):
+    """And setting it again does it again, the entry that hides the node's address included."""
+    pools = "grep -E '^(pool|server|sourcedir /run)' /etc/chrony/chrony.conf"
+    with host.sudo():
+        filled = play()
+        assert filled.code == 0, filled.output
+        assert "\n# 127.0.1.1 node\n" in hosts.content_string
+        assert "192.0.2.7 other" in hosts.content_string
+        assert not host.run(pools).stdout
+
+        emptied = play(node_base_hosts_lines="", node_base_time_servers=[], node_base_limits=[])
+        assert emptied.code == 0, emptied.output
+        assert "\n127.0.1.1 node\n" in hosts.content_string
+        assert "192.0.2.7" not in hosts.content_string
+        assert "managed by Ansible" not in hosts.content_string
+        assert "pool" in host.run(pools).stdout
+        assert not host.file("/etc/chrony/sources.d/plumbline.sources").exists
+        assert not host.file("/etc/security/limits.d/90-plumbline.conf").exists
+
+        again = play()
+        assert again.code == 0, again.output
+        assert play().changed == 0
+
+
+CLOUD = """#cloud-config
+manage_etc_hosts: true
+hostname: other
+ssh_deletekeys: false
+users: []
+"""
+
+
+def test_cloud_init_takes_back_neither_the_hosts_nor_the_name(host, play):
+    """Debian's own, at the first boot of an instance whose cloud asks for both in its user data."""
+    run = play(node_base_extra_packages=["tree", "cloud-init"])
+    assert run.code == 0, run.output
+    with host.sudo():
+        folder = "/var/lib/cloud/seed/nocloud"
+        host.check_output(f"mkdir -p {folder}")
+        host.check_output(f"printf 'instance-id: i1\nlocal-hostname: other\n' >{folder}/meta-data")
+        host.check_output(f"printf '%s' '{CLOUD}' >{folder}/user-data")
+        source = "datasource_list: [NoCloud]\nnetwork: {config: disabled}\n"
+        host.check_output(f"printf '{source}' >/etc/cloud/cloud.cfg.d/95-test.cfg")
+        host.check_output("cloud-init init --local && cloud-init init")
+        assert "manage_etc_hosts: true" in host.check_output("cloud-init query userdata")
+        assert "192.0.2.7 other" in host.file("/etc/hosts").content_string
+        assert host.check_output("hostname") == "node"
+        assert host.file("/etc/hostname").content_string.strip() == "node"
+        # And where the image, not the user data, asks for it:
+        host.check_output(f"sed -i /manage_etc_hosts/d {folder}/user-data")
+        host.check_output("echo 'manage_etc_hosts: true' >/etc/cloud/cloud.cfg.d/10-image.cfg")
+        host.check_output("cloud-init clean && cloud-init init --local && cloud-init init")
+        host.check_output("cloud-init single --name update_etc_hosts --frequency always")
+        assert "192.0.2.7 other" in host.file("/etc/hosts").content_string
+        # The node may be others' after this test.
+        host.check_output("apt-get --yes purge cloud-init && rm -rf /etc/cloud /var/lib/cloud")

@@ -4,6 +4,9 @@ import time
 
 import pytest
 
+CONFIGURE = {"ansible.builtin.include_role": {"name": "slurm", "tasks_from": "configure"}}
+INTERRUPTED = [CONFIGURE, {"ansible.builtin.fail": {"msg": "interrupted"}}]
+
 JOB = "srun --immediate=30 --partition=gpu"
 
 
@@ -64,7 +67,15 @@ def test_a_job_that_asks_for_no_memory_gets_its_cpus_share(host):
 
 
 def test_settings_of_the_site_are_in_force(host):
-    assert "MessageTimeout          = 20 sec" in host.check_output("scontrol show config")
+    shown = host.check_output("scontrol show config")
+    assert "MessageTimeout          = 20 sec" in shown
+    assert "ConstrainSwapSpace      = yes" in shown
+
+
+def test_options_of_a_node_are_in_its_line(host):
+    shown = host.check_output("scontrol -o show node node")
+    assert "ActiveFeatures=scenario" in shown
+    assert "Weight=7" in shown
 
 
 @pytest.mark.parametrize("name", ["slurmctld", "slurmd"])
@@ -81,3 +92,131 @@ def test_a_running_job_outlives_a_restart_of_the_daemons(host):
     time.sleep(10)
     shown = host.check_output(f"scontrol -o show job {job}").split()
     assert {"JobState=COMPLETED", "Restarts=0", "ExitCode=0:0"} <= set(shown)
+
+
+# --- the role again, with other variables --------------------------------------------------------
+
+
+def active_since(host, unit):
+    """Whose process it is does not count: `scontrol reconfigure` makes new ones."""
+    return host.check_output(f"systemctl show {unit} --property=ActiveEnterTimestampMonotonic")
+
+
+def in_force(host, name):
+    shown = host.check_output(f"scontrol show config | grep '^{name} '")
+    return shown.partition("=")[2].strip()
+
+
+def nodes_of_the_scenario(host, **changes):
+    """slurm_nodes as molecule.yml has them, the first with changes."""
+    address = host.check_output("hostname -I").split()[0]
+    node = {
+        "name": "node",
+        "address": address,
+        "cpus": {"sockets": 1, "cores_per_socket": 1, "threads_per_core": 1},
+        "memory_mb": 1024,
+        "gpus": {"model": "virtual", "count": 2},
+    }
+    away = node | {"name": "away", "address": address.rpartition(".")[0] + ".250"}
+    return [node | changes, away]
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"slurm_settings": {"SlurmdTimout": 5}}, "knows no setting SlurmdTimout"),
+        ({"slurm_cluster_name": "another"}, "node is the controller of the cluster scenario"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_changed(host, play, variables, sentence):
+    run = play(None, **variables)
+    assert run.code != 0
+    assert sentence in run.output, run.output
+    assert run.changed == 0, run.output
+
+
+def test_a_restart_that_was_lost_is_made_up_for_and_components_come_and_go(host, play):
+    with_parts = {
+        "slurm_settings": {"MessageTimeout": 21},
+        "slurm_components": {
+            "marker": {
+                "settings": {"PrologFlags": "Alloc", "SlurmctldParameters": "idle_on_node_suspend"},
+                "prolog": [{"name": "mark", "content": "#!/bin/sh\ntouch /run/prolog-ran\n"}],
+            }
+        },
+    }
+    before = active_since(host, "slurmctld"), active_since(host, "slurmd")
+    interrupted = play(INTERRUPTED, **with_parts)
+    assert "interrupted" in interrupted.output
+    assert (active_since(host, "slurmctld"), active_since(host, "slurmd")) == before
+
+    run = play(None, **with_parts)
+    assert run.code == 0, run.output
+    assert in_force(host, "MessageTimeout") == "21 sec"
+    assert "idle_on_node_suspend" in in_force(host, "SlurmctldParameters")
+    host.check_output(f"{JOB} true")
+    assert host.file("/run/prolog-ran").exists
+    assert active_since(host, "slurmd") != before[1]
+
+    run = play()
+    assert run.code == 0, run.output
+    assert in_force(host, "MessageTimeout") == "20 sec"
+    assert not host.file("/etc/slurm/prolog.d/mark").exists
+    host.check_output(f"{JOB} true")
+
+
+def test_a_changed_partition_restarts_nothing_and_a_drained_node_stays_so(host, play):
+    partition = {"name": "gpu", "nodes": ["node"], "default": True, "max_time": "2-00:00:00"}
+    before = active_since(host, "slurmctld"), active_since(host, "slurmd")
+    run = play(None, slurm_partitions=[partition, {"name": "everything", "nodes": ["ALL"]}])
+    assert run.code == 0, run.output
+    assert "MaxTime=2-00:00:00" in host.check_output("scontrol show partition gpu")
+    assert (active_since(host, "slurmctld"), active_since(host, "slurmd")) == before
+
+    with host.sudo():
+        host.check_output("scontrol update nodename=node state=drain reason='bad fan'")
+    run = play()
+    assert run.code == 0, run.output  # what an operator drained is no failure, and stays drained
+    assert "Drained, and left so: node (bad fan" in run.output
+    assert host.check_output("sinfo -h -n node -p gpu -o %T") == "drained"
+    with host.sudo():
+        host.check_output("scontrol update nodename=node state=resume")
+    assert (active_since(host, "slurmctld"), active_since(host, "slurmd")) == before
+    assert "MaxTime=1-00:00:00" in host.check_output("scontrol show partition gpu")
+
+
+def test_a_wrong_declaration_ends_red_and_a_mended_one_needs_nobody(host, play):
+    """Also where the unit is Type=simple, which is started and then dies."""
+    four = nodes_of_the_scenario(host, gpus={"model": "virtual", "count": 4})
+    devices = {"slurm_devices": ["/dev/nvidia3"], "slurm_devices_timeout": 1}
+    run = play(None, slurm_nodes=four, **devices)
+    assert run.code != 0
+    assert "slurmd does not run" in run.output, run.output
+    assert "can't stat gres.conf file /dev/nvidia2" in run.output
+
+    run = play(None, slurm_nodes=nodes_of_the_scenario(host, memory_mb=9999999))
+    assert run.code != 0
+    assert "Slurm gives node no jobs" in run.output, run.output
+    assert "Low RealMemory" in run.output
+
+    run = play()
+    assert run.code == 0, run.output
+    assert host.check_output("sinfo -h -n node -p gpu -o %T") == "idle"
+    host.check_output(f"{JOB} true")
+
+
+def test_a_host_that_is_no_compute_node_any_more_loses_its_slurmd(host, play):
+    run = play(None, slurm_roles=["controller", "login"])
+    assert run.code == 0, run.output
+    assert not host.package("slurmd").is_installed
+    assert not host.file("/etc/systemd/system/slurmd.service.d/50-plumbline.conf").exists
+    assert not host.process.filter(comm="slurmd")
+    assert play().code == 0
+    host.check_output(f"{JOB} true")
+
+
+def test_a_slurmd_that_died_comes_back(host):
+    with host.sudo():
+        host.check_output("systemctl kill --signal=KILL --kill-who=main slurmd")
+    time.sleep(15)
+    assert host.service("slurmd").is_running

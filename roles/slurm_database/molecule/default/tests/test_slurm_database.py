@@ -1,5 +1,14 @@
-"""Accounting on one node: slurmdbd answers, its database is nobody else's."""
+"""Accounting on one node: slurmdbd answers, its database is nobody else's; runs that go wrong."""
 
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+PASSWORD = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets/slurm_database_password"
+CONFIGURE = {"ansible.builtin.include_role": {"name": "slurm_database", "tasks_from": "configure"}}
+INTERRUPT = {"ansible.builtin.fail": {"msg": "interrupted"}}
 CLIENT = """ClusterName=scenario
 SlurmctldHost=node
 AccountingStorageType=accounting_storage/slurmdbd
@@ -52,3 +61,111 @@ def test_slurmdbd_has_nothing_to_warn_about(host):
     assert started
     assert "Database settings not recommended values" not in log
     assert "error:" not in log
+
+
+def started(host, unit: str) -> str:
+    return host.check_output(f"systemctl show {unit} --property=ActiveEnterTimestampMonotonic")
+
+
+def buffer_pool(host) -> int:
+    with host.sudo():
+        shown = host.check_output("mariadb -BNe 'select @@innodb_buffer_pool_size'")
+    return int(shown) // 1024**2
+
+
+def configured(host, name: str) -> str:
+    with host.sudo():
+        return host.check_output(f"sed -n 's/^{name}=//p' /etc/slurm/slurmdbd.conf")
+
+
+def test_runs_that_were_interrupted_before_a_restart_are_mended_by_the_next(host, play, tmp_path):
+    settings = {"slurm_database_buffer_pool_mb": 512, "slurm_database_purge": {}}
+    before = {unit: started(host, unit) for unit in ("mariadb", "slurmdbd")}
+    folder = Path(__file__).resolve().parents[3] / "templates"
+    mariadb = "etc/mysql/mariadb.conf.d/60-slurm.cnf"
+    template = {"src": f"{folder}/{mariadb}.j2", "dest": f"/{mariadb}"}
+    managed = "Managed by Ansible; changes made here are lost."
+    play([{"ansible.builtin.template": template}, INTERRUPT], ansible_managed=managed, **settings)
+    assert buffer_pool(host) == 2048  # as it was started
+    assert started(host, "mariadb") == before["mariadb"]
+
+    # The next run is cut off later: between slurmdbd's file and its restart.
+    play([CONFIGURE, INTERRUPT], ansible_managed=managed, **settings)
+    assert buffer_pool(host) == 512
+    assert not configured(host, "PurgeJobAfter")  # an emptied setting is gone
+    assert started(host, "slurmdbd") == before["slurmdbd"]
+
+    mended = play(ansible_managed=managed, **settings)
+    assert mended.code == 0, mended.output
+    after = {unit: started(host, unit) for unit in before}
+    assert all(after[unit] != before[unit] for unit in before)
+    again = play(ansible_managed=managed, **settings)
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert {unit: started(host, unit) for unit in before} == after
+
+
+def test_a_lost_password_is_taken_over_from_the_cluster(host, play):
+    kept = PASSWORD.read_text().strip()
+    PASSWORD.unlink()
+    run = play()
+    assert run.code == 0, run.output
+    assert "is taken over from slurmdbd on node into" in run.output
+    assert PASSWORD.read_text().strip() == kept == configured(host, "StoragePass")
+    assert PASSWORD.stat().st_mode & 0o777 == 0o600
+
+
+def test_another_password_is_refused_unless_it_is_rotated_in(host, play):
+    before = configured(host, "StoragePass")
+    other = secrets.token_hex(16)
+    PASSWORD.write_text(other)
+    refused = play()
+    assert (refused.code != 0, refused.changed) == (True, 0)
+    assert "is not the one that slurmdbd on node uses; move the file away" in refused.output
+    assert before not in refused.output
+    assert configured(host, "StoragePass") == before
+
+    # The port too: a run ends green only when slurmdbd answers where it is told to.
+    rotated = play(slurm_database_password_rotate=True, slurm_database_port=6820)
+    assert rotated.code == 0, rotated.output
+    assert configured(host, "StoragePass") == other
+    assert other not in rotated.output
+    assert ":6820 " in host.check_output("ss -Hltn")
+
+
+def test_the_password_of_a_site_is_its_word(host, play):
+    """It wins over the file and what is deployed, and is written nowhere on the control node."""
+    run = play(slurm_database_password="TheSitesOwn0123456789abcdefghijk")
+    assert run.code == 0, run.output
+    assert configured(host, "StoragePass") == "TheSitesOwn0123456789abcdefghijk"
+    assert not PASSWORD.read_text().startswith("TheSites")
+    assert play(slurm_database_password_rotate=True).code == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"slurm_database_password": "changeme"}, "is shorter than 16 characters or a well-known"),
+        (
+            {"slurm_database_password_file": "secrets/x"},
+            'is "secrets/x"; give the file\'s absolute',
+        ),
+    ],
+)
+def test_what_is_no_secret_is_refused(play, variables, sentence):
+    refused = play(**variables)
+    assert (refused.code != 0, refused.changed) == (True, 0)
+    assert sentence in refused.output
+
+
+def test_a_slurmdbd_that_does_not_answer_ends_the_run_with_a_sentence(host, play):
+    """Green means running: without MUNGE it listens, and refuses whoever comes."""
+    with host.sudo():
+        host.check_output("systemctl stop munge")
+    try:
+        run = play(None, "-e", "__slurm_database_patience=1")
+    finally:
+        with host.sudo():
+            host.check_output("systemctl start munge")
+    assert run.code != 0
+    assert "slurmdbd on node does not answer on port 6819: sacctmgr: error:" in run.output
+    assert "see /var/log/slurm/slurmdbd.log there" in run.output

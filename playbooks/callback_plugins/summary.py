@@ -1,0 +1,416 @@
+"""The end of a run in an operator's words: which hosts are done, which are not, what to do next.
+
+Ansible's recap counts tasks. This says which hosts were not reached, which failed and in what,
+which plays were cut short or never began, and the command that does the rest. It is called at the
+end of every run, also when the controller was lost; after Ctrl-C it speaks as the process ends.
+
+`summary` is a pure function from what was seen to text; the callback below only watches. It is
+silent for playbooks that have nothing to do with the hosts of `slurm_cluster`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+name: summary
+type: aggregate
+short_description: Tells at the end of a run which hosts are done, which are not, and what to do
+description:
+  - Runs in the control node's process, after Ansible's recap.
+  - Writes the names of many hosts into C(.plumbline-limit) beside the inventory, for C(--limit).
+"""
+
+CLUSTER = "slurm_cluster"
+# Playbooks that look and change nothing: they are neither done nor left to do.
+CHECKS = {"preflight.yml", "hold.yml"}
+# For --limit, beside the inventory.
+LIMIT_FILE = ".plumbline-limit"
+NAMED = 10  # hosts that are named one by one; troubles that are told
+WIDTH = 240  # of one message
+# A value that was given with -e; `ps` showed it while the run lasted, a log would keep it.
+SECRET = re.compile(
+    r"""((?:pass|secret|token)[\w-]*["']?\s*[:=]\s*)("[^"]*"|'[^']*'|[^\s,}]+)""", re.I
+)
+
+
+# --- what was seen -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A play: the hosts it is for, and those among them that had dropped out by its end."""
+
+    name: str
+    hosts: tuple[str, ...]
+    begun: bool = True
+    ended: bool = True
+    lost: frozenset[str] = frozenset()
+    changes: bool = True  # false for a play that only checks
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What a host was lost to. `whole` is of the run as such: no host is to blame."""
+
+    host: str
+    play: str
+    task: str
+    words: str
+    reached: bool = True
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it was seen; `stopped_at` is the task at which a person interrupted it."""
+
+    command: tuple[str, ...]
+    hosts: tuple[str, ...]
+    plays: tuple[Play, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    changed: int | None = 0  # hosts on which something was changed; None: not known
+    check: bool = False
+    stopped_at: str | None = None
+
+    @property
+    def troubled(self) -> set[str]:
+        return {trouble.host for trouble in self.troubles if not trouble.whole}
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Hosts without a fault of their own for which the run ended too early."""
+        if not self.troubles and self.stopped_at is None:
+            return ()
+        early = {h for p in self.plays for h in (p.lost if p.ended else p.hosts)}
+        early -= self.troubled
+        return tuple(host for host in self.hosts if host in early)
+
+    @property
+    def cut_short(self) -> bool:
+        return bool(self.waiting) or self.stopped_at is not None
+
+    @property
+    def limit(self) -> tuple[str, ...]:
+        """Hosts to which the next run can be limited; none where the whole command is needed."""
+        return () if self.cut_short else tuple(h for h in self.hosts if h in self.troubled)
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def names(hosts: Sequence[str]) -> str:
+    """The first hosts by name, the others as a number."""
+    shown = ", ".join(hosts[:NAMED])
+    return f"{shown} and {len(hosts) - NAMED} more" if len(hosts) > NAMED else shown
+
+
+def number(count: int) -> str:
+    return f"{count} host" if count == 1 else f"{count} hosts"
+
+
+def same_command(command: Sequence[str], limit: str = "") -> str:
+    """The command as it was given, without what looks like a secret, or with another --limit."""
+    words = [SECRET.sub(r"\1…", word) for word in command]
+    kept: list[str] = []
+    while words:
+        word = words.pop(0)
+        if limit and word in {"-l", "--limit"}:
+            words = words[1:]
+        elif not limit or not re.match(r"--limit=|-l.", word):
+            kept.append(word)
+    return shlex.join([*kept, "--limit", limit] if limit else kept)
+
+
+def outcome(run: Run) -> str:
+    """One line: how many hosts are done, and whether anything was changed."""
+    left = run.troubled | set(run.waiting)
+    done = [host for host in run.hosts if host not in left]
+    if run.check:
+        change = "check mode: nothing was changed"
+        change += f", {number(run.changed)} would be" if run.changed else ""
+    elif run.changed is None:
+        change = ""
+    elif run.changed:
+        change = f"something was changed on {number(run.changed)}"
+    else:
+        change = "nothing was changed"
+    change = change and f"; {change}"
+    only_checked = not any(play.changes for play in run.plays if play.hosts)
+    state = "is done" if len(done) < 2 else "are done"
+    state = "passed the checks" if only_checked else state
+    if not done:
+        return f"No host {state}{change}."
+    if not left:
+        everyone = "The host" if len(done) == 1 else f"All {number(len(done))}"
+        return f"{everyone} {state}{change}."
+    return f"{len(done)} of {number(len(run.hosts))} {state} ({names(done)}){change}."
+
+
+def troubles(run: Run) -> Iterable[str]:
+    """What went wrong, hosts with the same trouble together: first the run's own, then hosts'."""
+    order = {host: place for place, host in enumerate(run.hosts)}
+
+    def place(host: str) -> tuple[int, str]:
+        return order.get(host, len(order)), host  # a host of another group comes last
+
+    for title, chosen in (
+        ("Stopped", lambda t: t.whole),
+        ("Not reached, and therefore not configured", lambda t: not t.whole and not t.reached),
+        ("Failed", lambda t: not t.whole and t.reached),
+    ):
+        found = [trouble for trouble in run.troubles if chosen(trouble)]
+        if not found:
+            continue
+        hosts = sorted({trouble.host for trouble in found}, key=place)
+        yield f"{title}." if found[0].whole else f"{title}: {names(hosts)}."
+        alike: dict[tuple[str, str, str], list[str]] = {}
+        for t in found:
+            alike.setdefault((t.play, t.task, t.words), []).append(t.host)
+        for (play, task, words), at in list(alike.items())[:NAMED]:
+            alone = found[0].whole or len(hosts) == 1
+            who = "" if alone else f"{names(sorted(at, key=place))}: "
+            yield f"    {who}{words}"
+            yield f'        at "{task}" of the play "{play}"'
+        if len(alike) > NAMED:
+            yield f"    and {len(alike) - NAMED} other reasons; they are told above."
+
+
+def layers(run: Run) -> Iterable[str]:
+    """Which plays were done, which were cut short, and which never began."""
+    if run.stopped_at is not None:
+        yield f"The run was interrupted at {run.stopped_at}."
+    plays = [play for play in run.plays if play.changes and play.hosts]
+    waiting = set(run.waiting)
+    begun = [play for play in plays if play.begun]
+    short = [p for p in begun if not p.ended or p.lost & waiting or set(p.hosts) <= p.lost]
+    never = [play for play in plays if not play.begun]
+    if plays and never == plays:
+        yield "Nothing was configured: the run ended before its first layer."
+        return
+    for title, chosen in (
+        ("Done", [play for play in begun if play not in short]),
+        ("Cut short", short),
+        ("Not begun", never),
+    ):
+        if chosen:
+            yield f"{title + ':':<11}{'; '.join(dict.fromkeys(play.name for play in chosen))}"
+
+
+def summary(run: Run, limit_file: str = "") -> str:
+    """The end of a run as text; `limit_file` has the names of run.limit where they are many."""
+    lines = [outcome(run)]
+    if run.troubles or run.cut_short:
+        lines += troubles(run)
+        if run.cut_short:
+            lines += layers(run)
+        limit = f"@{limit_file}" if limit_file else ",".join(run.limit)
+        lines.append("Next, once that is mended:" if run.troubles else "Next:")
+        lines.append(f"    {same_command(run.command, limit)}")
+    return "\n".join(lines)
+
+
+# --- a task's result -----------------------------------------------------------------------------
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a message, in bounds."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["(no message)"]
+    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z])", lines[0])[0]
+    return sentence if len(sentence) <= WIDTH else f"{sentence[: WIDTH - 1]}…"
+
+
+def ssh_words(message: str) -> str:
+    """Why a host was not reached, as ssh says it: without addresses, which differ for each host."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or ["(no message)"]
+    words = re.sub(r"^(Task failed: )?(Failed to connect to the host via ssh: )?", "", lines[-1])
+    words = re.sub(r"^ssh: connect to host \S+ port \d+: ", "", words)
+    return first_sentence(words)
+
+
+def unreachable_words(result: Mapping[str, Any], asked: str = "") -> str:
+    """Why a host was not reached; `asked` is another host that the task was delegated to."""
+    items = result.get("results")
+    each = [result, *items] if isinstance(items, list) else [result]
+    found = [i["msg"] for i in each if isinstance(i, dict) and i.get("unreachable") and "msg" in i]
+    words = ssh_words(str((found or [result.get("msg", "")])[0]))
+    return f"{asked}: {words}" if asked else words
+
+
+def failure_words(result: Mapping[str, Any]) -> str:
+    """Why a task failed; what no_log hides stays hidden."""
+    if "censored" in result or result.get("_ansible_no_log"):
+        return "its output is hidden, for it may hold a secret (no_log)"
+    items = result.get("results")
+    if isinstance(items, list):
+        failed = [item for item in items if isinstance(item, dict) and item.get("failed")]
+        if failed:
+            return failure_words(failed[0])
+    message = result.get("msg") or result.get("reason") or ""
+    if isinstance(message, list):
+        more = f" (and {len(message) - 2} more, told above)" if len(message) > 2 else ""
+        return " ".join(first_sentence(str(part)) for part in message[:2]) + more
+    text = re.sub(r"^((Task|Module|Action) failed: )+", "", str(message))
+    # apt's module begins with its whole command, which is longer than what apt says.
+    text = re.sub(r"^'/usr/bin/apt-get .*' failed: (E: )?", "apt-get: ", text)
+    errors = str(result.get("stderr") or result.get("stdout") or "").strip().splitlines()
+    if text.startswith("non-zero return code") and errors:
+        text = f"exit status {result.get('rc')}: {errors[-1]}"
+    return first_sentence(text)
+
+
+# --- Ansible's side ------------------------------------------------------------------------------
+
+
+class Watch:
+    """What the callback has seen of one playbook."""
+
+    def __init__(self, playbook: Any) -> None:
+        self.all = list(playbook.get_plays())
+        self.begun: dict[str, list[Any]] = {}  # play's id: the play for each of its batches
+        self.task = ""
+        # Failures of a play count only for hosts that dropped out of it: others were rescued.
+        self.troubles: list[tuple[str, Trouble]] = []
+
+    def play(self, play: Any) -> None:
+        self.begun.setdefault(play._uuid, []).append(play)
+        self.task = ""
+
+    def trouble(self, result: Any, words: str, reached: bool) -> None:
+        play = list(self.begun)[-1]
+        name = self.begun[play][-1].get_name()
+        host = result.host.get_name()
+        whole = result.task.run_once is True or host == "localhost"
+        seen = Trouble(host, name, result.task.get_name(), words, reached, reached and whole)
+        self.troubles.append((play, seen))
+
+    def run(self, command: Sequence[str], changed: int | None, check: bool, ended: bool) -> Run:
+        inventory: Any = self.all[0].get_variable_manager()._inventory
+        group = inventory.groups.get(CLUSTER)
+        cluster = [host.get_name() for host in group.get_hosts()] if group else []
+        lost: dict[str, set[str]] = {}
+        plays = []
+        for play in self.all:
+            batches = self.begun.get(play._uuid, [])
+            lost[play._uuid] = {host for batch in batches for host in batch._removed_hosts}
+            # Only a play that has begun has a pattern that is certainly no template.
+            pattern = batches[-1].hosts if batches else play.hosts
+            found = inventory.get_hosts(pattern, ignore_restrictions=True)
+            wanted = {host.get_name() for host in found}
+            hosts = tuple(name for name in cluster if name in wanted)
+            plays.append(
+                Play(
+                    name=play.get_name(),
+                    hosts=hosts,
+                    begun=bool(batches),
+                    ended=bool(batches) and (ended or play._uuid != list(self.begun)[-1]),
+                    lost=frozenset(lost[play._uuid] & set(hosts)),
+                    changes=Path(play.get_path().rpartition(":")[0]).name not in CHECKS,
+                )
+            )
+        asked = {host for play in plays for host in play.hosts}
+        last = {  # of each host and play
+            (play, trouble.host): trouble
+            for play, trouble in self.troubles
+            if trouble.whole or trouble.host in lost[play]
+        }
+        at = f'"{self.task}"' if self.task else "its beginning"
+        return Run(
+            command=tuple(command),
+            hosts=tuple(name for name in cluster if name in asked),
+            plays=tuple(plays),
+            troubles=tuple(last.values()),
+            changed=changed,
+            check=check,
+            stopped_at=None if ended else at,
+        )
+
+
+def write_limit(hosts: Sequence[str], sources: Sequence[str]) -> str:
+    """Path of a file with these hosts, beside the inventory; none where they can be spelt out."""
+    source = Path(sources[0]) if sources else Path("/nonexistent")
+    folder = source if source.is_dir() else source.parent
+    if len(hosts) <= NAMED or not source.exists():
+        return ""
+    path = folder / LIMIT_FILE
+    try:
+        path.write_text("".join(f"{host}\n" for host in hosts), encoding="utf-8")
+    except OSError:
+        return ""
+    return os.path.relpath(path)
+
+
+class CallbackModule(CallbackBase):
+    """Watches a run, and says at its end what became of it."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "summary"
+    # It lies among our playbooks and belongs to them: whatever else a user enables, it runs.
+    CALLBACK_NEEDS_ENABLED = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.watch: Watch | None = None
+        self.process = os.getpid()
+        # Ctrl-C and errors of Ansible's own end a run without a word to callbacks.
+        atexit.register(self.at_exit)
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        self.watch = Watch(playbook)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self.seen(lambda watch: watch.play(play))
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        del is_conditional
+        self.seen(lambda watch: setattr(watch, "task", task.get_name()))
+
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        self.seen(lambda watch: setattr(watch, "task", task.get_name()))
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            self.seen(lambda watch: watch.trouble(result, failure_words(result.result), True))
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        if not result.task.ignore_unreachable:
+            asked = str(result.task_fields.get("delegate_to") or "")
+            words = unreachable_words(result.result, asked)
+            self.seen(lambda watch: watch.trouble(result, words, False))
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self.say(len([host for host, count in stats.changed.items() if count]), ended=True)
+
+    def at_exit(self) -> None:
+        if os.getpid() == self.process:
+            self.say(None, ended=False)
+
+    def seen(self, note: Callable[[Watch], None]) -> None:
+        if self.watch:
+            note(self.watch)
+
+    def say(self, changed: int | None, ended: bool) -> None:
+        watch, self.watch = self.watch, None
+        if watch is None or not watch.all:
+            return
+        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+        run = watch.run(command, changed, bool(context.CLIARGS.get("check")), ended)
+        if not run.hosts:
+            return
+        limit_file = write_limit(run.limit, context.CLIARGS.get("inventory") or ())
+        self._display.banner("SUMMARY")
+        fine = not run.troubles and not run.cut_short
+        color = "green" if fine else "red"
+        self._display.display(summary(run, limit_file), color=color)

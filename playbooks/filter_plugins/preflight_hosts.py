@@ -1,0 +1,150 @@
+"""What is wrong with hosts that were asked: away, without sudo, less than declared."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.filter_plugins.hostlist import compressed_hostlist
+from playbooks.plugin_utils.refusal import Refusal, standing
+
+VIRTUAL = "virtual"
+# What sudo, su and doas say, through Ansible, when they do not let us.
+NOT_ROOT = re.compile(
+    r"sudo|password|privilege escalation|become|sorry, you must|not in the sudoers", re.IGNORECASE
+)
+
+
+def away_refusals(results: Sequence[Mapping[str, Any]], silenced: Sequence[str]) -> list[str]:
+    """Controllers and databases that cannot be reached, from the results of a loop over them."""
+    return standing(
+        (
+            Refusal(
+                f"{result['item']} cannot be reached "
+                f"({' '.join(str(result.get('msg', '')).split()).rstrip('.')}); a cluster does not "
+                "work without its controllers and databases: bring it back, and run this again.",
+                "controller-away",
+                str(result["item"]),
+            )
+            for result in results
+            if result.get("unreachable")
+        ),
+        silenced,
+    )
+
+
+def facts_refusal(result: Mapping[str, Any], host: str) -> str:
+    """Why a host told nothing about itself, from the failed result."""
+    said = " ".join(str(result.get(key) or "") for key in ("msg", "module_stderr", "stderr"))
+    said = " ".join(said.split()).rstrip(".")
+    if NOT_ROOT.search(said):
+        return (
+            f"{host}: the user that logs in cannot become root ({said}); give its password with "
+            "--ask-become-pass, or let it use sudo without one (NOPASSWD)."
+        )
+    return f"{host}: it does not tell what it is ({said}); mend that on the host first."
+
+
+def role_refusal(result: Mapping[str, Any], role: str) -> str:
+    """What a role's refuse.yml refused, from the failed result."""
+    said = " ".join(str(result.get("msg", "")).split())
+    if result.get("evaluated_to") is False or "assertion" in result:
+        return said
+    return f"role {role} cannot say what it refuses ({said.rstrip('.')})."
+
+
+def hardware_refusals(
+    declared: Mapping[str, Any], host: str, facts: Mapping[str, Any], counted: str
+) -> list[Refusal]:
+    """What a compute node declares and does not have; less than it has is a site's choice.
+
+    `counted` is what tasks/gpus.yml prints. The sentences name no host: many may share them.
+    """
+    return [
+        Refusal(
+            f"{what}; mend the node, leave it out (--limit '!NAME'), or declare what it has.",
+            "hardware-less",
+            host,
+        )
+        for what in _less(declared, facts, counted)
+    ]
+
+
+def _less(declared: Mapping[str, Any], facts: Mapping[str, Any], counted: str) -> Iterator[str]:
+    cpus = declared["node_cpus"]
+    wanted = cpus["sockets"] * cpus["cores_per_socket"] * cpus["threads_per_core"]
+    found = facts.get("processor_vcpus")
+    if found is not None and wanted > int(found):
+        yield (
+            f"node_cpus declares {wanted} logical CPUs ({cpus['sockets']} × "
+            f"{cpus['cores_per_socket']} × {cpus['threads_per_core']}), but the node has {found}"
+        )
+    memory = facts.get("memtotal_mb")
+    if memory is not None and int(declared["node_memory_mb"]) > int(memory):
+        yield f"node_memory_mb declares {declared['node_memory_mb']} MiB, but the node has {memory}"
+    model, count = declared["node_gpus"]["model"], int(declared["node_gpus"]["count"])
+    files, devices = (int(number) for number in (counted.split() or ["0", "0"]))
+    if model == VIRTUAL:
+        seen, where = files, "device files"
+    else:  # without device files there is no driver yet, and the bus shows what there is
+        seen, where = (files, "device files") if files else (devices, "on its PCI bus")
+    if count > seen:
+        yield f"node_gpus declares {count} GPUs ({model}), but the node shows {seen} ({where})"
+
+
+def host_refusals(
+    hosts: Iterable[Mapping[str, Any]],
+    judged: Mapping[str, Sequence[str]],
+    silenced: Sequence[str],
+) -> dict[str, list[str]]:
+    """Everything that is refused on hosts that were asked, by host, from their variables.
+
+    `judged` is what preflight_facts found.
+    """
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        name = str(host["inventory_hostname"])
+        found[name] = [*judged.get(name, []), *host.get("__preflight_problems", [])]
+        counted = host.get("__gpus", {})
+        if "stdout" in counted:
+            refusals = hardware_refusals(host, name, host["ansible_facts"], str(counted["stdout"]))
+            found[name] += [
+                f"{refusal.sentence} [{refusal.kind}]"
+                for refusal in refusals
+                if standing([refusal], silenced)
+            ]
+    return found
+
+
+def told_once(problems: Mapping[str, Iterable[str]]) -> list[str]:
+    """Sentences of all hosts, each once, with the hosts that it does not name itself."""
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for host, sentences in problems.items():
+        for sentence in sentences:
+            hosts[sentence].append(host)
+    return [
+        sentence
+        if len(names) == 1 and re.search(rf"\b{re.escape(names[0])}\b", sentence)
+        else f"{compressed_hostlist(names)}: {sentence}"
+        for sentence, names in hosts.items()
+    ]
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "away_refusals": away_refusals,
+            "facts_refusal": facts_refusal,
+            "host_refusals": host_refusals,
+            "role_refusal": role_refusal,
+            "told_once": told_once,
+        }

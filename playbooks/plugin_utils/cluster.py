@@ -1,0 +1,217 @@
+"""The whole cluster as declared, worked out once for all hosts."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ansible.errors import AnsibleError
+
+from playbooks.filter_plugins.hostlist import compressed_hostlist
+from playbooks.filter_plugins.partitions import slurm_partitions_expanded
+from playbooks.plugin_utils import declaration, names
+from playbooks.plugin_utils.contract import COMPUTE, CONTROLLER, LOGIN, Contract
+from playbooks.plugin_utils.origin import where_set
+from playbooks.plugin_utils.refusal import Refusal, standing
+from playbooks.plugin_utils.site import Site, resolve
+
+ADDRESS_VARIABLES = ("node_address", "ansible_host")
+SILENCED = "cluster_silenced_refusals"
+SSH_PORT = "22"
+# Connections that reach a host by its address; others (podman, local) have no door to share.
+OVER_THE_NETWORK = {"ssh", "ansible.builtin.ssh", "smart", "paramiko_ssh", "paramiko"}
+
+Resolve = Callable[[Iterable[str]], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What playbooks and roles read of the whole cluster; plain data."""
+
+    nodes: Sequence[Mapping[str, Any]] = ()
+    hosts: Sequence[Mapping[str, str]] = ()
+    controllers: Sequence[Mapping[str, str]] = ()
+    hosts_lines: str = ""
+    declaration: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def cause(error: BaseException) -> BaseException:
+    """The last link of an error's chain: what went wrong, without where Ansible noticed it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], list[Refusal]]:
+    """The address of each host that has one, and what is wrong with the others."""
+    found: dict[str, str] = {}
+    refusals: list[Refusal] = []
+    to_resolve: dict[str, tuple[str, str]] = {}
+    for host in site.names:
+        try:
+            variable, text = _written_address(site, host)
+        except AnsibleError as error:
+            refusals.append(Refusal(f"{host}: its address cannot be evaluated: {cause(error)}"))
+            continue
+        literal = declaration.literal_address(text)
+        if literal is None:
+            to_resolve[host] = (variable, text)
+        else:
+            found[host] = literal
+    resolved = look_up(text for _, text in to_resolve.values())
+    for host, (variable, text) in to_resolve.items():
+        if text in resolved:
+            found[host] = resolved[text]
+        else:
+            refusals.append(declaration.unresolved(host, text, variable))
+    for host, address in found.items():
+        if problem := declaration.address_problem(address):
+            what = f", which {host} resolves to here," if host in to_resolve else ""
+            refusals.append(
+                Refusal(
+                    f"{host}: {problem}{what} and not one that the other hosts reach it at; set "
+                    f"node_address of {host} to that one."
+                )
+            )
+    return {host: found[host] for host in site.names if host in found}, refusals
+
+
+def _written_address(site: Site, host: str) -> tuple[str, str]:
+    """The variable that says where a host is, and what it says; else nothing and its name."""
+    for name in ADDRESS_VARIABLES:
+        if site.values.defined(host, name) and (said := str(site.values.value(host, name) or "")):
+            return name, said
+    return "", host
+
+
+def doors(site: Site, found: Mapping[str, str], look_up: Resolve = resolve) -> dict[str, Any]:
+    """Address and port at which Ansible reaches each host, over the network."""
+    texts: dict[str, tuple[str, str]] = {}
+    for host in site.names:
+        kind = _said(site, host, "ansible_connection", "ssh")
+        if kind in OVER_THE_NETWORK:
+            port = _said(site, host, "ansible_port", SSH_PORT)
+            texts[host] = (_said(site, host, "ansible_host", host), port)
+    asked = {text for text, _ in texts.values() if declaration.literal_address(text) is None}
+    resolved = look_up(asked)
+    return {
+        host: (declaration.literal_address(text) or resolved.get(text, text), port)
+        for host, (text, port) in texts.items()
+    }
+
+
+def _said(site: Site, host: str, name: str, otherwise: str) -> str:
+    if not site.values.defined(host, name):
+        return otherwise
+    try:
+        return str(site.values.value(host, name) or otherwise)
+    except AnsibleError:
+        return otherwise
+
+
+def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
+    """What each compute node declares, and what is wrong with it, told once for equal hosts."""
+    found: dict[str, dict[str, Any]] = {}
+    refusals: list[Refusal] = []
+    compute = [host for host in site.groups.get(COMPUTE, []) if host in site.values.hosts]
+    for name in contract.hardware:
+        judge = declaration.JUDGES[name]
+        alike: dict[int, list[str]] = defaultdict(list)
+        for host in compute:
+            alike[site.values.token(host, name)].append(host)
+        for hosts in alike.values():
+            value, problems = None, []
+            if site.values.defined(hosts[0], name):
+                try:
+                    value = site.values.value(hosts[0], name)
+                except AnsibleError as error:
+                    problems = [declaration.Problem(f"{name} cannot be evaluated: {cause(error)}")]
+            problems = problems or list(judge(value, contract))
+            raw = site.values.hosts[hosts[0]].get(name)
+            where = where_set(name, raw, site.sources) if problems and raw is not None else ""
+            refusals += [
+                Refusal(
+                    f"{compressed_hostlist(hosts)}: {_with(where, name, problem.sentence)}",
+                    problem.kind,
+                    name if problem.kind else "",
+                )
+                for problem in problems
+            ]
+            # A refusal that a site silenced leaves the value as it is.
+            if all(problem.kind for problem in problems):
+                for host in hosts:
+                    found.setdefault(host, {})[name] = value
+    return found, refusals
+
+
+def _with(where: str, name: str, sentence: str) -> str:
+    """The sentence with the place behind its subject: a variable, or something in one."""
+    return re.sub(rf"^{re.escape(name)}\S*", lambda match: match[0] + where, sentence, count=1)
+
+
+def silenced(site: Site) -> list[str]:
+    """The refusals that the site silenced; a list that cannot be read silences none."""
+    if not site.names or not site.values.defined(site.names[0], SILENCED):
+        return []
+    try:
+        said = site.values.value(site.names[0], SILENCED)
+    except AnsibleError:
+        return []
+    return [str(word) for word in said] if isinstance(said, list) else []
+
+
+def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
+    """The cluster, and every refusal that stands in its way. With refusals it may be incomplete."""
+    found, refusals = addresses(site)
+    declared, more = hardware(site, contract)
+    refusals += more
+    refusals += names.address_refusals(found, doors(site, found))
+    hosts = [{"name": name, "address": address} for name, address in found.items()]
+    by_name = {host["name"]: host for host in hosts}
+    nodes = [
+        declaration.declared_node(name, found[name], declared[name])
+        for name in site.groups.get(COMPUTE, [])
+        if name in found and set(contract.hardware) <= set(declared.get(name, {}))
+    ]
+    cluster = Cluster(
+        nodes=nodes,
+        hosts=hosts,
+        controllers=[by_name[n] for n in site.groups.get(CONTROLLER, []) if n in by_name],
+        hosts_lines=declaration.hosts_lines(hosts),
+    )
+    if standing(refusals, silenced(site)) or not nodes:
+        return cluster, refusals
+    try:
+        document, more = _document(site, nodes)
+    except AnsibleError as error:
+        return cluster, [*refusals, Refusal(str(cause(error)))]
+    except (KeyError, TypeError, AttributeError):
+        return cluster, refusals  # of another shape than the roles' argument specs ask for
+    return replace(cluster, declaration=document), [*refusals, *more]
+
+
+def _document(
+    site: Site, nodes: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[Refusal]]:
+    """The declaration, from variables that have one value in the whole cluster."""
+    first = site.names[0]
+    partitions = site.values.value(first, "slurm_partitions")
+    if not all(isinstance(partition["nodes"], list) for partition in partitions):
+        raise TypeError("slurm_partitions")
+    expanded = slurm_partitions_expanded(partitions, nodes, site.groups)
+    prefix = site.values.value(first, "validation_runtime_prefix")
+    document = declaration.document(
+        nodes,
+        cluster=str(site.values.value(first, "cluster_name")),
+        controller=site.groups.get(CONTROLLER, []),
+        login=site.groups.get(LOGIN, []),
+        partitions=expanded,
+        python=f"{prefix}/bin/python",
+    )
+    return document, list(declaration.partition_refusals(expanded))

@@ -1,0 +1,67 @@
+"""The contract as data: playbooks/vars/contract.yml, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PATH = Path(__file__).resolve().parents[1] / "vars" / "contract.yml"
+
+ROOT = "slurm_cluster"
+CONTROLLER = "slurm_controller"
+DATABASE = "slurm_database"
+LOGIN = "slurm_login"
+COMPUTE = "slurm_compute"
+
+Option = Mapping[str, Any]  # as in a role's argument spec
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    meaning: str
+    needed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    groups: Mapping[str, Group]
+    variables: Mapping[str, Option]  # what a site may set
+    made: frozenset[str]  # variables that we work out
+    one_value: frozenset[str]  # names of variables with one value in the whole cluster
+    hardware: tuple[str, ...]
+    words: tuple[str, ...]
+    gpu_models: tuple[str, ...]
+    fabrics: tuple[str, ...]
+    silenceable: Mapping[str, str]
+
+
+def load(path: Path = PATH) -> Contract:
+    """The contract in a file. Raises KeyError, OSError or YAMLError; a test reads ours."""
+    document = yaml.load(
+        path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.Loader)
+    )
+    variables = document["variables"]
+    return Contract(
+        groups={name: Group(**entry) for name, entry in document["groups"].items()},
+        variables={
+            name: {key: value for key, value in entry.items() if key != "scope"}
+            for name, entry in variables.items()
+            if not entry.get("made")
+        },
+        made=frozenset(name for name, entry in variables.items() if entry.get("made")),
+        one_value=frozenset(document["one_value"])
+        | {
+            name
+            for name, entry in variables.items()
+            if entry["scope"] == "cluster" and not entry.get("made")
+        },
+        hardware=tuple(document["hardware"]),
+        words=tuple(document["words"]),
+        gpu_models=tuple(document["gpu_models"]),
+        fabrics=tuple(document["fabrics"]),
+        silenceable=document["silenceable"],
+    )

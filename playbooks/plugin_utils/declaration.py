@@ -1,0 +1,216 @@
+"""What the inventory declares the cluster to be: the contract between the two halves.
+
+Slurm's configuration, the validation and (later) the alerts all derive from this one document.
+Pure functions; a problem is told without the host's name, because many hosts share it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from playbooks.plugin_utils.contract import Contract
+from playbooks.plugin_utils.refusal import Refusal
+
+TOPOLOGY = ("sockets", "cores_per_socket", "threads_per_core")
+NO_GPU = "none"
+UNSAID_FABRIC = "ethernet"
+# The model becomes a word of slurm.conf and gres.conf.
+MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+CPUS_EXAMPLE = "{sockets: 2, cores_per_socket: 32, threads_per_core: 2}"
+GPUS_EXAMPLE = "{model: h100_sxm, count: 8} ({model: none, count: 0} declares a node without GPUs)"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one value: a sentence without its subject, and the kind of refusal."""
+
+    sentence: str
+    kind: str = ""
+
+
+def _count(where: str, value: object, least: int) -> Iterator[Problem]:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        yield Problem(f"{where} is {value!r}; set it to a whole number of {least} or more.")
+
+
+def _keys(where: str, value: object, keys: Sequence[str], example: str) -> Iterator[Problem]:
+    if value is None:
+        yield Problem(f"{where} is not set; set it for the node's group, as {example}.")
+    elif not isinstance(value, Mapping) or sorted(map(str, value)) != sorted(keys):
+        yield Problem(
+            f"{where} is {value!r}; it must have exactly the keys {', '.join(keys)}, as {example}."
+        )
+
+
+def cpus_problems(value: Any, _contract: Contract) -> Iterator[Problem]:
+    problems = list(_keys("node_cpus", value, TOPOLOGY, CPUS_EXAMPLE))
+    yield from problems
+    if not problems:
+        for key in TOPOLOGY:
+            yield from _count(f"node_cpus.{key}", value[key], 1)
+
+
+def memory_problems(value: Any, _contract: Contract) -> Iterator[Problem]:
+    if value is None:
+        yield Problem("node_memory_mb is not set; set it for the node's group, in MiB.")
+    else:
+        yield from _count("node_memory_mb", value, 1)
+
+
+def gpus_problems(value: Any, contract: Contract) -> Iterator[Problem]:
+    problems = list(_keys("node_gpus", value, ("model", "count"), GPUS_EXAMPLE))
+    yield from problems
+    if problems:
+        return
+    counted = list(_count("node_gpus.count", value["count"], 0))
+    yield from counted
+    model = value["model"]
+    if not isinstance(model, str) or not MODEL.fullmatch(model):
+        shown = "is empty" if model in (None, "") else f"is {model!r}"
+        quotes = ", in quotes" if isinstance(model, (int, float)) else ""
+        yield Problem(
+            f"node_gpus.model {shown}; set it to a name of letters, digits, dots, dashes and "
+            f"underscores{quotes}, such as h100_sxm, or to none."
+        )
+    elif model == NO_GPU and not counted and value["count"] > 0:
+        yield Problem(
+            f"node_gpus has the model none and a count of {value['count']}; name the model, or set "
+            "the count to 0."
+        )
+    elif known := _written_otherwise(model, contract.gpu_models):
+        yield Problem(f"node_gpus.model is {model!r}; did you mean {known}?", "model-case")
+
+
+def _written_otherwise(model: str, known: Sequence[str]) -> str:
+    """The known model of the same letters and digits, when the word is not that model."""
+
+    def plain(word: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", word.lower())
+
+    return next((word for word in known if plain(word) == plain(model) and word != model), "")
+
+
+def fabric_problems(value: Any, contract: Contract) -> Iterator[Problem]:
+    if value in (None, *contract.fabrics):
+        return
+    near = difflib.get_close_matches(str(value), contract.fabrics, n=1, cutoff=0)
+    hint = f"did you mean {near[0]}? " if near else ""
+    yield Problem(
+        f"fabric is {value!r}, which is none that we know; {hint}Known are "
+        f"{', '.join(contract.fabrics)}.",
+        "fabric-unknown",
+    )
+
+
+JUDGES: Mapping[str, Callable[[Any, Contract], Iterator[Problem]]] = {
+    "node_cpus": cpus_problems,
+    "node_memory_mb": memory_problems,
+    "node_gpus": gpus_problems,
+    "fabric": fabric_problems,
+}
+
+
+def declared_node(name: str, address: str, hardware: Mapping[str, Any]) -> dict[str, Any]:
+    """One compute node; its hardware has no problem."""
+    return {
+        "name": name,
+        "address": address,
+        "cpus": {key: int(hardware["node_cpus"][key]) for key in TOPOLOGY},
+        "memory_mb": int(hardware["node_memory_mb"]),
+        "gpus": {
+            "model": str(hardware["node_gpus"]["model"]),
+            "count": int(hardware["node_gpus"]["count"]),
+        },
+        "fabric": str(hardware.get("fabric") or UNSAID_FABRIC),
+    }
+
+
+def hosts_lines(hosts: Sequence[Mapping[str, str]]) -> str:
+    """The lines of /etc/hosts for all hosts, in their order."""
+    return "".join(f"{host['address']} {host['name']}\n" for host in hosts)
+
+
+def document(
+    nodes: Sequence[Mapping[str, Any]],
+    *,
+    cluster: str,
+    controller: Sequence[str],
+    login: Sequence[str],
+    partitions: Sequence[Mapping[str, Any]],
+    python: str,
+) -> dict[str, Any]:
+    """The document that `python -m validation.run` reads; validation/declaration.py is its schema.
+
+    Slurm counts logical CPUs, so does the document.
+    """
+    return {
+        "schema": 1,
+        "cluster": cluster,
+        "controller": list(controller),
+        "login": list(login),
+        "python": python,
+        "partitions": [
+            {"name": p["name"], "nodes": list(p["nodes"]), "default": bool(p.get("default"))}
+            for p in partitions
+        ],
+        "nodes": [
+            {
+                "name": node["name"],
+                "cpus": node["cpus"]["sockets"]
+                * node["cpus"]["cores_per_socket"]
+                * node["cpus"]["threads_per_core"],
+                "memory_mb": node["memory_mb"],
+                "gpus": dict(node["gpus"]),
+                "fabric": node["fabric"],
+            }
+            for node in nodes
+        ],
+    }
+
+
+def partition_refusals(partitions: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
+    """Partitions of which Slurm could not tell which one is meant."""
+    names = [str(partition["name"]) for partition in partitions]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Refusal(f"slurm_partitions has two partitions with the name {name}; rename one.")
+    default = [str(partition["name"]) for partition in partitions if partition.get("default")]
+    if len(default) > 1:
+        yield Refusal(
+            f"slurm_partitions has {len(default)} default partitions ({', '.join(default)}); leave "
+            "`default: true` with the one for jobs that name none."
+        )
+
+
+# --- addresses -----------------------------------------------------------------------------------
+
+
+def address_problem(address: str) -> str:
+    """Why other hosts cannot reach a host at an IP address; empty when they can."""
+    ip = ipaddress.ip_address(address)
+    if ip.is_loopback:
+        return f"{address} is every host's own"
+    if ip.is_unspecified or ip.is_multicast:
+        return f"{address} is no address of a host"
+    return ""
+
+
+def literal_address(text: str) -> str | None:
+    """The IP address in its usual form; None when the text is a name."""
+    try:
+        return str(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return None
+
+
+def unresolved(host: str, text: str, variable: str) -> Refusal:
+    """The refusal of a name that the control node cannot resolve."""
+    what = f"{variable} is {text!r}, which" if variable else "it has no ansible_host, and its name"
+    return Refusal(
+        f"{host}: {what} this machine cannot resolve; set node_address (or ansible_host) of {host} "
+        "to the IP address that the other hosts reach it at."
+    )

@@ -1,0 +1,165 @@
+"""What a site's inventory says, read once through Ansible's own inventory and variable manager.
+
+Thin: it asks Ansible and hands plain data to the pure functions. Nothing is rendered here but by
+`render`, and no host is touched.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible.template import Templar, trust_as_template
+from ansible.vars.plugins import get_vars_from_inventory_sources
+
+from playbooks.plugin_utils.contract import ROOT
+from playbooks.plugin_utils.names import ANSIBLES_OWN, Setting
+from playbooks.plugin_utils.values import Values, Variables
+
+RESOLVERS = 32  # names asked for at once; a name server's time-out then costs once, not per host
+
+
+@dataclass(frozen=True)
+class Site:
+    """The inventory as it is: groups, names, and each cluster host's raw variables."""
+
+    groups: Mapping[str, Sequence[str]]
+    names: Sequence[str]  # of the hosts in slurm_cluster, in the inventory's order
+    values: Values
+    sources: Sequence[str]
+    manager: Any = field(repr=False)  # Ansible's inventory manager
+    loader: Any = field(repr=False)  # Ansible's reader of files
+
+    def render(self, variables: Variables, value: Any) -> Any:
+        return Templar(loader=self.loader, variables=dict(variables)).template(value)
+
+    def holds(self, variables: Variables, condition: Any) -> bool:
+        """Whether a `when` or `that` holds."""
+        if isinstance(condition, bool):
+            return condition
+        return Templar(loader=self.loader, variables=dict(variables)).evaluate_conditional(
+            trust_as_template(str(condition))
+        )
+
+    def hosts(self, pattern: str) -> list[str]:
+        """The hosts of a play, whatever --limit says."""
+        chosen = self.manager.get_hosts(pattern, ignore_limits=True, ignore_restrictions=True)
+        known = self.values.hosts
+        return [host.name for host in chosen if host.name in known]
+
+    def known_hosts(self) -> frozenset[str]:
+        return frozenset(self.manager.hosts)
+
+    def read(self, path: Path) -> Any:
+        """A YAML file of ours, its templates trusted; None when there is none."""
+        if not path.exists():
+            return None
+        return self.loader.load_from_file(str(path), cache="all", trusted_as_template=True)
+
+    def folders(self) -> list[Path]:
+        """The folders beside which group_vars and host_vars may lie."""
+        return list(dict.fromkeys(folder_of(source) for source in source_paths(self.sources)))
+
+    def settings(self, names: Iterable[str]) -> list[tuple[str, list[str], list[Setting]]]:
+        """For each variable and each distinct set of groups: its hosts, and the groups that set it.
+
+        Hosts that set it themselves are left out: they are not in doubt.
+        """
+        wanted = list(names)
+        by_groups: dict[tuple[str, ...], list[str]] = {}
+        for name in self.names:
+            of = self.manager.get_host(name).get_groups()
+            by_groups.setdefault(tuple(sorted(group.name for group in of)), []).append(name)
+        said = {
+            group: self._said(group, wanted)
+            for group in {group for groups in by_groups for group in groups} - ANSIBLES_OWN
+        }
+        found = []
+        for groups, hosts in by_groups.items():
+            for variable in wanted:
+                settings = [said[g][variable] for g in groups if variable in said.get(g, {})]
+                undecided = hosts
+                if len(settings) > 1:
+                    undecided = [host for host in hosts if not self._says_itself(host, variable)]
+                if len(settings) > 1 and undecided:
+                    found.append((variable, undecided, settings))
+        return found
+
+    def _said(self, name: str, wanted: Sequence[str]) -> dict[str, Setting]:
+        group = self.manager.groups[name]
+        inline = group.get_vars()
+        beside = get_vars_from_inventory_sources(
+            self.loader, self.manager._sources, [group], "task"
+        )
+        return {
+            variable: Setting(
+                group=name,
+                rank=(int(variable in beside), group.depth, group.priority),
+                value=repr(beside.get(variable, inline.get(variable))),
+            )
+            for variable in wanted
+            if variable in beside or variable in inline
+        }
+
+    def _says_itself(self, name: str, variable: str) -> bool:
+        host = self.manager.get_host(name)
+        if variable in host.vars:
+            return True
+        return variable in get_vars_from_inventory_sources(
+            self.loader, self.manager._sources, [host], "task"
+        )
+
+
+def read_site(hostvars: Any) -> Site:
+    """Everything about the inventory, from the `hostvars` of any task."""
+    manager, variable_manager = hostvars._inventory, hostvars._variable_manager
+    loader = hostvars._loader
+    groups = manager.get_groups_dict()
+    names = [str(name) for name in groups.get(ROOT, [])]
+    raw = {
+        name: variable_manager.get_vars(host=manager.get_host(name), include_hostvars=False)
+        | {"hostvars": hostvars}
+        for name in names
+    }
+
+    def render(variables: Variables, value: Any) -> Any:
+        return Templar(loader=loader, variables=dict(variables)).template(value)
+
+    return Site(
+        groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
+        names=names,
+        values=Values(raw, render),
+        sources=[str(source) for source in manager._sources],
+        manager=manager,
+        loader=loader,
+    )
+
+
+def source_paths(sources: Iterable[str]) -> list[Path]:
+    """The inventory's sources that are files or folders, not lists of hosts such as `a,b`."""
+    return [Path(source) for source in sources if "," not in source or Path(source).exists()]
+
+
+def folder_of(source: Path) -> Path:
+    return source if source.is_dir() else source.parent
+
+
+def resolve(names: Iterable[str]) -> dict[str, str]:
+    """The IP address of each name that this machine can resolve, all asked for at once."""
+
+    def ask(name: str) -> tuple[str, str]:
+        try:
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return name, ""
+        return name, str(found[0][4][0])
+
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    with ThreadPoolExecutor(max_workers=min(RESOLVERS, len(wanted))) as pool:
+        return {name: address for name, address in pool.map(ask, wanted) if address}

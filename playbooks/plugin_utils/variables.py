@@ -1,0 +1,170 @@
+"""What is wrong with variables: names that are almost ours, values that cannot work.
+
+Pure functions. A problem is a sentence without its subject, the variable: the caller knows where it
+is set and on which hosts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from playbooks.plugin_utils.refusal import Refusal
+
+Option = Mapping[str, Any]
+Options = Mapping[str, Option]
+AsWritten = Callable[[Any], str]  # the text of a value in its file; "" where it is not known
+
+# Words that people leave in place of a secret; `deepops` is what its predecessor shipped.
+WEAK = frozenset(
+    {"admin", "changeme", "deepops", "password", "replace", "root", "secret", "slurm", "test"}
+)
+SECRET_LENGTH = 16
+
+# How much alike two names are (difflib): one letter of ten differs; less where the name begins as a
+# role's do. cluster_domain and cluster_name are 0.7 alike, node_memory and node_memory_mb 0.9.
+ALIKE = 0.86
+ALIKE_WITHIN_A_ROLE = 0.8
+# A component's own settings; the role slurm reads whatever names a site gives them.
+ANY_NAME = re.compile(r"slurm_component_|ansible_|__")
+
+# Ansible's check takes "no" for a bool and "a,b" for a list, but a role gets the text as it is.
+SHAPES: Mapping[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "list": (list, tuple),
+    "dict": (Mapping,),
+}
+
+BASE_60 = re.compile(r"\d+(:[0-5]?\d)+")  # which YAML 1.1 reads as a number
+
+
+def read_specs(roles: Path) -> dict[str, dict[str, Any]]:
+    """Options of every role's entry point `main`, by role. Raises OSError, YAMLError, KeyError."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return {
+        path.parent.parent.name: yaml.load(path.read_text(encoding="utf-8"), loader)[
+            "argument_specs"
+        ]["main"].get("options", {})
+        for path in sorted(roles.glob("*/meta/argument_specs.yml"))
+    }
+
+
+def unknown_variables(
+    names: Iterable[str], known: Collection[str], roles: Collection[str]
+) -> Iterator[tuple[str, Refusal]]:
+    """Variables that are almost, but not, one of ours; others are a site's own."""
+    ours = sorted(known)
+    prefixes = tuple(f"{role}_" for role in roles)
+    for name in sorted(set(names) - set(known)):
+        if ANY_NAME.match(name):
+            continue
+        cutoff = ALIKE_WITHIN_A_ROLE if name.startswith(prefixes) else ALIKE
+        if near := difflib.get_close_matches(name, ours, n=1, cutoff=cutoff):
+            sentence = f"is no variable of Plumbline; did you mean {near[0]}?"
+            yield name, Refusal(sentence, "unknown-variable", name)
+
+
+def secret_problem(option: Option, value: object) -> str:
+    """Why a value cannot be a secret; empty when it can. An optional one is made by its role."""
+    text = str(value or "")
+    made = "" if option.get("required") else " remove it to have one made at random, or"
+    if not text:
+        return f"is empty;{made} set it in the vault." if option.get("required") else ""
+    if text.lower() in WEAK:
+        return f"is a word that everyone knows;{made} set it in the vault."
+    if len(text) < SECRET_LENGTH:
+        return f"is shorter than {SECRET_LENGTH} characters;{made} set it in the vault."
+    return ""
+
+
+def type_problem(name: str, option: Option, value: object) -> str:
+    """Why a value is refused by its option in an argument spec; empty when it is not."""
+    # Only the value is judged: one that is required may still come from elsewhere.
+    spec = {key: entry for key, entry in option.items() if key not in {"required", "default"}}
+    result = ArgumentSpecValidator({name: spec}).validate({name: value})
+    if not result.error_messages:
+        return ""
+    kind = option.get("type", "str")
+    if kind in {"list", "dict"} and isinstance(value, (list, dict)):
+        # What is wrong lies inside; Ansible names the key.
+        return f"is refused: {result.error_messages[0].rstrip('.')}."
+    shown = "something else" if option.get("no_log") else repr(value)
+    choices = (
+        f"one of {', '.join(map(str, option['choices']))}"
+        if "choices" in option
+        else f"of type {kind}"
+    )
+    return f"must be {choices}, but is {shown}."
+
+
+def word_problems(
+    path: str,
+    option: Option,
+    value: Any,
+    words: Collection[str],
+    as_written: AsWritten,
+    at: str = "",
+) -> Iterator[str]:
+    """Values that YAML reads as something else than the word that is wanted, wherever inside.
+
+    `path` is the place with its numbers and keys, `at` the same as `words` writes it.
+    """
+    at = at or path
+    kind = option.get("type", "str")
+    if (wanted := SHAPES.get(kind)) and value is not None and not isinstance(value, wanted):
+        yield f"{path} must be of type {kind}, but is {value!r}."
+    elif isinstance(value, Mapping):
+        options = option.get("options") or {}
+        for key, item in value.items():
+            if key in options:
+                yield from word_problems(
+                    f"{path}.{key}", options[key], item, words, as_written, f"{at}.{key}"
+                )
+            elif f"{at}.*" in words:
+                yield from _one_word(f"{path}.{key}", item, as_written, numbers=True)
+    elif isinstance(value, (list, tuple)):
+        inner = {"type": option.get("elements", "raw"), "options": option.get("options") or {}}
+        for number, item in enumerate(value):
+            yield from word_problems(f"{path}[{number}]", inner, item, words, as_written, f"{at}[]")
+    elif kind == "str":
+        yield from _one_word(path, value, as_written, numbers=False)
+
+
+def _one_word(path: str, value: Any, as_written: AsWritten, *, numbers: bool) -> Iterator[str]:
+    if isinstance(value, bool):
+        yield (
+            f"{path} must be a word, but YAML reads yes, no, on, off, true and false without "
+            f'quotes as {str(value).lower()}; put it in quotes, as "{"yes" if value else "no"}".'
+        )
+    elif isinstance(value, (int, float)):
+        written = as_written(value)
+        if BASE_60.fullmatch(written):
+            yield (
+                f"{path} is {written}, which YAML reads as {value}; put it in quotes, "
+                f'as "{written}".'
+            )
+        elif not numbers:
+            yield (
+                f'{path} must be a word, but is the number {value}; put it in quotes, as "{value}".'
+            )
+
+
+def value_problems(
+    name: str, option: Option, value: Any, words: Collection[str], as_written: AsWritten
+) -> Iterator[str]:
+    """Everything that is wrong with a value of an option."""
+    if problem := type_problem(name, option, value):
+        yield problem
+        return
+    if option.get("no_log"):
+        if problem := secret_problem(option, value):
+            yield problem
+        return
+    for problem in word_problems(name, option, value, words, as_written):
+        yield problem.removeprefix(f"{name} ") if problem.startswith(f"{name} ") else f": {problem}"

@@ -1,0 +1,88 @@
+"""Files that a role owns as a whole, and lines in files of others."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).resolve().parent.parent / "library/node_base_files.py"
+spec = spec_from_file_location("node_base_files", PATH)
+assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
+node_base_files = sys.modules["node_base_files"] = module_from_spec(spec)
+spec.loader.exec_module(node_base_files)
+
+HOSTS = "127.0.0.1 localhost\n127.0.1.1 node\n"
+BLOCK = f"{node_base_files.BEGIN}\n192.0.2.1 ctl1\n{node_base_files.END}\n"
+POOLS = "# Use these.\npool a iburst\n#pool b\nserver c\ndriftfile /d\n"
+
+
+def wanted(text, **entry):
+    empty = {"content": None, "block": None, "lines": None, "commented": None}
+    return node_base_files.wanted(text, empty | entry)
+
+
+@pytest.mark.parametrize("before", [None, "old\n"])
+def test_a_whole_file_is_its_content_and_an_empty_one_is_none(before):
+    assert wanted(before, content="new\n") == "new\n"
+    assert wanted(before, content="") is None
+
+
+def test_a_block_comes_at_the_end_stays_in_its_place_and_goes():
+    with_block = wanted(HOSTS, block="192.0.2.1 ctl1")
+    assert with_block == HOSTS + BLOCK
+    assert wanted(with_block, block="192.0.2.1 ctl1\n") == with_block
+    amended = with_block + "192.0.2.9 a-sites-own\n"
+    changed = wanted(amended, block=r"192.0.2.2 \1")
+    assert changed == amended.replace("192.0.2.1 ctl1", r"192.0.2.2 \1")
+    assert wanted(changed, block="") == HOSTS + "192.0.2.9 a-sites-own\n"
+    assert wanted(HOSTS, block="") == HOSTS
+
+
+def test_a_block_goes_into_a_file_without_a_last_newline_or_without_anything():
+    assert wanted("a", block="192.0.2.1 ctl1") == "a\n" + BLOCK
+    assert wanted(None, block="192.0.2.1 ctl1") == BLOCK
+    assert wanted(None, block="") is None
+
+
+def test_lines_are_commented_out_once_and_come_back():
+    off = wanted(POOLS, lines="(?:pool|server) ", commented=True)
+    assert off == "# Use these.\n# pool a iburst\n#pool b\n# server c\ndriftfile /d\n"
+    assert wanted(off, lines="(?:pool|server) ", commented=True) == off
+    assert wanted(off, lines="(?:pool|server) ", commented=False) == POOLS
+    assert wanted(POOLS, lines="(?:pool|server) ", commented=False) == POOLS
+
+
+def test_lines_and_a_block_of_one_file():
+    both = wanted(HOSTS, lines=r"127\.0\.1\.1\s", commented=True, block="192.0.2.1 ctl1")
+    assert both == HOSTS.replace("127.0.1.1", "# 127.0.1.1") + BLOCK
+    assert wanted(both, lines=r"127\.0\.1\.1\s", commented=False, block="") == HOSTS
+    assert wanted(None, lines="x", commented=True) is None
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_file_is_written_where_what_it_needs_is(tmp_path, check_mode, monkeypatch):
+    class Module:
+        tmpdir = str(tmp_path)
+
+        def __init__(self):
+            self.check_mode = check_mode
+
+        def atomic_move(self, source, target):
+            Path(source).replace(target)
+
+    monkeypatch.setattr(node_base_files.os, "chown", lambda *_: None)
+    empty = {"block": None, "lines": None, "commented": None}
+    path = tmp_path / "folder/file"
+    entry = empty | {"path": str(path), "needs": str(tmp_path / "need"), "content": "x\n"}
+    assert node_base_files.apply(Module(), entry) is None
+    (tmp_path / "need").touch()
+    difference = node_base_files.apply(Module(), entry)
+    assert (difference["before"], difference["after"]) == ("", "x\n")
+    assert path.exists() is not check_mode
+    if not check_mode:
+        assert path.stat().st_mode & 0o777 == 0o644
+        assert node_base_files.apply(Module(), entry | {"content": ""})["after"] == ""
+        assert not path.exists()

@@ -1,0 +1,247 @@
+"""slurm.conf's settings, put together from the role, from components and from the site.
+
+A component is a role that comes later, or a site's own addition. It contributes
+
+    settings   slurm.conf(5): name -> value
+    plugstack  lines of plugstack.conf
+    prolog     scripts, each {name, content}; they run on compute nodes
+    epilog     the same
+    gres       lines of gres.conf, each a mapping such as {Name: gpu, File: /dev/nvidia0}
+
+Lists (PrologFlags, SlurmctldParameters …) are the union of what all ask for. Two values for
+anything else are a conflict, which only the site can decide: what it sets wins over everybody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Settings = Mapping[str, Any]
+Components = Mapping[str, Mapping[str, Any]]
+
+ROLE = "the role slurm"
+
+# Settings that hold a comma-separated list, in slurm.conf(5) of 21.08 to 25.05.
+LISTS = frozenset(
+    """
+    AccountingStorageEnforce AccountingStorageParameters AccountingStorageTRES
+    AccountingStoreFlags AuthAltParameters AuthAltTypes AuthInfo BcastExclude BcastParameters
+    CertmgrParameters CliFilterPlugins CommunicationParameters DebugFlags DependencyParameters
+    FederationParameters GresTypes HealthCheckNodeState JobAcctGatherParams JobSubmitPlugins
+    LaunchParameters Licenses MpiParams NodeFeaturesPlugins PrEpPlugins PreemptParameters
+    PriorityFlags PrivateData PrologFlags PropagateResourceLimits PropagateResourceLimitsExcept
+    ReconfigFlags RequeueExit RequeueExitHold SchedulerParameters ScronParameters
+    SelectTypeParameters SlurmctldParameters SlurmdParameters SuspendExcNodes SuspendExcParts
+    SuspendExcStates SwitchParameters TaskPlugin TaskPluginParam TopologyParam X11Parameters
+    """.lower().split()
+)
+
+# What is made from something else, and from what.
+ELSEWHERE = {
+    "accountingstoragehost": "slurm_accounting_host",
+    "accountingstorageport": "slurm_accounting_port",
+    "clustername": "slurm_cluster_name",
+    "controladdr": "slurm_controllers",
+    "controlmachine": "slurm_controllers",
+    "include": "slurm_settings for settings",
+    "nodename": "slurm_nodes",
+    "partitionname": "slurm_partitions",
+    "slurmctldhost": "slurm_controllers",
+    "statesavelocation": "slurm_state_save_location",
+}
+
+PARTS = ("settings", "plugstack", "prolog", "epilog", "gres")
+SETTING = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def text(value: Any) -> str:
+    """A value as slurm.conf has it; nothing is empty."""
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(text, value))
+    return str(value)
+
+
+def items(value: Any) -> list[str]:
+    """The entries of a list of slurm.conf."""
+    return [word.strip() for word in text(value).split(",") if word.strip()]
+
+
+def union(values: Sequence[Any]) -> str:
+    """Every entry once, in the order in which they came; case does not tell two apart."""
+    entries: dict[str, str] = {}
+    for value in values:
+        for entry in items(value):
+            entries.setdefault(entry.lower(), entry)
+    return ",".join(entries.values())
+
+
+def contributed(own: Settings, components: Components) -> Iterator[tuple[str, str, Any]]:
+    """(who, name, value) of each setting that the role or a component asks for."""
+    for name, value in own.items():
+        yield ROLE, name, value
+    for who, component in components.items():
+        for name, value in (component.get("settings") or {}).items():
+            yield f"slurm_component_{who}", name, value
+
+
+def composed(own: Settings, components: Components, site: Settings) -> dict[str, str]:
+    """The settings by name, sorted; what ends up empty is left out.
+
+    Where two disagree, the last one stands; `setting_problems` tells of it.
+    """
+    spelling: dict[str, str] = {}
+    values: dict[str, list[Any]] = {}
+    for _, name, value in contributed(own, components):
+        key = name.lower()
+        spelling.setdefault(key, name)
+        values.setdefault(key, []).append(value)
+    result = {key: union(all_) if key in LISTS else text(all_[-1]) for key, all_ in values.items()}
+    for name, value in site.items():
+        spelling[name.lower()] = name
+        result[name.lower()] = text(value)
+    return {spelling[key]: value for key, value in sorted(result.items()) if value}
+
+
+def plugstack(components: Components) -> list[str]:
+    """The lines of plugstack.conf, each once."""
+    lines = [line for part in components.values() for line in part.get("plugstack") or []]
+    return list(dict.fromkeys(str(line).strip() for line in lines))
+
+
+def scripts(components: Components, kind: str) -> dict[str, str]:
+    """Name -> content of the scripts of one kind, `prolog` or `epilog`."""
+    return {
+        script["name"]: script["content"]
+        for part in components.values()
+        for script in part.get(kind) or []
+    }
+
+
+# --- what is wrong, as sentences -----------------------------------------------------------------
+
+
+def value_problems(where: str, value: Any) -> Iterator[str]:
+    """A value that YAML has read as something else than was meant, or that breaks the file."""
+    if isinstance(value, bool):
+        yield (
+            f"{where} is {str(value).lower()}, which YAML made of yes, no, on, off, true or false; "
+            "put the word that Slurm wants in quotes."
+        )
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from value_problems(where, entry)
+    elif isinstance(value, Mapping):
+        yield f"{where} is a mapping; give one value, or a list."
+    elif re.search(r"[\n#]", text(value)):
+        yield f"{where} has a line break or a # in it, which ends a line of Slurm's; remove it."
+
+
+def mapping_problems(
+    where: str, settings: Any, elsewhere: Mapping[str, str] = ELSEWHERE
+) -> Iterator[str]:
+    """Keys and values of a mapping that becomes words `Key=value`."""
+    if not isinstance(settings, Mapping):
+        yield f"{where} is {settings!r}; it must be a mapping, name to value."
+        return
+    for name, value in settings.items():
+        if not SETTING.fullmatch(str(name)):
+            yield f"{where} has the key {name!r}, which is no name; write it as Slurm does."
+        elif (instead := elsewhere.get(str(name).lower())) is not None:
+            yield f"{where}.{name} is not for this place; set {instead}."
+        else:
+            yield from value_problems(f"{where}.{name}", value)
+    for twice in _same_but_for_case(settings):
+        yield f"{where} has {twice}, which Slurm takes for one setting; leave one of them."
+
+
+def _same_but_for_case(names: Mapping[str, Any]) -> Iterator[str]:
+    spelt: dict[str, list[str]] = {}
+    for name in names:
+        spelt.setdefault(str(name).lower(), []).append(str(name))
+    return (" and ".join(same) for same in spelt.values() if len(same) > 1)
+
+
+def setting_problems(own: Settings, components: Components, site: Settings) -> list[str]:
+    """Everything that is wrong with settings and components."""
+    problems = [*mapping_problems("slurm_settings", site)]
+    for name, component in components.items():
+        problems += component_problems(name, component)
+    if not problems:
+        problems += conflicts(own, components, site)
+        problems += script_conflicts(components)
+    return problems
+
+
+def component_problems(name: str, component: Any) -> Iterator[str]:
+    where = f"slurm_component_{name}"
+    if not isinstance(component, Mapping):
+        yield f"{where} is {component!r}; it must be a mapping with some of {', '.join(PARTS)}."
+        return
+    for key in component:
+        if key not in PARTS:
+            yield f"{where} has the key {key!r}; it may have {', '.join(PARTS)}."
+    yield from mapping_problems(f"{where}.settings", component.get("settings") or {})
+    for line in component.get("plugstack") or []:
+        if not isinstance(line, str) or "\n" in line:
+            yield f"{where}.plugstack has {line!r}; it must be a list of lines."
+    for kind in ("prolog", "epilog"):
+        for script in component.get(kind) or []:
+            yield from _script_problems(f"{where}.{kind}", script)
+    for entry in component.get("gres") or []:
+        yield from mapping_problems(f"{where}.gres", entry, {})
+
+
+def _script_problems(where: str, script: Any) -> Iterator[str]:
+    if not isinstance(script, Mapping) or set(script) != {"name", "content"}:
+        yield f"{where} has {script!r}; each script is {{name: …, content: …}}."
+    elif not SCRIPT.fullmatch(str(script["name"])):
+        yield f"{where} has a script named {script['name']!r}; take letters, digits and dashes."
+    elif not str(script["content"]).startswith("#!"):
+        yield f"{where}: the script {script['name']} does not begin with #!; name its interpreter."
+
+
+def conflicts(own: Settings, components: Components, site: Settings) -> Iterator[str]:
+    """Settings that two ask for with different values, and that the site did not decide."""
+    decided = {name.lower() for name in site}
+    asked: dict[str, tuple[str, str, str]] = {}
+    for who, name, value in contributed(own, components):
+        if name.lower() in decided:
+            continue
+        listed = name.lower() in LISTS
+        for word, wanted in _claims(name, value, listed):
+            before = asked.setdefault(word, (who, name, wanted))
+            if before[2] != wanted and before[0] != who:
+                yield (
+                    f"{before[0]} sets {before[1]} to {before[2]}, and {who} sets it to {wanted}; "
+                    f"decide with {before[1]} in slurm_settings."
+                )
+
+
+def _claims(name: str, value: Any, listed: bool) -> Iterator[tuple[str, str]]:
+    """(what is claimed, value): a setting, or in a list each `option=value` of it."""
+    if not listed:
+        yield name.lower(), text(value)
+        return
+    for entry in items(value):
+        option, separator, _ = entry.partition("=")
+        if separator:
+            yield f"{name.lower()} {option.lower()}", entry
+
+
+def script_conflicts(components: Components) -> Iterator[str]:
+    """Scripts of one name from two components: one would replace the other."""
+    for kind in ("prolog", "epilog"):
+        owner: dict[str, str] = {}
+        for who, part in components.items():
+            for script in part.get(kind) or []:
+                first = owner.setdefault(script["name"], who)
+                if first != who:
+                    yield (
+                        f"slurm_component_{first} and slurm_component_{who} both bring a {kind} "
+                        f"script named {script['name']}; rename one."
+                    )

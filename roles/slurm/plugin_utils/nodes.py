@@ -1,0 +1,323 @@
+"""Lines of nodes.conf, gres.conf and partitions.conf, from declared nodes.
+
+Everything comes from what the inventory declares, nothing from facts of other hosts: a node that
+is switched off keeps its line, and the others get theirs. Nodes that are alike share a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from playbooks.filter_plugins.hostlist import compressed_hostlist
+from roles.slurm.plugin_utils.components import mapping_problems, text, value_problems
+
+Node = Mapping[str, Any]
+Partition = Mapping[str, Any]
+
+# Nodes of one line: a line stays readable, also where addresses do not compress.
+PER_LINE = 256
+
+# Parameters of slurm.conf that are made from the declaration, and from what.
+FROM_DECLARATION = {
+    "nodename": "its name in the inventory",
+    "nodeaddr": "node_address",
+    "nodehostname": "its name in the inventory",
+    "cpus": "node_cpus",
+    "sockets": "node_cpus",
+    "corespersocket": "node_cpus",
+    "threadspercore": "node_cpus",
+    "realmemory": "node_memory_mb",
+    "gres": "slurm_node_gres",
+    "features": "Feature, as slurm.conf(5) of all releases has it",
+}
+FROM_PARTITION = {
+    "partitionname": "slurm_partitions[].name",
+    "nodes": "slurm_partitions[].nodes",
+    "default": "slurm_partitions[].default",
+}
+# gres.conf(5); NodeName is the role's.
+OF_GRES = frozenset(
+    ("autodetect", "count", "cores", "file", "flags", "links", "multiplefiles", "name", "type")
+)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+RESERVED = {"all", "default", "n/a"}
+
+
+def cpus(node: Node) -> int:
+    """Logical CPUs of a declared node, as Slurm counts them."""
+    parts = node["cpus"]
+    return int(parts["sockets"]) * int(parts["cores_per_socket"]) * int(parts["threads_per_core"])
+
+
+# --- generic resources ---------------------------------------------------------------------------
+
+
+def entries(node: Node) -> list[Mapping[str, Any]]:
+    """The node's lines of gres.conf, as mappings: those it declares, else one for its GPUs.
+
+    The device files are named, not detected: GPUs can then be confined (ConstrainDevices), and a
+    Slurm built without NVML does the same as one with it.
+    """
+    if declared := node.get("gres"):
+        return list(declared)
+    count = int(node["gpus"]["count"])
+    if not count:
+        return []
+    files = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
+    return [{"Name": "gpu", "Type": node["gpus"]["model"], "File": files}]
+
+
+def _get(entry: Mapping[str, Any], key: str) -> str:
+    return next((text(value) for name, value in entry.items() if name.lower() == key), "")
+
+
+def _count(entry: Mapping[str, Any], node: Node) -> str:
+    """How many of its resource an entry stands for; a suffix such as 10G stays as it is."""
+    if count := _get(entry, "count"):
+        return count
+    if files := _get(entry, "file"):
+        return str(len(_expanded(files)))
+    if _get(entry, "multiplefiles"):  # all of them are one MIG device
+        return "1"
+    return str(node["gpus"]["count"]) if _get(entry, "name") == "gpu" else "1"
+
+
+def _expanded(files: str) -> list[str]:
+    """The paths of `/dev/nvidia[0-3,5],/dev/other`."""
+    found = []
+    for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", files):
+        match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", word)
+        if not match:
+            found.append(word)
+            continue
+        for part in match[2].split(","):
+            first, _, last = part.partition("-")
+            numbers = range(int(first), int(last or first) + 1)
+            found += [f"{match[1]}{number:0{len(first)}d}{match[3]}" for number in numbers]
+    return found
+
+
+def gres(node: Node) -> str:
+    """A node's Gres= value, such as `gpu:h100_sxm:8`; empty for a node without any."""
+    named = [entry for entry in entries(node) if _get(entry, "name")]
+    if entries(node) and not named:  # AutoDetect alone: what is found must be what is declared
+        named = [{"Name": "gpu", "Type": node["gpus"]["model"]}]
+    counts: dict[str, list[str]] = {}
+    for entry in named:
+        word = ":".join(filter(None, (_get(entry, "name"), _get(entry, "type"))))
+        counts.setdefault(word, []).append(_count(entry, node))
+    return ",".join(f"{word}:{_sum(several)}" for word, several in counts.items())
+
+
+def _sum(counts: Sequence[str]) -> str:
+    return counts[0] if len(counts) == 1 else str(sum(map(int, counts)))
+
+
+def gres_types(nodes: Iterable[Node], more: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Names of all generic resources; gpu is always one."""
+    every = [*more, *(entry for node in nodes for entry in entries(node))]
+    return list(dict.fromkeys(["gpu", *filter(None, (_get(entry, "name") for entry in every))]))
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+def words(settings: Mapping[str, Any]) -> str:
+    """`Key=value …`; a value with spaces is quoted, one that is empty is left out."""
+    shown = ((key, text(value)) for key, value in settings.items())
+    return " ".join(
+        f'{key}="{value}"' if " " in value else f"{key}={value}" for key, value in shown if value
+    )
+
+
+def _attributes(node: Node) -> str:
+    """What a node's line says beside its name and address."""
+    parts = node["cpus"]
+    return words(
+        {
+            "Sockets": parts["sockets"],
+            "CoresPerSocket": parts["cores_per_socket"],
+            "ThreadsPerCore": parts["threads_per_core"],
+            "RealMemory": node["memory_mb"],
+            "Gres": gres(node),
+            **(node.get("options") or {}),
+        }
+    )
+
+
+def _alike(nodes: Iterable[Node], attributes: Any) -> Iterator[tuple[Any, list[Node]]]:
+    """(attributes, nodes) for nodes with the same attributes, in the order of the first of each."""
+    groups: dict[Any, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(attributes(node), []).append(node)
+    for shared, members in groups.items():
+        for start in range(0, len(members), PER_LINE):
+            yield shared, members[start : start + PER_LINE]
+
+
+def node_lines(nodes: Sequence[Node]) -> list[str]:
+    """The NodeName= lines; names and addresses of a line belong together one by one."""
+    return [
+        f"NodeName={compressed_hostlist((n['name'] for n in members), ordered=True)} "
+        f"NodeAddr={compressed_hostlist((n['address'] for n in members), ordered=True)} {shared}"
+        for shared, members in _alike(nodes, _attributes)
+    ]
+
+
+def entry_lines(entries_: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Lines of gres.conf for entries, in Slurm's customary order."""
+    first = ("nodename", "autodetect", "name", "type")
+    return tuple(
+        words(dict(sorted(entry.items(), key=lambda item: _place(item[0].lower(), first))))
+        for entry in entries_
+    )
+
+
+def _place(key: str, first: Sequence[str]) -> int:
+    return first.index(key) if key in first else len(first)
+
+
+def gres_lines(nodes: Sequence[Node], more: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+    """The lines of gres.conf: for nodes that are alike, then those of components."""
+    own = [
+        f"NodeName={compressed_hostlist((n['name'] for n in members), ordered=True)} {line}"
+        for lines, members in _alike(nodes, lambda node: entry_lines(entries(node)))
+        for line in lines
+    ]
+    return [*own, *entry_lines(more)]
+
+
+def partition_lines(partitions: Sequence[Partition], nodes: Sequence[Node]) -> list[str]:
+    """The PartitionName= lines, for partitions whose `nodes` are NodeNames."""
+    by_name = {node["name"]: node for node in nodes}
+    return [_partition_line(partition, by_name) for partition in partitions]
+
+
+def _partition_line(partition: Partition, by_name: Mapping[str, Node]) -> str:
+    """A job that asks for no memory gets its CPUs' share of the smallest node.
+
+    Without DefMemPerCPU it would get the whole memory of its node, and no second job start there.
+    """
+    members = partition["nodes"]
+    everyone = len(set(members)) == len(by_name)
+    settings = {
+        # One word for everyone: another node is no change of the partition.
+        "Nodes": "ALL" if everyone else compressed_hostlist(members),
+        "Default": "YES" if partition.get("default") else "NO",
+        "MaxTime": partition.get("max_time") or "INFINITE",
+        "DefMemPerCPU": min(_share(by_name[name]) for name in members),
+        "State": "UP",
+    }
+    theirs = partition.get("settings") or {}
+    replaced = {name.lower() for name in theirs}
+    kept = {name: value for name, value in settings.items() if name.lower() not in replaced}
+    return f"PartitionName={partition['name']} {words({**kept, **theirs})}"
+
+
+def _share(node: Node) -> int:
+    """Memory of one CPU; what is kept for the system is no job's."""
+    kept = _get(node.get("options") or {}, "memspeclimit")
+    return max(1, (int(node["memory_mb"]) - int(kept or 0)) // cpus(node))
+
+
+# --- what is wrong, as sentences -----------------------------------------------------------------
+
+
+def node_problems(nodes: Sequence[Node]) -> list[str]:
+    """What is wrong with the options and GRES that nodes declare; each sentence once."""
+    found: dict[str, None] = {}
+    for node in nodes:
+        if not node.get("options") and not node.get("gres"):
+            continue
+        sentences = [*_options_problems(node.get("options") or {})]
+        for entry in node.get("gres") or []:
+            sentences += _gres_problems(entry)
+        found.update(dict.fromkeys(f"{node['name']}: {sentence}" for sentence in sentences))
+    return list(found)
+
+
+def _options_problems(options: Any) -> Iterator[str]:
+    yield from mapping_problems("slurm_node_options", options, FROM_DECLARATION)
+
+
+def _gres_problems(entry: Any) -> Iterator[str]:
+    if not isinstance(entry, Mapping):
+        yield f"slurm_node_gres has {entry!r}; each entry is a mapping such as {{Name: gpu}}."
+        return
+    yield from mapping_problems("slurm_node_gres", entry, {"nodename": "slurm_node_gres by group"})
+    for key in entry:
+        if str(key).lower() not in {*OF_GRES, "nodename"}:
+            yield f"slurm_node_gres has the key {key!r}, which gres.conf(5) has not."
+
+
+def partition_problems(partitions: Any) -> list[str]:
+    """What is wrong with partitions, less the nodes that they name."""
+    if not partitions:
+        return ["slurm_partitions is empty; jobs could be submitted to no partition."]
+    problems = []
+    names: list[str] = []
+    for number, partition in enumerate(partitions):
+        where = f"slurm_partitions[{number}]"
+        name = str(partition.get("name"))
+        if not NAME.fullmatch(name) or name.lower() in RESERVED:
+            problems.append(
+                f"{where}.name is {name!r}; take letters, digits, dashes and underscores, "
+                "and none of Slurm's own words ALL and DEFAULT."
+            )
+        if name in names:
+            problems.append(f"{where}.name is {name}, which another partition has; rename one.")
+        names.append(name)
+        problems += _time_problems(f"{where}.max_time", partition.get("max_time"))
+        problems += mapping_problems(
+            f"{where}.settings", partition.get("settings") or {}, FROM_PARTITION
+        )
+    default = [str(part["name"]) for part in partitions if part.get("default")]
+    if len(default) > 1:
+        problems.append(
+            f"slurm_partitions has {len(default)} default partitions ({', '.join(default)}); "
+            "leave `default: true` with one."
+        )
+    return problems
+
+
+LOCAL_STATE = "/var/lib/slurm/slurmctld"
+
+
+def controller_problems(
+    controllers: Sequence[Mapping[str, str]], options: Mapping[str, Any]
+) -> list[str]:
+    """What contradicts itself about the controllers.
+
+    options: state, accounting, accounting_port, database_port, delivery, parameters
+    """
+    problems = []
+    if len(controllers) > 1 and options["state"] == LOCAL_STATE:
+        problems.append(
+            f"slurm_controllers has {len(controllers)} hosts, but slurm_state_save_location is a "
+            "local folder; set it to a folder on storage that all controllers reach."
+        )
+    if options["accounting"] and options["accounting_port"] != options["database_port"]:
+        problems.append(
+            f"slurm_accounting_port is {options['accounting_port']}, and slurm_database_port is "
+            f"{options['database_port']}; set slurm_database_port alone, the other follows."
+        )
+    parameters = {word.strip().lower() for word in options["parameters"].split(",")}
+    if options["delivery"] == "configless" and "enable_configless" not in parameters:
+        problems.append(
+            f"slurm_settings.SlurmctldParameters is {options['parameters']!r}, without "
+            "enable_configless, which nodes need to fetch their configuration; add it, or set "
+            "slurm_config_delivery: files."
+        )
+    return problems
+
+
+def _time_problems(where: str, value: Any) -> Iterator[str]:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield (
+            f"{where} is the number {value}, which YAML may have made of a time such as 24:00:00; "
+            'write it in quotes: "1-00:00:00", or "60" for minutes.'
+        )
+    else:
+        yield from value_problems(where, value)

@@ -1,0 +1,166 @@
+"""What Slurm says, in words that Ansible can judge: its parser, its nodes, its packages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+# A node with one of these takes no job, and may yet get rid of it by itself.
+UNSETTLED = {"DOWN", "FAIL", "INVALID_REG", "INVAL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}
+DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
+# What slurmctld writes when a node has less than slurm.conf declares (node_mgr.c, gres.c). A reason
+# of an operator or a health check that began so would have to copy the whole.
+WRONG_DECLARATION = re.compile(
+    r"Low (RealMemory|TmpDisk) \(reported:.* of configured:.*\)"
+    r"|Low (socket\*core\*thread count|socket\*core count|CPUs)(, .*)?"
+    r"|gres/\S+ count (reported lower than configured|too low) \(.*\)"
+)
+SIGNED = re.compile(r"\s*\[(?P<who>[^\]@]*)@(?P<since>[^\]]*)\].*$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node as slurmctld sees it."""
+
+    flags: frozenset[str]
+    reason: str  # with who gave it, and when
+
+    @property
+    def unsettled(self) -> bool:
+        return bool(self.flags & UNSETTLED)
+
+    @property
+    def drained(self) -> bool:
+        return bool(self.flags & DRAINED)
+
+    @property
+    def by_slurm(self) -> bool:
+        """Drained by Slurm itself, because it had less than was declared then."""
+        return self.drained and bool(WRONG_DECLARATION.fullmatch(SIGNED.sub("", self.reason)))
+
+
+NOWHERE = Seen(frozenset({"UNKNOWN"}), "slurmctld does not know the node")
+
+
+def nodes_seen(answer: str) -> dict[str, Seen]:
+    """NodeName -> state, from lines `NAME STATE REASON…`."""
+    seen = {}
+    for line in answer.splitlines():
+        name, state, *reason = line.split(None, 2)
+        flags = re.findall(r"[A-Z_]+", state.upper().replace("*", "+NOT_RESPONDING"))
+        seen[name] = Seen(frozenset(flags), reason[0].strip() if reason else "")
+    return seen
+
+
+def waiting(answer: str, names: Collection[str]) -> list[str]:
+    """Of these nodes, those that Slurm does not take as they are."""
+    seen = nodes_seen(answer)
+    return [name for name in names if seen.get(name, NOWHERE).unsettled]
+
+
+def mended(answer: str, names: Collection[str]) -> list[str]:
+    """Nodes that Slurm drained for a wrong declaration, and that register as declared now."""
+    seen = nodes_seen(answer)
+    found = ((name, seen.get(name, NOWHERE)) for name in names)
+    return [name for name, node in found if node.by_slurm and not node.unsettled]
+
+
+def kept_out(answer: str, names: Collection[str]) -> list[str]:
+    """`NAME (reason)` of nodes that somebody drained: no failure, and not ours to undo."""
+    seen = nodes_seen(answer)
+    found = ((name, seen.get(name, NOWHERE)) for name in names)
+    return [
+        f"{name} ({node.reason or 'no reason given'})"
+        for name, node in found
+        if node.drained and not node.unsettled and not node.by_slurm
+    ]
+
+
+def unusable(answer: str, names: Collection[str]) -> dict[str, str]:
+    """Node -> why Slurm gives it no job, a sentence without its end."""
+    seen = nodes_seen(answer)
+    return {
+        name: _why(seen.get(name, NOWHERE))
+        for name in names
+        if seen.get(name, NOWHERE).unsettled or seen.get(name, NOWHERE).by_slurm
+    }
+
+
+def _why(node: Seen) -> str:
+    state = "+".join(sorted(node.flags))
+    return f"slurmctld holds it as {state}" + (f": {node.reason}" if node.reason else "")
+
+
+# --- Slurm's parser ------------------------------------------------------------------------------
+
+
+def parser_verdict(said: str) -> str:
+    """One sentence from what Slurm's parser printed before it gave up."""
+    lines = [re.sub(r"^\w+: (error|fatal): ", "", line).strip() for line in said.splitlines()]
+    lines = [re.sub(r"^_\w+: ", "", line) for line in lines if line]
+    for line in lines:
+        if match := re.search(r"unrecognized key: (\S+)", line):
+            return f"this version of Slurm knows no setting {match[1]}; correct or remove it"
+    for line in lines:
+        if match := re.search(r'(\w+) value ["(](.*)[")] is not', line):
+            return f"{match[1]} cannot be {match[2]!r}: {line}"
+        if match := re.search(r'Bad value "(.*)" for (\w+)', line):
+            return f"{match[2]} cannot be {match[1]!r}"
+    useful = [line for line in lines if not line.startswith("Unable to process configuration")]
+    return "; ".join(dict.fromkeys(useful[:2] or lines[:1])) or "it gave no reason"
+
+
+# --- hosts ---------------------------------------------------------------------------------------
+
+
+def version(policy: str) -> tuple[int, int] | None:
+    """Slurm's release (24, 11) from `apt-cache policy`: installed, else what would be installed."""
+    for kind in ("Installed", "Candidate"):
+        if match := re.search(rf"^\s*{kind}: (?:\d+:)?(\d+)\.(\d+)", policy, re.MULTILINE):
+            return int(match[1]), int(match[2])
+    return None
+
+
+def _shown(release: tuple[int, int]) -> str:
+    return f"{release[0]}.{release[1]:02d}"
+
+
+def host_problems(
+    look: str, controller: str, host: Mapping[str, object], cluster: Mapping[str, object]
+) -> list[str]:
+    """What is wrong with a host as it is; `look` and `controller` are the role's look at each.
+
+    host     name, roles, constrain
+    cluster  name, controller, state
+    """
+    return list(_host_problems(look, controller, host, cluster))
+
+
+def _host_problems(
+    look: str, controller: str, host: Mapping[str, object], cluster: Mapping[str, object]
+) -> Iterator[str]:
+    name = host["name"]
+    mine, theirs = version(look), version(controller)
+    if mine and theirs and mine > theirs:
+        yield (
+            f"{name} has Slurm {_shown(mine)}, and its controller {cluster['controller']} has the "
+            f"older {_shown(theirs)}, which refuses it; upgrade the controller first, or install "
+            f"{_shown(theirs)} on {name}."
+        )
+    if mine and mine < (22, 5) and "cgroup2fs" in look and host["constrain"]:
+        yield (
+            f"{name} has Slurm {_shown(mine)}, which knows no cgroup v2; boot it with "
+            "systemd.unified_cgroup_hierarchy=0, install Slurm 22.05 or newer, or set "
+            "slurm_constrain: false, which confines no job to what it asked for."
+        )
+    deployed = re.search(r"^cluster=([^|\s]+)", look, re.MULTILINE)
+    if deployed and deployed[1].lower() != str(cluster["name"]).lower():
+        yield (
+            f"{name} is the controller of the cluster {deployed[1]}, and cluster_name is "
+            f"{cluster['name']}; set cluster_name back, or, to give up its queue and begin a new "
+            f"cluster, stop slurmctld there and remove {cluster['state']}/clustername and "
+            "/etc/slurm/slurm.conf."
+        )

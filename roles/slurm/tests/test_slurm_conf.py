@@ -1,0 +1,151 @@
+"""The files of /etc/slurm as a whole, as the templates and the role's variables make them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import filter_loader, init_plugin_loader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).resolve().parent.parent
+SHARED = ROLE.parents[1] / "playbooks" / "filter_plugins"
+
+GPU = {
+    "cpus": {"sockets": 2, "cores_per_socket": 56, "threads_per_core": 2},
+    "memory_mb": 2000000,
+    "gpus": {"model": "h100_sxm", "count": 8},
+}
+SITE: dict[str, Any] = {
+    "ansible_managed": "Managed by Ansible; changes made here are lost.",
+    "slurm_roles": ["controller"],
+    "slurm_cluster_name": "site",
+    "slurm_controllers": [{"name": "ctl1", "address": "10.0.0.1"}],
+    "slurm_nodes": [
+        {"name": "gpu1", "address": "10.0.0.11", **GPU},
+        {"name": "gpu2", "address": "10.0.0.12", **GPU},
+    ],
+}
+
+
+def trusted(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: trusted(item) for key, item in value.items()}
+        case list():
+            return [trusted(item) for item in value]
+        case str():
+            return trust_as_template(value)
+    return value
+
+
+@pytest.fixture(scope="module", autouse=True)
+def filters() -> None:
+    init_plugin_loader()
+    filter_loader.add_directory(str(ROLE / "filter_plugins"))
+    filter_loader.add_directory(str(SHARED))
+
+
+def rendered(name: str, **site: Any) -> str:
+    """A file's text without its comments; `name` is a key of __slurm_rendered_files."""
+    variables: dict[str, Any] = {}
+    for file in ("defaults/main.yml", "vars/main.yml"):
+        variables |= trusted(yaml.safe_load((ROLE / file).read_text()))
+    loader = DataLoader()
+    loader.set_basedir(str(ROLE))
+    template = (ROLE / "templates/etc/slurm" / f"{name}.j2").read_text()
+    templar = Templar(loader, variables | SITE | site)
+    text = str(templar.template(trust_as_template(template)) or "")  # nothing is None
+    return "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def test_slurm_conf_of_a_plain_site() -> None:
+    assert (
+        rendered("slurm.conf")
+        == """\
+ClusterName=site
+SlurmctldHost=ctl1(10.0.0.1)
+AuthType=auth/munge
+GresTypes=gpu
+JobAcctGatherType=jobacct_gather/cgroup
+MpiDefault=none
+ProctrackType=proctrack/cgroup
+PrologFlags=Contain
+PropagateResourceLimitsExcept=MEMLOCK,NOFILE
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmctldParameters=enable_configless
+SlurmctldPidFile=/var/lib/slurm/slurmctld.pid
+SlurmdLogFile=/var/log/slurm/slurmd.log
+SlurmdPidFile=/run/slurmd.pid
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+SlurmdTimeout=300
+SlurmUser=slurm
+StateSaveLocation=/var/lib/slurm/slurmctld
+TaskPlugin=task/cgroup,task/affinity
+Include nodes.conf
+Include partitions.conf"""
+    )
+
+
+def test_what_differs_with_accounting_components_and_settings() -> None:
+    plain = set(rendered("slurm.conf").splitlines())
+    changed = set(
+        rendered(
+            "slurm.conf",
+            slurm_accounting_host="ctl1",
+            slurm_accounting_port=7031,
+            slurm_config_delivery="files",
+            slurm_components={
+                "pyxis": {"plugstack": ["required x.so"], "settings": {"PrologFlags": "Alloc"}},
+                "health": {"prolog": [{"name": "gpu", "content": "#!/bin/sh\n"}]},
+            },
+            slurm_settings={"SlurmdTimeout": 60, "mpidefault": ""},
+        ).splitlines()
+    )
+    assert changed - plain == {
+        "AccountingStorageHost=ctl1",
+        "AccountingStoragePort=7031",
+        "AccountingStorageTRES=gres/gpu",
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "Prolog=/etc/slurm/prolog.d/*",
+        "PrologFlags=Contain,Alloc",
+        "SlurmdTimeout=60",
+    }
+    assert plain - changed == {
+        "MpiDefault=none",
+        "PrologFlags=Contain",
+        "SlurmctldParameters=enable_configless",
+        "SlurmdTimeout=300",
+    }
+
+
+def test_the_other_files() -> None:
+    assert rendered("nodes.conf") == (
+        "NodeName=gpu[1-2] NodeAddr=10.0.0.[11-12] Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 "
+        "RealMemory=2000000 Gres=gpu:h100_sxm:8"
+    )
+    assert rendered("partitions.conf") == (
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefMemPerCPU=8928 State=UP"
+    )
+    assert rendered("gres.conf") == (
+        "NodeName=gpu[1-2] Name=gpu Type=h100_sxm File=/dev/nvidia[0-7]"
+    )
+    assert rendered("cgroup.conf").splitlines() == [
+        "ConstrainCores=yes",
+        "ConstrainRAMSpace=yes",
+        "ConstrainSwapSpace=yes",
+        "ConstrainDevices=yes",
+    ]
+
+
+def test_a_file_for_nothing_is_empty() -> None:
+    parts = {"pyxis": {"plugstack": ["required x.so"]}}
+    assert rendered("plugstack.conf") == ""
+    assert rendered("plugstack.conf", slurm_components=parts) == "required x.so"
+    assert rendered("nodes.conf", slurm_nodes=[]) == ""

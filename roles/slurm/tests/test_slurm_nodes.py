@@ -1,0 +1,219 @@
+"""Lines of Slurm's configuration, from declared nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles.slurm.plugin_utils import nodes as n
+
+
+def node(name: str, address: str = "10.0.0.1", **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "address": address,
+        "cpus": {"sockets": 2, "cores_per_socket": 8, "threads_per_core": 2},
+        "memory_mb": 64000,
+        "gpus": {"model": "h100_sxm", "count": 8},
+    } | changes
+
+
+CPU_ONLY = {"model": "none", "count": 0}
+ATTRIBUTES = "Sockets=2 CoresPerSocket=8 ThreadsPerCore=2 RealMemory=64000"
+
+
+def test_a_gpu_node_declares_its_topology_and_gres() -> None:
+    assert n.node_lines([node("gpu1")]) == [
+        f"NodeName=gpu1 NodeAddr=10.0.0.1 {ATTRIBUTES} Gres=gpu:h100_sxm:8"
+    ]
+
+
+def test_a_cpu_node_has_no_gres() -> None:
+    assert n.node_lines([node("cpu1", gpus=CPU_ONLY)]) == [
+        f"NodeName=cpu1 NodeAddr=10.0.0.1 {ATTRIBUTES}"
+    ]
+    assert n.gres_lines([node("cpu1", gpus=CPU_ONLY)]) == []
+
+
+def test_nodes_that_are_alike_share_a_line_and_names_stay_with_addresses() -> None:
+    many = [
+        node("gpu001", "10.0.0.254"),
+        node("cpu1", "10.1.0.1", gpus=CPU_ONLY),
+        node("gpu002", "10.0.0.255"),
+        node("gpu003", "10.0.1.0"),
+        node("gpu007", "10.0.0.9"),
+    ]
+    assert n.node_lines(many) == [
+        "NodeName=gpu[001-003,007] NodeAddr=10.0.0.[254-255],10.0.1.0,10.0.0.9 "
+        f"{ATTRIBUTES} Gres=gpu:h100_sxm:8",
+        f"NodeName=cpu1 NodeAddr=10.1.0.1 {ATTRIBUTES}",
+    ]
+    assert n.gres_lines(many) == [
+        "NodeName=gpu[001-003,007] Name=gpu Type=h100_sxm File=/dev/nvidia[0-7]"
+    ]
+
+
+def test_a_thousand_nodes_are_a_few_short_lines() -> None:
+    many = [node(f"gpu{i:04d}", f"10.0.{i // 250}.{i % 250 + 1}") for i in range(1000)]
+    lines = n.node_lines(many)
+    assert len(lines) == 4
+    assert max(map(len, lines)) < 300
+    assert lines[0].startswith("NodeName=gpu[0000-0255] NodeAddr=10.0.0.[1-250],10.0.1.[1-6] ")
+
+
+@pytest.mark.parametrize(
+    ("count", "files"), [(1, "/dev/nvidia0"), (2, "/dev/nvidia[0-1]"), (8, "/dev/nvidia[0-7]")]
+)
+def test_every_gpu_has_its_device_file(count: int, files: str) -> None:
+    declared = node("gpu1", gpus={"model": "a100_sxm", "count": count})
+    assert n.gres_lines([declared]) == [f"NodeName=gpu1 Name=gpu Type=a100_sxm File={files}"]
+
+
+def test_options_of_a_group_are_words_of_its_line() -> None:
+    options = {"Weight": 10, "Feature": ["nvme", "ib"], "CoreSpecCount": 2, "Comment": "a b"}
+    (line,) = n.node_lines([node("gpu1", options=options)])
+    assert line.endswith(
+        'Gres=gpu:h100_sxm:8 Weight=10 Feature=nvme,ib CoreSpecCount=2 Comment="a b"'
+    )
+
+
+def test_gres_of_a_group_replaces_what_its_gpus_would_be() -> None:
+    halves = [
+        {"Name": "gpu", "Type": "h100_sxm", "File": "/dev/nvidia[0-3]", "Cores": "0-7"},
+        {"Name": "gpu", "Type": "h100_sxm", "File": "/dev/nvidia[4-7]", "Cores": "8-15"},
+        {"Name": "shard", "Count": 32},
+    ]
+    declared = node("gpu1", gres=halves)
+    assert n.gres_lines([declared]) == [
+        "NodeName=gpu1 Name=gpu Type=h100_sxm File=/dev/nvidia[0-3] Cores=0-7",
+        "NodeName=gpu1 Name=gpu Type=h100_sxm File=/dev/nvidia[4-7] Cores=8-15",
+        "NodeName=gpu1 Name=shard Count=32",
+    ]
+    assert n.gres(declared) == "gpu:h100_sxm:8,shard:32"
+    assert n.gres_types([declared], [{"Name": "nic"}]) == ["gpu", "nic", "shard"]
+
+
+def test_a_mig_instance_is_one_gpu_with_several_device_files() -> None:
+    caps = "/dev/nvidia0,/dev/nvidia-caps/nvidia-cap{},/dev/nvidia-caps/nvidia-cap{}"
+    slices = [
+        {"Name": "gpu", "Type": "1g.10gb", "MultipleFiles": caps.format(i, i + 1)} for i in (3, 12)
+    ]
+    declared = node("gpu1", gres=slices)
+    assert n.gres(declared) == "gpu:1g.10gb:2"
+    assert len(n.gres_lines([declared])) == 2
+
+
+def test_autodetect_keeps_the_declared_number() -> None:
+    declared = node("gpu1", gres=[{"AutoDetect": "nvml"}])
+    assert n.gres(declared) == "gpu:h100_sxm:8"
+    assert n.gres_lines([declared]) == ["NodeName=gpu1 AutoDetect=nvml"]
+
+
+def test_lines_of_components_follow() -> None:
+    lines = n.gres_lines([node("gpu1")], [{"Count": 4, "Name": "nic", "NodeName": "gpu1"}])
+    assert lines[1] == "NodeName=gpu1 Name=nic Count=4"
+
+
+# --- partitions ----------------------------------------------------------------------------------
+
+NODES = [node("gpu1"), node("gpu2"), node("cpu1", gpus=CPU_ONLY, memory_mb=16000)]
+
+
+def partition(*names: str, **more: Any) -> str:
+    (line,) = n.partition_lines([{"name": "p", "nodes": list(names), **more}], NODES)
+    return line
+
+
+def test_a_job_without_memory_gets_its_share_of_the_smallest_node() -> None:
+    assert partition("gpu1", "cpu1", default=True) == (
+        "PartitionName=p Nodes=cpu1,gpu1 Default=YES MaxTime=INFINITE DefMemPerCPU=500 State=UP"
+    )
+
+
+def test_what_is_kept_for_the_system_is_no_share() -> None:
+    nodes = [node("gpu1", options={"MemSpecLimit": 32000})]
+    (line,) = n.partition_lines([{"name": "p", "nodes": ["gpu1"]}], nodes)
+    assert "DefMemPerCPU=1000" in line
+
+
+def test_all_nodes_are_one_word_so_that_another_node_is_no_change() -> None:
+    assert "Nodes=ALL " in partition("gpu1", "gpu2", "cpu1")
+    assert "Nodes=gpu[1-2] " in partition("gpu1", "gpu2")
+
+
+def test_settings_of_a_partition_win() -> None:
+    words = partition(
+        "gpu1", max_time="1-00:00:00", settings={"DefMemPerCpu": 10, "PriorityTier": 5}
+    ).split()
+    assert {"MaxTime=1-00:00:00", "DefMemPerCpu=10", "PriorityTier=5"} <= set(words)
+    assert not [word for word in words if word.startswith("DefMemPerCPU")]
+
+
+# --- what is wrong -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("partitions", "words"),
+    [
+        ([], "slurm_partitions is empty"),
+        ([{"name": "a", "default": True}, {"name": "b", "default": True}], "2 default partitions"),
+        ([{"name": "a"}, {"name": "a"}], "which another partition has"),
+        ([{"name": "ALL"}], "Slurm's own words"),
+        ([{"name": "a b"}], "'a b'"),
+        ([{"name": "a", "max_time": 86400}], "24:00:00"),
+        ([{"name": "a", "settings": {"Hidden": True}}], "in quotes"),
+        ([{"name": "a", "settings": {"Nodes": "x"}}], "set slurm_partitions[].nodes"),
+    ],
+)
+def test_partitions_that_cannot_work_are_named(partitions: Any, words: str) -> None:
+    (sentence,) = n.partition_problems(partitions)
+    assert words in sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"options": {"State": False}}, "in quotes"),
+        ({"options": {"RealMemory": 1}}, "set node_memory_mb"),
+        ({"gres": [{"Fil": "/dev/x"}]}, "which gres.conf(5) has not"),
+        ({"gres": ["gpu"]}, "each entry is a mapping"),
+    ],
+)
+def test_options_that_cannot_work_are_named(changes: dict[str, Any], words: str) -> None:
+    (sentence,) = n.node_problems([node("gpu1", **changes), node("gpu2")])
+    assert sentence.startswith("gpu1: ")
+    assert words in sentence
+
+
+FINE: dict[str, Any] = {
+    "state": "/var/lib/slurm/slurmctld",
+    "accounting": "ctl1",
+    "accounting_port": 6819,
+    "database_port": 6819,
+    "delivery": "configless",
+    "parameters": "idle_on_node_suspend,enable_configless",
+}
+
+
+@pytest.mark.parametrize(
+    ("controllers", "changes", "words"),
+    [
+        (2, {}, "storage that all controllers reach"),
+        (1, {"accounting_port": 7000}, "set slurm_database_port alone"),
+        (1, {"parameters": "rl_enable"}, "without enable_configless"),
+    ],
+)
+def test_contradictions_of_the_controllers_are_named(
+    controllers: int, changes: dict[str, Any], words: str
+) -> None:
+    hosts = [{"name": "ctl", "address": "10.0.0.1"}] * controllers
+    (sentence,) = n.controller_problems(hosts, FINE | changes)
+    assert words in sentence
+    assert n.controller_problems(hosts[:1], FINE) == []
+
+
+def test_what_does_not_apply_contradicts_nothing() -> None:
+    hosts = [{"name": "ctl", "address": "10.0.0.1"}]
+    assert n.controller_problems(hosts, FINE | {"accounting": "", "database_port": 7}) == []
+    assert n.controller_problems(hosts, FINE | {"delivery": "files", "parameters": ""}) == []

@@ -1,0 +1,121 @@
+"""What Slurm says, recorded from 22.05 and 24.11."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.slurm.plugin_utils import state as s
+
+INVAL = "Low RealMemory (reported:24105 < 100.00% of configured:9999999) [slurm@2026-11-21T16:43]"
+ANSWER = f"""gpu1 IDLE
+gpu2 IDLE+DRAIN+INVALID_REG {INVAL}
+gpu3 IDLE+DRAIN {INVAL.replace("slurm@", "root@")}
+gpu4 IDLE+DRAIN bad fan [ops@2026-11-21T16:43:23]
+gpu5 MIXED+DRAIN gres/gpu count reported lower than configured (0 < 2) [slurm@2026]
+gpu6 DOWN+NOT_RESPONDING Not responding [slurm@2026-11-21T16:43:23]
+gpu7 IDLE*
+gpu8 IDLE+DRAIN Low socket*core*thread count, Low CPUs [slurm@2026-11-21T16:43:23]
+gpu9 IDLE+DRAIN Low RealMemory, look at DIMM 3 [ops@2026-11-21T16:43:23]
+"""
+ALL = [f"gpu{number}" for number in range(1, 11)]
+
+
+def test_what_may_still_settle_is_waited_for() -> None:
+    assert s.waiting(ANSWER, ALL) == ["gpu2", "gpu6", "gpu7", "gpu10"]
+    assert s.waiting(ANSWER, ["gpu1", "gpu4"]) == []
+    assert s.waiting("", ["gpu1"]) == ["gpu1"]
+
+
+def test_only_what_slurm_drained_itself_returns_and_only_when_it_is_mended() -> None:
+    assert s.mended(ANSWER, ALL) == ["gpu3", "gpu5", "gpu8"]
+
+
+def test_what_people_drained_stays_and_is_told() -> None:
+    assert s.kept_out(ANSWER, ALL) == [
+        "gpu4 (bad fan [ops@2026-11-21T16:43:23])",
+        "gpu9 (Low RealMemory, look at DIMM 3 [ops@2026-11-21T16:43:23])",
+    ]
+
+
+def test_a_node_without_jobs_is_told_with_slurms_reason() -> None:
+    told = s.unusable(ANSWER, ["gpu1", "gpu2", "gpu4", "gpu10"])
+    assert sorted(told) == ["gpu10", "gpu2"]
+    assert told["gpu2"] == f"slurmctld holds it as DRAIN+IDLE+INVALID_REG: {INVAL}"
+    assert "does not know the node" in told["gpu10"]
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            "scontrol: error: _parse_next_key: Parsing error at unrecognized key: Foo\n"
+            "scontrol: fatal: Unable to process configuration file",
+            "this version of Slurm knows no setting Foo; correct or remove it",
+        ),
+        (
+            "scontrol: error: Parsing error at unrecognized key: Wight\n"
+            'scontrol: error: Parse error in file /tmp/x/slurm.conf line 31: " Wight=1"\n',
+            "this version of Slurm knows no setting Wight; correct or remove it",
+        ),
+        (
+            'scontrol: error: SlurmdTimeout value "soon" is not a valid number',
+            "SlurmdTimeout cannot be 'soon': SlurmdTimeout value \"soon\" is not a valid number",
+        ),
+        (
+            "scontrol: error: MaxJobCount value (many) is not a valid number",
+            "MaxJobCount cannot be 'many': MaxJobCount value (many) is not a valid number",
+        ),
+        ('scontrol: error: Bad value "abc" for MaxTime', "MaxTime cannot be 'abc'"),
+        (
+            "scontrol: error: Invalid PrologFlag: Containn\n"
+            "scontrol: fatal: PrologFlags invalid: Containn",
+            "Invalid PrologFlag: Containn; PrologFlags invalid: Containn",
+        ),
+        ("", "it gave no reason"),
+    ],
+)
+def test_the_parsers_words_become_one_sentence(said: str, sentence: str) -> None:
+    assert s.parser_verdict(said) == sentence
+
+
+def policy(installed: str, candidate: str = "(none)") -> str:
+    return f"slurm-client:\n  Installed: {installed}\n  Candidate: {candidate}\n"
+
+
+HOST = {"name": "gpu1", "constrain": True}
+CLUSTER = {"name": "site", "controller": "ctl1", "state": "/state"}
+
+
+def problems(look: str, controller: str) -> list[str]:
+    return s.host_problems(look, controller, HOST, CLUSTER)
+
+
+def test_a_node_newer_than_its_controller_is_refused() -> None:
+    (sentence,) = problems(policy("(none)", "24.11.5-4"), policy("22.05.8-4+deb12u3"))
+    assert sentence.startswith("gpu1 has Slurm 24.11, and its controller ctl1 has the older 22.05")
+    assert problems(policy("22.05.8-4"), policy("24.11.5-4")) == []
+    assert problems(policy("(none)"), policy("22.05.8")) == []
+    assert problems(policy("24.11.5"), "") == []
+    # What is installed counts: nothing is upgraded by the way.
+    assert problems(policy("22.05.8-4", "24.11.5-4"), policy("22.05.8-4")) == []
+
+
+def test_a_slurm_without_cgroup_v2_is_refused_on_it() -> None:
+    look = policy("(none)", "21.08.5-2ubuntu1") + "cgroup=cgroup2fs\n"
+    (sentence,) = problems(look, look)
+    assert "knows no cgroup v2" in sentence
+    assert "slurm_constrain: false" in sentence
+    assert problems(look.replace("cgroup2fs", "tmpfs"), look) == []
+    assert s.host_problems(look, look, {**HOST, "constrain": False}, CLUSTER) == []
+
+
+@pytest.mark.parametrize("written", ["old", "old|3431", "Old\n"])
+def test_a_controller_of_another_cluster_is_refused(written: str) -> None:
+    (sentence,) = problems(f"cluster={written}", "")
+    assert "gpu1 is the controller of the cluster" in sentence
+    assert "/state/clustername" in sentence
+
+
+def test_the_name_that_is_deployed_is_taken_in_any_case() -> None:
+    assert problems("cluster=SITE|12\n", "") == []
+    assert problems("cluster=", "") == []

@@ -1,0 +1,105 @@
+"""A site's inventory for tests: written to a folder, and read as `ansible-playbook` reads it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible import context
+from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.common.collections import ImmutableDict
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
+
+from playbooks.plugin_utils import contract
+from playbooks.plugin_utils.judge import Judgement, judge
+from playbooks.plugin_utils.site import Site, read_site
+from playbooks.plugin_utils.variables import read_specs
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+HARDWARE: dict[str, Any] = {
+    "node_cpus": {"sockets": 1, "cores_per_socket": 8, "threads_per_core": 2},
+    "node_memory_mb": 64000,
+    "node_gpus": {"model": "h100_sxm", "count": 8},
+    "fabric": "ib_ndr400",
+}
+
+# Two GPU nodes, one login node, one host for the rest.
+GOOD: dict[str, Any] = {
+    "slurm_controller": {"hosts": {"ctl1": {"ansible_host": "10.0.0.1"}}},
+    "slurm_database": {"hosts": {"ctl1": {}}},
+    "slurm_login": {"hosts": {"login1": {"ansible_host": "10.0.0.2"}}},
+    "slurm_compute": {
+        "children": {
+            "gpu_h100": {
+                "hosts": {
+                    "gpu1": {"ansible_host": "10.0.0.11"},
+                    "gpu2": {"ansible_host": "10.0.0.12"},
+                },
+                "vars": HARDWARE,
+            }
+        }
+    },
+}
+
+
+def good() -> dict[str, Any]:
+    """The children of slurm_cluster of an inventory that is refused nothing, to change."""
+    return copy.deepcopy(GOOD)
+
+
+def write(
+    folder: Path,
+    cluster: Mapping[str, Any],
+    files: Mapping[str, Any] | None = None,
+    **rest: Any,
+) -> Path:
+    """An inventory folder: the children of slurm_cluster, further files, further keys of `all`."""
+    rest.setdefault("children", {})
+    document = {
+        "all": {**rest, "children": {"slurm_cluster": {"children": cluster}} | rest["children"]}
+    }
+    for name, content in {"hosts.yml": document, **(files or {})}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+        path.write_text(text)
+    return folder
+
+
+@cache
+def _ready() -> None:
+    """Ansible's plugins can be found; asking twice is an error."""
+    init_plugin_loader()
+
+
+def site(*sources: Path, extra: Mapping[str, Any] | None = None) -> Site:
+    """What preflight reads of some inventory sources, without a process of its own."""
+    _ready()
+    given = [str(source) for source in sources]
+    arguments = [f"{name}={value}" for name, value in (extra or {}).items()]
+    context.CLIARGS = ImmutableDict(inventory=given, extra_vars=tuple(arguments))
+    loader = DataLoader()
+    loader.set_basedir(str(REPOSITORY / "playbooks"))
+    inventory = InventoryManager(loader=loader, sources=given)
+    variables = VariableManager(loader=loader, inventory=inventory)
+    return read_site(HostVars(inventory, variables, loader))
+
+
+def judged(*sources: Path, roles: Path | None = None, playbook: Path | None = None) -> Judgement:
+    """Preflight's judgement of some inventory sources, with the roles that we ship."""
+    folder = roles or REPOSITORY / "roles"
+    return judge(
+        site(*sources),
+        contract.load(),
+        read_specs(folder),
+        folder=folder,
+        playbook=playbook or REPOSITORY / "playbooks" / "slurm-cluster.yml",
+    )

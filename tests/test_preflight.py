@@ -1,0 +1,516 @@
+"""What preflight accepts and refuses, through Ansible's own inventory, without a host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playbooks.plugin_utils import cluster, contract
+from tests.standins.inventories import HARDWARE, REPOSITORY, good, judged, site, write
+
+
+def sentences(folder: Path, *more: Path) -> str:
+    return "\n".join(judged(folder, *more).sentences)
+
+
+def with_all(folder: Path, **variables: Any) -> Path:
+    """The good inventory, with variables for all hosts in a file beside it."""
+    return write(folder, good(), {"group_vars/all.yml": variables})
+
+
+def with_host(folder: Path, **variables: Any) -> Path:
+    """The good inventory, with variables of gpu1 in its line."""
+    children = good()
+    children["slurm_compute"]["children"]["gpu_h100"]["hosts"]["gpu1"] |= variables
+    return write(folder, children)
+
+
+def with_hardware(folder: Path, **variables: Any) -> Path:
+    children = good()
+    children["slurm_compute"]["children"]["gpu_h100"]["vars"] = HARDWARE | variables
+    return write(folder, children)
+
+
+# --- accepted ------------------------------------------------------------------------------------
+
+
+def test_a_good_inventory_is_refused_nothing(tmp_path: Path) -> None:
+    found = judged(write(tmp_path, good()))
+    assert found.sentences == []
+    assert [node["name"] for node in found.cluster.nodes] == ["gpu1", "gpu2"]
+    assert found.cluster.hosts_lines.splitlines()[0] == "10.0.0.1 ctl1"
+
+
+def test_groups_of_the_site_are_its_own(tmp_path: Path) -> None:
+    """Racks over compute nodes, groups of `constructed`, hosts that are none of the cluster's."""
+    rack = {"hosts": {"gpu1": {}, "ctl1": {}}, "vars": {"rack": "r1"}}
+    others = {"hosts": {"printer": {"ansible_host": "printer.example.org"}}}
+    children = {"rack1": rack, "dc": {"children": {"rack1": {}}}, "other_machines": others}
+    write(tmp_path, good(), children=children)
+    assert sentences(tmp_path) == ""
+
+
+def test_nested_groups_may_declare_what_their_parent_declares_otherwise(tmp_path: Path) -> None:
+    children = good()
+    h100 = children["slurm_compute"]["children"]["gpu_h100"]
+    h100["children"] = {"gpu_h100_big": {"hosts": {"gpu1": {}}, "vars": {"node_memory_mb": 128000}}}
+    found = judged(write(tmp_path, children))
+    assert found.sentences == []
+    memory = {node["name"]: node["memory_mb"] for node in found.cluster.nodes}
+    assert memory == {"gpu1": 128000, "gpu2": 64000}
+
+
+def test_two_groups_of_a_host_may_declare_the_same(tmp_path: Path) -> None:
+    children = good()
+    children["slurm_compute"]["children"]["row7"] = {"hosts": {"gpu1": {}}, "vars": HARDWARE}
+    assert sentences(write(tmp_path, children)) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cluster_domain",
+        "node_exporter_version",
+        "slurm_component_settings",
+        "slurm_component_pyxis",
+        "munge_exporter_port",
+        "my_site",
+        "node_rack",
+    ],
+)
+def test_a_variable_that_shares_a_prefix_is_the_sites(tmp_path: Path, name: str) -> None:
+    assert sentences(with_all(tmp_path, **{name: "x"})) == ""
+
+
+def test_a_model_of_which_we_have_no_thresholds_is_accepted(tmp_path: Path) -> None:
+    assert sentences(with_hardware(tmp_path, node_gpus={"model": "gb300", "count": 4})) == ""
+
+
+def test_a_dns_name_is_an_address_where_it_resolves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def resolve(names: Any) -> dict[str, str]:
+        asked.extend(names)
+        return {"gpu1.example.org": "10.9.0.1"}
+
+    monkeypatch.setattr(cluster.addresses, "__defaults__", (resolve,))
+    monkeypatch.setattr(cluster.doors, "__defaults__", (resolve,))
+    found = judged(with_host(tmp_path, ansible_host="gpu1.example.org"))
+    assert found.sentences == []
+    assert found.cluster.nodes[0]["address"] == "10.9.0.1"
+    assert set(asked) == {"gpu1.example.org"}
+
+
+def test_several_sources_are_one_inventory(tmp_path: Path) -> None:
+    write(tmp_path / "a", good())
+    more = {
+        "slurm_compute": {
+            "children": {"gpu_h100": {"hosts": {"gpu3": {"ansible_host": "10.0.0.13"}}}}
+        }
+    }
+    write(tmp_path / "b", more, {"group_vars/gpu_h100.yml": {"node_memory_mb": 32000}})
+    found = judged(tmp_path / "a", tmp_path / "b")
+    assert found.sentences == []
+    assert {node["memory_mb"] for node in found.cluster.nodes} == {32000}
+
+
+# --- refused: groups -----------------------------------------------------------------------------
+
+
+def test_there_is_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("all: {children: {slurm_compute: {hosts: {gpu1: }}}}\n")
+    assert "there is no group slurm_cluster (parent of all below" in sentences(tmp_path)
+
+
+@pytest.mark.parametrize("group", ["slurm_controller", "slurm_database", "slurm_login"])
+def test_a_needed_group_has_a_host(tmp_path: Path, group: str) -> None:
+    children = good()
+    children[group] = {}
+    assert f"group {group} (" in sentences(write(tmp_path / "empty", children))
+    del children[group]
+    assert f"there is no group {group} (" in sentences(write(tmp_path / "missing", children))
+
+
+def test_a_misspelt_group_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    children = good()
+    children["slurm_logn"] = children.pop("slurm_login")
+    assert "is slurm_logn meant to be it?" in sentences(write(tmp_path / "inside", children))
+    stray: dict[str, Any] = {"slurm_computes": {"hosts": {"gpu9": {}}}}
+    found = sentences(write(tmp_path / "outside", good(), children=stray))
+    assert (
+        "group slurm_computes has hosts that are not in slurm_cluster (gpu9); did you mean" in found
+    )
+
+
+@pytest.mark.parametrize("group", ["slurm_login", "slurm_database", "monitoring"])
+def test_a_group_of_the_contract_is_inside_the_cluster(tmp_path: Path, group: str) -> None:
+    children = good()
+    outside = children.pop(group, {})
+    outside["hosts"] = {"out1": {"ansible_host": "10.0.0.77"}}
+    found = sentences(write(tmp_path, children, children={group: outside}))
+    assert (
+        f"group {group} has hosts that are not in slurm_cluster (out1); make {group} a child"
+        in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("hosts", "backup", "sentence"),
+    [
+        (["ctl1", "login1"], "", "has two hosts (ctl1, login1); say which one is the backup"),
+        (["ctl1", "login1"], "login1", ""),
+        (["ctl1", "login1"], "gpu1", "is gpu1, which is not in slurm_database"),
+        (["ctl1", "login1", "gpu1"], "login1", "has 3 hosts"),
+        (["ctl1"], "ctl1", "is ctl1, which is the only host of slurm_database"),
+    ],
+)
+def test_of_two_databases_one_is_the_backup(
+    tmp_path: Path, hosts: list[str], backup: str, sentence: str
+) -> None:
+    children = good()
+    children["slurm_database"]["hosts"] = {host: {} for host in hosts}
+    files = {"group_vars/all.yml": {"cluster_database_backup": backup}}
+    found = sentences(write(tmp_path, children, files))
+    assert sentence in found
+    assert bool(sentence) == bool(found)
+
+
+def test_two_groups_of_one_host_do_not_disagree_about_its_hardware(tmp_path: Path) -> None:
+    children = good()
+    children["slurm_compute"]["children"]["gpu_a100"] = {
+        "hosts": {"gpu1": {}},
+        "vars": HARDWARE | {"node_gpus": {"model": "a100_sxm", "count": 8}},
+    }
+    found = sentences(write(tmp_path, children))
+    assert found.startswith(
+        "gpu1: the groups gpu_a100 and gpu_h100 set node_gpus to different values"
+    )
+    assert "node_cpus" not in found
+    h100 = children["slurm_compute"]["children"]["gpu_h100"]
+    h100["hosts"]["gpu1"]["node_gpus"] = {"model": "h100_sxm", "count": 8}  # the host decides
+    assert sentences(write(tmp_path, children)) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        (
+            "group_vars/gpu_h10.yml",
+            "is for a group gpu_h10 that the inventory does not have; did you",
+        ),
+        ("group_vars/nobody/x.yml", "is for a group nobody that the inventory does not have"),
+        (
+            "host_vars/gpu11.yml",
+            "is for a host gpu11 that the inventory does not have; did you mean gpu1",
+        ),
+        ("host_vars/gpu1.example.org", "is for a host gpu1.example.org that"),
+    ],
+)
+def test_a_file_of_variables_belongs_to_someone(tmp_path: Path, file: str, sentence: str) -> None:
+    if file.endswith(".org"):
+        file += ".yml"
+    assert sentence in sentences(write(tmp_path, good(), {file: {"rack": 1}}))
+
+
+@pytest.mark.parametrize("file", ["group_vars/README.md", "group_vars/.gpu.swp", "host_vars/gpu1"])
+def test_other_files_beside_an_inventory_are_none_of_ours(tmp_path: Path, file: str) -> None:
+    assert sentences(write(tmp_path, good(), {file: {"rack": 1}})) == ""
+
+
+# --- refused: names and addresses ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("localhost", "localhost cannot be the name of a host"),
+        ("default", "default cannot be the name of a host"),
+        ("DEFAULT", "DEFAULT cannot be the name of a host"),
+        ("g" * 64, "has 64 characters; the name of a host has at most 63"),
+        ("gpu1.example.org", "'gpu1.example.org' cannot be a NodeName"),
+        ("gpu_1", "'gpu_1' cannot be a NodeName"),
+        ("GPU1", "gpu1 and GPU1 differ only in upper and lower case"),
+    ],
+)
+def test_a_name_that_no_host_can_have(tmp_path: Path, name: str, sentence: str) -> None:
+    children = good()
+    hosts = children["slurm_compute"]["children"]["gpu_h100"]["hosts"]
+    hosts[name] = {"ansible_host": "10.0.0.99"}
+    assert sentence in sentences(write(tmp_path, children))
+
+
+def test_all_is_no_name_of_a_host(tmp_path: Path) -> None:
+    from playbooks.plugin_utils.names import name_refusals  # noqa: PLC0415 - Ansible refuses it, too
+
+    assert "all cannot be the name" in str(next(name_refusals(["all"])))
+
+
+def test_addresses_are_of_one_host_each(tmp_path: Path) -> None:
+    assert "gpu[1-2] have one address, 10.0.0.12; give each" in sentences(
+        with_host(tmp_path, ansible_host="10.0.0.12")
+    )
+
+
+def test_one_machine_has_one_name(tmp_path: Path) -> None:
+    twin = {"ansible_host": "10.0.0.12", "node_address": "10.1.0.11"}
+    assert (
+        "gpu[1-2] are names of one machine: Ansible reaches them all at 10.0.0.12 port 22"
+        in sentences(with_host(tmp_path / "same", **twin))
+    )
+    assert sentences(with_host(tmp_path / "forwarded", **twin, ansible_port=2201)) == ""
+
+
+def test_a_name_that_does_not_resolve_is_no_address(tmp_path: Path) -> None:
+    assert (
+        "gpu1: ansible_host is 'gpu1.invalid', which this machine cannot resolve; set node_address"
+        in sentences(with_host(tmp_path, ansible_host="gpu1.invalid"))
+    )
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "0.0.0.0"])
+def test_an_address_is_one_that_others_reach(tmp_path: Path, address: str) -> None:
+    assert f"gpu1: {address} is" in sentences(with_host(tmp_path, ansible_host=address))
+
+
+# --- refused: hardware ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["", " ", "h100 sxm", "h100,sxm", "h100:sxm", "h100\nsxm", "h100;rm", "$(id)", None, 3090],
+)
+def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
+    found = sentences(with_hardware(tmp_path, node_gpus={"model": model, "count": 8}))
+    assert found.startswith("gpu[1-2]: node_gpus.model ")
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"node_gpus": {"model": "none", "count": 8}}, "has the model none and a count of 8"),
+        ({"node_gpus": {"model": "H100-SXM", "count": 8}}, "did you mean h100_sxm?"),
+        ({"node_gpus": {"model": "h100_sxm", "count": -1}}, "is -1; set it to a whole number of 0"),
+        ({"node_gpus": {"modell": "x", "count": 1}}, "exactly the keys model, count"),
+        ({"node_gpus": None}, "is not set; set it for the node's group"),
+        ({"node_cpus": 16}, "is 16; it must have exactly the keys sockets"),
+        ({"node_cpus": {"sockets": 1, "cores": 8}}, "it must have exactly the keys"),
+        (
+            {"node_cpus": {**HARDWARE["node_cpus"], "sockets": 0}},
+            "is 0; set it to a whole number of 1",
+        ),
+        ({"node_memory_mb": "lots"}, "is 'lots'; set it to a whole number"),
+        ({"node_memory_mb": True}, "is True; set it to a whole number"),
+        ({"node_memory_mb": 0}, "whole number of 1 or more"),
+        ({"fabric": "ib_ndr40"}, "which is none that we know; did you mean ib_ndr400?"),
+        ({"fabric": "infiniband"}, "which is none that we know; did you mean"),
+        ({"fabric": ""}, "which is none that we know"),
+    ],
+)
+def test_hardware_that_cannot_be_is_told_once_for_all_its_nodes(
+    tmp_path: Path, variables: dict[str, Any], sentence: str
+) -> None:
+    [found] = judged(with_hardware(tmp_path, **variables)).sentences
+    assert found.startswith(f"gpu[1-2]: {next(iter(variables))}")
+    assert sentence in found
+    assert "\n" not in found
+
+
+def test_the_file_and_line_that_set_it_are_named(tmp_path: Path) -> None:
+    children = good()
+    del children["slurm_compute"]["children"]["gpu_h100"]["vars"]["fabric"]
+    write(tmp_path, children, {"group_vars/gpu_h100.yml": "---\nfabric: ib_nrd400\n"})
+    assert "fabric (set in " in sentences(tmp_path)
+    assert "gpu_h100.yml:2) is 'ib_nrd400'" in sentences(tmp_path)
+
+
+# --- refused: variables --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", 'a"b', "a'b", "-a", "a" * 41, 7, "a.b"])
+def test_a_cluster_name_that_slurm_cannot_have(tmp_path: Path, name: object) -> None:
+    found = sentences(with_all(tmp_path, cluster_name=name))
+    assert "cluster_name is" in found
+
+
+def test_a_cluster_name_in_upper_case_is_not_what_slurm_would_call_it(tmp_path: Path) -> None:
+    found = sentences(with_all(tmp_path, cluster_name="Zurich-1"))
+    assert "of which Slurm would make 'zurich-1'; set it to zurich-1." in found
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"slurm_partitons": []}, "is no variable of Plumbline; did you mean slurm_partitions?"),
+        ({"node_gpu": {}}, "did you mean node_gpus?"),
+        ({"node_memory_gb": 1}, "did you mean node_memory_mb?"),
+        ({"slurm_slurmd_timeout": "soon"}, "must be of type int, but is 'soon'"),
+        ({"validation_runtime_source": "conda"}, "must be one of"),
+        ({"slurm_partitions": [{"name": "x", "nods": []}]}, "slurm_partitions (set in "),
+        ({"slurm_partitions": [{"name": "x", "nodes": ["gpu_h200"]}]}, 'names "gpu_h200"'),
+        ({"slurm_database_password": "ChangeMe"}, "is a word that everyone knows"),
+        ({"slurm_database_password": "short"}, "is shorter than 16 characters"),
+        ({"slurm_constrain": "no"}, "must be of type bool, but is 'no'"),
+        ({"slurm_partitions": [{"name": "p", "nodes": "ALL"}]}, "[0].nodes must be of type list"),
+        ({"cluster_silenced_refusals": "unknown-variable:x"}, "must be of type list"),
+        ({"cluster_silenced_refusals": ["unknown-variabel"]}, "did you mean unknown-variable?"),
+        ({"cluster_secrets": "{{ no_such_thing }}"}, "'no_such_thing' is undefined"),
+    ],
+)
+def test_a_variable_that_cannot_work(
+    tmp_path: Path, variables: dict[str, Any], sentence: str
+) -> None:
+    found = sentences(with_all(tmp_path, **variables))
+    assert sentence in found
+    assert len(found.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "slurm_partitions: [{name: p, nodes: [ALL], max_time: 24:00:00}]",
+            "slurm_partitions[0].max_time is 24:00:00, which YAML reads as 86400; put it",
+        ),
+        (
+            "slurm_partitions: [{name: 2024, nodes: [ALL]}]",
+            "but is the number 2024; put it in quotes",
+        ),
+        ("slurm_partitions: [{name: no, nodes: [ALL]}]", 'as false; put it in quotes, as "no"'),
+        (
+            "slurm_partitions: [{name: p, nodes: [ALL], settings: {Hidden: yes}}]",
+            "slurm_partitions[0].settings.Hidden must be a word, but YAML reads yes, no, on, off",
+        ),
+        (
+            "slurm_partitions: [{name: p, nodes: [ALL], settings: {DefaultTime: 1:30:00}}]",
+            "settings.DefaultTime is 1:30:00, which YAML reads as 5400",
+        ),
+        ("slurm_settings: {DebugFlags: no}", "slurm_settings.DebugFlags must be a word"),
+        (
+            "slurm_settings: {ResumeTimeout: 10:30}",
+            "slurm_settings.ResumeTimeout is 10:30, which YAML",
+        ),
+    ],
+)
+def test_what_yaml_reads_as_something_else_goes_into_quotes(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    [found] = judged(write(tmp_path, good(), {"group_vars/all.yml": f"---\n{text}\n"})).sentences
+    assert sentence in found
+
+
+def test_numbers_and_words_are_settings(tmp_path: Path) -> None:
+    settings = {"MaxJobCount": 10000, "DebugFlags": "no", "ResumeTimeout": "0:10"}
+    assert sentences(with_all(tmp_path, slurm_settings=settings)) == ""
+
+
+def test_one_partition_is_the_default(tmp_path: Path) -> None:
+    partitions = [
+        {"name": "a", "nodes": ["ALL"], "default": True},
+        {"name": "b", "nodes": ["ALL"], "default": True},
+    ]
+    found = sentences(with_all(tmp_path, slurm_partitions=partitions))
+    assert "slurm_partitions has 2 default partitions (a, b)" in found
+
+
+def test_partitions_have_names_of_their_own(tmp_path: Path) -> None:
+    partitions = [{"name": "a", "nodes": ["ALL"]}, {"name": "a", "nodes": ["gpu1"]}]
+    assert "two partitions with the name a" in sentences(
+        with_all(tmp_path, slurm_partitions=partitions)
+    )
+
+
+@pytest.mark.parametrize(
+    "variable", [{"cluster_name": "other"}, {"slurm_settings": {"MaxJobCount": 5}}]
+)
+def test_what_is_one_for_the_cluster_is_the_same_on_all_hosts(
+    tmp_path: Path, variable: dict[str, Any]
+) -> None:
+    found = sentences(with_host(tmp_path, **variable))
+    name = next(iter(variable))
+    assert f"{name} has one value in the whole cluster, but differs between" in found
+    assert "gpu1" in found
+
+
+def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+    found = sentences(with_all(tmp_path, slurm_database_password="hunter2hunter"))
+    assert "slurm_database_password" in found
+    assert "hunter2" not in found
+
+
+def test_nothing_is_written_to_judge_a_secret(tmp_path: Path) -> None:
+    secret = tmp_path / "made"
+    text = "{{ lookup('ansible.builtin.password', '" + str(secret) + "') }}"
+    assert sentences(with_all(tmp_path / "site", slurm_database_password=text)) == ""
+    assert not secret.exists()
+
+
+def test_facts_are_judged_later(tmp_path: Path) -> None:
+    text = "{{ 'venv' if ansible_facts['distribution_release'] == 'bookworm' else 'distribution' }}"
+    assert sentences(with_all(tmp_path, validation_runtime_source=text)) == ""
+
+
+# --- silenced ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["unknown-variable", "unknown-variable:node_gpu"])
+def test_a_site_silences_one_refusal(tmp_path: Path, word: str) -> None:
+    found = sentences(with_all(tmp_path / "loud", node_gpu=1))
+    assert found.endswith("[unknown-variable:node_gpu]")
+    quiet = with_all(tmp_path / "quiet", node_gpu=1, cluster_silenced_refusals=[word])
+    assert sentences(quiet) == ""
+
+
+def test_silencing_one_silences_no_other(tmp_path: Path) -> None:
+    other = ["unknown-variable:node_cpu"]
+    found = sentences(with_all(tmp_path, node_gpu=1, cluster_silenced_refusals=other))
+    assert "[unknown-variable:node_gpu]" in found
+
+
+def test_a_silenced_fabric_is_declared_as_it_is_written(tmp_path: Path) -> None:
+    children = good()
+    children["slurm_compute"]["children"]["gpu_h100"]["vars"]["fabric"] = "ours"
+    silence = {"group_vars/all.yml": {"cluster_silenced_refusals": ["fabric-unknown"]}}
+    found = judged(write(tmp_path, children, silence))
+    assert found.sentences == []
+    assert {node["fabric"] for node in found.cluster.declaration["nodes"]} == {"ours"}
+
+
+# --- the contract --------------------------------------------------------------------------------
+
+
+def test_the_models_are_those_that_have_thresholds() -> None:
+    files = (REPOSITORY / "validation" / "thresholds").glob("*.yml")
+    assert set(contract.load().gpu_models) == {path.stem for path in files} - {"common", "cpu"}
+
+
+def test_every_refusal_that_can_be_silenced_is_in_the_contract() -> None:
+    import re  # noqa: PLC0415
+
+    words = contract.load().silenceable
+    code = "".join(
+        path.read_text()
+        for folder in ("plugin_utils", "filter_plugins")
+        for path in (REPOSITORY / "playbooks" / folder).glob("*.py")
+    )
+    assert {word for word in words if f'"{word}"' in code} == set(words)
+    kinds = re.findall(r'^ +"([a-z]+-[a-z]+(?:-[a-z]+)?)",$', code, re.MULTILINE)
+    assert set(kinds) <= set(words)
+
+
+def test_the_documentation_has_the_contract() -> None:
+    text = (REPOSITORY / "docs" / "inventory.md").read_text()
+    found = contract.load()
+    for name in (*found.groups, *found.variables, *found.silenceable, *found.fabrics):
+        assert f"`{name}`" in text, name
+
+
+def test_the_site_is_read_by_the_lookup_as_well(tmp_path: Path) -> None:
+    read = site(write(tmp_path, good()))
+    found, refusals = cluster.work_out(read, contract.load())
+    assert refusals == []
+    assert found.declaration["nodes"][0]["cpus"] == 16

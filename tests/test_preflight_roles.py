@@ -1,0 +1,178 @@
+"""Roles bring their own refusals: found in the playbook, judged without a host where possible."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from playbooks.plugin_utils import roles
+from playbooks.plugin_utils.judge import judge_roles
+from tests.standins.inventories import REPOSITORY, good, judged, site, write
+
+REFUSE = """
+- name: Refuse | The colour is one that there is
+  ansible.builtin.assert:
+    that: paint_colour in __paint_colours
+    fail_msg: paint_colour is {{ paint_colour }}; set it to one of {{ __paint_colours | join }}.
+
+- name: Refuse | Only where it is painted
+  when: paint_layers | int > 0
+  vars: {__paint_most: 3}
+  block:
+    - name: Refuse | Not too much
+      ansible.builtin.assert:
+        that: [paint_layers is integer, paint_layers <= __paint_most]
+        fail_msg: paint_layers is {{ paint_layers }}, more than {{ __paint_most }}.
+
+- name: Refuse | Look at the wall
+  ansible.builtin.command: {cmd: wall}
+  register: __paint_wall
+
+- name: Refuse | The wall is dry
+  ansible.builtin.assert:
+    that: __paint_wall.rc == 0
+    fail_msg: wet.
+
+- name: Refuse | The system is one that has paint
+  ansible.builtin.assert:
+    that: ansible_facts['distribution'] == 'Debian'
+    fail_msg: no paint.
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> dict[str, Path]:
+    """A role with refusals, one without, and playbooks that give them to hosts."""
+    files: dict[str, Any] = {
+        "roles/paint/tasks/refuse.yml": REFUSE,
+        "roles/paint/defaults/main.yml": {"paint_colour": "red", "paint_layers": 1},
+        "roles/paint/vars/main.yml": {"__paint_colours": ["red", "blue"]},
+        "roles/paint/meta/argument_specs.yml": {
+            "argument_specs": {"main": {"options": {"paint_colour": {"type": "str"}}}}
+        },
+        "roles/quiet/tasks/main.yml": [],
+        "site.yml": [
+            {"import_playbook": "layer.yml"},
+            {"ansible.builtin.import_playbook": "b.yml"},
+        ],
+        "layer.yml": [{"hosts": "slurm_compute:!gpu2", "roles": [{"role": "paint"}, "quiet"]}],
+        "b.yml": [
+            {
+                "hosts": ["slurm_login", "slurm_controller"],
+                "tasks": [
+                    {"block": [{"include_role": {"name": "paint"}}]},
+                    {"include_role": {"name": "quiet", "tasks_from": "other"}},
+                    {"ansible.builtin.include_role": {"name": "{{ item }}"}},
+                ],
+            }
+        ],
+    }
+    for name, content in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return {"roles": tmp_path / "roles", "playbook": tmp_path / "site.yml"}
+
+
+def test_the_playbook_says_which_role_goes_where(shop: dict[str, Path]) -> None:
+    found = roles.roles_of(shop["playbook"], lambda path: yaml.safe_load(path.read_text()))
+    assert list(found) == [
+        ("slurm_compute:!gpu2", "paint"),
+        ("slurm_compute:!gpu2", "quiet"),
+        ("slurm_login:slurm_controller", "paint"),
+    ]
+
+
+def test_our_playbook_gives_every_role_to_someone() -> None:
+    found = roles.roles_of(
+        REPOSITORY / "playbooks" / "slurm-cluster.yml",
+        lambda path: yaml.safe_load(path.read_text()),
+    )
+    assert {role for _, role in found} >= {"node_base", "munge", "slurm", "slurm_database"}
+
+
+def test_a_good_inventory_is_refused_nothing(tmp_path: Path, shop: dict[str, Path]) -> None:
+    found = judged(write(tmp_path / "i", good()), **shop)
+    assert found.sentences == []
+    assert found.roles == {"ctl1": ["paint"], "login1": ["paint"], "gpu1": ["paint"], "gpu2": []}
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"paint_colour": "grey"}, "paint_colour is grey; set it to one of redblue."),
+        ({"paint_layers": 7}, "paint_layers is 7, more than 3."),
+        ({"paint_colour": "{{ my_colour }}", "my_colour": "pink"}, "paint_colour is pink; set it"),
+    ],
+)
+def test_a_role_refuses_without_a_host(
+    tmp_path: Path, shop: dict[str, Path], variables: dict[str, Any], sentence: str
+) -> None:
+    [found] = judged(
+        write(tmp_path / "i", good(), {"group_vars/all.yml": variables}), **shop
+    ).sentences
+    assert sentence in found
+
+
+def test_facts_are_judged_for_all_hosts_at_once(tmp_path: Path, shop: dict[str, Path]) -> None:
+    read = site(write(tmp_path / "i", good()))
+    for host, system in (("gpu1", "Debian"), ("login1", "Slackware")):
+        read.values.hosts[host]["ansible_facts"] = {"distribution": system}
+    given = {"gpu1": ["paint"], "login1": ["paint"]}
+    found = judge_roles(read, given, shop["roles"], facts=True)
+    assert found.sentences == {"gpu1": [], "login1": ["no paint."]}
+    assert found.remaining == given  # it also looks at the wall
+
+
+def test_a_role_that_only_asserts_is_not_asked_on_the_host(
+    tmp_path: Path, shop: dict[str, Path]
+) -> None:
+    tasks = [task for task in yaml.safe_load(REFUSE) if "wall" not in task["name"]]
+    assert roles.only_asserts(tasks)
+    (shop["roles"] / "paint/tasks/refuse.yml").write_text(yaml.safe_dump(tasks))
+    found = judged(write(tmp_path / "i", good()), **shop)
+    assert found.roles["gpu1"] == ["paint"]  # without facts it has more to say
+    read = site(tmp_path / "i")
+    read.values.hosts["gpu1"]["ansible_facts"] = {"distribution": "Debian"}
+    told = judge_roles(read, {"gpu1": ["paint"]}, shop["roles"], facts=True)
+    assert told.remaining == {"gpu1": []}
+    (shop["roles"] / "paint/tasks/refuse.yml").write_text(yaml.safe_dump(tasks[:2]))
+    assert judged(tmp_path / "i", **shop).roles["gpu1"] == []
+
+
+def test_hosts_that_a_role_is_not_given_to_are_not_judged(
+    tmp_path: Path, shop: dict[str, Path]
+) -> None:
+    files = {"host_vars/gpu2.yml": {"paint_layers": 7}}
+    assert judged(write(tmp_path / "i", good(), files), **shop).sentences == []
+
+
+def test_a_when_that_does_not_hold_refuses_nothing(tmp_path: Path, shop: dict[str, Path]) -> None:
+    files = {"group_vars/all.yml": {"paint_layers": -5}}
+    assert judged(write(tmp_path / "i", good(), files), **shop).sentences == []
+
+
+def test_the_cost_grows_with_the_nodes_and_not_with_their_square(tmp_path: Path) -> None:
+    """Four times the nodes cost about four times as much; the square would be sixteen times."""
+
+    def seconds(count: int) -> float:
+        children = good()
+        hosts = {f"n{n}": {"ansible_host": f"10.{n // 250}.1.{n % 250 + 1}"} for n in range(count)}
+        children["slurm_compute"]["children"]["gpu_h100"]["hosts"] = hosts
+        folder = write(tmp_path / str(count), children)
+        begin = time.process_time()
+        assert judged(folder).sentences == []
+        return time.process_time() - begin
+
+    seconds(10)  # what is read once
+    assert seconds(2000) < 8 * seconds(500)
+
+
+def test_raw_variables_are_read_whatever_the_limit(tmp_path: Path) -> None:
+    found = site(write(tmp_path, good()))
+    assert found.hosts("slurm_compute:!gpu2") == ["gpu1"]
+    assert found.names == found.groups["slurm_cluster"]

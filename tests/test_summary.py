@@ -1,0 +1,412 @@
+"""The end of a run in words: golden texts for what was seen, then real runs on this machine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from playbooks.callback_plugins import summary as module
+from playbooks.callback_plugins.summary import Play, Run, Trouble, summary
+
+COMMAND = ("ansible-playbook", "-i", "inventory/site", "playbooks/slurm-cluster.yml")
+HOSTS = ("ctl1", "login1", "gpu1", "gpu2")
+COMPUTE = HOSTS[1:]
+NOTHING = Play("Look at every host", HOSTS, changes=False)
+BASE = Play("Prepare every node", HOSTS)
+CONTROL = Play("Set up the controllers", ("ctl1",))
+NODES = Play("Set up the compute and login nodes", COMPUTE)
+OFF = Trouble("gpu2", NOTHING.name, "Read facts", "Connection timed out", reached=False)
+BROKEN = Trouble("gpu1", NODES.name, "slurm : Service | Start slurmd", "Unable to start slurmd.")
+
+
+def lost(play: Play, *hosts: str) -> Play:
+    return Play(play.name, play.hosts, lost=frozenset(hosts), changes=play.changes)
+
+
+def never(play: Play) -> Play:
+    return Play(play.name, play.hosts, begun=False, ended=False)
+
+
+# --- golden texts --------------------------------------------------------------------------------
+
+
+def test_a_run_without_trouble_is_one_line() -> None:
+    run = Run(COMMAND, HOSTS, (NOTHING, BASE, CONTROL, NODES), changed=4)
+    assert summary(run) == "All 4 hosts are done; something was changed on 4 hosts."
+    assert summary(Run(COMMAND, HOSTS, run.plays)) == "All 4 hosts are done; nothing was changed."
+
+
+def test_preflight_alone_makes_no_host_done() -> None:
+    run = Run(COMMAND, HOSTS, (NOTHING,))
+    assert summary(run) == "All 4 hosts passed the checks; nothing was changed."
+    run = Run(COMMAND, HOSTS, (lost(NOTHING, "gpu2"),), (OFF,))
+    assert summary(run).startswith("3 of 4 hosts passed the checks (ctl1, login1, gpu1);")
+
+
+def test_check_mode_is_told() -> None:
+    run = Run(COMMAND, HOSTS, (BASE,), changed=1, check=True)
+    assert summary(run) == "All 4 hosts are done; check mode: nothing was changed, 1 host would be."
+
+
+def test_a_host_that_is_off_and_one_that_failed() -> None:
+    plays = (
+        lost(NOTHING, "gpu2"),
+        lost(BASE, "gpu2"),
+        CONTROL,
+        lost(NODES, "gpu1", "gpu2"),
+    )
+    run = Run(COMMAND, HOSTS, plays, (OFF, BROKEN), changed=3)
+    assert summary(run) == (
+        "2 of 4 hosts are done (ctl1, login1); something was changed on 3 hosts.\n"
+        "Not reached, and therefore not configured: gpu2.\n"
+        "    Connection timed out\n"
+        '        at "Read facts" of the play "Look at every host"\n'
+        "Failed: gpu1.\n"
+        "    Unable to start slurmd.\n"
+        '        at "slurm : Service | Start slurmd" of the play '
+        '"Set up the compute and login nodes"\n'
+        "Next, once that is mended:\n"
+        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml --limit gpu1,gpu2"
+    )
+
+
+def test_a_lost_controller_leaves_the_others_waiting() -> None:
+    away = Trouble("ctl1", CONTROL.name, "slurm : Install", "Connection refused", reached=False)
+    run = Run(COMMAND, HOSTS, (NOTHING, BASE, lost(CONTROL, "ctl1"), never(NODES)), (away,), 4)
+    assert summary(run) == (
+        "No host is done; something was changed on 4 hosts.\n"
+        "Not reached, and therefore not configured: ctl1.\n"
+        "    Connection refused\n"
+        '        at "slurm : Install" of the play "Set up the controllers"\n'
+        "Done:      Prepare every node\n"
+        "Cut short: Set up the controllers\n"
+        "Not begun: Set up the compute and login nodes\n"
+        "Next, once that is mended:\n"
+        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
+    )
+
+
+def test_a_host_outside_the_cluster_is_told_too() -> None:
+    run = Run(COMMAND, HOSTS, (BASE,), (Trouble("nfs9", "Storage", "Mount", "No disk."),))
+    assert "Failed: nfs9.\n    No disk.\n" in summary(run)
+
+
+def test_a_refusal_before_the_first_change() -> None:
+    refused = Trouble("ctl1", NOTHING.name, "Stop", "fabric of gpu1 is 'x'.", whole=True)
+    plays = (lost(NOTHING, *HOSTS), never(BASE), never(CONTROL), never(NODES))
+    assert summary(Run(COMMAND, HOSTS, plays, (refused,))) == (
+        "No host is done; nothing was changed.\n"
+        "Stopped.\n"
+        "    fabric of gpu1 is 'x'.\n"
+        '        at "Stop" of the play "Look at every host"\n'
+        "Nothing was configured: the run ended before its first layer.\n"
+        "Next, once that is mended:\n"
+        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
+    )
+
+
+def test_an_interrupted_run() -> None:
+    half = Play(NODES.name, NODES.hosts, ended=False)
+    run = Run(COMMAND, HOSTS, (BASE, CONTROL, half), changed=None, stopped_at='"Install"')
+    assert summary(run) == (
+        "1 of 4 hosts is done (ctl1).\n"
+        'The run was interrupted at "Install".\n'
+        "Done:      Prepare every node; Set up the controllers\n"
+        "Cut short: Set up the compute and login nodes\n"
+        "Next:\n"
+        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
+    )
+
+
+def test_a_thousand_hosts_with_a_reason_each_stay_a_page() -> None:
+    hosts = tuple(f"gpu{i}" for i in range(1000))
+    base = Play("Base", hosts, lost=frozenset(hosts[500:]))
+    each = tuple(Trouble(h, "Base", "Start", f"{h} has no disk.") for h in hosts[500:])
+    run = Run(COMMAND, hosts, (base,), each, changed=500)
+    begin = time.monotonic()
+    told = summary(run, "inventory/site/.plumbline-limit")
+    assert time.monotonic() - begin < 1
+    assert len(told.splitlines()) < 30
+    assert len(told) < 4000
+    assert "and 490 other reasons" in told
+    assert told.endswith("--limit @inventory/site/.plumbline-limit")
+    assert len(run.limit) == 500
+
+
+# --- the next command ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "limit", "told"),
+    [
+        (("-l", "a", "p.yml"), "b", "p.yml --limit b"),
+        (("--limit=a", "p.yml"), "b", "p.yml --limit b"),
+        (("p.yml", "--limit", "a"), "", "p.yml --limit a"),
+        (("-la", "-K", "p.yml"), "b,c", "-K p.yml --limit b,c"),
+        (("-e", "x_password=abc y=1", "p.yml"), "", "-e 'x_password=… y=1' p.yml"),
+        (
+            ("-e", '{"a_token": "b c", "d": 1}', "p.yml"),
+            "",
+            """-e '{"a_token": …, "d": 1}' p.yml""",
+        ),
+    ],
+)
+def test_the_next_command(given: tuple[str, ...], limit: str, told: str) -> None:
+    assert module.same_command(given, limit) == told
+
+
+# --- a result's words ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ({"msg": "Unable to start. See the journal."}, "Unable to start."),
+        ({"msg": "Task failed: Module failed: no disk"}, "no disk"),
+        ({"msg": "x" * 300}, "x" * 239 + "…"),
+        ({"msg": ""}, "(no message)"),
+        ({"msg": ["Refused.", "One.", "Two."]}, "Refused. One. (and 1 more, told above)"),
+        ({"msg": "non-zero return code", "rc": 2, "stderr": "a\nb\n"}, "exit status 2: b"),
+        ({"msg": "'/usr/bin/apt-get -y install 'x'' failed: E: No space"}, "apt-get: No space"),
+        ({"censored": "…", "msg": "password"}, "its output is hidden"),
+        ({"results": [{"msg": "fine"}, {"failed": True, "msg": "Second."}]}, "Second."),
+        ({"results": [{"failed": True, "censored": "…"}], "msg": "x"}, "its output is hidden"),
+    ],
+)
+def test_why_a_task_failed(result: dict[str, object], words: str) -> None:
+    assert module.failure_words(result).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            "Task failed: Failed to connect to the host via ssh: "
+            "ssh: connect to host 10.0.0.7 port 22: Connection timed out",
+            "Connection timed out",
+        ),
+        ("Failed to connect to the host via ssh: Host key verification failed.", "Host key veri"),
+        ("@@@@@@\nWARNING\nHost key verification failed.", "Host key verification failed."),
+        ("", "(no message)"),
+    ],
+)
+def test_why_a_host_was_not_reached(message: str, words: str) -> None:
+    assert module.ssh_words(message).startswith(words)
+
+
+def test_of_a_loop_and_a_delegation_the_host_that_was_not_reached_is_told() -> None:
+    items = [{"msg": "fine"}, {"unreachable": True, "msg": "No route to host"}]
+    assert module.unreachable_words({"results": items}, "ctl1") == "ctl1: No route to host"
+
+
+# --- through Ansible -----------------------------------------------------------------------------
+
+# Hosts of this machine; gpu2 is an address at which nothing listens.
+INVENTORY = f"""---
+all:
+  children:
+    slurm_cluster:
+      vars: {{ansible_connection: local, ansible_python_interpreter: {sys.executable}}}
+      hosts:
+        ctl1:
+        gpu1:
+        gpu2: {{ansible_connection: ssh, ansible_host: 127.0.0.9, ansible_port: 1}}
+        gpu3:
+    elsewhere: {{hosts: {{other: {{ansible_connection: local}}}}}}
+"""
+
+PLAYBOOK = """---
+- name: Prepare every node
+  hosts: slurm_cluster
+  gather_facts: false
+  tasks:
+    - name: Reach the node
+      ansible.builtin.ping:
+    - name: Mend what can be mended
+      block: [{name: Fail, ansible.builtin.fail: {msg: This is rescued.}}]
+      rescue: [{name: Mend, ansible.builtin.debug: {msg: mended}}]
+    - name: Fail on some
+      ansible.builtin.fail: {msg: "This node has no disk. Put one in."}
+      when: inventory_hostname in broken | default([])
+    - name: Hide what is secret
+      ansible.builtin.fail: {msg: hunter2}
+      no_log: true
+      when: inventory_hostname in secret | default([])
+- name: Set up the controllers
+  hosts: ctl1
+  gather_facts: false
+  any_errors_fatal: true
+  tasks:
+    - name: Wait
+      ansible.builtin.pause: {seconds: "{{ wait | default(0) }}"}
+    - name: Fail the controller
+      ansible.builtin.fail: {msg: No controller.}
+      when: controller_fails | default(false)
+- name: Set up the nodes
+  hosts: gpu*
+  gather_facts: false
+  tasks:
+    - name: Change something
+      ansible.builtin.command: "true"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, repository: Path) -> Path:
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    (tmp_path / "site.yml").write_text(PLAYBOOK)
+    (tmp_path / "ansible.cfg").write_text(
+        f"[defaults]\ncallback_plugins = {repository}/playbooks/callback_plugins\n"
+        "nocows = true\ntimeout = 5\n"
+    )
+    return tmp_path
+
+
+def ansible(folder: Path, *arguments: str) -> list[str]:
+    program = shutil.which("ansible-playbook", path=str(Path(sys.executable).parent))
+    assert program is not None
+    return [program, "-i", "hosts.yml", "site.yml", *arguments]
+
+
+def ends(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Exit status of a run, and what it says at its end, its lines as one."""
+    done = subprocess.run(
+        ansible(folder, *arguments),
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "ANSIBLE_CONFIG": "ansible.cfg"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    banner = re.compile(r"^SUMMARY \*+$", re.MULTILINE)
+    assert len(banner.findall(done.stdout)) <= 1, done.stdout
+    told = banner.split(done.stdout)
+    return done.returncode, told[1] if len(told) > 1 else ""
+
+
+def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None:
+    status, told = ends(folder, "-e", '{"broken": ["gpu3"]}')
+    assert status != 0
+    assert "2 of 4 hosts are done (ctl1, gpu1); something was changed on 1 host." in told
+    assert "Not reached, and therefore not configured: gpu2.\n    Connection refused" in told
+    assert "Failed: gpu3.\n    This node has no disk.\n" in told
+    assert "rescued" not in told
+    assert told.rstrip().endswith("--limit gpu2,gpu3")
+
+
+def test_a_failed_host_fails_a_run_whose_last_plays_pass(folder: Path) -> None:
+    status, told = ends(folder, "--limit", "ctl1,gpu1,gpu3", "-e", '{"broken": ["gpu3"]}')
+    assert status == 2
+    assert "gpu2" not in told
+    assert told.rstrip().endswith("--limit gpu3")
+
+
+def test_with_the_controller_lost_nobody_is_done(folder: Path) -> None:
+    status, told = ends(folder, "--limit", "ctl1,gpu1", "-e", "controller_fails=true")
+    assert status == 2
+    assert "No host is done" in told
+    assert "Done:      Prepare every node" in told
+    assert "Cut short: Set up the controllers" in told
+    assert "Not begun: Set up the nodes" in told
+    assert told.rstrip().endswith("site.yml --limit ctl1,gpu1 -e controller_fails=true")
+
+
+def test_under_check_and_limit_all_is_well(folder: Path) -> None:
+    status, told = ends(folder, "--limit", "gpu1,ctl1", "--check")
+    assert status == 0
+    assert told.strip().startswith("All 2 hosts are done; check mode: nothing was changed")
+
+
+def test_what_no_log_hides_stays_hidden(folder: Path) -> None:
+    status, told = ends(folder, "--limit", "gpu1", "-e", '{"secret": ["gpu1"]}')
+    assert status == 2
+    assert "hunter2" not in told
+    assert "no_log" in told
+
+
+def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
+    (folder / "site.yml").write_text(
+        "- {name: Refuse, hosts: slurm_cluster, gather_facts: false, tasks: [{name: Stop, "
+        "ansible.builtin.fail: {msg: The name is wrong.}, run_once: true}]}\n"
+        "- {name: Work, hosts: slurm_cluster, gather_facts: false, tasks: "
+        "[{name: Do, ansible.builtin.ping: }]}\n"
+    )
+    status, told = ends(folder)
+    assert status == 2
+    assert "No host is done; nothing was changed.\nStopped.\n    The name is wrong.\n" in told
+    assert "Failed" not in told
+
+
+def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
+    (folder / "site.yml").write_text(
+        "- {name: Refuse, hosts: localhost, gather_facts: false, tasks: [{name: Stop, "
+        "ansible.builtin.fail: {msg: The name is wrong.}}]}\n"
+        "- {name: Work, hosts: slurm_cluster, gather_facts: false, tasks: "
+        "[{name: Do, ansible.builtin.ping: }]}\n"
+    )
+    status, told = ends(folder)
+    assert status == 2
+    assert "Stopped.\n    The name is wrong.\n" in told
+    assert "Nothing was configured" in told
+
+
+def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
+    hosts = {f"n{i}": "{ansible_connection: ssh, ansible_host: 127.0.0.9, ansible_port: 1}"
+             for i in range(12)}  # fmt: skip
+    listed = ", ".join(f"{name}: {variables}" for name, variables in hosts.items())
+    (folder / "hosts.yml").write_text(
+        f"all: {{children: {{slurm_cluster: {{hosts: {{{listed}}}}}}}}}\n"
+    )
+    (folder / "site.yml").write_text(
+        "- {name: Work, hosts: slurm_cluster, gather_facts: false, "
+        "tasks: [{name: Do, ansible.builtin.ping: }]}\n"
+    )
+    status, told = ends(folder)
+    assert status == 4
+    assert "n9 and 2 more" in told
+    assert told.rstrip().endswith("--limit @.plumbline-limit")
+    assert (folder / ".plumbline-limit").read_text().split() == list(hosts)
+
+
+@pytest.mark.parametrize("hosts", ["localhost", "other"])
+def test_a_playbook_of_other_hosts_is_left_in_peace(folder: Path, hosts: str) -> None:
+    (folder / "site.yml").write_text(
+        f"- {{hosts: {hosts}, gather_facts: false, tasks: [{{ansible.builtin.debug: {{msg: x}}}}]}}"
+    )
+    assert ends(folder) == (0, "")
+
+
+def test_an_interrupted_run_says_where(folder: Path) -> None:
+    process = subprocess.Popen(
+        ansible(folder, "--limit", "ctl1,gpu1", "-e", "wait=60"),
+        cwd=folder,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(folder),
+            "ANSIBLE_CONFIG": "ansible.cfg",
+            "PYTHONUNBUFFERED": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("TASK [Wait]"):
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[0]
+    assert process.returncode == 99
+    assert 'The run was interrupted at "Wait".' in told
+    assert "Not begun: Set up the nodes" in told
