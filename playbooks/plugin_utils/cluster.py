@@ -22,6 +22,8 @@ ADDRESS_VARIABLES = ("node_address", "ansible_host")
 SILENCED = "cluster_silenced_refusals"
 SSH_PORT = "22"
 # Connections that reach a host by its address; others (podman, local) have no door to share.
+# What a group of nodes adds to its lines of Slurm's configuration, and its key in a node.
+ADDITIONS = {"slurm_node_options": "options", "slurm_node_gres": "gres"}
 OVER_THE_NETWORK = {"ssh", "ansible.builtin.ssh", "smart", "paramiko_ssh", "paramiko"}
 
 Resolve = Callable[[Iterable[str]], Mapping[str, str]]
@@ -150,6 +152,23 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
     return found, refusals
 
 
+def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
+    """What nodes declare for Slurm beside their hardware; nothing for most."""
+    found: dict[str, dict[str, Any]] = {}
+    refusals: list[Refusal] = []
+    for host in site.groups.get(COMPUTE, []):
+        for name, key in ADDITIONS.items():
+            if host not in site.values.hosts or not site.values.defined(host, name):
+                continue
+            try:
+                value = site.values.value(host, name)
+            except AnsibleError as error:
+                refusals.append(Refusal(f"{host}: {name} cannot be evaluated: {cause(error)}"))
+            else:
+                found |= {host: found.get(host, {}) | {key: value}} if value else {}
+    return found, refusals
+
+
 def _with(where: str, name: str, sentence: str) -> str:
     """The sentence with the place behind its subject: a variable, or something in one."""
     return re.sub(rf"^{re.escape(name)}\S*", lambda match: match[0] + where, sentence, count=1)
@@ -172,10 +191,12 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     declared, more = hardware(site, contract)
     refusals += more
     refusals += names.address_refusals(found, doors(site, found))
+    added, more = additions(site)
+    refusals += more
     hosts = [{"name": name, "address": address} for name, address in found.items()]
     by_name = {host["name"]: host for host in hosts}
     nodes = [
-        declaration.declared_node(name, found[name], declared[name])
+        declaration.declared_node(name, found[name], declared[name]) | added.get(name, {})
         for name in site.groups.get(COMPUTE, [])
         if name in found and set(contract.hardware) <= set(declared.get(name, {}))
     ]

@@ -18,7 +18,7 @@ DAEMONS = {
 def started(node):
     return {
         (name, daemon): node(name).check_output(
-            f"systemctl show --property=ExecMainStartTimestampMonotonic --value {daemon}"
+            f"systemctl show --property=ActiveEnterTimestampMonotonic --value {daemon}"
         )
         for name, daemons in DAEMONS.items()
         for daemon in daemons
@@ -87,9 +87,10 @@ def test_bad_variables_are_refused_in_seconds(operator, tmp_path, variables, sen
 
 def test_a_node_in_two_kinds_of_hardware_is_refused(operator, tmp_path):
     (tmp_path / "hosts.yml").write_text(
-        "all: {children: {slurm_compute: {children: {gpu_h100: {hosts: {gpu1: },"
-        " vars: {node_memory_mb: 1000}}}}}}\n"
+        "all: {children: {slurm_compute: {children: {gpu_h100: {hosts: {gpu1: }}}}}}\n"
     )
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/gpu_h100.yml").write_text("---\nnode_memory_mb: 1000\n")
     run = operator.playbook("slurm-cluster.yml", "-i", str(tmp_path))
     refused_before_any_change(run, "set node_memory_mb to different values")
 
@@ -163,7 +164,7 @@ def test_a_new_partition_restarts_no_daemon(node, operator):
 
 def test_a_wrong_declaration_fails_the_run_and_a_right_one_mends_it(node, operator):
     """Slurm holds the nodes as `inval`; the run once ended with 0. Nobody has to resume them."""
-    run = operator.playbook("slurm.yml", "-e", "node_memory_mb=99999999")
+    run = operator.playbook("slurm.yml", "-e", json.dumps({"node_memory_mb": 99_999_999}))
     assert run.returncode != 0
     assert "Slurm gives gpu1 no jobs" in words(run)
     assert "Low RealMemory" in words(run)

@@ -1,6 +1,6 @@
 """A cluster that grows. The last of the files: the others count on two compute nodes."""
 
-DAEMON = "systemctl show --property=ExecMainStartTimestampMonotonic --value slurmd"
+DAEMON = "systemctl show --property=ActiveEnterTimestampMonotonic --value slurmd"
 NODES = ("gpu1", "gpu2")
 
 

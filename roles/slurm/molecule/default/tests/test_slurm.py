@@ -89,8 +89,11 @@ def test_a_running_job_outlives_a_restart_of_the_daemons(host):
     time.sleep(2)
     with host.sudo():
         host.run_expect([0], "systemctl restart slurmctld slurmd")
-    time.sleep(10)
-    shown = host.check_output(f"scontrol -o show job {job}").split()
+    deadline = time.monotonic() + 60
+    shown = []
+    while "JobState=COMPLETED" not in shown and time.monotonic() < deadline:
+        time.sleep(1)
+        shown = host.check_output(f"scontrol -o show job {job}").split()
     assert {"JobState=COMPLETED", "Restarts=0", "ExitCode=0:0"} <= set(shown)
 
 
