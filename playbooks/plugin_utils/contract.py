@@ -46,7 +46,7 @@ def load(path: Path = PATH) -> Contract:
     )
     variables = document["variables"]
     return Contract(
-        groups={name: Group(**entry) for name, entry in document["groups"].items()},
+        groups={name: Group(**entry) for name, entry in document["inventory_groups"].items()},
         variables={
             name: {key: value for key, value in entry.items() if key != "scope"}
             for name, entry in variables.items()
