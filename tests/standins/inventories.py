@@ -75,14 +75,14 @@ def write(
 
 
 @cache
-def _ready() -> None:
+def ready() -> None:
     """Ansible's plugins can be found; asking twice is an error."""
     init_plugin_loader()
 
 
 def site(*sources: Path, extra: Mapping[str, Any] | None = None) -> Site:
     """What preflight reads of some inventory sources, without a process of its own."""
-    _ready()
+    ready()
     given = [str(source) for source in sources]
     arguments = [f"{name}={value}" for name, value in (extra or {}).items()]
     context.CLIARGS = ImmutableDict(inventory=given, extra_vars=tuple(arguments))

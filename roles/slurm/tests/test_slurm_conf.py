@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import filter_loader, init_plugin_loader
+from ansible.plugins.loader import filter_loader
 from ansible.template import Templar, trust_as_template
+
+from tests.standins.inventories import ready
 
 ROLE = Path(__file__).resolve().parent.parent
 SHARED = ROLE.parents[1] / "playbooks" / "filter_plugins"
@@ -44,7 +46,7 @@ def trusted(value: Any) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def filters() -> None:
-    init_plugin_loader()
+    ready()
     filter_loader.add_directory(str(ROLE / "filter_plugins"))
     filter_loader.add_directory(str(SHARED))
 
