@@ -66,22 +66,26 @@ def test_without_the_controller_nothing_is_configured_not_even_one_node(operator
 
 
 @pytest.mark.parametrize(
-    ("variables", "sentence"),
+    "bad",
     [
-        ("slurm_partitons: []", "did you mean slurm_partitions?"),
-        ("slurm_slurmd_timeout: soon", "must be of type int, but is 'soon'"),
-        ("slurm_database_password: changeme", "is a word that everyone knows"),
-        ("slurm_accounting_port: 7000", "slurm_accounting_port is 7000"),
-        ("slurm_partitions: [{name: x, nodes: [gpu_h200]}]", 'names "gpu_h200"'),
+        {
+            "slurm_partitons: []": "did you mean slurm_partitions?",
+            "slurm_slurmd_timeout: soon": "must be of type int, but is 'soon'",
+            "slurm_database_password: changeme": "is a word that everyone knows",
+            "slurm_partitions: [{name: x, nodes: [gpu_h200]}]": 'names "gpu_h200"',
+        },
+        {"slurm_accounting_port: 7000": "slurm_accounting_port is 7000"},
     ],
+    ids=["variables", "what a role refuses"],
 )
-def test_bad_variables_are_refused_in_seconds(operator, tmp_path, variables, sentence):
+def test_bad_variables_are_refused_in_seconds_and_all_at_once(operator, tmp_path, bad):
     (tmp_path / "hosts.yml").write_text("all: {}\n")
     (tmp_path / "group_vars/all").mkdir(parents=True)
-    (tmp_path / "group_vars/all/site.yml").write_text(f"---\n{variables}\n")
+    (tmp_path / "group_vars/all/site.yml").write_text("\n".join(["---", *bad, ""]))
     begin = time.monotonic()
     run = operator.playbook("slurm-cluster.yml", "-i", str(tmp_path))
-    refused_before_any_change(run, sentence)
+    for sentence in bad.values():
+        refused_before_any_change(run, sentence)
     assert time.monotonic() - begin < 30
 
 
