@@ -1,0 +1,45 @@
+"""The packages that dpkg does not know as installed are the ones that APT is asked for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).resolve().parent.parent / "playbooks/action_plugins/distribution_packages.py"
+spec = spec_from_file_location("distribution_packages", PATH)
+assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
+packages = sys.modules["distribution_packages"] = module_from_spec(spec)
+spec.loader.exec_module(packages)
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "missing"),
+    [
+        (["munge"], "installed munge\n", []),
+        (["munge", "jq"], "installed munge\n", ["jq"]),
+        # Removed with its configuration left, and unpacked by a run that was killed.
+        (["munge", "jq"], "config-files munge\nhalf-configured jq\n", ["munge", "jq"]),
+        # dpkg knows no versions and no virtual packages by these names: APT judges them.
+        (["jq=1.7", "mail-transport-agent"], "installed jq\n", ["jq=1.7", "mail-transport-agent"]),
+        # Two architectures of one package.
+        (["libc6"], "installed libc6\nnot-installed libc6\n", []),
+        (["munge"], "", ["munge"]),
+    ],
+)
+def test_missing_is_what_dpkg_does_not_call_installed(names, said, missing):
+    assert packages.missing(names, said) == missing
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="asks this machine's dpkg")
+def test_dpkg_understands_the_question():
+    names = ["dpkg", "no-such-package", "$(touch x)", "dpkg=1"]
+    said = subprocess.run(
+        ["/bin/sh", "-c", packages.question(names)], capture_output=True, text=True, check=False
+    )
+    assert said.stderr == ""
+    assert packages.missing(names, said.stdout) == names[1:]
