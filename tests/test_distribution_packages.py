@@ -43,3 +43,9 @@ def test_dpkg_understands_the_question():
     )
     assert said.stderr == ""
     assert packages.missing(names, said.stdout) == names[1:]
+
+
+def test_apt_waits_for_others_and_starts_no_daemon_that_is_not_configured():
+    asked = packages.request(["munge"], start_daemons=False)
+    assert (asked["lock_timeout"], asked["policy_rc_d"]) == (600, 101)
+    assert "policy_rc_d" not in packages.request(["chrony"], start_daemons=True)

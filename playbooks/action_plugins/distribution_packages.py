@@ -44,6 +44,19 @@ def missing(names: Iterable[str], said: str) -> list[str]:
     return [name for name in names if name not in there]
 
 
+def request(names: list[str], *, start_daemons: bool) -> dict[str, Any]:
+    """What `ansible.builtin.apt` is asked."""
+    policy = {} if start_daemons else {"policy_rc_d": FORBIDDEN}
+    return {
+        "name": names,
+        "install_recommends": False,
+        "update_cache": True,
+        "cache_valid_time": LISTS_VALID_S,
+        "lock_timeout": LOCK_TIMEOUT_S,
+        **policy,
+    }
+
+
 class ActionModule(ActionBase):
     """`distribution_packages: {name: [...], start_daemons: false}`; returns what `apt` returns."""
 
@@ -67,14 +80,6 @@ class ActionModule(ActionBase):
         said = ansible._low_level_execute_command(question(names), sudoable=False)
         if not missing(names, to_text(said["stdout"])):
             return {**result, "changed": False}
-        install: dict[str, Any] = {
-            "name": names,
-            "install_recommends": False,
-            "update_cache": True,
-            "cache_valid_time": LISTS_VALID_S,
-            "lock_timeout": LOCK_TIMEOUT_S,
-        }
-        if not arguments["start_daemons"]:
-            install["policy_rc_d"] = FORBIDDEN
+        install = request(names, start_daemons=arguments["start_daemons"])
         installed = ansible._execute_module("ansible.builtin.apt", install, task_vars=task_vars)
         return {**result, **installed}

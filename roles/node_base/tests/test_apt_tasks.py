@@ -16,12 +16,25 @@ def tasks_of(path: Path):
             yield from task.get(section, [])
 
 
-def test_every_role_waits_for_the_lock_that_unattended_upgrades_hold():
-    found = [
-        (path.relative_to(ROLES), task["name"], task["ansible.builtin.apt"])
-        for path in sorted(ROLES.glob("*/tasks/*.yml"))
-        for task in tasks_of(path)
-        if "ansible.builtin.apt" in task
+TASKS = [
+    (path.relative_to(ROLES), task)
+    for path in sorted(ROLES.glob("*/tasks/*.yml"))
+    for task in tasks_of(path)
+]
+
+
+def test_packages_are_installed_in_one_way():
+    """With its patience, and without daemons that start too early: see distribution_packages."""
+    assert len([path for path, task in TASKS if "distribution_packages" in task]) >= 5
+    asked = [
+        (path, task["ansible.builtin.apt"]) for path, task in TASKS if "ansible.builtin.apt" in task
     ]
-    assert len(found) >= 4
-    assert [entry for entry in found if entry[2].get("lock_timeout") != 600] == []
+    assert [path for path, apt in asked if "name" in apt and apt.get("state") != "absent"] == []
+
+
+def test_every_role_waits_for_the_lock_that_unattended_upgrades_hold():
+    asked = [
+        (path, task["ansible.builtin.apt"]) for path, task in TASKS if "ansible.builtin.apt" in task
+    ]
+    assert asked
+    assert [path for path, apt in asked if apt.get("lock_timeout") != 600] == []
