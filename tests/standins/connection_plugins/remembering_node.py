@@ -44,6 +44,7 @@ TEMPORARY = re.compile(r"(ansible-tmp-[0-9.-]+)=")
 # line for each node that was asked anything.
 SAID = [
     (re.compile(r"nvidia\[0-9\]"), "8 8"),  # tasks/gpus.yml
+    (re.compile(r"munge\W+--no-input"), "MUNGE:of-no-node:"),
     (re.compile(r"scontrol ping"), "Slurmctld(primary) at NAME is UP"),
     (re.compile(r"scontrol show hostnames"), "node"),
     (re.compile(r"scontrol -o show node"), "NODES IDLE "),
