@@ -28,6 +28,65 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class Submission:
+    """How jobs are submitted at this site: what srun is told beside what a job needs."""
+
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    srun_options: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        named = [
+            f"--{name}={value}"
+            for name in ("account", "qos", "reservation", "constraint")
+            if (value := getattr(self, name)) is not None
+        ]
+        return (*named, *self.srun_options)
+
+    def over(self, defaults: "Submission") -> "Submission":
+        """These wishes, and the defaults where there is none."""
+        return Submission(
+            self.account or defaults.account,
+            self.qos or defaults.qos,
+            self.reservation or defaults.reservation,
+            self.constraint or defaults.constraint,
+            (*defaults.srun_options, *self.srun_options),
+        )
+
+
+NO_WISHES = Submission()
+
+# What the plan decides: a wish must not change what is asked about.
+_OURS = (
+    *(
+        "job-name",
+        "partition",
+        "nodelist",
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "gres",
+        "exclusive",
+    ),
+    *("cpus-per-task", "mem", "cpu-bind", "time", "mpi", "input", "kill-on-bad-exit", "wait"),
+    *("chdir", "output", "error", "label", "overlap", "jobid", "pty", "exclude", "multi-prog"),
+)
+
+
+def option_problem(option: str) -> str:
+    """Why srun may not be given this option; empty when it may."""
+    name = option.removeprefix("--").partition("=")[0]
+    if not option.startswith("--") or not name or not option.isprintable():
+        return f"{option!r} is no option of the form --name or --name=value"
+    if any(ours.startswith(name) for ours in _OURS):  # srun takes abbreviations
+        return f"--{name} is decided by the plan"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     cluster: str
     login: tuple[str, ...]
@@ -35,6 +94,7 @@ class Declaration:
     python: str
     partitions: tuple[Partition, ...]
     nodes: Mapping[str, Node]
+    submission: Submission = NO_WISHES
 
     @property
     def submit_hosts(self) -> tuple[str, ...]:
@@ -56,6 +116,25 @@ def _absolute(value: Any, where: str, problems: strict.Problems) -> str | None:
     problems.append(f"{where}: expected an absolute path, found {value!r}")
     return None
 
+
+def _option(value: Any, where: str, problems: strict.Problems) -> str | None:
+    problem = option_problem(value) if isinstance(value, str) else f"{value!r} is no text"
+    if problem:
+        problems.append(f"{where}: {problem}")
+        return None
+    return str(value)
+
+
+_SUBMISSION = strict.table(
+    {},
+    {
+        "account": strict.text,
+        "qos": strict.text,
+        "reservation": strict.text,
+        "constraint": strict.text,
+        "srun_options": strict.list_of(_option),
+    },
+)
 
 _READ = strict.table(
     {
@@ -88,7 +167,8 @@ _READ = strict.table(
             ),
             empty=False,
         ),
-    }
+    },
+    {"submission": _SUBMISSION},
 )
 
 
@@ -136,8 +216,16 @@ def parse(value: Any, source: str) -> Declaration:
         )
         for item in read["nodes"]
     }
+    wishes = read["submission"] or {}
+    submission = Submission(**{name: value for name, value in wishes.items() if value is not None})
     return Declaration(
-        read["cluster"], read["login"], read["controller"], read["python"], partitions, nodes
+        read["cluster"],
+        read["login"],
+        read["controller"],
+        read["python"],
+        partitions,
+        nodes,
+        submission,
     )
 
 

@@ -96,12 +96,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
-    """A judgement that this run owes. `skip` says why it does not apply, by declaration."""
+    """A judgement that this run owes.
+
+    `skip` says why it does not apply, by declaration. `unproven` says why this run cannot make it
+    although it applies: it was asked about too few nodes, or they are too unlike each other.
+    """
 
     check: str
     tier: Tier
     subject: Subject
     skip: str | None = None
+    unproven: str | None = None
 
     @property
     def key(self) -> Key:
@@ -174,6 +179,7 @@ class Start:
     host: str
     node_ns: int
     arrival_ns: int  # by the login node's clock
+    received_ns: int | None = None  # when it had read what we sent it, by its clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +195,15 @@ class Reply:
     truncated: bool = False
     submitted_ns: int | None = None
     started_ns: int | None = None
+    fed_ns: int | None = None  # when we sent the payload to the tasks, by the login node's clock
     document_ns: int | None = None  # when the answer reached the login node, by its clock
     ended_ns: int | None = None
     starts: tuple[Start, ...] = ()  # the first task of each node
     reason: str = ""  # Slurm's reason for waiting, or why nothing is known
     busy: bool = False  # another user's job held a node that this one needed
+    states: tuple[
+        "NodeState", ...
+    ] = ()  # what Slurm said of the job's nodes, after it if it failed
     munge: MungeReply | None = None
 
     @property
@@ -213,6 +223,16 @@ class NodeState:
     memory_mb: int | None = None
     gres: str = ""
     reason: str = ""
+    hostname: str = ""  # by which Slurm reaches it
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """What Slurm is configured to account with, and whether that answers."""
+
+    kind: str  # AccountingStorageType
+    configured: bool = True
+    error: str = ""
 
 
 # --- what is judged --------------------------------------------------------------------------
@@ -288,7 +308,9 @@ class Result:
     threshold: Threshold | None = None
     metrics: tuple[Metric, ...] = ()
     proof: Proof | None = None
-    blamed: tuple[str, ...] | None = None  # nodes it counts against, where not all of the subject
+    # The nodes at fault, where that is known: () when it is none of the subject's. None for a
+    # failure of several nodes says that it is one of them, and that nobody knows which.
+    blamed: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.verdict.green and (self.threshold is None or self.value is None):
@@ -302,8 +324,9 @@ class Result:
 def settle(planned: Collection[PlannedCheck], results: Iterable[Result]) -> list[Result]:
     """One result for each planned check, in the plan's order, then any that nobody planned.
 
-    A planned check without a result becomes a FAIL. So does a SKIP that no declaration allows.
-    Of two results for one check the worse one counts.
+    A planned check without a result is a FAIL, or INCONCLUSIVE where the plan says that this run
+    cannot prove it. A SKIP that no declaration allows is a FAIL. Of two results for one check the
+    worse one counts.
     """
     undeclared = {plan.key for plan in planned if plan.skip is None}
     found: dict[Key, Result] = {}
@@ -317,6 +340,9 @@ def settle(planned: Collection[PlannedCheck], results: Iterable[Result]) -> list
     settled = []
     for plan in planned:
         got = found.pop(plan.key, None)
+        if got is None and plan.unproven is not None:
+            verdict, message = Verdict.INCONCLUSIVE, plan.unproven
+            got = Result(plan.check, plan.tier, plan.subject, verdict, message, blamed=())
         if got is None:
             message = "no result: a planned check that did not report is a failure"
             got = Result(plan.check, plan.tier, plan.subject, Verdict.FAIL, message)
@@ -353,19 +379,27 @@ class CheckInfo:
     commands: tuple[str, ...] = ()  # with {node} where a node's name belongs
 
 
+class Standing(enum.Enum):
+    """What a run makes of a node. Every node has exactly one."""
+
+    PASSING = "passing"  # every check of the suite was judged: green, or skipped by declaration
+    FAILING = "failing"  # something was measured on this node, or is known to be its fault
+    SUSPECT = "suspect"  # took part in a failure that is one of several nodes' fault
+    UNPROVEN = "unproven"  # nothing speaks against it, and not everything was judged
+
+
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node passes when every check that it took part in is green or skipped by declaration."""
-
     node: Node
     state: str
     verdict: Verdict
-    own_failures: tuple[Result, ...]  # checks of this node alone: what an operator repairs
+    standing: Standing
+    own_failures: tuple[Result, ...]  # what is this node's own fault: what an operator repairs
     reason: str
 
     @property
     def passing(self) -> bool:
-        return self.verdict.green
+        return self.standing is Standing.PASSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +425,7 @@ class RunReport:
     jobs: tuple[JobReport, ...]
     checks: Mapping[str, CheckInfo]
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # what the suite or the cluster has and this run was not asked
     interrupted: bool = False
     repeat: str = ""  # the command line that started this run
     output: str = ""
@@ -412,29 +447,69 @@ class RunReport:
 
 
 def node_reports(
-    nodes: Iterable[Node], states: Mapping[str, str], results: Collection[Result]
+    nodes: Iterable[Node],
+    states: Mapping[str, str],
+    results: Collection[Result],
+    suite: Collection[str],
 ) -> tuple[NodeReport, ...]:
-    """Each node's verdict out of the settled results."""
-    reports = []
-    for node in nodes:
-        mine = [
-            result
-            for result in results
-            if node.name in (result.subject.nodes if result.blamed is None else result.blamed)
-        ]
-        judged = [result for result in mine if result.verdict is not Verdict.SKIP]
-        own = tuple(
-            result for result in judged if result.tier is Tier.NODE and not result.verdict.green
-        )
-        verdict = worst(result.verdict for result in judged)
-        worst_one = next((result for result in judged if result.verdict is verdict), None)
-        reason = ""
-        if worst_one is None:
-            reason = "nothing was judged"
-        elif not verdict.green:
-            reason = f"{worst_one.check}: {worst_one.message}"
-        reports.append(NodeReport(node, states.get(node.name, "unknown"), verdict, own, reason))
-    return tuple(reports)
+    """Each node's verdict out of the settled results; `suite` names all checks that it has."""
+    return tuple(
+        _node_report(node, states.get(node.name, "unknown"), results, suite) for node in nodes
+    )
+
+
+def _node_report(
+    node: Node, state: str, results: Collection[Result], suite: Collection[str]
+) -> NodeReport:
+    mine = [result for result in results if node.name in result.subject.nodes]
+    judged = [result for result in mine if result.verdict is not Verdict.SKIP]
+    own = tuple(result for result in judged if _own_fault(result, node.name))
+    suspicious = [
+        result for result in judged if result.verdict is Verdict.FAIL and result.blamed is None
+    ]
+    missing = [name for name in suite if name not in {result.check for result in mine}]
+    verdict = worst(result.verdict for result in judged)
+    open_ = [result for result in judged if not result.verdict.green]
+    said: Result | None
+    if own:
+        standing, said = Standing.FAILING, own[0]
+    elif suspicious:
+        standing, said = Standing.SUSPECT, suspicious[0]
+    elif open_ or missing or not judged:
+        standing, said = Standing.UNPROVEN, next(iter(open_), None)
+    else:
+        standing, said = Standing.PASSING, None
+    reason = f"{said.check}: {said.message}" if said else ""
+    if standing is Standing.UNPROVEN and said is None:
+        reason = f"not judged: {', '.join(missing)}" if judged else "nothing was judged"
+    return NodeReport(node, state, verdict, standing, own, reason)
+
+
+def _own_fault(result: Result, name: str) -> bool:
+    """Whether a failure is measured on this node, or known to be its fault."""
+    alone = result.subject.nodes if len(result.subject.nodes) == 1 else ()
+    at_fault = alone if result.blamed is None else result.blamed
+    return result.verdict is Verdict.FAIL and name in at_fault
+
+
+# What srun hands on when a signal ended a task. It tells of the task with the highest number, which
+# is often not the one that began it.
+_SIGNALS = {
+    6: "a task aborted",
+    9: "a task was killed: by srun after another had failed, or for want of memory",
+    11: "a task broke off with a segmentation fault",
+    15: "a task was ended, as srun does to the others when one has failed",
+}
+
+
+def exit_status(code: int) -> str:
+    """srun's exit status, and what a number above 128 means.
+
+    >>> exit_status(1)
+    'exit status 1'
+    """
+    meaning = _SIGNALS.get(code - 128)
+    return f"exit status {code}" + (f" ({meaning})" if meaning else "")
 
 
 def printable(text: str, limit: int | None = None) -> str:

@@ -2,23 +2,36 @@
 
 `results.jsonl` grows while the run goes on, so that an interrupted one leaves what it knew. All
 other files appear at the end, each at once and complete.
+
+Once jobs run, nothing that happens to the folder may end the run or change its verdict: what is
+known is kept in memory too, a folder that is gone is made anew, and if that fails the reports go
+elsewhere.
 """
 
+import logging
 import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from validation.errors import EnvironmentProblem, UsageError
-from validation.model import JobReport, Result, RunReport
+from validation.model import JobReport, Result, RunReport, Standing
 from validation.plan import Plan
-from validation.report import html, json, junit, nodes
+from validation.report import html, json, junit, metrics, nodes
 from validation.report import plan as plan_report
 
-_RENDERED = {
+log = logging.getLogger(__name__)
+
+Render = Callable[[RunReport], str]
+
+_RENDERED: Mapping[str, Render] = {
     "summary.json": json.render,
     "junit.xml": junit.render,
     "report.html": html.render,
-    "passing_nodes.txt": nodes.passing,
-    "failing_nodes.txt": nodes.failing,
+    "metrics.prom": metrics.render,
+    **{f"{which.value}_nodes.txt": partial(nodes.render, which=which) for which in Standing},
 }
 _PLAN, _RESULTS, _JOBS = "plan.json", "results.jsonl", "jobs"
 
@@ -26,9 +39,13 @@ _PLAN, _RESULTS, _JOBS = "plan.json", "results.jsonl", "jobs"
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._kept: dict[str, str] = {}  # what was written, by name
+        self._lines: list[str] = []
+        self._complained = False
 
     def prepare(self, plan: Plan) -> None:
         """Make the folder. A former run's files are removed: none may pass for this run's."""
+        html.check()  # before anything is submitted
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if any(self.path.iterdir()) and not (self.path / _PLAN).is_file():
@@ -40,30 +57,83 @@ class RunFolder:
             for stream in ("stdout", "stderr"):
                 for file in jobs.glob(f"*.{stream}"):
                     file.unlink()
-            self._write(_PLAN, plan_report.as_json(plan))
-            self._write(_RESULTS, "")
+            self._kept[_PLAN] = plan_report.as_json(plan)
+            _write(self.path / _PLAN, self._kept[_PLAN])
+            _write(self.path / _RESULTS, "")
         except OSError as error:
             raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
 
     def result(self, result: Result) -> None:
-        with open(self.path / _RESULTS, "a", encoding="utf-8") as file:
-            file.write(json.line(result))
+        line = json.line(result)
+        self._lines.append(line)
+        try:
+            with open(self.path / _RESULTS, "a", encoding="utf-8", errors="replace") as file:
+                file.write(line)
+        except OSError as error:
+            self._complain(error)
 
     def job(self, report: JobReport) -> None:
         if report.reply is None:
             return
-        self._write(f"{_JOBS}/{report.job.name}.stdout", report.reply.stdout)
-        self._write(f"{_JOBS}/{report.job.name}.stderr", report.reply.stderr)
+        for stream in ("stdout", "stderr"):
+            name = f"{_JOBS}/{report.job.name}.{stream}"
+            self._kept[name] = getattr(report.reply, stream)
+            try:
+                _write(self.path / name, self._kept[name])
+            except OSError as error:
+                self._complain(error)
 
-    def finish(self, report: RunReport) -> None:
+    def finish(self, report: RunReport) -> RunReport:
+        """Write all reports. Never fails: returns the report with the place where they are, and a
+        note for each that is missing.
+        """
+        problems: list[str] = []
         try:
-            for name, render in _RENDERED.items():
-                self._write(name, render(report))
+            self._write_all(self.path, report, problems)
         except OSError as error:
-            raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
+            problem = f"{self.path} cannot be written: {error.strerror}"
+            try:
+                elsewhere = Path(tempfile.mkdtemp(prefix="plumbline-results-"))
+                problems = []
+                report = replace(report, output=str(elsewhere))
+                report = _noted(report, [f"{problem}; the reports are in {elsewhere}"])
+                self._write_all(elsewhere, report, problems)
+            except OSError as other:
+                report = replace(report, output="")
+                problems = [f"{problem}, nor anything else: {other.strerror}"]
+        for problem in problems:
+            log.error("%s", problem)
+        return _noted(report, problems)
 
-    def _write(self, name: str, text: str) -> None:
-        path = self.path / name
-        temporary = path.with_name(f".{path.name}.new")
-        temporary.write_text(text, encoding="utf-8", errors="replace")
-        os.replace(temporary, path)
+    def _write_all(self, path: Path, report: RunReport, problems: list[str]) -> None:
+        """Everything, also what was written before: it may be gone since."""
+        (path / _JOBS).mkdir(parents=True, exist_ok=True)
+        for name, text in self._kept.items():
+            _write(path / name, text)
+        _write(path / _RESULTS, "".join(self._lines))
+        for name, render in _RENDERED.items():
+            try:
+                text = render(report)
+            except Exception as error:
+                # A fault of one report must not cost the others, nor the verdict.
+                log.exception("%s could not be made", name)
+                problems.append(f"{name} is missing: {error!r}")
+                continue
+            _write(path / name, text)
+
+    def _complain(self, error: OSError) -> None:
+        """Once: what is missing is written again at the end."""
+        if not self._complained:
+            self._complained = True
+            log.warning("%s: %s; trying again at the end", self.path, error.strerror)
+
+
+def _noted(report: RunReport, notes: list[str]) -> RunReport:
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    # A node may answer with half a character, which no file can hold.
+    temporary.write_text(text, encoding="utf-8", errors="replace")
+    os.replace(temporary, path)

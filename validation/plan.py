@@ -4,6 +4,7 @@ The plan is complete before anything is submitted: every judgement that the run 
 so that one that never comes is noticed. `--dry-run` prints it.
 """
 
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -12,13 +13,17 @@ from typing import Any
 
 from validation import nodelist, thresholds
 from validation.checks import CHECKS
-from validation.declaration import Declaration, Partition
+from validation.checks.pipeline import LONGEST_CHAIN
+from validation.declaration import NO_WISHES, Declaration, Partition, Submission
 from validation.errors import UsageError
 from validation.model import Job, Node, PlannedCheck, Subject, Tier
 from validation.suites import JobTemplate, Suite
 from validation.thresholds import Rules
 
 AT_ONCE = 64  # jobs of the node tier at once
+
+# Jobs that measure: each has the network to itself.
+_MEASURED = ("all_reduce",)
 
 # Decides which nodes may be given a job, so no selection leaves it out.
 ALWAYS = "slurm_state"
@@ -33,6 +38,7 @@ class Selection:
     nodes: str | None = None
     exclude: str | None = None
     partition: str | None = None
+    submission: Submission = NO_WISHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,10 @@ class Plan:
     node_jobs: tuple[Job, ...]
     groups: tuple[Group, ...]
     rules: Mapping[str, Rules]  # by a node's hardware
+    suite_checks: tuple[str, ...]  # all that the suite has, selected or not
+    declared: tuple[str, ...]  # all nodes of the inventory, selected or not
+    left_out: tuple[str, ...] = ()  # what of both was not selected, for people
+    submission: Submission = NO_WISHES
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -75,10 +85,27 @@ class Plan:
         """Upper bound of the run's length: every job waits and runs up to its limits."""
         limits = [job.queue_limit_s + job.run_limit_s for job in self.node_jobs]
         first = ceil(len(limits) / AT_ONCE) * max(limits, default=0)
-        lanes = [
-            sum(job.queue_limit_s + job.run_limit_s for job in group.jobs) for group in self.groups
-        ]
-        return first + max(lanes, default=0)
+        batches = cluster_batches([list(group.jobs) for group in self.groups])
+        return first + sum(max(map(_lane_s, lanes)) for lanes in batches)
+
+
+def cluster_batches(groups: Sequence[list[Job]]) -> list[list[list[Job]]]:
+    """The cluster tier: batches one after another, in each of them lanes side by side.
+
+    Groups share switches: a measurement of one beside a job of another would show half of what
+    there is. So all that measure run one after another, then the groups go on side by side.
+    """
+    lanes = [lane for lane in groups if lane]
+    if len(lanes) < 2:
+        return [lanes] if lanes else []
+    measured = [job for lane in lanes for job in lane if job.payload in _MEASURED]
+    rest = [[job for job in lane if job.payload not in _MEASURED] for lane in lanes]
+    batches = [[measured], [lane for lane in rest if lane]]
+    return [[lane for lane in batch if lane] for batch in batches if any(batch)]
+
+
+def _lane_s(lane: Sequence[Job]) -> int:
+    return sum(job.queue_limit_s + job.run_limit_s for job in lane)
 
 
 def make(
@@ -87,8 +114,13 @@ def make(
     selection: Selection,
     run_id: str,
     site_thresholds: Path | None = None,
+    secret: str | None = None,
 ) -> Plan:
-    """The plan of one run. Raises UsageError for what the cluster or the suite does not have."""
+    """The plan of one run. Raises UsageError for what the cluster or the suite does not have.
+
+    `secret` makes the nonces of this run's jobs: no answer of another run can carry one.
+    """
+    secret = secrets.token_hex(8) if secret is None else secret
     names = _chosen_checks(suite, selection)
     nodes = _chosen_nodes(declaration, selection)
     homes = {node.name: _home(declaration, node, selection.partition) for node in nodes}
@@ -97,22 +129,39 @@ def make(
         for hardware in dict.fromkeys(node.hardware for node in nodes)
     }
     node_checks = [name for name in names if CHECKS[name].info.tier is Tier.NODE]
-    cluster_checks = [name for name in names if CHECKS[name].info.tier is Tier.CLUSTER]
+    cluster_checks = [
+        name for name in names if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload
+    ]
     judged_by_jobs = tuple(name for name in node_checks if CHECKS[name].payload)
     node_jobs = tuple(
         _node_job(suite, node, homes[node.name], judged_by_jobs) for node in nodes if judged_by_jobs
     )
     groups = _groups(suite, nodes, homes, cluster_checks)
+    node_jobs = tuple(_with_nonce(job, run_id, secret) for job in node_jobs)
+    groups = tuple(
+        replace(group, jobs=tuple(_with_nonce(job, run_id, secret) for job in group.jobs))
+        for group in groups
+    )
     planned = [
         PlannedCheck(name, Tier.NODE, Subject.node(node.name))
         for name in node_checks
         for node in nodes
     ]
+    everybody = tuple(node.name for node in nodes)
+    planned += [
+        PlannedCheck(name, Tier.CLUSTER, Subject("slurm", everybody))
+        for name in names
+        if CHECKS[name].info.tier is Tier.CLUSTER and not CHECKS[name].payload
+    ]
     for name in cluster_checks:
         for group in groups:
             subject = Subject(group.name, tuple(node.name for node in group.nodes))
-            skip = None if group.jobs else "one rank: nothing to communicate"
-            planned.append(PlannedCheck(name, Tier.CLUSTER, subject, skip))
+            skip, unproven = None, None
+            if not group.jobs and len(declaration.nodes) == 1:
+                skip = "one rank: nothing to communicate"
+            elif not group.jobs:
+                unproven = _alone(group.nodes[0], nodes)
+            planned.append(PlannedCheck(name, Tier.CLUSTER, subject, skip, unproven))
     return Plan(
         run_id,
         suite.name,
@@ -123,7 +172,45 @@ def make(
         node_jobs,
         groups,
         rules,
+        suite.checks,
+        tuple(declaration.nodes),
+        _left_out(declaration, suite, selection, names, nodes),
+        selection.submission.over(declaration.submission),
     )
+
+
+def _with_nonce(job: Job, run_id: str, secret: str) -> Job:
+    return replace(job, config={**job.config, "nonce": f"{run_id}-{secret}-{job.name}"})
+
+
+def _alone(node: Node, chosen: Sequence[Node]) -> str:
+    """Why nothing is proven about communication of a node that has one rank."""
+    if len(chosen) == 1:
+        return f"{node.name} alone has one rank: nothing was communicated; select another node too"
+    return (
+        f"{node.name} has one rank, and no other selected node is of its kind (model, number of "
+        "GPUs, fabric, partition): nothing was communicated"
+    )
+
+
+def _left_out(
+    declaration: Declaration,
+    suite: Suite,
+    selection: Selection,
+    names: Collection[str],
+    nodes: Collection[Node],
+) -> tuple[str, ...]:
+    checks = [name for name in suite.checks if name not in names]
+    chosen = {node.name for node in nodes}
+    others = [name for name in declaration.nodes if name not in chosen]
+    found = []
+    if checks:
+        found.append(f"checks: {', '.join(checks)}")
+    if others:
+        found.append(f"nodes: {nodelist.compress(others)}")
+    if selection.partition is not None and len(declaration.partitions) > 1:
+        found.append(f"partition: only {selection.partition}")
+    return tuple(found)
 
 
 def shrink(job: Job, survivors: Collection[str]) -> Job | None:
@@ -211,6 +298,16 @@ def _ranks_per_node(node: Node) -> int:
     return node.gpus.count if node.gpus.real else 1
 
 
+def _cpus_per_rank(nodes: Sequence[Node]) -> int:
+    """What each rank may have of its node's CPUs.
+
+    An even number: Slurm hands out whole cores, and with two threads each an odd number of CPUs
+    for every rank could ask for more cores than there are.
+    """
+    share = min(node.cpus // _ranks_per_node(node) for node in nodes)
+    return max(1, share - share % 2 if share > 1 else share)
+
+
 def _node_job(suite: Suite, node: Node, partition: str, checks: tuple[str, ...]) -> Job:
     return Job(
         name=f"node-{node.name}",
@@ -221,7 +318,11 @@ def _node_job(suite: Suite, node: Node, partition: str, checks: tuple[str, ...])
         ranks_per_node=1,
         backend=None,
         partition=partition,
-        config={**suite.node.config, "munge_credential": None},  # the launcher makes one
+        config={
+            **suite.node.config,
+            "munge_credential": None,  # the launcher makes one
+            "torch": "torch" in checks,
+        },
         queue_limit_s=suite.queue_limit_s,
         run_limit_s=suite.node.run_limit_s,
         checks=checks,
@@ -276,7 +377,8 @@ def _cluster_job(
     config: dict[str, Any] = {"backend": backend, **template.config}
     ranks = _ranks_per_node(nodes[0]) * len(nodes)
     if "microbatches" in config:  # 1F1B needs one for every stage at least
-        config["microbatches"] = max(config["microbatches"], ranks)
+        config["microbatches"] = max(config["microbatches"], min(ranks, LONGEST_CHAIN))
+    config["cpus_per_rank"] = _cpus_per_rank(nodes)
     ceiling = suite.largest_bytes.get(nodes[0].fabric)
     if "sizes_bytes" in config:
         sizes = config["sizes_bytes"]

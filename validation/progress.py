@@ -1,10 +1,15 @@
-"""What a run shows while it goes on: a live view in a terminal, plain lines elsewhere."""
+"""What a run shows while it goes on: a live view in a terminal, plain lines elsewhere.
+
+Nothing here may end a run: a terminal that goes away takes only the view with it.
+"""
 
 import importlib
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
+from validation import terminal
 from validation.model import JobReport, Result, printable
 from validation.output import RunFolder
 from validation.report import words
@@ -27,17 +32,16 @@ class Watcher:
         self._shown: tuple[Any, ...] = ()
         self._shown_at = 0.0
         self._live: Any = None
+        self._told: set[tuple[str, str]] = set()
 
     def __enter__(self) -> "Watcher":
         if self._stream.isatty():
             self._live = _live_view(self._stream, self._lines)
-        if self._live:
-            self._live.start()
+        self._with_live(lambda live: live.start())
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
+        self._with_live(lambda live: live.stop())
 
     def stage(self, text: str) -> None:
         self._stage, self._jobs = text, ()
@@ -60,15 +64,27 @@ class Watcher:
 
     def result(self, result: Result) -> None:
         self._folder.result(result)
-        if not result.verdict.green and result.message:
-            name = result.verdict.name
-            self._say(f"  {name} {result.check} {result.subject.name}: {printable(result.message)}")
+        message = printable(result.message.removeprefix("not run: "))
+        told = (result.subject.name, message)
+        # What one fault does to several checks is told once.
+        if not result.verdict.green and message and told not in self._told:
+            self._told.add(told)
+            self._say(f"  {result.verdict.name} {result.check} {result.subject.name}: {message}")
 
     def _say(self, text: str) -> None:
-        if self._live:
-            self._live.console.print(text, markup=False, highlight=False)
-        else:
-            print(f"{time.strftime('%H:%M:%S')} {text}", file=self._stream, flush=True)
+        self._with_live(lambda live: live.console.print(text, markup=False, highlight=False))
+        if not self._live:
+            terminal.say(f"{time.strftime('%H:%M:%S')} {text}\n", self._stream)
+
+    def _with_live(self, action: Callable[[Any], None]) -> None:
+        """Do it to the live view, if there is one; without it where the terminal went away."""
+        if not self._live:
+            return
+        try:
+            action(self._live)
+        except (OSError, ValueError):  # ValueError: closed, or not to be encoded
+            self._live = None
+            terminal.silence(self._stream)
 
     def _summary(self) -> tuple[tuple[str, int], ...]:
         states = [job.state for job in self._jobs]

@@ -12,16 +12,15 @@ import logging
 import os
 import secrets
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from validation import declaration, plan, suites, tiers
+from validation import declaration, interrupts, plan, suites, terminal, tiers
 from validation.checks import CHECKS
-from validation.declaration import Declaration
+from validation.declaration import Declaration, Submission
 from validation.errors import PlumblineError, UsageError
 from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
 from validation.output import RunFolder
@@ -34,32 +33,36 @@ from validation.tiers import Walk
 from validation.transport import Transport, inventory
 from validation.transport.here import Here
 
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+# Options that srun has too, and what they name.
+_WISHES = {
+    "account": "account",
+    "qos": "quality of service",
+    "reservation": "reservation",
+    "constraint": "features of the nodes",
+}
 
 SITE_THRESHOLDS = Path("/etc/plumbline/thresholds")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    terminal.prepare()
     options = _parser().parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO if options.verbose else logging.WARNING,
         format="validation: %(message)s",
     )
-    before = {number: signal.signal(number, _interrupt) for number in _INTERRUPTS}
-    try:
-        if options.list:
-            print(_listing(), end="")
-            return 0
-        return _run(options)
-    except PlumblineError as error:
-        print(f"validation: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except KeyboardInterrupt:
-        print("validation: interrupted, exit 1", file=sys.stderr)
-        return 1
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with interrupts.caught():
+        try:
+            if options.list:
+                terminal.say(_listing())
+                return 0
+            return _run(options)
+        except PlumblineError as error:
+            terminal.say(f"validation: {error}\n", sys.stderr)
+            return EXIT_USAGE
+        except KeyboardInterrupt:
+            terminal.say("validation: interrupted, exit 1\n", sys.stderr)
+            return 1
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -69,6 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         nodes=options.nodes,
         exclude=options.exclude,
         partition=options.partition,
+        submission=_submission(options),
     )
     suite = suites.load(options.suite)
     inventories = [] if options.here else _inventories(options)
@@ -77,24 +81,27 @@ def _run(options: argparse.Namespace) -> int:
     run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     made = plan.make(declared, suite, selection, run_id, _site_thresholds(options, inventories))
     if options.dry_run:
-        print(plan_report.render(made), end="")
-        print("  dry run: nothing was submitted")
+        terminal.say(f"{plan_report.render(made)}  dry run: nothing was submitted\n")
         return 0
-    folder = RunFolder(Path(options.output or f"results/{now:%Y%m%dT%H%M%SZ}"))
+    # The id and not only the time: two runs may start in one second.
+    folder = RunFolder(Path(options.output or f"results/{run_id}"))
     folder.prepare(made)
-    print(plan_report.render(made), file=sys.stderr)
+    terminal.say(f"{plan_report.render(made)}\n", sys.stderr)
     transport: Transport = (
         Here() if options.here else inventory.Inventory(inventories, declared.submit_hosts)
     )
-    client = CommandLineClient(transport, run_id, made.python)
+    client = CommandLineClient(transport, run_id, made.python, made.submission.words)
     begin = time.monotonic()
     with Watcher(sys.stderr, folder) as watcher:
         # A look at this machine costs nothing; through Ansible each costs a second or two.
         walk = tiers.walk(made, client, watcher, interval_s=0.3 if options.here else 1.0)
-    report = _report(made, walk, transport, now, time.monotonic() - begin, options, folder)
+        interrupts.ignored_from_now_on()
+    # Before anything is printed: a terminal that is gone must not cost the reports.
+    report = folder.finish(
+        _report(made, walk, transport, now, time.monotonic() - begin, options, folder)
+    )
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(console.render(report, width=console.terminal_width(), colour=colour), end="")
-    folder.finish(report)
+    terminal.say(console.render(report, width=console.terminal_width(), colour=colour))
     return report.exit_code
 
 
@@ -118,10 +125,11 @@ def _report(
         seconds=seconds,
         verdict=overall(made.checks, walk.results),
         results=results,
-        nodes=node_reports(made.nodes, walk.states, results),
+        nodes=node_reports(made.nodes, walk.states, results, made.suite_checks),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
-        notes=transport.notes,
+        notes=(*transport.notes, *walk.notes),
+        left_out=made.left_out,
         interrupted=walk.interrupted,
         repeat=_repeat(options),
         output=str(folder.path),
@@ -153,7 +161,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", metavar="LIST", help="no other nodes")
     parser.add_argument("--exclude", metavar="LIST", help="leave these out")
     parser.add_argument("--partition", metavar="P", help="nodes of this partition, jobs go there")
-    parser.add_argument("--output", metavar="DIR", help="results (default: results/<UTC time>)")
+    for name, what in _WISHES.items():
+        parser.add_argument(f"--{name}", metavar=name.upper(), help=f"{what} of the jobs")
+    parser.add_argument(
+        "--srun-option",
+        action="append",
+        metavar="--NAME=VALUE",
+        help="another option for srun, as --srun-option=--comment=x",
+    )
+    parser.add_argument("--output", metavar="DIR", help="results (default: results/<run id>)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
     parser.add_argument("--list", action="store_true", help="list suites and checks")
     parser.add_argument(
@@ -166,11 +182,22 @@ def _parser() -> argparse.ArgumentParser:
         "--thresholds",
         metavar="DIR",
         type=Path,
-        help="thresholds of your own (default: thresholds/ beside the inventory; with --here "
+        help="thresholds of your own (default: INVENTORY.thresholds/; with --here "
         f"{SITE_THRESHOLDS})",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="say more while running")
     return parser
+
+
+def _submission(options: argparse.Namespace) -> Submission:
+    for option in options.srun_option or []:
+        if problem := declaration.option_problem(option or ""):
+            raise UsageError(f"--srun-option: {problem}")
+    named = {name: getattr(options, name) for name in _WISHES}
+    for name, value in named.items():
+        if value is not None and (not value.strip() or not value.isprintable()):
+            raise UsageError(f"--{name}: expected a name, found {value!r}")
+    return Submission(**named, srun_options=tuple(options.srun_option or ()))
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
@@ -207,10 +234,24 @@ def _site_thresholds(options: argparse.Namespace, inventories: Sequence[str]) ->
         if not options.thresholds.is_dir():
             raise UsageError(f"--thresholds: there is no folder {options.thresholds}")
         return Path(options.thresholds)
-    # Beside the inventory, not in it: Ansible would read the files as an inventory.
-    beside = [Path(text).parent / "thresholds" for text in inventories if "," not in text]
-    places = [SITE_THRESHOLDS] if options.here else beside
-    return next((place for place in places if place.is_dir()), None)
+    if options.here:
+        return SITE_THRESHOLDS if SITE_THRESHOLDS.is_dir() else None
+    paths = [Path(text) for text in inventories if "," not in text]
+    # Beside the inventory, not in it: Ansible would read the files as an inventory. And with its
+    # name: others lie beside it too.
+    places = [path.with_name(f"{path.name}.thresholds") for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if (unnamed := path.with_name("thresholds")).is_dir():
+            raise UsageError(
+                f"{unnamed} would hold for every inventory beside it: rename it to {place.name}, "
+                "or name it with --thresholds"
+            )
+    found = [place for place in dict.fromkeys(places) if place.is_dir()]
+    if len(found) > 1:
+        raise UsageError(
+            f"which thresholds, {' or '.join(map(str, found))}? name one with --thresholds"
+        )
+    return found[0] if found else None
 
 
 def _repeat(options: argparse.Namespace) -> str:
@@ -218,10 +259,11 @@ def _repeat(options: argparse.Namespace) -> str:
     words = ["python", "-m", "validation.run"]
     words += ["--here"] if options.here else []
     words += [word for text in options.inventory or [] for word in ("-i", text)]
-    for name in ("suite", "partition", "declaration", "thresholds"):
+    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds"):
         value = getattr(options, name)
         if value is not None and (name, value) != ("suite", "quick"):
             words += [f"--{name}", str(value)]
+    words += [f"--srun-option={option}" for option in options.srun_option or []]
     return shlex.join(words)
 
 
@@ -237,13 +279,6 @@ def _listing() -> str:
     rows = [(c.info.tier.value, c.info.name, c.info.summary) for c in CHECKS.values()]
     lines += console.table(rows)
     return "\n".join(lines) + "\n"
-
-
-def _interrupt(*_: object) -> None:
-    """Ctrl-C once: a second one would end the run before its jobs are cancelled."""
-    for number in _INTERRUPTS:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from validation.checks import CHECKS, slurm_state
-from validation.errors import PlumblineError
+from validation import interrupts, reasons
+from validation.checks import CHECKS, accounting, clock, slurm_state
+from validation.errors import EnvironmentProblem, PlumblineError
 from validation.model import (
     Job,
     JobReport,
@@ -24,18 +25,16 @@ from validation.model import (
     Tier,
     Verdict,
     printable,
-    worst,
 )
-from validation.plan import ALWAYS, AT_ONCE, Plan, shrink
+from validation.nodelist import compress
+from validation.plan import ALWAYS, AT_ONCE, Plan, cluster_batches, shrink
+from validation.reasons import Cause
 from validation.slurm.client import Batch, Progress, SlurmClient, SlurmDown
 
 log = logging.getLogger(__name__)
 
 _PATIENCE = 5  # polls that may fail in a row before the login node is given up
-_SLACK_S = 120  # what a batch may take beyond the sum of its jobs' limits
-
-# Slurm's reasons for waiting that mean: others are using what this job needs.
-_BUSY_REASONS = ("Resources", "Priority")
+_SLACK_S = 120  # what a job may take beyond its limits
 
 
 class Observer(Protocol):
@@ -59,6 +58,7 @@ class Walk:
     states: Mapping[str, str]
     slurm: str
     interrupted: bool
+    notes: tuple[str, ...] = ()
 
 
 class _Ledger:
@@ -71,6 +71,8 @@ class _Ledger:
         self.jobs: list[JobReport] = []
         self.states: dict[str, str] = {}
         self.slurm = ""
+        self.notes: list[str] = []
+        self._clocks: list[Result] = []  # until all are there: see settle_clocks
 
     def add(self, result: Result) -> None:
         self.results.append(result)
@@ -81,7 +83,19 @@ class _Ledger:
         self.jobs.append(report)
         self.observer.job(report)
         for name in job.checks:
-            self.add(self._evaluated(name, job, reply))
+            result = self._evaluated(name, job, reply)
+            if name == clock.NAME:
+                self._clocks.append(result)
+            else:
+                self.add(result)
+
+    def settle_clocks(self) -> None:
+        """Clocks are held against the login node's, and that one may be the one that is wrong."""
+        results, self._clocks = self._clocks, []
+        offset = clock.common_offset(results)
+        for result in results:
+            measured = result.value is not None and offset is not None
+            self.add(clock.blame_login_node(result, offset or 0.0) if measured else result)
 
     def _evaluated(self, name: str, job: Job, reply: Reply) -> Result:
         evaluate = CHECKS[name].evaluate
@@ -95,31 +109,72 @@ class _Ledger:
             return Result(name, job.tier, job.subject, Verdict.FAIL, message)
 
     def deserted(self, job: Job, survivors: set[str]) -> None:
-        """A job that cannot run for want of nodes: the fault of those that are missing."""
-        missing = tuple(host for host in job.hosts if host not in survivors)
+        """A job that cannot run for want of nodes: the fault of those of them that failed."""
+        missing = [host for host in job.hosts if host not in survivors]
         message = f"only {len(job.hosts) - len(missing)} of {len(job.hosts)} nodes left"
+        at_fault = self.failed()
+        failed = tuple(host for host in missing if host in at_fault)
+        verdict = Verdict.FAIL if failed else Verdict.INCONCLUSIVE
+        if unjudged := [host for host in missing if host not in failed]:
+            message += f"; {compress(unjudged)} could not be judged"
         for name in job.checks:
-            self.add(Result(name, job.tier, job.subject, Verdict.FAIL, message, blamed=missing))
+            self.add(Result(name, job.tier, job.subject, verdict, message, blamed=failed))
 
-    def fail_rest(self, wanted: Callable[[PlannedCheck], bool], message: str) -> None:
-        """A failure for each planned check that has no result yet."""
+    def fail_rest(
+        self,
+        wanted: Callable[[PlannedCheck], bool],
+        message: str,
+        verdict: Verdict = Verdict.FAIL,
+        blamed: tuple[str, ...] | None = (),
+    ) -> None:
+        """A result that is not green for each planned check that has none yet."""
+        self.settle_clocks()
         known = {result.key for result in self.results}
         for check in self.plan.checks:
-            if check.key not in known and wanted(check):
-                verdict = Verdict.FAIL
-                if check.skip is not None:
-                    verdict, text = Verdict.SKIP, check.skip
-                else:
-                    text = message
-                self.add(Result(check.check, check.tier, check.subject, verdict, text))
+            if check.key in known or not wanted(check):
+                continue
+            what = (check.check, check.tier, check.subject)
+            if check.skip is not None:
+                self.add(Result(*what, Verdict.SKIP, check.skip))
+            elif check.unproven is not None:
+                self.add(Result(*what, Verdict.INCONCLUSIVE, check.unproven, blamed=()))
+            else:
+                self.add(Result(*what, verdict, message, blamed=blamed))
+
+    def complete(self) -> bool:
+        """Whether everything was asked about and came to its own end."""
+        known = {result.key for result in self.results}
+        cancelled = any(i.reply and i.reply.outcome is Outcome.CANCELLED for i in self.jobs)
+        return not cancelled and all(check.key in known for check in self.plan.checks)
+
+    def found_something(self) -> bool:
+        """Whether a job answered, or something is known to be wrong with a node or with Slurm."""
+        return any(item.reply and item.reply.stdout for item in self.jobs) or any(
+            result.verdict is Verdict.FAIL and (result.value is not None or result.blamed != ())
+            for result in self.results
+        )
 
     def survivors(self) -> set[str]:
-        """Nodes whose every result of the node tier is green."""
-        verdicts: dict[str, list[Verdict]] = {node.name: [] for node in self.plan.nodes}
-        for result in self.results:
-            if result.tier is Tier.NODE:
-                verdicts[result.subject.name].append(result.verdict)
-        return {name for name, seen in verdicts.items() if seen and worst(seen).green}
+        """Nodes of which nothing in the node tier speaks against giving them more work."""
+        found = [result for result in self.results if result.tier is Tier.NODE]
+        seen = {result.subject.name for result in found}
+        return seen - {result.subject.name for result in found if not _harmless(result)}
+
+    def failed(self) -> set[str]:
+        """Nodes with a failure in the node tier that is their own."""
+        return {
+            result.subject.name
+            for result in self.results
+            if result.tier is Tier.NODE and result.verdict is Verdict.FAIL and result.blamed != ()
+        }
+
+
+def _harmless(result: Result) -> bool:
+    """Whether a node goes on: green, or measured and left without a verdict, or not its fault."""
+    if result.verdict.green:
+        return True
+    measured = result.value is not None and CHECKS[result.check].payload is not None
+    return measured and (result.verdict is Verdict.INCONCLUSIVE or result.blamed == ())
 
 
 def walk(plan: Plan, client: SlurmClient, observer: Observer, interval_s: float = 1.0) -> Walk:
@@ -131,15 +186,25 @@ def walk(plan: Plan, client: SlurmClient, observer: Observer, interval_s: float 
     except KeyboardInterrupt:
         interrupted = True
     except PlumblineError as error:
-        if not ledger.results:
-            raise  # nothing was seen of the cluster: nothing to report on
+        if not ledger.found_something():
+            raise  # no job answered: there is nothing that a report could tell
         log.error("%s", error)
         ledger.fail_rest(lambda check: True, f"not run: {error}")
+    ledger.settle_clocks()
+    # One that came while the last was tidied up changes nothing any more.
+    interrupted = interrupted and not ledger.complete()
     ledger.fail_rest(
         lambda check: True,
         "not run: the run was interrupted" if interrupted else "no result",
     )
-    return Walk(tuple(ledger.results), tuple(ledger.jobs), ledger.states, ledger.slurm, interrupted)
+    return Walk(
+        tuple(ledger.results),
+        tuple(ledger.jobs),
+        ledger.states,
+        ledger.slurm,
+        interrupted,
+        tuple(ledger.notes),
+    )
 
 
 def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
@@ -152,20 +217,35 @@ def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
         ledger.fail_rest(lambda check: True, f"not run: {down}")
         return
     ledger.states |= {name: state.state for name, state in states.items()}
+    if strangers := [name for name in states if name not in plan.declared]:
+        ledger.notes.append(
+            f"Slurm also has {compress(strangers)}, which the inventory does not declare"
+        )
     for node in plan.nodes:
-        result = slurm_state.evaluate(node, states.get(node.name))
+        reserved = plan.submission.reservation is not None
+        result = slurm_state.evaluate(node, states.get(node.name), reserved)
         ledger.add(result)
         if not result.verdict.green:
-            ledger.fail_rest(_node_check_of(node.name), f"not run: {result.message}")
+            ledger.fail_rest(
+                _node_check_of(node.name),
+                f"not run: {result.message}",
+                result.verdict,
+                result.blamed,
+            )
+    for check in plan.checks:
+        if check.check == accounting.NAME:
+            ledger.add(accounting.evaluate(check.subject, client.accounting()))
 
     usable = ledger.survivors()
     lanes = [[job] for job in plan.node_jobs if job.hosts[0] in usable]
     if lanes:
         observer.stage(f"node tier: {len(lanes)} nodes")
         _run(ledger, client, lanes, states, interval_s)
+        _refused_for_all(ledger)
+    ledger.settle_clocks()
 
     survivors = ledger.survivors()
-    lanes = []
+    groups = []
     for group in plan.groups:
         lane = []
         for job in group.jobs:
@@ -173,11 +253,31 @@ def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
                 lane.append(smaller)
             else:
                 ledger.deserted(job, survivors)
-        if lane:
-            lanes.append(lane)
-    if lanes:
-        observer.stage(f"cluster tier: {', '.join(job.name for lane in lanes for job in lane)}")
-        _run(ledger, client, lanes, states, interval_s)
+        groups.append(lane)
+    for batch in cluster_batches(groups):
+        observer.stage(f"cluster tier: {', '.join(job.name for lane in batch for job in lane)}")
+        _run(ledger, client, batch, states, interval_s)
+
+
+def _refused_for_all(ledger: _Ledger) -> None:
+    """Raises EnvironmentProblem where Slurm took no job at all, of whatever node.
+
+    That is the account's or the request's fault; nothing was judged.
+    """
+    found = {_refusal(item.reply) for item in ledger.jobs if item.reply}
+    if len(found) == 1 and (sentence := found.pop()):
+        raise EnvironmentProblem(f"Slurm takes no job of this user: {sentence}")
+
+
+def _refusal(reply: Reply) -> str:
+    if reply.outcome is Outcome.NOT_SUBMITTED:
+        return reply.reason
+    if reply.outcome is not Outcome.EXITED or reply.exit_code == 0 or reply.starts:
+        return ""
+    found = reasons.refusal(reply.stderr)
+    if found is None or any(map(slurm_state.out_of_service, reply.states)):
+        return ""
+    return found[0] if found[1] is not Cause.CLUSTER else ""
 
 
 def _node_check_of(name: str) -> Callable[[PlannedCheck], bool]:
@@ -197,12 +297,16 @@ def _run(
 
     def take(progress: Progress) -> None:
         ledger.observer.progress(progress)
-        for reply in progress.replies:
-            if job := waiting.pop(reply.job, None):
-                busy = reply.reason in _BUSY_REASONS or any(
-                    slurm_state.busy(states[name]) for name in job.hosts if name in states
-                )
-                ledger.judge(job, replace(reply, busy=busy))
+        replies = [reply for reply in progress.replies if reply.job in waiting]
+        # A node may have gone down meanwhile: only Slurm can tell which.
+        now = states
+        if any(_ended_badly(reply) for reply in replies):
+            now = _states_now(client, states)
+        for reply in replies:
+            job = waiting.pop(reply.job)
+            seen = tuple(now[name] for name in job.hosts if name in now)
+            busy = any(map(slurm_state.busy, seen)) and reply.outcome is Outcome.QUEUE_LIMIT
+            ledger.judge(job, replace(reply, busy=busy, states=seen))
 
     batch = client.prepare(lanes, AT_ONCE)
     lost = "the login node forgot it"
@@ -216,20 +320,40 @@ def _run(
         raise
     except PlumblineError as error:
         lost = str(error)
+        raise
     finally:
-        if waiting:
-            ledger.observer.stage("cancelling the jobs that are left")
-            _quietly(lambda: take(batch.cancel()))
-        outcome = Outcome.CANCELLED if interrupted else Outcome.LOST
-        for job in tuple(waiting.values()):
-            ledger.judge(job, Reply(job.name, outcome, reason=lost))
-        _quietly(batch.close)
+        # Once begun it is brought to its end, whatever is pressed meanwhile.
+        with interrupts.held():
+            if waiting:
+                ledger.observer.stage("cancelling the jobs that are left")
+                _quietly(lambda: take(batch.cancel()))
+            outcome = Outcome.CANCELLED if interrupted else Outcome.LOST
+            for job in tuple(waiting.values()):
+                ledger.judge(job, Reply(job.name, outcome, reason=lost))
+            _quietly(batch.close)
+
+
+def _ended_badly(reply: Reply) -> bool:
+    return reply.outcome in (Outcome.QUEUE_LIMIT, Outcome.RUN_LIMIT) or (
+        reply.outcome is Outcome.EXITED and reply.exit_code != 0
+    )
+
+
+def _states_now(client: SlurmClient, before: Mapping[str, NodeState]) -> Mapping[str, NodeState]:
+    try:
+        return client.node_states()[1]
+    except (PlumblineError, SlurmDown) as error:
+        log.warning("Slurm could not be asked again: %s", error)
+        return before
 
 
 def _follow(
     batch: Batch, take: Callable[[Progress], None], limit_s: float, interval_s: float
 ) -> str:
-    """Poll until the batch is done; why it was given up, if it was."""
+    """Poll until the batch is done; why it was given up, if it was.
+
+    limit_s is how long nothing may end: as long as jobs end, the launcher does its work.
+    """
     deadline = time.monotonic() + limit_s
     failures = 0
     while True:
@@ -243,16 +367,17 @@ def _follow(
         else:
             failures = 0
             take(progress)
+            if progress.replies:
+                deadline = time.monotonic() + limit_s
             if progress.done or progress.lost:
                 return progress.lost
         if time.monotonic() > deadline:
-            return f"the jobs did not end within {limit_s:.0f} s"
+            return f"no job ended for {limit_s:.0f} s"
         time.sleep(interval_s)
 
 
 def _longest(lanes: Sequence[Sequence[Job]]) -> float:
-    limits = [sum(job.queue_limit_s + job.run_limit_s for job in lane) for lane in lanes]
-    return -(-len(lanes) // AT_ONCE) * max(limits) + _SLACK_S
+    return max(job.queue_limit_s + job.run_limit_s for lane in lanes for job in lane) + _SLACK_S
 
 
 def _quietly(action: Callable[[], Any]) -> None:

@@ -12,17 +12,21 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from validation.checks import (
+    accounting,
     all_reduce,
     clock,
     cpus,
     ddp,
     gpus,
+    hostname,
     memory,
     munge,
     pipeline,
     slurm_state,
+    tmp,
+    torch,
 )
-from validation.model import CheckInfo, Job, Reply, Result
+from validation.model import CheckInfo, Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
 Evaluate = Callable[[Job, Reply, Rules], Result]
@@ -30,7 +34,7 @@ Evaluate = Callable[[Job, Reply, Rules], Result]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`payload` and `evaluate` are None for slurm_state, which needs no job."""
+    """`payload` and `evaluate` are None for slurm_state and accounting, which need no job."""
 
     info: CheckInfo
     payload: str | None
@@ -62,17 +66,29 @@ def _flow(text: str) -> str:
     return " ".join(text.split())
 
 
+def _evaluate(module: ModuleType) -> Evaluate | None:
+    """How a job's answer is judged. Ranks that name their GPUs are held against the declaration."""
+    if module.PAYLOAD is None:
+        return None
+    judge: Evaluate = module.evaluate
+    if module.TIER is Tier.NODE:
+        return judge
+    return lambda job, reply, rules: gpus.held_against_names(judge(job, reply, rules), rules)
+
+
 CHECKS: Mapping[str, Check] = {
-    module.NAME: Check(
-        describe(module), module.PAYLOAD, None if module is slurm_state else module.evaluate
-    )
+    module.NAME: Check(describe(module), module.PAYLOAD, _evaluate(module))
     for module in (
         slurm_state,
+        accounting,
+        hostname,
         cpus,
         memory,
         gpus,
+        tmp,
         munge,
         clock,
+        torch,
         all_reduce,
         ddp,
         pipeline,

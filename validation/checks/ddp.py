@@ -1,14 +1,17 @@
-"""All ranks train one model data-parallel, and it learns what one process would.
+"""All ranks train one model data-parallel, and it learns what the formula says.
 
-What it checks   losses of every step and the final parameters equal a single-process reference
-                 within the tolerance; every number is finite; exactly the asked ranks took part
+What it checks   the first step's gradients, each rank's own and the averaged one, the parameters
+                 after each step and the losses equal a reference in float64 within the tolerance;
+                 the reference moves far enough to tell; exactly the asked ranks took part
 Why it matters   it is what users run: a training that ends without error can still be wrong
-What to do       If all_reduce failed too, mend that first. If only this fails, compare versions of
-                 torch and NCCL between the nodes (the report's proof lists them), then repeat with
-                 fewer nodes (`--nodes`) until the failing one is found.
+What to do       The message says where it began. What one rank computed by itself is the fault of
+                 its node: take it out of service until GPUs and memory are tested. An average that
+                 is wrong is all_reduce's business: mend that first, then compare versions of torch
+                 and NCCL between the nodes (the report's proof lists them).
 """
 
 from validation.checks import training
+from validation.checks.document import Document, answer
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
@@ -16,6 +19,12 @@ NAME = "ddp"
 TIER = Tier.CLUSTER
 PAYLOAD = "ddp"
 
+FIGURES = (training.COMPUTED, training.EXCHANGED)
+
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return training.evaluate(NAME, job, reply, rules)
+    def judge(document: Document) -> Result:
+        found = training.read(job, document, FIGURES, [job.ranks])
+        return training.judge(job, NAME, document, found, rules)
+
+    return answer(NAME, job, reply, judge)

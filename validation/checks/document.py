@@ -8,22 +8,42 @@ A check's own judgement sees only documents that are what they claim to be.
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from validation import strict
-from validation.model import Job, Outcome, Proof, Rank, Reply, Result, Tier, Verdict, printable
+from validation import nodelist, reasons, strict
+from validation.checks import slurm_state
+from validation.model import (
+    Job,
+    Outcome,
+    Proof,
+    Rank,
+    Reply,
+    Result,
+    Tier,
+    Verdict,
+    exit_status,
+    printable,
+)
+from validation.reasons import Cause
 
 _MARK = '{"plumbline"'
 _SCHEMA = 1
 
 
 class Unusable(Exception):
-    """Why an answer cannot be judged, and what follows from that."""
+    """Why an answer cannot be judged, what follows from that, and for whom (see Result.blamed)."""
 
-    def __init__(self, reason: str, verdict: Verdict = Verdict.FAIL) -> None:
+    def __init__(
+        self,
+        reason: str,
+        verdict: Verdict = Verdict.FAIL,
+        blamed: tuple[str, ...] | None = None,
+    ) -> None:
         super().__init__(reason)
         self.verdict = verdict
+        self.blamed = blamed
 
 
 class Fields:
@@ -38,6 +58,10 @@ class Fields:
         if name not in self._values:
             raise Unusable(f"the answer has no {where}")
         return self._values[name], where
+
+    def has(self, name: str) -> bool:
+        """Whether a field is there that may be null."""
+        return self._get(name)[0] is not None
 
     def text(self, name: str) -> str:
         value, where = self._get(name)
@@ -117,6 +141,7 @@ def answer(check: str, job: Job, reply: Reply, judge: Callable[[Document], Resul
             unusable.verdict,
             printable(str(unusable), 300),
             proof=proof or _bare_proof(reply),
+            blamed=unusable.blamed,
         )
 
 
@@ -128,6 +153,10 @@ def read(job: Job, reply: Reply) -> Document:
         raise Unusable(f"the answer has schema {document.whole('plumbline')}, not {_SCHEMA}")
     if document.text("payload") != job.payload:
         raise Unusable(f"the answer is of {document.text('payload')!r}, not {job.payload!r}")
+    # An answer of an earlier run, or of another job, proves nothing about this one.
+    nonce = job.config.get("nonce")
+    if nonce is not None and document.text("nonce") != nonce:
+        raise Unusable(f"the answer is of another job or run: {document.text('nonce')!r}")
     proof = document.inner("proof")
     found = _node_proof(proof, reply) if job.tier is Tier.NODE else _cluster_proof(proof, reply)
     _ran_where_asked(job, found)
@@ -140,29 +169,107 @@ def _ended_well(job: Job, reply: Reply) -> None:
             if reply.truncated:
                 raise Unusable("the job printed so much that its output was cut off")
         case Outcome.EXITED:
+            _refused(job, reply)
             detail = _complaint(reply.stderr)
-            raise Unusable(f"exit status {reply.exit_code}" + (f": {detail}" if detail else ""))
-        case Outcome.QUEUE_LIMIT if reply.busy:
-            raise Unusable(
-                f"did not start in {job.queue_limit_s} s: "
-                f"{'node is' if len(job.nodes) == 1 else 'nodes are'} busy with other jobs"
-                + (f" ({reply.reason})" if reply.reason else ""),
-                Verdict.INCONCLUSIVE,
-            )
+            failed = exit_status(reply.exit_code or 0) + (f": {detail}" if detail else "")
+            raise _unusable(job, reply, failed, _failed_nodes(job, reply.stderr))
         case Outcome.QUEUE_LIMIT:
-            said = f"Slurm says {reply.reason}" if reply.reason else "Slurm gives no reason"
-            raise Unusable(f"did not start in {job.queue_limit_s} s: {said}")
+            raise _waited(job, reply)
         case Outcome.RUN_LIMIT:
-            started = {start.host for start in reply.starts}
-            silent = [host for host in job.hosts if _short(host) not in map(_short, started)]
-            detail = f"; no task started on {', '.join(silent[:8])}" if silent else ""
-            raise Unusable(f"did not end in {job.run_limit_s} s and was cancelled{detail}")
+            started = {_named(job, start.host) for start in reply.starts}
+            silent = tuple(host for host in job.hosts if host not in started)
+            said = f"did not end in {job.run_limit_s} s and was cancelled"
+            if silent:
+                said += f"; no task started on {', '.join(silent[:8])}"
+            if detail := _complaint(reply.stderr):
+                said += f"; {detail}"
+            # Where some tasks started, those that did not are at fault. Otherwise who knows.
+            known = silent if len(silent) < len(job.hosts) else ()
+            raise _unusable(job, reply, said, known or _failed_nodes(job, reply.stderr))
         case Outcome.CANCELLED:
-            raise Unusable("the run was interrupted before this job ended")
+            raise Unusable("the run was interrupted before this job ended", blamed=())
         case Outcome.NOT_SUBMITTED:
-            raise Unusable(f"srun could not be started: {reply.reason}")
+            raise Unusable(f"srun could not be started: {reply.reason}", blamed=())
         case Outcome.LOST:
-            raise Unusable(f"nothing is known of this job: {reply.reason}")
+            raise Unusable(f"nothing is known of this job: {reply.reason}", blamed=())
+
+
+def _unusable(job: Job, reply: Reply, said: str, known: tuple[str, ...] = ()) -> Unusable:
+    """A failure of the job, counted against the nodes that are known to have caused it."""
+    if down := _out_of_service(job, reply):
+        told = (f"{host} is {state} meanwhile" for host, state in down.items())
+        return Unusable(f"{', '.join(told)}; {said}", blamed=tuple(down))
+    return Unusable(said, blamed=known or None)
+
+
+def _out_of_service(job: Job, reply: Reply) -> dict[str, str]:
+    """The job's nodes that Slurm does not use any more, and what it says of them."""
+    return {
+        state.name: f"{state.state} ({state.reason})" if state.reason else state.state
+        for state in reply.states
+        if state.name in job.hosts and slurm_state.out_of_service(state)
+    }
+
+
+def _refused(job: Job, reply: Reply) -> None:
+    """Raises Unusable when Slurm took no job: a matter of the account or the request."""
+    if reply.starts or reply.started_ns is not None:
+        return
+    match reasons.refusal(reply.stderr):
+        case None:
+            return
+        case sentence, Cause.NODE if _out_of_service(job, reply):
+            raise _unusable(job, reply, f"Slurm took no job: {sentence}")
+        case sentence, Cause.CLUSTER:
+            raise Unusable(f"Slurm took no job: {sentence}", blamed=())
+        case sentence, _:
+            raise Unusable(f"Slurm took no job: {sentence}", Verdict.INCONCLUSIVE, ())
+
+
+_WHOSE = {
+    Cause.LIMIT: "a limit of the user, the account or the QOS holds it",
+    Cause.REQUEST: "Slurm does not start such a job",
+    Cause.CLUSTER: "Slurm itself is not ready",
+}
+
+
+def _waited(job: Job, reply: Reply) -> Unusable:
+    said = f"did not start in {job.queue_limit_s} s: "
+    reason = f" ({reply.reason})" if reply.reason else ""
+    cause = reasons.cause(reply.reason)
+    if cause in _WHOSE:
+        verdict = Verdict.FAIL if cause is Cause.CLUSTER else Verdict.INCONCLUSIVE
+        return Unusable(f"{said}{_WHOSE[cause]}{reason}", verdict, ())
+    if _out_of_service(job, reply):
+        return _unusable(job, reply, f"{said}Slurm says {reply.reason or 'nothing'}")
+    if asleep := [state.name for state in reply.states if slurm_state.asleep(state)]:
+        names = ", ".join(asleep[:8])
+        return Unusable(f"{said}{names} is still being powered up", Verdict.INCONCLUSIVE, ())
+    if reply.busy or cause is Cause.BUSY:
+        nodes = "node is" if len(job.nodes) == 1 else "nodes are"
+        return Unusable(f"{said}{nodes} busy with other jobs{reason}", Verdict.INCONCLUSIVE, ())
+    # Whatever it says: the nodes are in service, and nothing was measured on them.
+    told = f"Slurm says {reply.reason}" if reply.reason else "Slurm gives no reason"
+    return Unusable(f"{said}{told}", Verdict.INCONCLUSIVE)
+
+
+_NODE_FAILURES = re.compile(
+    r"srun: error: (?:Node failure on (\S+)|Task launch for \S+ failed on node (\S+?):)"
+)
+
+
+def _failed_nodes(job: Job, stderr: str) -> tuple[str, ...]:
+    """The job's nodes of which srun or the ranks say that they failed, or never came."""
+    found: list[str] = []
+    # The ranks say whom they waited for in vain; it counts where they agree.
+    said = {line for line in stderr.splitlines() if line.startswith(_BLAMED)}
+    if len(said) == 1:
+        found += said.pop().removeprefix(_BLAMED).strip().split(",")
+    for match in _NODE_FAILURES.finditer(stderr):
+        with suppress(nodelist.NodelistError):
+            found += nodelist.expand(match[1] or match[2])
+    named = {_named(job, host) for host in found}
+    return tuple(host for host in job.hosts if host in named)
 
 
 def _only_document(reply: Reply) -> Mapping[str, Any]:
@@ -210,8 +317,8 @@ def _cluster_proof(proof: Fields, reply: Reply) -> Proof:
 
 
 def _ran_where_asked(job: Job, proof: Proof) -> None:
-    asked = {_short(host) for host in job.hosts}
-    took_part = [_short(host) for host in proof.hosts]
+    asked = set(job.hosts)
+    took_part = [_named(job, host) for host in proof.hosts]
     if job.tier is Tier.CLUSTER:
         _right_ranks(job, proof)
     if missing := sorted(asked - set(took_part)):
@@ -235,7 +342,7 @@ def _right_ranks(job: Job, proof: Proof) -> None:
         raise Unusable(f"ran with {proof.backend}, {job.backend} was asked for")
     places: dict[str, list[int]] = {}
     for rank in proof.ranks:
-        places.setdefault(_short(rank.host), []).append(rank.local_rank)
+        places.setdefault(_named(job, rank.host), []).append(rank.local_rank)
     for host, local in places.items():
         if sorted(local) != list(range(job.ranks_per_node)):
             raise Unusable(
@@ -243,15 +350,20 @@ def _right_ranks(job: Job, proof: Proof) -> None:
                 f"{job.ranks_per_node} were asked for on each node"
             )
     if job.backend == "nccl":
-        gpus = [(_short(rank.host), rank.gpu_uuid) for rank in proof.ranks]
+        gpus = [(_named(job, rank.host), rank.gpu_uuid) for rank in proof.ranks]
         if any(uuid is None for _, uuid in gpus):
             raise Unusable("a rank does not say which GPU it used")
         if len(set(gpus)) != len(gpus):
             raise Unusable("two ranks used the same GPU")
 
 
-def _short(host: str) -> str:
-    return host.split(".", 1)[0]
+def _named(job: Job, host: str) -> str:
+    """The job's name of a host. A domain makes no other node, where one name is meant by it."""
+    if host in job.hosts:
+        return host
+    short = host.split(".", 1)[0]
+    same = [name for name in job.hosts if name.split(".", 1)[0] == short]
+    return same[0] if len(same) == 1 else host
 
 
 def _bare_proof(reply: Reply) -> Proof | None:
@@ -259,7 +371,8 @@ def _bare_proof(reply: Reply) -> Proof | None:
     return Proof(hosts, reply.job_id) if hosts or reply.job_id else None
 
 
-_STARTED = "plumbline: started"
+_NOTED = tuple(f"plumbline: {word} " for word in ("started", "received", "stage", "blamed"))
+_BLAMED = "plumbline: blamed "
 _OURS = "plumbline: "
 _ECHOES = ("srun:", "slurmstepd:")
 _ERROR = "srun: error: "
@@ -273,7 +386,7 @@ def _complaint(stderr: str) -> str:
     Without one, the last line that is not srun's.
     """
     lines = [line for line in stderr.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(_STARTED)]
+    lines = [line for line in lines if not line.startswith(_NOTED)]
     payload = [line.removeprefix(_OURS) for line in lines if line.startswith(_OURS)]
     own = [line for line in lines if not line.startswith((_OURS, *_ECHOES))]
     srun = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]

@@ -1,7 +1,8 @@
 """A node has the GPUs that are declared.
 
 What it checks   as many GPU device nodes as declared; of real GPUs also that the driver (NVML)
-                 counts as many, and that each has a name the declared model is known by
+                 counts as many, and that each has a name the declared model is known by; that no
+                 real GPU is declared as virtual
 Why it matters   a GPU that fell off the bus, or another model than was declared, fails jobs that
                  Slurm still sends there
 What to do       Fewer than declared: look for Xid messages and for the board on the PCI bus; a
@@ -10,6 +11,8 @@ What to do       Fewer than declared: look for Xid messages and for the board on
                  $ ssh {node} 'ls -l /dev/nvidia[0-9]*; nvidia-smi -L'
                  $ ssh {node} 'dmesg | grep -i -e xid -e nvrm; lspci | grep -i nvidia'
 """
+
+from dataclasses import replace
 
 from validation.checks.document import Document, Unusable, answer
 from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
@@ -41,16 +44,32 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
                 )
             elif len(set(uuids)) != len(uuids):
                 raise Unusable("NVML lists one GPU twice")
+        elif declared.count and names:
+            message = (
+                f"declared as {declared.model}, but the driver lists {len(names)} real GPUs "
+                f"({', '.join(sorted(set(names)))})"
+            )
         known = bool(rules.model and rules.model.nvml_names)
         if not message and declared.real and not known:
-            note = f"{declared.count} as declared; no thresholds file names {declared.model}, " + (
-                f"found {', '.join(sorted(set(names)))}"
-            )
-            return _result(job, Verdict.PASS, note, value, threshold, document)
+            found = ", ".join(sorted(set(names)))
+            note = f"no thresholds file names {declared.model}, found {found}: nothing proves it"
+            return _result(job, Verdict.INCONCLUSIVE, note, value, threshold, document)
         verdict = Verdict.FAIL if message else Verdict.PASS
         return _result(job, verdict, message, value, threshold, document)
 
     return answer(NAME, job, reply, judge)
+
+
+def held_against_names(result: Result, rules: Rules) -> Result:
+    """A green result of ranks on GPUs fails where one of these is not of the declared model."""
+    ranks = result.proof.ranks if result.proof else ()
+    names = [rank.gpu for rank in ranks if rank.gpu is not None]
+    if not result.verdict.green or not (problem := _names_problem(names, rules)):
+        return result
+    known = rules.model.nvml_names if rules.model else ()
+    hosts = (rank.host for rank in ranks if rank.gpu is not None and rank.gpu not in known)
+    blamed = tuple(dict.fromkeys(hosts))
+    return replace(result, verdict=Verdict.FAIL, message=problem, blamed=blamed)
 
 
 def _names_problem(names: list[str], rules: Rules) -> str:

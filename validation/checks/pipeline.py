@@ -1,13 +1,19 @@
-"""A model cut into a stage per rank trains as a pipeline and learns what one process would.
+"""A model cut into a stage per rank trains as a pipeline and learns what the formula says.
 
-What it checks   as ddp does, with the 1F1B schedule; stages and microbatches are those asked for
+What it checks   as ddp does, with the 1F1B schedule in chains of at most 16 stages: what each stage
+                 received, what it computed from that, its gradient, its parameters, the losses
 Why it matters   pipelines send between neighbours only: a link that collectives route around is
-                 used here, and activations that arrive wrong show in the loss
-What to do       If all_reduce failed too, mend that first. If only this fails, the point-to-point
-                 path between two ranks is at fault: the job's stderr names the rank that waited.
+                 used here, and activations that arrive wrong spoil the training
+What to do       The message says where it began. What one rank computed by itself is the fault of
+                 its node. What went wrong between two ranks is the path between their nodes: run
+                 all_reduce on these two alone (`--nodes`), look at the error counters of their
+                 network cards and ports.
 """
 
+import math
+
 from validation.checks import training
+from validation.checks.document import Document, Fields, Unusable, answer
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
@@ -15,6 +21,33 @@ NAME = "pipeline"
 TIER = Tier.CLUSTER
 PAYLOAD = "pipeline"
 
+FIGURES = (training.RECEIVED, training.COMPUTED, training.EXCHANGED)
+LONGEST_CHAIN = 16
+
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return training.evaluate(NAME, job, reply, rules)
+    def judge(document: Document) -> Result:
+        stages = chains(job.ranks)
+        found = training.read(job, document, FIGURES, stages)
+        right_schedule(job, document.measured, max(stages))
+        return training.judge(job, NAME, document, found, rules)
+
+    return answer(NAME, job, reply, judge)
+
+
+def chains(ranks: int) -> list[int]:
+    """How many stages each chain has: as few chains as possible, as even as possible."""
+    count = math.ceil(ranks / LONGEST_CHAIN)
+    return [len(range(chain, ranks, count)) for chain in range(count)]
+
+
+def right_schedule(job: Job, measured: Fields, stages: int) -> None:
+    microbatches = measured.whole("microbatches")
+    if microbatches != job.config["microbatches"]:
+        raise Unusable(
+            f"{microbatches} microbatches ran, {job.config['microbatches']} were asked for"
+        )
+    ideal = (stages - 1) / (microbatches + stages - 1)
+    claimed = measured.number("bubble_fraction_ideal")
+    if not math.isclose(ideal, claimed, rel_tol=1e-3):
+        raise Unusable(f"the payload claims a bubble of {claimed}, its schedule has {ideal:.4f}")

@@ -25,7 +25,9 @@ PAYLOAD = None
 # nor does a node with a flag: * no answer, ~ # % ! power saving, $ maintenance, @ ^ reboot.
 _TAKES_JOBS = ("idle", "mixed", "allocated", "completing", "planned")
 _BUSY = ("mixed", "allocated", "completing")
+_RESERVED = ("maint", "reserved")  # idle, and for the jobs of a reservation
 _HARMLESS_FLAGS = "-"  # planned for a job of higher priority
+_ASLEEP = "~#"  # a job wakes it
 _FLAGS = {
     "*": "does not answer",
     "~": "is powered down",
@@ -36,19 +38,30 @@ _FLAGS = {
     "@": "is about to reboot",
     "^": "is rebooting",
 }
+# What somebody did on purpose, and what passes: the node is not judged, and nobody is to mend it.
+_PASSING = "%!$@^"
 
 _EXPECTED = Threshold("in", "service", "", "defined", "states in which Slurm gives jobs")
 
 
-def evaluate(node: Node, state: NodeState | None) -> Result:
+def evaluate(node: Node, state: NodeState | None, reserved: bool = False) -> Result:
+    """`reserved` says that the jobs run inside of a reservation."""
     if state is None:
         return _result(node, "unknown", Verdict.FAIL, "Slurm does not know this node")
     base, flags = _split(state.state)
     reason = f" ({state.reason})" if state.reason else ""
-    if base not in _TAKES_JOBS:
+    if base in _RESERVED and not flags.strip(_ASLEEP):
+        if not reserved:
+            message = f"the node is in a reservation{reason}: give --reservation to judge it"
+            return _result(node, state.state, Verdict.INCONCLUSIVE, message)
+    elif base not in _TAKES_JOBS:
         return _result(node, state.state, Verdict.FAIL, f"Slurm says {state.state}{reason}")
-    if told := [_FLAGS.get(flag, f"has the flag {flag}") for flag in flags]:
-        return _result(node, state.state, Verdict.FAIL, f"the node {' and '.join(told)}{reason}")
+    flags = flags.translate(dict.fromkeys(map(ord, _ASLEEP + ("$" if reserved else ""))))
+    if flags:
+        told = " and ".join(_FLAGS.get(flag, f"has the flag {flag}") for flag in flags)
+        only_passing = not flags.strip(_PASSING)
+        verdict = Verdict.INCONCLUSIVE if only_passing else Verdict.FAIL
+        return _result(node, state.state, verdict, f"the node {told}{reason}")
     if disagreements := _disagreements(node, state):
         return _result(node, state.state, Verdict.FAIL, "; ".join(disagreements))
     return _result(node, state.state, Verdict.PASS, "")
@@ -57,6 +70,18 @@ def evaluate(node: Node, state: NodeState | None) -> Result:
 def busy(state: NodeState) -> bool:
     """Whether other jobs run on the node."""
     return _split(state.state)[0] in _BUSY
+
+
+def asleep(state: NodeState) -> bool:
+    """Whether power saving has the node switched off, or is switching it on."""
+    return any(flag in state.state for flag in _ASLEEP)
+
+
+def out_of_service(state: NodeState) -> bool:
+    """Whether Slurm does not use the node, and nobody meant it so."""
+    base, flags = _split(state.state)
+    usable = base in (*_TAKES_JOBS, *_RESERVED)
+    return not usable or bool(flags.strip(_PASSING + _ASLEEP))
 
 
 def _split(state: str) -> tuple[str, str]:
@@ -94,4 +119,6 @@ def count_gpus(gres: str) -> int:
 
 def _result(node: Node, state: str, verdict: Verdict, message: str) -> Result:
     subject = Subject.node(node.name)
-    return Result(NAME, TIER, subject, verdict, message, Metric("state", state), _EXPECTED)
+    blamed = () if verdict is Verdict.INCONCLUSIVE else None
+    value = Metric("state", state)
+    return Result(NAME, TIER, subject, verdict, message, value, _EXPECTED, blamed=blamed)

@@ -5,13 +5,16 @@
 NAME is node, all_reduce, ddp or pipeline; CONFIG is a JSON object, see each payload's Config. The
 answer is one JSON document on one line of standard output, from rank 0 of a collective payload and
 from every task of `node`. Everything else goes to standard error. An error ends the payload with a
-line there that begins with "plumbline: "; a wrong sum is no error but a measurement.
+line there that begins with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is
+known whose fault it is; a wrong sum is no error but a measurement. Lines that begin with
+"plumbline: stage" say how far each rank is.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +25,7 @@ from validation.payloads.config import GroupConfig, load
 from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.group import Group, joined
 from validation.payloads.rendezvous import node_name
+from validation.payloads.watch import complain
 
 USAGE = "usage: python -m validation.payloads NAME CONFIG"
 
@@ -50,17 +54,18 @@ def main(arguments: Sequence[str]) -> int:
     """
     stdout = document.claim_stdout()
     if len(arguments) != 2 or arguments[0] not in NAMES:
-        _complain(f"{USAGE}, with NAME one of {', '.join(NAMES)}")
+        complain(f"{USAGE}, with NAME one of {', '.join(NAMES)}")
         raise SystemExit(2)
     name, config = arguments
     try:
         line = run(name, config, os.environ)
     except CannotRun as error:
-        _complain(f"{_who(name)}: {error}")
+        complain(f"{_who(name)}: {error}", error.blamed)
+        time.sleep(error.linger_s)
         raise SystemExit(1) from None
     except Exception as error:
         traceback.print_exc()
-        _complain(f"{_who(name)}: {type(error).__name__}: {first_line(error)}")
+        complain(f"{_who(name)}: {type(error).__name__}: {first_line(error)}")
         raise SystemExit(1) from None
     if line is not None:
         document.write_line(stdout, line)
@@ -71,22 +76,18 @@ def run(name: str, config: str, environ: Mapping[str, str]) -> str | None:
     """The document of one payload, or None on the ranks that leave it to rank 0."""
     if name == "node":
         what = load(node.Config, config)
-        return document.encode(name, node.proof(environ), node.measure(what))
+        return document.encode(name, node.proof(environ), node.measure(what), what.nonce)
     payload = COLLECTIVES[name]
     loaded = load(payload.config, config)
     with joined(loaded, environ) as group:
         measured = payload.measure(loaded, group)
         proof = group.proof()
-    return document.encode(name, proof, measured) if group.rank == 0 else None
+    return document.encode(name, proof, measured, loaded.nonce) if group.rank == 0 else None
 
 
 def _who(name: str) -> str:
     rank = os.environ.get("SLURM_PROCID", "?")
     return f"{name}, rank {rank} on {node_name(os.environ)}"
-
-
-def _complain(sentence: str) -> None:
-    print(f"plumbline: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
 
 
 def end(status: int) -> NoReturn:

@@ -1,14 +1,15 @@
 """all_reduce over all ranks: is every element of the sum right, and how fast does it come?
 
-Rank r contributes j + r + 1 to element i, with j = i mod P and P prime, so that for n ranks the sum
-is n*j + n(n+1)/2. A missing rank changes every element, and so does a rank that counts twice in
-place of another; elements that land in the wrong place show, because sums repeat every P elements
-and buffers are cut into powers of two. All partial sums are integers up to 2^24, which float32
-holds exactly in any order of adding, so a single wrong bit counts.
+Of n ranks, rank r contributes s(i) * (M - h(r, i)) to element i: M is 2^24 / n rounded down, h a
+hash below M/2, s(i) a sign that depends on the element alone. So all sums lie between 2^23 and
+2^24, where a float32 spends all 24 bits on the number, and are whole numbers that come out exactly
+in any order of adding. A rank that is missing, or counts twice in place of others, or lands in
+another place changes nearly every element, whichever ranks they are; a single wrong bit of one
+element counts. The pattern repeats every PERIOD elements, a prime, because buffers are cut into
+powers of two.
 
-all_reduce works in place, so the buffer is refilled before every call, outside the timed region.
-Every element is checked after the first call and again after the last timed one: that second check
-sees the very result that was timed, because the refill before it had erased all earlier sums.
+all_reduce works in place, so the buffer is refilled before every call and every element is checked
+after it, both outside the timed region.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from validation.payloads import bandwidth
 from validation.payloads.config import GroupConfig, require, require_positive
-from validation.payloads.errors import CannotRun
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 ITEM_BYTES = 4  # float32
 LARGEST_EXACT = 2**24
-PRIMES = (8191, 127)  # the smaller one leaves room for the sums of more ranks
+MOST_RANKS = LARGEST_EXACT // 4  # so that the hash has some room
+PERIOD = 8191
 TILE_PERIODS = 512  # of the pattern at a time: 16 MiB, small beside any buffer worth measuring
+RANKS_AT_ONCE = 64  # in adding up the expected sum: 4 MiB of whole numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,6 @@ class Config(GroupConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # the first check needs a call that is not timed
         require_positive(self, "iterations", "warmup")
         require(self.dtype == "float32", f'dtype is "{self.dtype}", and only float32 is supported')
         for size in self.sizes_bytes:
@@ -53,78 +54,95 @@ class Config(GroupConfig):
 
 @dataclass(frozen=True)
 class Measured:
-    """One size. Seconds per call on the slowest rank; GB/s at the median; wrong elements summed
-    over both checks and all ranks."""
+    """One size. Seconds per call on the slowest rank; GB/s at the median; how many elements were
+    wrong on each rank, over all calls that were checked."""
 
     bytes: int
     elements: int
+    dtype: str
+    calls_checked: int
     time_s_median: float
     time_s_min: float
     time_s_max: float
     algbw_gbs: float
     busbw_gbs: float
-    wrong: int
+    wrong_by_rank: list[int]
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """What rank `rank` of `ranks` contributes, and the sum; both repeat every `prime` elements."""
+def contribution(first: int, last: int, ranks: int) -> torch.Tensor:
+    """What the ranks from `first` to before `last` add: whole numbers, [last - first, PERIOD].
 
-    rank: int
-    ranks: int
-    prime: int
-
-    def contribution(self, element: int) -> int:
-        return element % self.prime + self.rank + 1
-
-    def total(self, element: int) -> int:
-        return self.ranks * (element % self.prime) + self.ranks * (self.ranks + 1) // 2
-
-
-def pattern(rank: int, ranks: int) -> Pattern:
-    """The pattern with the largest prime whose sums stay exact.
-
-    Raises CannotRun from about 5,700 ranks on.
+    Raises CannotRun for more ranks than float32 has room for.
     """
-    for prime in PRIMES:
-        found = Pattern(rank, ranks, prime)
-        if found.total(prime - 1) <= LARGEST_EXACT:
-            return found
-    raise CannotRun(f"float32 cannot hold the sum over {ranks} ranks exactly")
+    import torch
+
+    require(ranks <= MOST_RANKS, f"float32 cannot hold the sum over {ranks} ranks exactly")
+    largest = LARGEST_EXACT // ranks
+    half = largest // 2
+    element = torch.arange(PERIOD)
+    rank = torch.arange(first, last)
+    hashed = _mix(_mix(element + 1)[None, :] + rank[:, None])
+    sign = 1 - 2 * (_mix(element + PERIOD) & 1)
+    return sign[None, :] * (largest - ((hashed & 2**24 - 1) * half >> 24))  # faster than a modulo
+
+
+def total(ranks: int) -> torch.Tensor:
+    """The sum over all ranks, [PERIOD] whole numbers."""
+    import torch
+
+    found = torch.zeros(PERIOD, dtype=torch.int64)
+    for first in range(0, ranks, RANKS_AT_ONCE):
+        found += contribution(first, min(first + RANKS_AT_ONCE, ranks), ranks).sum(dim=0)
+    return found
+
+
+def _mix(value: torch.Tensor) -> torch.Tensor:
+    """Spreads whole numbers over all 64 bits (splitmix64); products wrap around."""
+    value = value * -7046029254386353131
+    value = (value ^ (value >> 30 & 2**34 - 1)) * -4658895280553007687
+    value = (value ^ (value >> 27 & 2**37 - 1)) * -7723592293110705685
+    return value ^ (value >> 31 & 2**33 - 1)
 
 
 def measure(config: Config, group: Group) -> dict[str, Any]:
     """Every size in turn; see Measured. Collective: all ranks must call it."""
-    return {"sizes": [asdict(_measure_size(config, group, size)) for size in config.sizes_bytes]}
+    mine = _tile(contribution(group.rank, group.rank + 1, group.size)[0], group.device)
+    expected = _tile(total(group.size), group.device)
+    sizes = []
+    for size in config.sizes_bytes:
+        sizes.append(asdict(_measure_size(config, group, size, mine, expected)))
+    return {"sizes": sizes}
 
 
-def _measure_size(config: Config, group: Group, size: int) -> Measured:
+def _measure_size(
+    config: Config, group: Group, size: int, mine: torch.Tensor, expected: torch.Tensor
+) -> Measured:
     import torch
 
+    group.watch.doing(f"summing {size} bytes")
     buffer = torch.empty(size // ITEM_BYTES, dtype=torch.float32, device=group.device)
-    rule = pattern(group.rank, group.size)
-    mine, total = _tiles(rule, group.device)
-
-    wrong = 0
-    for call in range(config.warmup):
+    wrong = torch.zeros((), dtype=torch.int64, device=group.device)
+    for _ in range(config.warmup):
         fill(buffer, mine)
         reduce(buffer)
-        if call == 0:
-            wrong += count_wrong(buffer, total)
-    times = (_time_cuda if group.device.type == "cuda" else _time_cpu)(config, buffer, mine)
-    wrong += count_wrong(buffer, total)
+        wrong += count_wrong(buffer, expected)
+    group.watch.doing(f"timing {size} bytes")
+    timed = _time_cuda if group.device.type == "cuda" else _time_cpu
+    times = timed(config, buffer, mine, expected, wrong)
 
     seconds = group.slowest(times)
     median = statistics.median(seconds)
     return Measured(
         bytes=size,
         elements=buffer.numel(),
+        dtype=str(buffer.dtype).removeprefix("torch."),
+        calls_checked=config.warmup + config.iterations,
         time_s_median=median,
         time_s_min=min(seconds),
         time_s_max=max(seconds),
         algbw_gbs=bandwidth.algbw(size, median),
         busbw_gbs=bandwidth.busbw("all_reduce", group.size, size, median),
-        wrong=sum(group.gather(wrong)),
+        wrong_by_rank=group.gather(int(wrong.item())),
     )
 
 
@@ -143,30 +161,34 @@ def fill(buffer: torch.Tensor, tile: torch.Tensor) -> None:
         part.copy_(tile[: part.numel()])
 
 
-def count_wrong(buffer: torch.Tensor, tile: torch.Tensor) -> int:
-    """Elements that differ from the repeated tile; one that is not a number differs."""
+def count_wrong(buffer: torch.Tensor, tile: torch.Tensor) -> torch.Tensor:
+    """Elements that differ from the repeated tile; one that is not a number differs.
+
+    The count stays on the device: reading it would make the host wait for the GPU.
+    """
     import torch
 
     wrong = torch.zeros((), dtype=torch.int64, device=buffer.device)
     for part in torch.split(buffer, tile.numel()):
         wrong += (part != tile[: part.numel()]).sum()
-    return int(wrong.item())
+    return wrong
 
 
-def _tiles(rule: Pattern, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """TILE_PERIODS periods of this rank's contribution and of the sum, each [tile] float32."""
+def _tile(period: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """TILE_PERIODS periods, float32."""
     import torch
 
-    def tile(values: list[int]) -> torch.Tensor:
-        period = torch.tensor(values, dtype=torch.float32, device=device)
-        return period.repeat(TILE_PERIODS)
-
-    period = range(rule.prime)
-    return tile([rule.contribution(i) for i in period]), tile([rule.total(i) for i in period])
+    return period.to(device=device, dtype=torch.float32).repeat(TILE_PERIODS)
 
 
-def _time_cpu(config: Config, buffer: torch.Tensor, mine: torch.Tensor) -> list[float]:
-    """Wall seconds of each call, begun together."""
+def _time_cpu(
+    config: Config,
+    buffer: torch.Tensor,
+    mine: torch.Tensor,
+    expected: torch.Tensor,
+    wrong: torch.Tensor,
+) -> list[float]:
+    """Wall seconds of each call, begun together; adds to `wrong`."""
     import torch.distributed as dist
 
     seconds = []
@@ -176,14 +198,21 @@ def _time_cpu(config: Config, buffer: torch.Tensor, mine: torch.Tensor) -> list[
         start = time.perf_counter()
         reduce(buffer)
         seconds.append(time.perf_counter() - start)
+        wrong += count_wrong(buffer, expected)
     return seconds
 
 
-def _time_cuda(config: Config, buffer: torch.Tensor, mine: torch.Tensor) -> list[float]:
+def _time_cuda(
+    config: Config,
+    buffer: torch.Tensor,
+    mine: torch.Tensor,
+    expected: torch.Tensor,
+    wrong: torch.Tensor,
+) -> list[float]:
     """Seconds of each call on the GPU's own clock, with one wait for the GPU at the end.
 
     A reduction of a single element before each call lines the ranks' streams up, as the barrier
-    does on CPUs; a wait on the host would add its own delay to small sizes.
+    does on CPUs; a wait on the host would add its own delay to small sizes. Adds to `wrong`.
     """
     import torch
 
@@ -198,5 +227,6 @@ def _time_cuda(config: Config, buffer: torch.Tensor, mine: torch.Tensor) -> list
         start.record()
         reduce(buffer)
         end.record()
+        wrong += count_wrong(buffer, expected)
     torch.cuda.synchronize()
     return [start.elapsed_time(end) / 1000 for start, end in events]

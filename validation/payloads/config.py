@@ -24,16 +24,24 @@ BACKENDS = ("gloo", "nccl")
 class GroupConfig:
     """What every collective payload is told.
 
-    backend     "gloo" or "nccl"; there is no fallback from one to the other
-    timeout_s   how long the ranks wait for each other, in seconds
+    backend          "gloo" or "nccl"; there is no fallback from one to the other
+    timeout_s        how long the ranks wait for each other in each exchange, in seconds
+    join_timeout_s   how long they wait for all to arrive
+    cpus_per_rank    what each rank must have been given, if anything is said
+    nonce            whose answer this is: it comes back in the document
     """
 
     backend: str
     timeout_s: float
+    join_timeout_s: float = 60
+    cpus_per_rank: int | None = None
+    nonce: str = ""
 
     def __post_init__(self) -> None:
         require(self.backend in BACKENDS, f'backend is "{self.backend}", not gloo or nccl')
-        require_positive(self, "timeout_s")
+        require_positive(self, "timeout_s", "join_timeout_s")
+        if self.cpus_per_rank is not None:
+            require_positive(self, "cpus_per_rank")
 
 
 def load(kind: type[Config], text: str) -> Config:
@@ -82,6 +90,15 @@ def _integer(key: str, value: Any) -> int:
     return int(value)
 
 
+def _integer_or_null(key: str, value: Any) -> int | None:
+    return None if value is None else _integer(key, value)
+
+
+def _flag(key: str, value: Any) -> bool:
+    require(type(value) is bool, f"{key} is {value!r}, not true or false")
+    return bool(value)
+
+
 def _number(key: str, value: Any) -> float:
     require(type(value) in (int, float), f"{key} is {value!r}, not a number")
     return float(value)
@@ -103,6 +120,8 @@ def _integers(key: str, value: Any) -> tuple[int, ...]:
 
 _READERS: dict[Any, Callable[[str, Any], Any]] = {
     int: _integer,
+    int | None: _integer_or_null,
+    bool: _flag,
     float: _number,
     str: _text,
     str | None: _text_or_null,

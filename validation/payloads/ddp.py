@@ -1,18 +1,20 @@
-"""Data-parallel training over all ranks, compared with the same training in one process.
+"""Data-parallel training over all ranks, compared with the same training by formula.
 
-Each rank takes its own slice of the global batch. The slices are equally large, so the mean over
-the ranks of the slices' mean gradients, which DistributedDataParallel computes, is the mean
-gradient of the global batch: the replicas must follow the reference up to the rounding of float32.
+There are K slices of data, K the number of ranks but at most 8. Rank r trains on slice r mod K and
+weighs its loss by w(r), a number that no other rank has. DistributedDataParallel averages the
+ranks' gradients, and gradients add up, so the replicas must follow the reference that trains on
+the K slices with the weights of their ranks added together: a rank whose share is missing, doubled
+or scaled changes the sum, and the work for the reference does not grow with the ranks.
 
-Every rank trains the reference itself, on its own device, and compares its own replica with it. So
-a replica that drifted shows wherever it is, and so does a device that computes wrongly.
+The figures of the first step: `computed`, the rank's own gradient before it was averaged, and
+`exchanged`, the average.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import training
@@ -22,10 +24,15 @@ from validation.payloads.group import Group
 if TYPE_CHECKING:
     import torch
 
+    from validation.payloads.reference import Pass, Reference
+
+SLICES = 8  # at most
+GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 never repeat and spread evenly
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config(training.TrainingConfig):
-    """batch_per_rank: samples; depth: hidden layers of `width` units each."""
+    """batch_per_rank: samples; depth: layers of `width` units each."""
 
     batch_per_rank: int
     depth: int
@@ -35,80 +42,127 @@ class Config(training.TrainingConfig):
         require_positive(self, "batch_per_rank", "depth")
 
 
+@dataclass(frozen=True)
+class Replica:
+    """What a rank found in its training.
+
+    losses      of its slice, before each step
+    computed    its own gradient of the first step
+    exchanged   the averaged gradient of the first step
+    parameters  after each step
+    """
+
+    losses: list[float]
+    step_times: list[float]
+    computed: list[torch.Tensor]
+    exchanged: list[torch.Tensor]
+    parameters: list[list[torch.Tensor]]
+
+
+def weight(rank: int) -> float:
+    """Of the loss of a rank: between 1 and 2, each another."""
+    return 1 + (rank * GOLDEN) % 1
+
+
+def shares(ranks: int) -> list[float]:
+    """What each slice counts in the mean over the ranks."""
+    count = min(ranks, SLICES)
+    return [math.fsum(map(weight, range(k, ranks, count))) / ranks for k in range(count)]
+
+
 def measure(config: Config, group: Group) -> dict[str, Any]:
-    """See training.Measured. Collective: all ranks must call it."""
-    model = _model(config).to(group.device)
-    reference = copy.deepcopy(model)
+    """See training.report. Collective: all ranks must call it."""
+    from validation.payloads.reference import difference
 
-    slice_losses, step_times = _train_replica(config, group, model)
-    reference_losses = _train_reference(config, group, reference)
-    everyones = zip(*group.gather(slice_losses), strict=True)
-
-    measured = training.summarise(
+    found = train_replica(config, group)
+    group.watch.doing("training the reference")
+    expected, alone = train_reference(config, group.rank, group.size)
+    group.watch.doing("comparing")
+    everyones = zip(*group.gather(found.losses), strict=True)
+    losses = [
+        math.fsum(weight(rank) * loss for rank, loss in enumerate(step)) / group.size
+        for step in everyones
+    ]
+    return training.report(
         group,
-        losses=[math.fsum(step) / group.size for step in everyones],
-        reference_losses=reference_losses,
-        parameter_difference=training.parameter_difference(model, reference),
-        parameters=training.count_parameters(model),
+        mine=training.figures(
+            group.rank,
+            first_step={
+                "computed": difference(found.computed, alone.gradients),
+                "exchanged": difference(found.exchanged, expected.first.gradients),
+            },
+            parameters=found.parameters,
+            reference=expected,
+        ),
+        curves=[training.curve(group.size, losses, expected.losses)],
+        parameters=sum(parameter.numel() for parameter in expected.parameters[0]),
         samples_per_step=config.batch_per_rank * group.size,
-        step_times=step_times,
+        step_times=found.step_times,
     )
-    return asdict(measured)
 
 
-def _model(config: Config) -> torch.nn.Module:
-    """An MLP, [samples, width] to [samples, width], the same on every rank."""
+def train_replica(config: Config, group: Group) -> Replica:
+    """This rank's part of the distributed training. Collective."""
     import torch
-    from torch import nn
 
-    torch.manual_seed(config.seed)
-    hidden = training.layers(config.width, config.depth)
-    return nn.Sequential(*hidden, nn.Linear(config.width, config.width))
+    from validation.payloads import layers, reference
+
+    values = reference.initial(config.seed, config.width, config.depth)
+    model = layers.stack(values, reference.layer_scale(config.depth)).to(group.device)
+    replica = make_replica(model, group)
+    optimizer = training.sgd(replica, config.lr)
+    count = min(group.size, SLICES)
+    first = group.rank % count * config.batch_per_rank
+    mine = slice(first, first + config.batch_per_rank)
+
+    found = Replica([], [], [], [], [])
+    for inputs, targets in training.batches(config, config.batch_per_rank * count):
+        group.watch.doing(f"training step {len(found.losses) + 1}")
+        inputs, targets = inputs[mine].to(group.device), targets[mine].to(group.device)
+        start = group.clock()
+        optimizer.zero_grad()
+        loss = layers.squared_distances(replica(inputs), targets).mean() / config.width
+        weighted = weight(group.rank) * loss
+        if not found.losses:
+            # what autograd gives for this rank alone, before anything is exchanged
+            own = torch.autograd.grad(weighted, list(model.parameters()), retain_graph=True)
+            found.computed.extend(training.copies(own))
+        torch.autograd.backward(weighted)
+        if not found.losses:
+            found.exchanged.extend(training.copies(training.gradients(model)))
+        optimizer.step()
+        found.step_times.append(group.clock() - start)
+        found.losses.append(loss.item())
+        found.parameters.append(training.copies(model.parameters()))
+    return found
 
 
-def _train_replica(
-    config: Config, group: Group, model: torch.nn.Module
-) -> tuple[list[float], list[float]]:
-    """This rank's mean loss over its slice and its seconds, per step; trains `model` in place."""
+def make_replica(model: torch.nn.Module, group: Group) -> torch.nn.Module:
     from torch.nn.parallel import DistributedDataParallel
 
     on_gpu = group.device.type == "cuda"
-    replica = DistributedDataParallel(model, device_ids=[group.device.index] if on_gpu else None)
-    optimizer = training.sgd(replica, config.lr)
-    first = group.rank * config.batch_per_rank
-    mine = slice(first, first + config.batch_per_rank)
-
-    losses, seconds = [], []
-    for inputs, targets in training.batches(config, config.batch_per_rank * group.size):
-        inputs, targets = inputs[mine].to(group.device), targets[mine].to(group.device)
-        start = group.clock()
-        loss = _step(replica, optimizer, inputs, targets)
-        seconds.append(group.clock() - start)
-        losses.append(loss.item())
-    return losses, seconds
+    return DistributedDataParallel(model, device_ids=[group.device.index] if on_gpu else None)
 
 
-def _train_reference(config: Config, group: Group, model: torch.nn.Module) -> list[float]:
-    """Mean loss over the global batch, per step; trains `model` in place, without the group."""
-    optimizer = training.sgd(model, config.lr)
-    losses = []
-    for inputs, targets in training.batches(config, config.batch_per_rank * group.size):
-        inputs, targets = inputs.to(group.device), targets.to(group.device)
-        losses.append(_step(model, optimizer, inputs, targets).item())
-    return losses
-
-
-def _step(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    inputs: torch.Tensor,
-    targets: torch.Tensor,
-) -> torch.Tensor:
-    """One step of training; the loss before it, averaged over the samples given."""
+def train_reference(config: Config, rank: int, ranks: int) -> tuple[Reference, Pass]:
+    """The whole training, and the first step of one rank alone; without the group."""
     import torch
 
-    optimizer.zero_grad()
-    loss = torch.nn.functional.mse_loss(model(inputs), targets)
-    torch.autograd.backward(loss)
-    optimizer.step()
-    return loss.detach()
+    from validation.payloads import reference
+
+    counts = shares(ranks)
+    samples = config.batch_per_rank * len(counts)
+    mean = 1 / (config.batch_per_rank * config.width)
+    values = reference.initial(config.seed, config.width, config.depth)
+    scale = reference.layer_scale(config.depth)
+
+    def weights(of_slices: Sequence[float]) -> torch.Tensor:
+        each = torch.tensor(of_slices, dtype=torch.float64) * mean
+        return each.repeat_interleave(config.batch_per_rank)
+
+    everyone = reference.train(
+        values, scale, training.batches(config, samples), weights(counts), config.lr
+    )
+    mine = [weight(rank) if k == rank % len(counts) else 0.0 for k in range(len(counts))]
+    inputs, targets = next(training.batches(config, samples))
+    return everyone, reference.compute(values, scale, inputs, targets, weights(mine))

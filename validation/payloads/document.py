@@ -11,13 +11,22 @@ from typing import Any
 VERSION = 1
 
 
-def encode(payload: str, proof: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
+def encode(
+    payload: str, proof: Mapping[str, Any], measured: Mapping[str, Any], nonce: str = ""
+) -> str:
     """The document on one line, without its newline.
 
+    The nonce came with the configuration: an answer of another run has another one.
     JSON has no word for a float that is not finite, so those become the texts "nan", "inf" and
     "-inf": whoever expects a number there finds none, instead of a plausible zero.
     """
-    document = {"plumbline": VERSION, "payload": payload, "proof": proof, "measured": measured}
+    document = {
+        "plumbline": VERSION,
+        "payload": payload,
+        "nonce": nonce,
+        "proof": proof,
+        "measured": measured,
+    }
     return json.dumps(_spell_out(document), allow_nan=False, separators=(",", ":"))
 
 

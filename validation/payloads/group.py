@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import platform
 import re
 import socket
@@ -21,12 +22,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from validation.payloads.config import GroupConfig
 from validation.payloads.errors import CannotRun, first_line
+from validation.payloads.meeting import connect, meet
 from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name
+from validation.payloads.watch import Watch, mark
 
 if TYPE_CHECKING:
     import torch
 
 Json = TypeVar("Json")
+
+# Torch's own time limit comes so much later than ours, which knows who is silent.
+GRACE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Group:
     backend: str
     device: torch.device
     itself: Rank
+    watch: Watch
 
     def gather(self, value: Json) -> list[Json]:
         """Every rank's value, in rank order, on every rank. The value must survive JSON."""
@@ -99,29 +106,63 @@ class Group:
 def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
     """The process group for the time of a `with` block.
 
-    Raises CannotRun when Slurm's variables, torch, the device or a usable address is missing, and
-    when not all ranks arrive in time. After an error inside the block the group is left as it is:
-    destroying a broken one can block, and the process ends anyway.
+    Raises CannotRun when Slurm's variables, torch, the device or a usable address is missing, when
+    not all ranks arrive in time, when a rank got too few CPUs, and when an exchange inside the
+    block fails. After an error the group is left as it is: destroying a broken one can block, and
+    the process ends anyway.
     """
     rendezvous = from_slurm(environ)
-    dist = _distributed(config.backend)
-    device = _device(config.backend, rendezvous.local_rank)
-    if config.backend == "gloo" and len(rendezvous.nodes) > 1:
-        _require_reachable_address(environ)
-    _make_repeatable(device)
-    _meet(dist, config, rendezvous, device)
-    yield Group(
-        rank=rendezvous.rank,
-        size=rendezvous.world_size,
-        backend=config.backend,
-        device=device,
-        itself=_describe(rendezvous, device, environ),
+    host = node_name(environ)
+    with _blamed_on(host):
+        dist = _distributed(config.backend)
+        device = _device(config.backend, rendezvous.local_rank)
+        if config.backend == "gloo" and len(rendezvous.nodes) > 1:
+            _require_reachable_address(environ)
+        _make_repeatable(device)
+    mark("joining", rendezvous.rank, host)
+    store, hosts = meet(config, rendezvous, host)
+    watch = Watch(
+        lambda: connect(rendezvous, config.join_timeout_s),
+        (rendezvous.master_addr, rendezvous.master_port),
+        rendezvous.rank,
+        hosts,
+        config.timeout_s,
     )
-    dist.barrier()  # rank 0 serves the rendezvous; it must not leave first
+    try:
+        mark("connecting", rendezvous.rank, host)
+        watch.doing("connecting")
+        _connect_all(dist, config, rendezvous, device, store)
+        group = Group(
+            rank=rendezvous.rank,
+            size=rendezvous.world_size,
+            backend=config.backend,
+            device=device,
+            itself=_describe(rendezvous, device, environ),
+            watch=watch,
+        )
+        if config.cpus_per_rank is not None:
+            _require_cpus(group, config.cpus_per_rank)
+        mark("measuring", group.rank, host)
+        yield group
+        watch.doing("leaving")
+        dist.barrier()  # rank 0 serves the rendezvous; it must not leave first
+    except RuntimeError as error:
+        raise watch.explain(first_line(error)) from error
+    watch.stop()
     # Gloo's part of the group is left to the end of the process: with torch 2.6 destroying it hangs
     # now and then on one rank, after all work is done (seen on two nodes of the virtual cluster).
     if config.backend == "nccl":
         dist.destroy_process_group()
+    mark("done", group.rank, host)
+
+
+@contextmanager
+def _blamed_on(host: str) -> Iterator[None]:
+    """What goes wrong before anybody else is asked is this node's fault."""
+    try:
+        yield
+    except CannotRun as error:
+        raise CannotRun(str(error), (host,)) from error
 
 
 def release(version: str) -> tuple[int, int, int]:
@@ -208,20 +249,21 @@ def _first_own_address(hostname: str) -> str | None:
 def _make_repeatable(device: torch.device) -> None:
     """Settings under which the same numbers come out on every rank.
 
-    Plain float32, because TF32 would blur the comparison with the reference. On CPUs one thread per
-    rank: sums then do not depend on a node's number of cores, and the ranks of one node do not
+    Plain float32, because TF32 would blur the comparison with the reference. On the CPU one thread
+    per rank: sums then do not depend on a node's number of cores, and the ranks of one node do not
     fight for them; the models are too small to gain from more.
     """
     import torch
 
     torch.set_float32_matmul_precision("highest")
-    if device.type == "cpu":
-        torch.set_num_threads(1)
-    else:
+    torch.set_num_threads(1)
+    if device.type == "cuda":
         torch.cuda.set_device(device)
 
 
-def _meet(dist: Any, config: GroupConfig, rendezvous: Rendezvous, device: torch.device) -> None:
+def _connect_all(
+    dist: Any, config: GroupConfig, rendezvous: Rendezvous, device: torch.device, store: Any
+) -> None:
     import torch
 
     # This module's functions have the default group as a default argument. Imported later, by
@@ -229,36 +271,37 @@ def _meet(dist: Any, config: GroupConfig, rendezvous: Rendezvous, device: torch.
     # abort the process now and then when Python goes away under them (seen with 2.6 and 2.13).
     import torch.distributed.nn.functional
 
-    timeout = timedelta(seconds=config.timeout_s)
     options: dict[str, Any] = {}
     # device_id lets NCCL connect at once, but hangs in torch before 2.7.1 (pytorch#153960)
     if config.backend == "nccl" and release(torch.__version__) >= (2, 7, 1):
         options["device_id"] = device
-    try:
-        store = dist.TCPStore(
-            host_name=rendezvous.master_addr,
-            port=rendezvous.master_port,
-            world_size=rendezvous.world_size,
-            is_master=rendezvous.rank == 0,
-            timeout=timeout,
-            use_libuv=False,  # Debian builds torch without libuv, and torch's default asks for it
-        )
-        dist.init_process_group(
-            config.backend,
-            store=store,
-            rank=rendezvous.rank,
-            world_size=rendezvous.world_size,
-            timeout=timeout,
-            **options,
-        )
-        # all ranks connect here: NCCL would otherwise do so within whatever is timed first, and
-        # point-to-point messages alone must not be the first thing a group does
-        dist.barrier()
-    except RuntimeError as error:
+    dist.init_process_group(
+        config.backend,
+        store=store,
+        rank=rendezvous.rank,
+        world_size=rendezvous.world_size,
+        timeout=timedelta(seconds=config.timeout_s + GRACE_S),
+        **options,
+    )
+    # all ranks connect here: NCCL would otherwise do so within whatever is timed first, and
+    # point-to-point messages alone must not be the first thing a group does
+    dist.barrier()
+
+
+def _require_cpus(group: Group, wanted: int) -> None:
+    """Refuses fewer CPUs than each rank was to get; the ranks of a node may share them."""
+    allowed: dict[str, list[list[int]]] = {}
+    everyones = group.gather(sorted(os.sched_getaffinity(0)))
+    for host, cpus in zip(group.gather(group.itself.host), everyones, strict=True):
+        allowed.setdefault(host, []).append(cpus)
+    together = {host: len(set().union(*sets)) for host, sets in allowed.items()}
+    few = [host for host, sets in allowed.items() if together[host] < wanted * len(sets)]
+    if few:
         raise CannotRun(
-            f"the {rendezvous.world_size} ranks did not meet at {rendezvous.master_addr}:"
-            f"{rendezvous.master_port} within {config.timeout_s:g} s: {first_line(error)}"
-        ) from error
+            f"{len(allowed[few[0]])} ranks on {few[0]} may use {together[few[0]]} CPUs together, "
+            f"{wanted} for each were asked for",
+            few,
+        )
 
 
 def _describe(rendezvous: Rendezvous, device: torch.device, environ: Mapping[str, str]) -> Rank:

@@ -1,19 +1,24 @@
-"""What one node has: CPUs, memory, GPUs, clock, and whether MUNGE works here.
+"""What one node has: CPUs, memory, GPUs, clock, room on its disks, and whether MUNGE works here.
 
-Standard library only: the node must answer even where torch is missing or broken. Runs with one
-task on one node, in well under a second.
+Standard library only: the node must answer even where torch is missing or broken; whether it can be
+imported is tried in a process of its own. Runs with one task on one node, in well under a second
+but for that.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import platform
 import re
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +26,25 @@ from typing import Any
 from validation.payloads.rendezvous import node_name
 
 MUNGE_TIMEOUT_S = 5
+SCONTROL_TIMEOUT_S = 5
+TORCH_TIMEOUT_S = 30
+TMP = Path("/tmp")
+SPOOL = "/var/spool/slurmd"  # where slurmd keeps its jobs unless slurm.conf says otherwise
 _MIB = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """munge_credential: made on another node, to be decoded on this one; None decodes nothing."""
+    """What the node is told.
+
+    munge_credential   made on another node, to be decoded on this one; None decodes nothing
+    torch              whether to try to import it
+    nonce              whose answer this is: it comes back in the document
+    """
 
     munge_credential: str | None = None
+    torch: bool = False
+    nonce: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,17 +55,32 @@ class Gpu:
     memory_mb: int
 
 
+@dataclass(frozen=True)
+class Folder:
+    """Whether there is room in a folder: why nothing can be written, or None."""
+
+    path: str
+    error: str | None
+    free_mb: int
+
+
 def proof(environ: Mapping[str, str]) -> dict[str, Any]:
     return {"host": node_name(environ), "python": platform.python_version()}
 
 
 def measure(
-    config: Config, dev: Path = Path("/dev"), meminfo: Path = Path("/proc/meminfo")
+    config: Config,
+    dev: Path = Path("/dev"),
+    meminfo: Path = Path("/proc/meminfo"),
+    tmp: Path = TMP,
 ) -> dict[str, Any]:
     """The node's inventory.
 
     cpus             online CPUs of the node, whatever the job may use; cpus_allowed is what it may
-    memory_mb        MemTotal in MiB, as slurmd counts RealMemory
+    memory_mb        MemTotal in MiB, as slurmd counts RealMemory; memory_limit_mb is what this job
+                     may use of it, None where nothing limits it
+    tmp, spool       /tmp and slurmd's own folder, see Folder; spool is None where none is found
+    torch            its version, or None; torch_error says why
     gpu_device_nodes character devices /dev/nvidia<number>; they exist without a driver too
     gpus, nvml       what NVML says, or [] and why it could not be asked
     munge_*          a fresh credential, and how the given one decoded; errors beside them
@@ -58,11 +89,18 @@ def measure(
     gpus, nvml_error = _gpus()
     encoded, encode_error = _encode()
     decoded, decode_error = _decode(config.munge_credential)
+    torch, torch_error = _torch() if config.torch else (None, None)
+    spool = _spool()
     return {
         "hostname": socket.gethostname(),
         "cpus": os.sysconf("SC_NPROCESSORS_ONLN"),
         "cpus_allowed": len(os.sched_getaffinity(0)),
         "memory_mb": _memory_mb(meminfo),
+        "memory_limit_mb": _memory_limit_mb(),
+        "tmp": asdict(_folder(tmp)),
+        "spool": asdict(_folder(spool)) if spool else None,
+        "torch": torch,
+        "torch_error": torch_error,
         "gpu_device_nodes": _gpu_device_nodes(dev),
         "gpus": [asdict(gpu) for gpu in gpus],
         "nvml": nvml_error,
@@ -79,6 +117,85 @@ def _memory_mb(meminfo: Path) -> int:
         if match := re.fullmatch(r"MemTotal:\s+(\d+) kB", line):
             return int(match[1]) // 1024
     raise RuntimeError(f"{meminfo} has no MemTotal")
+
+
+def _memory_limit_mb(
+    own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> int | None:
+    """The least that a control group of this process, or one above it, allows."""
+    limits = []
+    for line in own.read_text(encoding="utf-8").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2
+            start, file = root / path.lstrip("/"), "memory.max"
+        elif "memory" in controllers.split(","):
+            start, file = root / "memory" / path.lstrip("/"), "memory.limit_in_bytes"
+        else:
+            continue
+        for folder in (start, *start.parents):
+            if folder == root.parent:
+                break
+            with suppress(OSError):
+                text = (folder / file).read_text(encoding="ascii").strip()
+                # version 1 says "no limit" with the largest number of pages
+                if text.isdigit() and int(text) < 2**60:
+                    limits.append(int(text))
+    return min(limits) // _MIB if limits else None
+
+
+def _folder(path: Path) -> Folder:
+    """Tries to write where this user may; where it may not, what the filesystem says must do."""
+    try:
+        found = os.statvfs(path)
+    except OSError as error:
+        return Folder(str(path), error.strerror, 0)
+    problem = None
+    if found.f_flag & os.ST_RDONLY:
+        problem = os.strerror(errno.EROFS)
+    elif os.access(path, os.W_OK | os.X_OK):
+        problem = _cannot_write(path)
+    elif found.f_bavail == 0:
+        problem = os.strerror(errno.ENOSPC)
+    return Folder(str(path), problem, found.f_bavail * found.f_frsize // _MIB)
+
+
+def _cannot_write(path: Path) -> str | None:
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="plumbline-", dir=path)
+        try:
+            os.unlink(name)  # first, so that nothing can be left behind
+            if os.write(descriptor, bytes(_MIB)) < _MIB:
+                return os.strerror(errno.ENOSPC)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def _spool() -> Path | None:
+    """slurmd's folder as slurm.conf has it; its usual one where Slurm cannot be asked."""
+    answer, _ = _run(["scontrol", "show", "config"], "", SCONTROL_TIMEOUT_S)
+    said = (
+        re.search(r"^SlurmdSpoolDir\s*=\s*(\S+)", answer.stdout, re.MULTILINE) if answer else None
+    )
+    if said is None:
+        return Path(SPOOL) if os.path.isdir(SPOOL) else None
+    host = socket.gethostname().split(".")[0]
+    return Path(said[1].replace("%n", node_name(os.environ)).replace("%h", host))
+
+
+def _torch() -> tuple[str | None, str | None]:
+    """The version of torch, or None and why it cannot be imported."""
+    script = "import torch, torch.distributed; print(torch.__version__)"
+    answer, error = _run([sys.executable, "-I", "-c", script], "", TORCH_TIMEOUT_S)
+    if answer is None:
+        return None, f"import torch: {error}"
+    if answer.returncode != 0:
+        last = (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
+        return None, f"torch cannot be imported: {last}"
+    return answer.stdout.strip(), None
 
 
 def _gpu_device_nodes(dev: Path) -> int:
@@ -122,7 +239,7 @@ def _text(value: str | bytes) -> str:
 
 def _encode() -> tuple[str | None, str | None]:
     """A credential made on this node, or None and why not."""
-    answer, error = _run(["munge", "-n"], "")
+    answer, error = _run(["munge", "-n"], "", MUNGE_TIMEOUT_S)
     if answer is None:
         return None, error
     if answer.returncode != 0:
@@ -134,7 +251,7 @@ def _decode(credential: str | None) -> tuple[str | None, str | None]:
     """What unmunge calls the credential's status, such as "Success (0)", or None and why not."""
     if credential is None:
         return None, None
-    answer, error = _run(["unmunge"], credential)
+    answer, error = _run(["unmunge"], credential, MUNGE_TIMEOUT_S)
     if answer is None:
         return None, error
     # unmunge prints the status of a credential that it refuses too, and exits non-zero
@@ -144,7 +261,7 @@ def _decode(credential: str | None) -> tuple[str | None, str | None]:
 
 
 def _run(
-    command: list[str], text: str
+    command: list[str], text: str, timeout_s: float
 ) -> tuple[subprocess.CompletedProcess[str] | None, str | None]:
     try:
         answer = subprocess.run(
@@ -152,13 +269,13 @@ def _run(
             input=text,
             capture_output=True,
             text=True,
-            timeout=MUNGE_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except FileNotFoundError:
         return None, f"{command[0]} is not installed"
     except subprocess.TimeoutExpired:
-        return None, f"{command[0]} did not answer within {MUNGE_TIMEOUT_S} s"
+        return None, f"{command[0]} did not answer within {timeout_s:g} s"
     except OSError as error:
         return None, f"{command[0]} cannot be started: {error.strerror}"
     return answer, None

@@ -1,13 +1,17 @@
-"""Pipeline-parallel training, one stage per rank, compared with the same training in one process.
+"""Pipeline-parallel training, one stage per rank, compared with the same training by formula.
 
 torch's own PipelineStage and Schedule1F1B do the work, one forward and one backward at a time. Each
 microbatch's loss is its mean divided by the number of microbatches, so that adding up gradients
 gives the mean over the batch. The schedule's own scaling is switched off where it exists: 2.6 has
 none, later versions divide the gradients by default (`scale_grads`).
 
-The reference runs the same microbatches in the same order and adds up in the same way; on one kind
-of device its losses and parameters come out bit for bit equal. Every rank trains it whole and
-compares its own stage with its own part of it.
+Many ranks form several chains of at most 16 stages, neighbours in rank order, which train side by
+side on the same data. Every rank trains its chain's reference whole and compares its own stage with
+its part of it, so the work does not grow with the number of ranks.
+
+The figures of the first step: `received`, the activations that came from the stage before;
+`computed`, what the stage made of them, compared with the formula on the very same input;
+`exchanged`, the stage's gradient, which needs what came back from the stage behind.
 
 Ideal bubble fraction of 1F1B with p stages and m microbatches: (p-1)/(m+p-1), the share of a step
 in which a stage waits when all forwards and backwards take equally long and messages take no time
@@ -17,11 +21,11 @@ in which a stage waits when all forwards and backwards take equally long and mes
 
 from __future__ import annotations
 
-import copy
 import inspect
+import itertools
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import training
@@ -31,6 +35,10 @@ from validation.payloads.group import Group, release
 if TYPE_CHECKING:
     import torch
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    from validation.payloads.reference import Reference
+
+LONGEST_CHAIN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +53,53 @@ class Config(training.TrainingConfig):
         super().__post_init__()
         require_positive(self, "microbatches", "microbatch_size", "layers_per_stage")
 
+    @property
+    def samples(self) -> int:
+        """Of one step of one chain."""
+        return self.microbatches * self.microbatch_size
+
+    def parameters_of(self, stage: int) -> slice:
+        """A stage's weights and biases among those of its chain."""
+        count = 2 * self.layers_per_stage
+        return slice(stage * count, (stage + 1) * count)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Consecutive ranks, one stage each; `group` is torch's, None for the default group."""
+
+    ranks: range
+    group: Any = None
+
+    def stage_of(self, rank: int) -> int:
+        return rank - self.ranks.start
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a rank found in its training.
+
+    losses      before each step; only the last stage sees them
+    entered     by the stage in the first step, [samples, width], and what left it
+    exchanged   the stage's gradient of the first step
+    parameters  after each step
+    """
+
+    losses: list[float]
+    step_times: list[float]
+    entered: list[torch.Tensor]
+    left: list[torch.Tensor]
+    exchanged: list[torch.Tensor]
+    parameters: list[list[torch.Tensor]]
+
+
+def chains(ranks: int) -> list[range]:
+    """The ranks in as few chains as possible, of nearly equal length, the longer ones first."""
+    count = -(-ranks // LONGEST_CHAIN)
+    short, longer = divmod(ranks, count)
+    ends = [short * i + min(i, longer) for i in range(count + 1)]
+    return [range(first, end) for first, end in itertools.pairwise(ends)]
+
 
 def bubble_fraction(stages: int, microbatches: int) -> float:
     """Share of a step that an ideal 1F1B schedule leaves a stage idle."""
@@ -52,79 +107,147 @@ def bubble_fraction(stages: int, microbatches: int) -> float:
 
 
 def measure(config: Config, group: Group) -> dict[str, Any]:
-    """See training.Measured. Collective: all ranks must call it.
+    """See training.report. Collective: all ranks must call it.
 
     Raises CannotRun when there are fewer microbatches than stages: 1F1B cannot fill its pipeline.
     """
+    from validation.payloads.reference import difference, forward, initial, layer_scale
+
+    everyone = chains(group.size)
+    stages = len(everyone[0])
     require(
-        config.microbatches >= group.size,
-        f"microbatches is {config.microbatches}, fewer than the {group.size} stages",
+        config.microbatches >= stages,
+        f"microbatches is {config.microbatches}, fewer than the {stages} stages",
     )
-    reference = [stage.to(group.device) for stage in _stages(config, group.size)]
-    module = copy.deepcopy(reference[group.rank])
+    chain = meet_in_chains(group, everyone)
+    count, stage = len(chain.ranks), chain.stage_of(group.rank)
+    values = initial(config.seed, config.width, count * config.layers_per_stage)
+    scale = layer_scale(count * config.layers_per_stage)
+    own = values[config.parameters_of(stage)]
 
-    losses, step_times = _train_stage(config, group, module)
-    reference_losses = _train_reference(config, group, reference)
-
-    measured = training.summarise(
-        group,
-        losses=group.gather(losses)[-1],  # only the last stage sees the loss
-        reference_losses=reference_losses,
-        parameter_difference=training.parameter_difference(module, reference[group.rank]),
-        parameters=sum(training.count_parameters(stage) for stage in reference),
-        samples_per_step=config.microbatches * config.microbatch_size,
-        step_times=step_times,
-    )
+    found = train_stage(config, group, chain, own, scale)
+    group.watch.doing("training the reference")
+    expected = train_reference(config, count, stage)
+    received = expected.first.activations[stage * config.layers_per_stage]
+    gradients = expected.first.gradients[config.parameters_of(stage)]
+    computed = forward(own, scale, found.entered[0])[-1]
+    group.watch.doing("comparing")
+    losses = group.gather(found.losses)
+    references = group.gather(list(expected.losses))
     return {
-        **asdict(measured),
-        "stages": group.size,
+        **training.report(
+            group,
+            mine=training.figures(
+                group.rank,
+                first_step={
+                    "received": difference(found.entered, [received]),
+                    "computed": difference(found.left, [computed]),
+                    "exchanged": difference(found.exchanged, gradients),
+                },
+                parameters=found.parameters,
+                reference=expected,
+            ),
+            curves=[
+                training.curve(len(ranks), losses[ranks[-1]], references[ranks[-1]])
+                for ranks in everyone
+            ],
+            parameters=sum(value.numel() for value in values),
+            samples_per_step=config.samples * len(everyone),
+            step_times=found.step_times,
+        ),
         "microbatches": config.microbatches,
-        "bubble_fraction_ideal": bubble_fraction(group.size, config.microbatches),
+        "bubble_fraction_ideal": bubble_fraction(stages, config.microbatches),
     }
 
 
-def _stages(config: Config, count: int) -> list[torch.nn.Module]:
-    """All stages' modules, [samples, width] to [samples, width], the same on every rank."""
+def meet_in_chains(group: Group, everyone: list[range]) -> Chain:
+    """This rank's chain, with its group connected. Collective."""
     import torch
-    from torch import nn
+    import torch.distributed as dist
 
-    torch.manual_seed(config.seed)
-    return [
-        nn.Sequential(*training.layers(config.width, config.layers_per_stage)) for _ in range(count)
-    ]
+    if len(everyone) == 1:
+        return Chain(everyone[0])
+    found = Chain(range(0))
+    for ranks in everyone:  # every rank makes all groups, in one order
+        made = dist.new_group(list(ranks))
+        if group.rank in ranks:
+            found = Chain(ranks, made)
+    # point-to-point messages alone must not be the first thing a group does
+    dist.all_reduce(torch.zeros(1, device=group.device), group=found.group)
+    return found
 
 
 def _loss(config: Config) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """A microbatch's share of the batch's mean loss."""
-    import torch
+    from validation.payloads.layers import squared_distances
 
     def share(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.mse_loss(outputs, targets) / config.microbatches
+        return squared_distances(outputs, targets).mean() / config.width / config.microbatches
 
     return share
 
 
-def _train_stage(
-    config: Config, group: Group, module: torch.nn.Module
-) -> tuple[list[float], list[float]]:
-    """Losses, on the last rank only, and this rank's seconds, per step; trains in place."""
-    stage = make_stage(config, group, module)
+def train_stage(
+    config: Config, group: Group, chain: Chain, values: tuple[torch.Tensor, ...], scale: float
+) -> Stage:
+    """This rank's part of the distributed training. Collective."""
+    import torch
+
+    from validation.payloads import layers
+
+    module = layers.stack(values, scale).to(group.device)
+    entered: list[torch.Tensor] = []
+    left: list[torch.Tensor] = []
+
+    def watch(_: object, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        entered.extend(training.copies(inputs))
+        left.extend(training.copies([output]))
+
+    stage = make_stage(config, group, chain, module)
     schedule = _schedule(config, stage)
     optimizer = training.sgd(module, config.lr)
+    watching = module.register_forward_hook(watch)
 
-    losses, seconds = [], []
-    for inputs, targets in training.batches(config, config.microbatches * config.microbatch_size):
+    found = Stage([], [], [], [], [], [])
+    for inputs, targets in training.batches(config, config.samples):
+        group.watch.doing(f"training step {len(found.losses) + 1}")
         inputs, targets = inputs.to(group.device), targets.to(group.device)
         start = group.clock()
         optimizer.zero_grad()
         shares = _step(schedule, stage, inputs, targets)
+        if not found.parameters:
+            watching.remove()
+            found.entered.append(torch.cat(entered))
+            found.left.append(torch.cat(left))
+            found.exchanged.extend(training.copies(training.gradients(module)))
         optimizer.step()
-        seconds.append(group.clock() - start)
-        losses.append(math.fsum(share.item() for share in shares))
-    return losses, seconds
+        found.step_times.append(group.clock() - start)
+        found.losses.append(math.fsum(share.item() for share in shares))
+        found.parameters.append(training.copies(module.parameters()))
+    return found
 
 
-def make_stage(config: Config, group: Group, module: torch.nn.Module) -> PipelineStage:
+def train_reference(config: Config, stages: int, stage: int) -> Reference:
+    """A chain's whole training, without the group; it keeps the parameters of one stage."""
+    import torch
+
+    from validation.payloads import reference
+
+    depth = stages * config.layers_per_stage
+    mean = 1 / (config.samples * config.width)
+    return reference.train(
+        reference.initial(config.seed, config.width, depth),
+        reference.layer_scale(depth),
+        training.batches(config, config.samples),
+        torch.full((config.samples,), mean, dtype=torch.float64),
+        config.lr,
+        kept=config.parameters_of(stage),
+    )
+
+
+def make_stage(
+    config: Config, group: Group, chain: Chain, module: torch.nn.Module
+) -> PipelineStage:
     """This rank's stage, in the class that its backend and torch need (see held_sends).
 
     The shapes are given, because working them out at run time sends pickled objects, for which
@@ -136,15 +259,17 @@ def make_stage(config: Config, group: Group, module: torch.nn.Module) -> Pipelin
     from validation.payloads.held_sends import MENDED, HeldSendsStage
 
     held = group.backend == "gloo" and release(torch.__version__) < MENDED
+    stage = chain.stage_of(group.rank)
     shape = config.microbatch_size, config.width
     return (HeldSendsStage if held else PipelineStage)(
         module,
-        stage_index=group.rank,
-        num_stages=group.size,
+        stage_index=stage,
+        num_stages=len(chain.ranks),
         device=group.device,
         # gradients travel back for what requires them: not into the data
-        input_args=torch.empty(shape, device="meta", requires_grad=group.rank > 0),
+        input_args=torch.empty(shape, device="meta", requires_grad=stage > 0),
         output_args=torch.empty(shape, device="meta", requires_grad=True),
+        group=chain.group,
     )
 
 
@@ -171,28 +296,3 @@ def _step(
     if isinstance(stage, HeldSendsStage):
         stage.wait_for_sends()
     return shares
-
-
-def _train_reference(config: Config, group: Group, stages: list[torch.nn.Module]) -> list[float]:
-    """Mean loss over the batch, per step; trains all stages in place, without the group."""
-    import torch
-
-    model = torch.nn.Sequential(*stages)
-    optimizer = training.sgd(model, config.lr)
-    share_of = _loss(config)
-
-    losses = []
-    for inputs, targets in training.batches(config, config.microbatches * config.microbatch_size):
-        optimizer.zero_grad()
-        shares = []
-        for microbatch, target in zip(
-            torch.split(inputs.to(group.device), config.microbatch_size),
-            torch.split(targets.to(group.device), config.microbatch_size),
-            strict=True,
-        ):
-            share = share_of(model(microbatch), target)
-            torch.autograd.backward(share)
-            shares.append(share.item())
-        optimizer.step()
-        losses.append(math.fsum(shares))
-    return losses

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from validation import nodelist
 from validation.payloads.errors import CannotRun
 
+# One port per job id, so that jobs of one run do not meet each other's ranks. They lie below those
+# that Linux hands out by itself (32768-60999), where a stranger's connection could hold one.
 FIRST_PORT = 20_000
-PORTS = 20_000  # one per job id, so that jobs of one run do not meet each other's ranks
+PORTS = 10_000
 
 
 @dataclass(frozen=True)

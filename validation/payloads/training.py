@@ -1,13 +1,18 @@
-"""What the training payloads share: the model's blocks, the data, and the comparison with a
-reference that one process computes alone."""
+"""What the training payloads share: their configuration, the data, and what they report.
+
+Every rank trains the reference by itself (see `reference`) and compares its own part with it, so
+the figures are told for each rank, in the order in which they come about: what it computed alone,
+what the ranks exchanged, its parameters after each step. Where the first of them is off is where
+the fault is; from there it spreads to the others. Differences are relative to the reference's own
+length or movement, so that a figure of 1 is a rank that did nothing.
+"""
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from validation.payloads.config import GroupConfig, require_positive
 from validation.payloads.group import Group
@@ -15,12 +20,12 @@ from validation.payloads.group import Group
 if TYPE_CHECKING:
     import torch
 
-MOMENTUM = 0.9
+    from validation.payloads.reference import Reference
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(GroupConfig):
-    """seed: of weights and data, the same on all ranks; lr: of SGD with momentum 0.9."""
+    """seed: of weights and data, the same on all ranks; lr: of SGD with momentum."""
 
     seed: int
     steps: int
@@ -33,92 +38,94 @@ class TrainingConfig(GroupConfig):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A training and how far it went from its reference.
+class RankFigures:
+    """How far one rank is from the reference.
 
-    losses, reference_losses   mean over the global batch, per step; the reference is rank 0's
-    max_loss_difference        largest |loss - reference| over the steps and over all ranks'
-                               references
-    max_parameter_difference   largest |parameter - reference| over all parameters and all ranks
-    parameters                 in the whole model
-    step_time_s_median         of the slowest rank in each step
-    samples_per_s              global batch / step_time_s_median
+    first_step   by name, what the first step gave; see the payloads
+    steps        after each step, "parameters": |parameters - reference| / |what the reference moved
+                 until then|, the worst of the rank's tensors
+    movement     |what the reference moved in all| / |where it began|, the smallest of the tensors
     """
 
-    steps: int
-    losses: list[float]
-    reference_losses: list[float]
-    max_loss_difference: float
-    max_parameter_difference: float
-    parameters: int
-    samples_per_s: float
-    step_time_s_median: float
+    rank: int
+    first_step: dict[str, float]
+    steps: list[dict[str, float]]
+    movement: float
 
 
-def summarise(
+def curve(ranks: int, losses: Sequence[float], references: Sequence[float]) -> dict[str, Any]:
+    """Losses before each step, of so many ranks that train one model, beside the reference's."""
+    steps = zip(losses, references, strict=True)
+    return {"ranks": ranks, "steps": [{"loss": mine, "reference": ref} for mine, ref in steps]}
+
+
+def report(
     group: Group,
     *,
-    losses: Sequence[float],
-    reference_losses: Sequence[float],
-    parameter_difference: float,
+    mine: RankFigures,
+    curves: Sequence[Mapping[str, Any]],
     parameters: int,
     samples_per_step: int,
     step_times: Sequence[float],
-) -> Measured:
+) -> dict[str, Any]:
     """Joins what each rank found. Collective: all ranks must call it.
 
-    `losses` are the training's, the same on every rank; the other values are this rank's own.
+    parameters           in the whole model
+    step_time_s_median   of the slowest rank in each step
+    samples_per_s        samples of all ranks / step_time_s_median
     """
-    references = group.gather(list(reference_losses))
     step_time = statistics.median(group.slowest(step_times))
-    return Measured(
-        steps=len(losses),
-        losses=list(losses),
-        reference_losses=references[0],
-        max_loss_difference=worst(difference(losses, reference) for reference in references),
-        max_parameter_difference=worst(group.gather(parameter_difference)),
-        parameters=parameters,
-        samples_per_s=samples_per_step / step_time,
-        step_time_s_median=step_time,
+    return {
+        "steps": len(step_times),
+        "curves": list(curves),
+        "ranks": group.gather(asdict(mine)),
+        "parameters": parameters,
+        "samples_per_s": samples_per_step / step_time,
+        "step_time_s_median": step_time,
+    }
+
+
+def figures(
+    rank: int,
+    *,
+    first_step: dict[str, float],
+    parameters: Sequence[Sequence[torch.Tensor]],
+    reference: Reference,
+) -> RankFigures:
+    """parameters: the rank's, after each step; the reference kept the same ones."""
+    from validation.payloads.reference import difference, movement
+
+    start, *after = reference.parameters
+    return RankFigures(
+        rank,
+        first_step,
+        [
+            {"parameters": difference(mine, theirs, start)}
+            for mine, theirs in zip(parameters, after, strict=True)
+        ],
+        movement(after[-1], start),
     )
 
 
-def worst(values: Iterable[float]) -> float:
-    """The largest value, and nan as soon as one of them is: `max` hides nan behind a number."""
-    found = list(values)
-    return math.nan if any(math.isnan(value) for value in found) else max(found)
+def copies(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """As they are now, on the CPU."""
+    return [tensor.detach().cpu().clone() for tensor in tensors]
 
 
-def difference(left: Sequence[float], right: Sequence[float]) -> float:
-    """Largest |left - right|, place by place; nan when one is not finite."""
-    return worst(abs(a - b) for a, b in zip(left, right, strict=True))
+def gradients(model: torch.nn.Module) -> list[torch.Tensor]:
+    """Of all parameters. Zeros for one that got none: that is what it would be trained with."""
+    import torch
 
-
-def parameter_difference(left: torch.nn.Module, right: torch.nn.Module) -> float:
-    """Largest |left - right| over all parameters of two modules of the same shape."""
-    # Tensor.max passes nan on
-    return worst(
-        float((a.detach() - b.detach()).abs().max())
-        for a, b in zip(left.parameters(), right.parameters(), strict=True)
-    )
-
-
-def count_parameters(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def layers(width: int, depth: int) -> list[torch.nn.Module]:
-    """`depth` times a square linear layer and tanh: smooth, so a small error stays small."""
-    from torch import nn
-
-    found: list[nn.Module] = []
-    for _ in range(depth):
-        found += [nn.Linear(width, width), nn.Tanh()]
-    return found
+    return [
+        torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for parameter in model.parameters()
+    ]
 
 
 def sgd(model: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
     import torch
+
+    from validation.payloads.reference import MOMENTUM
 
     return torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)
 
@@ -131,7 +138,7 @@ def batches(config: TrainingConfig, samples: int) -> Iterator[tuple[torch.Tensor
     """
     import torch
 
-    generator = torch.Generator().manual_seed(config.seed)
+    generator = torch.Generator().manual_seed(config.seed + 1)  # the weights have the seed itself
     teacher = torch.randn(config.width, config.width, generator=generator) / config.width**0.5
     for _ in range(config.steps):
         inputs = torch.randn(samples, config.width, generator=generator)

@@ -5,8 +5,7 @@ import textwrap
 from collections.abc import Sequence
 
 from validation.model import RunReport, Verdict, printable
-from validation.nodelist import compress
-from validation.report import words
+from validation.report import advice, words
 
 _HEADER = ("tier", "check", "subject", "value", "threshold", "verdict")
 _COLOURS = {
@@ -68,25 +67,12 @@ def _table(rows: list[words.Row], width: int, colour: bool) -> list[str]:
 
 def _verdict(report: RunReport, colour: bool) -> list[str]:
     text = f"  {_paint(report.verdict.name, report.verdict, colour)}  {words.tally(report)}"
-    if report.interrupted:
-        text += "; the run was interrupted"
     text += f" · exit {report.exit_code}"
-    lines = [text]
-    own = [item.node.name for item in report.nodes if item.own_failures]
-    others = [name for name in words.failing(report) if name not in own]
-    total = words.count(len(report.nodes), "node")
-    if own:
-        lines.append(f"  {len(own)} of {total} did not pass their own checks: {compress(own)}")
-    if others:
-        lines.append(
-            f"  {len(others)} of {total} passed alone, but took part in what did not pass: "
-            f"{compress(others)}"
-        )
-    return lines
+    return [text, *(f"  {sentence}" for sentence in words.headline(report))]
 
 
 def _next(report: RunReport, width: int) -> list[str]:
-    steps = words.next_steps(report)
+    steps = advice.next_steps(report)
     lines = []
     for step in steps[:_STEPS]:
         lines += ["", f"  {printable(step.title)}"]

@@ -1,170 +1,268 @@
-"""One page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""One page that needs nothing else: no script, no font, no picture from elsewhere.
 
-from collections.abc import Iterable
-from html import escape as _escape
-from urllib.parse import quote
-
-from validation.model import JobReport, Result, RunReport, Verdict, printable
-from validation.nodelist import compress
-from validation.report import words
-
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --pass: #1a7f37; --warn: #9a6700; --fail: #cf222e;
-        --skip: #777; --inconclusive: #bc4c00; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; width: 100%; font-size: .93rem; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
-         vertical-align: top; overflow-wrap: anywhere; }
-th { font-weight: 600; } td:first-child, .tight { white-space: nowrap; }
-pre { padding: .6rem .8rem; border: 1px solid var(--line); border-radius: 4px; overflow-x: auto; }
-.v { font-weight: 700; white-space: nowrap; } .big { font-size: 1.6rem; }
-.pass { color: var(--pass); } .warn { color: var(--warn); } .fail { color: var(--fail); }
-.skip { color: var(--skip); } .inconclusive { color: var(--inconclusive); }
-.quiet { color: var(--skip); }
-@media (prefers-color-scheme: dark) {
-  :root { --pass: #3fb950; --warn: #d29922; --fail: #f85149; --inconclusive: #f0883e; } }
+The page is a Jinja2 template with autoescape; whatever is put into it is first made one printable
+line. This module prepares what the template shows, and computes nothing but coordinates.
 """
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from validation.errors import EnvironmentProblem
+from validation.model import (
+    JobReport,
+    NodeReport,
+    Proof,
+    Result,
+    RunReport,
+    Standing,
+    Threshold,
+    Verdict,
+    printable,
+)
+from validation.nodelist import compress
+from validation.report import advice, words
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+# What is wrong stands first.
+_ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
+_STANDINGS = (Standing.FAILING, Standing.SUSPECT, Standing.UNPROVEN, Standing.PASSING)
+
+
+def check() -> None:
+    """Raises EnvironmentProblem where the page could not be made."""
+    _environment()
 
 
 def render(report: RunReport) -> str:
-    body = [
-        f"<h1>{_text(words.title(report))}</h1>",
-        f'<p class="big">{_verdict(report.verdict)}</p>',
-        f"<p>{_text(words.tally(report))}; exit code {report.exit_code}. "
-        f"Run {_text(report.run_id)} of cluster {_text(report.cluster)}, "
-        f"started {_text(report.started)} from {_text(report.via)}.</p>",
-        *(f"<p>Note: {_text(note)}</p>" for note in report.notes),
-        *(["<p>The run was interrupted.</p>"] if report.interrupted else []),
-        *_next(report),
-        "<h2>Results</h2>",
-        _table(
-            ("tier", "check", "subject", "value", "threshold", "verdict", "message"),
-            (_row(row) for row in words.rows(report.results)),
-        ),
-        "<h2>Nodes</h2>",
-        *_nodes(report),
-        "<h2>What really ran</h2>",
-        _table(
-            ("job", "asked for", "ended", "Slurm job", "seconds", "proof", "output"),
-            (_job(item, report.results) for item in report.jobs),
-        ),
-        "<h2>Where the thresholds come from</h2>",
-        _table(("check", "threshold", "source"), _sources(report.results)),
-        "<h2>What each check means</h2>",
-        _table(
-            ("check", "what it checks", "why it matters", "what to do"),
-            (
-                (_text(i.name), _text(i.what), _text(i.why), _text(i.advice))
-                for i in report.checks.values()
-                if any(result.check == i.name for result in report.results)
-            ),
-        ),
-    ]
-    title = f"plumbline {report.suite}: {report.verdict.name}"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
+    rows = list(words.rows(report.results))
+    rows.sort(key=lambda row: _ORDER.index(row.verdict))
+    fine = (Verdict.PASS, Verdict.SKIP)
+    proofs = {(r.check, r.subject.name): r.proof for r in report.results if r.proof}
+    page = _environment().get_template("report.html.j2")
+    text = page.render(
+        report=report,
+        headline=words.headline(report),
+        title=words.title(report),
+        tally=words.tally(report),
+        began=words.moment(report.started),
+        took=words.duration(report.seconds),
+        steps=advice.next_steps(report),
+        bad=[row for row in rows if row.verdict not in fine],
+        good=[row for row in rows if row.verdict in fine],
+        plots=list(_plots(report.results)),
+        nodes=_nodes(report),
+        jobs=[_Ran.of(item, proofs) for item in report.jobs],
+        sources=list(dict.fromkeys(_sources(report.results))),
+        checks=[report.checks[name] for name in dict.fromkeys(r.check for r in report.results)],
     )
+    return str(text)
 
 
-def _text(text: object) -> str:
-    return _escape(printable(str(text)))
+@cache
+def _environment() -> Any:
+    try:
+        # Not imported above: a login node may lack it, and should be told so in a sentence.
+        jinja2 = importlib.import_module("jinja2")
+        markupsafe = importlib.import_module("markupsafe")
+    except ImportError as error:
+        raise EnvironmentProblem(
+            "Jinja2 is not installed (package python3-jinja2, or see requirements.txt)"
+        ) from error
 
+    def with_code(text: str) -> Any:
+        """Words in backticks as code."""
+        parts = [markupsafe.escape(part) for part in printable(text).split("`")]
+        for index in range(1, len(parts), 2):
+            parts[index] = markupsafe.Markup("<code>{}</code>").format(parts[index])
+        return markupsafe.Markup("").join(parts)
 
-def _verdict(verdict: Verdict) -> str:
-    return f'<span class="v {verdict.value}">{verdict.name}</span>'
+    def harmless(value: object) -> object:
+        return value if isinstance(value, markupsafe.Markup) else printable(str(value))
 
-
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Cells are HTML already."""
-    head = "".join(f"<th>{_text(name)}</th>" for name in header)
-    lines = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows]
-    return f"<table>\n<tr>{head}</tr>\n" + "\n".join(lines) + "\n</table>"
-
-
-def _row(row: words.Row) -> tuple[str, ...]:
-    return (
-        _text(row.tier),
-        _text(row.check),
-        _text(row.subject),
-        _text(row.value),
-        _text(row.threshold),
-        _verdict(row.verdict),
-        _text(row.message),
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        finalize=harmless,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
+    environment.filters["with_code"] = with_code
+    return environment
 
 
-def _next(report: RunReport) -> list[str]:
-    steps = words.next_steps(report)
-    if not steps:
-        return []
-    parts = ["<h2>What to do</h2>"]
-    for step in steps:
-        parts.append(f"<p><b>{_text(step.title)}</b><br>{_text(step.advice)}</p>")
-        commands = "\n".join(_text(command) for command in step.commands)
-        parts.append(f"<pre>{commands}</pre>")
-    return parts
+# --- nodes -----------------------------------------------------------------------------------
 
 
-def _nodes(report: RunReport) -> list[str]:
-    good = words.passing(report)
-    parts = [f"<p>Passing: {_text(compress(good) if good else 'none')}.</p>"]
-    bad = [item for item in report.nodes if not item.passing]
-    if bad:
-        parts.append(
-            _table(
-                ("node", "Slurm state", "verdict", "why it is not passing"),
-                (
-                    (
-                        _text(item.node.name),
-                        _text(item.state),
-                        _verdict(item.verdict),
-                        _text(item.reason),
-                    )
-                    for item in bad
-                ),
-            )
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Nodes of which the run makes the same, for the same reason."""
+
+    standing: Standing
+    names: str
+    state: str
+    reason: str
+
+
+def _nodes(report: RunReport) -> list[_Group]:
+    groups: dict[tuple[Standing, str, str], list[NodeReport]] = {}
+    for item in sorted(report.nodes, key=lambda item: _STANDINGS.index(item.standing)):
+        groups.setdefault((item.standing, item.state, item.reason), []).append(item)
+    return [
+        _Group(
+            standing,
+            compress(item.node.name for item in items),
+            state,
+            f"one of those that failed together: {reason}"
+            if standing is Standing.SUSPECT
+            else reason,
         )
-    return parts
-
-
-def _job(item: JobReport, results: Iterable[Result]) -> tuple[str, ...]:
-    job, reply = item.job, item.reply
-    proofs = [
-        result.proof
-        for result in results
-        if result.proof and result.check in job.checks and result.subject.name == job.subject.name
+        for (standing, state, reason), items in groups.items()
     ]
-    files = [
-        f'<a href="jobs/{quote(job.name)}.{stream}">{stream}</a>' for stream in ("stdout", "stderr")
-    ]
-    asked = f"{words.count(job.ranks, 'rank')} on {compress(job.hosts)}"
-    ended = "–"
-    if reply:
-        ended = reply.outcome.value.replace("_", " ")
-        if reply.exit_code is not None:
-            ended += f", status {reply.exit_code}"
-    return (
-        _text(job.name),
-        _text(f"{asked}, {job.backend}" if job.backend else asked),
-        _text(ended),
-        _text((reply and reply.job_id) or "–"),
-        f"{reply.seconds:.1f}" if reply and reply.seconds is not None else "–",
-        _text(words.proof(proofs[0])) if proofs else "–",
-        " ".join(files),
-    )
 
 
-def _sources(results: Iterable[Result]) -> Iterable[tuple[str, ...]]:
-    seen = set()
+# --- what ran --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A job, as a row."""
+
+    name: str
+    asked: str
+    ended: str
+    job_id: str
+    took: str
+    proof: str
+
+    @classmethod
+    def of(cls, item: JobReport, proofs: Mapping[tuple[str, str], Proof]) -> "_Ran":
+        job, reply = item.job, item.reply
+        proof = next(filter(None, (proofs.get((c, job.subject.name)) for c in job.checks)), None)
+        asked = f"{words.count(job.ranks, 'rank')} on {compress(job.hosts)}"
+        seconds = reply.seconds if reply else None
+        return cls(
+            job.name,
+            f"{asked}, {job.backend}" if job.backend else asked,
+            words.ended(reply),
+            (reply and reply.job_id) or "–",
+            "–" if seconds is None else words.duration(seconds),
+            words.proof(proof) if proof else "–",
+        )
+
+
+def _sources(results: Sequence[Result]) -> Iterator[tuple[str, str, str]]:
     for result in results:
         limit = result.threshold
         if limit and limit.provenance not in ("declared", "defined"):
-            row = (_text(result.check), _text(words.threshold(limit)), _text(limit.source))
-            if row not in seen:
-                seen.add(row)
-                yield row
+            yield result.check, words.threshold(limit), limit.source
+
+
+# --- bandwidth over size ---------------------------------------------------------------------
+
+_WIDTH, _HEIGHT = 640, 260
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 16, 44
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    x: float
+    y: float
+    size: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Bus bandwidth over message size of one all_reduce, in the coordinates of its picture."""
+
+    title: str
+    verdict: Verdict
+    width: int
+    height: int
+    left: int
+    right: int  # where the axis ends
+    bottom: int
+    points: tuple[_Point, ...]
+    ticks: tuple[_Tick, ...]
+    limit: _Tick | None  # the threshold, which holds for the largest size
+
+    @property
+    def line(self) -> str:
+        return " ".join(f"{point.x},{point.y}" for point in self.points)
+
+    @property
+    def words(self) -> str:
+        """What the picture shows, for who cannot see it."""
+        return ", ".join(f"{point.size}: {point.value}" for point in self.points)
+
+
+def _plots(results: Sequence[Result]) -> Iterator[Plot]:
+    for result in results:
+        measured = [
+            (metric.name.removeprefix("busbw "), float(metric.value))
+            for metric in result.metrics
+            if metric.name.startswith("busbw ") and not isinstance(metric.value, str)
+        ]
+        if len(measured) > 1:
+            yield _plot(result, measured)
+
+
+def _plot(result: Result, measured: Sequence[tuple[str, float]]) -> Plot:
+    limit = _number(result.threshold)
+    top = _round_up(max([value for _, value in measured] + ([limit] if limit else [])))
+    span_x, span_y = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+
+    def y(value: float) -> float:
+        return round(_HEIGHT - _BOTTOM - value / top * span_y, 1)
+
+    points = tuple(
+        _Point(
+            round(_LEFT + span_x * (index + 0.5) / len(measured), 1),
+            y(value),
+            size,
+            f"{words.number(value)} GB/s",
+        )
+        for index, (size, value) in enumerate(measured)
+    )
+    ticks = tuple(_Tick(y(top * part / 4), words.number(top * part / 4)) for part in range(5))
+    return Plot(
+        title=f"{result.check} on {compress(result.subject.nodes)}",
+        verdict=result.verdict,
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_WIDTH - _RIGHT,
+        bottom=_HEIGHT - _BOTTOM,
+        points=points,
+        ticks=ticks,
+        limit=_Tick(y(limit), f"at least {words.number(limit)}") if limit else None,
+    )
+
+
+def _number(limit: Threshold | None) -> float | None:
+    if limit is None or limit.op != "≥" or isinstance(limit.value, str):
+        return None
+    return float(limit.value)
+
+
+def _round_up(value: float) -> float:
+    """A round number above the value, for the end of an axis."""
+    if value <= 0:
+        return 1.0
+    step = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1
+    while step > value:
+        step /= 10
+    return next(step * factor for factor in (1, 2, 4, 6, 8, 10) if step * factor >= value)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from validation.model import JobReport, NodeReport, Result, RunReport, Verdict
+from validation.model import JobReport, NodeReport, Result, RunReport, Standing, Verdict
 from validation.report import words
 
 SCHEMA = 1
@@ -38,6 +38,8 @@ def render(report: RunReport) -> str:
         "exit_code": report.exit_code,
         "interrupted": report.interrupted,
         "suite": report.suite,
+        "partial": bool(report.left_out),
+        "left_out": list(report.left_out),
         "cluster": report.cluster,
         "via": report.via,
         "slurm": report.slurm,
@@ -50,8 +52,7 @@ def render(report: RunReport) -> str:
             verdict.value: sum(result.verdict is verdict for result in report.results)
             for verdict in Verdict
         },
-        "passing_nodes": words.passing(report),
-        "failing_nodes": words.failing(report),
+        **{f"{which.value}_nodes": words.standing(report, which) for which in Standing},
         "nodes": [_node(item) for item in report.nodes],
         "jobs": [_job(item) for item in report.jobs],
         "results": [plain(result) for result in report.results],
@@ -63,7 +64,7 @@ def _node(item: NodeReport) -> dict[str, Any]:
     return {
         "name": item.node.name,
         "verdict": item.verdict.value,
-        "passing": item.passing,
+        "standing": item.standing.value,
         "state": item.state,
         "reason": item.reason,
         "declared": plain(item.node),

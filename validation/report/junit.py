@@ -1,7 +1,8 @@
 """JUnit XML, as continuous integration reads it.
 
 A failed check is a failure, an inconclusive one an error: neither lets a pipeline go green. A
-warning passes, with its message in the output.
+warning passes, with its message in the output. What a partial run left out stands in its names and
+as skipped cases: a pipeline that shows nothing else still shows those.
 """
 
 import xml.etree.ElementTree as ET
@@ -11,10 +12,11 @@ from validation.report import words
 
 
 def render(report: RunReport) -> str:
+    partial = " (partial)" if report.left_out else ""
     attributes = {
-        "name": f"plumbline {report.suite}",
+        "name": f"plumbline {report.suite}{partial}",
         "time": f"{report.seconds:.1f}",
-        **_counts(report.results),
+        **_counts(report.results, len(report.left_out)),
     }
     root = ET.Element("testsuites", attributes)
     for tier in Tier:
@@ -30,19 +32,29 @@ def render(report: RunReport) -> str:
         suite = ET.SubElement(root, "testsuite", attributes)
         for result in results:
             suite.append(_case(result))
+    if report.left_out:
+        root.append(_left_out(report))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _counts(results: tuple[Result, ...]) -> dict[str, str]:
-    def number_of(verdict: Verdict) -> str:
-        return str(sum(result.verdict is verdict for result in results))
+def _left_out(report: RunReport) -> ET.Element:
+    suite = ET.Element("testsuite", {"name": "left out", **_counts((), len(report.left_out))})
+    for what in map(printable, report.left_out):
+        case = ET.SubElement(suite, "testcase", classname="plumbline.left_out", name=what)
+        ET.SubElement(case, "skipped", message="this run was not asked for it")
+    return suite
+
+
+def _counts(results: tuple[Result, ...], left_out: int = 0) -> dict[str, str]:
+    def number_of(verdict: Verdict) -> int:
+        return sum(result.verdict is verdict for result in results)
 
     return {
-        "tests": str(len(results)),
-        "failures": number_of(Verdict.FAIL),
-        "errors": number_of(Verdict.INCONCLUSIVE),
-        "skipped": number_of(Verdict.SKIP),
+        "tests": str(len(results) + left_out),
+        "failures": str(number_of(Verdict.FAIL)),
+        "errors": str(number_of(Verdict.INCONCLUSIVE)),
+        "skipped": str(number_of(Verdict.SKIP) + left_out),
     }
 
 

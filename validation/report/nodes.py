@@ -1,17 +1,14 @@
-"""`passing_nodes.txt` and `failing_nodes.txt`: one NodeName a line.
+"""`passing_nodes.txt` and its siblings: one NodeName a line.
 
-Every node of the run stands in exactly one of them. One that has no verdict is not passing.
+Every node of the run stands in exactly one of the four. Who repairs wants `failing_nodes.txt`:
+nodes with a failure of their own. One of several nodes that failed together is a suspect, no more.
 
     srun --nodelist="$(paste -sd, passing_nodes.txt)" …
 """
 
-from validation.model import RunReport
+from validation.model import RunReport, Standing
 from validation.report import words
 
 
-def passing(report: RunReport) -> str:
-    return "".join(f"{name}\n" for name in words.passing(report))
-
-
-def failing(report: RunReport) -> str:
-    return "".join(f"{name}\n" for name in words.failing(report))
+def render(report: RunReport, which: Standing) -> str:
+    return "".join(f"{name}\n" for name in words.standing(report, which))

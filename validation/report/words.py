@@ -1,19 +1,21 @@
-"""How values, thresholds and next steps are put into words; every report uses the same ones."""
+"""How values, thresholds and verdicts are put into words; every report uses the same ones."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from validation.model import (
     Metric,
-    Outcome,
     Proof,
+    Reply,
     Result,
     RunReport,
+    Standing,
     Threshold,
     Tier,
     Value,
     Verdict,
+    exit_status,
     printable,
 )
 from validation.nodelist import compress
@@ -32,15 +34,6 @@ class Row:
     threshold: str
     verdict: Verdict
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What to do about one failure: why, in a sentence, and commands to type."""
-
-    title: str
-    advice: str
-    commands: tuple[str, ...]
 
 
 def number(value: Value) -> str:
@@ -65,7 +58,10 @@ def threshold(limit: Threshold | None) -> str:
 
 def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.0f} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def gpu_hours(hours: float) -> str:
@@ -85,8 +81,9 @@ def title(report: RunReport) -> str:
     nodes = [item.node for item in report.nodes]
     gpus = sum(node.gpus.count for node in nodes)
     kinds = sorted({node.hardware for node in nodes} | {node.fabric for node in nodes})
+    partial = f" (partial: without {'; '.join(report.left_out)})" if report.left_out else ""
     parts = [
-        f"suite {report.suite}",
+        f"suite {report.suite}{partial}",
         f"{count(len(nodes), 'node')}, {count(gpus, 'GPU')} ({', '.join(kinds)})",
         *([backends(report)] if backends(report) else []),
         *([f"Slurm {report.slurm}"] if report.slurm else []),
@@ -105,27 +102,35 @@ def subject(result: Result, several_groups: bool) -> str:
 
 def rows(results: Sequence[Result]) -> Iterator[Row]:
     """The table, without rows that only repeat another one."""
-    several = len({r.subject.name for r in results if r.tier is Tier.CLUSTER}) > 1
-    passes: dict[str, list[Result]] = {}
-    echoes: dict[tuple[str, Verdict, str], list[Result]] = {}
+    groups: dict[str, set[str]] = {}
     for result in results:
-        if result.tier is Tier.NODE and result.verdict is Verdict.PASS and not result.message:
-            passes.setdefault(result.check, []).append(result)
-        elif result.tier is Tier.NODE and result.value is None:
-            # One job's fault, told by each check that would have judged its answer.
-            key = (result.subject.name, result.verdict, result.message)
-            echoes.setdefault(key, []).append(result)
+        groups.setdefault(result.check, set()).add(result.subject.name)
+    several = any(len(groups[r.check]) > 1 for r in results if r.tier is Tier.CLUSTER)
+    alike: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
-        folded = passes.get(result.check, [])
-        key = (result.subject.name, result.verdict, result.message)
-        if len(folded) > FOLD and result in folded:
-            if result is folded[0]:
-                yield _folded(folded)
-        elif len(alike := echoes.get(key, [])) > 1 and result.value is None:
-            if result is alike[0]:
-                yield _row(result, f"{result.check} and {len(alike) - 1} more", several)
+        alike.setdefault(_repeated(result), []).append(result)
+    for same in alike.values():
+        first = same[0]
+        if _passes_silently(first):
+            shown = [_folded(same)] if len(same) > FOLD else None
         else:
-            yield _row(result, result.check, several)
+            more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+            shown = [_row(first, first.check + more, several)]
+        yield from shown or (_row(result, result.check, several) for result in same)
+
+
+def _passes_silently(result: Result) -> bool:
+    return result.tier is Tier.NODE and result.verdict is Verdict.PASS and not result.message
+
+
+def _repeated(result: Result) -> tuple[object, ...]:
+    """What results have in common of which one row is enough."""
+    if _passes_silently(result):
+        return (result.check,)
+    if result.value is None and result.message:
+        # One fault, told by each check that would have judged something else.
+        return (result.subject.name, result.verdict, result.message)
+    return (result.check, result.subject.name, result.verdict)
 
 
 def _row(result: Result, check: str, several_groups: bool) -> Row:
@@ -148,7 +153,7 @@ def _folded(results: Sequence[Result]) -> Row:
         unit = values[0].unit
         value = f"{number(min(numbers))} … {number(max(numbers))} {unit}".strip()
     else:
-        value = ", ".join(texts[:3])
+        value = listed(texts, 2)
     limits = list(dict.fromkeys(threshold(result.threshold) for result in results))
     first = results[0]
     return Row(
@@ -171,12 +176,74 @@ def tally(report: RunReport) -> str:
     return ", ".join(parts)
 
 
-def passing(report: RunReport) -> list[str]:
-    return [item.node.name for item in report.nodes if item.passing]
+def standing(report: RunReport, which: Standing) -> list[str]:
+    """The nodes of which the run makes this."""
+    return [item.node.name for item in report.nodes if item.standing is which]
 
 
-def failing(report: RunReport) -> list[str]:
-    return [item.node.name for item in report.nodes if not item.passing]
+def listed(names: Sequence[str], at_most: int) -> str:
+    """Names as a person says them: `cpus, memory and 3 more`."""
+    if len(names) > at_most + 1:
+        return f"{', '.join(names[:at_most])} and {len(names) - at_most} more"
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def headline(report: RunReport) -> list[str]:
+    """What came out, in sentences; the first one is the outcome."""
+    total = count(len(report.nodes), "node")
+    sentences = ["The run was interrupted before its end."] if report.interrupted else []
+    sentences += _outcome(report, total)
+    if unproven := standing(report, Standing.UNPROVEN):
+        sentences.append(f"Not proven: {compress(unproven)}.")
+    if report.left_out:
+        sentences.append(f"This was a partial run. Left out: {'; '.join(report.left_out)}.")
+    return [printable(sentence) for sentence in sentences]
+
+
+def _outcome(report: RunReport, total: str) -> list[str]:
+    passes = standing(report, Standing.PASSING)
+    if report.verdict.green and len(passes) == len(report.nodes):
+        warned = ", some of it with a warning" if report.verdict is Verdict.WARN else ""
+        return [f"All {total} pass{warned}." if len(passes) > 1 else f"The node passes{warned}."]
+    if report.verdict.green:
+        return ["Nothing that was tried failed."]
+    if report.verdict is Verdict.INCONCLUSIVE:
+        return ["Nothing failed, but not everything could be proven."]
+    sentences = []
+    if failing := standing(report, Standing.FAILING):
+        verb = "fails" if len(failing) == 1 else "fail"
+        sentences.append(f"{len(failing)} of {total} {verb}: {compress(failing)}.")
+    suspects: dict[tuple[str, ...], list[str]] = {}
+    for result in report.results:
+        alone = len(result.subject.nodes) == 1
+        if result.verdict is Verdict.FAIL and result.blamed is None and not alone:
+            suspects.setdefault(result.subject.nodes, []).append(result.check)
+    for nodes, checks in suspects.items():
+        sentences.append(
+            f"One of {compress(nodes)} is at fault in {listed(checks, 3)}; which one is not known."
+        )
+    if not sentences:
+        sentences.append("Something failed that is no node's fault.")
+    return sentences
+
+
+def moment(iso: str) -> str:
+    """A time as a person reads it; what cannot be read stays as it is."""
+    try:
+        found = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    return f"{found.day} {found:%B %Y, %H:%M} {found.tzname() or ''}".strip()
+
+
+def ended(reply: Reply | None) -> str:
+    """How a job ended."""
+    if reply is None:
+        return "–"
+    if reply.exit_code is not None:
+        return exit_status(reply.exit_code)
+    return reply.outcome.value.replace("_", " ")
 
 
 def proof(found: Proof) -> str:
@@ -200,62 +267,3 @@ def proof(found: Proof) -> str:
         if value:
             parts.append(f"{name} {value}")
     return printable(", ".join(parts))
-
-
-def next_steps(report: RunReport) -> list[Step]:
-    """For each node that failed by itself, then for each check of the cluster tier that ran.
-
-    What an interruption left undone needs no advice.
-    """
-    steps = []
-    for item in report.nodes:
-        causes = [r for r in item.own_failures if not (report.interrupted and _undone(r))]
-        if causes:
-            steps.append(_node_step(report, item.node.name, causes[0]))
-    for result in report.results:
-        if result.tier is Tier.CLUSTER and _needs_advice(result):
-            ran = [
-                item.job.name
-                for item in report.jobs
-                if item.job.subject.name == result.subject.name
-                and result.check in item.job.checks
-                and not (item.reply and item.reply.outcome is Outcome.CANCELLED)
-            ]
-            if ran:
-                steps.append(_cluster_step(report, result, ran))
-    return steps
-
-
-def _needs_advice(result: Result) -> bool:
-    return result.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
-
-
-def _undone(result: Result) -> bool:
-    return "interrupted" in result.message
-
-
-def _node_step(report: RunReport, name: str, cause: Result) -> Step:
-    info = report.checks[cause.check]
-    commands = [command.format(node=name) for command in info.commands]
-    if cause.check != "slurm_state" and cause.verdict is Verdict.FAIL:
-        # It is in service, and should not be.
-        reason = shlex.quote(printable(f"plumbline: {cause.check}: {cause.message}", 120))
-        commands.append(f"scontrol update nodename={name} state=drain reason={reason}")
-    commands.append(f"{report.repeat} --nodes {name}")
-    return Step(f"{name}: {cause.check}: {cause.message}", info.advice, tuple(commands))
-
-
-def _cluster_step(report: RunReport, result: Result, ran: Sequence[str]) -> Step:
-    info = report.checks[result.check]
-    commands = [f"less {shlex.quote(f'{report.output}/jobs/{name}.stderr')}" for name in ran]
-    nodes = result.subject.nodes
-    again = f"{report.repeat} --only {result.check}"
-    if len(nodes) >= 4 and result.verdict is Verdict.FAIL:
-        half = len(nodes) // 2
-        commands += [
-            f"{again} --nodes {shlex.quote(compress(part))}"
-            for part in (nodes[:half], nodes[half:])
-        ]
-    else:
-        commands.append(again)
-    return Step(f"{result.check}: {result.message}", info.advice, tuple(commands))

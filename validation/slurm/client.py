@@ -8,11 +8,12 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from validation import strict
 from validation.errors import EnvironmentProblem, TransportError
 from validation.model import (
+    Accounting,
     Job,
     MungeReply,
     NodeState,
@@ -30,6 +31,14 @@ log = logging.getLogger(__name__)
 _PREPARE = """\
 PATH=$PATH:/usr/local/bin:/usr/local/slurm/bin:/opt/slurm/bin; export PATH
 p=/usr/bin/python3; [ -x $p ] || p=python3
+for v in $(env | sed -nE 's/^((SLURM|SINFO|SQUEUE|SCANCEL|SRUN|SACCTMGR)_[A-Z0-9_]+)=.*/\\1/p'); do
+  case $v in SLURM_CONF|SLURM_CONF_SERVER|SLURM_JWT) ;; *) unset "$v" ;; esac
+done
+"""
+
+_RIGHT_PYTHON = """\
+$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' || {
+  echo "its $($p --version 2>&1) is too old, 3.10 or newer is needed" >&2; exit 1; }
 """
 
 
@@ -82,6 +91,10 @@ class SlurmClient(Protocol):
         """Slurm's version, and each node it knows. Raises SlurmDown when it does not answer."""
         ...
 
+    def accounting(self) -> Accounting:
+        """Whether the accounting that Slurm is configured with answers."""
+        ...
+
     def prepare(self, lanes: Sequence[Sequence[Job]], at_once: int) -> Batch:
         """Lanes run side by side, the jobs of a lane one after another. Starts nothing yet."""
         ...
@@ -91,14 +104,23 @@ class SlurmDown(Exception):
     """The login node works, Slurm's controller does not answer: the cluster's fault, a FAIL."""
 
 
-SINFO = "sinfo --version; exec sinfo -h -N -o '%N|%T|%c|%m|%G|%P|%E'"
+# --all: nodes of a hidden partition too.
+SINFO = "sinfo --version; exec sinfo --all -h -N -o '%N|%n|%T|%c|%m|%G|%P|%E'"
+
+ACCOUNTING = """\
+echo "kind $(scontrol show config | sed -n 's/^AccountingStorageType *= *//p')"
+exec timeout 30 sacctmgr --noheader --parsable2 --readonly list cluster format=cluster
+"""
 
 
 class CommandLineClient:
-    def __init__(self, transport: Transport, run_id: str, python: str) -> None:
+    def __init__(
+        self, transport: Transport, run_id: str, python: str, wishes: Sequence[str] = ()
+    ) -> None:
         self._transport = transport
         self._run_id = run_id
         self._python = python
+        self._wishes = tuple(wishes)
         self._batches = 0
 
     @property
@@ -118,10 +140,21 @@ class CommandLineClient:
         version, _, table = done.stdout.partition("\n")
         return " ".join(version.split()[-1:]), parse_sinfo(table)  # "slurm-wlm 22.05.8"
 
+    def accounting(self) -> Accounting:
+        done = self._transport.run(_PREPARE + ACCOUNTING, timeout_s=60)
+        first, _, clusters = done.stdout.strip().partition("\n")
+        kind = first.removeprefix("kind").strip()
+        if kind.endswith(("/none", "(null)")):
+            return Accounting(kind, configured=False)
+        if done.status == 0 and clusters.strip():
+            return Accounting(kind)
+        why = _last(done.stderr) or f"sacctmgr ended with {done.status} and listed no cluster"
+        return Accounting(kind, error=why)
+
     def prepare(self, lanes: Sequence[Sequence[Job]], at_once: int) -> "CommandLineBatch":
         self._batches += 1
         folder = f"/tmp/plumbline-{self._run_id}-{self._batches}"
-        order = jobs.batch(self._run_id, lanes, self._python, at_once)
+        order = jobs.batch(self._run_id, lanes, self._python, at_once, self._wishes)
         return CommandLineBatch(self._transport, folder, order)
 
 
@@ -130,7 +163,9 @@ class CommandLineBatch:
         self._transport = transport
         self._folder = folder
         self._order = order
+        self._names = [str(job["slurm_name"]) for lane in cast(Any, order["lanes"]) for job in lane]
         self._offset = 0
+        self._refused = False
 
     def start(self) -> None:
         files = {
@@ -141,11 +176,14 @@ class CommandLineBatch:
         folder = shlex.quote(self._folder)
         # mkdir refuses a folder that exists: nobody else can have put anything there.
         script = (
-            f"mkdir -m 700 {folder} && base64 -d | tar -xzf - -C {folder} && "
-            f"exec $p {folder}/launcher.py start {folder}"
+            f"{_RIGHT_PYTHON}\nmkdir -m 700 {folder} || exit\n"
+            f"base64 -d | tar -xzf - -C {folder} && "
+            f"$p {folder}/launcher.py start {folder} && exit\n"
+            f"status=$?; rm -rf {folder}; exit $status"
         )
         done = self._transport.run(_PREPARE + script, base64.b64encode(_tar(files)))
         if done.status != 0:
+            self._refused = True
             raise TransportError(
                 f"{self._transport.via} could not start jobs: {_last(done.stderr)}"
             )
@@ -154,9 +192,27 @@ class CommandLineBatch:
         return self._ask("poll", timeout_s=60)
 
     def cancel(self) -> Progress:
-        return self._ask("cancel", timeout_s=90)
+        try:
+            return self._ask("cancel", timeout_s=90)
+        except TransportError:
+            self._cancel_elsewhere()
+            raise
+
+    def _cancel_elsewhere(self) -> None:
+        """With the login node gone nobody ends its jobs, and they hold their nodes."""
+        other = self._transport.elsewhere()
+        if other is None:
+            return
+        names = (shlex.quote(f"--name={name}") for name in self._names)
+        script = "".join(f"scancel {name}\n" for name in names)
+        try:
+            other.run(_PREPARE + script, timeout_s=90)
+        except TransportError as error:
+            log.warning("%s", error)
 
     def close(self) -> None:
+        if self._refused:
+            return
         done = self._launcher("clean", "", 60)
         if done.status != 0:
             why = _last(done.stderr)
@@ -195,10 +251,10 @@ def parse_sinfo(text: str) -> dict[str, NodeState]:
     """Nodes in sinfo's output. One that stands in several partitions has one state in all."""
     states: dict[str, NodeState] = {}
     for line in text.splitlines():
-        fields = line.split("|", 6)
-        if len(fields) != 7:
+        fields = [field.strip() for field in line.split("|", 7)]
+        if len(fields) != 8:
             continue
-        name, state, cpus, memory, gres, _partition, reason = (field.strip() for field in fields)
+        name, hostname, state, cpus, memory, gres, _partition, reason = fields
         states[name] = NodeState(
             name,
             state,
@@ -206,6 +262,7 @@ def parse_sinfo(text: str) -> dict[str, NodeState]:
             int(memory) if memory.isdigit() else None,
             "" if gres == "(null)" else gres,
             "" if reason in ("none", "(null)") else printable(reason, 200),
+            hostname,
         )
     return states
 
@@ -223,10 +280,11 @@ def parse_reply(record: Mapping[str, Any]) -> Reply:
         truncated=record["truncated"],
         submitted_ns=record["submitted_ns"],
         started_ns=record["started_ns"],
+        fed_ns=record["fed_ns"],
         document_ns=record["document_ns"],
         ended_ns=record["ended_ns"],
         starts=tuple(
-            Start(start["host"], start["node_ns"], start["arrival_ns"])
+            Start(start["host"], start["node_ns"], start["arrival_ns"], start["received_ns"])
             for start in record["starts"]
         ),
         reason=printable(record["reason"], 200),

@@ -11,30 +11,65 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from validation import reasons
 from validation.model import Job, Tier
 from validation.nodelist import compress
+from validation.reasons import Cause
 
 _PACKAGE = Path(__file__).parent.parent
 
-# Runs in every task. It tells the login node that the task started (one line for each node; the
-# launcher reads it), takes the archive from stdin, and calls the payload in it. It leaves without
-# taking the interpreter down: seen with torch 2.6, Gloo's threads now and then abort a process that
-# has already answered and left its group.
+# So long does a launcher go on when nobody asks it any more, longer than a run tries to reach it.
+LEASE_S = 600
+
+# Runs in every task. Two lines tell the login node that the task started and that it has read its
+# input (one each for a node; the launcher reads them, and the check of the clock needs both). The
+# archive lies in memory, so that a task starts where /tmp is full too. What torch leaves in a
+# temporary folder lies in the task's own, which goes with the task, or with the next one of this
+# user when this one is killed. It ends without taking the interpreter down: seen with torch 2.6,
+# Gloo's threads now and then abort a process that has already answered and left its group.
 BOOTSTRAP = """\
-import os, sys, tempfile, time
-if os.environ.get("SLURM_LOCALID", "0") == "0":
-    job, node = os.environ.get("SLURM_JOB_ID", "-"), os.environ.get("SLURMD_NODENAME", "-")
-    line = "plumbline: started job %s node %s time %d\\n" % (job, node, time.time_ns())
-    os.write(2, line.encode())
-with tempfile.NamedTemporaryFile(suffix=".zip") as archive:
-    archive.write(sys.stdin.buffer.read())
-    archive.flush()
-    sys.path.insert(0, archive.name)
-    from validation.payloads.__main__ import end, main
-    try:
-        status = main(sys.argv[1:])
-    except SystemExit as stop:
-        status = stop.code if isinstance(stop.code, int) else 1
+import fcntl, os, re, shutil, sys, tempfile, time
+def say(what):
+    if os.environ.get("SLURM_LOCALID", "0") == "0":
+        job, node = os.environ.get("SLURM_JOB_ID", "-"), os.environ.get("SLURMD_NODENAME", "-")
+        line = "plumbline: %s job %s node %s time %d\\n" % (what, job, node, time.time_ns())
+        os.write(2, line.encode())
+def lock(path):
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+def folder():
+    place, mine = tempfile.gettempdir(), "plumbline-%d-" % os.getuid()
+    for name in os.listdir(place):
+        found = re.fullmatch(mine + "([0-9]+)-.*", name)
+        if found and not os.path.exists("/proc/" + found[1]):
+            try:
+                descriptor = lock(os.path.join(place, name))
+            except OSError:
+                continue
+            shutil.rmtree(os.path.join(place, name), ignore_errors=True)
+            os.close(descriptor)
+    path = tempfile.mkdtemp(prefix=mine + "%d-" % os.getpid(), dir=place)
+    lock(path)
+    os.environ["TMPDIR"] = tempfile.tempdir = path
+    return path
+say("started")
+archive = os.fdopen(os.memfd_create("plumbline"), "w+b")
+archive.write(sys.stdin.buffer.read())
+archive.flush()
+say("received")
+try:
+    temporary = folder()
+except OSError:
+    temporary = None
+sys.path.insert(0, "/proc/self/fd/%d" % archive.fileno())
+from validation.payloads.__main__ import end, main
+try:
+    status = main(sys.argv[1:])
+except SystemExit as stop:
+    status = stop.code if isinstance(stop.code, int) else 1
+if temporary:
+    shutil.rmtree(temporary, ignore_errors=True)
 end(status)
 """
 
@@ -43,10 +78,15 @@ def slurm_name(run_id: str, job: Job) -> str:
     return f"plumbline-{run_id}-{job.name}"
 
 
-def command(run_id: str, job: Job, python: str) -> tuple[str, ...]:
-    """The job's srun, without the payload's configuration: the launcher appends that."""
+def command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> tuple[str, ...]:
+    """The job's srun, without the payload's configuration: the launcher appends that.
+
+    `wishes` are options of the site (account, reservation, …). They come first: srun takes the last
+    of two, and what is asked about stays what the plan says.
+    """
     hosts = compress(job.hosts)
     options = [
+        *wishes,
         f"--job-name={slurm_name(run_id, job)}",
         f"--partition={job.partition}",
         f"--nodelist={hosts}",
@@ -57,8 +97,14 @@ def command(run_id: str, job: Job, python: str) -> tuple[str, ...]:
     if job.gpus_per_node:
         options.append(f"--gres=gpu:{job.gpus_per_node}")
     if job.tier is Tier.CLUSTER:
-        # A measurement has its nodes to itself, and every rank all their cores for its threads.
-        options += ["--exclusive", "--cpu-bind=none"]
+        # A measurement has its nodes to itself. srun gives a step of an exclusive job no more than
+        # it asks for, so it asks for everything; every rank may use all of its node's cores.
+        options += [
+            "--exclusive",
+            f"--cpus-per-task={job.config['cpus_per_rank']}",
+            "--mem=0",
+            "--cpu-bind=none",
+        ]
     options += [
         f"--time={slurm_time(job.run_limit_s)}",
         "--mpi=none",  # ranks find each other through torch; a broken MPI plugin must not matter
@@ -76,19 +122,26 @@ def slurm_time(seconds: int) -> str:
 
 
 def batch(
-    run_id: str, lanes: Sequence[Sequence[Job]], python: str, at_once: int
+    run_id: str,
+    lanes: Sequence[Sequence[Job]],
+    python: str,
+    at_once: int,
+    wishes: Sequence[str] = (),
 ) -> dict[str, object]:
     """What the launcher is to do: lanes side by side, the jobs of a lane one after another."""
     return {
         "schema": 1,
         "run": run_id,
         "at_once": at_once,
+        "lease_s": LEASE_S,
+        "limit_reasons": sorted(reasons.names(Cause.LIMIT)),
+        "limit_refusals": list(reasons.LIMIT_REFUSALS),
         "lanes": [
             [
                 {
                     "name": job.name,
                     "slurm_name": slurm_name(run_id, job),
-                    "command": list(command(run_id, job, python)),
+                    "command": list(command(run_id, job, python, wishes)),
                     "config": dict(job.config),
                     "munge": "munge" in job.checks,
                     "queue_limit_s": job.queue_limit_s,

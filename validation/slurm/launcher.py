@@ -12,6 +12,9 @@ payload.zip, nothing of the package is installed on a login node.
 Every job has two hard limits of its own, one for waiting in the queue and one for running. Past
 either, the job is cancelled in Slurm and its srun is killed, so that whatever hangs costs only
 itself. A job that ended is one line in finished.jsonl; a poll reads on from where the last ended.
+
+A launcher that nobody polls any more ends its jobs and itself, and removes its folder. Where one
+was killed, the next `start` of the same user does that.
 """
 
 import contextlib
@@ -22,10 +25,12 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -39,19 +44,24 @@ COMMAND_TIMEOUT = 10  # seconds for scancel, squeue, munge, unmunge
 KILL_AFTER = 5  # seconds srun has to end after scancel
 CANCEL_WAIT = 30  # seconds a cancelled launcher has to end
 
-DOCUMENT = b'{"plumbline"'
-STARTED = re.compile(rb"plumbline: started job (\S+) node (\S+) time (\d+)\s*$")
+FEED_AFTER = 5  # seconds after which a running job gets its input although no task said it started
+FORGOTTEN = 60  # seconds without a poll after which a folder without a launcher is nobody's
 
-# Slurm's input variables that are the user's wish; the others describe a job that this program may
-# run inside of, and would turn our jobs into steps of it.
-KEPT = ("SLURM_CONF", "SLURM_ACCOUNT", "SLURM_QOS", "SLURM_RESERVATION", "SLURM_CLUSTERS")
+DOCUMENT = b'{"plumbline"'
+SAID = re.compile(rb"plumbline: (started|received) job (\S+) node (\S+) time (\d+)\s*$")
+FOLDER = re.compile(r"plumbline-\d{8}T\d{6}Z-\S+")
+
+# How Slurm is reached. All other variables of Slurm's commands would change what is asked, or
+# describe a job that this program may run inside of and turn our jobs into steps of it.
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+SLURMS = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "SQUEUE_", "SINFO_", "SCANCEL_")
 
 
 def environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in KEPT or not name.startswith(("SLURM_", "SRUN_", "SBATCH_", "SALLOC_"))
+        if name in KEPT or not name.startswith(SLURMS)
     }
 
 
@@ -102,25 +112,97 @@ class Stream(threading.Thread):
             now = time.time_ns()
             if self.document_ns is None and line.lstrip().startswith(DOCUMENT):
                 self.document_ns = now
-            if found := STARTED.match(line):
-                job_id, node, node_ns = (
-                    group.decode("utf-8", "replace") for group in found.groups()
-                )
-                self.job_id = job_id
-                self.starts.append({"host": node, "node_ns": int(node_ns), "arrival_ns": now})
+            if found := SAID.match(line):
+                self._said([group.decode("utf-8", "replace") for group in found.groups()], now)
             room = OUTPUT_LIMIT - len(self._kept)
             self.truncated = self.truncated or len(line) > room
             self._kept += line[:room]
+
+    def _said(self, words: list[str], now: int) -> None:
+        what, job_id, node, node_ns = words
+        if what == "started":
+            self.job_id = job_id
+            self.starts.append(
+                {"host": node, "node_ns": int(node_ns), "arrival_ns": now, "received_ns": None}
+            )
+            return
+        for start in self.starts:
+            if start["host"] == node:
+                start["received_ns"] = int(node_ns)
 
     def text(self) -> str:
         return bytes(self._kept).decode("utf-8", "replace")
 
 
+class Feeder(threading.Thread):
+    """Gives a job its input. Only once a task runs: from then on it takes the input's way alone."""
+
+    def __init__(self, pipe: IO[bytes], content: bytes) -> None:
+        super().__init__(daemon=True)
+        self._pipe = pipe
+        self._content = content
+        self.fed_ns: int | None = None
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):  # srun ended meanwhile
+            self._pipe.write(self._content)
+            self._pipe.flush()
+        self.fed_ns = time.time_ns()
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+
+
+class Gate:
+    """How many jobs may be with Slurm at once: the user's limits may allow fewer than asked."""
+
+    def __init__(self, capacity: int) -> None:
+        self._changed = threading.Condition()
+        self.capacity = capacity
+        self.inside = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.inside < self.capacity)
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self.inside -= 1
+            self._changed.notify_all()
+
+    def narrow(self) -> bool:
+        """Slurm refused one job more than there are: no more than these, if there are any."""
+        with self._changed:
+            if self.inside == 0:
+                return False
+            self.capacity = min(self.capacity, self.inside)
+            return True
+
+
+class Limits:
+    """What Slurm says when the user may have no more jobs, and whether it is our own that count."""
+
+    def __init__(self, reasons: list[str], refusals: list[str]) -> None:
+        self._reasons = set(reasons)
+        self._refusals = refusals
+        self.others_run: Callable[[Any], bool] = lambda job: False
+
+    def holds(self, reason: str, job: Any) -> bool:
+        """Whether a job waits for others of this run, and for nobody else."""
+        word = re.match(r"\w*", reason)
+        return bool(word and word.group() in self._reasons) and self.others_run(job)
+
+    def refused(self, stderr: str) -> bool:
+        text = stderr.lower()
+        return "srun: error" in text and any(refusal in text for refusal in self._refusals)
+
+
 class Job:
     """One srun from submission to its record. Runs in a thread of its own."""
 
-    def __init__(self, order: dict[str, Any], folder: Path) -> None:
+    def __init__(self, order: dict[str, Any], folder: Path, limits: Limits) -> None:
         self.order = order
+        self.limits = limits
         self.name: str = order["name"]
         self.slurm_name: str = order["slurm_name"]
         self.folder = folder
@@ -131,6 +213,8 @@ class Job:
         self.submitted_ns: int | None = None
         self.ended_ns: int | None = None
         self.err: Stream | None = None
+        self.feeder: Feeder | None = None
+        self.limited = False  # refused or held by a limit of the user: to be tried again
 
     @property
     def started_ns(self) -> int | None:
@@ -166,27 +250,34 @@ class Job:
         if self.order["munge"]:
             config["munge_credential"], munge = new_credential()
         self.submitted_ns = time.time_ns()
+        self.job_id, self.reason, self.seen_running_ns = None, "", None
         self.state = "queued"
         try:
-            with open(self.folder / "payload.zip", "rb") as archive:
-                srun = subprocess.Popen(
-                    [*self.order["command"], json.dumps(config)],
-                    stdin=archive,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env=environment(),
-                    start_new_session=True,
-                )
+            srun = subprocess.Popen(
+                [*self.order["command"], json.dumps(config)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment(),
+                start_new_session=True,
+            )
         except OSError as error:
             self.reason = f"{self.order['command'][0]}: {error.strerror}"
             return self._record("not_submitted")
+        assert srun.stdin is not None
         assert srun.stdout is not None
         assert srun.stderr is not None
+        self.feeder = Feeder(srun.stdin, (self.folder / "payload.zip").read_bytes())
         out, self.err = Stream(srun.stdout), Stream(srun.stderr)
         outcome = self._watch(srun, cancelled)
+        if self.feeder.ident is None:
+            with contextlib.suppress(OSError):
+                srun.stdin.close()
         for stream in (out, self.err):
             stream.join(KILL_AFTER)  # a stray child may hold the pipe open
         self.job_id = self.err.job_id or self.job_id
+        refused = outcome == "exited" and self.limits.refused(self.err.text())
+        self.limited = outcome == "held" or (refused and self.started_ns is None)
         if munge is not None:
             munge.update(try_credential(out.text()))
         return self._record(outcome, srun.returncode, out, munge)
@@ -203,8 +294,11 @@ class Job:
             now = time.monotonic()
             if run_begin is None and self.started_ns is not None:
                 run_begin, self.state = now, "running"
+            self._feed(run_begin is not None and now - run_begin > FEED_AFTER)
             if cancelled.is_set():
                 outcome = "cancelled"
+            elif run_begin is None and self.limits.holds(self.reason, self):
+                outcome = "held"
             elif run_begin is None and now - begin > self.order["queue_limit_s"]:
                 outcome = "queue_limit"
             elif run_begin is not None and now - run_begin > self.order["run_limit_s"]:
@@ -214,6 +308,12 @@ class Job:
             log.info("%s: %s, cancelling", self.name, outcome)
             self._end(srun)
             return outcome
+
+    def _feed(self, overdue: bool) -> None:
+        assert self.feeder is not None
+        assert self.err is not None
+        if self.feeder.ident is None and (self.err.starts or overdue):
+            self.feeder.start()
 
     def _end(self, srun: "subprocess.Popen[bytes]") -> None:
         call(["scancel", f"--name={self.slurm_name}"])
@@ -246,6 +346,7 @@ class Job:
             "truncated": bool(out and out.truncated),
             "submitted_ns": self.submitted_ns,
             "started_ns": self.started_ns,
+            "fed_ns": self.feeder and self.feeder.fed_ns,
             "document_ns": out.document_ns if out else None,
             "ended_ns": self.ended_ns,
             "starts": err.starts if err else [],
@@ -282,10 +383,14 @@ class Launcher:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         orders = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
-        self.at_once: int = orders["at_once"]
-        self.lanes = [[Job(order, folder) for order in lane] for lane in orders["lanes"]]
+        self.lease_s: float = orders["lease_s"]
+        limits = Limits(orders["limit_reasons"], orders["limit_refusals"])
+        limits.others_run = self._others_run
+        self.lanes = [[Job(order, folder, limits) for order in lane] for lane in orders["lanes"]]
         self.jobs = [job for lane in self.lanes for job in lane]
+        self.gate = Gate(max(1, min(orders["at_once"], len(self.lanes))))
         self.cancelled = threading.Event()
+        self.abandoned = False
         self.done = threading.Event()
         self._write = threading.Lock()
 
@@ -296,19 +401,36 @@ class Launcher:
         self._note_progress()
         watcher = threading.Thread(target=self._watch_queue, daemon=True)
         watcher.start()
-        with ThreadPoolExecutor(max(1, min(self.at_once, len(self.lanes)))) as pool:
+        with ThreadPoolExecutor(self.gate.capacity) as pool:
             waiting = [pool.submit(self._run_lane, lane) for lane in self.lanes]
             while not all(future.done() for future in waiting):
                 time.sleep(TICK)
                 self._note_progress()
+                if not self.cancelled.is_set() and unseen_s(self.folder) > self.lease_s:
+                    log.info("nobody has asked for %s s, cancelling", self.lease_s)
+                    self.abandoned = True
+                    self.cancelled.set()
         for future in waiting:
             future.result()  # a fault of the launcher itself belongs into its log
         self.done.set()
         self._note_progress()
+        if self.abandoned:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _others_run(self, job: Job) -> bool:
+        return any(other.state == "running" for other in self.jobs if other is not job)
 
     def _run_lane(self, lane: list[Job]) -> None:
         for job in lane:
-            record = job.run(self.cancelled)
+            while True:
+                with self.gate:
+                    record = job.run(self.cancelled)
+                # Submitted anew, with a fresh credential, when there is room again.
+                others = job.limited and self.gate.narrow()
+                if not others and record["outcome"] != "held":
+                    break
+                job.state = "pending"
+                log.info("%s: a limit lets no more jobs through, waits for another", job.name)
             line = json.dumps(record) + "\n"
             with self._write, open(self.folder / "finished.jsonl", "a", encoding="utf-8") as file:
                 file.write(line)
@@ -334,6 +456,41 @@ class Launcher:
                     waiting[name].heard(job_id, state, reason)
 
 
+def unseen_s(folder: Path) -> float:
+    """How long nobody has polled."""
+    try:
+        return time.time() - (folder / "seen").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def clear_forgotten(place: Path) -> None:
+    """Remove what runs of this user left that were killed, and end what of theirs still runs."""
+    for folder in place.glob("plumbline-*"):
+        with contextlib.suppress(OSError, ValueError):
+            status = folder.lstat()
+            mine = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
+            if not mine or not FOLDER.fullmatch(folder.name) or unseen_s(folder) < FORGOTTEN:
+                continue
+            lock = locked(folder)
+            if lock is None:
+                continue
+            scancel_all(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.close()
+
+
+def scancel_all(folder: Path) -> None:
+    """End what may still run of a launcher that is gone."""
+    orders = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
+    progress: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+    if progress.get("state") != "done":
+        for order in (order for lane in orders["lanes"] for order in lane):
+            call(["scancel", f"--name={order['slurm_name']}"])
+
+
 def locked(folder: Path) -> "IO[bytes] | None":
     """The folder's lock, or None while a launcher holds it."""
     file = open(folder / "lock", "ab")  # noqa: SIM115 - held until this process ends
@@ -350,6 +507,8 @@ def start(folder: Path) -> int:
     if lock is None:
         print(f"a launcher works in {folder}", file=sys.stderr)
         return 1
+    clear_forgotten(folder.parent)
+    (folder / "seen").touch()
     with open(folder / "launcher.log", "ab") as out:
         # The child inherits the lock, so that there is no moment in which nobody holds it.
         child = subprocess.Popen(
@@ -375,6 +534,8 @@ def run(folder: Path) -> int:
 def poll(folder: Path, offset: int) -> int:
     # The lock first: what a launcher that is gone wrote is then complete.
     lock = locked(folder)
+    with contextlib.suppress(OSError):
+        (folder / "seen").touch()
     finished: list[Any] = []
     path = folder / "finished.jsonl"
     if path.exists():
@@ -408,13 +569,7 @@ def cancel(folder: Path, offset: int) -> int:
             lock = locked(folder)
     else:
         # Nobody is left to watch over the jobs: end what may still run.
-        orders = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
-        progress: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
-        if progress.get("state") != "done":
-            for order in (order for lane in orders["lanes"] for order in lane):
-                call(["scancel", f"--name={order['slurm_name']}"])
+        scancel_all(folder)
     if lock is not None:
         lock.close()
     return poll(folder, offset)

@@ -7,6 +7,7 @@ from typing import Any
 
 from validation import strict
 from validation.checks import CHECKS
+from validation.checks.pipeline import LONGEST_CHAIN
 from validation.errors import DataError, UsageError
 
 FOLDER = Path(__file__).parent
@@ -34,6 +35,7 @@ class Suite:
 _TRAINING: dict[str, strict.Reader] = {
     "run_limit_s": strict.whole(1),
     "timeout_s": strict.whole(1),
+    "join_timeout_s": strict.whole(1),
     "seed": strict.whole(),
     "steps": strict.whole(2),
     "width": strict.whole(1),
@@ -45,6 +47,7 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
     "all_reduce": {
         "run_limit_s": strict.whole(1),
         "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
         "sizes_bytes": strict.list_of(strict.whole(4), empty=False),
         "iterations": strict.whole(1),
         "warmup": strict.whole(1),
@@ -102,10 +105,15 @@ def read(path: Path) -> Suite:
         for backend in BACKENDS:
             config = dict(found[payload][backend])
             limit = config.pop("run_limit_s")
-            if config["timeout_s"] >= limit:
+            if limit < 2 * max(config["timeout_s"], config["join_timeout_s"]):
                 problems.append(
-                    f"{payload}.{backend}.timeout_s: must be below run_limit_s, so that the "
-                    "payload can still say what it waited for"
+                    f"{payload}.{backend}.run_limit_s: must be twice timeout_s and join_timeout_s "
+                    "at least, so that the payload can still say what it waited for"
+                )
+            if config.get("microbatches", LONGEST_CHAIN) < LONGEST_CHAIN:
+                problems.append(
+                    f"{payload}.{backend}.microbatches: must be {LONGEST_CHAIN} at least, one for "
+                    "each stage of the longest pipeline"
                 )
             sizes = config.get("sizes_bytes", ())
             if list(sizes) != sorted(set(sizes)):

@@ -40,7 +40,8 @@ VIRTUAL = (("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
 def make_plan(*nodes, selection=None, suite="quick", thresholds=None):
     declared = declaration.parse(declare(*(nodes or VIRTUAL)), "test")
     chosen = selection or plan.Selection()
-    return plan.make(declared, suites.load(suite), chosen, "20260102T030405Z-ab12", thresholds)
+    run_id, secret = "20260102T030405Z-ab12", "0123456789abcdef"
+    return plan.make(declared, suites.load(suite), chosen, run_id, thresholds, secret)
 
 
 @pytest.fixture

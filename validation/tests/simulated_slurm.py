@@ -1,6 +1,6 @@
 """A Slurm of a few small programs, so that the real launcher and client can be tried.
 
-    simulated_slurm.py sinfo|srun|squeue|scancel|munge|unmunge STATE ARGUMENT…
+    simulated_slurm.py sinfo|srun|squeue|scancel|scontrol|sacctmgr|munge|unmunge STATE ARGUMENT…
 
 STATE is a folder: `nodes.json` says what sinfo prints, `faults.json` what goes wrong, `running/`
 has a file for each srun. `install` writes the programs; the rest runs in a process of its own,
@@ -16,7 +16,12 @@ Faults, by the job's name, such as "node-gpu1" or "ddp":
     twice        answers twice, as two separate runs do
     crash        answers, then ends with status 1
     noise        prints other lines too, and answers rightly
-    refused      srun itself ends with an error
+    refused      srun itself ends with an error: the partition is wrong
+    limit        refused as long as another job is there: a limit of the user
+    never        refused by a limit of the user, whatever else runs
+    wait         waits as long as another such job runs: squeue says "QOSMaxJobsPerUserLimit"
+    environment  notes which variables of Slurm's it sees, and answers rightly
+    late         its lines come 3 s late through srun
 or an object: {"answer": {…}} changes the answer's fields, {"arguments": {…}} how it is made,
 {"real": true} runs the command that srun was given.
 """
@@ -35,7 +40,7 @@ if __name__ == "__main__":  # started by itself, not imported by a test
 
 from validation.tests import standin
 
-PROGRAMS = ("sinfo", "srun", "squeue", "scancel", "munge", "unmunge")
+PROGRAMS = ("sinfo", "srun", "squeue", "scancel", "scontrol", "sacctmgr", "munge", "unmunge")
 
 
 def install(folder, nodes, faults=None):
@@ -68,11 +73,12 @@ def sinfo(state, arguments):
     if arguments == ["--version"]:
         print("slurm-wlm 24.11.5")
         return 0
-    assert arguments == ["-h", "-N", "-o", "%N|%T|%c|%m|%G|%P|%E"], arguments
+    assert arguments == ["--all", "-h", "-N", "-o", "%N|%n|%T|%c|%m|%G|%P|%E"], arguments
+    assert not [name for name in os.environ if name.startswith("SINFO_")]
     for name, fields in json.loads((state / "nodes.json").read_text()).items():
         node_state, cpus, memory, gres, reason = fields
         for partition in ("gpu*", "all"):  # a node stands in the output once for each partition
-            print(f"{name}|{node_state}|{cpus}|{memory}|{gres}|{partition}|{reason}")
+            print(f"{name}|{name}|{node_state}|{cpus}|{memory}|{gres}|{partition}|{reason}")
     return 0
 
 
@@ -81,54 +87,70 @@ def srun(state, arguments):
     command = arguments[len(options) :]
     *_, payload, config = command
     config = json.loads(config)
-    archive = sys.stdin.buffer.read()
-    assert archive.startswith(b"PK"), "no zip archive on stdin"
     hosts = expand(options["nodelist"])
     job = options["job-name"].split("-", 3)[-1]
     fault = json.loads((state / "faults.json").read_text()).get(job)
-    if fault == "refused":
-        print("srun: error: Unable to allocate resources: Invalid partition", file=sys.stderr)
+    if fault == "environment":
+        (state / "environment").write_text(json.dumps(sorted(os.environ)))
+    limited = fault == "never" or (fault == "limit" and list((state / "running").iterdir()))
+    if fault == "refused" or limited:
+        why = LIMIT if limited else "Invalid partition name specified"
+        print(f"srun: error: Unable to allocate resources: {why}", file=sys.stderr)
         return 1
     number = str(100 + len(list(state.glob("job.*"))))
     (state / f"job.{number}").touch()
     (state / f"argv.{job}").write_text(json.dumps(arguments))
     mark = state / "running" / options["job-name"]
     mark.write_text(json.dumps({"pid": os.getpid(), "id": number, "fault": fault}))
+    slot = None
     try:
-        return task(fault, number, hosts, payload, config, options, command, archive)
+        if fault == "wait":
+            slot = wait_for_the_others(state, mark)
+        return task(fault, number, hosts, payload, config, options, command, state)
     except Cancelled:
         print(f"srun: error: {hosts[0]}: task 0: Terminated", file=sys.stderr)
         return 143
     finally:
-        mark.unlink()
+        mark.unlink(missing_ok=True)
+        if slot:
+            slot.rmdir()
 
 
-def task(fault, number, hosts, payload, config, options, command, archive):
+def wait_for_the_others(state, mark):
+    """One job at once may run."""
+    slot = state / "slot"
+    while True:
+        try:
+            slot.mkdir()
+            break
+        except FileExistsError:
+            time.sleep(0.1)
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "fault": None}))
+    return slot
+
+
+def task(fault, number, hosts, payload, config, options, command, state):
     if fault in ("queue", "stuck"):
         time.sleep(600)
+    # How far the nodes' clocks are ahead of the login node's.
+    skew = json.loads((state / "faults.json").read_text()).get("clocks_s", 0)
+    if isinstance(fault, dict) and fault.get("real"):
+        return real_task(number, hosts, command)
+    late = skew - 3 if fault == "late" else skew
     for host in hosts:
-        line = f"plumbline: started job {number} node {host} time {time.time_ns()}"
-        print(line, file=sys.stderr, flush=True)
+        say("started", number, host, late)
     if fault in ("hang", "deaf"):
         time.sleep(600)
-    if isinstance(fault, dict) and fault.get("real"):
-        environment = {
-            **os.environ,
-            "SLURM_JOB_ID": number,
-            "SLURM_PROCID": "0",
-            "SLURM_LOCALID": "0",
-            "SLURM_NTASKS": "1",
-            "SLURM_STEP_NODELIST": hosts[0],
-            "SLURMD_NODENAME": hosts[0],
-        }
-        return subprocess.run(command, input=archive, env=environment, check=False).returncode
+    if fault == "wait":
+        time.sleep(2)
+    archive = sys.stdin.buffer.read()
+    assert archive.startswith(b"PK"), "no zip archive on stdin"
+    for host in hosts:
+        say("received", number, host, skew)
     change = fault if isinstance(fault, dict) else {}
-    arguments = change.get("arguments", {})
+    document = answer(payload, hosts, config, options, change.get("arguments", {}))
     if payload == "node":
-        document = standin.node(hosts[0], config, **arguments)
-    else:
-        ranks_per_node = int(options["ntasks-per-node"])
-        document = getattr(standin, payload)(hosts, config, ranks_per_node, **arguments)
+        document["measured"]["time_ns"] += int(late * 1e9)
     for part, fields in change.get("answer", {}).items():
         document[part].update(fields)
     text = standin.line(document)
@@ -146,9 +168,58 @@ def task(fault, number, hosts, payload, config, options, command, archive):
     return 0
 
 
+def answer(payload, hosts, config, options, arguments):
+    if payload == "node":
+        return standin.node(hosts[0], config, **arguments)
+    ranks_per_node = int(options["ntasks-per-node"])
+    return getattr(standin, payload)(hosts, config, ranks_per_node, **arguments)
+
+
+def real_task(number, hosts, command):
+    environment = {
+        **os.environ,
+        "SLURM_JOB_ID": number,
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+        "SLURM_NTASKS": "1",
+        "SLURM_STEP_NODELIST": hosts[0],
+        "SLURMD_NODENAME": hosts[0],
+    }
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
+def say(what, number, host, skew_s=0.0):
+    line = f"plumbline: {what} job {number} node {host} time {time.time_ns() + int(skew_s * 1e9)}"
+    print(line, file=sys.stderr, flush=True)
+
+
+def scontrol(state, arguments):
+    assert arguments == ["show", "config"]
+    faults = json.loads((state / "faults.json").read_text())
+    kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
+    print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
+    return 0
+
+
+def sacctmgr(state, arguments):
+    faults = json.loads((state / "faults.json").read_text())
+    if "accounting" in faults:
+        print(faults["accounting"], file=sys.stderr)
+        return 1
+    print("plumbline")
+    return 0
+
+
 def squeue(state, arguments):
     assert f"--user={os.getuid()}" in arguments
-    reasons = {"queue": ("PENDING", "Resources"), "stuck": ("PENDING", "ReqNodeNotAvail")}
+    reasons = {
+        "queue": ("PENDING", "Resources"),
+        "stuck": ("PENDING", "ReqNodeNotAvail"),
+        "wait": ("PENDING", "QOSMaxJobsPerUserLimit"),
+    }
     for path in (state / "running").iterdir():
         job = json.loads(path.read_text())
         known = job["fault"] if isinstance(job["fault"], str) else ""

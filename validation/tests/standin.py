@@ -10,6 +10,10 @@ GPU = "NVIDIA H100 80GB HBM3"
 PYTHON = "3.13.5"
 
 
+def folder(path, **changes):
+    return {"path": path, "error": None, "free_mb": 40000, **changes}
+
+
 def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **changes):
     """`names`: of the GPUs that the driver sees; without any, NVML is missing."""
     credential = (config or {}).get("munge_credential")
@@ -29,8 +33,13 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
         "munge_encode_error": None,
         "munge_decoded": "Success (0)" if credential else None,
         "munge_decode_error": None,
+        "tmp": folder("/tmp"),
+        "spool": folder("/var/spool/slurmd"),
+        "torch": "2.6.0",
+        "torch_error": None,
+        "memory_limit_mb": None,
     }
-    return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes})
+    return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 
 
 def proof(hosts, ranks_per_node=1, backend="gloo"):
@@ -68,26 +77,38 @@ def all_reduce(hosts, config, ranks_per_node=1, *, busbw_gbs=1.2, wrong=0):
             {
                 "bytes": size,
                 "elements": size // 4,
+                "dtype": "float32",
+                "calls_checked": config["warmup"] + config["iterations"],
                 "time_s_median": seconds,
                 "time_s_min": seconds * 0.9,
                 "time_s_max": seconds * 1.1,
                 "algbw_gbs": size / seconds / 1e9,
                 "busbw_gbs": busbw_gbs,
-                "wrong": wrong,
+                "wrong_by_rank": [wrong] * ranks,
             }
         )
-    return _document("all_reduce", found, {"sizes": sizes})
+    return _document("all_reduce", found, {"sizes": sizes}, config)
 
 
-def _training(config, **changes):
+def _training(config, ranks, first_step, together, **changes):
+    """`together`: how many ranks train each model; `first_step`: the names of its figures."""
     steps = config["steps"]
     losses = [2.5 * 0.9**step for step in range(steps)]
     measured = {
         "steps": steps,
-        "losses": losses,
-        "reference_losses": list(losses),
-        "max_loss_difference": 0.0,
-        "max_parameter_difference": 0.0,
+        "curves": [
+            {"ranks": count, "steps": [{"loss": loss, "reference": loss} for loss in losses]}
+            for count in together
+        ],
+        "ranks": [
+            {
+                "rank": rank,
+                "first_step": dict.fromkeys(first_step, 3e-7),
+                "steps": [{"parameters": 2e-6} for _ in range(steps)],
+                "movement": 0.1,
+            }
+            for rank in range(ranks)
+        ],
         "parameters": 12480,
         "samples_per_s": 4000.0,
         "step_time_s_median": 0.004,
@@ -97,23 +118,33 @@ def _training(config, **changes):
 
 def ddp(hosts, config, ranks_per_node=1, **changes):
     found = proof(hosts, ranks_per_node, config["backend"])
-    return _document("ddp", found, _training(config, **changes))
+    ranks = found["world_size"]
+    measured = _training(config, ranks, ("computed", "exchanged"), [ranks], **changes)
+    return _document("ddp", found, measured, config)
 
 
 def pipeline(hosts, config, ranks_per_node=1, **changes):
     found = proof(hosts, ranks_per_node, config["backend"])
-    stages, microbatches = found["world_size"], config["microbatches"]
+    ranks, microbatches = found["world_size"], config["microbatches"]
+    count = -(-ranks // 16)
+    together = [len(range(chain, ranks, count)) for chain in range(count)]
+    names = ("received", "computed", "exchanged")
     schedule = {
-        "stages": stages,
         "microbatches": microbatches,
-        "bubble_fraction_ideal": (stages - 1) / (microbatches + stages - 1),
+        "bubble_fraction_ideal": (together[0] - 1) / (microbatches + together[0] - 1),
     }
-    measured = {**_training(config), **schedule, **changes}
-    return _document("pipeline", found, measured)
+    measured = {**_training(config, ranks, names, together, **schedule), **changes}
+    return _document("pipeline", found, measured, config)
 
 
-def _document(payload, proof, measured):
-    return {"plumbline": 1, "payload": payload, "proof": proof, "measured": measured}
+def _document(payload, proof, measured, config):
+    return {
+        "plumbline": 1,
+        "payload": payload,
+        "nonce": (config or {}).get("nonce", ""),
+        "proof": proof,
+        "measured": measured,
+    }
 
 
 def line(document):

@@ -67,6 +67,7 @@ def test_the_launcher_needs_the_standard_library_only():
         elif isinstance(node, ast.ImportFrom):
             names.add((node.module or "").split(".")[0])
     assert names <= {
+        "collections",
         "concurrent",
         "contextlib",
         "fcntl",
@@ -77,6 +78,7 @@ def test_the_launcher_needs_the_standard_library_only():
         "re",
         "shutil",
         "signal",
+        "stat",
         "subprocess",
         "sys",
         "threading",

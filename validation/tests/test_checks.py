@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from validation import thresholds
-from validation.checks import CHECKS, slurm_state
+from validation.checks import CHECKS, accounting, slurm_state
 from validation.model import (
+    Accounting,
     Gpus,
     Metric,
     MungeReply,
@@ -18,6 +19,7 @@ from validation.model import (
     Outcome,
     Reply,
     Start,
+    Subject,
     Tier,
     Verdict,
 )
@@ -26,7 +28,7 @@ from validation.tests.conftest import make_plan
 
 DOCS = Path(__file__).parents[2] / "docs" / "validation.md"
 
-NODE_CHECKS = ("cpus", "memory", "gpus", "munge", "clock")
+NODE_CHECKS = ("hostname", "cpus", "memory", "gpus", "tmp", "munge", "clock", "torch")
 CLUSTER_CHECKS = ("all_reduce", "ddp", "pipeline")
 ACCEPTED = MungeReply(None, 0, "Success (0)")
 
@@ -36,6 +38,8 @@ def job_of(name, *nodes):
 
 
 def reply_to(job, document, **changes):
+    if not isinstance(document, str) and document.get("nonce") == "":
+        document = {**document, "nonce": job.config["nonce"]}  # made without the job's config
     text = document if isinstance(document, str) else standin.line(document)
     now = time.time_ns()
     reply = Reply(job.name, Outcome.EXITED, 0, "17", text, document_ns=now, munge=ACCEPTED)
@@ -63,7 +67,7 @@ JOBS = {"all_reduce": ALL_REDUCE, "ddp": DDP, "pipeline": PIPELINE}
 
 def healthy(check, **changes):
     if check in NODE_CHECKS:
-        config = {"munge_credential": "MUNGE:login:"}
+        config = {**NODE.config, "munge_credential": "MUNGE:login:"}
         return NODE, standin.node("gpu1", config, **changes)
     return JOBS[check], getattr(standin, check)(HOSTS, JOBS[check].config, **changes)
 
@@ -120,7 +124,7 @@ LINE = standin.line(healthy("ddp")[1])
                 "terminate called\nsrun: error: gpu1: task 0: Aborted\n"
                 "srun: error: gpu2: task 1: Terminated\n",
             },
-            "exit status 143: terminate called; gpu1: task 0: Aborted",
+            "terminate called; gpu1: task 0: Aborted",
         ),
         (
             {
@@ -140,8 +144,7 @@ LINE = standin.line(healthy("ddp")[1])
             "could not be started: srun: no",
         ),
         ({"outcome": Outcome.LOST, "reason": "gone"}, "nothing is known of this job: gone"),
-        ({"outcome": Outcome.QUEUE_LIMIT, "reason": "Reboot"}, "Slurm says Reboot"),
-        ({"outcome": Outcome.QUEUE_LIMIT}, "Slurm gives no reason"),
+        ({"outcome": Outcome.QUEUE_LIMIT, "reason": "SystemFailure"}, "Slurm itself is not ready"),
     ],
 )
 def test_a_job_that_did_not_answer_well_fails(check, changes, reason):
@@ -310,10 +313,41 @@ def test_real_gpus_are_counted_and_named_by_the_driver(names, changes, verdict, 
     assert result.message.startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("text", "busy"),
+    [
+        ("mixed", True),
+        ("allocated", True),
+        ("completing", True),  # the last job's epilog still runs
+        ("mixed-", True),
+        ("idle", False),
+        ("down", False),
+    ],
+)
+def test_a_node_is_busy_as_long_as_a_job_is_on_it(text, busy):
+    assert slurm_state.busy(state(text)) is busy
+
+
+@pytest.mark.parametrize("check", ["ddp", "pipeline"])
+def test_a_count_below_nothing_fails(check):
+    job, document = healthy(check)
+    result = judge(check, job, reply_to(job, broken(document, ["measured", "parameters"], -1)))
+    assert result.verdict is Verdict.FAIL
+    assert "parameters is no whole number: -1" in result.message
+
+
+def test_a_gpu_that_the_driver_lists_twice_fails():
+    job = job_of("node-h1", *REAL)
+    document = standin.node("h1", names=[standin.GPU] * 2)
+    document["measured"]["gpus"][1]["uuid"] = document["measured"]["gpus"][0]["uuid"]
+    result = judge("gpus", job, reply_to(job, document))
+    assert (result.verdict, result.message) == (Verdict.FAIL, "NVML lists one GPU twice")
+
+
 def test_an_unknown_model_is_still_counted():
     job = job_of("node-x", ("x", "tpu_v9", 2))
     good = judge("gpus", job, reply_to(job, standin.node("x", names=["TPU v9"] * 2)))
-    assert good.verdict is Verdict.PASS
+    assert good.verdict is Verdict.INCONCLUSIVE
     assert "no thresholds file names tpu_v9, found TPU v9" in good.message
     bad = judge("gpus", job, reply_to(job, standin.node("x", names=["TPU v9"])))
     assert bad.verdict is Verdict.FAIL
@@ -325,6 +359,7 @@ def test_an_unknown_model_is_still_counted():
         (None, "the login node made no credential"),
         (MungeReply("munged is down", 0, "Success (0)"), "munged is down"),
         (MungeReply(None, 15, "Expired credential (15)"), "the login node refuses the node's"),
+        (MungeReply(None, 15, "Success (0)"), "the login node refuses the node's credential: Succ"),
         (MungeReply(None, None, "no answer in 10 s"), "was not tried on the login node: no answer"),
         (MungeReply(None, 0, None), "unmunge ended with 0"),
     ],
@@ -358,6 +393,42 @@ def test_a_clock_that_is_off_fails(offset_s, verdict):
         assert "400 s behind" in result.message
 
 
+def seconds(number):
+    return int(number * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("late_s", "ahead_s", "verdict"),
+    [
+        (0.01, 0, Verdict.PASS),
+        (30, 0, Verdict.INCONCLUSIVE),  # every line came 30 s late
+        (0.6, 0, Verdict.PASS),
+        (0.01, 1.5, Verdict.FAIL),
+        (0.01, -1.5, Verdict.FAIL),
+        (30, 1.5, Verdict.INCONCLUSIVE),
+        (0.01, -0.7, Verdict.WARN),
+    ],
+)
+def test_a_clock_is_judged_by_what_both_ways_leave_open(late_s, ahead_s, verdict):
+    """The login node's time t is t + ahead_s on the node; lines reach the login node late."""
+    sent, ended = 100.0, 101.0
+    start = Start(
+        "gpu1",
+        seconds(sent - 0.5 + ahead_s),
+        seconds(sent - 0.5 + late_s),
+        seconds(sent + 0.02 + ahead_s),
+    )
+    document = standin.node("gpu1", time_ns=seconds(ended + ahead_s))
+    reply = reply_to(
+        NODE,
+        document,
+        document_ns=seconds(ended + late_s),
+        fed_ns=seconds(sent),
+        starts=(start,),
+    )
+    assert judge("clock", NODE, reply).verdict is verdict
+
+
 def test_a_slow_line_does_not_make_a_clock_wrong():
     """The answer took 3 s through srun, the line at the start took none."""
     now = time.time_ns()
@@ -382,7 +453,16 @@ SIZES = ["measured", "sizes"]
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
-        ([*SIZES, 1, "wrong"], 3, "3 elements of the sum over 1 MiB are wrong"),
+        (
+            [*SIZES, 1, "wrong_by_rank"],
+            [0, 3],
+            "3 elements of the sum over 1 MiB are wrong, on rank",
+        ),
+        ([*SIZES, 1, "wrong_by_rank"], [0], "no count for each of 2 ranks"),
+        ([*SIZES, 1, "wrong_by_rank"], [1, -1], "no count for each of 2 ranks"),
+        ([*SIZES, 1, "wrong_by_rank"], [0, 0.5], "no count for each of 2 ranks"),
+        ([*SIZES, 0, "calls_checked"], 2, "2 of 6 calls were checked"),
+        ([*SIZES, 0, "dtype"], "bfloat16", "summed bfloat16, float32 was asked for"),
         ([*SIZES, 2, "time_s_median"], "nan", "time_s_median is nan"),
         ([*SIZES, 2, "time_s_median"], "inf", "time_s_median is inf"),
         ([*SIZES, 2, "time_s_median"], 1e999, "cannot be read: Infinity is not a number"),
@@ -429,6 +509,10 @@ def test_the_bandwidth_is_judged_by_the_rule_that_fits(nodes, busbw_gbs, verdict
     job = job_of("all_reduce", *nodes)
     hosts = [name for name, *_ in nodes]
     document = standin.all_reduce(hosts, job.config, job.ranks_per_node, busbw_gbs=busbw_gbs)
+    known = thresholds.load(job.nodes[0].hardware).model
+    if known is not None:
+        for rank in document["proof"]["ranks"]:
+            rank["gpu"] = rank["gpu"] and known.nvml_names[0]
     result = judge("all_reduce", job, reply_to(job, document))
     assert result.verdict is verdict
     assert result.value == Metric(result.value.name, busbw_gbs, "GB/s")
@@ -437,53 +521,230 @@ def test_the_bandwidth_is_judged_by_the_rule_that_fits(nodes, busbw_gbs, verdict
         assert result.threshold is None
 
 
+def test_the_largest_size_is_judged_and_not_the_best():
+    job, document = healthy("all_reduce")
+    last = document["measured"]["sizes"][-1]
+    for name in ("time_s_min", "time_s_median", "time_s_max"):
+        last[name] *= 100
+    last["busbw_gbs"] /= 100
+    result = judge("all_reduce", job, reply_to(job, document))
+    assert result.verdict is Verdict.FAIL
+    assert result.value.name == "busbw 4 MiB"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "busbw_gbs"),
+    [
+        ((("gpu1", "virtual", 2), ("gpu2", "virtual", 2)), 1e9),
+        ((("gpu1", "virtual", 2), ("gpu2", "virtual", 2)), 401.0),
+        ((("h1", "h100_sxm", 8),), 1e9),
+        ((("x1", "tpu_v9", 8),), 2001.0),  # also where nothing else is known
+    ],
+)
+def test_more_than_hardware_carries_is_no_measurement(nodes, busbw_gbs):
+    job = job_of("all_reduce", *nodes)
+    hosts = [name for name, *_ in nodes]
+    document = standin.all_reduce(hosts, job.config, job.ranks_per_node, busbw_gbs=busbw_gbs)
+    result = judge("all_reduce", job, reply_to(job, document))
+    assert result.verdict is Verdict.FAIL
+    assert "more than any link carries" in result.message
+
+
+def test_a_models_own_ceiling_counts_too(tmp_path):
+    rule = (
+        "{nodes: 1, ranks_per_node: 8, fabric: any, backend: nccl, min_bytes: 4, "
+        "fail_below_gbs: 460, fail_above_gbs: 900, provenance: datasheet, source: test}"
+    )
+    (tmp_path / "h100_sxm.yml").write_text(f"model: h100_sxm\nall_reduce: [{rule}]\n")
+    job = job_of("all_reduce", ("h1", "h100_sxm", 8))
+    evaluate = CHECKS["all_reduce"].evaluate
+    assert evaluate is not None
+    for busbw_gbs, verdict in ((899.0, Verdict.PASS), (901.0, Verdict.FAIL)):
+        document = standin.all_reduce(["h1"], job.config, 8, busbw_gbs=busbw_gbs)
+        rules = thresholds.load("h100_sxm", tmp_path)
+        assert evaluate(job, reply_to(job, document), rules).verdict is verdict
+
+
 def test_a_wrong_sum_fails_even_where_no_threshold_is_known():
     job = job_of("all_reduce", ("x1", "tpu_v9", 8))
     document = standin.all_reduce(["x1"], job.config, 8, wrong=1)
     assert judge("all_reduce", job, reply_to(job, document)).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("wrong", "blamed", "said"),
+    [
+        ([0, 7], ("gpu2",), "on rank 1 on gpu2"),
+        ([7, 0], ("gpu1",), "on rank 0 on gpu1"),
+        ([7, 7], None, "on all 2 ranks"),
+    ],
+)
+def test_a_wrong_sum_is_blamed_on_the_node_that_alone_has_it(wrong, blamed, said):
+    job, document = healthy("all_reduce")
+    document["measured"]["sizes"][0]["wrong_by_rank"] = wrong
+    result = judge("all_reduce", job, reply_to(job, document))
+    assert result.verdict is Verdict.FAIL
+    assert (result.blamed, result.value.value) == (blamed, sum(wrong))
+    assert said in result.message
+
+
 # --- training --------------------------------------------------------------------------------
+
+CURVE = ["measured", "curves", 0]
+ROW = ["measured", "ranks", 1]
 
 
 @pytest.mark.parametrize("check", ["ddp", "pipeline"])
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("path", "value", "reason"),
     [
-        ({"losses": [1.0, 0.9, "nan", 0.7, 0.6]}, "losses[2] is nan"),
-        ({"losses": [1.0, 0.9]}, "2 losses and 5 references for 5 steps"),
-        ({"losses": [1.0] * 5, "reference_losses": [1.0] * 5}, "nothing was trained"),
-        ({"losses": [9.0, 8.0, 7.0, 6.0, 5.0]}, "the payload claims a loss difference of 0"),
-        ({"steps": 4}, "4 steps were trained, 5 were asked for"),
-        ({"max_loss_difference": "inf"}, "max_loss_difference is inf"),
-        ({"max_loss_difference": 1.1e-6}, "loss difference to the single-process reference"),
-        ({"max_parameter_difference": 0.5}, "parameter difference to the single-process"),
-        ({"max_parameter_difference": -1.0}, "no parameters were compared"),
-        ({"parameters": 0}, "no parameters were compared"),
-        ({"samples_per_s": 0}, "the training took no time"),
-        ({"step_time_s_median": None}, "is no number"),
+        ([*CURVE, "steps", 2, "loss"], "nan", "loss difference is not finite"),
+        ([*CURVE, "steps", 2, "loss"], 5.0, "loss difference is"),
+        ([*CURVE, "steps", 2, "loss"], None, "loss is no"),
+        ([*CURVE, "steps", 4], ..., "not every model has its losses of the 5 steps"),
+        ([*CURVE, "ranks"], 1, "[1] ranks trained together, [2] were asked for"),
+        (["measured", "curves"], [], "[] ranks trained together"),
+        (["measured", "steps"], 4, "4 steps were trained, 5 were asked for"),
+        ([*ROW, "first_step", "computed"], "nan", "first-step difference is not finite"),
+        (
+            [*ROW, "first_step", "computed"],
+            1.1e-5,
+            "first-step difference is 1.1e-05, at most 1e-05",
+        ),
+        ([*ROW, "first_step", "exchanged"], 0.1, "first-step difference is 0.1"),
+        ([*ROW, "first_step", "exchanged"], -1.0, "a difference of -1"),
+        ([*ROW, "first_step", "exchanged"], ..., "has no measured.ranks[1].first_step.exchanged"),
+        (
+            [*ROW, "steps", 4, "parameters"],
+            1.1e-4,
+            "parameter difference is 0.00011, at most 0.0001",
+        ),
+        ([*ROW, "steps", 4, "parameters"], "inf", "parameter difference is not finite"),
+        ([*ROW, "steps", 4], ..., "not compared after each of the 5 steps"),
+        ([*ROW, "movement"], "nan", "movement is nan"),
+        ([*ROW, "rank"], 0, "figures of the ranks [0, 0], asked for 0 to 1"),
+        (ROW, ..., "figures of the ranks [0], asked for 0 to 1"),
+        (["measured", "parameters"], 0, "no parameters were compared"),
+        (["measured", "samples_per_s"], 0, "the training took no time"),
+        (["measured", "step_time_s_median"], None, "is no number"),
     ],
 )
-def test_a_training_that_went_wrong_fails(check, changes, reason):
-    job, document = healthy(check, **changes)
-    result = judge(check, job, reply_to(job, document))
+def test_a_training_that_went_wrong_fails(check, path, value, reason):
+    job, document = healthy(check)
+    result = judge(check, job, reply_to(job, broken(document, path, value)))
     assert result.verdict is Verdict.FAIL
     assert reason in result.message
 
 
 @pytest.mark.parametrize("check", ["ddp", "pipeline"])
 def test_a_difference_within_the_tolerance_passes_and_is_shown(check):
-    job, document = healthy(check, max_loss_difference=9e-7, max_parameter_difference=1e-8)
-    result = judge(check, job, reply_to(job, document))
+    job, document = healthy(check)
+    answer = broken(document, [*ROW, "steps", 4, "parameters"], 9e-5)
+    result = judge(check, job, reply_to(job, answer))
     assert result.verdict is Verdict.PASS
-    assert result.value == Metric("loss difference", 9e-7)
+    assert result.value == Metric("parameter difference", 9e-5)
+    assert Metric("reference's movement", 0.1) in result.metrics
+
+
+@pytest.mark.parametrize("check", ["ddp", "pipeline"])
+@pytest.mark.parametrize(
+    "still",
+    [
+        lambda measured: measured["ranks"][1].update(movement=8e-5),  # as the suite once had it
+        lambda measured: [
+            step.update(loss=1 - 1e-5 * i, reference=1 - 1e-5 * i)
+            for i, step in enumerate(measured["curves"][0]["steps"])
+        ],
+    ],
+    ids=["parameters", "losses"],
+)
+def test_a_reference_that_hardly_moves_proves_nothing(check, still):
+    job, document = healthy(check)
+    still(document["measured"])
+    result = judge(check, job, reply_to(job, document))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "at least 0.01 is needed to tell a training from none" in result.message
+
+
+FOUR = tuple((f"n{i}", "virtual", 1) for i in range(4))
+
+
+def four(check, change):
+    """What is said when four ranks on as many nodes have other figures; `change` gets the rows."""
+    job = job_of(check, *FOUR)
+    document = getattr(standin, check)(job.hosts, job.config)
+    change(document["measured"]["ranks"])
+    result = judge(check, job, reply_to(job, document))
+    assert result.verdict is Verdict.FAIL
+    return result.blamed, result.message.partition("; it began with ")[2]
+
+
+def off(name, *ranks):
+    def change(rows):
+        for rank in ranks:
+            rows[rank]["first_step"][name] = 0.5
+        for row in rows:  # and from there it spreads
+            for step in row["steps"]:
+                step["parameters"] = 0.5
+
+    return change
+
+
+def drifted(step, *ranks):
+    def change(rows):
+        for rank, row in enumerate(rows):
+            for number in range(step + (rank not in ranks), len(row["steps"])):
+                row["steps"][number]["parameters"] = 0.5
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("check", "change", "blamed", "said"),
+    [
+        ("ddp", off("computed", 2), ("n2",), "what was computed by rank 2 on n2"),
+        ("ddp", off("computed", 1, 2), ("n1", "n2"), "what was computed by rank 1 on n1 and rank"),
+        ("ddp", off("exchanged", 0, 1, 2, 3), None, "the averaged gradient of rank 0 on n0"),
+        ("ddp", off("exchanged", 3), ("n3",), "the averaged gradient of rank 3 on n3"),
+        ("ddp", drifted(0, 1), ("n1",), "the parameters after step 1 of rank 1 on n1"),
+        ("ddp", drifted(0, 0, 1, 2, 3), ("n0", "n1", "n2", "n3"), "the parameters after step 1"),
+        ("ddp", drifted(2, 1, 3), None, "the parameters after step 3 of rank 1 on n1 and rank 3"),
+        ("pipeline", off("computed", 2), ("n2",), "what was computed by rank 2 on n2"),
+        ("pipeline", off("received", 2, 3), None, "what went from rank 1 on n1 and rank 2 on n2"),
+        ("pipeline", off("exchanged", 3), ("n3",), "the gradient of rank 3 on n3"),
+        (
+            "pipeline",
+            off("exchanged", 0, 1),
+            None,
+            "what came back between rank 1 on n1 and rank 2",
+        ),
+        ("pipeline", drifted(0, 0), ("n0",), "the parameters after step 1 of rank 0 on n0"),
+    ],
+)
+def test_a_training_says_where_it_began_to_go_wrong(check, change, blamed, said):
+    assert four(check, change) == (blamed, four(check, change)[1])
+    assert four(check, change)[1].startswith(said)
+
+
+def test_many_ranks_train_in_several_chains():
+    nodes = tuple((f"n{i}", "virtual", 1) for i in range(40))
+    job = job_of("pipeline", *nodes)
+    assert job.config["microbatches"] == 16
+    document = standin.pipeline(job.hosts, job.config)
+    assert [curve["ranks"] for curve in document["measured"]["curves"]] == [14, 13, 13]
+    assert judge("pipeline", job, reply_to(job, document)).verdict is Verdict.PASS
+    document["measured"]["ranks"][13]["first_step"]["exchanged"] = 1.0  # the first chain's last
+    result = judge("pipeline", job, reply_to(job, document))
+    assert result.blamed == ("n13",)
+    document["measured"]["ranks"][14]["first_step"]["received"] = 1.0  # the second one's first
+    result = judge("pipeline", job, reply_to(job, document))
+    assert result.blamed == ("n14",)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"stages": 1}, "the pipeline had 1 stages, 2 were asked for"),
-        ({"microbatches": 1}, "1 microbatches ran, 4 were asked for"),
+        ({"microbatches": 1}, "1 microbatches ran, 16 were asked for"),
         ({"bubble_fraction_ideal": 0.5}, "the payload claims a bubble of 0.5"),
     ],
 )
@@ -492,6 +753,76 @@ def test_another_pipeline_than_asked_fails(changes, reason):
     result = judge("pipeline", job, reply_to(job, document))
     assert result.verdict is Verdict.FAIL
     assert reason in result.message
+
+
+# --- what else a node must have --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "message"),
+    [
+        ("hostname", {"hostname": "gpu2"}, "the host calls itself gpu2"),
+        ("tmp", {"tmp": standin.folder("/tmp", error="Read-only file system")}, "/tmp: Read-only"),
+        ("tmp", {"tmp": standin.folder("/tmp", free_mb=3)}, "/tmp: 3 MB are free"),
+        ("tmp", {"spool": standin.folder("/var/spool/slurmd", free_mb=0)}, "slurmd: 0 MB are free"),
+        ("torch", {"torch": None, "torch_error": "libcudart.so.12: no"}, "libcudart.so.12: no"),
+        ("torch", {"torch": None}, "torch cannot be imported"),
+        ("gpus", {"names": [standin.GPU] * 2}, "declared as virtual, but the driver lists 2 real"),
+    ],
+)
+def test_what_is_wrong_on_a_node_is_its_own_fault(check, changes, message):
+    result = judge(check, NODE, reply_to(NODE, standin.node("gpu1", **changes)))
+    assert result.verdict is Verdict.FAIL
+    assert result.blamed is None
+    assert message in result.message
+
+
+def test_a_node_without_a_spool_that_can_be_found_is_judged_by_tmp_alone():
+    document = standin.node("gpu1", spool=None)
+    assert judge("tmp", NODE, reply_to(NODE, document)).verdict is Verdict.PASS
+
+
+def test_the_host_name_is_the_one_that_slurm_uses():
+    """NodeName and NodeHostname may differ, on purpose."""
+    document = standin.node("gpu1", hostname="rack7-12.example.org")
+    states = (NodeState("gpu1", "idle", hostname="rack7-12"),)
+    reply = reply_to(NODE, document, states=states)
+    assert judge("hostname", NODE, reply).verdict is Verdict.PASS
+    assert judge("hostname", NODE, reply_to(NODE, document)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "said"),
+    [
+        (Accounting("accounting_storage/slurmdbd"), Verdict.PASS, "answers"),
+        (Accounting("(null)", configured=False), Verdict.PASS, "none configured"),
+        (Accounting("x", error="no slurmdbd"), Verdict.FAIL, "does not answer"),
+    ],
+)
+def test_accounting_is_nobodys_fault(found, verdict, said):
+    result = accounting.evaluate(Subject("slurm", ("gpu1", "gpu2")), found)
+    assert result.value is not None
+    assert (result.verdict, result.value.value, result.blamed) == (verdict, said, ())
+
+
+def test_nodes_of_one_name_in_two_domains_are_two_nodes():
+    job = job_of("ddp", ("n1.a", "virtual", 2), ("n1.b", "virtual", 2))
+    document = standin.ddp(["n1.a", "n1.b"], job.config)
+    assert judge("ddp", job, reply_to(job, document)).verdict is Verdict.PASS
+    for rank in document["proof"]["ranks"]:
+        rank["host"] = "n1.a"
+    assert judge("ddp", job, reply_to(job, document)).verdict is Verdict.FAIL
+    silent = Reply("ddp", Outcome.RUN_LIMIT, starts=(Start("n1.a", 1, 1),))
+    result = judge("ddp", job, silent)
+    assert (result.blamed, "started on n1.b" in result.message) == (("n1.b",), True)
+
+
+@pytest.mark.parametrize("check", [*NODE_CHECKS, *CLUSTER_CHECKS])
+@pytest.mark.parametrize("nonce", [..., None, "", "20260102T030405Z-ab12-0123456789abcdef-other"])
+def test_an_answer_without_this_jobs_nonce_is_refused(check, nonce):
+    job, document = healthy(check)
+    text = standin.line(broken(document, ["nonce"], nonce))
+    assert judge(check, job, reply_to(job, text)).verdict is Verdict.FAIL
 
 
 # --- Slurm's own view ------------------------------------------------------------------------
@@ -518,10 +849,9 @@ def test_a_node_that_takes_jobs_passes(text):
         ("inval", "Slurm says inval"),
         ("unknown", "Slurm says unknown"),
         ("fail", "Slurm says fail"),
-        ("reserved", "Slurm says reserved"),
         ("idle*", "the node does not answer (no network)"),
-        ("idle~", "the node is powered down"),
-        ("mixed$", "the node is in a maintenance reservation"),
+        ("idle*~", "the node does not answer (no network)"),
+        ("maint*", "Slurm says maint* (no network)"),
         ("idle?", "the node has the flag ?"),
         ("IDLE+DRAIN", "the node has the flag +"),
         ("", "Slurm says "),
@@ -534,9 +864,42 @@ def test_a_node_that_takes_no_jobs_fails(text, message):
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("reserved", "the node is in a reservation"),
+        ("maint", "the node is in a reservation"),
+        ("mixed$", "the node is in a maintenance reservation"),
+        ("idle%", "the node is powering down"),
+        ("idle!", "the node is about to be powered down"),
+        ("idle@", "the node is about to reboot"),
+        ("idle^", "the node is rebooting"),
+    ],
+)
+def test_what_passes_or_was_meant_so_is_no_fault(text, message):
+    result = slurm_state.evaluate(GPU1, state(text))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.blamed == ()
+    assert result.message.startswith(message)
+
+
+@pytest.mark.parametrize("text", ["idle~", "idle#"])
+def test_a_node_that_is_powered_down_is_woken_by_its_job(text):
+    assert slurm_state.evaluate(GPU1, state(text)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("text", ["reserved", "maint", "mixed$", "idle"])
+def test_inside_of_a_reservation_its_nodes_are_in_service(text):
+    assert slurm_state.evaluate(GPU1, state(text), reserved=True).verdict is Verdict.PASS
+    drained = slurm_state.evaluate(GPU1, state("drained$"), reserved=True)
+    assert drained.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"cpus": 1}, "Slurm counts 1 CPUs, 2 are declared"),
+        ({"cpus": 3}, "Slurm counts 3 CPUs, 2 are declared"),
+        ({"memory_mb": 1999}, "Slurm counts 1999 MB, 2000 are declared"),
         ({"memory_mb": None}, "Slurm counts None MB, 2000 are declared"),
         ({"gres": ""}, "Slurm counts 0 GPUs, 2 are declared"),
         ({"gres": "gpu:4"}, "Slurm counts 4 GPUs, 2 are declared"),
@@ -576,7 +939,8 @@ def test_every_check_says_what_why_and_what_to_do(check):
     info = check.info
     for text in (info.summary, info.what, info.why, info.advice):
         assert len(text) > 20
-    assert (info.tier is Tier.NODE) == bool(info.commands)
+    # What the cluster tier finds needs the commands that fit the finding: the report has them.
+    assert bool(info.commands) == (info.tier is Tier.NODE or check.payload is None)
     assert all(command.format(node="gpu1") for command in info.commands)
 
 

@@ -1,7 +1,10 @@
 """Scripts through ansible-runner, on this machine and on hosts that are not there."""
 
 import json
+import os
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +63,25 @@ def test_a_host_that_the_inventory_does_not_have_is_told(hosts):
 def test_a_module_that_cannot_run_is_no_answer(hosts):
     with pytest.raises(TransportError, match=r"login3: .*nowhere"):
         Inventory([hosts], ["login3"]).run("true")
+
+
+def test_another_login_node_can_be_asked_when_the_first_is_gone(hosts):
+    assert Inventory([hosts], ["login1"]).elsewhere() is None
+    other = Inventory([hosts], ["login1", "login2"]).elsewhere()
+    assert other is not None
+    assert other.run("echo here").stdout == "here"
+
+
+def test_folders_of_a_killed_run_go_with_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = tmp_path / f"plumbline-control-{os.getuid()}-999999999-x"
+    running = tmp_path / f"plumbline-control-{os.getuid()}-{os.getppid()}-x"
+    for folder in (gone, running):
+        folder.mkdir()
+    with inventory._folder() as mine:
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+            [running.name, Path(mine).name]
+        )
 
 
 PLAYBOOK = """

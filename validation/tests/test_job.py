@@ -72,6 +72,69 @@ def test_the_bootstrap_runs_a_payload_out_of_the_bundle(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def bootstrap(folder, code, **variables):
+    """A task with the given payload instead of the real one."""
+    bundle = io.BytesIO()
+    with zipfile.ZipFile(bundle, "w") as archive:
+        archive.writestr("validation/__init__.py", "")
+        archive.writestr("validation/payloads/__init__.py", "")
+        archive.writestr("validation/payloads/__main__.py", code)
+    environment = {**os.environ, "TMPDIR": str(folder), **variables}
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", jobs.BOOTSTRAP],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    ), bundle.getvalue()
+
+
+LEAVES = """
+import os, tempfile, time
+end = os._exit
+def main(arguments):
+    tempfile.mkdtemp()
+    print(os.environ["TMPDIR"], flush=True)
+    time.sleep(float(os.environ["SLEEP"]))
+    return 0
+"""
+
+
+def test_what_torch_leaves_in_tmp_goes_with_the_task(tmp_path):
+    task, bundle = bootstrap(tmp_path, LEAVES, SLEEP="0")
+    out, _ = task.communicate(bundle)
+    assert task.returncode == 0
+    assert out.decode().startswith(f"{tmp_path}/plumbline-{os.getuid()}-{task.pid}-")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_task_left_goes_with_the_next_and_a_running_ones_stays(tmp_path):
+    tasks = [bootstrap(tmp_path, LEAVES, SLEEP="60") for _ in range(2)]
+    folders = []
+    for task, bundle in tasks:
+        task.stdin.write(bundle)
+        task.stdin.close()
+        folders.append(task.stdout.readline().decode().strip())
+    killed, running = (task for task, _ in tasks)
+    killed.kill()
+    killed.wait()
+    assert len(list(tmp_path.iterdir())) == 2
+    another, bundle = bootstrap(tmp_path, LEAVES, SLEEP="0")
+    another.communicate(bundle)
+    assert [str(path) for path in tmp_path.iterdir()] == folders[1:]
+    running.kill()
+    running.wait()
+    for task in (killed, running):
+        task.stdout.close()
+
+
+def test_a_task_starts_where_nothing_can_be_written():
+    """The archive lies in memory; a full or read-only /tmp is then for the check to tell."""
+    code = "import os\nend = os._exit\ndef main(arguments): return 7\n"
+    task, bundle = bootstrap("/proc", code)
+    task.communicate(bundle)
+    assert task.returncode == 7
+
+
 def test_the_bootstrap_passes_a_payloads_failure_on():
     done = subprocess.run(
         [sys.executable, "-I", "-c", jobs.BOOTSTRAP, "node", '{"colour": 1}'],

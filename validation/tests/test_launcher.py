@@ -13,7 +13,9 @@ import pytest
 
 from validation import thresholds
 from validation.checks import CHECKS
-from validation.model import Outcome, Verdict
+from validation.errors import Unreachable
+from validation.model import Outcome, Reply, Verdict
+from validation.slurm import client, launcher
 from validation.slurm import job as jobs
 from validation.slurm.client import CommandLineClient, SlurmDown, parse_sinfo
 from validation.tests import simulated_slurm
@@ -58,12 +60,15 @@ def run(slurm):
         batch = client.prepare(lanes, 64)
         opened.append(batch)
         batch.start()
-        replies = {}
+        replies: dict[str, Reply] = {}
         for _ in range(300):
             progress = batch.poll()
-            replies.update({reply.job: reply for reply in progress.replies})
+            new = {reply.job: reply for reply in progress.replies}
+            assert not new.keys() & replies.keys(), "a reply is handed over once"
+            replies.update(new)
             if progress.done or progress.lost:
                 assert not progress.lost
+                assert batch.poll().replies == ()
                 return replies
             time.sleep(0.1)
         raise AssertionError("the batch did not end")
@@ -85,7 +90,7 @@ def test_sinfo_is_read_once_for_each_node(slurm):
 
 
 def test_what_sinfo_cannot_mean_is_left_out():
-    assert parse_sinfo("garbage\nn1|idle|2+|x|(null)|p|(null)\n")["n1"].cpus is None
+    assert parse_sinfo("garbage\nn1|n1|idle|2+|x|(null)|p|(null)\n")["n1"].cpus is None
     assert list(parse_sinfo("garbage\n")) == []
 
 
@@ -109,7 +114,9 @@ def test_a_job_is_recorded_with_everything_that_is_known(slurm, run, tmp_path):
     document = json.loads(reply.stdout)
     assert document["measured"]["munge_decoded"] == "Success (0)"  # it got a credential
     arguments = json.loads((tmp_path / "state" / "argv.node-gpu1").read_text())
-    assert arguments[-1] == '{"munge_credential": "MUNGE:login:"}'
+    config = json.loads(arguments[-1])
+    assert config["munge_credential"] == "MUNGE:login:"
+    assert config["nonce"] == job.config["nonce"] != ""
 
 
 def test_the_jobs_of_a_lane_run_one_after_another(slurm, run):
@@ -212,6 +219,118 @@ def test_a_launcher_that_died_is_noticed_and_its_jobs_are_cancelled(slurm, tmp_p
     batch.close()
 
 
+def wait_for(condition, seconds=15):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_launcher_that_nobody_asks_any_more_ends_its_jobs_and_itself(
+    slurm, tmp_path, monkeypatch
+):
+    """The validator was killed."""
+    monkeypatch.setattr(jobs, "LEASE_S", 2)
+    batch = slurm(ddp="hang").prepare([[short(cluster_job("ddp"))]], 64)
+    batch.start()
+    wait_for(lambda: simulated_slurm.running(tmp_path))
+    wait_for(lambda: not Path(batch._folder).exists())
+    assert simulated_slurm.running(tmp_path) == []
+
+
+def test_what_a_killed_launcher_left_is_cleared_by_the_next(slurm, run, tmp_path):
+    client = slurm(ddp="hang")
+    batch = client.prepare([[short(cluster_job("ddp"))]], 64)
+    batch.start()
+    wait_for(lambda: simulated_slurm.running(tmp_path))
+    folder = Path(batch._folder)
+    os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+    wait_for(lambda: batch.poll().lost)
+    another = client.prepare([[short(cluster_job("node-gpu1"))]], 64)
+    another.start()
+    assert folder.exists()  # somebody may still ask
+    another.cancel()
+    another.close()
+    os.utime(folder / "seen", (0, 0))
+    run(client, [short(cluster_job("node-gpu1"))])
+    assert not folder.exists()
+    wait_for(lambda: simulated_slurm.running(tmp_path) == [])
+
+
+class Lost:
+    """A login node that went away after its jobs were started."""
+
+    via, notes = "login1", ()
+
+    def run(self, script, stdin=b"", timeout_s=60):
+        if "launcher.py start" in script:
+            return Here().run(script, stdin, timeout_s)
+        raise Unreachable("login1 is unreachable")
+
+    def elsewhere(self):
+        return Here()
+
+
+def test_jobs_of_a_lost_login_node_are_cancelled_from_another(slurm, tmp_path):
+    slurm(ddp="hang")
+    client = CommandLineClient(Lost(), f"20260101T000000Z-{os.getpid()}", sys.executable)
+    batch = client.prepare([[short(cluster_job("ddp"))]], 64)
+    batch.start()
+    wait_for(lambda: simulated_slurm.running(tmp_path))
+    with pytest.raises(Unreachable):
+        batch.cancel()
+    wait_for(lambda: simulated_slurm.running(tmp_path) == [])
+    folder = Path(batch._folder)
+    wait_for(lambda: json.loads((folder / "progress.json").read_text())["state"] == "done")
+    wait_for(
+        lambda: (
+            subprocess.run([sys.executable, LAUNCHER, "clean", folder], check=False).returncode == 0
+        )
+    )
+
+
+def test_a_login_node_with_an_old_python_is_told_in_a_sentence(tmp_path):
+    old = tmp_path / "python3"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.6.8 && exit\nexit 1\n')
+    old.chmod(0o755)
+    done = Here().run(f"p={old}\n{client._RIGHT_PYTHON}")
+    assert done.status == 1
+    assert done.stderr == "its Python 3.6.8 is too old, 3.10 or newer is needed\n"
+
+
+def test_both_ways_of_a_job_are_timed_for_the_clock(slurm, run):
+    reply = run(slurm(), [short(cluster_job("node-gpu1"))])["node-gpu1"]
+    (start,) = reply.starts
+    assert reply.submitted_ns < start.node_ns < start.arrival_ns < reply.fed_ns + 10**9
+    assert start.arrival_ns <= reply.fed_ns <= start.received_ns
+
+
+def test_a_limit_of_submitted_jobs_narrows_what_runs_at_once(slurm, run, tmp_path):
+    names = [f"gpu{number}" for number in range(1, 6)]
+    made = make_plan(*((name, "virtual", 2) for name in names))
+    faults = {f"node-{name}": "limit" for name in names}
+    replies = run(slurm(**faults), *([short(job)] for job in made.node_jobs))
+    assert {reply.outcome for reply in replies.values()} == {Outcome.EXITED}
+    assert {reply.exit_code for reply in replies.values()} == {0}
+
+
+def test_jobs_that_a_limit_holds_are_taken_back_until_there_is_room(slurm, run, tmp_path):
+    """They would wait with a credential that expires, and longer than for anybody else."""
+    names = [f"gpu{number}" for number in range(1, 5)]
+    made = make_plan(*((name, "virtual", 2) for name in names))
+    client = slurm(**{f"node-{name}": "wait" for name in names})
+    replies = run(client, *([short(job, queue_s=5)] for job in made.node_jobs))
+    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert len((tmp_path / "state" / "cancelled").read_text().splitlines()) >= 2
+
+
+def test_a_limit_that_lets_nothing_through_is_told_once(slurm, run, tmp_path):
+    client = slurm(ddp="never")
+    reply = run(client, [short(cluster_job("ddp"))])["ddp"]
+    assert (reply.outcome, reply.exit_code) == (Outcome.EXITED, 1)
+    assert "violates accounting/QOS policy" in reply.stderr
+
+
 def test_output_without_end_is_cut_off(slurm, run, tmp_path):
     client = slurm()
     srun = tmp_path / "bin" / "srun"
@@ -219,6 +338,48 @@ def test_output_without_end_is_cut_off(slurm, run, tmp_path):
     reply = run(client, [short(cluster_job("ddp"))])["ddp"]
     assert reply.truncated
     assert len(reply.stdout) == 1 << 20
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_node_that_still_boots_has_not_started_the_job(tmp_path):
+    job = launcher.Job({"name": "ddp", "slurm_name": "x"}, tmp_path, launcher.Limits([], []))
+    job.heard("7", "CONFIGURING", "None")
+    assert (job.job_id, job.started_ns) == ("7", None)
+    job.heard("7", "RUNNING", "None")
+    assert job.started_ns
+
+
+def test_what_srun_started_ends_with_it(tmp_path, monkeypatch):
+    """srun has children, which would keep a job's input and output open for ever."""
+    monkeypatch.setattr(launcher, "KILL_AFTER", 0.1)
+    monkeypatch.setattr(launcher, "call", lambda command: (0, "", ""))  # scancel helps nothing
+    job = launcher.Job({"name": "ddp", "slurm_name": "x"}, tmp_path, launcher.Limits([], []))
+    command = ["bash", "-c", "sleep 60 & echo $!; wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as srun:
+        assert srun.stdout
+        child = int(srun.stdout.readline())
+        job._end(srun)
+    wait_for(lambda: not runs(child), seconds=5)
+
+
+def test_a_line_that_is_still_being_written_is_left_for_the_next_poll(tmp_path):
+    def poll(offset):
+        command = [sys.executable, str(LAUNCHER), "poll", str(tmp_path), str(offset)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        answer = json.loads(done.stdout)
+        return answer["finished"], answer["offset"]
+
+    whole, torn = b'{"name": "ddp"}\n', b'{"name": "pipe'
+    (tmp_path / "finished.jsonl").write_bytes(whole + torn)
+    assert poll(0) == ([{"name": "ddp"}], len(whole))
+    (tmp_path / "finished.jsonl").write_bytes(whole + torn + b'line"}\n')
+    assert poll(len(whole))[0] == [{"name": "pipeline"}]
 
 
 def test_a_folder_that_is_not_its_own_is_left_alone(tmp_path):

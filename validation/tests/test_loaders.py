@@ -103,9 +103,9 @@ def test_a_missing_declaration_is_one_sentence(tmp_path):
 def test_every_shipped_threshold_has_a_source(hardware):
     common = thresholds.load_common()
     limits = [rule.threshold for rule in model(hardware).all_reduce]
-    limits += [common.clock_offset]
+    limits += [common.clock_offset, *common.bus_bandwidth.values()]
     for tolerances in common.training.values():
-        limits += [tolerances.loss, tolerances.parameters]
+        limits += [tolerances.loss, tolerances.first_step, tolerances.parameters]
     for limit in limits:
         assert limit.source
         assert limit.provenance in thresholds.PROVENANCES
@@ -186,6 +186,44 @@ def test_a_site_can_replace_one_tolerance(tmp_path):
     assert common.training == thresholds.load_common().training
 
 
+LIMIT = {"fail_above": 1e300, "provenance": "derived", "source": "test"}
+BLIND = dict.fromkeys(("loss_difference", "first_step_difference", "parameter_difference"), LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"clock_offset_s": LIMIT}, ["clock_offset_s.fail_above: 1e+300 is too much, from 300 on"]),
+        ({"clock_offset_s": {**LIMIT, "fail_above": 300}}, ["clock_offset_s.fail_above: 300 is"]),
+        (
+            {"training": {"gloo": BLIND}},
+            [f"training.gloo.{name}.fail_above: 1e+300 is too much, from 0.001" for name in BLIND],
+        ),
+        (
+            {"training": {"nccl": {**BLIND, "loss_difference": {**LIMIT, "fail_above": 9e-4}}}},
+            [f"training.nccl.{name}.fail_above: 1e+300" for name in list(BLIND)[1:]],
+        ),
+    ],
+)
+def test_a_tolerance_under_which_faults_pass_is_refused(tmp_path, document, told):
+    write(tmp_path, "common", document)
+    found = problems(thresholds.load_common, tmp_path)
+    assert len(found) == len(told)
+    for sentence, start in zip(found, told, strict=True):
+        assert sentence.startswith(start)
+
+
+def test_a_rule_may_say_what_its_hardware_cannot_exceed(tmp_path):
+    write(tmp_path, "x", {"model": "x", "all_reduce": [{**RULE, "fail_above_gbs": 500}]})
+    ceiling = model("x", tmp_path).ceiling(1, 8, "ethernet", "nccl", 2048)
+    assert (ceiling.op, ceiling.value) == ("≤", 500)
+    assert model("h100_sxm").ceiling(1, 8, "ethernet", "nccl", 8 << 30) is None
+    write(tmp_path, "x", {"model": "x", "all_reduce": [{**RULE, "fail_above_gbs": 10.0}]})
+    assert problems(thresholds.load, "x", tmp_path) == [
+        "all_reduce[0].fail_above_gbs: nothing could pass"
+    ]
+
+
 def test_every_problem_of_a_thresholds_file_is_told(tmp_path):
     bad = {**RULE, "source": "", "provenance": "guess", "fail_below_gbs": "__import__('os')"}
     write(tmp_path, "x", {"model": "x", "color": 1, "all_reduce": [bad, {"nodes": True}]})
@@ -237,7 +275,7 @@ def test_every_problem_of_a_suite_is_told(tmp_path):
     path.write_text(yaml.safe_dump(document))
     told = "\n".join(problems(suites.read, path))
     for part in (
-        "checks[9]: expected",
+        f"checks[{len(CHECKS)}]: expected",
         "ddp.nccl.steps: expected",
         "pipeline.gloo.depth: unknown key",
         "node.run_limit_s: is missing",
@@ -249,14 +287,18 @@ def test_limits_that_contradict_each_other_are_told(tmp_path):
     path = tmp_path / "other.yml"
     document = yaml.safe_load((suites.FOLDER / "quick.yml").read_text())
     document["queue_limit_s"] = 299
-    document["ddp"]["gloo"]["timeout_s"] = document["ddp"]["gloo"]["run_limit_s"]
+    document["ddp"]["gloo"]["timeout_s"] = document["ddp"]["gloo"]["run_limit_s"] // 2 + 1
+    document["ddp"]["nccl"]["join_timeout_s"] = document["ddp"]["nccl"]["run_limit_s"]
+    document["pipeline"]["nccl"]["microbatches"] = 15
     document["all_reduce"]["gloo"]["sizes_bytes"] = [8, 4]
     path.write_text(yaml.safe_dump(document))
     told = "\n".join(problems(suites.read, path))
     for part in (
         "name: is 'quick'",
         "MUNGE credentials could expire",
-        "ddp.gloo.timeout_s",
+        "ddp.gloo.run_limit_s: must be twice timeout_s and join_timeout_s",
+        "ddp.nccl.run_limit_s: must be twice timeout_s and join_timeout_s",
+        "pipeline.nccl.microbatches: must be 16 at least",
         "all_reduce.gloo.sizes_bytes: must rise",
     ):
         assert part in told

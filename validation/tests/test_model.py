@@ -1,22 +1,33 @@
 """What counts as a pass, and what never does."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from validation import suites
+from validation.checks import CHECKS
 from validation.model import (
     EXIT_CODES,
+    EXIT_USAGE,
     Gpus,
+    Job,
+    JobReport,
     Metric,
     Node,
+    Outcome,
     PlannedCheck,
+    Reply,
     Result,
+    RunReport,
+    Standing,
     Subject,
     Threshold,
     Tier,
     Verdict,
+    exit_status,
     node_reports,
     overall,
     printable,
@@ -108,6 +119,7 @@ def test_what_outweighs_what():
     for index, verdict in enumerate(order):
         assert worst(order[index:]) is verdict
     assert [EXIT_CODES[verdict] for verdict in order] == [1, 3, 0, 0]
+    assert EXIT_USAGE == 2
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(list(Verdict)))))
@@ -120,19 +132,238 @@ def test_a_run_is_green_only_if_every_planned_check_is(pairs):
     assert verdict.green == every_one_green
 
 
-def test_a_node_passes_only_with_everything_it_has_a_part_in():
-    nodes = [Node(name, 2, 2000, Gpus("virtual", 2), "ethernet") for name in ("gpu1", "gpu2")]
-    both = Subject("virtual", ("gpu1", "gpu2"))
-    results = [result("cpus", Verdict.PASS)]
-    good, unknown = node_reports(nodes, {}, results)
-    assert good.passing
-    assert not unknown.passing
-    assert unknown.reason == "nothing was judged"
-    results.append(result("ddp", Verdict.FAIL, both, Tier.CLUSTER))
-    first, _ = node_reports(nodes, {}, results)
-    assert not first.passing
-    assert first.own_failures == ()
-    assert first.reason == "ddp: because"
+@pytest.mark.parametrize(
+    ("found", "verdict"), [(2, Verdict.PASS), (3, Verdict.FAIL), ("two", Verdict.FAIL)]
+)
+def test_what_is_declared_must_be_exactly_so(found, verdict):
+    assert Threshold("=", 2, "CPUs", "declared", "test").judge(found) is verdict
+    assert Threshold("=", "two", "", "defined", "test").judge("two") is Verdict.PASS
+
+
+def test_a_threshold_of_words_passes_no_number():
+    for op in ("≥", "≤"):
+        assert Threshold(op, "ten", "", "derived", "test").judge(11.0) is Verdict.FAIL
+
+
+def test_only_pass_and_warn_are_green():
+    assert [v for v in Verdict if v.green] == [Verdict.PASS, Verdict.WARN]
+
+
+def test_a_result_that_is_not_green_needs_no_value():
+    assert Result("cpus", Tier.NODE, GPU1, Verdict.FAIL).value is None
+    with pytest.raises(ValueError, match="cpus: a pass needs"):
+        Result("cpus", Tier.NODE, GPU1, Verdict.PASS, value=Metric("x", 1))
+
+
+def test_of_results_that_weigh_the_same_the_first_is_kept():
+    first = result("cpus", Verdict.FAIL)
+    assert settle([planned("cpus")], [first, replace(first, message="later")]) == [first]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "real", "hardware"),
+    [
+        (Gpus("h100_sxm", 8), True, "h100_sxm"),
+        (Gpus("h100_sxm", 1), True, "h100_sxm"),
+        (Gpus("h100_sxm", 0), False, "cpu"),
+        (Gpus("virtual", 2), False, "virtual"),
+        (Gpus("none", 0), False, "cpu"),
+    ],
+)
+def test_which_gpus_are_real(gpus, real, hardware):
+    assert gpus.real is real
+    assert Node("n", 2, 2000, gpus, "ethernet").hardware == hardware
+
+
+def job_on(*gpus, ranks_per_node=2):
+    nodes = tuple(Node(f"n{i}", 2, 2000, found, "ethernet") for i, found in enumerate(gpus))
+    subject = Subject("all", tuple(node.name for node in nodes))
+    return Job(
+        name="ddp",
+        payload="ddp",
+        tier=Tier.CLUSTER,
+        subject=subject,
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
+        backend="nccl",
+        partition="gpu",
+        config={},
+        queue_limit_s=120,
+        run_limit_s=1800,
+        checks=("ddp",),
+    )
+
+
+def test_what_a_job_asks_for():
+    job = job_on(Gpus("h100_sxm", 4), Gpus("h100_sxm", 4), Gpus("h100_sxm", 4))
+    assert job.hosts == ("n0", "n1", "n2")
+    assert (job.ranks, job.gpus_per_node) == (6, 4)
+    assert job.gpu_hours == 6  # 12 GPUs for half an hour
+    assert job_on(Gpus("virtual", 4), Gpus("h100_sxm", 4)).gpu_hours == 2
+    assert job_on(Gpus("h100_sxm", 4), Gpus("h100_sxm", 2)).gpus_per_node == 4
+
+
+def test_a_reply_of_which_nothing_is_known_claims_nothing():
+    reply = Reply("ddp", Outcome.LOST)
+    assert not reply.busy
+    assert not reply.truncated
+    assert (reply.exit_code, reply.job_id, reply.starts, reply.seconds) == (None, None, (), None)
+
+
+def test_what_a_run_cost():
+    def ran(job, started, ended, submitted=10**9):
+        reply = Reply("x", Outcome.EXITED, submitted_ns=submitted)
+        return JobReport(job, replace(reply, started_ns=started, ended_ns=ended))
+
+    job = job_on(Gpus("h100_sxm", 4), Gpus("virtual", 4))
+    jobs = (ran(job, 4 * 10**9, 3604 * 10**9), ran(job, None, 7), ran(job, 7, None))
+    report = RunReport(
+        run_id="x",
+        suite="quick",
+        cluster="c",
+        via="v",
+        slurm="",
+        started="",
+        seconds=1,
+        verdict=Verdict.PASS,
+        results=(),
+        nodes=(),
+        jobs=(*jobs, JobReport(job, None)),
+        checks={},
+    )
+    assert report.gpu_hours == 4
+    assert [ran(job, 1, ended, submitted).reply.seconds for submitted, ended in (
+        (10**9, 4 * 10**9), (None, 4), (4, None))] == [3, None, None]  # fmt: skip
+    for verdict, code in EXIT_CODES.items():
+        assert replace(report, verdict=verdict).exit_code == code
+
+
+def test_text_is_cut_where_it_is_too_long():
+    assert printable("a\tb\x1b[31m\n c") == "a b [31m c"
+    assert printable("abcde", 5) == "abcde"
+    assert printable("abcdef", 5) == "abcd…"
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [(134, "aborted"), (137, "killed"), (139, "segmentation"), (143, "srun does to the others")],
+)
+def test_what_a_signal_means_is_said(code, word):
+    assert word in exit_status(code)
+    assert exit_status(code).startswith(f"exit status {code} (")
+
+
+# --- nodes -----------------------------------------------------------------------------------
+
+SUITE = suites.load("quick").checks
+NODES = tuple(
+    Node(name, 2, 2000, Gpus("virtual", 2), "ethernet") for name in ("gpu1", "gpu2", "gpu3")
+)
+NAMES = tuple(node.name for node in NODES)
+ALL = Subject("virtual", NAMES)
+
+
+def judged(**verdicts):
+    """Every check of the suite on three nodes, all of them green but those given."""
+    results = []
+    for name in SUITE:
+        if CHECKS[name].info.tier is Tier.NODE:
+            results += [result(name, Verdict.PASS, Subject.node(node)) for node in NAMES]
+        else:
+            results.append(result(name, Verdict.PASS, ALL, Tier.CLUSTER))
+    return [replace(r, verdict=verdicts.get(r.check, r.verdict)) for r in results]
+
+
+def failure(name, subject, blamed=None, verdict=Verdict.FAIL):
+    tier = Tier.NODE if len(subject.nodes) == 1 else Tier.CLUSTER
+    return Result(name, tier, subject, verdict, "because", blamed=blamed)
+
+
+def standings(results, suite=SUITE):
+    return {item.node.name: item.standing for item in node_reports(NODES, {}, results, suite)}
+
+
+def everywhere(standing):
+    return dict.fromkeys(NAMES, standing)
+
+
+def test_a_node_passes_when_every_check_of_the_suite_was_judged_green():
+    assert standings(judged()) == everywhere(Standing.PASSING)
+    assert standings(judged(clock=Verdict.WARN, ddp=Verdict.SKIP)) == everywhere(Standing.PASSING)
+
+
+@pytest.mark.parametrize("missing", SUITE)
+def test_a_node_for_which_a_check_of_the_suite_was_not_judged_is_unproven(missing):
+    results = [r for r in judged() if r.check != missing]
+    assert standings(results) == everywhere(Standing.UNPROVEN)
+    report = node_reports(NODES, {}, results, SUITE)[0]
+    assert (report.passing, report.reason) == (False, f"not judged: {missing}")
+
+
+def test_a_node_without_any_judgement_is_unproven():
+    for results in ([], [result("cpus", Verdict.SKIP)]):
+        report = node_reports(NODES, {}, results, SUITE)[0]
+        assert (report.standing, report.reason) == (Standing.UNPROVEN, "nothing was judged")
+        assert report.verdict is Verdict.INCONCLUSIVE
+
+
+def test_only_the_node_with_a_failure_of_its_own_is_failing():
+    results = [*judged(), failure("gpus", Subject.node("gpu2"))]
+    assert standings(results) == {**everywhere(Standing.PASSING), "gpu2": Standing.FAILING}
+    report = node_reports(NODES, {}, results, SUITE)[1]
+    assert [own.check for own in report.own_failures] == ["gpus"]
+    assert report.reason == "gpus: because"
+
+
+def test_of_nodes_that_failed_together_none_is_failing():
+    results = [*judged(), failure("ddp", ALL)]
+    assert standings(results) == everywhere(Standing.SUSPECT)
+    report = node_reports(NODES, {}, results, SUITE)[0]
+    assert (report.own_failures, report.reason) == ((), "ddp: because")
+
+
+def test_where_the_node_at_fault_is_known_the_others_are_only_unproven():
+    results = [*judged(), failure("ddp", ALL, blamed=("gpu2",))]
+    assert standings(results) == {**everywhere(Standing.UNPROVEN), "gpu2": Standing.FAILING}
+
+
+def test_a_failure_of_a_nodes_own_outweighs_a_suspicion():
+    results = [*judged(), failure("ddp", ALL), failure("cpus", Subject.node("gpu3"))]
+    assert standings(results) == {**everywhere(Standing.SUSPECT), "gpu3": Standing.FAILING}
+
+
+@pytest.mark.parametrize("subject", [Subject.node("gpu1"), ALL])
+def test_what_is_no_nodes_fault_accuses_none(subject):
+    found = standings([*judged(), failure("munge", subject, blamed=())])
+    assert Standing.FAILING not in found.values()
+    assert Standing.SUSPECT not in found.values()
+    assert found["gpu1"] is Standing.UNPROVEN
+
+
+@pytest.mark.parametrize("subject", [Subject.node("gpu1"), ALL])
+def test_what_is_inconclusive_accuses_none_and_proves_none(subject):
+    results = [*judged(), failure("all_reduce", subject, verdict=Verdict.INCONCLUSIVE)]
+    report = node_reports(NODES, {}, results, SUITE)[0]
+    assert (report.standing, report.reason) == (Standing.UNPROVEN, "all_reduce: because")
+
+
+def test_slurms_word_for_a_node_is_kept():
+    reports = node_reports(NODES, {"gpu1": "idle"}, judged(), SUITE)
+    assert [report.state for report in reports] == ["idle", "unknown", "unknown"]
+
+
+def test_a_check_that_this_run_cannot_prove_is_inconclusive_and_nobodys_fault():
+    plan = PlannedCheck("ddp", Tier.CLUSTER, ALL, unproven="one node was asked for")
+    (only,) = settle([plan], [])
+    assert (only.verdict, only.message, only.blamed) == (
+        Verdict.INCONCLUSIVE,
+        "one node was asked for",
+        (),
+    )
+    assert overall([plan], []) is Verdict.INCONCLUSIVE
+    # A result that came all the same counts, and so does a skip that nobody declared.
+    assert overall([plan], [failure("ddp", ALL)]) is Verdict.FAIL
+    assert overall([plan], [failure("ddp", ALL, verdict=Verdict.SKIP)]) is Verdict.FAIL
 
 
 @given(st.text())

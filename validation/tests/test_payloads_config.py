@@ -25,6 +25,8 @@ PIPELINE = {**TRAINING, "microbatches": 4, "microbatch_size": 2, "layers_per_sta
         (pipeline.Config, PIPELINE),
         (node.Config, {"munge_credential": "MUNGE:x:"}),
         (node.Config, {"munge_credential": None}),
+        (node.Config, {"torch": True, "nonce": "run-7f"}),
+        (ddp.Config, {**DDP, "nonce": "run-7f", "cpus_per_rank": 4, "join_timeout_s": 30}),
     ],
 )
 def test_a_configuration_arrives_whole(kind, config):
@@ -60,6 +62,10 @@ def test_a_configuration_arrives_whole(kind, config):
         (all_reduce.Config, {**ALL_REDUCE, "warmup": 0}, "warmup is 0"),
         (all_reduce.Config, {**ALL_REDUCE, "dtype": "int8"}, "only float32"),
         (node.Config, {"munge_credential": 7}, "not a text"),
+        (node.Config, {"torch": 1}, "torch is 1, not true or false"),
+        (ddp.Config, {**DDP, "cpus_per_rank": 0}, "cpus_per_rank is 0, not above zero"),
+        (ddp.Config, {**DDP, "join_timeout_s": 0}, "join_timeout_s is 0"),
+        (ddp.Config, {**DDP, "nonce": 7}, "nonce is 7, not a text"),
     ],
 )
 def test_a_wrong_configuration_is_refused_in_one_sentence(kind, config, complaint):
@@ -84,7 +90,13 @@ def test_a_task_is_a_rank():
     assert (found.rank, found.local_rank, found.world_size) == (2, 0, 4)
     assert found.nodes == ("gpu09", "gpu10")
     assert found.master_addr == "gpu09"
-    assert found.master_port == 20_000 + 123_456 % 20_000
+    assert found.master_port == 20_000 + 123_456 % 10_000
+
+
+def test_ranks_meet_on_a_port_that_linux_gives_to_nobody_else():
+    """The kernel's own choice begins at 32768 (ip_local_port_range)."""
+    ports = {from_slurm({**SLURM, "SLURM_JOB_ID": str(job)}).master_port for job in range(30_000)}
+    assert (min(ports), max(ports)) == (20_000, 29_999)
 
 
 def test_without_a_step_the_job_says_the_nodes():
@@ -121,11 +133,12 @@ def test_a_node_has_the_name_slurm_gave_it():
 
 def test_the_document_is_strict_json_on_one_line():
     measured = {"losses": [0.5, math.nan, math.inf, -math.inf], "wrong": 0, "text": "two\nlines"}
-    line = document.encode("ddp", {"world_size": 2}, measured)
+    line = document.encode("ddp", {"world_size": 2}, measured, "run-7f")
     assert "\n" not in line
     assert json.loads(line, parse_constant=pytest.fail) == {
         "plumbline": 1,
         "payload": "ddp",
+        "nonce": "run-7f",
         "proof": {"world_size": 2},
         "measured": {
             "losses": [0.5, "nan", "inf", "-inf"],

@@ -56,7 +56,8 @@ def nvml(monkeypatch):
 def test_this_machine_answers_with_one_document_and_without_torch():
     script = (
         "import sys; from validation.payloads.__main__ import main;"
-        "code = main(['node', '{}']); assert 'torch' not in sys.modules; sys.exit(code)"
+        "code = main(['node', '{\"nonce\": \"run-7f\"}']); assert 'torch' not in sys.modules;"
+        "sys.exit(code)"
     )
     before = time.time_ns()
     answer = subprocess.run(
@@ -69,7 +70,7 @@ def test_this_machine_answers_with_one_document_and_without_torch():
     )
     (line,) = answer.stdout.splitlines()
     found = json.loads(line)
-    assert (found["plumbline"], found["payload"]) == (1, "node")
+    assert (found["plumbline"], found["payload"], found["nonce"]) == (1, "node", "run-7f")
     assert set(found["proof"]) == {"host", "python"}
     assert found["proof"]["host"] == "gpu7"
     measured = found["measured"]
@@ -212,3 +213,109 @@ def test_a_munge_that_hangs_is_left_behind(programs, monkeypatch):
     monkeypatch.setattr(node, "MUNGE_TIMEOUT_S", 0.2)
     programs("munge", "exec /bin/sleep 30")
     assert "did not answer within" in node.measure(node.Config())["munge_encode_error"]
+
+
+# --- room on the disks -----------------------------------------------------------------------
+
+
+def test_tmp_is_written_to_and_nothing_is_left_there(tmp_path, programs):
+    found = node.measure(node.Config(), tmp=tmp_path)["tmp"]
+    assert (found["path"], found["error"]) == (str(tmp_path), None)
+    assert found["free_mb"] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def test_a_full_folder_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    assert node._folder(tmp_path).error == "No space left"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_takes_only_a_part_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "write", lambda *_: 4096)
+    assert node._folder(tmp_path).error == "No space left on device"
+
+
+def statvfs(**changes):
+    found = {"f_flag": 0, "f_bavail": 1 << 20, "f_frsize": 4096}
+    return lambda _: SimpleNamespace(**{**found, **changes})
+
+
+def test_a_read_only_folder_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", statvfs(f_flag=os.ST_RDONLY))
+    assert node._folder(tmp_path) == node.Folder(str(tmp_path), "Read-only file system", 4096)
+
+
+def test_where_this_user_may_not_write_the_filesystem_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "statvfs", statvfs())
+    assert node._folder(tmp_path).error is None
+    monkeypatch.setattr(os, "statvfs", statvfs(f_bavail=0))
+    assert node._folder(tmp_path).error == "No space left on device"
+
+
+def test_a_missing_folder_says_so(tmp_path):
+    assert node._folder(tmp_path / "none").error == "No such file or directory"
+
+
+def test_the_spool_is_where_slurm_says(tmp_path, programs, monkeypatch):
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu7")
+    monkeypatch.setattr("socket.gethostname", lambda: "host7.example.org")
+    programs("scontrol", f"echo 'SlurmdSpoolDir          = {tmp_path}/%n-%h/spool'")
+    assert node.measure(node.Config())["spool"] == {
+        "path": f"{tmp_path}/gpu7-host7/spool",
+        "error": "No such file or directory",
+        "free_mb": 0,
+    }
+
+
+def test_without_slurm_the_spool_is_the_usual_one_or_none(tmp_path, programs, monkeypatch):
+    monkeypatch.setattr(node, "SPOOL", str(tmp_path))
+    assert node.measure(node.Config())["spool"]["path"] == str(tmp_path)
+    monkeypatch.setattr(node, "SPOOL", str(tmp_path / "none"))
+    assert node.measure(node.Config())["spool"] is None
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "limit"),
+    [
+        ("0::/job/step\n", {"job/memory.max": "2147483648", "job/step/memory.max": "max"}, 2048),
+        ("0::/job\n", {"job/memory.max": "max"}, None),
+        ("4:cpu,memory:/job\n", {"memory/job/memory.limit_in_bytes": "1073741824"}, 1024),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+        ("0::/gone\n", {}, None),
+    ],
+)
+def test_the_least_memory_that_any_control_group_allows_counts(tmp_path, own, files, limit):
+    (tmp_path / "own").write_text(own)
+    for name, text in files.items():
+        path = tmp_path / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert node._memory_limit_mb(tmp_path / "own", tmp_path / "cgroup") == limit
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("echo 2.6.0+debian", ("2.6.0+debian", None)),
+        (
+            "echo 'Traceback' >&2; echo 'ImportError: libgomp.so.1' >&2; exit 1",
+            (None, "torch cannot be imported: ImportError: libgomp.so.1"),
+        ),
+        ("exit 139", (None, "torch cannot be imported: exit status 139")),
+        ("exec /bin/sleep 30", (None, "import torch: python did not answer within 0.2 s")),
+    ],
+)
+def test_torch_is_imported_in_a_process_of_its_own(programs, monkeypatch, body, found):
+    programs("python", body)
+    monkeypatch.setattr(sys, "executable", "python")
+    monkeypatch.setattr(node, "TORCH_TIMEOUT_S", 5 if "sleep" not in body else 0.2)
+    measured = node.measure(node.Config(torch=True))
+    assert (measured["torch"], measured["torch_error"]) == found
+
+
+def test_torch_is_not_touched_unless_asked_for(programs, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    measured = node.measure(node.Config())
+    assert (measured["torch"], measured["torch_error"]) == (None, None)

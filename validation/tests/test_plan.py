@@ -1,11 +1,13 @@
 """What runs where: selection, ranks, groups, and the plan that an operator reads."""
 
 import json
+import re
 
 import pytest
 
 from validation import declaration, plan, suites
-from validation.errors import UsageError
+from validation.declaration import Submission
+from validation.errors import DataError, UsageError
 from validation.model import Job, Tier
 from validation.plan import Selection, shrink
 from validation.report import plan as plan_report
@@ -41,7 +43,7 @@ def test_real_gpus_get_a_rank_each_and_nccl():
     job = jobs["all_reduce"]
     assert (job.ranks_per_node, job.ranks, job.backend) == (8, 32, "nccl")
     assert job.config["backend"] == "nccl"
-    assert jobs["pipeline"].config["microbatches"] >= 32  # 1F1B needs one for each stage
+    assert jobs["pipeline"].config["microbatches"] >= 16  # 1F1B needs one for each stage
 
 
 def test_virtual_gpus_and_cpu_nodes_get_one_rank_and_gloo():
@@ -79,6 +81,57 @@ def test_large_transfers_stay_off_slow_fabrics():
     assert largest == [64 << 20, 8 << 30, 8 << 30]
 
 
+@pytest.mark.parametrize(
+    ("cpus", "ranks", "share"),
+    [(32, 8, 4), (128, 8, 16), (24, 8, 2), (30, 4, 6), (2, 4, 1), (3, 1, 2)],
+)
+def test_every_rank_asks_for_its_share_of_whole_cores(cpus, ranks, share):
+    """8 ranks on 32 CPUs: 4 each, where an exact step would give them one."""
+    document = declare(("a", "h100_sxm", ranks, "roce"), ("b", "h100_sxm", ranks, "roce"))
+    for node in document["nodes"]:
+        node["cpus"] = cpus
+    made = plan.make(declaration.parse(document, "test"), suites.load("quick"), Selection(), "run")
+    for job in cluster_jobs(made).values():
+        assert job.config["cpus_per_rank"] == share
+        assert share * ranks <= max(cpus, ranks)
+
+
+def test_each_job_of_each_run_has_a_nonce_of_its_own():
+    declared = declaration.parse(declare(*H100), "test")
+    runs = [plan.make(declared, suites.load("quick"), Selection(), "one-id") for _ in range(2)]
+    nonces = [job.config["nonce"] for made in runs for job in made.jobs]
+    assert len(set(nonces)) == len(nonces) == 2 * 7
+
+
+def test_what_a_selection_leaves_out_is_said():
+    assert make_plan(*H100).left_out == ()
+    made = make_plan(*H100, selection=Selection(skip=("ddp", "clock"), nodes="h[1-2]"))
+    assert made.left_out == ("checks: clock, ddp", "nodes: h[3-4]")
+
+
+def test_one_rank_is_skipped_only_where_nothing_else_is_declared():
+    alone = make_plan(("gpu1", "virtual", 2))
+    assert all(check.skip for check in alone.checks if check.check == "ddp")
+    for made in (
+        make_plan(selection=Selection(nodes="gpu1")),
+        make_plan(("a", "t4", 1), ("b", "l4", 1)),
+    ):
+        found = [check for check in made.checks if check.check == "ddp"]
+        assert all(check.unproven and not check.skip for check in found)
+
+
+def test_groups_that_measure_take_turns():
+    made = make_plan(*MIXED)
+    batches = plan.cluster_batches([list(group.jobs) for group in made.groups])
+    names = [[[job.name for job in lane] for lane in lanes] for lanes in batches]
+    kinds = ("h100_sxm", "a100_pcie", "cpu")
+    assert names == [
+        [[f"all_reduce-{kind}" for kind in kinds]],
+        [[f"ddp-{kind}", f"pipeline-{kind}"] for kind in kinds],
+    ]
+    assert made.longest_s > sum(job.run_limit_s for job in batches[0][0])
+
+
 def test_gpu_hours_are_counted_from_the_limits():
     assert make_plan().gpu_hours == 0  # virtual
     made = make_plan(*H100)
@@ -101,6 +154,25 @@ def test_nodes_and_exclude():
     assert [node.name for node in made.nodes] == ["h1", "h3"]
 
 
+def test_nodes_of_two_partitions_are_two_groups():
+    """Alike in all else; a job lies in one partition."""
+    names = [name for name, *_ in H100]
+    halves = [
+        {"name": "gpu", "nodes": names[:2], "default": True},
+        {"name": "long", "nodes": names[2:], "default": False},
+    ]
+    declared = declaration.parse(declare(*H100, partitions=halves), "test")
+    made = plan.make(declared, suites.load("quick"), Selection(), "run")
+    assert {group.partition: [node.name for node in group.nodes] for group in made.groups} == {
+        "gpu": names[:2],
+        "long": names[2:],
+    }
+    assert {job.partition: job.hosts for job in made.jobs if job.payload == "ddp"} == {
+        "gpu": tuple(names[:2]),
+        "long": tuple(names[2:]),
+    }
+
+
 def test_a_partition_limits_the_nodes_and_takes_the_jobs():
     document = declare(*H100)
     document["partitions"].append({"name": "test", "nodes": ["h4"], "default": False})
@@ -112,10 +184,33 @@ def test_a_partition_limits_the_nodes_and_takes_the_jobs():
     assert {job.partition for job in made.jobs} == {"gpu"}
 
 
+def test_wishes_of_the_command_line_come_before_the_inventorys():
+    wishes = {"account": "hpc", "qos": "low", "srun_options": ["--comment=x"]}
+    declared = declaration.parse({**declare(*H100), "submission": wishes}, "test")
+    selection = Selection(submission=Submission(qos="high", srun_options=("--nice=5",)))
+    made = plan.make(declared, suites.load("quick"), selection, "run")
+    assert made.submission.words == ("--account=hpc", "--qos=high", "--comment=x", "--nice=5")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "sentence"),
+    [
+        ({"srun_options": ["--nodelist=x"]}, "srun_options[0]: --nodelist is decided by the plan"),
+        ({"srun_options": ["-p gpu"]}, "'-p gpu' is no option of the form --name"),
+        ({"srun_options": [7]}, "srun_options[0]: 7 is no text"),
+        ({"partition": "gpu"}, "submission.partition: unknown key"),
+        ({"account": ""}, "submission.account: expected a text"),
+    ],
+)
+def test_wishes_that_cannot_be_are_refused(wishes, sentence):
+    with pytest.raises(DataError, match=re.escape(sentence)):
+        declaration.parse({**declare(*H100), "submission": wishes}, "test")
+
+
 @pytest.mark.parametrize(
     ("selection", "sentence"),
     [
-        (Selection(only=("gemm",)), "--only: suite quick has no check gemm; it has slurm_state, c"),
+        (Selection(only=("gemm",)), "--only: suite quick has no check gemm; it has slurm_state, a"),
         (Selection(skip=("nccl",)), "--skip: suite quick has no check nccl; it has"),
         (Selection(skip=("slurm_state",)), "slurm_state always runs"),
         (Selection(only=()), "leave no check"),

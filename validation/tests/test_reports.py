@@ -1,9 +1,13 @@
 """Reports of made-up runs: complete, well-formed, and harmless whatever a node says."""
 
 import json
+import re
+import shlex
+import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,17 +18,26 @@ from validation.model import (
     NodeState,
     Outcome,
     Reply,
+    Result,
     RunReport,
+    Standing,
+    Start,
+    Tier,
     Verdict,
+    exit_status,
     node_reports,
     overall,
     settle,
 )
-from validation.report import console, html, junit, nodes
+from validation.plan import Selection
+from validation.report import advice, console, html, junit, metrics, nodes, words
 from validation.report import json as json_report
+from validation.slurm.client import SlurmDown
 from validation.tests.conftest import make_plan
+from validation.tests.standin import GPU
 from validation.tests.test_tiers import FakeSlurm, Silent
 
+DOCS = Path(__file__).parents[2] / "docs" / "validation.md"
 EVIL = "</script><script>alert(1)</script>\x1b[31m\x00 & \"'\ud800"
 
 
@@ -41,7 +54,7 @@ def report_of(slurm, **changes):
         seconds=21.4,
         verdict=overall(slurm.plan.checks, walk.results),
         results=results,
-        nodes=node_reports(slurm.plan.nodes, walk.states, results),
+        nodes=node_reports(slurm.plan.nodes, walk.states, results, slurm.plan.suite_checks),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
         repeat="python -m validation.run --here",
@@ -57,7 +70,7 @@ def healthy():
 
 
 def mixed_bag():
-    """One of each: a drained node, a node without a GPU, a wrong sum, no threshold, a skip."""
+    """One of each: a drained node, a node alone of its kind, a wrong sum, a hang, no threshold."""
     plan = make_plan(
         *((f"gpu{number}", "virtual", 2) for number in range(1, 9)),
         ("h1", "h100_sxm", 4),
@@ -138,7 +151,7 @@ def test_junit_names_node_and_check():
         for failure in case.iter("failure")
     }
     assert failed["plumbline.node.gpu3", "gpus"] == "1 GPU device nodes found, 2 declared"
-    assert "5 elements of the sum" in failed["plumbline.cluster.virtual", "all_reduce"]
+    assert "elements of the sum" in failed["plumbline.cluster.virtual", "all_reduce"]
 
 
 # --- HTML ------------------------------------------------------------------------------------
@@ -154,7 +167,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("href", "src")]
-        if tag not in ("meta", "br"):
+        if tag != "meta":
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -177,11 +190,11 @@ def test_the_page_escapes_what_nodes_say():
 
 def test_the_page_says_verdict_proof_and_source():
     text = html.render(mixed_bag())
-    assert '<span class="v fail">FAIL</span>' in text
+    assert '<p class="v fail">FAIL</p>' in text
     assert "What to do" in text
     assert "jobs/all_reduce-virtual.stderr" in text
     text = html.render(healthy())
-    assert '<span class="v pass">PASS</span>' in text
+    assert '<p class="v pass">PASS</p>' in text
     assert "job 7, 2 ranks on 2 nodes (gpu[1-2]), backend gloo, torch 2.6.0" in text
     assert "A floor, not a target" in text
 
@@ -195,7 +208,7 @@ def test_summary_json_is_complete(report):
     assert document["verdict"] == report.verdict.value
     assert document["exit_code"] == report.exit_code
     assert sum(document["counts"].values()) == len(document["results"]) == len(report.results)
-    named = document["passing_nodes"] + document["failing_nodes"]
+    named = [name for which in Standing for name in document[f"{which.value}_nodes"]]
     assert sorted(named) == sorted(item.node.name for item in report.nodes)
 
 
@@ -206,10 +219,400 @@ def test_every_result_is_one_line(report):
         assert json.loads(line)["check"] == result.check
 
 
-def test_the_node_lists():
-    report = mixed_bag()
-    # h1's all_reduce has no threshold, c1 passes alone, all virtual ones took part in a wrong sum.
-    assert nodes.passing(report) == "c1\n"
-    assert nodes.failing(report).split() == [*(f"gpu{n}" for n in range(1, 9)), "h1"]
-    good = healthy()
-    assert (nodes.passing(good), nodes.failing(good)) == ("gpu1\ngpu2\n", "")
+def listing(report):
+    return {which.value: nodes.render(report, which).split() for which in Standing}
+
+
+def test_the_node_lists_keep_faults_suspects_and_the_unproven_apart():
+    # h1's all_reduce has no threshold, c1 has nobody to communicate with, all virtual ones took
+    # part in a wrong sum.
+    assert listing(mixed_bag()) == {
+        "passing": [],
+        "failing": ["gpu2", "gpu3"],
+        "suspect": ["gpu1", *(f"gpu{n}" for n in range(4, 9))],
+        "unproven": ["h1", "c1"],
+    }
+    assert listing(healthy()) == {
+        "passing": ["gpu1", "gpu2"],
+        "failing": [],
+        "suspect": [],
+        "unproven": [],
+    }
+    assert nodes.render(healthy(), Standing.PASSING) == "gpu1\ngpu2\n"
+
+
+def samples(text):
+    """Series and values of a file in Prometheus' text format, which must be well-formed."""
+    types = set()
+    for line in text.splitlines():
+        if line.startswith("#"):
+            _, kind, name, _ = line.split(" ", 3)
+            assert kind in ("HELP", "TYPE")
+            types.add(name)
+            continue
+        match = re.fullmatch(
+            r'((\w+)\{\w+="(?:[^"\\]|\\.)*"(?:,\w+="(?:[^"\\]|\\.)*")*\}) (\S+)', line
+        )
+        assert match, line
+        assert match[2] in types
+        yield match[1], float(match[3])
+
+
+def test_metrics_have_every_verdict_node_and_value(report):
+    found = list(samples(metrics.render(report)))
+    series = dict(found)
+    assert len(series) == len(found), "a series is there twice"
+    by_verdict = {name: v for name, v in series.items() if name.startswith("plumbline_results")}
+    assert sum(by_verdict.values()) == len(report.results)
+    of_nodes = [v for name, v in series.items() if name.startswith("plumbline_nodes")]
+    assert sum(of_nodes) == len(report.nodes)
+    assert [v for name, v in series.items() if "_exit_code" in name] == [report.exit_code]
+    assert [v for name, v in series.items() if "_started_" in name] == [1767323045]
+
+
+def test_metrics_have_the_bandwidth_of_each_size():
+    series = dict(samples(metrics.render(healthy())))
+    found = {name: v for name, v in series.items() if "busbw" in name}
+    assert len(found) == 3
+    assert set(found.values()) == {1.2}
+
+
+# --- a partial run ---------------------------------------------------------------------------
+
+LEFT_OUT = ("checks: ddp, pipeline", "nodes: gpu[3-4]")
+
+
+def partial():
+    plan = make_plan(selection=Selection(skip=("ddp", "pipeline")))
+    slurm = FakeSlurm(plan)
+    slurm.replies = {f"node-gpu{number}": {"time_ns": 10**18} for number in (1, 2)}
+    return report_of(slurm, left_out=LEFT_OUT)
+
+
+def test_what_a_partial_run_left_out_stands_in_every_report():
+    report = partial()
+    assert "(partial: without checks: ddp, pipeline; nodes: gpu[3-4])" in words.title(report)
+    sentence = "This was a partial run. Left out: checks: ddp, pipeline; nodes: gpu[3-4]."
+    assert sentence in console.render(report)
+    assert sentence in html.render(report)
+    document = json.loads(json_report.render(report))
+    assert (document["partial"], document["left_out"]) == (True, list(LEFT_OUT))
+    series = dict(samples(metrics.render(report)))
+    scope = 'cluster="plumbline",suite="quick",partial="true"'
+    for what in LEFT_OUT:
+        assert series[f'plumbline_left_out{{{scope},what="{what}"}}'] == 1
+    assert series[f"plumbline_exit_code{{{scope}}}"] == 0
+    root = ET.fromstring(junit.render(report).encode())
+    assert root.get("name") == "plumbline quick (partial)"
+    left = [case.get("name") for case in root.findall("./testsuite[@name='left out']/testcase")]
+    assert left == list(LEFT_OUT)
+    cases = len(report.results) + len(LEFT_OUT)
+    assert int(root.get("tests", "")) == len(root.findall("./testsuite/testcase")) == cases
+    assert int(root.get("skipped", "")) == len(root.findall("./testsuite/testcase/skipped")) == 2
+
+
+def test_a_whole_run_says_nothing_of_that():
+    report = healthy()
+    assert "left_out" not in metrics.render(report)
+    assert 'partial="false"' in metrics.render(report)
+    for render in (console.render, html.render, junit.render):
+        assert "partial" not in render(report)
+    assert json.loads(json_report.render(report))["partial"] is False
+
+
+def test_no_node_of_a_partial_run_is_passing():
+    report = partial()
+    assert report.verdict is Verdict.PASS
+    assert listing(report)["passing"] == []
+    assert listing(report)["unproven"] == ["gpu1", "gpu2"]
+    assert report.nodes[0].reason == "not judged: ddp, pipeline"
+
+
+# --- the headline ----------------------------------------------------------------------------
+
+
+def test_the_headline_is_what_a_person_would_say():
+    assert words.headline(healthy()) == ["All 2 nodes pass."]
+    assert words.headline(mixed_bag()) == [
+        "2 of 10 nodes fail: gpu[2-3].",
+        "One of gpu[1,4-8] is at fault in all_reduce and ddp; which one is not known.",
+        "Not proven: c1,h1.",
+    ]
+    assert words.headline(partial())[0] == "Nothing that was tried failed."
+    down = FakeSlurm(make_plan())
+    down.down = SlurmDown("sinfo: no controller")
+    assert words.headline(nobodys(report_of(down)))[0] == (
+        "Something failed that is no node's fault."
+    )
+    interrupted = words.headline(replace(healthy(), interrupted=True))
+    assert interrupted[0] == "The run was interrupted before its end."
+
+
+def test_times_are_what_a_person_reads():
+    assert words.moment("2026-01-02T03:04:05+00:00") == "2 January 2026, 03:04 UTC"
+    assert words.moment("yesterday") == "yesterday"
+    assert words.duration(21.4) == "21 s"
+    assert words.duration(59.6) == "1 min 00 s"
+    assert words.duration(61) == "1 min 01 s"
+    assert words.duration(3725) == "1 h 02 min"
+
+
+# --- advice ----------------------------------------------------------------------------------
+
+
+def nobodys(report):
+    """The same run, in which nothing that failed is a node's fault."""
+    results = tuple(replace(r, blamed=None if r.verdict.green else ()) for r in report.results)
+    states = {item.node.name: item.state for item in report.nodes}
+    suite = [result.check for result in results]
+    found = node_reports([item.node for item in report.nodes], states, results, suite)
+    return replace(report, results=results, nodes=found)
+
+
+def steps_of(replies, *declared, **changes):
+    slurm = FakeSlurm(make_plan(*declared), replies=replies)
+    return advice.next_steps(report_of(slurm, **changes))
+
+
+def said(step):
+    return " ".join([step.title, step.advice, *step.commands])
+
+
+STARTED = (Start("gpu1", 1, 1), Start("gpu2", 1, 1))
+THREE = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3))
+
+
+def test_a_node_on_which_no_task_started_is_not_told_of_its_cpus():
+    """Five checks would have judged the answer; the advice is that of none of them."""
+    silent = Reply("node-gpu2", Outcome.RUN_LIMIT, job_id="9")
+    (step,) = steps_of({"node-gpu2": silent}, *THREE)
+    assert step.title.startswith("gpu2: did not end in 60 s and was cancelled")
+    assert "ssh gpu2 systemctl status slurmd" in step.commands
+    assert "no task began" in step.advice
+    assert "6818" in step.advice
+    for foreign in ("lscpu", "DIMM", "munge.key", "Xid", "drain"):
+        assert foreign not in said(step)
+
+
+def test_a_task_that_hangs_is_told_of_what_hangs():
+    hung = Reply("node-gpu2", Outcome.RUN_LIMIT, job_id="9", starts=STARTED[1:])
+    (step,) = steps_of({"node-gpu2": hung}, *THREE)
+    assert "a driver or a filesystem that does not answer" in step.advice
+    assert not any("drain" in command for command in step.commands)
+
+
+@pytest.mark.parametrize("blame", [nobodys, lambda report: report])
+def test_a_controller_that_is_down_is_told_once_and_of_no_node(blame):
+    slurm = FakeSlurm(make_plan())
+    slurm.down = SlurmDown("sinfo: no controller")
+    (step,) = advice.next_steps(blame(report_of(slurm)))
+    assert step.title == "sinfo: no controller"
+    assert "scontrol ping" in step.commands
+    assert "gpu" not in said(step)
+    assert "drain" not in said(step)
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (Reply("x", Outcome.NOT_SUBMITTED, reason="no srun"), "as it was submitted"),
+        (
+            Reply("x", Outcome.EXITED, 1, stderr="srun: error: Invalid account"),
+            "as it was submitted",
+        ),
+        (Reply("x", Outcome.LOST, reason="login1 is gone"), "the login node"),
+    ],
+)
+def test_what_the_login_node_or_the_account_did_names_no_node(reply, sentence):
+    (step,) = steps_of({"node-gpu2": replace(reply, job="node-gpu2")}, *THREE)
+    assert sentence in step.advice
+    # No node is named, but in the name of a job's output.
+    assert not re.search(r"(?<!node-)gpu[12]", said(step))
+    assert "drain" not in said(step)
+
+
+FROZEN = (
+    "plumbline: all_reduce, rank 0 on gpu1: no sign of life from rank 1 on gpu2: nothing went on "
+    "for 60 s (while timing 65536 bytes)\n"
+)
+TIMED_OUT = "plumbline: all_reduce, rank 0 on gpu1: rank 1 on gpu2 did not come in 60 s\n"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("all_reduce", Outcome.RUN_LIMIT, job_id="9", starts=STARTED),
+        Reply("all_reduce", Outcome.EXITED, 1, "9", stderr=TIMED_OUT, starts=STARTED),
+        Reply("all_reduce", Outcome.EXITED, 1, "9", stderr=FROZEN, starts=STARTED),
+    ],
+)
+def test_a_cut_link_is_told_of_firewalls_and_of_the_ports_that_jobs_need(reply):
+    (step,) = steps_of({"all_reduce": reply})
+    assert step.title.startswith("one of gpu[1-2]: all_reduce: ")
+    assert "a firewall between the nodes" in step.advice
+    for port in ("20000-29999", "32768-60999", "6817", "6818", "SrunPortRange"):
+        assert port in step.advice
+    assert "ssh gpu1 nc -zvw 3 gpu2 29999" in step.commands
+    assert not any("drain" in command for command in step.commands)
+
+
+def test_one_message_is_told_once():
+    names = ("all_reduce", "ddp", "pipeline")
+    replies = {name: Reply(name, Outcome.RUN_LIMIT, job_id="9", starts=STARTED) for name in names}
+    report = report_of(FakeSlurm(make_plan(), replies=replies))
+    # ddp and pipeline have the same limit here.
+    same = tuple(
+        replace(result, message="did not end") if result.check in names else result
+        for result in report.results
+    )
+    report = replace(report, results=same)
+    text = console.render(report)
+    assert text.count("did not end") == 2  # in the table, and with what to do
+    assert "all_reduce and 2 more" in text
+    (step,) = advice.next_steps(report)
+    assert step.commands[-1].endswith("--only all_reduce,ddp,pipeline")
+
+
+@pytest.mark.parametrize("check", ["all_reduce", "ddp", "pipeline"])
+def test_two_nodes_are_not_told_to_repeat_with_fewer(check):
+    failed = Reply(check, Outcome.EXITED, 1, "9", stderr="Killed\n", starts=STARTED)
+    for reply in (failed, {"wrong": 1} if check == "all_reduce" else {"steps": 4}):
+        (step,) = steps_of({check: reply})
+        assert not any("--nodes" in command for command in step.commands)
+        assert "fewer" not in said(step)
+        assert "Halves" not in said(step)
+        assert "each with a third one can" in step.advice
+
+
+def test_four_nodes_are_told_to_repeat_with_halves():
+    four = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
+    (step,) = steps_of({"all_reduce": {"wrong": 1}}, *four)
+    assert [command.partition("--nodes ")[2] for command in step.commands[-2:]] == [
+        "'gpu[1-2]'",
+        "'gpu[3-4]'",
+    ]
+
+
+def test_a_drain_command_quotes_cleanly_and_harmlessly():
+    refused = {"munge_decoded": 'Invalid `reboot` $(reboot) "credential" \\ !x (5)'}
+    (step,) = steps_of({"node-gpu2": refused}, *THREE)
+    (drain,) = (command for command in step.commands if "drain" in command)
+    assert "node's credential" in drain
+    assert "'\"'" not in drain
+    assert not set("`$\\!") & set(drain)
+    reason = shlex.split(drain)[-1].removeprefix("reason=")
+    assert reason.startswith("plumbline: munge: the node refuses the login node's credential: Inv")
+    # And a shell agrees.
+    shown = subprocess.run(
+        ["bash", "-c", drain.replace("scontrol", "printf '%s\\n'", 1)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert shown.splitlines()[-1] == f"reason={reason}"
+
+
+def test_a_drain_is_proposed_for_measured_failures_of_a_nodes_own_only():
+    (step,) = steps_of({"node-gpu3": {"gpus": 1}}, *THREE)
+    drains = [command for command in step.commands if "state=drain" in command]
+    assert drains == [
+        "scontrol update nodename=gpu3 state=drain "
+        "reason='plumbline: gpus: 1 GPU device nodes found, 2 declared'"
+    ]
+    for report in (nobodys(mixed_bag()), evil()):
+        assert not any("state=drain" in said(step) for step in advice.next_steps(report))
+    # Of suspects none is drained; where the one at fault is known, it is.
+    suspects = report_of(FakeSlurm(make_plan(), replies={"all_reduce": {"wrong": 1}}))
+    assert not any("state=drain" in said(step) for step in advice.next_steps(suspects))
+    known = tuple(
+        replace(result, blamed=("gpu2",)) if result.verdict is Verdict.FAIL else result
+        for result in suspects.results
+    )
+    plan = make_plan()
+    found = node_reports(plan.nodes, {}, known, plan.suite_checks)
+    (step,) = advice.next_steps(replace(suspects, results=known, nodes=found))
+    assert step.title.startswith("gpu2: all_reduce: ")
+    assert any("nodename=gpu2 state=drain" in command for command in step.commands)
+
+
+def test_no_drain_is_proposed_for_a_node_whose_rank_ended_badly():
+    """It failed, and is named; but nothing was measured on it."""
+    stderr = "plumbline: ddp, rank 1 on gpu2: torch cannot be imported\nplumbline: blamed gpu2\n"
+    failed = Reply("ddp", Outcome.EXITED, 1, "9", stderr=stderr, starts=STARTED)
+    report = report_of(FakeSlurm(make_plan(), replies={"ddp": failed}))
+    assert listing(report)["failing"] == ["gpu2"]
+    assert listing(report)["unproven"] == ["gpu1"]
+    (step,) = advice.next_steps(report)
+    assert step.title.startswith("gpu2: ddp: exit status 1")
+    assert not any("drain" in command for command in step.commands)
+
+
+def test_several_nodes_with_one_finding_are_one_step():
+    replies = {f"node-gpu{number}": {"gpus": 1} for number in (1, 2, 3)}
+    (step,) = steps_of(replies, *THREE)
+    assert step.title == "gpu[1-3]: gpus: 1 GPU device nodes found, 2 declared"
+    assert any("nodename='gpu[1-3]' state=drain" in command for command in step.commands)
+
+
+def test_a_job_that_waited_in_vain_is_told_of_slurm_or_of_its_neighbours():
+    waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="ReqNodeNotAvail")
+    (step,) = steps_of({"node-gpu2": waited}, *THREE)
+    assert "scontrol show node gpu2" in step.commands
+    for reason, sentence in (
+        ("Resources", "Others are using"),
+        ("QOSMaxJobsPerUserLimit", "the limits of the user"),
+        ("InvalidAccount", "the limits of the user"),
+        ("SystemFailure", "Slurm's controller"),
+    ):
+        (step,) = steps_of({"node-gpu2": replace(waited, reason=reason)}, *THREE)
+        assert sentence in step.advice
+        assert not any("drain" in command for command in step.commands)
+
+
+def test_an_answer_that_is_missing_is_looked_for_in_the_output():
+    (step,) = steps_of({"node-gpu2": Reply("node-gpu2", Outcome.EXITED, 0, "9")}, *THREE)
+    assert "less results/x/jobs/node-gpu2.stdout" in step.commands
+
+
+def test_a_missing_threshold_is_told_of_thresholds_only():
+    (step,) = steps_of({"node-h1": {"gpus": 4, "names": [GPU] * 4}}, ("h1", "h100_sxm", 4))
+    assert "thresholds file of your own" in step.advice
+    assert "A wrong sum" not in step.advice
+
+
+def test_a_result_that_nothing_explains_still_has_a_step():
+    report = healthy()
+    lost = Result("ddp", Tier.CLUSTER, report.results[-1].subject, Verdict.FAIL, "no result")
+    report = replace(report, jobs=(), results=(*report.results[:-2], lost))
+    (step,) = advice.next_steps(report)
+    assert "repeat the run" in step.advice
+
+
+def test_what_an_interruption_left_undone_needs_no_advice():
+    slurm = FakeSlurm(make_plan())
+    slurm.interrupt_on = "ddp"
+    assert advice.next_steps(report_of(slurm, interrupted=True)) == []
+
+
+def test_every_cause_has_words_and_the_operators_page_has_the_same():
+    page = " ".join(DOCS.read_text(encoding="utf-8").split())
+    own = {advice.Cause.FINDING, advice.Cause.INTERRUPTED}
+    assert set(advice.ADVICE) == set(advice.Cause) - own
+    for cause, found in advice.ADVICE.items():
+        assert found.text.split(advice.PORTS)[0].strip() in page, cause
+    assert advice.PORTS in page
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0, "exit status 0"),
+        (1, "exit status 1"),
+        (143, "exit status 143 (a task was ended, as srun does to the others when one has failed)"),
+        (255, "exit status 255"),
+    ],
+)
+def test_an_exit_status_that_srun_made_is_explained(code, text):
+    assert exit_status(code) == text
+    slurm = FakeSlurm(make_plan(), replies={"ddp": Reply("ddp", Outcome.EXITED, code, "9")})
+    assert text in html.render(report_of(slurm))

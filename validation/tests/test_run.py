@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from validation import run, suites
+from validation.errors import UsageError
 from validation.tests import simulated_slurm
 from validation.tests.conftest import VIRTUAL, declare
 from validation.transport import inventory
@@ -23,11 +24,14 @@ FILES = {
     "failing_nodes.txt",
     "jobs",
     "junit.xml",
+    "metrics.prom",
     "passing_nodes.txt",
     "plan.json",
     "report.html",
     "results.jsonl",
     "summary.json",
+    "suspect_nodes.txt",
+    "unproven_nodes.txt",
 }
 
 
@@ -58,7 +62,11 @@ class Cluster:
         suite["queue_limit_s"] = limits.get("queue", 30)
         suite["node"]["run_limit_s"] = limits.get("run", 30)
         for payload in ("all_reduce", "ddp", "pipeline"):
-            suite[payload]["gloo"] |= {"run_limit_s": limits.get("run", 30), "timeout_s": 1}
+            suite[payload]["gloo"] |= {
+                "run_limit_s": limits.get("run", 30),
+                "timeout_s": 1,
+                "join_timeout_s": 1,
+            }
         folder = self.path / "suites"
         folder.mkdir()
         (folder / "quick.yml").write_text(yaml.safe_dump(suite))
@@ -94,13 +102,13 @@ def cluster(tmp_path, monkeypatch, capsys):
 def test_a_healthy_cluster(cluster):
     status, out, err = cluster.install().run()
     assert status == 0
-    assert "PASS  15 pass · exit 0" in out
+    assert "PASS  22 pass · exit 0" in out
     assert "2 × 1" in err  # the plan comes first
     assert {path.name for path in cluster.output.iterdir()} == FILES
     assert cluster.lines("passing_nodes.txt") == ["gpu1", "gpu2"]
     assert cluster.lines("failing_nodes.txt") == []
-    assert len(cluster.lines("results.jsonl")) == 15
-    assert ET.parse(cluster.output / "junit.xml").getroot().get("tests") == "15"
+    assert len(cluster.lines("results.jsonl")) == 22
+    assert ET.parse(cluster.output / "junit.xml").getroot().get("tests") == "22"
     jobs = {path.name for path in (cluster.output / "jobs").iterdir()}
     assert {"node-gpu1.stdout", "ddp.stderr"} <= jobs
     ddp = next(r for r in cluster.summary()["results"] if r["check"] == "ddp")
@@ -129,7 +137,8 @@ def test_the_real_node_payload_runs_through_the_whole_chain(cluster):
 
 # --- each fault, as it shows to who started the run ------------------------------------------
 
-NAN = {"answer": {"measured": {"losses": [2.5, "nan", "nan", "nan", "nan"]}}}
+CURVE = {"ranks": 2, "steps": [{"loss": "nan", "reference": 2.5 - n} for n in range(5)]}
+NAN = {"answer": {"measured": {"curves": [CURVE]}}}
 ALONE = {"answer": {"proof": {"world_size": 1}}}
 
 
@@ -139,8 +148,13 @@ ALONE = {"answer": {"proof": {"world_size": 1}}}
         ({"node-gpu2": "silent"}, "munge", "gpu2", "no answer on stdout"),
         ({"node-gpu2": "cut"}, "cpus", "gpu2", "the answer cannot be read"),
         ({"node-gpu2": {"arguments": {"gpus": 1}}}, "gpus", "gpu2", "1 GPU device nodes found"),
-        ({"all_reduce": {"arguments": {"wrong": 9}}}, "all_reduce", "virtual", "9 elements of"),
-        ({"ddp": NAN}, "ddp", "virtual", "losses[1] is nan"),
+        (
+            {"all_reduce": {"arguments": {"wrong": 9}}},
+            "all_reduce",
+            "virtual",
+            " elements of the sum",
+        ),
+        ({"ddp": NAN}, "ddp", "virtual", "not finite"),
         ({"ddp": ALONE}, "ddp", "virtual", "1 ranks took part, 2 were asked for"),
         ({"ddp": "twice"}, "ddp", "virtual", "2 answers instead of one"),
         (
@@ -149,7 +163,6 @@ ALONE = {"answer": {"proof": {"world_size": 1}}}
             "virtual",
             "exit status 1: pipeline, rank 1 on gpu2: out of luck; gpu2: task 1: Exited",
         ),
-        ({"pipeline": "refused"}, "pipeline", "virtual", "Invalid partition"),
     ],
 )
 def test_a_fault_fails_the_run_and_is_named(cluster, faults, check, subject, message):
@@ -214,10 +227,11 @@ def test_a_dead_controller_fails_the_run(cluster):
     status, out, _ = cluster.install(sinfo="sinfo: error: Unable to contact controller").run()
     assert status == 1
     assert "Unable to contact controller" in out
-    assert cluster.lines("failing_nodes.txt") == ["gpu1", "gpu2"]
+    # That is Slurm's fault, and no node's.
+    assert cluster.lines("failing_nodes.txt") == cluster.lines("passing_nodes.txt") == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_cancels_its_jobs_and_leaves_what_it_knew(cluster, number):
     cluster.install(ddp="hang")
     process = subprocess.Popen(
@@ -234,9 +248,11 @@ def test_an_interrupted_run_cancels_its_jobs_and_leaves_what_it_knew(cluster, nu
         time.sleep(0.1)
     known = len(cluster.lines("results.jsonl"))
     process.send_signal(number)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)  # once more, while it tidies up
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
-    assert "the run was interrupted · exit 1" in out
+    assert "interrupted" in out
     assert known >= 12  # the node tier had been written before
     assert simulated_slurm.running(cluster.path) == []
     assert cluster.verdict_of("cpus", "gpu1")[0] == "pass"
@@ -244,6 +260,156 @@ def test_an_interrupted_run_cancels_its_jobs_and_leaves_what_it_knew(cluster, nu
     assert "interrupted" in cluster.verdict_of("ddp", "virtual")[1]
     assert cluster.summary()["interrupted"] is True
     assert cluster.lines("passing_nodes.txt") == []
+
+
+# --- whose fault it is, and what proves nothing ----------------------------------------------
+
+
+def test_an_account_that_slurm_refuses_is_one_sentence_and_no_verdict(cluster):
+    status, out, err = cluster.install(**{"node-gpu1": "refused", "node-gpu2": "refused"}).run()
+    assert (status, out) == (2, "")
+    assert "Slurm takes no job of this user: Unable to allocate resources: Invalid part" in err
+    assert not (cluster.output / "failing_nodes.txt").exists()
+
+
+def test_one_job_that_is_refused_accuses_nobody(cluster):
+    status, _, _ = cluster.install(pipeline="refused").run()
+    assert status == 3
+    assert cluster.verdict_of("pipeline", "virtual")[0] == "inconclusive"
+    assert "Invalid partition name" in cluster.verdict_of("pipeline", "virtual")[1]
+    assert cluster.lines("failing_nodes.txt") == cluster.lines("passing_nodes.txt") == []
+
+
+@pytest.mark.parametrize(
+    "selection", [("--nodes", "gpu1"), ("--only", "all_reduce", "--nodes", "gpu1")]
+)
+def test_one_selected_node_is_no_green_cluster(cluster, selection):
+    status, _, _ = cluster.install().run(*selection)
+    assert status == 3
+    assert cluster.verdict_of("all_reduce", "virtual")[0] == "inconclusive"
+    assert cluster.lines("passing_nodes.txt") == []
+    assert "nodes: gpu2" in cluster.summary()["left_out"]
+
+
+def test_one_gpu_of_an_unknown_model_is_no_green_node(cluster):
+    node = {"arguments": {"gpus": 1, "names": ["TPU v9"]}}
+    status, _, _ = cluster.install(("x1", "tpu_v9", 1), **{"node-x1": node}).run()
+    assert status == 3
+    assert cluster.verdict_of("gpus", "x1")[0] == "inconclusive"
+
+
+def test_accounting_that_stopped_is_noticed(cluster):
+    status, _, _ = cluster.install(accounting="sacctmgr: error: Connection refused").run()
+    assert status == 1
+    assert cluster.verdict_of("accounting", "slurm") == (
+        "fail",
+        "sacctmgr: error: Connection refused",
+    )
+    assert cluster.lines("failing_nodes.txt") == []
+
+
+def test_a_cluster_without_accounting_is_no_failure(cluster):
+    status, _, _ = cluster.install(accounting_kind="(null)").run("--only", "accounting")
+    assert status == 0
+
+
+def test_lines_that_come_late_through_srun_accuse_no_node(cluster):
+    status, _, _ = cluster.install(**{"node-gpu1": "late"}).run("--only", "clock")
+    assert status == 3
+    assert "srun was too slow to tell" in cluster.verdict_of("clock", "gpu1")[1]
+    assert cluster.verdict_of("clock", "gpu2")[0] == "pass"
+    assert cluster.lines("failing_nodes.txt") == []
+
+
+def test_a_login_node_whose_clock_is_slow_accuses_no_node(cluster):
+    status, _, _ = cluster.install(clocks_s=30).run()
+    assert status == 1
+    verdict, said = cluster.verdict_of("clock", "gpu1")
+    assert (verdict, "login node's clock is 30 s behind" in said) == ("fail", True)
+    assert cluster.verdict_of("ddp", "virtual")[0] == "pass"
+    assert cluster.lines("failing_nodes.txt") == []
+
+
+@pytest.mark.parametrize("fault", ["limit", "wait"])
+def test_limits_of_the_user_make_the_run_slower_and_not_red(cluster, fault):
+    nodes = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
+    faults = {f"node-{name}": fault for name, _, _ in nodes}
+    status, out, _ = cluster.install(*nodes, limits={"queue": 5}, **faults).run("--only", "cpus")
+    assert status == 0, out
+
+
+# --- how it is asked -------------------------------------------------------------------------
+
+
+def options_of(cluster, job):
+    words = json.loads((cluster.path / "state" / f"argv.{job}").read_text())
+    return [word for word in words if word.startswith("--")]
+
+
+def test_what_the_site_wishes_reaches_srun_before_what_the_plan_says(cluster):
+    wishes = ("--account=hpc", "--qos=high", "--reservation=maint", "--constraint=ib")
+    more = "--srun-option=--comment=acceptance"
+    status, _, _ = cluster.install().run(*wishes, more, "--only", "cpus,ddp")
+    assert status == 0
+    for job in ("node-gpu1", "ddp"):
+        assert options_of(cluster, job)[:5] == [*wishes, "--comment=acceptance"]
+    assert {"--cpus-per-task=2", "--mem=0", "--exclusive"} <= set(options_of(cluster, "ddp"))
+
+
+def test_the_inventorys_wishes_are_defaults(cluster):
+    cluster.install()
+    path = cluster.path / "cluster.json"
+    wishes = {"account": "hpc", "qos": "low", "srun_options": ["--comment=x"]}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "submission": wishes}))
+    assert cluster.run("--qos", "high", "--only", "cpus")[0] == 0
+    found = options_of(cluster, "node-gpu1")[:3]
+    assert found == ["--account=hpc", "--qos=high", "--comment=x"]
+
+
+@pytest.mark.parametrize("option", ["--nodelist=gpu1", "--exclus", "--time=1", "nonsense", ""])
+def test_an_option_that_the_plan_decides_is_refused(cluster, option):
+    status, out, err = cluster.install().run(f"--srun-option={option}")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("validation: --srun-option: ")
+
+
+def test_slurms_own_variables_change_nothing(cluster, monkeypatch):
+    for name in (
+        "SINFO_FORMAT",
+        "SINFO_PARTITION",
+        "SQUEUE_STATES",
+        "SLURM_ACCOUNT",
+        "SLURM_EXCLUSIVE",
+    ):
+        monkeypatch.setenv(name, "nonsense")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    fault = {"node-gpu1": "environment"}
+    status, out, _ = cluster.install(**fault).run("--only", "cpus", "--nodes", "gpu1")
+    assert status == 0, out
+    seen = json.loads((cluster.path / "state" / "environment").read_text())
+    assert [name for name in seen if name.startswith(("SLURM_", "SINFO_", "SQUEUE_"))] == [
+        "SLURM_CONF"
+    ]
+
+
+def test_two_runs_in_one_second_have_a_folder_each(cluster, monkeypatch):
+    cluster.install()
+    monkeypatch.chdir(cluster.path)
+    for _ in range(2):
+        status = run.main([*cluster.arguments()[:3], "--only", "slurm_state"])
+        assert status == 0
+    assert len(list((cluster.path / "results").iterdir())) == 2
+
+
+def test_thresholds_that_would_hold_for_other_inventories_are_refused(tmp_path, capsys):
+    for name in ("site", "other", "thresholds"):
+        (tmp_path / name).mkdir()
+    options = run._parser().parse_args(["-i", str(tmp_path / "site")])
+    with pytest.raises(UsageError, match=r"rename it to site\.thresholds"):
+        run._site_thresholds(options, [str(tmp_path / "site")])
+    (tmp_path / "thresholds").rename(tmp_path / "site.thresholds")
+    assert run._site_thresholds(options, [str(tmp_path / "site")]) == tmp_path / "site.thresholds"
+    assert run._site_thresholds(options, [str(tmp_path / "other")]) is None
 
 
 # --- without a verdict -----------------------------------------------------------------------
@@ -268,7 +434,7 @@ def test_list(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--only", "gemm"], "suite quick has no check gemm; it has slurm_state, cpus"),
+        (["--only", "gemm"], "suite quick has no check gemm; it has slurm_state, "),
         (["--nodes", "gpu7"], "--nodes: unknown gpu7; declared nodes: gpu[1-2]"),
         (["--partition", "big"], "unknown partition big; there is gpu"),
         (["--suite", "long"], "unknown suite 'long'; there is quick"),

@@ -1,17 +1,22 @@
 """The walk through the tiers, with a Slurm client that answers as told."""
 
 import json
+import os
+import signal
 
 import pytest
 
-from validation import tiers
+from validation import interrupts, tiers
 from validation.checks import CHECKS
-from validation.errors import TransportError, Unreachable
+from validation.declaration import Submission
+from validation.errors import EnvironmentProblem, TransportError, Unreachable
 from validation.model import (
+    Accounting,
     MungeReply,
     NodeState,
     Outcome,
     Reply,
+    Standing,
     Tier,
     Verdict,
     node_reports,
@@ -66,11 +71,15 @@ class FakeSlurm:
         self.states = states or {}
         self.replies = replies or {}
         self.log = []
+        self.asked = 0
+        self.prepared = []
         self.start_error = None
         self.poll_errors = []
         self.lost = ""
         self.interrupt_on = None
         self.down = None
+        self.accounting_error = ""
+        self.later = {}  # what Slurm says of nodes when it is asked again
 
     def node_states(self):
         if self.down:
@@ -79,9 +88,15 @@ class FakeSlurm:
             node.name: NodeState(node.name, "idle", 2, 2000, f"gpu:{node.gpus.count}")
             for node in self.plan.nodes
         }
-        return "24.11.5", {**states, **self.states}
+        later = self.later if self.asked else {}
+        self.asked += 1
+        return "24.11.5", {**states, **self.states, **later}
+
+    def accounting(self):
+        return Accounting("accounting_storage/slurmdbd", error=self.accounting_error)
 
     def prepare(self, lanes, at_once):
+        self.prepared.append(lanes)
         return FakeBatch(self, lanes)
 
     def reply(self, job):
@@ -89,7 +104,8 @@ class FakeSlurm:
         if change is None or isinstance(change, Reply):
             return change
         if job.payload == "node":
-            document = standin.node(job.hosts[0], {"munge_credential": "x"}, **change)
+            config = {**job.config, "munge_credential": "x"}
+            document = standin.node(job.hosts[0], config, **change)
         else:
             document = getattr(standin, job.payload)(
                 job.hosts, job.config, job.ranks_per_node, **change
@@ -140,6 +156,12 @@ def messages(found, verdict=Verdict.FAIL):
     return {(r.check, r.subject.name): r.message for r in found.results if r.verdict is verdict}
 
 
+def standings(slurm, found):
+    results = settle(slurm.plan.checks, found.results)
+    reports = node_reports(slurm.plan.nodes, found.states, results, slurm.plan.suite_checks)
+    return {report.node.name: report.standing for report in reports}
+
+
 def test_a_healthy_cluster_passes():
     slurm = FakeSlurm(make_plan())
     found = walk(slurm)
@@ -156,7 +178,7 @@ def test_a_node_that_slurm_drained_gets_no_job_and_fails():
     failed = messages(found)
     assert failed["slurm_state", "gpu2"] == "Slurm says drained (bad fan)"
     assert failed["gpus", "gpu2"] == "not run: Slurm says drained (bad fan)"
-    assert len(failed) == 6
+    assert len(failed) == 9
     assert verdict(slurm, found) is Verdict.FAIL
     # The others go on without it.
     ddp = next(result for result in found.results if result.check == "ddp")
@@ -169,7 +191,9 @@ def test_a_node_that_slurm_does_not_list_fails(monkeypatch):
     monkeypatch.setattr(slurm, "node_states", lambda: ("24.11.5", {}))
     found = walk(slurm)
     assert slurm.started == []
-    assert set(messages(found)) == {(c.check, c.subject.name) for c in slurm.plan.checks}
+    assert set(messages(found)) == {(c.check, c.subject.name) for c in slurm.plan.checks} - {
+        ("accounting", "slurm")
+    }
     assert messages(found)["ddp", "virtual"] == "only 0 of 3 nodes left"
 
 
@@ -179,7 +203,7 @@ def test_a_node_that_fails_its_own_checks_leaves_the_later_tiers():
     assert list(messages(found)) == [("gpus", "gpu3")]
     assert found.jobs[-1].job.hosts == ("gpu1", "gpu2")
     results = settle(slurm.plan.checks, found.results)
-    reports = node_reports(slurm.plan.nodes, found.states, results)
+    reports = node_reports(slurm.plan.nodes, found.states, results, slurm.plan.suite_checks)
     assert [report.passing for report in reports] == [True, True, False]
 
 
@@ -188,10 +212,8 @@ def test_one_node_left_of_two_fails_the_cluster_tier():
     found = walk(slurm)
     assert messages(found)["pipeline", "virtual"] == "only 1 of 2 nodes left"
     assert len(slurm.started) == 1
-    # That is the fault of the one that is missing.
-    results = settle(slurm.plan.checks, found.results)
-    reports = node_reports(slurm.plan.nodes, found.states, results)
-    assert [report.passing for report in reports] == [True, False]
+    # That is the fault of the one that is missing; nothing is proven of the other.
+    assert standings(slurm, found) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
 
 
 def test_a_warning_keeps_a_node_in(monkeypatch):
@@ -230,17 +252,43 @@ def test_a_silent_node_fails_and_costs_only_itself():
         ("mixed", "", Verdict.INCONCLUSIVE),
         ("allocated", "ReqNodeNotAvail", Verdict.INCONCLUSIVE),
         ("idle", "Resources", Verdict.INCONCLUSIVE),
-        ("idle", "ReqNodeNotAvail", Verdict.FAIL),
-        ("idle", "", Verdict.FAIL),
+        ("idle", "QOSMaxJobsPerUserLimit", Verdict.INCONCLUSIVE),
+        ("idle", "AssocGrpGRES", Verdict.INCONCLUSIVE),
+        ("idle", "Licenses", Verdict.INCONCLUSIVE),
+        ("idle", "BeginTime", Verdict.INCONCLUSIVE),
+        ("idle", "PartitionTimeLimit", Verdict.INCONCLUSIVE),
+        ("idle", "PartitionDown", Verdict.INCONCLUSIVE),
+        ("idle", "InvalidAccount", Verdict.INCONCLUSIVE),
+        ("idle", "Reservation", Verdict.INCONCLUSIVE),
+        ("idle", "Dependency", Verdict.INCONCLUSIVE),
+        ("idle~", "None", Verdict.INCONCLUSIVE),
+        ("idle", "ReqNodeNotAvail", Verdict.INCONCLUSIVE),
+        ("idle", "NodeDown", Verdict.INCONCLUSIVE),
+        ("idle", "SystemFailure", Verdict.FAIL),
+        ("idle", "", Verdict.INCONCLUSIVE),
     ],
 )
-def test_a_busy_node_is_inconclusive_an_idle_one_that_takes_no_job_fails(state, reason, expected):
+def test_only_what_is_a_nodes_fault_fails_a_node_that_got_no_job(state, reason, expected):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
     slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:2")
     found = walk(slurm)
     assert verdict(slurm, found) is expected
     assert found.jobs[-1].job.hosts == ("gpu1", "gpu3")
+    assert standings(slurm, found)["gpu2"] is Standing.UNPROVEN
+
+
+@pytest.mark.parametrize("state", ["down*", "idle*", "drained", "inval"])
+@pytest.mark.parametrize(
+    "reason", ["ReqNodeNotAvail,_UnavailableNodes:gpu2", "NodeDown", "None", ""]
+)
+def test_a_node_that_went_down_while_its_job_waited_fails(state, reason):
+    waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
+    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
+    slurm.later["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:2")
+    found = walk(slurm)
+    assert f"gpu2 is {state} meanwhile" in messages(found)["cpus", "gpu2"]
+    assert standings(slurm, found)["gpu2"] is Standing.FAILING
 
 
 def test_an_unknown_model_is_inconclusive_never_a_pass():
@@ -248,7 +296,10 @@ def test_an_unknown_model_is_inconclusive_never_a_pass():
     slurm = FakeSlurm(make_plan(*nodes), replies={"node-x1": {"gpus": 4, "names": ["TPU"] * 4}})
     slurm.states["x1"] = NodeState("x1", "idle", 2, 2000, "gpu:tpu_v9:4")
     found = walk(slurm)
-    assert list(messages(found, Verdict.INCONCLUSIVE)) == [("all_reduce", "tpu_v9")]
+    assert list(messages(found, Verdict.INCONCLUSIVE)) == [
+        ("gpus", "x1"),
+        ("all_reduce", "tpu_v9"),
+    ]
     assert verdict(slurm, found) is Verdict.INCONCLUSIVE
 
 
@@ -290,6 +341,33 @@ def test_a_login_node_that_stumbles_is_asked_again():
     assert verdict(slurm, walk(slurm)) is Verdict.PASS
 
 
+def test_a_login_node_that_stumbles_now_and_then_is_never_given_up(monkeypatch):
+    """Only failures in a row count: over hours a few will come together."""
+    slurm = FakeSlurm(make_plan())
+    healthy = FakeBatch.poll
+
+    def poll(batch):
+        batch.polls += 1
+        if batch.polls % 2:
+            raise TransportError("once more")
+        return Progress(False, (), ()) if batch.polls < 30 else healthy(batch)
+
+    monkeypatch.setattr(FakeBatch, "poll", poll)
+    assert verdict(slurm, walk(slurm)) is Verdict.PASS
+
+
+def test_jobs_of_which_none_ends_are_given_up(monkeypatch):
+    """The launcher answers, and says for ever that all is well."""
+    slurm = FakeSlurm(make_plan())
+    hours = iter(range(0, 10**9, 3600))
+    monkeypatch.setattr("time.monotonic", lambda: next(hours))
+    monkeypatch.setattr(FakeBatch, "poll", lambda batch: Progress(False, (), ()))
+    found = walk(slurm)
+    assert "no job ended for" in messages(found)["cpus", "gpu1"]
+    assert verdict(slurm, found) is Verdict.FAIL
+    assert ("cancel", ["node-gpu1", "node-gpu2"]) in slurm.log
+
+
 def test_a_login_node_that_goes_away_fails_what_is_left():
     slurm = FakeSlurm(make_plan())
     slurm.poll_errors = [Unreachable("login1 is unreachable")] * 5
@@ -298,10 +376,11 @@ def test_a_login_node_that_goes_away_fails_what_is_left():
     assert verdict(slurm, found) is Verdict.FAIL
 
 
-def test_jobs_that_cannot_be_started_fail():
+def test_jobs_that_cannot_be_started_are_no_verdict_on_any_node():
     slurm = FakeSlurm(make_plan())
     slurm.start_error = TransportError("disk full")
-    assert "disk full" in messages(walk(slurm))["cpus", "gpu1"]
+    with pytest.raises(TransportError, match="disk full"):
+        tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
 
 
 def test_a_launcher_that_died_fails_what_did_not_answer():
@@ -343,3 +422,245 @@ def test_the_proof_says_what_really_ran():
     proof = next(result.proof for result in found.results if result.check == "ddp")
     assert (proof.world_size, proof.backend, proof.hosts) == (2, "gloo", ("gpu1", "gpu2"))
     assert json.loads(found.jobs[-1].reply.stdout)["proof"]["world_size"] == 2
+
+
+# --- whose fault it is -----------------------------------------------------------------------
+
+
+def ended(job, **changes):
+    return Reply(job, Outcome.EXITED, 1, "7", **changes)
+
+
+def test_a_node_that_went_down_under_a_job_is_named_and_the_other_is_not():
+    slurm = FakeSlurm(make_plan(), replies={"ddp": Reply("ddp", Outcome.RUN_LIMIT)})
+    slurm.later = {"gpu2": NodeState("gpu2", "down*", 2, 2000, "gpu:2", "Not responding")}
+    found = walk(slurm)
+    assert messages(found)["ddp", "virtual"].startswith("gpu2 is down* (Not responding) meanwhile")
+    assert standings(slurm, found) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+
+
+def test_whom_the_ranks_waited_for_is_named():
+    said = "plumbline: blamed gpu2\nplumbline: ddp, rank 0 on gpu1: rank 1 on gpu2 did not come\n"
+    slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=said)})
+    found = walk(slurm)
+    assert "rank 1 on gpu2 did not come" in messages(found)["ddp", "virtual"]
+    assert standings(slurm, found) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+
+
+def test_ranks_that_do_not_agree_make_suspects():
+    said = "plumbline: blamed gpu2\nplumbline: blamed gpu1\n"
+    slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=said)})
+    found = walk(slurm)
+    assert standings(slurm, found) == {"gpu1": Standing.SUSPECT, "gpu2": Standing.SUSPECT}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: error: Node failure on gpu2",
+        "srun: error: Task launch for StepId=7.0 failed on node gpu2: Communication connection "
+        "failure",
+    ],
+)
+def test_the_node_that_srun_names_is_blamed(line):
+    slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=line)})
+    assert standings(slurm, walk(slurm))["gpu1"] is Standing.UNPROVEN
+
+
+def test_a_cluster_job_whose_nodes_are_only_busy_is_inconclusive():
+    waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="Resources")
+    slurm = FakeSlurm(make_plan(), replies={"node-gpu2": waited})
+    slurm.states["gpu2"] = NodeState("gpu2", "allocated", 2, 2000, "gpu:2")
+    found = walk(slurm)
+    assert messages(found) == {}
+    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
+    inconclusive = messages(found, Verdict.INCONCLUSIVE)
+    assert inconclusive["ddp", "virtual"] == "only 1 of 2 nodes left; gpu2 could not be judged"
+    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+
+
+def test_a_lost_login_node_blames_no_node():
+    slurm = FakeSlurm(make_plan())
+    slurm.poll_errors = [Unreachable("login1 is unreachable")] * 5
+    found = walk(slurm)
+    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+
+
+REFUSED = "srun: error: Unable to allocate resources: Invalid account or account/partition"
+FEATURE = "srun: error: Unable to allocate resources: Requested node configuration is not available"
+
+
+@pytest.mark.parametrize("line", [REFUSED, FEATURE])
+def test_an_account_that_slurm_refuses_everywhere_is_one_sentence(line):
+    replies = {f"node-gpu{n}": ended(f"node-gpu{n}", stderr=line) for n in (1, 2)}
+    slurm = FakeSlurm(make_plan(), replies=replies)
+    with pytest.raises(EnvironmentProblem, match="no job of this user: Unable to allocate"):
+        tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
+
+
+def test_one_refused_job_is_no_nodes_fault():
+    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": ended("node-gpu2", stderr=REFUSED)})
+    found = walk(slurm)
+    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
+    assert standings(slurm, found)["gpu2"] is Standing.UNPROVEN
+
+
+def test_a_node_that_the_inventory_does_not_declare_is_noted():
+    slurm = FakeSlurm(make_plan(selection=Selection(nodes="gpu1")))
+    slurm.states["gpu9"] = NodeState("gpu9", "idle", 2, 2000, "gpu:2")
+    slurm.states["gpu2"] = NodeState("gpu2", "idle", 2, 2000, "gpu:2")
+    notes = walk(slurm).notes
+    assert notes == ("Slurm also has gpu9, which the inventory does not declare",)
+
+
+def test_accounting_that_does_not_answer_fails_the_run_and_no_node():
+    slurm = FakeSlurm(make_plan())
+    slurm.accounting_error = "sacctmgr: error: Unable to connect to slurmdbd"
+    found = walk(slurm)
+    assert list(messages(found)) == [("accounting", "slurm")]
+    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+
+
+def clocks(slurm, monkeypatch, **offsets_s):
+    """The nodes' clocks are off by so much; lines take no time."""
+    healthy = slurm.reply
+
+    def shifted(job):
+        reply = healthy(job)
+        if offset := offsets_s.get(job.hosts[0]) if job.payload == "node" else None:
+            return Reply(**{**fields(reply), "document_ns": reply.document_ns - int(offset * 1e9)})
+        return reply
+
+    monkeypatch.setattr(slurm, "reply", shifted)
+
+
+def test_a_login_node_whose_clock_is_off_is_named_instead_of_all_nodes(monkeypatch):
+    slurm = FakeSlurm(make_plan(*THREE))
+    clocks(slurm, monkeypatch, gpu1=30.0, gpu2=30.1, gpu3=30.2)
+    found = walk(slurm)
+    failed = messages(found)
+    assert set(failed) == {("clock", f"gpu{number}") for number in (1, 2, 3)}
+    assert failed["clock", "gpu1"].startswith(
+        "the login node's clock is 30.1 s behind those of all"
+    )
+    # The nodes go on, and none of them is accused.
+    assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
+    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+
+
+def test_one_clock_that_is_off_is_the_nodes(monkeypatch):
+    slurm = FakeSlurm(make_plan(*THREE))
+    clocks(slurm, monkeypatch, gpu2=30.0)
+    found = walk(slurm)
+    assert list(messages(found)) == [("clock", "gpu2")]
+    assert standings(slurm, found)["gpu2"] is Standing.FAILING
+
+
+# --- what proves nothing ---------------------------------------------------------------------
+
+
+def test_one_selected_node_leaves_communication_unproven():
+    selection = Selection(only=("all_reduce",), nodes="gpu1")
+    slurm = FakeSlurm(make_plan(selection=selection))
+    found = walk(slurm)
+    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
+    assert (
+        "nothing was communicated" in messages(found, Verdict.INCONCLUSIVE)["all_reduce", "virtual"]
+    )
+
+
+def test_two_nodes_that_are_unlike_leave_communication_unproven():
+    slurm = FakeSlurm(make_plan(("a", "t4", 1), ("b", "l4", 1)))
+    for name in ("a", "b"):
+        slurm.states[name] = NodeState(name, "idle", 2, 2000, "gpu:1")
+    slurm.replies = {
+        "node-a": {"gpus": 1, "names": ["Tesla T4"]},
+        "node-b": {"gpus": 1, "names": ["NVIDIA L4"]},
+    }
+    found = walk(slurm)
+    assert messages(found) == {}
+    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
+    assert "no other selected node is of its kind" in str(messages(found, Verdict.INCONCLUSIVE))
+
+
+def test_an_answer_of_an_earlier_run_is_refused_in_both_tiers(monkeypatch):
+    slurm = FakeSlurm(make_plan(*THREE))
+    healthy = slurm.reply
+
+    def replayed(job):
+        reply = healthy(job)
+        if job.name not in ("node-gpu1", "ddp"):
+            return reply
+        old = json.loads(reply.stdout)
+        old["nonce"] = "20250101T000000Z-ab12-0123-" + job.name
+        return Reply(**{**fields(reply), "stdout": json.dumps(old, separators=(",", ":"))})
+
+    monkeypatch.setattr(slurm, "reply", replayed)
+    found = walk(slurm)
+    assert "of another job or run" in messages(found)["cpus", "gpu1"]
+    assert "of another job or run" in messages(found)["ddp", "virtual"]
+
+
+def test_ranks_on_other_gpus_than_declared_fail_and_name_their_node(monkeypatch):
+    nodes = tuple((f"h{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2))
+    slurm = FakeSlurm(make_plan(*nodes))
+    for name in ("h1", "h2"):
+        slurm.states[name] = NodeState(name, "idle", 2, 2000, "gpu:2")
+        slurm.replies[f"node-{name}"] = {"names": [standin.GPU] * 2}
+    healthy = slurm.reply
+
+    def swapped(job):
+        reply = healthy(job)
+        if job.name != "ddp":
+            return reply
+        document = json.loads(reply.stdout)
+        for rank in document["proof"]["ranks"]:
+            if rank["host"] == "h2":
+                rank["gpu"] = "NVIDIA A100-SXM4-80GB"
+        return Reply(**{**fields(reply), "stdout": json.dumps(document, separators=(",", ":"))})
+
+    monkeypatch.setattr(slurm, "reply", swapped)
+    found = walk(slurm)
+    assert "NVML says NVIDIA A100-SXM4-80GB" in messages(found)["ddp", "h100_sxm"]
+    assert standings(slurm, found)["h2"] is Standing.FAILING
+    assert standings(slurm, found)["h1"] is Standing.UNPROVEN
+
+
+def test_measurements_of_two_groups_do_not_run_at_once():
+    nodes = (*THREE, ("c1", "none", 0), ("c2", "none", 0))
+    slurm = FakeSlurm(make_plan(*nodes))
+    for name in ("c1", "c2"):
+        slurm.states[name] = NodeState(name, "idle", 2, 2000, "")
+        slurm.replies[f"node-{name}"] = {"gpus": 0}
+    walk(slurm)
+    names = [[[job.name for job in lane] for lane in batch] for batch in slurm.prepared[1:]]
+    assert names == [
+        [["all_reduce-virtual", "all_reduce-cpu"]],
+        [["ddp-virtual", "pipeline-virtual"], ["ddp-cpu", "pipeline-cpu"]],
+    ]
+
+
+def test_a_maintenance_reservation_can_be_validated_from_inside():
+    wishes = Submission(reservation="maintenance")
+    for submission, expected in ((Submission(), Verdict.INCONCLUSIVE), (wishes, Verdict.PASS)):
+        slurm = FakeSlurm(make_plan(selection=Selection(submission=submission)))
+        for name in ("gpu1", "gpu2"):
+            slurm.states[name] = NodeState(name, "maint", 2, 2000, "gpu:2")
+        found = walk(slurm)
+        assert verdict(slurm, found) is expected
+        assert Standing.FAILING not in standings(slurm, found).values()
+
+
+def test_a_signal_during_tidying_does_not_cut_it_short(monkeypatch):
+    slurm = FakeSlurm(make_plan())
+
+    def close(batch):
+        os.kill(os.getpid(), signal.SIGHUP)
+        slurm.log.append(("close", [job.name for job in batch.jobs]))
+
+    monkeypatch.setattr(FakeBatch, "close", close)
+    with interrupts.caught():
+        found = walk(slurm)
+    assert found.interrupted
+    assert ("close", ["node-gpu1", "node-gpu2"]) in slurm.log
+    assert len(slurm.started) == 1

@@ -20,6 +20,10 @@ from validation.model import Threshold
 
 SHIPPED = Path(__file__).parent
 
+# A site may widen a tolerance, not make a check blind.
+MOST_CLOCK_OFFSET = 300.0
+MOST_TRAINING_DIFFERENCE = 1e-3
+
 PROVENANCES = ("recorded", "derived", "datasheet")
 
 
@@ -31,6 +35,7 @@ class BandwidthRule:
     backend: str
     min_bytes: int
     threshold: Threshold
+    ceiling: Threshold | None = None  # more than that is no measurement
 
     def fits(self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int) -> bool:
         return (
@@ -51,23 +56,37 @@ class ModelThresholds:
     def bandwidth(
         self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
     ) -> Threshold | None:
+        rule = self._rule(nodes, ranks_per_node, fabric, backend, size)
+        return None if rule is None else rule.threshold
+
+    def ceiling(
+        self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
+    ) -> Threshold | None:
+        rule = self._rule(nodes, ranks_per_node, fabric, backend, size)
+        return None if rule is None else rule.ceiling
+
+    def _rule(
+        self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
+    ) -> BandwidthRule | None:
         for rule in self.all_reduce:
             if rule.fits(nodes, ranks_per_node, fabric, backend, size):
-                return rule.threshold
+                return rule
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """How far a distributed training may be from its single-process reference."""
+    """How far a distributed training may be from its reference; see checks/training.py."""
 
     loss: Threshold
+    first_step: Threshold
     parameters: Threshold
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
     clock_offset: Threshold
+    bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
     training: Mapping[str, Tolerances]  # by backend
 
 
@@ -95,7 +114,7 @@ _RULE = strict.table(
         "fail_below_gbs": strict.positive,
         **_SOURCED,
     },
-    {"warn_below_gbs": strict.positive},
+    {"warn_below_gbs": strict.positive, "fail_above_gbs": strict.positive},
 )
 
 _MODEL = strict.table(
@@ -108,12 +127,15 @@ _MODEL = strict.table(
 )
 
 _LIMIT = strict.table({"fail_above": strict.positive, **_SOURCED}, {"warn_above": strict.positive})
-_TOLERANCES = strict.table({"loss_difference": _LIMIT, "parameter_difference": _LIMIT})
+_TOLERANCES = strict.table(
+    {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
+)
 
 _COMMON = strict.table(
     {},
     {
         "clock_offset_s": _LIMIT,
+        "bus_bandwidth_gbs": strict.table({}, {"gloo": _LIMIT, "nccl": _LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
     },
 )
@@ -136,24 +158,46 @@ def load(hardware: str, site: Path | None = None) -> Rules:
 
 def load_common(site: Path | None = None) -> Common:
     clock: Threshold | None = None
+    bandwidth: dict[str, Threshold] = {}
     training: dict[str, Tolerances] = {}
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
         if not path.is_file():
             continue
         read = _read(path, _COMMON)
+        _refuse_blind(path, read)
         if read["clock_offset_s"]:
             clock = _at_most(read["clock_offset_s"], "s")
+        for backend, limit in (read["bus_bandwidth_gbs"] or {}).items():
+            if limit:
+                bandwidth[backend] = _at_most(limit, "GB/s")
         for backend, limits in (read["training"] or {}).items():
             if limits:
                 training[backend] = Tolerances(
                     _at_most(limits["loss_difference"], ""),
+                    _at_most(limits["first_step_difference"], ""),
                     _at_most(limits["parameter_difference"], ""),
                 )
-    if clock is None or training.keys() != {"gloo", "nccl"}:
-        wanted = "clock_offset_s, training.gloo and training.nccl are needed"
+    if clock is None or any(found.keys() != {"gloo", "nccl"} for found in (bandwidth, training)):
+        wanted = "clock_offset_s, bus_bandwidth_gbs and training are needed, for gloo and for nccl"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, training)
+    return Common(clock, bandwidth, training)
+
+
+def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
+    """Raises DataError for tolerances under which a fault would pass."""
+    limits = [("clock_offset_s", read["clock_offset_s"], MOST_CLOCK_OFFSET, "MUNGE stops working")]
+    for backend, tolerances in (read["training"] or {}).items():
+        for name, limit in (tolerances or {}).items():
+            why = "one rank's lost gradients no longer show"
+            limits.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
+    problems = [
+        f"{where}.fail_above: {limit['fail_above']:g} is too much, from {most:g} on {why}"
+        for where, limit, most, why in limits
+        if limit and limit["fail_above"] >= most
+    ]
+    if problems:
+        raise DataError(str(path), problems)
 
 
 def shipped_models() -> tuple[str, ...]:
@@ -176,6 +220,9 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
         warn = rule["warn_below_gbs"]
         if warn is not None and warn < rule["fail_below_gbs"]:
             problems.append(f"all_reduce[{index}].warn_below_gbs: lies below fail_below_gbs")
+        most, least = rule["fail_above_gbs"], max(rule["fail_below_gbs"], warn or 0)
+        if most is not None and most <= least:
+            problems.append(f"all_reduce[{index}].fail_above_gbs: nothing could pass")
     if problems:
         raise DataError(str(path), problems)
     return ModelThresholds(
@@ -195,6 +242,10 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
                     rule["provenance"],
                     rule["source"],
                     rule["warn_below_gbs"],
+                ),
+                rule["fail_above_gbs"]
+                and Threshold(
+                    "≤", rule["fail_above_gbs"], "GB/s", rule["provenance"], rule["source"]
                 ),
             )
             for rule in read["all_reduce"] or ()

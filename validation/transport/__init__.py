@@ -31,3 +31,7 @@ class Transport(Protocol):
     def run(self, script: str, stdin: bytes = b"", timeout_s: float = 60) -> Completed:
         """Run a POSIX shell script. Raises TransportError when it did not run to its end."""
         ...
+
+    def elsewhere(self) -> "Transport | None":
+        """The way to another login node of the same cluster; None where there is none."""
+        ...

@@ -36,6 +36,9 @@ class Here:
             process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
         )
 
+    def elsewhere(self) -> None:
+        return None
+
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     with suppress(ProcessLookupError):

@@ -11,6 +11,7 @@ import importlib
 import json
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -60,6 +61,10 @@ class Inventory:
                 return completed
         raise Unreachable(f"no host to submit jobs from: {'; '.join(failures)}")
 
+    def elsewhere(self) -> "Inventory | None":
+        rest = self._hosts[1:]
+        return Inventory(self._inventory, rest) if rest else None
+
     def _run_on(self, host: str, script: str, stdin: bytes, timeout_s: float) -> Completed:
         task = {
             "name": "Run a script of the validation",
@@ -104,7 +109,7 @@ def declaration(inventory: Sequence[str], timeout_s: float = 300) -> Any:
     """The cluster's declaration, as playbooks/declaration.yml writes it from the inventory."""
     if not DECLARE.is_file():
         raise EnvironmentProblem(f"{DECLARE} is missing: it turns the inventory into a declaration")
-    with tempfile.TemporaryDirectory(prefix="plumbline-") as folder:
+    with _folder() as folder:
         path = Path(folder) / "cluster.json"
         problem = ""
         for event in _play(str(DECLARE), inventory, {"declaration_file": str(path)}, timeout_s):
@@ -134,7 +139,7 @@ def _play(
         runner_module = importlib.import_module("ansible_runner")
     except ImportError as error:
         raise EnvironmentProblem("ansible-runner is not installed: see requirements.txt") from error
-    with tempfile.TemporaryDirectory(prefix="plumbline-") as folder:
+    with _folder() as folder:
         stopped = threading.Event()
         found: list[Any] = []
 
@@ -177,6 +182,16 @@ def _play(
             # No task ran: a broken inventory, a missing key, a syntax error.
             raise TransportError(f"ansible-playbook: {_complaint(events)}")
         return events
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder of this process. Those of processes that were killed go meanwhile."""
+    mine = f"plumbline-control-{os.getuid()}-"
+    for path in Path(tempfile.gettempdir()).glob(f"{mine}*"):
+        owner = path.name.removeprefix(mine).partition("-")[0]
+        if not Path("/proc", owner).exists():
+            shutil.rmtree(path, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=f"{mine}{os.getpid()}-")
 
 
 def _environment() -> dict[str, str]:

@@ -1,0 +1,38 @@
+"""The node's Python can import torch.
+
+What it checks   the declared Python imports torch; the version is in the report
+Why it matters   a node without it fails the first training that is placed on it, and with it all
+                 other nodes of that training
+What to do       Apply the role validation_runtime to the node again, or look at what the import
+                 says: a missing library, a full disk, a broken file.
+                 $ ssh {node} /opt/plumbline/bin/python -c 'import torch'
+"""
+
+from validation.checks.document import Document, answer
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier
+from validation.thresholds import Rules
+
+NAME = "torch"
+TIER = Tier.NODE
+PAYLOAD = "node"
+
+_IMPORTED = Threshold("=", "imported", "", "defined", "training needs it")
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    def judge(document: Document) -> Result:
+        version = document.measured.maybe_text("torch")
+        said = document.measured.maybe_text("torch_error")
+        works = bool(version) and not said
+        return Result(
+            NAME,
+            TIER,
+            job.subject,
+            _IMPORTED.judge("imported" if works else "missing"),
+            "" if works else f"torch cannot be imported: {said or 'no reason given'}",
+            Metric("torch", version or "missing"),
+            _IMPORTED,
+            proof=document.proof,
+        )
+
+    return answer(NAME, job, reply, judge)

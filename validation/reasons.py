@@ -1,0 +1,168 @@
+"""What Slurm's reasons for not starting a job say about whose matter it is.
+
+The table has every reason of Slurm 22.05 to 26.05 (src/common/job_state_reason.c); the tests hold
+it against the recorded lists. A reason that a later version brings is UNKNOWN, which is nobody's
+fault: a node is only ever accused of what is known to be one.
+"""
+
+import enum
+import re
+
+
+class Cause(enum.Enum):
+    """Why a job did not start."""
+
+    BUSY = "busy"  # others use, or are promised, what it needs
+    LIMIT = "limit"  # of the user, the account or the QOS: our own jobs count against it too
+    REQUEST = "request"  # Slurm will not start it as it was asked for: account, partition, time, …
+    NODE = "node"  # a node that it needs cannot be used
+    CLUSTER = "cluster"  # Slurm itself, or a service beside it
+    UNKNOWN = "unknown"
+
+
+_BUSY = """
+    Resources Priority Reservation BeginTime Licenses Prolog Cleaning SchedDefer FedJobLock
+    BurstBufferResources BurstBufferStageIn JobArrayTaskLimit MpiPortsBusy NvidiaImexChannels
+    MaxPoweredUpNodes PowerNotAvail PowerReserved
+"""
+
+_REQUEST = """
+    PartitionNodeLimit PartitionTimeLimit PartitionDown PartitionInactive PartitionConfig
+    InvalidAccount InvalidQOS QOSNotAllowed AccountNotAllowed AccountingPolicy BadConstraints
+    Constraints Dependency DependencyNeverSatisfied JobHeldAdmin JobHeldUser JobHoldMaxRequeue
+    ReservationDeleted ReservationInvalid MaxMemPerLimit DeadLine InactiveLimit TimeLimit
+    NonZeroExitCode RaisedSignal OutOfMemory
+"""
+
+_SILENT = "None"  # not looked at yet
+
+_NODE = "ReqNodeNotAvail NodeDown JobLaunchFailure"
+
+_CLUSTER = "SystemFailure FrontEndDown BurstBufferOperation ResilienceRecovery InvalidReason"
+
+# Limits are spelt by what is limited, and for whom.
+_RESOURCES = ("Unknown", "Energy", "GRES", "License", "BB", "Billing", "Node")
+_FIXED_LIMITS = """
+    AssociationJobLimit AssociationResourceLimit AssociationTimeLimit
+    QOSJobLimit QOSResourceLimit QOSTimeLimit QOSUsageThreshold
+    QOSMaxCpuPerJobLimit QOSMaxCpuMinutesPerJobLimit QOSMaxNodePerJobLimit
+    QOSMaxWallDurationPerJobLimit QOSMaxCpuPerUserLimit QOSMaxJobsPerUserLimit
+    QOSMaxNodePerUserLimit QOSMaxSubmitJobPerUserLimit QOSMinCpuNotSatisfied QOSMaxCpuPerNode
+    AssocMaxJobsLimit AssocMaxCpuPerJobLimit AssocMaxCpuMinutesPerJobLimit AssocMaxNodePerJobLimit
+    AssocMaxWallDurationPerJobLimit AssocMaxSubmitJobLimit AssocMaxCpuPerNode
+    MaxJobsPerAccount MaxSubmitJobsPerAccount MaxCpuPerAccount MaxMemoryPerAccount
+    QOSMinMemory AssocGrpMemMinutes AssocGrpMemRunMinutes AssocMaxMemPerJob AssocMaxMemPerNode
+    AssocMaxMemMinutesPerJob QOSGrpMemoryMinutes QOSGrpMemoryRunMinutes QOSMaxMemoryPerJob
+    QOSMaxMemoryPerNode QOSMaxMemoryPerUser QOSMaxMemoryMinutesPerJob
+"""
+
+
+def _limits() -> set[str]:
+    found = set(_FIXED_LIMITS.split())
+    for group in ("QOSGrp", "AssocGrp"):
+        found |= {
+            f"{group}{what}Limit"
+            for what in (
+                *("Cpu", "CPUMinutes", "CPURunMinutes"),
+                *("Jobs", "Mem", "Node", "SubmitJobs", "Wall"),
+            )
+        }
+        found |= {
+            f"{group}{what}{of}" for what in _RESOURCES for of in ("", "Minutes", "RunMinutes")
+        }
+    for policy in ("QOSMax", "AssocMax"):
+        scopes = ("PerJob", "PerNode", "PerUser", "MinutesPerJob")
+        found |= {f"{policy}{what}{scope}" for what in _RESOURCES for scope in scopes}
+    found |= {f"QOSMin{what}" for what in _RESOURCES}
+    found |= {f"Max{what}PerAccount" for what in _RESOURCES}
+    found |= {
+        f"Max{what}RunMinsPer{whom}"
+        for what in (*_RESOURCES, "Cpu", "Memory")
+        for whom in ("Account", "User")
+    }
+    return found
+
+
+CAUSES = {
+    **dict.fromkeys(_BUSY.split(), Cause.BUSY),
+    **dict.fromkeys(_REQUEST.split(), Cause.REQUEST),
+    **dict.fromkeys(_NODE.split(), Cause.NODE),
+    **dict.fromkeys(_SILENT.split(), Cause.UNKNOWN),
+    **dict.fromkeys(_CLUSTER.split(), Cause.CLUSTER),
+    **dict.fromkeys(_limits(), Cause.LIMIT),
+}
+
+
+def names(wanted: Cause) -> tuple[str, ...]:
+    return tuple(name for name, found in CAUSES.items() if found is wanted)
+
+
+# squeue prints a description instead of the reason where slurmctld keeps one, with "_" for blanks.
+_DESCRIBED = (
+    ("nodes required for job are down", Cause.NODE),
+    ("may be reserved for other job", Cause.BUSY),
+    ("reserved for maintenance", Cause.BUSY),
+    ("unavailablenodes", Cause.NODE),
+    ("launch failed requeued held", Cause.NODE),
+    ("job requeued in held state", Cause.REQUEST),
+)
+
+
+def cause(reason: str) -> Cause:
+    """Whose matter it is that a job with this reason did not start.
+
+    >>> cause("ReqNodeNotAvail,_UnavailableNodes:gpu2")
+    <Cause.NODE: 'node'>
+    >>> cause("QOSMaxJobsPerUserLimit")
+    <Cause.LIMIT: 'limit'>
+    """
+    plain = " ".join(reason.replace("_", " ").split())
+    for text, meaning in _DESCRIBED:
+        if text in plain.lower():
+            return meaning
+    word = re.match(r"[A-Za-z]*", plain)
+    return CAUSES.get(word.group() if word else "", Cause.UNKNOWN)
+
+
+# --- a submission that was refused ---------------------------------------------------------------
+
+# What srun says when slurmctld takes a job not at all. None of it is a node's fault, with two
+# exceptions: the nodes asked for are not there as they were declared.
+_REFUSALS = (
+    ("job violates accounting/qos policy", Cause.LIMIT),
+    ("qosmaxsubmitjob", Cause.LIMIT),
+    ("assocmaxsubmitjob", Cause.LIMIT),
+    ("assocgrpsubmitjobs", Cause.LIMIT),
+    ("qosgrpsubmitjobs", Cause.LIMIT),
+    ("requested node configuration is not available", Cause.NODE),
+    ("invalid node name specified", Cause.NODE),
+    ("unable to contact slurm controller", Cause.CLUSTER),
+    ("zero bytes were transmitted or received", Cause.CLUSTER),
+    ("connection refused", Cause.CLUSTER),
+    ("socket timed out", Cause.CLUSTER),
+    ("connection timed out", Cause.CLUSTER),
+    ("authentication", Cause.CLUSTER),
+    ("munge", Cause.CLUSTER),
+)
+LIMIT_REFUSALS = tuple(text for text, cause in _REFUSALS if cause is Cause.LIMIT)
+_REFUSED = re.compile(
+    r"^srun: (?:fatal|error): .*(?:Unable to allocate resources"
+    r"|[Jj]ob submit/allocate failed|Unable to create step|Unable to confirm allocation"
+    r"|Invalid|invalid|unrecognized option|unknown option|Unknown|Unable to contact).*$",
+    re.MULTILINE,
+)
+
+
+def refusal(stderr: str) -> tuple[str, Cause] | None:
+    """The sentence with which srun ended because Slurm took no job, and whose matter that is.
+
+    >>> refusal("srun: error: Unable to allocate resources: Invalid partition name specified")
+    ('Unable to allocate resources: Invalid partition name specified', <Cause.REQUEST: 'request'>)
+    """
+    found = _REFUSED.search(stderr)
+    if found is None:
+        return None
+    sentence = re.sub(r"^srun: (?:fatal|error): ", "", found.group())
+    low = stderr.lower()
+    meaning = next((cause for text, cause in _REFUSALS if text in low), Cause.REQUEST)
+    return sentence, meaning

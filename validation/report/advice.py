@@ -1,0 +1,397 @@
+"""What to do about a run: one step for each cause, however many checks or nodes tell of it.
+
+A check's own advice fits a finding of that check: a value that was measured and is wrong. A job
+that gave no answer says nothing of CPUs or links, so its advice follows from how it ended.
+"""
+
+import enum
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from validation import reasons
+from validation.model import (
+    JobReport,
+    Outcome,
+    Reply,
+    Result,
+    RunReport,
+    Tier,
+    Verdict,
+    printable,
+)
+from validation.nodelist import compress
+from validation.report import words
+
+PORTS = (
+    "Between compute nodes a cluster job needs TCP 20000-29999, where its ranks meet, and the "
+    "ephemeral ports (32768-60999), on which Gloo and NCCL then connect. Slurm needs 6817 on the "
+    "controller, 6818 on every node, and on the login node whatever SrunPortRange allows srun "
+    "(any port, where it is not set)."
+)
+
+
+class Cause(enum.Enum):
+    """Why a result is not green, as far as it decides what to do."""
+
+    FINDING = "finding"  # measured, and wrong: the check knows what to do
+    NO_THRESHOLD = "no threshold"
+    CONTROLLER = "controller"
+    REFUSED = "refused"
+    LOST = "lost"
+    BUSY = "busy"
+    NOT_STARTED = "not started"
+    NO_TASK = "no task"
+    HUNG = "hung"
+    NOT_CONNECTED = "not connected"
+    ENDED_BADLY = "ended badly"
+    NO_ANSWER = "no answer"
+    NOT_RUN = "not run"  # follows from something else
+    UNPROVEN = "unproven"  # this run could not make the judgement
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """`commands` may name {node}, {nodes}, {other}, {partition}, {out} and {err}."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+# Nothing that these say is about a node.
+_NOBODYS = (Cause.CONTROLLER, Cause.REFUSED, Cause.LOST)
+
+_WITHOUT_A_JOB = (Cause.NOT_RUN, Cause.UNPROVEN)
+
+# Told check by check; any other cause is told once for all checks that it left without an answer.
+_OF_A_CHECK = (Cause.FINDING, Cause.NO_THRESHOLD)
+
+_READ = "less {err}"
+ADVICE: Mapping[Cause, Advice] = {
+    Cause.NO_THRESHOLD: Advice(
+        "It was measured, and there is nothing to judge it by. Compare it with the vendor's "
+        "figure, then record it in a thresholds file of your own (docs/validation.md, Thresholds)."
+    ),
+    Cause.CONTROLLER: Advice(
+        "No node is known to be at fault: Slurm's controller does not answer the login node. Look "
+        "whether slurmctld runs there, and whether a firewall lets TCP 6817 through.",
+        ("scontrol ping", "systemctl status slurmctld  # on the controller"),
+    ),
+    Cause.REFUSED: Advice(
+        "No node is known to be at fault: Slurm does not take or start the job as it was "
+        "submitted. Look at the partition, the account, the QOS and the limits of the user who "
+        "submits.",
+        (
+            'sacctmgr show associations where user="$USER"',
+            "scontrol show partition {partition}",
+            _READ,
+        ),
+    ),
+    Cause.LOST: Advice(
+        "No node is known to be at fault: the login node, or what ran there, went away, and with "
+        "it what was known of the jobs. Look for jobs that are left, then repeat the run.",
+        ("squeue --me",),
+    ),
+    Cause.BUSY: Advice(
+        "Others are using what the job needs. Repeat the run when the nodes are free, or inside a "
+        "reservation.",
+        ("squeue --nodelist={nodes}",),
+    ),
+    Cause.NOT_STARTED: Advice(
+        "Slurm did not start the job in time although nobody else uses the nodes. Its reason is "
+        "the one above; what it says of a node that should be free tells more.",
+        ("squeue --start --me", "scontrol show node {node}"),
+    ),
+    Cause.NO_TASK: Advice(
+        "Slurm gave the job its nodes, and no task began there. Either slurmd does not start "
+        "tasks, or a firewall cuts srun off: slurmd listens on TCP 6818, and connects back to srun "
+        "on the login node.",
+        (
+            "ssh {node} systemctl status slurmd",
+            "ssh {node} journalctl --unit slurmd --lines 50",
+            "nc -zvw 3 {node} 6818",
+        ),
+    ),
+    Cause.HUNG: Advice(
+        "The task began and did not end: most often a driver or a filesystem that does not answer.",
+        (
+            "ssh {node} 'ps -eo pid,stat,wchan:30,args | grep \" D\"'",
+            "ssh {node} 'dmesg | tail -n 50'",
+            _READ,
+        ),
+    ),
+    Cause.NOT_CONNECTED: Advice(
+        "The tasks began, and the ranks did not come together or lost each other. A rank that "
+        "hangs does that; so does a cut link, a firewall between the nodes or a wrong network "
+        "interface. "
+        + PORTS
+        + " If a port is refused, the way is open; if nothing answers, it is not.",
+        (_READ, "ssh {node} nc -zvw 3 {other} 29999"),
+    ),
+    Cause.ENDED_BADLY: Advice(
+        "A task ended with an error. The first complaint in the job's stderr is the cause; what "
+        "other ranks say after it follows from it.",
+        (_READ,),
+    ),
+    Cause.NO_ANSWER: Advice(
+        "The job ended, and its answer is missing or is not what was asked for. Look at what it "
+        "printed: a prolog that prints without an end of line does that, another Python than was "
+        "declared, or an srun that starts something else.",
+        ("less {out}", _READ),
+    ),
+    Cause.NOT_RUN: Advice("It was not judged. See what else did not pass, then repeat the run."),
+    Cause.UNPROVEN: Advice(
+        "This run had too few nodes of one kind for this check. Select more of them; a kind of "
+        "which the cluster has one node with one rank cannot be proven by it."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do about one cause: what was found, why, and commands to type."""
+
+    title: str
+    advice: str
+    commands: tuple[str, ...]
+
+
+# How torch, Gloo, NCCL and our payloads say that ranks do not reach each other.
+_CONNECTION = re.compile(
+    r"timed?[ -]?out|connect|unreachable|no route|rendezvous|watchdog|no sign of life|"
+    r"did not (come|join)",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """A result that is not green, the job that it judges, and why."""
+
+    result: Result
+    job: JobReport | None
+    cause: Cause
+
+    @property
+    def message(self) -> str:
+        return self.result.message.removeprefix("not run: ")
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is the fault of one of several nodes, and nobody knows of which."""
+        several = self.result.tier is Tier.CLUSTER and len(self.result.subject.nodes) > 1
+        return several and self.result.blamed is None and self.result.verdict is Verdict.FAIL
+
+
+def next_steps(report: RunReport) -> list[Step]:
+    """What is nobody's fault first, then nodes, what nodes did together, what was not proven."""
+    findings = _findings(report)
+    explained = {
+        node
+        for finding in findings
+        if finding.cause not in _WITHOUT_A_JOB
+        for node in finding.result.subject.nodes
+    }
+    groups: dict[tuple[int, Cause, str, str], list[_Finding]] = {}
+    for finding in findings:
+        follows = report.interrupted or explained.intersection(finding.result.subject.nodes)
+        # An interruption needs no advice, nor does what follows from another failure.
+        if finding.cause is Cause.INTERRUPTED or (finding.cause in _WITHOUT_A_JOB and follows):
+            continue
+        check = finding.result.check if finding.cause in _OF_A_CHECK else ""
+        key = (_scope(finding), finding.cause, check, finding.message)
+        groups.setdefault(key, []).append(finding)
+    ordered = sorted(groups.items(), key=lambda item: item[0][0])
+    return [_step(report, group) for _, group in ordered]
+
+
+def _findings(report: RunReport) -> list[_Finding]:
+    jobs = {(name, item.job.subject.name): item for item in report.jobs for name in item.job.checks}
+    found = []
+    for result in report.results:
+        if result.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+            job = jobs.get((result.check, result.subject.name))
+            found.append(_Finding(result, job, cause(result, job)))
+    return found
+
+
+def _scope(finding: _Finding) -> int:
+    if finding.cause is Cause.UNPROVEN:
+        return 3
+    if finding.result.blamed == () or finding.cause in _NOBODYS:
+        return 0
+    return 1 if finding.result.tier is Tier.NODE else 2
+
+
+# --- causes ----------------------------------------------------------------------------------
+
+
+def cause(result: Result, job: JobReport | None) -> Cause:
+    if result.value is not None:
+        return Cause.NO_THRESHOLD if result.threshold is None else Cause.FINDING
+    if job is None or job.reply is None:
+        if result.check == "slurm_state":
+            return Cause.CONTROLLER
+        return Cause.UNPROVEN if result.verdict is Verdict.INCONCLUSIVE else Cause.NOT_RUN
+    return _cause_of_reply(result, job, job.reply)
+
+
+def _cause_of_reply(result: Result, job: JobReport, reply: Reply) -> Cause:
+    cluster = result.tier is Tier.CLUSTER
+    if reply.outcome is Outcome.EXITED:
+        return _cause_of_exit(result, reply)
+    if reply.outcome is Outcome.QUEUE_LIMIT:
+        return Cause.BUSY if reply.busy else _by_reason(reply)
+    if reply.outcome is Outcome.RUN_LIMIT:
+        if _silent(job, reply):
+            return Cause.NO_TASK
+        return Cause.NOT_CONNECTED if cluster else Cause.HUNG
+    return _BY_OUTCOME[reply.outcome]
+
+
+def _by_reason(reply: Reply) -> Cause:
+    return _BY_REASON.get(reasons.cause(reply.reason), Cause.NOT_STARTED)
+
+
+_BY_REASON = {
+    reasons.Cause.BUSY: Cause.BUSY,
+    reasons.Cause.LIMIT: Cause.REFUSED,
+    reasons.Cause.REQUEST: Cause.REFUSED,
+    reasons.Cause.CLUSTER: Cause.CONTROLLER,
+}
+_BY_OUTCOME = {
+    Outcome.CANCELLED: Cause.INTERRUPTED,
+    Outcome.NOT_SUBMITTED: Cause.REFUSED,
+    Outcome.LOST: Cause.LOST,
+}
+
+
+def _cause_of_exit(result: Result, reply: Reply) -> Cause:
+    if reply.exit_code == 0:
+        # Where the answer was read, what it says is the check's to explain.
+        read = result.proof is not None and result.proof.python is not None
+        return Cause.FINDING if read else Cause.NO_ANSWER
+    if not reply.starts and reply.job_id is None:
+        return Cause.REFUSED if result.blamed == () else Cause.NOT_STARTED
+    lost = result.tier is Tier.CLUSTER and _CONNECTION.search(result.message)
+    return Cause.NOT_CONNECTED if lost else Cause.ENDED_BADLY
+
+
+def _silent(job: JobReport, reply: Reply) -> list[str]:
+    """Hosts of the job on which no task said that it began."""
+    began = {start.host for start in reply.starts}
+    shorts = [host.partition(".")[0] for host in job.job.hosts]
+    # A domain makes no other node, but where two nodes differ by it alone.
+    short_began = {host.partition(".")[0] for host in began}
+    return [
+        host
+        for host, short in zip(job.job.hosts, shorts, strict=True)
+        if host not in began and not (short in short_began and shorts.count(short) == 1)
+    ]
+
+
+# --- steps -----------------------------------------------------------------------------------
+
+
+def _step(report: RunReport, group: Sequence[_Finding]) -> Step:
+    """One step for findings that have cause and message in common."""
+    first = group[0]
+    checks = list(dict.fromkeys(finding.result.check for finding in group))
+    nodes = [] if first.cause in _NOBODYS else _at_fault(group)
+    info = report.checks[first.result.check]
+    measured = first.cause is Cause.FINDING
+    advice = Advice(info.advice, info.commands) if measured else ADVICE[first.cause]
+    # Where no node is at fault, none is to be looked at.
+    fitting = [command for command in advice.commands if nodes or "{node}" not in command]
+    if measured and first.result.tier is Tier.CLUSTER and first.job:
+        fitting.insert(0, _READ)
+    commands = [_filled(command, report, first.job, nodes) for command in fitting]
+    if drained := _drainable(report, group):
+        commands.append(_drain(drained, first))
+    commands += _again(report, first, checks, nodes)
+    title = ": ".join([*_who(first, nodes, checks), first.message])
+    told = advice.text + (_how_to_tell_apart(nodes) if first.unknown else "")
+    return Step(printable(title), told, tuple(map(printable, commands)))
+
+
+def _at_fault(group: Iterable[_Finding]) -> list[str]:
+    results = [finding.result for finding in group]
+    named = (r.subject.nodes if r.blamed is None else r.blamed for r in results)
+    return list(dict.fromkeys(node for nodes in named for node in nodes))
+
+
+def _who(finding: _Finding, nodes: Sequence[str], checks: Sequence[str]) -> list[str]:
+    """Whose fault it is, and in which checks, as far as that is known and matters."""
+    of_a_check = finding.cause in _OF_A_CHECK or (nodes and finding.result.tier is Tier.CLUSTER)
+    names = [f"one of {compress(nodes)}" if finding.unknown else compress(nodes)] if nodes else []
+    return [*names, words.listed(checks, 3)] if of_a_check else names
+
+
+def _how_to_tell_apart(nodes: Sequence[str]) -> str:
+    if len(nodes) == 2:
+        return " Two nodes cannot tell which of them is at fault; each with a third one can."
+    return " Halves of the nodes show where it is." if len(nodes) >= 4 else ""
+
+
+def _drainable(report: RunReport, group: Sequence[_Finding]) -> list[str]:
+    """Nodes in service with a measured failure of their own: no others are to be drained."""
+    if group[0].cause is not Cause.FINDING or group[0].result.check == "slurm_state":
+        return []
+    keys = {finding.result.key for finding in group}
+    return [
+        item.node.name
+        for item in report.nodes
+        if any(
+            own.key in keys and (own.value is not None or item.node.name in (own.blamed or ()))
+            for own in item.own_failures
+        )
+    ]
+
+
+def _drain(nodes: Sequence[str], finding: _Finding) -> str:
+    reason = quoted(f"plumbline: {finding.result.check}: {finding.message}")
+    return f"scontrol update nodename={shlex.quote(compress(nodes))} state=drain reason={reason}"
+
+
+def quoted(text: str) -> str:
+    """Words for a shell, readable whatever apostrophes are in them, and harmless."""
+    plain = printable(re.sub(r"[^ -~]|[\"$`\\!]", " ", text), 120).replace("…", "...")
+    return f'"{plain}"' if "'" in plain else f"'{plain}'"
+
+
+def _again(
+    report: RunReport, finding: _Finding, checks: Sequence[str], nodes: Sequence[str]
+) -> list[str]:
+    """The command lines that show whether it is mended, or where it is."""
+    if not nodes:
+        return [report.repeat]
+    again = f"{report.repeat} --only {','.join(checks)}"
+    if finding.result.tier is Tier.NODE:
+        return [f"{again} --nodes {shlex.quote(compress(nodes))}"]
+    if len(nodes) >= 4 and finding.unknown:
+        half = len(nodes) // 2
+        parts = (nodes[:half], nodes[half:])
+        return [f"{again} --nodes {shlex.quote(compress(part))}" for part in parts]
+    return [again]
+
+
+def _filled(command: str, report: RunReport, job: JobReport | None, nodes: Sequence[str]) -> str:
+    """A command with the names of this run. {node} is where to look first."""
+    hosts = list(job.job.hosts) if job else list(nodes)
+    if job and job.reply and (silent := _silent(job, job.reply)):
+        hosts = [host for host in silent if host in nodes] or silent
+    elif nodes:
+        hosts = [*nodes, *(host for host in hosts if host not in nodes)]
+    stem = f"{report.output}/jobs/{job.job.name}" if job else f"{report.output}/jobs"
+    others = [host for host in (job.job.hosts if job else ()) if host != hosts[0]]
+    names = {
+        "node": hosts[0] if hosts else "NODE",
+        "other": others[0] if others else "OTHER",
+        "nodes": shlex.quote(compress(nodes or hosts)),
+        "partition": job.job.partition if job else "",
+        "out": shlex.quote(f"{stem}.stdout"),
+        "err": shlex.quote(f"{stem}.stderr"),
+    }
+    return command.format(**names)

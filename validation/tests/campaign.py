@@ -1,0 +1,669 @@
+"""Simulated runs by the thousand: faults drawn at random, and healthy runs with a site's habits.
+
+A run of a seed is always the same. What is drawn: how many nodes of which hardware, what is wrong
+(in Slurm's answers, in a node's own answer, in a job of all nodes, on the login node), and how it
+shows (exit codes, documents cut, doubled, altered or replayed, times, silence). A faulty run must
+not end green, and may call only nodes `failing` that the fault was put into. A healthy run, with
+banners, slow answers, busy neighbours and requeues, must end green with every node passing.
+
+The whole of validation.tiers, the checks and the model runs; only the login node is made up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from validation import tiers
+from validation.errors import PlumblineError, TransportError, Unreachable
+from validation.model import (
+    Accounting,
+    Job,
+    MungeReply,
+    NodeState,
+    Outcome,
+    Reply,
+    Standing,
+    Start,
+    Verdict,
+    node_reports,
+    overall,
+    settle,
+)
+from validation.plan import Plan, Selection
+from validation.slurm.client import JobProgress, Progress, SlurmDown
+from validation.tests import standin
+from validation.tests.conftest import make_plan
+
+Change = Callable[[Reply, Job], Reply]
+
+
+@dataclass
+class World:
+    """A cluster of a seed: what Slurm says, and what becomes of each job's healthy answer."""
+
+    plan: Plan
+    random: random.Random
+    states: dict[str, NodeState]
+    changes: dict[str, list[Change]] = field(default_factory=dict)  # by job name
+    silent: set[str] = field(default_factory=set)
+    poll_errors: int = 0
+    quiet_polls: int = 0
+    lost: str = ""
+    start_error: str = ""
+    down: Exception | None = None
+
+    def change(self, job: str, what: Change) -> None:
+        self.changes.setdefault(job, []).append(what)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a simulated run came to."""
+
+    seed: int
+    fault: str
+    bad: frozenset[str]
+    verdict: Verdict | None  # None: exit 2, nothing was judged
+    standings: Mapping[str, Standing]
+    why: tuple[str, ...]
+
+    def names(self, standing: Standing) -> set[str]:
+        return {name for name, found in self.standings.items() if found is standing}
+
+    @property
+    def false_green(self) -> bool:
+        return self.verdict is not None and self.verdict.green
+
+    @property
+    def unfair(self) -> set[str]:
+        return self.names(Standing.FAILING) - self.bad
+
+    @property
+    def false_red(self) -> bool:
+        return not self.false_green or self.names(Standing.PASSING) != set(self.standings)
+
+
+# --- the cluster -----------------------------------------------------------------------------
+
+
+HARDWARE = (("virtual", 2), ("virtual", 4), ("none", 0), ("h100_sxm", 8))
+
+
+def world(seed: int) -> World:
+    draw = random.Random(seed)
+    model, count = draw.choice(HARDWARE)
+    size = 1 if model == "h100_sxm" else draw.randint(2, 6)
+    nodes = [(f"gpu{number}", model, count) for number in range(1, size + 1)]
+    plan = make_plan(*nodes, selection=Selection())
+    states = {
+        node.name: NodeState(
+            node.name,
+            "idle",
+            node.cpus,
+            node.memory_mb,
+            f"gpu:{model}:{count}" if count else "",
+        )
+        for node in plan.nodes
+    }
+    return World(plan, draw, states)
+
+
+class Batch:
+    def __init__(self, slurm: Slurm, jobs: list[Job]) -> None:
+        self.slurm, self.jobs, self.asked = slurm, jobs, 0
+
+    def start(self) -> None:
+        if self.slurm.world.start_error:
+            raise TransportError(self.slurm.world.start_error)
+
+    def poll(self) -> Progress:
+        world, self.asked = self.slurm.world, self.asked + 1
+        if world.poll_errors:
+            world.poll_errors -= 1
+            raise Unreachable("login1 is unreachable")
+        rows = tuple(JobProgress(job.name, "running", "7", 1.0, "") for job in self.jobs)
+        if self.asked <= world.quiet_polls:
+            return Progress(False, rows, ())
+        replies = [reply for job in self.jobs if (reply := self.slurm.reply(job))]
+        world.random.shuffle(replies)
+        return Progress(not world.lost, rows, tuple(replies), world.lost)
+
+    def cancel(self) -> Progress:
+        return Progress(True, (), ())
+
+    def close(self) -> None:
+        pass
+
+
+class Slurm:
+    via = "simulated"
+    notes = ()
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def node_states(self) -> tuple[str, Mapping[str, NodeState]]:
+        if self.world.down:
+            raise self.world.down
+        return "24.11.5", self.world.states
+
+    def accounting(self) -> Accounting:
+        return Accounting("accounting_storage/slurmdbd")
+
+    def prepare(self, lanes: Any, at_once: int) -> Batch:
+        return Batch(self, [job for lane in lanes for job in lane])
+
+    def reply(self, job: Job) -> Reply | None:
+        """None: the job never answers."""
+        if job.name in self.world.silent:
+            return None
+        reply = healthy(job)
+        for change in self.world.changes.get(job.name, []):
+            reply = change(reply, job)
+        return reply
+
+
+class Silent:
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def healthy(job: Job) -> Reply:
+    """What a job of this plan answers where nothing is wrong."""
+    first = job.nodes[0]
+    if job.payload == "node":
+        names = (standin.GPU,) * first.gpus.count if first.gpus.real else ()
+        document = standin.node(
+            first.name,
+            dict(job.config) | {"munge_credential": "x"},
+            gpus=first.gpus.count,
+            names=names,
+        )
+    elif job.payload == "all_reduce":
+        speed = 470.0 if job.backend == "nccl" else 1.2
+        document = standin.all_reduce(job.hosts, job.config, job.ranks_per_node, busbw_gbs=speed)
+    else:
+        document = getattr(standin, job.payload)(job.hosts, job.config, job.ranks_per_node)
+    now = document["measured"].get("time_ns", 1_000)
+    starts = tuple(Start(host, now, now) for host in job.hosts)
+    return Reply(
+        job.name,
+        Outcome.EXITED,
+        0,
+        "7",
+        standin.line(document),
+        document_ns=now,
+        submitted_ns=now,
+        started_ns=now,
+        ended_ns=now,
+        starts=starts,
+        munge=MungeReply(None, 0, "Success (0)"),
+    )
+
+
+# --- faults ------------------------------------------------------------------------------------
+
+
+def altered(change: Callable[[dict[str, Any]], None]) -> Change:
+    """The answer with its document changed."""
+
+    def apply(reply: Reply, job: Job) -> Reply:
+        lines = reply.stdout.splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if line.startswith('{"plumbline"'):
+                document = json.loads(line)
+                change(document)
+                lines[number] = standin.line(document)
+        return dataclasses.replace(reply, stdout="".join(lines))
+
+    return apply
+
+
+def replaced(**fields: Any) -> Change:
+    return lambda reply, job: dataclasses.replace(reply, **fields)
+
+
+def measured(**values: Any) -> Change:
+    return altered(lambda document: document["measured"].update(values))
+
+
+ERRORS = (
+    "plumbline: torch cannot be imported: libcudart.so.12: cannot open shared object file",
+    "slurmstepd: error: execve(): /opt/plumbline/bin/python: No such file or directory",
+    "Segmentation fault (core dumped)",
+    "",
+)
+
+
+def job_faults(draw: random.Random) -> list[tuple[str, Change]]:
+    """How any job of its own accord goes wrong, and leaves no usable answer."""
+    text = draw.choice(ERRORS)
+    return [
+        ("exit status", replaced(exit_code=draw.choice((1, 2, 134, 137, 139, 143)), stderr=text)),
+        ("answer and bad status", replaced(exit_code=1)),
+        ("no answer", replaced(stdout=draw.choice(("", "Welcome to the cluster\n")))),
+        ("two answers", lambda reply, job: dataclasses.replace(reply, stdout=reply.stdout * 2)),
+        (
+            "answer cut off",
+            lambda reply, job: dataclasses.replace(
+                reply, stdout=reply.stdout[: draw.randint(20, len(reply.stdout) - 3)]
+            ),
+        ),
+        ("too much output", replaced(truncated=True)),
+        ("did not end", replaced(outcome=Outcome.RUN_LIMIT, exit_code=None, stdout="")),
+        ("another payload", altered(lambda document: document.update(payload="other"))),
+        (
+            "another schema",
+            altered(lambda document: document.update(plumbline=draw.choice((0, 2, -1)))),
+        ),
+        ("another run's answer", altered(lambda document: document.update(nonce="of-yesterday"))),
+        ("no nonce", altered(lambda document: document.pop("nonce"))),
+    ]
+
+
+def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str, str, Change]]:
+    """What is wrong with one node, as its own job tells it: (fault, job, change)."""
+    node = next(node for node in world.plan.nodes if node.name == name)
+    job = f"node-{name}"
+    count = node.gpus.count
+    found = [
+        ("fewer CPUs", measured(cpus=node.cpus - 1)),
+        ("negative CPUs", measured(cpus=-node.cpus)),
+        ("CPUs as text", measured(cpus=str(node.cpus))),
+        ("less memory", measured(memory_mb=node.memory_mb - draw.randint(1, 1000))),
+        ("another number of devices", measured(gpu_device_nodes=count + draw.choice((1, 3)))),
+        ("munge refused", measured(munge_decoded="Invalid credential (5)")),
+        ("munge dead", measured(munge_encoded=None, munge_encode_error="no socket")),
+        ("login refuses its credential", replaced(munge=MungeReply(None, 5, "Invalid credential"))),
+        ("unmunge fails", replaced(munge=MungeReply(None, 1, "Success (0)"))),
+        ("another host answers", altered(lambda document: document["proof"].update(host="gpu99"))),
+        ("another host name", measured(hostname="mail7")),
+        ("not a number", measured(memory_mb="nan")),
+    ]
+    if node.gpus.real:
+        found += [
+            ("a GPU fell off", altered(lambda document: document["measured"]["gpus"].pop())),
+            ("another model", altered(lambda d: d["measured"]["gpus"][0].update(name="NVIDIA T4"))),
+            (
+                "one GPU twice",
+                altered(
+                    lambda d: d["measured"]["gpus"][0].update(uuid=d["measured"]["gpus"][1]["uuid"])
+                ),
+            ),
+        ]
+    if len(world.plan.nodes) > 2:  # of two nobody can say whose clock is right
+        found.append(("a clock apart", _clock(draw.choice((-1, 1)) * draw.uniform(1.5, 900))))
+    return [(what, job, change) for what, change in found + job_faults(draw)]
+
+
+def _clock(seconds: float) -> Change:
+    shift = int(seconds * 1e9)
+
+    def apply(reply: Reply, job: Job) -> Reply:
+        starts = tuple(
+            dataclasses.replace(start, node_ns=start.node_ns + shift) for start in reply.starts
+        )
+        moved = altered(
+            lambda document: document["measured"].update(
+                time_ns=document["measured"]["time_ns"] + shift
+            )
+        )(reply, job)
+        return dataclasses.replace(moved, starts=starts)
+
+    return apply
+
+
+def slurm_faults(
+    draw: random.Random, name: str, world: World
+) -> list[tuple[str, NodeState | None]]:
+    state = world.states[name]
+    changed = dataclasses.replace
+    return [
+        ("down", changed(state, state=draw.choice(("down", "down*", "idle*")), reason="no answer")),
+        ("drained", changed(state, state=draw.choice(("drained", "drain", "draining")))),
+        ("inval", changed(state, state="inval", reason="Low RealMemory")),
+        ("failing", changed(state, state=draw.choice(("fail", "failing", "error", "future")))),
+        ("fewer CPUs in Slurm", changed(state, cpus=(state.cpus or 2) - 1)),
+        ("more CPUs in Slurm", changed(state, cpus=(state.cpus or 2) + 1)),
+        ("less memory in Slurm", changed(state, memory_mb=(state.memory_mb or 2) - 1)),
+        ("other GPUs in Slurm", changed(state, gres="gpu:7")),
+        ("a state of tomorrow", changed(state, state="quantum")),
+        ("unknown to Slurm", None),
+    ]
+
+
+def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong in a job of all nodes: (fault, change, nodes that may be named)."""
+    # Of several nodes nobody can say which; a job of one node alone is that node's.
+    nobody = frozenset(job.hosts) if len(job.hosts) == 1 else frozenset()
+    found = [(what, change, nobody) for what, change in job_faults(draw)]
+
+    def proof(change: Callable[[dict[str, Any]], None]) -> Change:
+        return altered(lambda document: change(document["proof"]))
+
+    found += [
+        ("a rank is missing", proof(lambda p: p["ranks"].pop()), nobody),
+        ("a rank twice", proof(lambda p: p["ranks"].append(p["ranks"][-1])), nobody),
+        ("each alone", proof(lambda p: p.update(world_size=1, ranks=p["ranks"][:1])), nobody),
+        ("another backend", proof(lambda p: p.update(backend="mpi")), nobody),
+        ("strangers", proof(lambda p: p["ranks"][-1].update(host="gpu99")), nobody),
+    ]
+    if job.payload == "all_reduce":
+        rows = "sizes"
+
+        def row(index: int, **values: Any) -> Change:
+            return altered(lambda d: d["measured"][rows][index].update(values))
+
+        last = -1
+        found += [
+            ("too slow", _speed(draw.uniform(1e-6, 0.04)), nobody),
+            ("faster than light", _speed(10 ** draw.uniform(4, 12)), nobody),
+            ("a claim", row(last, busbw_gbs=999.0), nobody),
+            ("a size is missing", altered(lambda d: d["measured"][rows].pop()), nobody),
+            ("sizes in another order", altered(lambda d: d["measured"][rows].reverse()), nobody),
+            ("impossible times", row(0, time_s_min=9.0), nobody),
+            ("no time at all", row(last, time_s_min=0.0, time_s_median=0.0), nobody),
+            ("fewer elements", row(last, elements=3), nobody),
+        ]
+        found += [
+            ("not every call checked", row(0, calls_checked=1), nobody),
+            ("another dtype", row(0, dtype="float16"), nobody),
+            ("wrong everywhere", _wrong(draw, range(job.ranks)), nobody),
+        ]
+        rank = draw.randrange(job.ranks)
+        found.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
+        return found
+    values: dict[str, Any] = draw.choice(
+        (
+            {"steps": 1},
+            {"curves": []},
+            {"ranks": []},
+            {"parameters": 0},
+            {"samples_per_s": 0.0},
+            {"step_time_s_median": -1.0},
+        )
+    )
+    found.append((f"training: {values}", measured(**values), nobody))
+    found.append(("a loss apart", _in_measured("curves", 0, "loss", 10.0), nobody))
+    found.append(("a reference that stood still", _still, nobody))
+    rank = draw.randrange(job.ranks)
+    off = draw.choice((1.0, 2e-2, "nan", "inf"))
+    own = frozenset({_host(job, rank)})
+    found += [
+        ("computed wrongly on one rank", _in_first_step(rank, "computed", off), own),
+        ("another optimizer on one rank", _in_measured("ranks", rank, "parameters", off), own),
+    ]
+    if job.payload == "ddp":
+        found.append(("averaged wrongly everywhere", _everywhere("exchanged", off), nobody))
+    if job.payload == "pipeline":
+        two = own | {_host(job, max(rank - 1, 0))}
+        found.append(("received wrongly on one rank", _in_first_step(rank, "received", off), two))
+    return found
+
+
+def _host(job: Job, rank: int) -> str:
+    return job.hosts[rank // job.ranks_per_node]
+
+
+def _wrong(draw: random.Random, ranks: Iterable[int]) -> Change:
+    found = draw.randint(1, 9)
+    row = draw.choice((0, -1))
+
+    def change(document: dict[str, Any]) -> None:
+        for rank in ranks:
+            document["measured"]["sizes"][row]["wrong_by_rank"][rank] = found
+
+    return altered(change)
+
+
+def _in_measured(table: str, index: int, name: str, value: object) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        document["measured"][table][index]["steps"][0][name] = value
+
+    return altered(change)
+
+
+def _in_first_step(rank: int, name: str, value: object) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        document["measured"]["ranks"][rank]["first_step"][name] = value
+
+    return altered(change)
+
+
+def _everywhere(name: str, value: object) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        for rank in document["measured"]["ranks"]:
+            rank["first_step"][name] = value
+
+    return altered(change)
+
+
+@altered
+def _still(document: dict[str, Any]) -> None:
+    for rank in document["measured"]["ranks"]:
+        rank["movement"] = 1e-9
+
+
+def _speed(factor: float) -> Change:
+    """All times of the largest size divided by it, and all that follows from them."""
+
+    def change(document: dict[str, Any]) -> None:
+        row = document["measured"]["sizes"][-1]
+        for name in ("time_s_median", "time_s_min", "time_s_max"):
+            row[name] /= factor
+        for name in ("algbw_gbs", "busbw_gbs"):
+            row[name] *= factor
+
+    return altered(change)
+
+
+LOGIN = (
+    "poll errors",
+    "launcher lost",
+    "jobs not started",
+    "slurmctld down",
+    "srun refused",
+    "no srun",
+    "jobs lost",
+    "limits",
+)
+LIMITS = ("QOSMaxJobsPerUserLimit", "AssocGrpGRES", "PartitionDown", "InvalidAccount", "Licenses")
+
+
+def login_fault(world: World) -> str:
+    what = world.random.choice(LOGIN)
+    jobs = [job.name for job in world.plan.jobs]
+    every: Change | None = None
+    if what == "poll errors":
+        world.poll_errors = 50
+    elif what == "launcher lost":
+        world.lost = "the launcher on login1 died: Traceback"
+        world.silent.update(jobs)
+    elif what == "jobs not started":
+        world.start_error = "No space left on device"
+    elif what == "slurmctld down":
+        world.down = SlurmDown("sinfo: Unable to contact slurm controller")
+    elif what == "srun refused":
+        said = "srun: error: Unable to allocate resources: Invalid account or account/partition"
+        every = replaced(
+            exit_code=1, stdout="", stderr=said, starts=(), job_id=None, started_ns=None
+        )
+    elif what == "no srun":
+        every = replaced(
+            outcome=Outcome.NOT_SUBMITTED,
+            exit_code=None,
+            stdout="",
+            starts=(),
+            job_id=None,
+            reason="srun: No such file or directory",
+            started_ns=None,
+        )
+    elif what == "jobs lost":
+        every = replaced(
+            outcome=Outcome.LOST,
+            exit_code=None,
+            stdout="",
+            starts=(),
+            reason="forgotten",
+            started_ns=None,
+        )
+    else:
+        what = world.random.choice(LIMITS)
+        every = replaced(
+            outcome=Outcome.QUEUE_LIMIT,
+            exit_code=None,
+            stdout="",
+            starts=(),
+            reason=what,
+            started_ns=None,
+        )
+    if every is not None:
+        for job in jobs:
+            world.change(job, every)
+    return f"login: {what}"
+
+
+def with_fault(world: World) -> tuple[str, frozenset[str]]:
+    """Puts one fault in; its name, and the nodes that it may be blamed on."""
+    draw = world.random
+    names = [node.name for node in world.plan.nodes]
+    kind = draw.choice(("slurm", "node", "node", "cluster", "cluster", "cluster", "login"))
+    cluster_jobs = [job for group in world.plan.groups for job in group.jobs]
+    if kind == "cluster" and cluster_jobs:
+        job = draw.choice(cluster_jobs)
+        what, change, bad = draw.choice(cluster_faults(draw, job))
+        world.change(job.name, change)
+        return f"{job.name}: {what}", bad
+    if kind == "slurm":
+        name = draw.choice(names)
+        what, state = draw.choice(slurm_faults(draw, name, world))
+        if state is None:
+            del world.states[name]
+        else:
+            world.states[name] = state
+        return f"{name}: {what}", frozenset({name})
+    if kind == "login":
+        return login_fault(world), frozenset()
+    name = draw.choice(names)
+    what, at, change = draw.choice(node_faults(draw, name, world))
+    world.change(at, change)
+    return f"{name}: {what}", frozenset({name})
+
+
+# --- what sites do to a run that is well ------------------------------------------------------
+
+
+def with_habits(world: World) -> str:
+    draw = world.random
+    habits: list[str] = []
+    jobs = [job.name for job in world.plan.jobs]
+    for habit in draw.sample(HABITS, draw.randint(1, 4)):
+        habits.append(habit.__name__.strip("_").replace("_", " "))
+        habit(world, draw.sample(jobs, draw.randint(1, len(jobs))))
+    return ", ".join(habits)
+
+
+def _banners(world: World, jobs: list[str]) -> None:
+    banner = world.random.choice(
+        ("*** Welcome ***\n", "{}\n", '{"motd": 1}\n', "\x1b[31mred\x1b[0m\n")
+    )
+    for job in jobs:
+        world.change(
+            job, lambda reply, _: dataclasses.replace(reply, stdout=banner + reply.stdout + banner)
+        )
+
+
+def _noise_on_stderr(world: World, jobs: list[str]) -> None:
+    said = "srun: job 7 queued and waiting for resources\nNCCL INFO Bootstrap: Using eth0\n"
+    for job in jobs:
+        world.change(job, replaced(stderr=said))
+
+
+def _slow_polls(world: World, jobs: list[str]) -> None:
+    world.quiet_polls = world.random.randint(1, 20)
+
+
+def _a_login_node_that_stumbles(world: World, jobs: list[str]) -> None:
+    world.poll_errors = world.random.randint(1, 4)
+
+
+def _busy_neighbours(world: World, jobs: list[str]) -> None:
+    for name in world.random.sample(sorted(world.states), 1):
+        state = world.random.choice(("mixed", "completing", "allocated", "planned", "mixed-"))
+        world.states[name] = dataclasses.replace(world.states[name], state=state)
+
+
+def _requeues(world: World, jobs: list[str]) -> None:
+    for job in jobs:
+        world.change(
+            job, lambda reply, _: dataclasses.replace(reply, starts=reply.starts + reply.starts)
+        )
+
+
+def _other_nodes_in_slurm(world: World, jobs: list[str]) -> None:
+    world.states["visualisation1"] = NodeState("visualisation1", "down", 8, 64_000, "")
+
+
+def _more_in_slurm_than_declared(world: World, jobs: list[str]) -> None:
+    for name, state in world.states.items():
+        world.states[name] = dataclasses.replace(state, reason="", gres=f"{state.gres}(S:0-1)")
+
+
+def _milliseconds_of_clock(world: World, jobs: list[str]) -> None:
+    for job in jobs:
+        if job.startswith("node-"):
+            world.change(job, _clock(world.random.uniform(-0.2, 0.2)))
+
+
+HABITS = (
+    _banners,
+    _noise_on_stderr,
+    _slow_polls,
+    _a_login_node_that_stumbles,
+    _busy_neighbours,
+    _requeues,
+    _other_nodes_in_slurm,
+    _more_in_slurm_than_declared,
+    _milliseconds_of_clock,
+)
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+def faulty(seed: int) -> Told:
+    simulated = world(seed)
+    fault, bad = with_fault(simulated)
+    return _run(seed, simulated, fault, bad)
+
+
+def well(seed: int) -> Told:
+    simulated = world(seed)
+    return _run(seed, simulated, with_habits(simulated), frozenset())
+
+
+def _run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> Told:
+    plan = simulated.plan
+    try:
+        walk = tiers.walk(plan, Slurm(simulated), Silent(), interval_s=0)
+    except PlumblineError as error:
+        return Told(seed, fault, bad, None, {}, (f"exit 2: {error}",))
+    results = settle(plan.checks, walk.results)
+    reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks)
+    return Told(
+        seed,
+        fault,
+        bad,
+        overall(plan.checks, walk.results),
+        {report.node.name: report.standing for report in reports},
+        tuple(
+            f"{r.check} {r.subject.name} {r.verdict.value} blamed={r.blamed}: {r.message}"
+            for r in results
+            if not r.verdict.green
+        ),
+    )

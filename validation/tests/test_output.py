@@ -1,0 +1,228 @@
+"""No report is lost, and no exit code changed, over a terminal, a pipe or the results' folder."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from validation import output, terminal
+from validation.errors import EnvironmentProblem
+from validation.model import JobReport, Outcome, Reply, Standing, Verdict
+from validation.output import RunFolder
+from validation.progress import Watcher
+from validation.report import html
+from validation.tests.conftest import make_plan
+from validation.tests.test_reports import EVIL, evil, healthy, mixed_bag
+from validation.tests.test_run import ROOT, Cluster
+
+FILES = {
+    "jobs",
+    "junit.xml",
+    "metrics.prom",
+    "plan.json",
+    "report.html",
+    "results.jsonl",
+    "summary.json",
+    *(f"{which.value}_nodes.txt" for which in Standing),
+}
+
+
+def prepared(tmp_path):
+    folder = RunFolder(tmp_path / "results")
+    folder.prepare(make_plan())
+    return folder
+
+
+def files(path):
+    return {item.name for item in Path(path).iterdir()}
+
+
+# --- the folder ------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_removed_while_jobs_run_costs_nothing(tmp_path):
+    report = healthy()
+    folder = prepared(tmp_path)
+    first, *rest = report.results
+    folder.result(first)
+    folder.job(report.jobs[0])
+    shutil.rmtree(folder.path)
+    for result in rest:
+        folder.result(result)
+    for job in report.jobs[1:]:
+        folder.job(job)
+    report = folder.finish(replace(report, output=str(folder.path)))
+    assert files(folder.path) == FILES
+    lines = (folder.path / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["check"] for line in lines] == [r.check for r in report.results]
+    assert len(list((folder.path / "jobs").iterdir())) == 2 * len(report.jobs)
+    assert json.loads((folder.path / "plan.json").read_text())["suite"] == "quick"
+    assert (report.output, report.notes) == (str(folder.path), ())
+
+
+def test_where_the_folder_cannot_be_written_the_reports_go_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = prepared(tmp_path)
+    shutil.rmtree(folder.path)
+    folder.path.touch()  # a file is there now
+    report = mixed_bag()
+    for result in report.results:
+        folder.result(result)
+    written = folder.finish(report)
+    assert written.exit_code == report.exit_code == 1
+    assert written.output != str(folder.path)
+    assert files(written.output) == FILES
+    (note,) = written.notes
+    assert note.startswith(f"{folder.path} cannot be written: ")
+    assert note.endswith(f"the reports are in {written.output}")
+    # The reports themselves say so too.
+    assert written.output in (Path(written.output) / "report.html").read_text()
+
+
+def test_where_nothing_can_be_written_the_verdict_stands(tmp_path, monkeypatch):
+    folder = prepared(tmp_path)
+    shutil.rmtree(folder.path)
+    folder.path.touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder.path))
+    written = folder.finish(healthy())
+    assert (written.exit_code, written.output) == (0, "")
+    assert "cannot be written" in written.notes[0]
+
+
+def test_a_report_that_cannot_be_made_costs_only_itself(tmp_path, monkeypatch):
+    def explode(report):
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(output, "_RENDERED", {**output._RENDERED, "summary.json": explode})
+    folder = prepared(tmp_path)
+    report = folder.finish(healthy())
+    assert files(folder.path) == FILES - {"summary.json"}
+    assert report.notes == ("summary.json is missing: ZeroDivisionError('oops')",)
+    assert report.verdict is Verdict.PASS
+
+
+def test_half_a_character_in_an_answer_costs_no_report(tmp_path):
+    report = evil()
+    folder = prepared(tmp_path)
+    for result in report.results:
+        folder.result(replace(result, message=EVIL))
+    folder.job(JobReport(make_plan().jobs[0], Reply("x", Outcome.EXITED, 0, stdout="\ud800")))
+    folder.finish(report)
+    assert files(folder.path) == FILES
+    for name in FILES - {"jobs"}:
+        (folder.path / name).read_text(encoding="utf-8")
+    lines = (folder.path / "results.jsonl").read_text().splitlines()
+    assert len([json.loads(line) for line in lines]) == len(report.results)
+
+
+def test_without_jinja2_nothing_is_submitted(tmp_path, monkeypatch):
+    html._environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(EnvironmentProblem, match="Jinja2 is not installed"):
+        prepared(tmp_path)
+    assert not (tmp_path / "results").exists()
+
+
+# --- the terminal ----------------------------------------------------------------------------
+
+
+class Gone(io.StringIO):
+    """What a closed window is: every word to it is an error."""
+
+    def write(self, text):
+        raise OSError(5, "Input/output error")
+
+    def flush(self):
+        raise OSError(5, "Input/output error")
+
+
+class GoneTerminal(Gone):
+    def isatty(self):
+        return True
+
+
+class Closed(io.StringIO):
+    """What is left after sys.stderr.close()."""
+
+    def write(self, text):
+        raise ValueError("I/O operation on closed file.")
+
+
+@pytest.mark.parametrize("stream", [Gone(), GoneTerminal(), Closed()])
+def test_a_terminal_that_is_gone_ends_no_run(tmp_path, stream):
+    report = mixed_bag()
+    folder = prepared(tmp_path)
+    with Watcher(stream, folder) as watcher:
+        watcher.stage("node tier")
+        for result in report.results:
+            watcher.result(result)
+    assert len((folder.path / "results.jsonl").read_text().splitlines()) == len(report.results)
+    terminal.say("done", stream)
+
+
+def test_one_fault_of_a_node_is_said_once(tmp_path):
+    stream = io.StringIO()
+    with Watcher(stream, prepared(tmp_path)) as watcher:
+        for result in mixed_bag().results:
+            watcher.result(result)
+    assert stream.getvalue().count("Slurm says drained") == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("utf-8", "≥ 1 · 2 × 2 – … é"), ("ascii", ">= 1 - 2 x 2 - ... ?"), ("latin-1", ">= 1 · 2 ×")],
+)
+def test_what_a_terminal_does_not_know_is_said_plainly(encoding, shown):
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    terminal.say("≥ 1 · 2 × 2 – … é", stream)
+    assert raw.getvalue().decode(encoding).startswith(shown)
+
+
+# --- the whole program -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, capsys):
+    return Cluster(tmp_path, monkeypatch, capsys)
+
+
+def start(cluster, *more, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", "validation.run", *cluster.arguments(*more)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("faults", "status"), [({}, 0), ({"all_reduce": {"arguments": {"wrong": 1}}}, 1)]
+)
+def test_closed_pipes_cost_no_report_and_no_exit_code(cluster, faults, status):
+    cluster.install(**faults)
+    process = start(cluster)
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(timeout=120) == status
+    assert files(cluster.output) == FILES
+    assert cluster.summary()["exit_code"] == status
+
+
+def test_an_ascii_terminal_costs_no_report_and_no_exit_code(cluster):
+    cluster.install()
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    process = start(cluster, PYTHONIOENCODING="ascii:strict", **plain)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert b">= 0.05" in out
+    assert b"Traceback" not in err
+    assert files(cluster.output) == FILES

@@ -1,0 +1,88 @@
+"""Every reason that Slurm can give, and whose matter it is."""
+
+from pathlib import Path
+
+import pytest
+
+from validation.reasons import CAUSES, Cause, cause, refusal
+
+RECORDED = {
+    path.stem: path.read_text().split()
+    for path in sorted((Path(__file__).parent / "slurm_reasons").glob("*.txt"))
+}
+
+
+def test_lists_of_the_oldest_and_the_newest_version_are_recorded():
+    assert list(RECORDED) == ["22.05", "26.05"]
+    assert all(len(names) > 180 for names in RECORDED.values())
+
+
+@pytest.mark.parametrize("version", RECORDED)
+def test_every_reason_of_a_version_is_in_the_table(version):
+    assert [name for name in RECORDED[version] if name not in CAUSES] == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("Resources", Cause.BUSY),
+        ("Priority", Cause.BUSY),
+        ("Reservation", Cause.BUSY),
+        ("BeginTime", Cause.BUSY),
+        ("Licenses", Cause.BUSY),
+        ("QOSMaxJobsPerUserLimit", Cause.LIMIT),
+        ("QOSGrpGRES", Cause.LIMIT),
+        ("AssocGrpCPURunMinutesLimit", Cause.LIMIT),
+        ("MaxGRESRunMinsPerUser", Cause.LIMIT),
+        ("PartitionTimeLimit", Cause.REQUEST),
+        ("PartitionDown", Cause.REQUEST),
+        ("InvalidAccount", Cause.REQUEST),
+        ("Dependency", Cause.REQUEST),
+        ("ReqNodeNotAvail", Cause.NODE),
+        ("ReqNodeNotAvail,_UnavailableNodes:gpu2", Cause.NODE),
+        ("ReqNodeNotAvail, May be reserved for other job", Cause.BUSY),
+        ("ReqNodeNotAvail,_Reserved_for_maintenance", Cause.BUSY),
+        (
+            "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_"
+            "partitions",
+            Cause.NODE,
+        ),
+        ("launch_failed_requeued_held", Cause.NODE),
+        ("None", Cause.UNKNOWN),
+        ("", Cause.UNKNOWN),
+        ("SomethingOf2031", Cause.UNKNOWN),
+    ],
+)
+def test_whose_matter_a_reason_is(reason, expected):
+    assert cause(reason) is expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Unable to allocate resources: Invalid partition name specified", Cause.REQUEST),
+        (
+            "Unable to allocate resources: Invalid account or account/partition combination "
+            "specified",
+            Cause.REQUEST,
+        ),
+        ("Unable to allocate resources: Requested time limit is invalid", Cause.REQUEST),
+        (
+            "Unable to allocate resources: Job violates accounting/QOS policy (job submit limit, "
+            "user's size and/or time limits)",
+            Cause.LIMIT,
+        ),
+        (
+            "Unable to allocate resources: Requested node configuration is not available",
+            Cause.NODE,
+        ),
+        ("Unable to allocate resources: Unable to contact slurm controller", Cause.CLUSTER),
+    ],
+)
+def test_what_a_refused_submission_says(sentence, expected):
+    assert refusal(f"srun: error: {sentence}\n") == (sentence, expected)
+
+
+def test_an_ordinary_failure_is_no_refusal():
+    assert refusal("srun: error: gpu2: task 1: Exited with exit code 1\n") is None
+    assert refusal("plumbline: ddp, rank 1 on gpu2: Invalid argument\n") is None
