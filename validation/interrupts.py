@@ -37,14 +37,21 @@ def _raise() -> None:
 def caught() -> Iterator[None]:
     """Within, the first signal raises KeyboardInterrupt and further ones are ignored."""
     _state.reset()
-    # Under nohup a closed terminal is no reason to end.
-    wanted = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _handle) for number in wanted}
+    before = {number: signal.signal(number, _handle) for number in SIGNALS if not _nohup(number)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _nohup(number: signal.Signals) -> bool:
+    """Under nohup a closed terminal is no reason to end.
+
+    That a shell ignores SIGINT for what it started in the background is no wish of anybody's: who
+    sends it there means it.
+    """
+    return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 
 
 def ignored_from_now_on() -> None:

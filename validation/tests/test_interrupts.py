@@ -56,3 +56,12 @@ def test_under_nohup_a_closed_terminal_ends_nothing():
             send(signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_what_a_shell_started_in_the_background_can_be_interrupted():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts.caught(), pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -283,6 +283,15 @@ def test_too_many_ranks_for_float32_are_refused():
 
 
 def test_the_formula_is_what_torch_trains():
+    """In a process of its own: torch.optim cannot be imported where Ansible has been."""
+    code = f"from {__name__} import hold_the_formula_against_autograd as hold; hold()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def hold_the_formula_against_autograd():
     """The reference against autograd in float64, which it does not use."""
     config = ddp.Config(**DDP)
     values = reference.initial(config.seed, config.width, config.depth)

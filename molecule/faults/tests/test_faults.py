@@ -371,7 +371,7 @@ def test_slurmctld_is_stopped(run):
         done = run()
     assert done.code == 1, done.output[-4000:]
     assert done.nodes("failing") == done.nodes("suspect") == []
-    assert "gpu1:" not in done.output
+    assert "state=drain" not in done.output
 
 
 def test_slurmdbd_is_stopped(run):
