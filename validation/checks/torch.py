@@ -5,7 +5,7 @@ Why it matters   a node without it fails the first training that is placed on it
                  other nodes of that training
 What to do       Apply the role validation_runtime to the node again, or look at what the import
                  says: a missing library, a full disk, a broken file.
-                 $ ssh {node} /opt/plumbline/bin/python -c 'import torch'
+                 $ ssh {node} "/opt/plumbline/bin/python -c 'import torch'"
 """
 
 from validation.checks.document import Document, answer

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "scripts/demo": "its parts are the stages of this scenario",
     "scripts/test": "is what runs this",
     "scripts/test-role": "scripts/test, stage roles",
+    "scripts/fault-table": "validation/tests run the short one; the whole table takes minutes",
     ". .venv/bin/activate && cd roles/": "scripts/test, stage roles",
     "scripts/virtual-cluster up": "create.yml of this scenario",
     "scripts/virtual-cluster down": "destroy.yml of this scenario",
@@ -79,6 +80,7 @@ def test_a_command_of_the_documentation_works(operator, command, tmp_path):
     here = re.sub(r"^ssh NODE ", f"{login} gpu1 ", here)
     here = re.sub(r"^scontrol update ", f"{login} ctl1 sudo scontrol update ", here)
     here = re.sub(r"^scontrol show ", f"{login} login1 scontrol show ", here)
+    here = re.sub(r"^(systemctl|sacctmgr) ", rf"{login} ctl1 \1 ", here)
     if "state=resume" in here:  # what is not drained cannot be given back
         here = f"{login} ctl1 sudo scontrol update nodename=NODE state=drain reason=docs && {here}"
     here = here.replace("NODE", "gpu1")
