@@ -228,6 +228,11 @@ def replaced(**fields: Any) -> Change:
     return lambda reply, job: dataclasses.replace(reply, **fields)
 
 
+def never_ran(outcome: Outcome, **fields: Any) -> Change:
+    nothing: dict[str, Any] = {"exit_code": None, "stdout": "", "starts": (), "started_ns": None}
+    return replaced(outcome=outcome, **(nothing | fields))
+
+
 def measured(**values: Any) -> Change:
     return altered(lambda document: document["measured"].update(values))
 
@@ -490,38 +495,15 @@ def login_fault(world: World) -> str:
         world.down = SlurmDown("sinfo: Unable to contact slurm controller")
     elif what == "srun refused":
         said = "srun: error: Unable to allocate resources: Invalid account or account/partition"
-        every = replaced(
-            exit_code=1, stdout="", stderr=said, starts=(), job_id=None, started_ns=None
-        )
+        every = never_ran(Outcome.EXITED, exit_code=1, stderr=said, job_id=None)
     elif what == "no srun":
-        every = replaced(
-            outcome=Outcome.NOT_SUBMITTED,
-            exit_code=None,
-            stdout="",
-            starts=(),
-            job_id=None,
-            reason="srun: No such file or directory",
-            started_ns=None,
-        )
+        reason = "srun: No such file or directory"
+        every = never_ran(Outcome.NOT_SUBMITTED, job_id=None, reason=reason)
     elif what == "jobs lost":
-        every = replaced(
-            outcome=Outcome.LOST,
-            exit_code=None,
-            stdout="",
-            starts=(),
-            reason="forgotten",
-            started_ns=None,
-        )
+        every = never_ran(Outcome.LOST, reason="forgotten")
     else:
         what = world.random.choice(LIMITS)
-        every = replaced(
-            outcome=Outcome.QUEUE_LIMIT,
-            exit_code=None,
-            stdout="",
-            starts=(),
-            reason=what,
-            started_ns=None,
-        )
+        every = never_ran(Outcome.QUEUE_LIMIT, reason=what)
     if every is not None:
         for job in jobs:
             world.change(job, every)

@@ -8,8 +8,6 @@ rank before it starts; those of trainings are in fault_table.
 import json
 import math
 import os
-import random
-import socket
 import subprocess
 import sys
 import threading
@@ -35,7 +33,6 @@ from validation.payloads.group import _first_own_address, gpu_uuid, release  # n
 from validation.tests import fault_table  # noqa: E402 - importorskip
 
 ROOT = Path(__file__).parents[2]
-FIRST_PORT, PORTS = 20_000, 10_000
 
 
 def of_suite(payload):
@@ -57,7 +54,7 @@ def start_ranks(payload, config, ranks, faults=None, environ=None, tasks=None):
     faults   rank -> Python statements run before the payload
     tasks    what SLURM_NTASKS says, when it is not the truth
     """
-    job = free_job_id()
+    job = fault_table.free_job_id()
     processes = []
     for rank in range(ranks):
         fault = (faults or {}).get(rank, "")
@@ -102,18 +99,6 @@ def ends_of(processes):
 
 def run_ranks(*arguments, **options):
     return ends_of(start_ranks(*arguments, **options))
-
-
-def free_job_id():
-    """A job id whose port no one listens on."""
-    while True:
-        job = random.randrange(PORTS)
-        with socket.socket() as attempt:
-            try:
-                attempt.bind(("127.0.0.1", FIRST_PORT + job))
-            except OSError:
-                continue
-        return job
 
 
 def document_of(results):

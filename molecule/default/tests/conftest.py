@@ -11,18 +11,7 @@ from pathlib import Path
 import pytest
 import testinfra
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-# Molecule asks for colours, which would stand between the words that are looked for.
-PLAIN = {
-    "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-    "ANSIBLE_FORCE_COLOR": "false",
-    "ANSIBLE_NOCOLOR": "true",
-    "FORCE_COLOR": "",
-    "NO_COLOR": "1",
-    "PY_COLORS": "0",
-}
+from tests.live_cluster import PLAIN, REPOSITORY
 
 
 @dataclass(frozen=True)

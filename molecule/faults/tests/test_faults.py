@@ -19,20 +19,13 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.live_cluster import PLAIN, REPOSITORY, virtual_cluster
+
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-faults")
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 TABLE = REPOSITORY / ".cache/test/live-faults.md"
 RUN_SECONDS = 900
 
-ENVIRONMENT = os.environ | {
-    "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-    "ANSIBLE_FORCE_COLOR": "false",
-    "ANSIBLE_NOCOLOR": "true",
-    "FORCE_COLOR": "",
-    "NO_COLOR": "1",
-    "PY_COLORS": "0",
-}
 VALIDATE = [
     *(sys.executable, "-m", "validation.run", "--suite", "quick"),
     *("-i", str(INVENTORY), "-i", str(REPOSITORY / "inventory/demo/groups.yml")),
@@ -44,19 +37,9 @@ SITE = "/usr/lib/python3/dist-packages"
 # --- the cluster ---------------------------------------------------------------------------------
 
 
-def virtual_cluster(verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["scripts/virtual-cluster", verb, f"--name={CLUSTER}", *arguments],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def on(node: str, command: str) -> str:
     """What a command of root's prints on a node."""
-    done = virtual_cluster("ssh", node, f"sudo bash -c {shlex.quote(command)}")
+    done = virtual_cluster(CLUSTER, "ssh", node, f"sudo bash -c {shlex.quote(command)}")
     assert done.returncode == 0, f"{node}: {command}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -111,7 +94,7 @@ def start(folder: Path, *arguments: str) -> Started:
     process = subprocess.Popen(
         [*VALIDATE, "--output", str(folder), *arguments],
         cwd=REPOSITORY,
-        env=ENVIRONMENT,
+        env=os.environ | PLAIN,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -385,12 +368,12 @@ def test_the_login_node_goes_away(run, tmp_path):
     started = start(tmp_path / "run")
     there = "squeue -h -o %j | grep -q all_reduce"
     wait_until("the cluster tier", lambda: on("ctl1", there) == "", 120)
-    virtual_cluster("stop", "login1")
+    virtual_cluster(CLUSTER, "stop", "login1")
     try:
         done = run.told(started.end())
         # Its jobs end by themselves, at the latest at their time limit.
         wait_until("no job", lambda: on("ctl1", "squeue -h") == "", 420)
     finally:
-        assert virtual_cluster("start", "login1").returncode == 0
+        assert virtual_cluster(CLUSTER, "start", "login1").returncode == 0
     assert done.code in (1, 2), done.output[-4000:]
     assert done.nodes("failing") == done.nodes("suspect") == []

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.live_cluster import REPOSITORY, virtual_cluster
+
 SCRATCH = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-interruptions")
 PLAYBOOK = [
@@ -137,20 +138,9 @@ class Node:
         return found
 
     def run(self, command: str) -> str:
-        done = virtual_cluster("ssh", self.name, f"sudo sh -c '{command}'")
+        done = virtual_cluster(CLUSTER, "ssh", self.name, f"sudo sh -c '{command}'")
         assert done.returncode == 0, f"{self.name}: {command}\n{done.stdout}{done.stderr}"
         return done.stdout
-
-
-def virtual_cluster(verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["scripts/virtual-cluster", verb, f"--name={CLUSTER}", *arguments],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
 
 
 def is_program(arguments: list[str], *names: str) -> bool:
@@ -213,8 +203,8 @@ def test_a_run_is_killed(moment: Moment) -> None:
         kill(node.running(lambda a: is_program(a, "apt-get", "dpkg"), node.inside))
         kill(node.running(lambda a: is_program(a, "python3", "sudo"), node.inside))
     if moment.there == "loses power":
-        assert virtual_cluster("stop", moment.node).returncode == 0
-        assert virtual_cluster("start", moment.node).returncode == 0
+        assert virtual_cluster(CLUSTER, "stop", moment.node).returncode == 0
+        assert virtual_cluster(CLUSTER, "start", moment.node).returncode == 0
 
 
 # --- what must come of it ------------------------------------------------------------------------
