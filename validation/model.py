@@ -113,6 +113,11 @@ class PlannedCheck:
         return Key(self.check, self.subject.name)
 
 
+# How long Slurm may take to grant an allocation, and a step of it to start: the nodes are free, so
+# either takes seconds. After that every step is a job of its own, with the limits of the suite.
+GRANT_LIMIT_S = 60
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One srun: which payload, where, how many ranks, how long."""
@@ -144,9 +149,33 @@ class Job:
 
     @property
     def gpu_hours(self) -> float:
-        """What the job can cost at most. A virtual GPU costs nothing."""
+        """What the job can cost at most, or its part of an allocation. A virtual GPU is free."""
         gpus = sum(node.gpus.count for node in self.nodes if node.gpus.real)
-        return gpus * self.run_limit_s / 3600
+        return gpus * (GRANT_LIMIT_S + self.run_limit_s) / 3600
+
+    @property
+    def longest_s(self) -> int:
+        """Until there is a reply at the latest: no allocation, no step, the queue, the run."""
+        return 2 * GRANT_LIMIT_S + self.queue_limit_s + self.run_limit_s
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Nodes that Slurm is asked for once, for jobs that then are steps on them.
+
+    `lanes` run side by side, the jobs of a lane one after another.
+    """
+
+    name: str
+    lanes: tuple[tuple[Job, ...], ...]
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(job for lane in self.lanes for job in lane)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple({node.name: node for job in self.jobs for node in job.nodes}.values())
 
 
 # --- what came back --------------------------------------------------------------------------

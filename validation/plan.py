@@ -82,8 +82,8 @@ class Plan:
 
     @property
     def longest_s(self) -> int:
-        """Upper bound of the run's length: every job waits and runs up to its limits."""
-        limits = [job.queue_limit_s + job.run_limit_s for job in self.node_jobs]
+        """Upper bound of the run's length: every job waits and runs up to all its limits."""
+        limits = [job.longest_s for job in self.node_jobs]
         first = ceil(len(limits) / AT_ONCE) * max(limits, default=0)
         batches = cluster_batches([list(group.jobs) for group in self.groups])
         return first + sum(max(map(_lane_s, lanes)) for lanes in batches)
@@ -105,7 +105,7 @@ def cluster_batches(groups: Sequence[list[Job]]) -> list[list[list[Job]]]:
 
 
 def _lane_s(lane: Sequence[Job]) -> int:
-    return sum(job.queue_limit_s + job.run_limit_s for job in lane)
+    return sum(job.longest_s for job in lane)
 
 
 def make(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from validation import interrupts, reasons
+from validation import allocations, interrupts, reasons
 from validation.checks import CHECKS, accounting, clock, slurm_state
 from validation.errors import EnvironmentProblem, PlumblineError
 from validation.model import (
@@ -308,7 +308,8 @@ def _run(
             busy = any(map(slurm_state.busy, seen)) and reply.outcome is Outcome.QUEUE_LIMIT
             ledger.judge(job, replace(reply, busy=busy, states=seen))
 
-    batch = client.prepare(lanes, AT_ONCE)
+    free = frozenset(name for name, state in states.items() if slurm_state.free(state))
+    batch = client.prepare(lanes, AT_ONCE, allocations.share(lanes, free, AT_ONCE))
     lost = "the login node forgot it"
     interrupted = False
     try:
@@ -377,7 +378,7 @@ def _follow(
 
 
 def _longest(lanes: Sequence[Sequence[Job]]) -> float:
-    return max(job.queue_limit_s + job.run_limit_s for lane in lanes for job in lane) + _SLACK_S
+    return max(job.longest_s for lane in lanes for job in lane) + _SLACK_S
 
 
 def _quietly(action: Callable[[], Any]) -> None:

@@ -67,6 +67,12 @@ def evaluate(node: Node, state: NodeState | None, reserved: bool = False) -> Res
     return _result(node, state.state, Verdict.PASS, "")
 
 
+def free(state: NodeState) -> bool:
+    """Whether a job of ours could start at once."""
+    base, flags = _split(state.state)
+    return base in ("idle", *_RESERVED) and not flags.strip("$") and "-" not in state.state
+
+
 def busy(state: NodeState) -> bool:
     """Whether other jobs run on the node."""
     return _split(state.state)[0] in _BUSY

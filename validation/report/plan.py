@@ -55,7 +55,7 @@ def render(plan: Plan) -> str:
         )
     lines += [
         f"  slurm_state needs no job; node jobs run side by side, {AT_ONCE} at once; those of the "
-        "cluster tier one after another",
+        "cluster tier one after another; on free nodes they are steps of one allocation",
         f"  at most {words.duration(plan.longest_s)} and {words.gpu_hours(plan.gpu_hours)}, "
         "if every job waits and runs up to its limit",
     ]

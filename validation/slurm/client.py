@@ -14,6 +14,7 @@ from validation import strict
 from validation.errors import EnvironmentProblem, TransportError
 from validation.model import (
     Accounting,
+    Allocation,
     Job,
     MungeReply,
     NodeState,
@@ -95,8 +96,13 @@ class SlurmClient(Protocol):
         """Whether the accounting that Slurm is configured with answers."""
         ...
 
-    def prepare(self, lanes: Sequence[Sequence[Job]], at_once: int) -> Batch:
-        """Lanes run side by side, the jobs of a lane one after another. Starts nothing yet."""
+    def prepare(
+        self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()
+    ) -> Batch:
+        """Lanes run side by side, the jobs of a lane one after another. Starts nothing yet.
+
+        `shared`: which of the jobs are steps of an allocation where Slurm grants it.
+        """
         ...
 
 
@@ -151,10 +157,12 @@ class CommandLineClient:
         why = _last(done.stderr) or f"sacctmgr ended with {done.status} and listed no cluster"
         return Accounting(kind, error=why)
 
-    def prepare(self, lanes: Sequence[Sequence[Job]], at_once: int) -> "CommandLineBatch":
+    def prepare(
+        self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()
+    ) -> "CommandLineBatch":
         self._batches += 1
         folder = f"/tmp/plumbline-{self._run_id}-{self._batches}"
-        order = jobs.batch(self._run_id, lanes, self._python, at_once, self._wishes)
+        order = jobs.batch(self._run_id, lanes, self._python, at_once, self._wishes, shared)
         return CommandLineBatch(self._transport, folder, order)
 
 
@@ -163,7 +171,9 @@ class CommandLineBatch:
         self._transport = transport
         self._folder = folder
         self._order = order
-        self._names = [str(job["slurm_name"]) for lane in cast(Any, order["lanes"]) for job in lane]
+        whole = cast(Any, order)
+        asked = [*whole["allocations"], *(job for lane in whole["lanes"] for job in lane)]
+        self._names = [str(item["slurm_name"]) for item in asked]
         self._offset = 0
         self._refused = False
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from validation import reasons
-from validation.model import Job, Tier
+from validation.model import GRANT_LIMIT_S, Allocation, Job, Node, Tier
 from validation.nodelist import compress
 from validation.reasons import Cause
 
@@ -74,8 +74,8 @@ end(status)
 """
 
 
-def slurm_name(run_id: str, job: Job) -> str:
-    return f"plumbline-{run_id}-{job.name}"
+def slurm_name(run_id: str, what: Job | Allocation) -> str:
+    return f"plumbline-{run_id}-{what.name}"
 
 
 def command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> tuple[str, ...]:
@@ -84,36 +84,74 @@ def command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> t
     `wishes` are options of the site (account, reservation, …). They come first: srun takes the last
     of two, and what is asked about stays what the plan says.
     """
-    hosts = compress(job.hosts)
+    asked = (*_nodes(job, job.nodes), *_of_its_own(job))
+    return ("srun", *wishes, _named(run_id, job), *asked, *_task(job, python))
+
+
+def step_command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> tuple[str, ...]:
+    """The same inside of an allocation, whose id the launcher puts in."""
+    return ("srun", *wishes, _named(run_id, job), *_nodes(job, job.nodes), *_task(job, python))
+
+
+def allocation_command(
+    run_id: str, allocation: Allocation, wishes: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """salloc for all nodes of the allocation: it ends when they are granted, and they stay so.
+
+    A node that fails does not take it from the others.
+    """
+    first = allocation.jobs[0]
+    asked = (*_nodes(first, allocation.nodes), *_of_its_own(first))
+    limit = f"--time={slurm_time(allocation_limit_s(allocation))}"
+    keep = ("--no-kill", "--no-shell")
+    return ("salloc", *wishes, _named(run_id, allocation), *asked, limit, *keep)
+
+
+def allocation_limit_s(allocation: Allocation) -> int:
+    """Every step starts and runs up to its limits, and may have to wait for one before it."""
+    lanes = [sum(GRANT_LIMIT_S + job.run_limit_s for job in lane) for lane in allocation.lanes]
+    return max(lanes) * min(len(lanes), 2)
+
+
+def _named(run_id: str, what: Job | Allocation) -> str:
+    return f"--job-name={slurm_name(run_id, what)}"
+
+
+def _nodes(job: Job, nodes: Sequence[Node]) -> list[str]:
+    """What is asked of each of these nodes."""
     options = [
-        *wishes,
-        f"--job-name={slurm_name(run_id, job)}",
-        f"--partition={job.partition}",
-        f"--nodelist={hosts}",
-        f"--nodes={len(job.nodes)}",
-        f"--ntasks={job.ranks}",
+        f"--nodelist={compress(node.name for node in nodes)}",
+        f"--nodes={len(nodes)}",
+        f"--ntasks={job.ranks_per_node * len(nodes)}",
         f"--ntasks-per-node={job.ranks_per_node}",
     ]
     if job.gpus_per_node:
         options.append(f"--gres=gpu:{job.gpus_per_node}")
     if job.tier is Tier.CLUSTER:
-        # A measurement has its nodes to itself. srun gives a step of an exclusive job no more than
-        # it asks for, so it asks for everything; every rank may use all of its node's cores.
-        options += [
-            "--exclusive",
-            f"--cpus-per-task={job.config['cpus_per_rank']}",
-            "--mem=0",
-            "--cpu-bind=none",
-        ]
-    options += [
+        # srun gives a step of an exclusive job no more than it asks for, so it asks for everything.
+        options += [f"--cpus-per-task={job.config['cpus_per_rank']}", "--mem=0"]
+    return options
+
+
+def _of_its_own(job: Job) -> list[str]:
+    """What only a job asks for. A measurement has its nodes to itself."""
+    exclusive = ["--exclusive"] if job.tier is Tier.CLUSTER else []
+    return [f"--partition={job.partition}", *exclusive]
+
+
+def _task(job: Job, python: str) -> list[str]:
+    # Every rank may use all of its node's cores.
+    unbound = ["--cpu-bind=none"] if job.tier is Tier.CLUSTER else []
+    return [
+        *unbound,
         f"--time={slurm_time(job.run_limit_s)}",
         "--mpi=none",  # ranks find each other through torch; a broken MPI plugin must not matter
         "--input=all",
         "--kill-on-bad-exit=1",
         "--wait=30",
         "--chdir=/tmp",
+        *(python, "-I", "-c", BOOTSTRAP, job.payload),
     ]
-    return ("srun", *options, python, "-I", "-c", BOOTSTRAP, job.payload)
 
 
 def slurm_time(seconds: int) -> str:
@@ -127,8 +165,10 @@ def batch(
     python: str,
     at_once: int,
     wishes: Sequence[str] = (),
+    shared: Sequence[Allocation] = (),
 ) -> dict[str, object]:
     """What the launcher is to do: lanes side by side, the jobs of a lane one after another."""
+    home = {job.name: allocation.name for allocation in shared for job in allocation.jobs}
     return {
         "schema": 1,
         "run": run_id,
@@ -136,12 +176,28 @@ def batch(
         "lease_s": LEASE_S,
         "limit_reasons": sorted(reasons.names(Cause.LIMIT)),
         "limit_refusals": list(reasons.LIMIT_REFUSALS),
+        "allocations": [
+            {
+                "name": allocation.name,
+                "slurm_name": slurm_name(run_id, allocation),
+                "command": list(allocation_command(run_id, allocation, wishes)),
+                "queue_limit_s": GRANT_LIMIT_S,
+                "run_limit_s": GRANT_LIMIT_S,
+            }
+            for allocation in shared
+        ],
         "lanes": [
             [
                 {
                     "name": job.name,
                     "slurm_name": slurm_name(run_id, job),
                     "command": list(command(run_id, job, python, wishes)),
+                    "step": job.name in home
+                    and {
+                        "allocation": home[job.name],
+                        "command": list(step_command(run_id, job, python, wishes)),
+                        "start_limit_s": GRANT_LIMIT_S,
+                    },
                     "config": dict(job.config),
                     "munge": "munge" in job.checks,
                     "queue_limit_s": job.queue_limit_s,

@@ -13,6 +13,9 @@ Every job has two hard limits of its own, one for waiting in the queue and one f
 either, the job is cancelled in Slurm and its srun is killed, so that whatever hangs costs only
 itself. A job that ended is one line in finished.jsonl; a poll reads on from where the last ended.
 
+Jobs may be steps of a shared allocation. Where Slurm does not grant it, where it is taken back, or
+where a step's tasks do not start, the step is run as a job of its own: only that one is judged.
+
 A launcher that nobody polls any more ends its jobs and itself, and removes its folder. Where one
 was killed, the next `start` of the same user does that.
 """
@@ -160,12 +163,12 @@ class Gate:
         self.capacity = capacity
         self.inside = 0
 
-    def __enter__(self) -> None:
+    def enter(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self.inside < self.capacity)
             self.inside += 1
 
-    def __exit__(self, *_: object) -> None:
+    def leave(self) -> None:
         with self._changed:
             self.inside -= 1
             self._changed.notify_all()
@@ -194,18 +197,18 @@ class Limits:
 
     def refused(self, stderr: str) -> bool:
         text = stderr.lower()
-        return "srun: error" in text and any(refusal in text for refusal in self._refusals)
+        told = "srun: error" in text or "salloc: error" in text
+        return told and any(refusal in text for refusal in self._refusals)
 
 
-class Job:
-    """One srun from submission to its record. Runs in a thread of its own."""
+class Submission:
+    """One srun or salloc, from its start to its end. Runs in a thread of its own."""
 
-    def __init__(self, order: dict[str, Any], folder: Path, limits: Limits) -> None:
+    def __init__(self, order: dict[str, Any], limits: Limits) -> None:
         self.order = order
         self.limits = limits
         self.name: str = order["name"]
         self.slurm_name: str = order["slurm_name"]
-        self.folder = folder
         self.state = "pending"
         self.job_id: str | None = None
         self.reason = ""
@@ -213,8 +216,172 @@ class Job:
         self.submitted_ns: int | None = None
         self.ended_ns: int | None = None
         self.err: Stream | None = None
-        self.feeder: Feeder | None = None
         self.limited = False  # refused or held by a limit of the user: to be tried again
+
+    @property
+    def started_ns(self) -> int | None:
+        return self.seen_running_ns
+
+    def heard(self, job_id: str, state: str, reason: str) -> None:
+        """What squeue says. A node that still boots (CONFIGURING) has not started the job."""
+        self.job_id = self.job_id or job_id
+        if state in ("RUNNING", "COMPLETING"):
+            self.seen_running_ns = self.seen_running_ns or time.time_ns()
+        elif reason not in ("", "None"):
+            self.reason = reason
+
+    def _open(self, command: list[str]) -> "subprocess.Popen[bytes] | None":
+        """Start the command; None, with the reason, if it cannot be."""
+        self.submitted_ns = time.time_ns()
+        self.job_id, self.reason, self.seen_running_ns, self.err = None, "", None, None
+        self.state = "queued"
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self.reason = f"{command[0]}: {error.strerror}"
+            return None
+        assert process.stderr is not None
+        self.err = Stream(process.stderr)
+        return process
+
+    def _watch(
+        self, process: "subprocess.Popen[bytes]", cancelled: threading.Event, queue_limit_s: float
+    ) -> str:
+        begin = time.monotonic()
+        run_begin: float | None = None
+        while True:
+            try:
+                process.wait(TICK)
+                return "exited"
+            except subprocess.TimeoutExpired:
+                pass
+            now = time.monotonic()
+            if run_begin is None and self.started_ns is not None:
+                run_begin, self.state = now, "running"
+            self._look(0.0 if run_begin is None else now - run_begin)
+            if cancelled.is_set():
+                outcome = "cancelled"
+            elif run_begin is None and self.limits.holds(self.reason, self):
+                outcome = "held"
+            elif run_begin is None and now - begin > queue_limit_s:
+                outcome = "queue_limit"
+            elif run_begin is not None and now - run_begin > self.order["run_limit_s"]:
+                outcome = "run_limit"
+            else:
+                continue
+            log.info("%s: %s, cancelling", self.name, outcome)
+            self._end(process)
+            return outcome
+
+    def _look(self, running_s: float) -> None:
+        """Called at every tick."""
+
+    def _close(self, stream: Stream, outcome: str) -> None:
+        """Read to the end, and note whether a limit was in the way."""
+        assert self.err is not None
+        for reader in (stream, self.err):
+            reader.join(KILL_AFTER)  # a stray child may hold the pipe open
+        refused = outcome == "exited" and self.limits.refused(self.err.text())
+        self.limited = outcome == "held" or (refused and self.started_ns is None)
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        self._scancel()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_AFTER)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def _scancel(self) -> None:
+        call(["scancel", f"--name={self.slurm_name}"])
+
+
+class Allocation(Submission):
+    """Nodes that several jobs use as steps: asked for by the first, given back by the last.
+
+    Counts as one job against what may be with Slurm at once.
+    """
+
+    def __init__(self, order: dict[str, Any], limits: Limits, gate: Gate) -> None:
+        super().__init__(order, limits)
+        self._gate = gate
+        self._users = 0
+        self._asked = threading.Lock()
+        self._tried = False
+        self.granted: str | None = None
+
+    def expect(self) -> None:
+        """One lane more uses it."""
+        self._users += 1
+
+    def enter(self, cancelled: threading.Event) -> str | None:
+        """The allocation's job id; None where Slurm does not grant it."""
+        with self._asked:
+            while not self._tried and not cancelled.is_set():
+                self._gate.enter()
+                outcome, self.granted = self._ask(cancelled)
+                if self.granted is None:
+                    self._gate.leave()
+                others = self.limited and self._gate.narrow()
+                self._tried = not others and outcome != "held"
+            return self.granted
+
+    def leave(self) -> None:
+        with self._asked:
+            self._users -= 1
+            if self._users or self.granted is None:
+                return
+            self._scancel()
+            self.state = "done"
+            self._gate.leave()
+
+    def gone(self) -> bool:
+        """Whether Slurm knows the allocation, and does not run it any more."""
+        command = ["squeue", "--noheader", f"--jobs={self.granted}", "--format=%T"]
+        status, out, err = call(command)
+        if status != 0:
+            return "invalid job id" in err.lower()
+        return out.strip() != "RUNNING"
+
+    def _ask(self, cancelled: threading.Event) -> tuple[str, str | None]:
+        """How it went, and the job id if Slurm granted it."""
+        salloc = self._open(self.order["command"])
+        if salloc is None:
+            log.info("%s: %s", self.name, self.reason)
+            return "not_submitted", None
+        assert salloc.stdin is not None
+        assert salloc.stdout is not None
+        assert self.err is not None
+        salloc.stdin.close()
+        outcome = self._watch(salloc, cancelled, self.order["queue_limit_s"])
+        self._close(Stream(salloc.stdout), outcome)
+        said = self.err.text()
+        found = re.search(r"Granted job allocation (\d+)", said)
+        if outcome == "exited" and salloc.returncode == 0 and found:
+            self.state = "running"
+            log.info("%s: allocation %s", self.name, found[1])
+            return outcome, found[1]
+        self.state = "done"
+        log.info("%s: no allocation: %s %s %s", self.name, outcome, self.reason, said.strip())
+        return outcome, None
+
+
+class Job(Submission):
+    """One srun from submission to its record: a job of Slurm, or a step of an allocation."""
+
+    def __init__(self, order: dict[str, Any], folder: Path, limits: Limits) -> None:
+        super().__init__(order, limits)
+        self.folder = folder
+        self.feeder: Feeder | None = None
+        self.allocation: str | None = None  # the job it is a step of
 
     @property
     def started_ns(self) -> int | None:
@@ -234,95 +401,55 @@ class Job:
             "reason": self.reason,
         }
 
-    def heard(self, job_id: str, state: str, reason: str) -> None:
-        """What squeue says. A node that still boots (CONFIGURING) has not started the job."""
-        self.job_id = self.job_id or job_id
-        if state in ("RUNNING", "COMPLETING"):
-            self.seen_running_ns = self.seen_running_ns or time.time_ns()
-        elif reason not in ("", "None"):
-            self.reason = reason
-
-    def run(self, cancelled: threading.Event) -> dict[str, Any]:
+    def run(self, cancelled: threading.Event, allocation: str | None = None) -> dict[str, Any]:
         if cancelled.is_set():
             return self._record("cancelled")
+        self.allocation = allocation
+        command, queue_limit_s = self.order["command"], self.order["queue_limit_s"]
+        if allocation is not None:
+            step = self.order["step"]
+            srun, *options = step["command"]
+            command = [srun, f"--jobid={allocation}", *options]
+            queue_limit_s = step["start_limit_s"]
         config = dict(self.order["config"])
         munge: dict[str, Any] | None = None
         if self.order["munge"]:
             config["munge_credential"], munge = new_credential()
-        self.submitted_ns = time.time_ns()
-        self.job_id, self.reason, self.seen_running_ns = None, "", None
-        self.state = "queued"
-        try:
-            srun = subprocess.Popen(
-                [*self.order["command"], json.dumps(config)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment(),
-                start_new_session=True,
-            )
-        except OSError as error:
-            self.reason = f"{self.order['command'][0]}: {error.strerror}"
+        self.feeder = None
+        process = self._open([*command, json.dumps(config)])
+        if process is None:
             return self._record("not_submitted")
-        assert srun.stdin is not None
-        assert srun.stdout is not None
-        assert srun.stderr is not None
-        self.feeder = Feeder(srun.stdin, (self.folder / "payload.zip").read_bytes())
-        out, self.err = Stream(srun.stdout), Stream(srun.stderr)
-        outcome = self._watch(srun, cancelled)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert self.err is not None
+        self.feeder = Feeder(process.stdin, (self.folder / "payload.zip").read_bytes())
+        out = Stream(process.stdout)
+        outcome = self._watch(process, cancelled, queue_limit_s)
         if self.feeder.ident is None:
             with contextlib.suppress(OSError):
-                srun.stdin.close()
-        for stream in (out, self.err):
-            stream.join(KILL_AFTER)  # a stray child may hold the pipe open
+                process.stdin.close()
+        self._close(out, outcome)
         self.job_id = self.err.job_id or self.job_id
-        refused = outcome == "exited" and self.limits.refused(self.err.text())
-        self.limited = outcome == "held" or (refused and self.started_ns is None)
         if munge is not None:
             munge.update(try_credential(out.text()))
-        return self._record(outcome, srun.returncode, out, munge)
+        return self._record(outcome, process.returncode, out, munge)
 
-    def _watch(self, srun: "subprocess.Popen[bytes]", cancelled: threading.Event) -> str:
-        begin = time.monotonic()
-        run_begin: float | None = None
-        while True:
-            try:
-                srun.wait(TICK)
-                return "exited"
-            except subprocess.TimeoutExpired:
-                pass
-            now = time.monotonic()
-            if run_begin is None and self.started_ns is not None:
-                run_begin, self.state = now, "running"
-            self._feed(run_begin is not None and now - run_begin > FEED_AFTER)
-            if cancelled.is_set():
-                outcome = "cancelled"
-            elif run_begin is None and self.limits.holds(self.reason, self):
-                outcome = "held"
-            elif run_begin is None and now - begin > self.order["queue_limit_s"]:
-                outcome = "queue_limit"
-            elif run_begin is not None and now - run_begin > self.order["run_limit_s"]:
-                outcome = "run_limit"
-            else:
-                continue
-            log.info("%s: %s, cancelling", self.name, outcome)
-            self._end(srun)
-            return outcome
-
-    def _feed(self, overdue: bool) -> None:
+    def _look(self, running_s: float) -> None:
         assert self.feeder is not None
         assert self.err is not None
-        if self.feeder.ident is None and (self.err.starts or overdue):
+        if self.feeder.ident is None and (self.err.starts or running_s > FEED_AFTER):
             self.feeder.start()
 
-    def _end(self, srun: "subprocess.Popen[bytes]") -> None:
-        call(["scancel", f"--name={self.slurm_name}"])
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            srun.wait(KILL_AFTER)
+    def _scancel(self) -> None:
+        if self.allocation is None:
+            super()._scancel()
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(srun.pid, signal.SIGKILL)
-        srun.wait()
+        # A step has no job's name to cancel it by.
+        command = ["squeue", "--noheader", "--steps", f"--jobs={self.allocation}"]
+        _, out, _ = call([*command, "--format=%i|%j"])
+        for step_id, _, name in (line.partition("|") for line in out.splitlines()):
+            if name == self.slurm_name:
+                call(["scancel", step_id])
 
     def _record(
         self,
@@ -389,6 +516,12 @@ class Launcher:
         self.lanes = [[Job(order, folder, limits) for order in lane] for lane in orders["lanes"]]
         self.jobs = [job for lane in self.lanes for job in lane]
         self.gate = Gate(max(1, min(orders["at_once"], len(self.lanes))))
+        self.allocations = {
+            order["name"]: Allocation(order, limits, self.gate) for order in orders["allocations"]
+        }
+        for lane in self.lanes:
+            if (allocation := self._allocation(lane)) is not None:
+                allocation.expect()
         self.cancelled = threading.Event()
         self.abandoned = False
         self.done = threading.Event()
@@ -417,23 +550,56 @@ class Launcher:
         if self.abandoned:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _others_run(self, job: Job) -> bool:
-        return any(other.state == "running" for other in self.jobs if other is not job)
+    def _allocation(self, lane: list[Job]) -> "Allocation | None":
+        step = lane[0].order["step"]
+        return self.allocations[step["allocation"]] if step else None
+
+    def _others_run(self, submission: Submission) -> bool:
+        everything = [*self.jobs, *self.allocations.values()]
+        return any(other.state == "running" for other in everything if other is not submission)
 
     def _run_lane(self, lane: list[Job]) -> None:
-        for job in lane:
-            while True:
-                with self.gate:
-                    record = job.run(self.cancelled)
-                # Submitted anew, with a fresh credential, when there is room again.
-                others = job.limited and self.gate.narrow()
-                if not others and record["outcome"] != "held":
-                    break
+        allocation = self._allocation(lane)
+        left = lane
+        if allocation is not None:
+            try:
+                if (job_id := allocation.enter(self.cancelled)) is not None:
+                    left = self._run_steps(lane, allocation, job_id)
+            finally:
+                allocation.leave()
+        for job in left:
+            self._keep(self._run_alone(job))
+
+    def _run_steps(self, lane: list[Job], allocation: Allocation, job_id: str) -> list[Job]:
+        """Run the lane's jobs as steps; those that are left when one says nothing of its node."""
+        for number, job in enumerate(lane):
+            record = job.run(self.cancelled, job_id)
+            ended_badly = record["outcome"] != "cancelled" and record["exit_code"] != 0
+            if ended_badly and (not record["starts"] or allocation.gone()):
+                log.info("%s: as a job of its own, not as a step of %s", job.name, job_id)
                 job.state = "pending"
-                log.info("%s: a limit lets no more jobs through, waits for another", job.name)
-            line = json.dumps(record) + "\n"
-            with self._write, open(self.folder / "finished.jsonl", "a", encoding="utf-8") as file:
-                file.write(line)
+                return lane[number:]
+            self._keep(record)
+        return []
+
+    def _run_alone(self, job: Job) -> dict[str, Any]:
+        while True:
+            self.gate.enter()
+            try:
+                record = job.run(self.cancelled)
+            finally:
+                self.gate.leave()
+            # Submitted anew, with a fresh credential, when there is room again.
+            others = job.limited and self.gate.narrow()
+            if not others and record["outcome"] != "held":
+                return record
+            job.state = "pending"
+            log.info("%s: a limit lets no more jobs through, waits for another", job.name)
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        line = json.dumps(record) + "\n"
+        with self._write, open(self.folder / "finished.jsonl", "a", encoding="utf-8") as file:
+            file.write(line)
 
     def _note_progress(self) -> None:
         state = "done" if self.done.is_set() else "running"
@@ -443,7 +609,8 @@ class Launcher:
 
     def _watch_queue(self) -> None:
         while not self.done.wait(SQUEUE_EVERY):
-            waiting = {job.slurm_name: job for job in self.jobs if job.state == "queued"}
+            everything = [*self.jobs, *self.allocations.values()]
+            waiting = {item.slurm_name: item for item in everything if item.state == "queued"}
             if not waiting:
                 continue
             command = ["squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r|%j"]
@@ -487,7 +654,11 @@ def scancel_all(folder: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
     if progress.get("state") != "done":
-        for order in (order for lane in orders["lanes"] for order in lane):
+        everything = [
+            *orders.get("allocations", []),
+            *(order for lane in orders["lanes"] for order in lane),
+        ]
+        for order in everything:
             call(["scancel", f"--name={order['slurm_name']}"])
 
 

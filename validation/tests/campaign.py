@@ -155,7 +155,7 @@ class Slurm:
     def accounting(self) -> Accounting:
         return Accounting("accounting_storage/slurmdbd")
 
-    def prepare(self, lanes: Any, at_once: int) -> Batch:
+    def prepare(self, lanes: Any, at_once: int, shared: Any = ()) -> Batch:
         return Batch(self, [job for lane in lanes for job in lane])
 
     def reply(self, job: Job) -> Reply | None:

@@ -1,10 +1,11 @@
 """A Slurm of a few small programs, so that the real launcher and client can be tried.
 
-    simulated_slurm.py sinfo|srun|squeue|scancel|scontrol|sacctmgr|munge|unmunge STATE ARGUMENT…
+    simulated_slurm.py PROGRAM STATE ARGUMENT…
 
-STATE is a folder: `nodes.json` says what sinfo prints, `faults.json` what goes wrong, `running/`
-has a file for each srun. `install` writes the programs; the rest runs in a process of its own,
-standard library only.
+PROGRAM is one of Slurm's or MUNGE's. STATE is a folder: `nodes.json` says what sinfo prints,
+`faults.json` what goes wrong, `running/` has a file for each srun, `allocations/` one for each
+that was granted. `install` writes the programs; the rest runs in a process of its own, standard
+library only.
 
 Faults, by the job's name, such as "node-gpu1" or "ddp":
     hang         starts, never answers, ends when it is cancelled
@@ -22,6 +23,10 @@ Faults, by the job's name, such as "node-gpu1" or "ddp":
     wait         waits as long as another such job runs: squeue says "QOSMaxJobsPerUserLimit"
     environment  notes which variables of Slurm's it sees, and answers rightly
     late         its lines come 3 s late through srun
+An allocation, such as "steps-node-gpu1", can be refused, limited, queue or stuck, or
+    revoked      granted, and taken back as soon as a step of it started
+A step can also be
+    stepless     never starts as a step; does as a job of its own
 or an object: {"answer": {…}} changes the answer's fields, {"arguments": {…}} how it is made,
 {"real": true} runs the command that srun was given.
 """
@@ -40,7 +45,17 @@ if __name__ == "__main__":  # started by itself, not imported by a test
 
 from validation.tests import standin
 
-PROGRAMS = ("sinfo", "srun", "squeue", "scancel", "scontrol", "sacctmgr", "munge", "unmunge")
+PROGRAMS = (
+    "sinfo",
+    "salloc",
+    "srun",
+    "squeue",
+    "scancel",
+    "scontrol",
+    "sacctmgr",
+    "munge",
+    "unmunge",
+)
 
 
 def install(folder, nodes, faults=None):
@@ -48,6 +63,7 @@ def install(folder, nodes, faults=None):
     programs, state = folder / "bin", folder / "state"
     programs.mkdir()
     (state / "running").mkdir(parents=True)
+    (state / "allocations").mkdir()
     for name in PROGRAMS:
         path = programs / name
         path.write_text(f'#!/bin/sh\nexec {sys.executable} -I {__file__} {name} {state} "$@"\n')
@@ -58,8 +74,10 @@ def install(folder, nodes, faults=None):
 
 
 def running(folder):
-    """Names of the jobs whose srun is still there."""
-    return sorted(path.name for path in (folder / "state" / "running").iterdir())
+    """Names of the jobs whose srun is still there, and of allocations that are still held."""
+    state = folder / "state"
+    held = (path.read_text() for path in (state / "allocations").iterdir())
+    return sorted([*(path.name for path in (state / "running").iterdir()), *held])
 
 
 # --- in a process of its own -----------------------------------------------------------------
@@ -88,22 +106,30 @@ def srun(state, arguments):
     *_, payload, config = command
     config = json.loads(config)
     hosts = expand(options["nodelist"])
-    job = options["job-name"].split("-", 3)[-1]
-    fault = json.loads((state / "faults.json").read_text()).get(job)
+    name, job, fault = asked(state, options)
     if fault == "environment":
         (state / "environment").write_text(json.dumps(sorted(os.environ)))
-    limited = fault == "never" or (fault == "limit" and list((state / "running").iterdir()))
-    if fault == "refused" or limited:
-        why = LIMIT if limited else "Invalid partition name specified"
-        print(f"srun: error: Unable to allocate resources: {why}", file=sys.stderr)
+    if refused(state, "srun", fault):
         return 1
-    number = str(100 + len(list(state.glob("job.*"))))
-    (state / f"job.{number}").touch()
+    allocation = options.get("jobid")
+    number = allocation or new_number(state)
+    if allocation and not (state / "allocations" / allocation).exists():
+        print(f"srun: error: Unable to create step for job {allocation}: {ENDED}", file=sys.stderr)
+        return 1
     (state / f"argv.{job}").write_text(json.dumps(arguments))
-    mark = state / "running" / options["job-name"]
-    mark.write_text(json.dumps({"pid": os.getpid(), "id": number, "fault": fault}))
+    mark = state / "running" / name
+    known = f"{allocation}.{new_number(state)}" if allocation else number
+    mark.write_text(json.dumps({"pid": os.getpid(), "id": known, "fault": fault}))
     slot = None
     try:
+        if fault == "stepless" and allocation:
+            time.sleep(600)
+        if allocation and (state / "allocations" / allocation).read_text() == "revoked":
+            (state / "allocations" / allocation).unlink()
+            for host in hosts:
+                say("started", number, host)
+            print("srun: error: Job step aborted: allocation revoked", file=sys.stderr)
+            return 143
         if fault == "wait":
             slot = wait_for_the_others(state, mark)
         return task(fault, number, hosts, payload, config, options, command, state)
@@ -114,6 +140,55 @@ def srun(state, arguments):
         mark.unlink(missing_ok=True)
         if slot:
             slot.rmdir()
+
+
+def salloc(state, arguments):
+    options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
+    assert arguments[-2:] == ["--no-kill", "--no-shell"]
+    name, _, fault = asked(state, options)
+    if refused(state, "salloc", fault):
+        return 1
+    number = new_number(state)
+    mark = state / "running" / name
+    mark.write_text(json.dumps({"pid": os.getpid(), "id": number, "fault": fault}))
+    try:
+        if fault in ("queue", "stuck"):
+            time.sleep(600)
+    except Cancelled:
+        return 1
+    finally:
+        mark.unlink(missing_ok=True)
+    (state / "allocations" / number).write_text("revoked" if fault == "revoked" else name)
+    (state / "allocated").open("a").write(json.dumps(arguments) + "\n")
+    print(f"salloc: Granted job allocation {number}", file=sys.stderr)
+    return 0
+
+
+def asked(state, options):
+    """Slurm's name of the job, ours, and its fault."""
+    name = options["job-name"]
+    job = name.split("-", 3)[-1]
+    return name, job, json.loads((state / "faults.json").read_text()).get(job)
+
+
+def refused(state, program, fault):
+    present = [*(state / "running").iterdir(), *(state / "allocations").iterdir()]
+    limited = fault == "never" or (fault == "limit" and present)
+    if fault == "refused" or limited:
+        why = LIMIT if limited else "Invalid partition name specified"
+        print(f"{program}: error: Unable to allocate resources: {why}", file=sys.stderr)
+        return True
+    return False
+
+
+def new_number(state):
+    while True:
+        number = str(100 + len(list(state.glob("job.*"))))
+        try:
+            (state / f"job.{number}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return number
 
 
 def wait_for_the_others(state, mark):
@@ -188,6 +263,7 @@ def real_task(number, hosts, command):
     return subprocess.run(command, env=environment, check=False).returncode
 
 
+ENDED = "Job/step already completing or completed"
 LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 
 
@@ -214,27 +290,45 @@ def sacctmgr(state, arguments):
 
 
 def squeue(state, arguments):
-    assert f"--user={os.getuid()}" in arguments
     reasons = {
         "queue": ("PENDING", "Resources"),
         "stuck": ("PENDING", "ReqNodeNotAvail"),
         "wait": ("PENDING", "QOSMaxJobsPerUserLimit"),
     }
-    for path in (state / "running").iterdir():
-        job = json.loads(path.read_text())
+    marks = {path.name: json.loads(path.read_text()) for path in (state / "running").iterdir()}
+    of = next((a.removeprefix("--jobs=") for a in arguments if a.startswith("--jobs=")), None)
+    if of and "--steps" not in arguments:
+        if not (state / "allocations" / of).exists():
+            print("slurm_load_jobs error: Invalid job id specified", file=sys.stderr)
+            return 1
+        print("RUNNING")
+        return 0
+    if of:
+        for name, step in marks.items():
+            if step["id"].startswith(f"{of}."):
+                print(f"{step['id']}|{name}")
+        return 0
+    assert f"--user={os.getuid()}" in arguments
+    for name, job in marks.items():
+        if "." in job["id"]:
+            continue
         known = job["fault"] if isinstance(job["fault"], str) else ""
         status, reason = reasons.get(known, ("RUNNING", "None"))
-        print(f"{job['id']}|{status}|{reason}|{path.name}")
+        print(f"{job['id']}|{status}|{reason}|{name}")
     return 0
 
 
 def scancel(state, arguments):
-    name = arguments[0].removeprefix("--name=")
-    path = state / "running" / name
+    wanted = arguments[0].removeprefix("--name=")
     with open(state / "cancelled", "a") as file:
-        file.write(name + "\n")
-    if path.exists():
+        file.write(wanted + "\n")
+    for path in (state / "allocations").iterdir():
+        if path.read_text() == wanted:
+            path.unlink()
+    for path in (state / "running").iterdir():
         job = json.loads(path.read_text())
+        if wanted not in (path.name, job["id"]):
+            continue
         if job["fault"] == "deaf":
             path.unlink()
         else:

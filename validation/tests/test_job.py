@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 
+from validation import allocations
 from validation.slurm import job as jobs
 from validation.tests.conftest import make_plan
 
@@ -27,6 +28,21 @@ def test_the_command_lines_on_virtual_gpus(golden):
 def test_the_command_lines_on_real_gpus_and_cpus(golden):
     nodes = (("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8), ("c1", "none", 0), ("c2", "none", 0))
     golden("srun_mixed.txt", lines(make_plan(*nodes)))
+
+
+def test_the_command_lines_of_an_allocation(golden):
+    made = make_plan(("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8))
+    hosts = frozenset(("h1", "h2"))
+    lanes = ([[job] for job in made.node_jobs], [list(group.jobs) for group in made.groups])
+    shown = []
+    for tier in lanes:
+        (allocation,) = allocations.share(tier, hosts, 64)
+        shown.append(jobs.allocation_command(made.run_id, allocation, ("--account=ops",)))
+        for job in allocation.jobs:
+            step = list(jobs.step_command(made.run_id, job, made.python, ("--account=ops",)))
+            step[step.index(jobs.BOOTSTRAP)] = "BOOTSTRAP"
+            shown.append(tuple(step))
+    golden("allocations.txt", "\n".join("\n  ".join(words) + "\n" for words in shown))
 
 
 def test_slurms_limit_comes_after_the_launchers():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from validation import thresholds
+from validation import allocations, thresholds
 from validation.checks import CHECKS
 from validation.errors import Unreachable
 from validation.model import Outcome, Reply, Verdict
@@ -56,8 +56,8 @@ def run(slurm):
     """Runs lanes of jobs to their end; replies by name."""
     opened = []
 
-    def go(client, *lanes):
-        batch = client.prepare(lanes, 64)
+    def go(client, *lanes, shared=()):
+        batch = client.prepare(lanes, 64, shared)
         opened.append(batch)
         batch.start()
         replies: dict[str, Reply] = {}
@@ -329,6 +329,139 @@ def test_a_limit_that_lets_nothing_through_is_told_once(slurm, run, tmp_path):
     reply = run(client, [short(cluster_job("ddp"))])["ddp"]
     assert (reply.outcome, reply.exit_code) == (Outcome.EXITED, 1)
     assert "violates accounting/QOS policy" in reply.stderr
+
+
+# --- steps of one allocation ---------------------------------------------------------------------
+
+
+def node_lanes(count):
+    names = [f"gpu{number}" for number in range(1, count + 1)]
+    made = make_plan(*((name, "virtual", 2) for name in names))
+    return [[short(job)] for job in made.node_jobs]
+
+
+def shared(lanes):
+    hosts = frozenset(host for lane in lanes for job in lane for host in job.hosts)
+    return allocations.share(lanes, hosts, 64)
+
+
+def asked_of_salloc(tmp_path):
+    path = tmp_path / "state" / "allocated"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def asked_of_srun(tmp_path, job):
+    return json.loads((tmp_path / "state" / f"argv.{job}").read_text())
+
+
+def test_jobs_on_free_nodes_are_steps_of_one_allocation(slurm, run, tmp_path):
+    lanes = node_lanes(3)
+    replies = run(slurm(), *lanes, shared=shared(lanes))
+    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    (options,) = asked_of_salloc(tmp_path)
+    assert "--nodelist=gpu[1-3]" in options
+    (job_id,) = {reply.job_id for reply in replies.values()}
+    for number in (1, 2, 3):
+        assert f"--jobid={job_id}" in asked_of_srun(tmp_path, f"node-gpu{number}")
+    assert simulated_slurm.running(tmp_path) == []  # given back
+
+
+def test_a_step_that_hangs_is_ended_alone(slurm, run, tmp_path):
+    lanes = node_lanes(2)
+    lanes[1] = [short(lanes[1][0], run_s=1)]
+    replies = run(slurm(**{"node-gpu2": "hang"}), *lanes, shared=shared(lanes))
+    assert replies["node-gpu1"].exit_code == 0
+    assert replies["node-gpu2"].outcome is Outcome.RUN_LIMIT
+    step, allocation = (tmp_path / "state" / "cancelled").read_text().splitlines()
+    assert step.partition(".")[0] == replies["node-gpu2"].job_id
+    assert allocation.endswith("steps-node-gpu1")
+    assert simulated_slurm.running(tmp_path) == []
+
+
+@pytest.mark.parametrize("fault", ["refused", "never", "queue", "stuck"])
+def test_without_an_allocation_every_step_is_a_job(slurm, run, tmp_path, monkeypatch, fault):
+    monkeypatch.setattr(jobs, "GRANT_LIMIT_S", 1)
+    lanes = node_lanes(2)
+    client = slurm(**{"steps-node-gpu1": fault})
+    replies = run(client, *lanes, shared=shared(lanes))
+    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert len({reply.job_id for reply in replies.values()}) == 2
+    assert not any(word.startswith("--jobid") for word in asked_of_srun(tmp_path, "node-gpu1"))
+    assert simulated_slurm.running(tmp_path) == []
+
+
+def test_where_salloc_is_missing_every_step_is_a_job(slurm, run, tmp_path):
+    client = slurm()
+    (tmp_path / "bin" / "salloc").unlink()
+    lanes = node_lanes(2)
+    replies = run(client, *lanes, shared=shared(lanes))
+    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+
+
+def test_an_allocation_that_is_taken_back_accuses_nobody(slurm, run, tmp_path):
+    """An administrator's scancel, a preemption: the steps end badly, the nodes are well."""
+    lanes = [[short(cluster_job(name)) for name in ("all_reduce", "ddp", "pipeline")]]
+    client = slurm(**{"steps-all_reduce": "revoked"})
+    replies = run(client, *lanes, shared=shared(lanes))
+    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert len({reply.job_id for reply in replies.values()}) == 3
+    assert replies["all_reduce"].ended_ns <= replies["ddp"].submitted_ns
+
+
+def test_a_step_whose_tasks_do_not_start_is_judged_as_a_job_of_its_own(
+    slurm, run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(jobs, "GRANT_LIMIT_S", 1)
+    lanes = node_lanes(2)
+    replies = run(slurm(**{"node-gpu2": "stepless"}), *lanes, shared=shared(lanes))
+    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert replies["node-gpu1"].job_id != replies["node-gpu2"].job_id
+
+
+def test_a_payload_that_fails_in_a_step_is_not_tried_again(slurm, run, tmp_path):
+    lanes = [[short(cluster_job(name)) for name in ("ddp", "pipeline")]]
+    replies = run(slurm(ddp="crash"), *lanes, shared=shared(lanes))
+    assert (replies["ddp"].exit_code, replies["pipeline"].exit_code) == (1, 0)
+    assert replies["ddp"].job_id == replies["pipeline"].job_id
+    assert len(asked_of_salloc(tmp_path)) == 1
+
+
+def test_allocations_wait_for_each_other_under_a_limit(slurm, run, tmp_path):
+    """64 nodes each: the user may have one job, and the second allocation comes after the first."""
+    lanes = node_lanes(4)
+    two = [*shared(lanes[:2]), *shared(lanes[2:])]
+    client = slurm(**{allocation.name: "limit" for allocation in two})
+    replies = run(client, *lanes, shared=two)
+    assert {reply.exit_code for reply in replies.values()} == {0}
+    assert len({reply.job_id for reply in replies.values()}) == 2
+
+
+def test_a_cancelled_run_gives_its_allocation_back(slurm, tmp_path):
+    lanes = node_lanes(2)
+    client = slurm(**{"node-gpu1": "hang", "node-gpu2": "hang"})
+    batch = client.prepare(lanes, 64, shared(lanes))
+    batch.start()
+    wait_for(lambda: len(simulated_slurm.running(tmp_path)) == 3)
+    replies = batch.cancel().replies
+    assert {reply.outcome for reply in replies} == {Outcome.CANCELLED}
+    assert simulated_slurm.running(tmp_path) == []
+    batch.close()
+
+
+def test_the_allocation_of_a_launcher_that_died_is_given_back(slurm, tmp_path):
+    lanes = node_lanes(2)
+    client = slurm(**{"node-gpu1": "hang", "node-gpu2": "hang"})
+    batch = client.prepare(lanes, 64, shared(lanes))
+    batch.start()
+    wait_for(lambda: len(simulated_slurm.running(tmp_path)) == 3)
+    os.kill(int((Path(batch._folder) / "pid").read_text()), signal.SIGKILL)
+    wait_for(lambda: batch.poll().lost)
+    batch.cancel()
+    wait_for(lambda: simulated_slurm.running(tmp_path) == [])
+    batch.close()
+
+
+# --- odds and ends -------------------------------------------------------------------------------
 
 
 def test_output_without_end_is_cut_off(slurm, run, tmp_path):

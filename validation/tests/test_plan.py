@@ -8,7 +8,7 @@ import pytest
 from validation import declaration, plan, suites
 from validation.declaration import Submission
 from validation.errors import DataError, UsageError
-from validation.model import Job, Tier
+from validation.model import GRANT_LIMIT_S, Job, Tier
 from validation.plan import Selection, shrink
 from validation.report import plan as plan_report
 from validation.tests.conftest import declare, make_plan
@@ -137,7 +137,8 @@ def test_gpu_hours_are_counted_from_the_limits():
     made = make_plan(*H100)
     limits = {job.name: job.run_limit_s for job in made.jobs}
     seconds = limits["node-h1"] + limits["all_reduce"] + limits["ddp"] + limits["pipeline"]
-    assert made.gpu_hours == pytest.approx(32 * seconds / 3600)
+    waited = 4 * GRANT_LIMIT_S  # a step's nodes are held until it starts
+    assert made.gpu_hours == pytest.approx(32 * (seconds + waited) / 3600)
 
 
 # --- selection -------------------------------------------------------------------------------

@@ -351,8 +351,11 @@ def test_what_the_site_wishes_reaches_srun_before_what_the_plan_says(cluster):
     more = "--srun-option=--comment=acceptance"
     status, _, _ = cluster.install().run(*wishes, more, "--only", "cpus,ddp")
     assert status == 0
-    for job in ("node-gpu1", "ddp"):
-        assert options_of(cluster, job)[:5] == [*wishes, "--comment=acceptance"]
+    allocation, *step = options_of(cluster, "node-gpu1")
+    assert allocation.startswith("--jobid=")
+    salloc = json.loads((cluster.path / "state" / "allocated").read_text())
+    for found in (step, salloc, options_of(cluster, "ddp")):  # the last is a job of its own
+        assert found[:5] == [*wishes, "--comment=acceptance"]
     assert {"--cpus-per-task=2", "--mem=0", "--exclusive"} <= set(options_of(cluster, "ddp"))
 
 
@@ -362,7 +365,7 @@ def test_the_inventorys_wishes_are_defaults(cluster):
     wishes = {"account": "hpc", "qos": "low", "srun_options": ["--comment=x"]}
     path.write_text(json.dumps({**json.loads(path.read_text()), "submission": wishes}))
     assert cluster.run("--qos", "high", "--only", "cpus")[0] == 0
-    found = options_of(cluster, "node-gpu1")[:3]
+    found = options_of(cluster, "node-gpu1")[1:4]
     assert found == ["--account=hpc", "--qos=high", "--comment=x"]
 
 

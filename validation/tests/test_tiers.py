@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from validation import interrupts, tiers
-from validation.checks import CHECKS
+from validation.checks import CHECKS, slurm_state
 from validation.declaration import Submission
 from validation.errors import EnvironmentProblem, TransportError, Unreachable
 from validation.model import (
@@ -73,6 +73,7 @@ class FakeSlurm:
         self.log = []
         self.asked = 0
         self.prepared = []
+        self.shared = []
         self.start_error = None
         self.poll_errors = []
         self.lost = ""
@@ -95,8 +96,9 @@ class FakeSlurm:
     def accounting(self):
         return Accounting("accounting_storage/slurmdbd", error=self.accounting_error)
 
-    def prepare(self, lanes, at_once):
+    def prepare(self, lanes, at_once, shared=()):
         self.prepared.append(lanes)
+        self.shared.append(shared)
         return FakeBatch(self, lanes)
 
     def reply(self, job):
@@ -638,6 +640,27 @@ def test_measurements_of_two_groups_do_not_run_at_once():
         [["all_reduce-virtual", "all_reduce-cpu"]],
         [["ddp-virtual", "pipeline-virtual"], ["ddp-cpu", "pipeline-cpu"]],
     ]
+
+
+def test_only_free_nodes_share_an_allocation():
+    slurm = FakeSlurm(make_plan(*THREE, ("gpu4", "virtual", 2)))
+    slurm.states["gpu4"] = NodeState("gpu4", "mixed", 2, 2000, "gpu:2")
+    walk(slurm)
+    (node_tier,), cluster_tier = slurm.shared
+    assert [node.name for node in node_tier.nodes] == ["gpu1", "gpu2", "gpu3"]
+    assert cluster_tier == ()  # it needs gpu4 too, which others use
+
+
+@pytest.mark.parametrize(
+    ("state", "free"),
+    [
+        *[("idle", True), ("IDLE", True), ("maint", True), ("idle$", True)],
+        *[("idle~", False), ("idle#", False), ("planned", False), ("idle-", False)],
+        *[("mixed", False), ("allocated", False), ("completing", False), ("idle*", False)],
+    ],
+)
+def test_what_counts_as_free(state, free):
+    assert slurm_state.free(NodeState("gpu1", state, 2, 2000, "")) is free
 
 
 def test_a_maintenance_reservation_can_be_validated_from_inside():

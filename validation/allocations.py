@@ -1,0 +1,41 @@
+"""Which jobs of a tier share one allocation, as steps of it.
+
+One allocation is one job to Slurm: it waits once, counts once against the user's limits, and the
+accounting shows the tier in one place. It is never more than a convenience: nodes that others use,
+or that are switched off, get jobs of their own, and where Slurm grants no allocation, or takes it
+back, every step becomes such a job (see slurm/launcher.py).
+"""
+
+from collections.abc import Sequence
+
+from validation.model import Allocation, Job
+
+
+def share(
+    lanes: Sequence[Sequence[Job]], free: frozenset[str], most: int
+) -> tuple[Allocation, ...]:
+    """Allocations for lanes whose nodes are free, of at most `most` lanes each.
+
+    More would hold nodes for which there is no step yet. Lanes on nodes of their own go together
+    where their jobs ask for the same; a lane alone has an allocation if it is of several jobs.
+    """
+    alike: dict[tuple[object, ...], list[tuple[Job, ...]]] = {}
+    for lane in map(tuple, lanes):
+        kinds = {_shape(job) for job in lane}
+        hosts = {job.hosts for job in lane}
+        if len(hosts) == 1 and len(kinds) == 1 and free.issuperset(lane[0].hosts):
+            alike.setdefault(kinds.pop(), []).append(lane)
+    found = []
+    for same in alike.values():
+        # Two lanes of several nodes each may use the same ones.
+        size = most if len(same[0][0].hosts) == 1 else 1
+        for chunk in (same[start : start + size] for start in range(0, len(same), size)):
+            if sum(map(len, chunk)) > 1:
+                found.append(Allocation(f"steps-{chunk[0][0].name}", tuple(chunk)))
+    return tuple(found)
+
+
+def _shape(job: Job) -> tuple[object, ...]:
+    """What jobs of one allocation must ask for alike, on each node."""
+    cpus = job.config.get("cpus_per_rank")
+    return (job.tier, job.partition, job.gpus_per_node, job.ranks_per_node, cpus)

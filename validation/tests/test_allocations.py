@@ -1,0 +1,60 @@
+"""Which jobs share an allocation."""
+
+from validation.allocations import share
+from validation.tests.conftest import make_plan
+
+FIVE = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 6))
+
+
+def hosts(made):
+    return frozenset(node.name for node in made.nodes)
+
+
+def node_lanes(made):
+    return [[job] for job in made.node_jobs]
+
+
+def test_nodes_that_are_asked_the_same_share_one_up_to_a_size():
+    made = make_plan(*FIVE)
+    found = share(node_lanes(made), hosts(made), 2)
+    names = [[job.name for job in allocation.jobs] for allocation in found]
+    assert names == [["node-gpu1", "node-gpu2"], ["node-gpu3", "node-gpu4"]]
+    assert [allocation.name for allocation in found] == ["steps-node-gpu1", "steps-node-gpu3"]
+
+
+def test_nodes_of_other_gpus_have_another():
+    """--gres holds for every node of an allocation."""
+    made = make_plan(*FIVE[:2], ("c1", "none", 0), ("c2", "none", 0))
+    found = share(node_lanes(made), hosts(made), 64)
+    assert [[node.name for node in item.nodes] for item in found] == [
+        ["gpu1", "gpu2"],
+        ["c1", "c2"],
+    ]
+
+
+def test_nodes_that_are_in_use_have_jobs_of_their_own():
+    made = make_plan(*FIVE)
+    (found,) = share(node_lanes(made), hosts(made) - {"gpu2"}, 64)
+    assert [node.name for node in found.nodes] == ["gpu1", "gpu3", "gpu4", "gpu5"]
+
+
+def test_the_jobs_of_a_group_share_one():
+    made = make_plan()
+    lane = list(made.groups[0].jobs)
+    (found,) = share([lane], hosts(made), 64)
+    assert found.lanes == (tuple(lane),)
+    assert share([lane], hosts(made) - {"gpu1"}, 64) == ()
+
+
+def test_two_groups_do_not_share_one():
+    made = make_plan(*FIVE[:2], *(("c1", "none", 0), ("c2", "none", 0)))
+    lanes = [list(group.jobs) for group in made.groups]
+    assert len(share(lanes, hosts(made), 64)) == 2
+    # Those that measure run one after another, on other nodes each.
+    measured = [[lane[0] for lane in lanes]]
+    assert share(measured, hosts(made), 64) == ()
+
+
+def test_one_job_needs_none():
+    made = make_plan(("gpu1", "virtual", 2))
+    assert share(node_lanes(made), hosts(made), 64) == ()
