@@ -96,15 +96,15 @@ def step_command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ())
 def allocation_command(
     run_id: str, allocation: Allocation, wishes: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """salloc for all nodes of the allocation: it ends when they are granted, and they stay so.
+    """salloc for all nodes of the allocation, held until its command's input ends.
 
     A node that fails does not take it from the others.
     """
     first = allocation.jobs[0]
     asked = (*_nodes(first, allocation.nodes), *_of_its_own(first))
     limit = f"--time={slurm_time(allocation_limit_s(allocation))}"
-    keep = ("--no-kill", "--no-shell")
-    return ("salloc", *wishes, _named(run_id, allocation), *asked, limit, *keep)
+    hold = ("sh", "-c", "echo plumbline: granted $SLURM_JOB_ID; exec cat")
+    return ("salloc", *wishes, _named(run_id, allocation), *asked, limit, "--no-kill", *hold)
 
 
 def allocation_limit_s(allocation: Allocation) -> int:

@@ -52,6 +52,7 @@ FORGOTTEN = 60  # seconds without a poll after which a folder without a launcher
 
 DOCUMENT = b'{"plumbline"'
 SAID = re.compile(rb"plumbline: (started|received) job (\S+) node (\S+) time (\d+)\s*$")
+GRANTED = re.compile(r"^plumbline: granted (\d+)$", re.MULTILINE)
 FOLDER = re.compile(r"plumbline-\d{8}T\d{6}Z-\S+")
 
 # How Slurm is reached. All other variables of Slurm's commands would change what is asked, or
@@ -234,7 +235,7 @@ class Submission:
         """Start the command; None, with the reason, if it cannot be."""
         self.submitted_ns = time.time_ns()
         self.job_id, self.reason, self.seen_running_ns, self.err = None, "", None, None
-        self.state = "queued"
+        self.state, self.limited = "queued", False
         try:
             process = subprocess.Popen(
                 command,
@@ -265,7 +266,8 @@ class Submission:
             now = time.monotonic()
             if run_begin is None and self.started_ns is not None:
                 run_begin, self.state = now, "running"
-            self._look(0.0 if run_begin is None else now - run_begin)
+            if self._look(0.0 if run_begin is None else now - run_begin):
+                return "granted"
             if cancelled.is_set():
                 outcome = "cancelled"
             elif run_begin is None and self.limits.holds(self.reason, self):
@@ -280,8 +282,9 @@ class Submission:
             self._end(process)
             return outcome
 
-    def _look(self, running_s: float) -> None:
-        """Called at every tick."""
+    def _look(self, running_s: float) -> bool:
+        """Called at every tick; whether no more is to be waited for."""
+        return False
 
     def _close(self, stream: Stream, outcome: str) -> None:
         """Read to the end, and note whether a limit was in the way."""
@@ -307,16 +310,18 @@ class Submission:
 class Allocation(Submission):
     """Nodes that several jobs use as steps: asked for by the first, given back by the last.
 
-    Counts as one job against what may be with Slurm at once.
+    salloc holds it as long as its command reads from us, so it ends with this program too. It
+    counts as one job against what may be with Slurm at once.
     """
 
     def __init__(self, order: dict[str, Any], limits: Limits, gate: Gate) -> None:
         super().__init__(order, limits)
         self._gate = gate
         self._users = 0
-        self._asked = threading.Lock()
+        self._lock = threading.Lock()
         self._tried = False
-        self.granted: str | None = None
+        self._out: Stream | None = None
+        self._held: subprocess.Popen[bytes] | None = None
 
     def expect(self) -> None:
         """One lane more uses it."""
@@ -324,54 +329,66 @@ class Allocation(Submission):
 
     def enter(self, cancelled: threading.Event) -> str | None:
         """The allocation's job id; None where Slurm does not grant it."""
-        with self._asked:
+        with self._lock:
             while not self._tried and not cancelled.is_set():
                 self._gate.enter()
-                outcome, self.granted = self._ask(cancelled)
-                if self.granted is None:
+                outcome = self._ask(cancelled)
+                if outcome != "granted":
                     self._gate.leave()
                 others = self.limited and self._gate.narrow()
                 self._tried = not others and outcome != "held"
-            return self.granted
+            return self.job_id if self._held else None
 
     def leave(self) -> None:
-        with self._asked:
+        with self._lock:
             self._users -= 1
-            if self._users or self.granted is None:
+            if self._users or self._held is None:
                 return
-            self._scancel()
+            assert self._held.stdin is not None
+            with contextlib.suppress(OSError):
+                self._held.stdin.close()
+            try:
+                self._held.wait(KILL_AFTER)
+            except subprocess.TimeoutExpired:
+                self._end(self._held)
             self.state = "done"
             self._gate.leave()
 
     def gone(self) -> bool:
-        """Whether Slurm knows the allocation, and does not run it any more."""
-        command = ["squeue", "--noheader", f"--jobs={self.granted}", "--format=%T"]
+        """Whether Slurm does not run the allocation any more."""
+        command = ["squeue", "--noheader", f"--jobs={self.job_id}", "--format=%T"]
         status, out, err = call(command)
         if status != 0:
             return "invalid job id" in err.lower()
         return out.strip() != "RUNNING"
 
-    def _ask(self, cancelled: threading.Event) -> tuple[str, str | None]:
-        """How it went, and the job id if Slurm granted it."""
-        salloc = self._open(self.order["command"])
-        if salloc is None:
+    def _ask(self, cancelled: threading.Event) -> str:
+        process = self._open(self.order["command"])
+        if process is None:
             log.info("%s: %s", self.name, self.reason)
-            return "not_submitted", None
-        assert salloc.stdin is not None
-        assert salloc.stdout is not None
+            return "not_submitted"
+        assert process.stdout is not None
         assert self.err is not None
-        salloc.stdin.close()
-        outcome = self._watch(salloc, cancelled, self.order["queue_limit_s"])
-        self._close(Stream(salloc.stdout), outcome)
-        said = self.err.text()
-        found = re.search(r"Granted job allocation (\d+)", said)
-        if outcome == "exited" and salloc.returncode == 0 and found:
-            self.state = "running"
-            log.info("%s: allocation %s", self.name, found[1])
-            return outcome, found[1]
+        self._out = Stream(process.stdout)
+        outcome = self._watch(process, cancelled, self.order["queue_limit_s"])
+        if outcome == "granted":
+            self._held, self.state = process, "running"
+            self.job_id = self._granted()
+            log.info("%s: allocation %s", self.name, self.job_id)
+            return outcome
+        self._close(self._out, outcome)
         self.state = "done"
-        log.info("%s: no allocation: %s %s %s", self.name, outcome, self.reason, said.strip())
-        return outcome, None
+        said = self.err.text().strip()
+        log.info("%s: no allocation: %s %s %s", self.name, outcome, self.reason, said)
+        return outcome
+
+    def _look(self, running_s: float) -> bool:
+        return self._granted() is not None
+
+    def _granted(self) -> str | None:
+        assert self._out is not None
+        found = GRANTED.search(self._out.text())
+        return found[1] if found else None
 
 
 class Job(Submission):
@@ -434,11 +451,12 @@ class Job(Submission):
             munge.update(try_credential(out.text()))
         return self._record(outcome, process.returncode, out, munge)
 
-    def _look(self, running_s: float) -> None:
+    def _look(self, running_s: float) -> bool:
         assert self.feeder is not None
         assert self.err is not None
         if self.feeder.ident is None and (self.err.starts or running_s > FEED_AFTER):
             self.feeder.start()
+        return False
 
     def _scancel(self) -> None:
         if self.allocation is None:

@@ -31,6 +31,7 @@ or an object: {"answer": {…}} changes the answer's fields, {"arguments": {…}
 {"real": true} runs the command that srun was given.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -76,7 +77,7 @@ def install(folder, nodes, faults=None):
 def running(folder):
     """Names of the jobs whose srun is still there, and of allocations that are still held."""
     state = folder / "state"
-    held = (path.read_text() for path in (state / "allocations").iterdir())
+    held = [allocated(state, path.name)["name"] for path in (state / "allocations").iterdir()]
     return sorted([*(path.name for path in (state / "running").iterdir()), *held])
 
 
@@ -124,7 +125,7 @@ def srun(state, arguments):
     try:
         if fault == "stepless" and allocation:
             time.sleep(600)
-        if allocation and (state / "allocations" / allocation).read_text() == "revoked":
+        if allocation and allocated(state, allocation)["revoked"]:
             (state / "allocations" / allocation).unlink()
             for host in hosts:
                 say("started", number, host)
@@ -144,7 +145,6 @@ def srun(state, arguments):
 
 def salloc(state, arguments):
     options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
-    assert arguments[-2:] == ["--no-kill", "--no-shell"]
     name, _, fault = asked(state, options)
     if refused(state, "salloc", fault):
         return 1
@@ -158,10 +158,20 @@ def salloc(state, arguments):
         return 1
     finally:
         mark.unlink(missing_ok=True)
-    (state / "allocations" / number).write_text("revoked" if fault == "revoked" else name)
-    (state / "allocated").open("a").write(json.dumps(arguments) + "\n")
+    allocation = {"pid": os.getpid(), "name": name, "revoked": fault == "revoked"}
+    (state / "allocations" / number).write_text(json.dumps(allocation))
+    with open(state / "allocated", "a") as file:
+        file.write(json.dumps(arguments) + "\n")
     print(f"salloc: Granted job allocation {number}", file=sys.stderr)
+    command = arguments[len(options) :]
+    with contextlib.suppress(Cancelled):
+        subprocess.run(command, env={**os.environ, "SLURM_JOB_ID": number}, check=False)
+    (state / "allocations" / number).unlink(missing_ok=True)
     return 0
+
+
+def allocated(state, number):
+    return json.loads((state / "allocations" / number).read_text())
 
 
 def asked(state, options):
@@ -323,8 +333,8 @@ def scancel(state, arguments):
     with open(state / "cancelled", "a") as file:
         file.write(wanted + "\n")
     for path in (state / "allocations").iterdir():
-        if path.read_text() == wanted:
-            path.unlink()
+        if (allocation := json.loads(path.read_text()))["name"] == wanted:
+            os.kill(allocation["pid"], signal.SIGTERM)
     for path in (state / "running").iterdir():
         job = json.loads(path.read_text())
         if wanted not in (path.name, job["id"]):
