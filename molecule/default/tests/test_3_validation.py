@@ -34,10 +34,14 @@ def test_the_quick_suite_passes(node, operator, tmp_path):
 
 
 def test_the_jobs_are_accounted(node):
-    shown = node("ctl1").check_output("sacct -a -X -n -P --format=jobname,state,nnodes")
-    done = [line.split("|") for line in shown.splitlines() if line.startswith("plumbline-")]
-    for payload in ("all_reduce", "ddp", "pipeline"):
-        assert any(payload in name and rest == ["COMPLETED", "2"] for name, *rest in done), shown
+    shown = node("ctl1").check_output("sacct -a -n -P --format=jobid,jobname,state,nnodes")
+    rows = [line.split("|") for line in shown.splitlines()]
+    done = {name.rpartition("-")[2]: (job, rest) for job, name, *rest in rows}
+    ids = [done[payload] for payload in ("all_reduce", "ddp", "pipeline")]
+    assert {tuple(rest) for _, rest in ids} == {("COMPLETED", "2")}, shown
+    # Steps of one allocation, and that is given back as something that went well.
+    (allocation,) = {job.partition(".")[0] for job, _ in ids}
+    assert [rest for job, _, *rest in rows if job == allocation] == [["COMPLETED", "2"]], shown
 
 
 def test_it_runs_on_a_login_node_with_what_was_deployed(node, operator):
