@@ -1,7 +1,7 @@
 """How values, thresholds and verdicts are put into words; every report uses the same ones."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from validation.model import (
@@ -20,7 +20,8 @@ from validation.model import (
 )
 from validation.nodelist import compress
 
-FOLD = 4  # passes of one check on more nodes than this are one row
+FOLD = 4  # what is the same on more nodes than this is one row
+_LONG = 40  # characters; nodes whose list is longer are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +110,32 @@ def rows(results: Sequence[Result]) -> Iterator[Row]:
     alike: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
         alike.setdefault(_repeated(result), []).append(result)
+    found: list[Row] = []
     for same in alike.values():
         first = same[0]
-        if _passes_silently(first):
-            shown = [_folded(same)] if len(same) > FOLD else None
-        else:
+        if not _passes_silently(first):
             more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-            shown = [_row(first, first.check + more, several)]
-        yield from shown or (_row(result, result.check, several) for result in same)
+            found.append(_row(first, first.check + more, several))
+        elif len(same) > FOLD:
+            found.append(_folded(same))
+        else:
+            found += [_row(result, result.check, several) for result in same]
+    yield from _on_many_nodes(found)
+
+
+def _on_many_nodes(rows: Sequence[Row]) -> Iterator[Row]:
+    """A rack without power says the same of each of its nodes: that is one row."""
+    alike: dict[Row, list[str]] = {}
+    for row in rows:
+        alone = row.verdict is Verdict.PASS or row.tier != Tier.NODE.value
+        alike.setdefault(row if alone else replace(row, subject=""), []).append(row.subject)
+    for row, subjects in alike.items():
+        if len(subjects) > FOLD:
+            names = compress(subjects)
+            shown = names if len(names) <= _LONG else count(len(subjects), "node")
+            yield replace(row, subject=shown)
+        else:
+            yield from (replace(row, subject=subject) for subject in subjects)
 
 
 def _passes_silently(result: Result) -> bool:

@@ -106,6 +106,26 @@ def test_the_table_of_a_healthy_run(golden):
     golden("console_healthy.txt", console.render(healthy()))
 
 
+def test_what_fails_alike_on_many_nodes_is_one_row():
+    """500 nodes of a hall without power; one beside them with a fault of its own."""
+    names = [f"gpu{number}" for number in range(1, 501)]
+    plan = make_plan(*((name, "virtual", 2) for name in names))
+    states = {name: NodeState(name, "down*", 2, 2000, "gpu:2", "Not responding") for name in names}
+    states["gpu7"] = NodeState("gpu7", "drained", 2, 2000, "gpu:2", "fan")
+    report = report_of(FakeSlurm(plan, states))
+    table = [row for row in words.rows(report.results) if row.check.startswith("slurm_state")]
+    assert [row.subject for row in table] == ["gpu[1-6,8-500]", "gpu7"]
+    assert len(console.render(report).splitlines()) < 60
+
+
+def test_nodes_whose_list_is_long_are_counted():
+    names = [f"rack{number}-gpu{number}" for number in range(1, 9)]
+    plan = make_plan(*((name, "virtual", 2) for name in names))
+    states = {name: NodeState(name, "down", 2, 2000, "gpu:2") for name in names}
+    report = report_of(FakeSlurm(plan, states))
+    assert next(iter(words.rows(report.results))).subject == "8 nodes"
+
+
 def test_the_table_of_a_run_with_every_verdict(golden):
     golden("console_mixed.txt", console.render(mixed_bag(), width=100))
 
