@@ -245,6 +245,10 @@ def _waited(job: Job, reply: Reply) -> Unusable:
     if asleep := [state.name for state in reply.states if slurm_state.asleep(state)]:
         names = ", ".join(asleep[:8])
         return Unusable(f"{said}{names} is still being powered up", Verdict.INCONCLUSIVE, ())
+    if ending := [state.name for state in reply.states if slurm_state.completing(state)]:
+        names = f"{', '.join(ending[:8])} {'is' if len(ending) == 1 else 'are'}"
+        said = f"{said}{names} still completing a job that has ended{reason}"
+        return Unusable(said, Verdict.INCONCLUSIVE, ())
     if reply.busy or cause is Cause.BUSY:
         nodes = "node is" if len(job.nodes) == 1 else "nodes are"
         return Unusable(f"{said}{nodes} busy with other jobs{reason}", Verdict.INCONCLUSIVE, ())

@@ -78,6 +78,11 @@ def busy(state: NodeState) -> bool:
     return _split(state.state)[0] in _BUSY
 
 
+def completing(state: NodeState) -> bool:
+    """Whether Slurm waits for the node to finish with a job that has ended."""
+    return _split(state.state)[0] == "completing"
+
+
 def asleep(state: NodeState) -> bool:
     """Whether power saving has the node switched off, or is switching it on."""
     return any(flag in state.state for flag in _ASLEEP)

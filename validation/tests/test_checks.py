@@ -162,6 +162,25 @@ def test_a_job_that_waited_for_others_is_inconclusive():
     assert result.message == "did not start in 120 s: nodes are busy with other jobs (Resources)"
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict", "said"),
+    [
+        ("completing", Verdict.INCONCLUSIVE, "gpu2 is still completing a job that has ended"),
+        # Nobody waits for one that does not answer either: seen with munged stopped on it.
+        ("completing*", Verdict.FAIL, "gpu2 is completing* meanwhile"),
+    ],
+)
+def test_a_node_that_does_not_finish_is_named(text, verdict, said):
+    job, document = healthy("ddp")
+    states = (state("idle"), replace(state(text), name="gpu2"))
+    reason = "ReqNodeNotAvail,_May_be_reserved_for_other_job"
+    changes = {"outcome": Outcome.QUEUE_LIMIT, "busy": True, "reason": reason, "states": states}
+    result = judge("ddp", job, reply_to(job, document, **changes))
+    assert result.verdict is verdict
+    assert said in result.message
+    assert result.blamed == (("gpu2",) if verdict is Verdict.FAIL else ())
+
+
 def test_a_timeout_names_the_nodes_that_never_started():
     job, _ = healthy("ddp")
     reply = Reply("ddp", Outcome.RUN_LIMIT, starts=(Start("gpu1", 1, 1),))
