@@ -16,11 +16,27 @@ from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.rendezvous import Rendezvous
 
 TICK_S = 0.05
-LINGER_S = 15.0  # ranks do not start at the same moment, so they do not give up at the same moment
+# torch's own retries double their pauses: the last may end half a minute after the time-out.
+ATTEMPT_S = 5.0
+LINGER_S = 20.0  # ranks do not start at the same moment, so they do not give up at the same moment
 
 
 def connect(rendezvous: Rendezvous, timeout_s: float, *, serve: bool = False) -> Any:
     """A connection to the store that rank 0 serves. Raises RuntimeError without one in time."""
+    end = time.monotonic() + timeout_s
+    attempt = timeout_s if serve else min(ATTEMPT_S, timeout_s)
+    while True:
+        try:
+            store = _store(rendezvous, attempt, serve)
+            store.set_timeout(timedelta(seconds=timeout_s))
+        except RuntimeError:
+            if serve or time.monotonic() > end:
+                raise
+        else:
+            return store
+
+
+def _store(rendezvous: Rendezvous, timeout_s: float, serve: bool) -> Any:
     dist: Any = importlib.import_module("torch.distributed")  # mypy knows no TCPStore there
     return dist.TCPStore(
         host_name=rendezvous.master_addr,

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from validation.payloads import (  # noqa: E402 - importorskip
     all_reduce,
     ddp,
     layers,
+    meeting,
     pipeline,
     reference,
     training,
@@ -472,6 +474,30 @@ def test_a_missing_rank_0_is_told_too():
     sentence, blamed = complaint_of(err)
     assert "rank 0 does not answer at localhost:" in sentence
     assert blamed == ["localhost"]
+
+
+def test_no_rank_gives_up_long_after_the_time_limit(monkeypatch):
+    """One that paused for half a minute more was taken for one that never came: a cut link."""
+    attempts = []
+
+    def no_way(rendezvous, timeout_s, serve):
+        attempts.append(timeout_s)
+        time.sleep(0.2)
+        raise RuntimeError("No route to host")
+
+    nowhere: Any = None
+    monkeypatch.setattr(meeting, "_store", no_way)
+    begin = time.monotonic()
+    with pytest.raises(RuntimeError, match="No route to host"):
+        meeting.connect(nowhere, 1)
+    assert 1 <= time.monotonic() - begin < 3
+    assert len(attempts) > 2
+    attempts.clear()
+    with pytest.raises(RuntimeError):
+        meeting.connect(nowhere, 0.3)
+    assert set(attempts) == {0.3}
+    # torch doubles its pauses within an attempt: with this one the last ends before others leave.
+    assert 2 * meeting.ATTEMPT_S <= meeting.LINGER_S
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
