@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from validation import nodelist
 from validation.payloads.errors import CannotRun
 
-# One port per job id, so that jobs of one run do not meet each other's ranks. They lie below those
-# that Linux hands out by itself (32768-60999), where a stranger's connection could hold one.
+# One port per step, so that one does not meet the ranks of another: what hung in the step before
+# may still be there. They lie below those that Linux hands out by itself (32768-60999), where a
+# stranger's connection could hold one.
 FIRST_PORT = 20_000
 PORTS = 10_000
+_STEPS = 16  # of a job that have ports of their own
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,13 @@ def from_slurm(environ: Mapping[str, str]) -> Rendezvous:
         world_size=world_size,
         nodes=nodes,
         master_addr=nodes[0],
-        master_port=FIRST_PORT + _count(environ, "SLURM_JOB_ID") % PORTS,
+        master_port=port_of(_count(environ, "SLURM_JOB_ID"), _count(environ, "SLURM_STEP_ID")),
     )
+
+
+def port_of(job: int, step: int) -> int:
+    """Where rank 0 of a step listens."""
+    return FIRST_PORT + (job * _STEPS + step % _STEPS) % PORTS
 
 
 def node_name(environ: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ from validation.payloads import ddp, pipeline, training
 from validation.payloads.__main__ import end
 from validation.payloads.config import load
 from validation.payloads.group import Group, joined
-from validation.payloads.rendezvous import FIRST_PORT, PORTS
+from validation.payloads.rendezvous import PORTS, port_of
 from validation.tests import standin
 from validation.tests.conftest import declare
 
@@ -334,6 +334,7 @@ def launched(
     variables = {
         "SLURM_NTASKS": str(ranks),
         "SLURM_JOB_ID": str(free_job_id()),
+        "SLURM_STEP_ID": "0",
         "SLURM_STEP_NODELIST": "localhost",
         "GLOO_SOCKET_IFNAME": "lo",
     }
@@ -373,7 +374,7 @@ def free_job_id() -> int:
         job = random.randrange(PORTS)
         with socket.socket() as attempt:
             try:
-                attempt.bind(("127.0.0.1", FIRST_PORT + job))
+                attempt.bind(("127.0.0.1", port_of(job, 0)))
             except OSError:
                 continue
         return job

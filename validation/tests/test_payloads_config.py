@@ -80,6 +80,7 @@ SLURM = {
     "SLURM_LOCALID": "0",
     "SLURM_NTASKS": "4",
     "SLURM_JOB_ID": "123456",
+    "SLURM_STEP_ID": "2",
     "SLURM_JOB_NODELIST": "gpu[07-10]",
     "SLURM_STEP_NODELIST": "gpu[09,10]",
 }
@@ -90,13 +91,21 @@ def test_a_task_is_a_rank():
     assert (found.rank, found.local_rank, found.world_size) == (2, 0, 4)
     assert found.nodes == ("gpu09", "gpu10")
     assert found.master_addr == "gpu09"
-    assert found.master_port == 20_000 + 123_456 % 10_000
+    assert found.master_port == 20_000 + (123_456 * 16 + 2) % 10_000
 
 
 def test_ranks_meet_on_a_port_that_linux_gives_to_nobody_else():
     """The kernel's own choice begins at 32768 (ip_local_port_range)."""
     ports = {from_slurm({**SLURM, "SLURM_JOB_ID": str(job)}).master_port for job in range(30_000)}
-    assert (min(ports), max(ports)) == (20_000, 29_999)
+    assert (min(ports), max(ports)) == (20_002, 29_986)
+
+
+def test_steps_of_one_job_do_not_meet_each_other():
+    """What hung in one may still listen when the next begins."""
+    steps = [from_slurm({**SLURM, "SLURM_STEP_ID": str(step)}).master_port for step in range(16)]
+    assert len(set(steps)) == 16
+    following = from_slurm({**SLURM, "SLURM_JOB_ID": "123457", "SLURM_STEP_ID": "0"})
+    assert following.master_port not in steps
 
 
 def test_without_a_step_the_job_says_the_nodes():
@@ -119,6 +128,7 @@ def test_a_missing_variable_is_an_error_and_never_localhost(missing):
         ({"SLURM_NTASKS": "four"}, "'four', not a number"),
         ({"SLURM_PROCID": "-1"}, "'-1', not a number"),
         ({"SLURM_JOB_ID": ""}, "'', not a number"),
+        ({"SLURM_STEP_ID": "batch"}, "'batch', not a number"),
     ],
 )
 def test_variables_that_make_no_sense_are_refused(change, complaint):

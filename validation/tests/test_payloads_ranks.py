@@ -68,6 +68,7 @@ def start_ranks(payload, config, ranks, faults=None, environ=None, tasks=None):
             "SLURM_LOCALID": str(rank),
             "SLURM_NTASKS": str(tasks or ranks),
             "SLURM_JOB_ID": str(job),
+            "SLURM_STEP_ID": "0",
             "SLURM_STEP_NODELIST": "localhost",
             "SLURMD_NODENAME": f"gpu{rank + 1}",
             **(environ or {}),
