@@ -1,6 +1,7 @@
 """A small declared cluster, and the golden files."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def make_plan(*nodes, selection=None, suite="quick", thresholds=None):
     chosen = selection or plan.Selection()
     run_id, secret = "20260102T030405Z-ab12", "0123456789abcdef"
     return plan.make(declared, suites.load(suite), chosen, run_id, thresholds, secret)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_arrive():
+    """Also where nohup, or a shell that started the tests in the background, has them ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

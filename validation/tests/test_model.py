@@ -12,6 +12,7 @@ from validation.checks import CHECKS
 from validation.model import (
     EXIT_CODES,
     EXIT_USAGE,
+    GRANT_LIMIT_S,
     Gpus,
     Job,
     JobReport,
@@ -198,8 +199,10 @@ def test_what_a_job_asks_for():
     job = job_on(Gpus("h100_sxm", 4), Gpus("h100_sxm", 4), Gpus("h100_sxm", 4))
     assert job.hosts == ("n0", "n1", "n2")
     assert (job.ranks, job.gpus_per_node) == (6, 4)
-    assert job.gpu_hours == 6  # 12 GPUs for half an hour
-    assert job_on(Gpus("virtual", 4), Gpus("h100_sxm", 4)).gpu_hours == 2
+    # 12 GPUs for half an hour, and for the minute that a step may take to start
+    hours = 0.5 + GRANT_LIMIT_S / 3600
+    assert job.gpu_hours == pytest.approx(12 * hours)
+    assert job_on(Gpus("virtual", 4), Gpus("h100_sxm", 4)).gpu_hours == pytest.approx(4 * hours)
     assert job_on(Gpus("h100_sxm", 4), Gpus("h100_sxm", 2)).gpus_per_node == 4
 
 
