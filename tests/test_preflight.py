@@ -320,6 +320,37 @@ def test_hardware_that_cannot_be_is_told_once_for_all_its_nodes(
     assert "\n" not in found
 
 
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("NCCL_DEBUG=INFO", "must be of type dict, but is 'NCCL_DEBUG=INFO'"),
+        ({"NCCL-DEBUG": "INFO"}, "validation_environment.NCCL-DEBUG is no name of an environment"),
+        ({"SLURM_NTASKS": "1"}, "validation_environment.SLURM_NTASKS is set by Slurm"),
+        ({"MASTER_ADDR": "gpu1"}, "validation_environment.MASTER_ADDR is set by Slurm"),
+        ({"NCCL_IB_DISABLE": True}, "is True; set it to a text of one line, in quotes"),
+        ({"NCCL_IB_HCA": ["mlx5_0"]}, "is ['mlx5_0']; set it to a text of one line"),
+        ({"NCCL_IB_HCA": "mlx5_0\nrm"}, "set it to a text of one line"),
+    ],
+)
+def test_an_environment_that_cannot_be_is_told_once(
+    tmp_path: Path, value: object, sentence: str
+) -> None:
+    [found] = judged(with_hardware(tmp_path, validation_environment=value)).sentences
+    assert "validation_environment" in found
+    assert sentence in found
+
+
+def test_the_environment_of_a_group_is_declared_for_its_nodes(tmp_path: Path) -> None:
+    environment = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_GID_INDEX": 3}
+    found = judged(with_hardware(tmp_path, validation_environment=environment))
+    assert not found.sentences
+    nodes = found.cluster.declaration["nodes"]
+    texts = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_GID_INDEX": "3"}
+    assert [node["environment"] for node in nodes if node["name"] in ("gpu1", "gpu2")] == [
+        texts
+    ] * 2
+
+
 def test_the_file_and_line_that_set_it_are_named(tmp_path: Path) -> None:
     children = good()
     del children["slurm_compute"]["children"]["gpu_h100"]["vars"]["fabric"]

@@ -21,21 +21,24 @@ def share(
     """
     alike: dict[tuple[object, ...], list[tuple[Job, ...]]] = {}
     for lane in map(tuple, lanes):
-        kinds = {_shape(job) for job in lane}
-        hosts = {job.hosts for job in lane}
-        if len(hosts) == 1 and len(kinds) == 1 and free.issuperset(lane[0].hosts):
-            alike.setdefault(kinds.pop(), []).append(lane)
+        kinds = {_kind(job) for job in lane}
+        if len(kinds) == 1 and free.issuperset(lane[0].hosts):
+            several = lane[0].hosts if len(lane[0].hosts) > 1 else ()
+            cpus = max(job.cpus_per_task or 0 for job in lane)
+            alike.setdefault((_shape(lane[0]), cpus, several), []).append(lane)
     found = []
     for same in alike.values():
-        # Two lanes of several nodes each may use the same ones.
-        size = most if len(same[0][0].hosts) == 1 else 1
-        for chunk in (same[start : start + size] for start in range(0, len(same), size)):
+        for chunk in (same[start : start + most] for start in range(0, len(same), most)):
             if sum(map(len, chunk)) > 1:
                 found.append(Allocation(f"steps-{chunk[0][0].name}", tuple(chunk)))
     return tuple(found)
 
 
+def _kind(job: Job) -> tuple[object, ...]:
+    """What the jobs of a lane must have in common."""
+    return (job.hosts, _shape(job))
+
+
 def _shape(job: Job) -> tuple[object, ...]:
-    """What jobs of one allocation must ask for alike, on each node."""
-    cpus = job.config.get("cpus_per_rank")
-    return (job.tier, job.partition, job.gpus_per_node, job.ranks_per_node, cpus)
+    """What all jobs of an allocation must ask for alike, on each node."""
+    return (job.tier, job.partition, job.gpus_per_node, job.ranks_per_node)

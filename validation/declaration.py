@@ -163,7 +163,8 @@ _READ = strict.table(
                         {"count": strict.whole(0)}, {"model": strict.either(_name, None)}
                     ),
                     "fabric": _name,
-                }
+                },
+                {"environment": strict.map_of(strict.text)},
             ),
             empty=False,
         ),
@@ -213,6 +214,7 @@ def parse(value: Any, source: str) -> Declaration:
             item["memory_mb"],
             Gpus(item["gpus"]["model"] or "none", item["gpus"]["count"]),
             item["fabric"],
+            tuple(sorted((item["environment"] or {}).items())),
         )
         for item in read["nodes"]
     }

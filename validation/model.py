@@ -64,6 +64,7 @@ class Node:
     memory_mb: int
     gpus: Gpus
     fabric: str
+    environment: tuple[tuple[str, str], ...] = ()  # of the payloads: name and value, by name
 
     @property
     def hardware(self) -> str:
@@ -134,6 +135,8 @@ class Job:
     queue_limit_s: int
     run_limit_s: int
     checks: tuple[str, ...]
+    cpus_per_task: int | None = None  # given, the job has its nodes to itself, with all they have
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -322,6 +325,7 @@ class Proof:
     nccl: str | None = None
     python: str | None = None
     ranks: tuple[Rank, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()  # what steers NCCL and its like, of rank 0
 
 
 @dataclass(frozen=True, slots=True)

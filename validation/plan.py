@@ -25,6 +25,10 @@ AT_ONCE = 64  # jobs of the node tier at once
 # Jobs that measure: each has the network to itself.
 _MEASURED = ("all_reduce",)
 
+# Of the node tier: what looks at GPUs, and what measures, which has its node to itself.
+_OF_GPUS = ("health", "compute")
+_ALONE = ("compute",)
+
 # Decides which nodes may be given a job, so no selection leaves it out.
 ALWAYS = "slurm_state"
 
@@ -76,6 +80,14 @@ class Plan:
         return (*self.node_jobs, *(job for group in self.groups for job in group.jobs))
 
     @property
+    def node_lanes(self) -> tuple[tuple[Job, ...], ...]:
+        """The jobs of each node, which run one after another."""
+        lanes: dict[str, list[Job]] = {}
+        for job in self.node_jobs:
+            lanes.setdefault(job.hosts[0], []).append(job)
+        return tuple(map(tuple, lanes.values()))
+
+    @property
     def gpu_hours(self) -> float:
         """Upper bound, from the time limits."""
         return sum(job.gpu_hours for job in self.jobs)
@@ -83,7 +95,7 @@ class Plan:
     @property
     def longest_s(self) -> int:
         """Upper bound of the run's length: every job waits and runs up to all its limits."""
-        limits = [job.longest_s for job in self.node_jobs]
+        limits = [_lane_s(lane) for lane in self.node_lanes]
         first = ceil(len(limits) / AT_ONCE) * max(limits, default=0)
         batches = cluster_batches([list(group.jobs) for group in self.groups])
         return first + sum(max(map(_lane_s, lanes)) for lanes in batches)
@@ -132,9 +144,10 @@ def make(
     cluster_checks = [
         name for name in names if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload
     ]
-    judged_by_jobs = tuple(name for name in node_checks if CHECKS[name].payload)
     node_jobs = tuple(
-        _node_job(suite, node, homes[node.name], judged_by_jobs) for node in nodes if judged_by_jobs
+        _node_job(suite, node, homes[node.name], payload, checks)
+        for node in nodes
+        for payload, checks in _payloads(node_checks, node).items()
     )
     groups = _groups(suite, nodes, homes, cluster_checks)
     node_jobs = tuple(_with_nonce(job, run_id, secret) for job in node_jobs)
@@ -143,7 +156,7 @@ def make(
         for group in groups
     )
     planned = [
-        PlannedCheck(name, Tier.NODE, Subject.node(node.name))
+        PlannedCheck(name, Tier.NODE, Subject.node(node.name), _no_use(name, node))
         for name in node_checks
         for node in nodes
     ]
@@ -239,7 +252,8 @@ def _chosen_checks(suite: Suite, selection: Selection) -> list[str]:
     wanted = set(suite.checks if selection.only is None else selection.only) - set(selection.skip)
     if not wanted:
         raise UsageError("--only and --skip leave no check")
-    return [name for name in CHECKS if name in wanted or name == ALWAYS]
+    always = {ALWAYS} & set(suite.checks)  # one machine alone has no Slurm
+    return [name for name in CHECKS if name in wanted | always]
 
 
 def _chosen_nodes(declaration: Declaration, selection: Selection) -> tuple[Node, ...]:
@@ -308,24 +322,54 @@ def _cpus_per_rank(nodes: Sequence[Node]) -> int:
     return max(1, share - share % 2 if share > 1 else share)
 
 
-def _node_job(suite: Suite, node: Node, partition: str, checks: tuple[str, ...]) -> Job:
+def _payloads(checks: Sequence[str], node: Node) -> dict[str, tuple[str, ...]]:
+    """A node's payloads, in the order in which their checks stand, and the checks of each."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in checks:
+        payload = CHECKS[name].payload
+        if payload is not None and _no_use(name, node) is None:
+            found[payload] = (*found.get(payload, ()), name)
+    return found
+
+
+def _no_use(check: str, node: Node) -> str | None:
+    """Why a check has nothing to look at on a node, by what is declared."""
+    payload = CHECKS[check].payload
+    if payload in _OF_GPUS and not node.gpus.count:
+        return "no GPU is declared"
+    if payload == "health" and not node.gpus.real:
+        return "virtual GPUs have no driver to ask"
+    if check == "peers" and node.gpus.count == 1:
+        return "one GPU: there is no other to exchange with"
+    return None
+
+
+def _node_job(
+    suite: Suite, node: Node, partition: str, payload: str, checks: tuple[str, ...]
+) -> Job:
+    template = suite.node[payload]["cuda" if node.gpus.real else "cpu"]
+    config = dict(template.config)
+    if payload == "node":
+        # The launcher makes the credential.
+        config |= {"munge_credential": None, "torch": "torch" in checks}
+    if payload == "compute":
+        device = "cuda" if node.gpus.real else "cpu"
+        config |= {"device": device, "gpus": node.gpus.count}
     return Job(
-        name=f"node-{node.name}",
-        payload="node",
+        name=f"{payload}-{node.name}",
+        payload=payload,
         tier=Tier.NODE,
         subject=Subject.node(node.name),
         nodes=(node,),
         ranks_per_node=1,
         backend=None,
         partition=partition,
-        config={
-            **suite.node.config,
-            "munge_credential": None,  # the launcher makes one
-            "torch": "torch" in checks,
-        },
+        config=config,
         queue_limit_s=suite.queue_limit_s,
-        run_limit_s=suite.node.run_limit_s,
+        run_limit_s=template.run_limit_s,
         checks=checks,
+        cpus_per_task=node.cpus if payload in _ALONE else None,
+        environment=node.environment,
     )
 
 
@@ -334,14 +378,15 @@ def _groups(
 ) -> tuple[Group, ...]:
     if not checks:
         return ()
-    alike: dict[tuple[str, int, str, str], list[Node]] = {}
+    alike: dict[_Kind, list[Node]] = {}
     for node in nodes:
-        key = (node.hardware, node.gpus.count, node.fabric, homes[node.name])
-        alike.setdefault(key, []).append(node)
+        home = homes[node.name]
+        kind = _Kind(node.hardware, node.gpus.count, node.fabric, home, node.environment)
+        alike.setdefault(kind, []).append(node)
     groups = []
-    for key, members in alike.items():
-        name = _group_name(key, list(alike))
-        partition = key[3]
+    for kind, members in alike.items():
+        name = _group_name(kind, list(alike))
+        partition = kind.partition
         jobs: tuple[Job, ...] = ()
         if _ranks_per_node(members[0]) * len(members) > 1:
             suffix = "" if len(alike) == 1 else f"-{name}"
@@ -353,17 +398,30 @@ def _groups(
     return tuple(groups)
 
 
-def _group_name(key: tuple[str, int, str, str], keys: list[tuple[str, int, str, str]]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What nodes have in common that train together."""
+
+    hardware: str
+    gpus: int
+    fabric: str
+    partition: str
+    environment: tuple[tuple[str, str], ...]
+
+
+def _group_name(kind: _Kind, kinds: Sequence[_Kind]) -> str:
     """The hardware's name, and of the rest only what tells this group from the others."""
-    hardware, count, fabric, partition = key
-    rivals = [other for other in keys if other[0] == hardware]
-    parts = [hardware]
-    if len({other[1] for other in rivals}) > 1:
-        parts.append(f"x{count}")
-    if len({other[2] for other in rivals}) > 1:
-        parts.append(fabric)
-    if len({other[3] for other in rivals}) > 1:
-        parts.append(partition)
+    rivals = [other for other in kinds if other.hardware == kind.hardware]
+    environments = list(dict.fromkeys(other.environment for other in rivals))
+    parts = [kind.hardware]
+    if len({other.gpus for other in rivals}) > 1:
+        parts.append(f"x{kind.gpus}")
+    if len({other.fabric for other in rivals}) > 1:
+        parts.append(kind.fabric)
+    if len({other.partition for other in rivals}) > 1:
+        parts.append(kind.partition)
+    if len(environments) > 1:
+        parts.append(f"env{environments.index(kind.environment) + 1}")
     return "-".join(parts)
 
 
@@ -397,4 +455,6 @@ def _cluster_job(
         queue_limit_s=suite.queue_limit_s,
         run_limit_s=template.run_limit_s,
         checks=(check,),
+        cpus_per_task=_cpus_per_rank(nodes),
+        environment=nodes[0].environment,
     )

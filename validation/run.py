@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from validation import declaration, interrupts, plan, suites, terminal, tiers
+from validation import declaration, interrupts, local, plan, suites, terminal, tiers
 from validation.checks import CHECKS
 from validation.declaration import Declaration, Submission
 from validation.errors import PlumblineError, UsageError
@@ -28,7 +28,7 @@ from validation.plan import Plan, Selection
 from validation.progress import Watcher
 from validation.report import console
 from validation.report import plan as plan_report
-from validation.slurm.client import CommandLineClient
+from validation.slurm.client import CommandLineClient, SlurmClient
 from validation.tiers import Walk
 from validation.transport import Transport, inventory
 from validation.transport.here import Here
@@ -74,8 +74,8 @@ def _run(options: argparse.Namespace) -> int:
         partition=options.partition,
         submission=_submission(options),
     )
-    suite = suites.load(options.suite)
-    inventories = [] if options.here else _inventories(options)
+    suite = suites.load(options.suite or (local.SUITE if options.local else "quick"))
+    inventories = [] if options.here or options.local else _inventories(options)
     declared = _declaration(options, inventories)
     now = datetime.now(UTC)
     run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
@@ -87,28 +87,36 @@ def _run(options: argparse.Namespace) -> int:
     folder = RunFolder(Path(options.output or f"results/{run_id}"))
     folder.prepare(made)
     terminal.say(f"{plan_report.render(made)}\n", sys.stderr)
-    transport: Transport = (
-        Here() if options.here else inventory.Inventory(inventories, declared.submit_hosts)
-    )
-    client = CommandLineClient(transport, run_id, made.python, made.submission.words)
+    client = _client(options, inventories, declared, made)
     begin = time.monotonic()
     with Watcher(sys.stderr, folder) as watcher:
         # A look at this machine costs nothing; through Ansible each costs a second or two.
-        walk = tiers.walk(made, client, watcher, interval_s=0.3 if options.here else 1.0)
+        walk = tiers.walk(made, client, watcher, interval_s=1.0 if inventories else 0.3)
         interrupts.ignored_from_now_on()
     # Before anything is printed: a terminal that is gone must not cost the reports.
     report = folder.finish(
-        _report(made, walk, transport, now, time.monotonic() - begin, options, folder)
+        _report(made, walk, client, now, time.monotonic() - begin, options, folder)
     )
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     terminal.say(console.render(report, width=console.terminal_width(), colour=colour))
     return report.exit_code
 
 
+def _client(
+    options: argparse.Namespace, inventories: Sequence[str], declared: Declaration, made: Plan
+) -> SlurmClient:
+    if options.local:
+        return local.LocalClient(made.run_id, made.python)
+    transport: Transport = (
+        Here() if options.here else inventory.Inventory(inventories, declared.submit_hosts)
+    )
+    return CommandLineClient(transport, made.run_id, made.python, made.submission.words)
+
+
 def _report(
     made: Plan,
     walk: Walk,
-    transport: Transport,
+    client: SlurmClient,
     started: datetime,
     seconds: float,
     options: argparse.Namespace,
@@ -119,7 +127,7 @@ def _report(
         run_id=made.run_id,
         suite=made.suite,
         cluster=made.cluster,
-        via=transport.via,
+        via=client.via,
         slurm=walk.slurm,
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
@@ -128,7 +136,7 @@ def _report(
         nodes=node_reports(made.nodes, walk.states, results, made.suite_checks),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
-        notes=(*transport.notes, *walk.notes),
+        notes=(*client.notes, *walk.notes),
         left_out=made.left_out,
         interrupted=walk.interrupted,
         repeat=_repeat(options),
@@ -155,7 +163,12 @@ def _parser() -> argparse.ArgumentParser:
         help="reach the login node through this Ansible inventory (default: ansible.cfg's)",
     )
     where.add_argument("--here", action="store_true", help="this machine is the login node")
-    parser.add_argument("--suite", default="quick", help="which checks (default: quick)")
+    where.add_argument(
+        "--local", action="store_true", help="this machine alone: its GPUs, without Slurm"
+    )
+    parser.add_argument(
+        "--suite", help=f"which checks (default: quick; with --local: {local.SUITE})"
+    )
     parser.add_argument("--only", action="append", metavar="CHECK,…", help="no other checks")
     parser.add_argument("--skip", action="append", metavar="CHECK,…", help="leave these out")
     parser.add_argument("--nodes", metavar="LIST", help="no other nodes")
@@ -223,6 +236,8 @@ def _inventories(options: argparse.Namespace) -> list[str]:
 def _declaration(options: argparse.Namespace, inventories: Sequence[str]) -> Declaration:
     if options.declaration is not None:
         return declaration.load(options.declaration)
+    if options.local:
+        return local.declaration(sys.executable)
     if options.here:
         return declaration.load(declaration.INSTALLED)
     found = inventory.declaration(inventories)
@@ -234,7 +249,7 @@ def _site_thresholds(options: argparse.Namespace, inventories: Sequence[str]) ->
         if not options.thresholds.is_dir():
             raise UsageError(f"--thresholds: there is no folder {options.thresholds}")
         return Path(options.thresholds)
-    if options.here:
+    if options.here or options.local:
         return SITE_THRESHOLDS if SITE_THRESHOLDS.is_dir() else None
     paths = [Path(text) for text in inventories if "," not in text]
     # Beside the inventory, not in it: Ansible would read the files as an inventory. And with its
@@ -258,10 +273,11 @@ def _repeat(options: argparse.Namespace) -> str:
     """The command line for another run like this one, without its selection of nodes."""
     words = ["python", "-m", "validation.run"]
     words += ["--here"] if options.here else []
+    words += ["--local"] if options.local else []
     words += [word for text in options.inventory or [] for word in ("-i", text)]
     for name in ("suite", "partition", *_WISHES, "declaration", "thresholds"):
         value = getattr(options, name)
-        if value is not None and (name, value) != ("suite", "quick"):
+        if value is not None:
             words += [f"--{name}", str(value)]
     words += [f"--srun-option={option}" for option in options.srun_option or []]
     return shlex.join(words)

@@ -6,7 +6,7 @@ plan ends with a result: what could not run says why, and is a failure.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -208,14 +208,26 @@ def walk(plan: Plan, client: SlurmClient, observer: Observer, interval_s: float 
 
 
 def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
-    plan, observer = ledger.plan, ledger.observer
-    observer.stage("asking Slurm for its nodes")
-    try:
-        ledger.slurm, states = client.node_states()
-    except SlurmDown as down:
-        ledger.fail_rest(lambda check: check.check == ALWAYS, str(down))
-        ledger.fail_rest(lambda check: True, f"not run: {down}")
-        return
+    plan = ledger.plan
+    states: Mapping[str, NodeState] = {}
+    usable = {node.name for node in plan.nodes}
+    if any(check.check == ALWAYS for check in plan.checks):
+        try:
+            states = _ask_slurm(ledger, client)
+        except SlurmDown as down:
+            ledger.fail_rest(lambda check: check.check == ALWAYS, str(down))
+            ledger.fail_rest(lambda check: True, f"not run: {down}")
+            return
+        usable = ledger.survivors()
+    _node_tier(ledger, client, usable, states, interval_s)
+    _cluster_tier(ledger, client, states, interval_s)
+
+
+def _ask_slurm(ledger: _Ledger, client: SlurmClient) -> Mapping[str, NodeState]:
+    """Judge what Slurm says of its nodes and of its accounting. Raises SlurmDown."""
+    plan = ledger.plan
+    ledger.observer.stage("asking Slurm for its nodes")
+    ledger.slurm, states = client.node_states()
     ledger.states |= {name: state.state for name, state in states.items()}
     if strangers := [name for name in states if name not in plan.declared]:
         ledger.notes.append(
@@ -235,18 +247,32 @@ def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
     for check in plan.checks:
         if check.check == accounting.NAME:
             ledger.add(accounting.evaluate(check.subject, client.accounting()))
+    return states
 
-    usable = ledger.survivors()
-    lanes = [[job] for job in plan.node_jobs if job.hosts[0] in usable]
+
+def _node_tier(
+    ledger: _Ledger,
+    client: SlurmClient,
+    usable: Collection[str],
+    states: Mapping[str, NodeState],
+    interval_s: float,
+) -> None:
+    """Every usable node for itself, all side by side."""
+    lanes = [lane for lane in ledger.plan.node_lanes if lane[0].hosts[0] in usable]
     if lanes:
-        observer.stage(f"node tier: {len(lanes)} nodes")
+        ledger.observer.stage(f"node tier: {len(lanes)} nodes")
         _run(ledger, client, lanes, states, interval_s)
         _refused_for_all(ledger)
     ledger.settle_clocks()
 
+
+def _cluster_tier(
+    ledger: _Ledger, client: SlurmClient, states: Mapping[str, NodeState], interval_s: float
+) -> None:
+    """All nodes that are left together."""
     survivors = ledger.survivors()
     groups = []
-    for group in plan.groups:
+    for group in ledger.plan.groups:
         lane = []
         for job in group.jobs:
             if smaller := shrink(job, survivors):
@@ -255,7 +281,8 @@ def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
                 ledger.deserted(job, survivors)
         groups.append(lane)
     for batch in cluster_batches(groups):
-        observer.stage(f"cluster tier: {', '.join(job.name for lane in batch for job in lane)}")
+        names = ", ".join(job.name for lane in batch for job in lane)
+        ledger.observer.stage(f"cluster tier: {names}")
         _run(ledger, client, batch, states, interval_s)
 
 

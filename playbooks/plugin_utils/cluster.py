@@ -23,7 +23,12 @@ SILENCED = "cluster_silenced_refusals"
 SSH_PORT = "22"
 # Connections that reach a host by its address; others (podman, local) have no door to share.
 # What a group of nodes adds to its lines of Slurm's configuration, and its key in a node.
-ADDITIONS = {"slurm_node_options": "options", "slurm_node_gres": "gres"}
+ENVIRONMENT = "environment"  # for the validation alone, not for Slurm
+ADDITIONS = {
+    "slurm_node_options": "options",
+    "slurm_node_gres": "gres",
+    "validation_environment": ENVIRONMENT,
+}
 OVER_THE_NETWORK = {"ssh", "ansible.builtin.ssh", "smart", "paramiko_ssh", "paramiko"}
 
 Resolve = Callable[[Iterable[str]], Mapping[str, str]]
@@ -153,9 +158,9 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
 
 
 def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
-    """What nodes declare for Slurm beside their hardware; nothing for most."""
+    """What nodes declare for Slurm and the validation beside their hardware; nothing for most."""
     found: dict[str, dict[str, Any]] = {}
-    refusals: list[Refusal] = []
+    wrong: dict[str, list[str]] = defaultdict(list)
     for host in site.groups.get(COMPUTE, []):
         for name, key in ADDITIONS.items():
             if host not in site.values.hosts or not site.values.defined(host, name):
@@ -163,10 +168,24 @@ def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
             try:
                 value = site.values.value(host, name)
             except AnsibleError as error:
-                refusals.append(Refusal(f"{host}: {name} cannot be evaluated: {cause(error)}"))
-            else:
-                found |= {host: found.get(host, {}) | {key: value}} if value else {}
+                wrong[f"{name} cannot be evaluated: {cause(error)}"].append(host)
+                continue
+            problems = _addition_problems(name, value)
+            for problem in problems:
+                wrong[problem.sentence].append(host)
+            if value and not problems:
+                found |= {host: found.get(host, {}) | {key: value}}
+    refusals = [
+        Refusal(f"{compressed_hostlist(hosts)}: {sentence}") for sentence, hosts in wrong.items()
+    ]
     return found, refusals
+
+
+def _addition_problems(name: str, value: Any) -> list[declaration.Problem]:
+    """Of what no role judges by its argument spec."""
+    if name != "validation_environment" or not isinstance(value, Mapping):
+        return []  # the contract says that it is a mapping
+    return list(declaration.environment_problems(value))
 
 
 def _with(where: str, name: str, sentence: str) -> str:
@@ -193,6 +212,7 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     refusals += names.address_refusals(found, doors(site, found))
     added, more = additions(site)
     refusals += more
+    environments = {name: extra.pop(ENVIRONMENT, {}) for name, extra in added.items()}
     hosts = [{"name": name, "address": address} for name, address in found.items()]
     by_name = {host["name"]: host for host in hosts}
     nodes = [
@@ -209,7 +229,7 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     if standing(refusals, silenced(site)) or not nodes:
         return cluster, refusals
     try:
-        document, more = _document(site, nodes)
+        document, more = _document(site, nodes, environments)
     except AnsibleError as error:
         return cluster, [*refusals, Refusal(str(cause(error)))]
     except (KeyError, TypeError, AttributeError):
@@ -218,7 +238,7 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
 
 
 def _document(
-    site: Site, nodes: Sequence[Mapping[str, Any]]
+    site: Site, nodes: Sequence[Mapping[str, Any]], environments: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[Refusal]]:
     """The declaration, from variables that have one value in the whole cluster."""
     first = site.names[0]
@@ -234,5 +254,6 @@ def _document(
         login=site.groups.get(LOGIN, []),
         partitions=expanded,
         python=f"{prefix}/bin/python",
+        environments=environments,
     )
     return document, list(declaration.partition_refusals(expanded))

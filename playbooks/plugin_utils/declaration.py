@@ -107,6 +107,24 @@ def fabric_problems(value: Any, contract: Contract) -> Iterator[Problem]:
     )
 
 
+# What Slurm and the ranks' rendezvous set themselves.
+_THEIRS = re.compile(
+    r"SLURM\w*|MASTER_(ADDR|PORT)|(LOCAL_)?RANK|WORLD_SIZE|CUDA_VISIBLE_DEVICES|PATH"
+)
+
+
+def environment_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with validation_environment, the variables of a node's payloads, a mapping."""
+    for name, text in value.items():
+        where = f"validation_environment.{name}"
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
+            yield Problem(f"{where} is no name of an environment variable.")
+        elif _THEIRS.fullmatch(str(name)):
+            yield Problem(f"{where} is set by Slurm or by the payloads themselves; leave it out.")
+        if isinstance(text, bool) or not isinstance(text, (str, int)) or "\n" in str(text):
+            yield Problem(f"{where} is {text!r}; set it to a text of one line, in quotes.")
+
+
 JUDGES: Mapping[str, Callable[[Any, Contract], Iterator[Problem]]] = {
     "node_cpus": cpus_problems,
     "node_memory_mb": memory_problems,
@@ -143,6 +161,7 @@ def document(
     login: Sequence[str],
     partitions: Sequence[Mapping[str, Any]],
     python: str,
+    environments: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The document that `python -m validation.run` reads; validation/declaration.py is its schema.
 
@@ -167,10 +186,16 @@ def document(
                 "memory_mb": node["memory_mb"],
                 "gpus": dict(node["gpus"]),
                 "fabric": node["fabric"],
+                **_environment(environments.get(node["name"], {})),
             }
             for node in nodes
         ],
     }
+
+
+def _environment(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    texts = {str(name): str(text) for name, text in values.items()}
+    return {"environment": texts} if texts else {}
 
 
 def partition_refusals(partitions: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:

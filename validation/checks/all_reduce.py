@@ -2,11 +2,12 @@
 
 What it checks   the sum is right in every element of every call, at every size; bus bandwidth at
                  the largest size reaches the threshold and is none that no hardware has; exactly
-                 the asked ranks and nodes took part
+                 the asked ranks and nodes took part, over the declared fabric (NCCL's own log)
 Why it matters   data-parallel training waits for the slowest all_reduce; a wrong sum trains garbage
-What to do       Too slow: the slow node or link holds all others up; with NCCL_DEBUG=INFO the job's
-                 output says which network NCCL chose. A wrong sum: take the nodes that are named
-                 out of service until memory and GPUs are tested. Too fast to be true: look at the
+What to do       Too slow: the slow node or link holds all others up. Over sockets where InfiniBand
+                 is declared: look at the links of the nodes that are named, and at NCCL_IB_HCA and
+                 the like in validation_environment. A wrong sum: take the nodes that are named out
+                 of service until memory and GPUs are tested. Too fast to be true: look at the
                  clocks of the nodes.
 
 Bus bandwidth = bytes / time * 2(n-1)/n for n ranks, 1 GB = 1e9 bytes (nccl-tests,
@@ -16,11 +17,12 @@ agree with it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
+from validation.checks import transport
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, worst
 from validation.thresholds import Rules
 
 NAME = "all_reduce"
@@ -77,7 +79,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         else:
             verdict = threshold.judge(largest.busbw_gbs)
             message = _message(verdict, value, threshold)
-        return Result(
+        result = Result(
             NAME,
             TIER,
             job.subject,
@@ -89,8 +91,27 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             document.proof,
             blamed,
         )
+        return _over_what_is_declared(result, job, document)
 
     return answer(NAME, job, reply, judge)
+
+
+def _over_what_is_declared(result: Result, job: Job, document: Document) -> Result:
+    """The result, or the worse one that NCCL's own logs speak for."""
+    if job.backend != "nccl":
+        return result
+    hosts = [rank.host for rank in sorted(document.proof.ranks, key=lambda rank: rank.rank)]
+    logs = [log.values for log in document.measured.items("transport")]
+    first = job.nodes[0]
+    problem = transport.judge(logs, hosts, first.fabric, first.gpus)
+    if problem is None:
+        return result
+    verdict = worst((result.verdict, problem.verdict))
+    if verdict is result.verdict and verdict is not problem.verdict:
+        return result  # the failure that is told already is what counts
+    message = "; ".join(part for part in (result.message, problem.sentence) if part)
+    blamed = result.blamed if result.verdict is verdict else problem.nodes
+    return replace(result, verdict=verdict, message=message, blamed=blamed)
 
 
 def _read(row: Fields, job: Job) -> Size:

@@ -26,6 +26,7 @@ from validation.model import (
     exit_status,
     printable,
 )
+from validation.payloads.rendezvous import STEERING
 from validation.reasons import Cause
 
 _MARK = '{"plumbline"'
@@ -52,6 +53,10 @@ class Fields:
     def __init__(self, values: Mapping[str, Any], where: str = "") -> None:
         self._values = values
         self._where = where
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return self._values
 
     def _get(self, name: str) -> tuple[Any, str]:
         where = f"{self._where}{name}"
@@ -89,6 +94,12 @@ class Fields:
         if not isinstance(values, list):
             raise Unusable(f"{where} is no list")
         return tuple(_finite(value, f"{where}[{i}]") for i, value in enumerate(values))
+
+    def texts(self, name: str) -> dict[str, str]:
+        values, where = self._get(name)
+        if not isinstance(values, Mapping) or not all(isinstance(v, str) for v in values.values()):
+            raise Unusable(f"{where} is no mapping of texts")
+        return dict(values)
 
     def items(self, name: str) -> tuple["Fields", ...]:
         values, where = self._get(name)
@@ -160,6 +171,7 @@ def read(job: Job, reply: Reply) -> Document:
     proof = document.inner("proof")
     found = _node_proof(proof, reply) if job.tier is Tier.NODE else _cluster_proof(proof, reply)
     _ran_where_asked(job, found)
+    _ran_as_declared(job, found)
     return Document(found, document.inner("measured"))
 
 
@@ -317,6 +329,7 @@ def _cluster_proof(proof: Fields, reply: Reply) -> Proof:
         proof.maybe_text("nccl"),
         proof.text("python"),
         ranks,
+        tuple(sorted(proof.texts("environment").items())),
     )
 
 
@@ -332,6 +345,20 @@ def _ran_where_asked(job: Job, proof: Proof) -> None:
         )
     if strangers := sorted(set(took_part) - asked):
         raise Unusable(f"{', '.join(strangers[:8])} took part without having been asked")
+
+
+def _ran_as_declared(job: Job, proof: Proof) -> None:
+    """Raises Unusable where a rank saw another environment than the declared one.
+
+    A TaskProlog may have changed it, or a container: what was measured is then something else.
+    """
+    if job.tier is not Tier.CLUSTER:
+        return
+    seen = dict(proof.environment)
+    for name, declared in job.environment:
+        if name.startswith(STEERING) and (found := seen.get(name)) != declared:
+            what = "did not reach the ranks" if found is None else f"was {found!r} in the ranks"
+            raise Unusable(f"{name} is declared as {declared!r}, and {what}", blamed=())
 
 
 def _right_ranks(job: Job, proof: Proof) -> None:

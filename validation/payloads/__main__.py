@@ -2,12 +2,12 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, all_reduce, ddp or pipeline; CONFIG is a JSON object, see each payload's Config. The
-answer is one JSON document on one line of standard output, from rank 0 of a collective payload and
-from every task of `node`. Everything else goes to standard error. An error ends the payload with a
-line there that begins with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is
-known whose fault it is; a wrong sum is no error but a measurement. Lines that begin with
-"plumbline: stage" say how far each rank is.
+NAME is node, health, compute, all_reduce, ddp or pipeline; CONFIG is a JSON object, see each
+payload's Config. The answer is one JSON document on one line of standard output: from rank 0 of a
+collective payload, and from every task of the others, which look at one node. Everything else goes
+to standard error. An error ends the payload with a line there that begins with "plumbline: ", after
+one with "plumbline: blamed HOST,…" where it is known whose fault it is; a wrong sum is no error but
+a measurement. Lines that begin with "plumbline: stage" say how far each rank is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from validation.payloads import all_reduce, ddp, document, node, pipeline
+from validation.payloads import all_reduce, compute, ddp, document, health, node, pipeline
 from validation.payloads.config import GroupConfig, load
 from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.group import Group, joined
@@ -38,12 +38,25 @@ class Collective:
     measure: Callable[[Any, Group], dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class OfNode:
+    """A payload that one task runs, on a node of its own."""
+
+    config: type[Any]
+    measure: Callable[[Any], dict[str, Any]]
+
+
+OF_NODE = {
+    "node": OfNode(node.Config, node.measure),
+    "health": OfNode(health.Config, health.measure),
+    "compute": OfNode(compute.Config, compute.measure),
+}
 COLLECTIVES = {
     "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
     "ddp": Collective(ddp.Config, ddp.measure),
     "pipeline": Collective(pipeline.Config, pipeline.measure),
 }
-NAMES = ("node", *COLLECTIVES)
+NAMES = (*OF_NODE, *COLLECTIVES)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -74,9 +87,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(name: str, config: str, environ: Mapping[str, str]) -> str | None:
     """The document of one payload, or None on the ranks that leave it to rank 0."""
-    if name == "node":
-        what = load(node.Config, config)
-        return document.encode(name, node.proof(environ), node.measure(what), what.nonce)
+    if (alone := OF_NODE.get(name)) is not None:
+        what = load(alone.config, config)
+        return document.encode(name, node.proof(environ), alone.measure(what), what.nonce)
     payload = COLLECTIVES[name]
     loaded = load(payload.config, config)
     with joined(loaded, environ) as group:

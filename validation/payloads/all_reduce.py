@@ -105,13 +105,16 @@ def _mix(value: torch.Tensor) -> torch.Tensor:
 
 
 def measure(config: Config, group: Group) -> dict[str, Any]:
-    """Every size in turn; see Measured. Collective: all ranks must call it."""
+    """Every size in turn, see Measured, and over what: see nccl_log.Summary; None with Gloo.
+
+    Collective: all ranks must call it.
+    """
     mine = _tile(contribution(group.rank, group.rank + 1, group.size)[0], group.device)
     expected = _tile(total(group.size), group.device)
     sizes = []
     for size in config.sizes_bytes:
         sizes.append(asdict(_measure_size(config, group, size, mine, expected)))
-    return {"sizes": sizes}
+    return {"sizes": sizes, "transport": group.transport()}
 
 
 def _measure_size(

@@ -118,6 +118,11 @@ def _integers(key: str, value: Any) -> tuple[int, ...]:
     return tuple(_integer(key, item) for item in value)
 
 
+def _texts(key: str, value: Any) -> tuple[str, ...]:
+    require(isinstance(value, list) and value != [], f"{key} is {value!r}, not a list of texts")
+    return tuple(_text(key, item) for item in value)
+
+
 _READERS: dict[Any, Callable[[str, Any], Any]] = {
     int: _integer,
     int | None: _integer_or_null,
@@ -126,4 +131,5 @@ _READERS: dict[Any, Callable[[str, Any], Any]] = {
     str: _text,
     str | None: _text_or_null,
     tuple[int, ...]: _integers,
+    tuple[str, ...]: _texts,
 }

@@ -18,12 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from validation.payloads import nccl_debug
 from validation.payloads.config import GroupConfig
 from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.meeting import connect, meet
-from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name
+from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name, steering
 from validation.payloads.watch import Watch, mark
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Group:
     device: torch.device
     itself: Rank
     watch: Watch
+    environment: Mapping[str, str]  # what steers the communication, as it came
+    nccl_log: Path | None  # this rank's; None without NCCL
 
     def gather(self, value: Json) -> list[Json]:
         """Every rank's value, in rank order, on every rank. The value must survive JSON."""
@@ -91,7 +95,12 @@ class Group:
             "nccl": _nccl_version() if self.backend == "nccl" else None,
             "python": platform.python_version(),
             "ranks": self.gather(asdict(self.itself)),
+            "environment": dict(self.environment),
         }
+
+    def transport(self) -> list[dict[str, Any]] | None:
+        """What every rank's NCCL says of the way it took; None without NCCL. Collective."""
+        return None if self.nccl_log is None else self.gather(nccl_debug.found(self.nccl_log))
 
     def _all_gather(self, mine: torch.Tensor) -> list[torch.Tensor]:
         import torch
@@ -113,6 +122,8 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
     """
     rendezvous = from_slurm(environ)
     host = node_name(environ)
+    environment = steering(environ)
+    log = nccl_debug.request(os.environ) if config.backend == "nccl" else None
     with _blamed_on(host):
         dist = _distributed(config.backend)
         device = _device(config.backend, rendezvous.local_rank)
@@ -139,6 +150,8 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
             device=device,
             itself=_describe(rendezvous, device, environ),
             watch=watch,
+            environment=environment,
+            nccl_log=log,
         )
         if config.cpus_per_rank is not None:
             _require_cpus(group, config.cpus_per_rank)

@@ -72,6 +72,15 @@ def node_name(environ: Mapping[str, str]) -> str:
     return environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
+# Variables that change how ranks communicate, whoever set them: the inventory, a TaskProlog.
+STEERING = ("NCCL_", "UCX_", "FI_", "OFI_", "GLOO_")
+
+
+def steering(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a run can differ from another on the same nodes."""
+    return {name: environ[name] for name in sorted(environ) if name.startswith(STEERING)}
+
+
 def _nodes(environ: Mapping[str, str]) -> tuple[str, ...]:
     # the step's list comes first: a step may use fewer nodes than its job holds
     expression = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")

@@ -1,10 +1,11 @@
 """A plan, for people (`--dry-run`) and as data (`plan.json`)."""
 
 import json
+from collections.abc import Sequence
 
 from validation.model import Job, Tier
 from validation.nodelist import compress
-from validation.plan import AT_ONCE, Plan
+from validation.plan import ALWAYS, AT_ONCE, Plan
 from validation.report import words
 from validation.report.console import table
 from validation.report.json import plain
@@ -18,24 +19,9 @@ def render(plan: Plan) -> str:
     gpus = words.count(sum(node.gpus.count for node in plan.nodes), "GPU")
     lines = [f"plumbline · suite {plan.suite} · cluster {plan.cluster} · {nodes}, {gpus}", ""]
     cells: list[tuple[str, ...]] = [_HEADER]
-    if len(plan.node_jobs) > _FOLD:
-        hosts = compress(job.hosts[0] for job in plan.node_jobs)
-        first = plan.node_jobs[0]
-        cells.append(
-            (
-                "node",
-                f"node-… ({len(plan.node_jobs)} jobs)",
-                hosts,
-                "1",
-                "all",
-                "–",
-                ", ".join(dict.fromkeys(job.partition for job in plan.node_jobs)),
-                f"{first.run_limit_s} s",
-                ", ".join(first.checks),
-            )
-        )
-    else:
-        cells += [_row(job) for job in plan.node_jobs]
+    for payload in dict.fromkeys(job.payload for job in plan.node_jobs):
+        jobs = [job for job in plan.node_jobs if job.payload == payload]
+        cells += [_folded(payload, jobs)] if len(jobs) > _FOLD else map(_row, jobs)
     cells += [_row(job) for group in plan.groups for job in group.jobs]
     lines += table(cells)
     lines.append("")
@@ -53,13 +39,30 @@ def render(plan: Plan) -> str:
         lines.append(
             f"  no thresholds file for {', '.join(unknown)}: bandwidth will be inconclusive"
         )
-    lines += [
-        f"  slurm_state needs no job; node jobs run side by side, {AT_ONCE} at once; those of the "
-        "cluster tier one after another; on free nodes they are steps of one allocation",
+    if any(check.check == ALWAYS for check in plan.checks):
+        lines.append(
+            f"  slurm_state needs no job; node jobs run side by side, {AT_ONCE} at once; those of "
+            "the cluster tier one after another; on free nodes they are steps of one allocation"
+        )
+    lines.append(
         f"  at most {words.duration(plan.longest_s)} and {words.gpu_hours(plan.gpu_hours)}, "
-        "if every job waits and runs up to its limit",
-    ]
+        "if every job waits and runs up to its limit"
+    )
     return "\n".join(lines) + "\n"
+
+
+def _folded(payload: str, jobs: Sequence[Job]) -> tuple[str, ...]:
+    return (
+        "node",
+        f"{payload}-… ({len(jobs)} jobs)",
+        compress(job.hosts[0] for job in jobs),
+        "1",
+        "all",
+        "–",
+        ", ".join(dict.fromkeys(job.partition for job in jobs)),
+        f"{jobs[0].run_limit_s} s",
+        ", ".join(jobs[0].checks),
+    )
 
 
 def _row(job: Job) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ srun's stdout. Everything here is pure but `bundle`, which reads the package's o
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from validation import reasons
-from validation.model import GRANT_LIMIT_S, Allocation, Job, Node, Tier
+from validation.model import GRANT_LIMIT_S, Allocation, Job, Node
 from validation.nodelist import compress
 from validation.reasons import Cause
 
@@ -74,6 +74,9 @@ end(status)
 """
 
 
+Command = Callable[[str, Job, str, Sequence[str]], tuple[str, ...]]
+
+
 def slurm_name(run_id: str, what: Job | Allocation) -> str:
     return f"plumbline-{run_id}-{what.name}"
 
@@ -88,6 +91,13 @@ def command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> t
     return ("srun", *wishes, _named(run_id, job), *asked, *_task(job, python))
 
 
+def local_command(
+    run_id: str, job: Job, python: str, wishes: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The job's payload as a process of this machine, under the node's name."""
+    return ("env", f"SLURMD_NODENAME={job.hosts[0]}", *_payload(job, python))
+
+
 def step_command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> tuple[str, ...]:
     """The same inside of an allocation, whose id the launcher puts in."""
     return ("srun", *wishes, _named(run_id, job), *_nodes(job, job.nodes), *_task(job, python))
@@ -100,8 +110,8 @@ def allocation_command(
 
     A node that fails does not take it from the others.
     """
-    first = allocation.jobs[0]
-    asked = (*_nodes(first, allocation.nodes), *_of_its_own(first))
+    most = max(allocation.jobs, key=lambda job: job.cpus_per_task or 0)
+    asked = (*_nodes(most, allocation.nodes), *_of_its_own(most))
     limit = f"--time={slurm_time(allocation_limit_s(allocation))}"
     hold = ("sh", "-c", "echo plumbline: granted $SLURM_JOB_ID; exec cat")
     return ("salloc", *wishes, _named(run_id, allocation), *asked, limit, "--no-kill", *hold)
@@ -127,21 +137,21 @@ def _nodes(job: Job, nodes: Sequence[Node]) -> list[str]:
     ]
     if job.gpus_per_node:
         options.append(f"--gres=gpu:{job.gpus_per_node}")
-    if job.tier is Tier.CLUSTER:
+    if job.cpus_per_task is not None:
         # srun gives a step of an exclusive job no more than it asks for, so it asks for everything.
-        options += [f"--cpus-per-task={job.config['cpus_per_rank']}", "--mem=0"]
+        options += [f"--cpus-per-task={job.cpus_per_task}", "--mem=0"]
     return options
 
 
 def _of_its_own(job: Job) -> list[str]:
     """What only a job asks for. A measurement has its nodes to itself."""
-    exclusive = ["--exclusive"] if job.tier is Tier.CLUSTER else []
+    exclusive = ["--exclusive"] if job.cpus_per_task is not None else []
     return [f"--partition={job.partition}", *exclusive]
 
 
 def _task(job: Job, python: str) -> list[str]:
     # Every rank may use all of its node's cores.
-    unbound = ["--cpu-bind=none"] if job.tier is Tier.CLUSTER else []
+    unbound = ["--cpu-bind=none"] if job.cpus_per_task is not None else []
     return [
         *unbound,
         f"--time={slurm_time(job.run_limit_s)}",
@@ -150,8 +160,12 @@ def _task(job: Job, python: str) -> list[str]:
         "--kill-on-bad-exit=1",
         "--wait=30",
         "--chdir=/tmp",
-        *(python, "-I", "-c", BOOTSTRAP, job.payload),
+        *_payload(job, python),
     ]
+
+
+def _payload(job: Job, python: str) -> list[str]:
+    return [python, "-I", "-c", BOOTSTRAP, job.payload]
 
 
 def slurm_time(seconds: int) -> str:
@@ -166,6 +180,7 @@ def batch(
     at_once: int,
     wishes: Sequence[str] = (),
     shared: Sequence[Allocation] = (),
+    how: Command = command,
 ) -> dict[str, object]:
     """What the launcher is to do: lanes side by side, the jobs of a lane one after another."""
     home = {job.name: allocation.name for allocation in shared for job in allocation.jobs}
@@ -191,7 +206,7 @@ def batch(
                 {
                     "name": job.name,
                     "slurm_name": slurm_name(run_id, job),
-                    "command": list(command(run_id, job, python, wishes)),
+                    "command": list(how(run_id, job, python, wishes)),
                     "step": job.name in home
                     and {
                         "allocation": home[job.name],
@@ -199,6 +214,7 @@ def batch(
                         "start_limit_s": GRANT_LIMIT_S,
                     },
                     "config": dict(job.config),
+                    "environment": dict(job.environment),
                     "munge": "munge" in job.checks,
                     "queue_limit_s": job.queue_limit_s,
                     "run_limit_s": job.run_limit_s,

@@ -40,7 +40,7 @@ from typing import IO, Any
 
 log = logging.getLogger("launcher")
 
-OUTPUT_LIMIT = 1 << 20  # bytes kept of each stream of a job
+OUTPUT_LIMIT = 1 << 23  # bytes kept of each stream of a job; every rank's proof is about 1 KiB
 TICK = 0.1  # seconds between two looks at a job
 SQUEUE_EVERY = 2.0  # seconds between two questions to slurmctld, for all jobs together
 COMMAND_TIMEOUT = 10  # seconds for scancel, squeue, munge, unmunge
@@ -61,11 +61,19 @@ KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 SLURMS = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "SQUEUE_", "SINFO_", "SCANCEL_")
 
 
+# What changes how a payload computes or communicates: the declaration says it, not the shell of
+# whoever starts the run.
+DECLARED = (
+    *("NCCL_", "UCX_", "FI_", "OFI_", "GLOO_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "NVIDIA_"),
+    *("OMP_", "MKL_", "MASTER_", "LD_PRELOAD"),
+)
+
+
 def environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in KEPT or not name.startswith(SLURMS)
+        if name in KEPT or not name.startswith((*SLURMS, *DECLARED))
     }
 
 
@@ -242,7 +250,7 @@ class Submission:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment(),
+                env={**environment(), **self.order.get("environment", {})},
                 start_new_session=True,
             )
         except OSError as error:

@@ -9,10 +9,12 @@ from validation import strict
 from validation.checks import CHECKS
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.errors import DataError, UsageError
+from validation.payloads.gpu_gemm import KINDS
 
 FOLDER = Path(__file__).parent
 
 BACKENDS = ("gloo", "nccl")
+DEVICES = ("cpu", "cuda")  # what a node's job computes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Suite:
     description: str
     queue_limit_s: int
     checks: tuple[str, ...]
-    node: JobTemplate
+    node: Mapping[str, Mapping[str, JobTemplate]]  # payload, then device
     cluster: Mapping[str, Mapping[str, JobTemplate]]  # payload, then backend
     largest_bytes: Mapping[str, int]  # by fabric: all_reduce between nodes goes no further
 
@@ -62,6 +64,37 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
     },
 }
 
+_LIMIT: dict[str, strict.Reader] = {"run_limit_s": strict.whole(1)}
+
+# Payloads of the node tier; what one takes that computes depends on the device.
+_NODE: dict[str, strict.Reader] = {
+    "node": strict.table(_LIMIT),
+    "health": strict.table({**_LIMIT, "nvml_timeout_s": strict.positive}),
+    "compute": strict.table(
+        dict.fromkeys(
+            DEVICES,
+            strict.table(
+                {
+                    **_LIMIT,
+                    "dtypes": strict.list_of(strict.one_of(*KINDS), empty=False),
+                    "gemm_size": strict.whole(16),
+                    "gemm_s": strict.positive,
+                    "least": strict.whole(2),
+                    "repeats": strict.whole(2),
+                    "memory_bytes": strict.whole(1),
+                    "copy_bytes": strict.whole(1),
+                    "iterations": strict.whole(1),
+                    "warmup": strict.whole(1),
+                    "seed": strict.whole(),
+                    "start_limit_s": strict.positive,
+                    "limit_s": strict.positive,
+                    "total_s": strict.positive,
+                }
+            ),
+        )
+    ),
+}
+
 _READ = strict.table(
     {
         "name": strict.text,
@@ -69,13 +102,15 @@ _READ = strict.table(
         # MUNGE credentials live for 300 s, and one waits in the queue with each node's job.
         "queue_limit_s": strict.whole(1),
         "checks": strict.list_of(strict.one_of(*CHECKS), empty=False),
-        "node": strict.table({"run_limit_s": strict.whole(1)}),
+    },
+    {
+        "largest_bytes": strict.map_of(strict.whole(4)),
+        **_NODE,
         **{
             payload: strict.table({backend: strict.table(config) for backend in BACKENDS})
             for payload, config in _CONFIGS.items()
         },
     },
-    {"largest_bytes": strict.map_of(strict.whole(4))},
 )
 
 
@@ -99,9 +134,24 @@ def read(path: Path) -> Suite:
         problems.append(f"name: is {found['name']!r}, the file's name says {path.stem!r}")
     if found["queue_limit_s"] > 240:
         problems.append("queue_limit_s: above 240 s; MUNGE credentials could expire in the queue")
+    needed = {CHECKS[name].payload for name in found["checks"]} - {None}
+    problems += [
+        f"{payload}: a check of the suite needs it, and nothing says how it runs"
+        for payload in (*_NODE, *_CONFIGS)
+        if payload in needed and found[payload] is None
+    ]
+    node = {
+        payload: {
+            device: _template(found[payload].get(device, found[payload])) for device in DEVICES
+        }
+        for payload in _NODE
+        if found[payload] is not None
+    }
     cluster: dict[str, dict[str, JobTemplate]] = {}
     for payload in _CONFIGS:
         cluster[payload] = {}
+        if found[payload] is None:
+            continue
         for backend in BACKENDS:
             config = dict(found[payload][backend])
             limit = config.pop("run_limit_s")
@@ -126,7 +176,12 @@ def read(path: Path) -> Suite:
         found["description"],
         found["queue_limit_s"],
         tuple(dict.fromkeys(found["checks"])),
-        JobTemplate(found["node"]["run_limit_s"], {}),
+        node,
         cluster,
         found["largest_bytes"] or {},
     )
+
+
+def _template(read: Mapping[str, Any]) -> JobTemplate:
+    config = dict(read)
+    return JobTemplate(config.pop("run_limit_s"), config)

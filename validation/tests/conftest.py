@@ -38,8 +38,13 @@ def declare(*nodes, **changes):
 VIRTUAL = (("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
 
 
-def make_plan(*nodes, selection=None, suite="quick", thresholds=None):
-    declared = declaration.parse(declare(*(nodes or VIRTUAL)), "test")
+def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environments=None):
+    """`environments`: by a node's name, what the inventory declares for its payloads."""
+    document = declare(*(nodes or VIRTUAL))
+    for node in document["nodes"]:
+        if node["name"] in (environments or {}):
+            node["environment"] = environments[node["name"]]
+    declared = declaration.parse(document, "test")
     chosen = selection or plan.Selection()
     run_id, secret = "20260102T030405Z-ab12", "0123456789abcdef"
     return plan.make(declared, suites.load(suite), chosen, run_id, thresholds, secret)

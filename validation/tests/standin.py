@@ -63,10 +63,63 @@ def proof(hosts, ranks_per_node=1, backend="gloo"):
         "nccl": "2.21.5" if real else None,
         "python": PYTHON,
         "ranks": ranks,
+        "environment": {},
     }
 
 
-def all_reduce(hosts, config, ranks_per_node=1, *, busbw_gbs=1.2, wrong=0):
+def nccl_log(rank, ranks, host, nodes, fabric):
+    """What NCCL's log of a rank shows: payloads.nccl_log.Summary, over what is declared."""
+    kind = fabric.partition("_")[0]
+    routes: list[tuple[str, str, int | None, str]] = [("P2P", "CUMEM", None, "")]
+    devices, interfaces = [], []
+    if len(nodes) > 1 and kind == "ethernet":
+        routes.append(("NET", "Socket", 0, ""))
+        interfaces = ["eth0"]
+    elif len(nodes) > 1:
+        routes.append(("NET", "IB", 0, "GDRDMA"))
+        layer = "RoCE" if kind == "roce" else "IB"
+        devices = [{"index": 0, "name": "mlx5_0:1", "layer": layer, "sharp": False, "mbps": None}]
+    return {
+        "version": "2.21.5+cuda12.4",
+        "networks": ["Socket" if interfaces else "IB"],
+        "plugins": [],
+        "provider": None,
+        "devices": devices,
+        "interfaces": interfaces,
+        "bootstrap": ["eth0"],
+        "communicators": [
+            {
+                "rank": rank,
+                "ranks": ranks,
+                "host": host,
+                "device": 0,
+                "bus_id": "81000",
+                "comm_id": "0x4f7e9367046f0f0",
+                "nodes": len(nodes),
+            }
+        ],
+        "transports": [
+            {
+                "kind": how,
+                "via": via,
+                "device": device,
+                "direct": direct,
+                "relayed": False,
+                "channels": [0, 1],
+            }
+            for how, via, device, direct in routes
+        ],
+        "channels": {"collective": 2, "collnet": 0, "nvls": 0, "p2p": 2},
+        "choices": [],
+        "warnings": [],
+        "unread": 0,
+        "unproven": ["algorithm"],
+    }
+
+
+def all_reduce(
+    hosts, config, ranks_per_node=1, *, busbw_gbs=1.2, wrong=0, fabric="ethernet", **changes
+):
     found = proof(hosts, ranks_per_node, config["backend"])
     ranks = found["world_size"]
     factor = 2 * (ranks - 1) / ranks
@@ -87,7 +140,12 @@ def all_reduce(hosts, config, ranks_per_node=1, *, busbw_gbs=1.2, wrong=0):
                 "wrong_by_rank": [wrong] * ranks,
             }
         )
-    return _document("all_reduce", found, {"sizes": sizes}, config)
+    logs = None
+    if config["backend"] == "nccl":
+        logs = [
+            nccl_log(rank["rank"], ranks, rank["host"], hosts, fabric) for rank in found["ranks"]
+        ]
+    return _document("all_reduce", found, {"sizes": sizes, "transport": logs, **changes}, config)
 
 
 def _training(config, ranks, first_step, together, **changes):

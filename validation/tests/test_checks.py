@@ -971,3 +971,67 @@ def test_the_operators_page_says_the_same():
         commands = [command.format(node="NODE") for command in info.commands]
         for words in (info.summary, info.what, info.why, info.advice, *commands):
             assert words in text
+
+
+# --- the environment of the ranks ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"NCCL_SOCKET_IFNAME": "ib0"}, ""),
+        ({"NCCL_SOCKET_IFNAME": "ib0", "NCCL_DEBUG": "INFO"}, ""),  # a TaskProlog's own
+        ({"NCCL_SOCKET_IFNAME": "eth0"}, "is declared as 'ib0', and was 'eth0' in the ranks"),
+        ({}, "is declared as 'ib0', and did not reach the ranks"),
+        ({"NCCL_SOCKET_IFNAME": 0}, "proof.environment is no mapping of texts"),
+        ([], "proof.environment is no mapping of texts"),
+    ],
+)
+def test_ranks_that_saw_another_environment_than_declared_prove_nothing(seen, said):
+    job, document = healthy("ddp")
+    job = replace(job, environment=(("NCCL_SOCKET_IFNAME", "ib0"),))
+    document["proof"]["environment"] = seen
+    result = judge("ddp", job, reply_to(job, document))
+    assert result.verdict is (Verdict.FAIL if said else Verdict.PASS)
+    assert said in result.message
+    if not said:
+        assert result.proof is not None
+        assert dict(result.proof.environment) == seen
+
+
+# --- over what the ranks spoke -------------------------------------------------------------------
+
+NETWORKED = (("h1", "h100_sxm", 2, "ib_ndr400"), ("h2", "h100_sxm", 2, "ib_ndr400"))
+
+
+def over(fabric, **changes):
+    """The judgement of an all_reduce that ran over a fabric, where InfiniBand is declared."""
+    job = job_of("all_reduce", *NETWORKED)
+    document = standin.all_reduce(
+        job.hosts, job.config, job.ranks_per_node, busbw_gbs=300.0, fabric=fabric, **changes
+    )
+    return judge("all_reduce", job, reply_to(job, document))
+
+
+def test_a_declared_fabric_that_was_used_changes_nothing():
+    result = over("ib_ndr400")
+    assert result.verdict is Verdict.INCONCLUSIVE  # no bandwidth is recorded for two nodes
+    assert "no threshold recorded" in result.message
+
+
+def test_infiniband_that_ran_over_sockets_fails():
+    result = over("ethernet")
+    assert result.verdict is Verdict.FAIL
+    assert "sockets" in result.message
+    assert "ib_ndr400" in result.message
+
+
+@pytest.mark.parametrize("logs", [None, [], [{}] * 4, "NET/IB", [1, 2, 3, 4]])
+def test_ranks_that_do_not_show_their_way_prove_nothing(logs):
+    assert over("ib_ndr400", transport=logs).verdict is Verdict.FAIL
+
+
+def test_on_cpus_nothing_is_asked_of_nccl():
+    job, document = healthy("all_reduce")
+    assert document["measured"]["transport"] is None
+    assert judge("all_reduce", job, reply_to(job, document)).verdict is Verdict.PASS

@@ -331,6 +331,22 @@ def test_a_limit_that_lets_nothing_through_is_told_once(slurm, run, tmp_path):
     assert "violates accounting/QOS policy" in reply.stderr
 
 
+def test_the_environment_of_a_payload_is_the_declared_one(slurm, run, tmp_path, monkeypatch):
+    """Not that of whoever starts the run."""
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "docker0")
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    declared = (("NCCL_DEBUG", "WARN"), ("NCCL_SOCKET_IFNAME", "ib0"))
+    job = replace(short(cluster_job("ddp")), environment=declared)
+    replies = run(slurm(ddp="environment"), [job])
+    seen = json.loads((tmp_path / "state" / "environment").read_text())
+    assert [name for name in seen if name.startswith(("NCCL_", "LD_PRE"))] == [
+        "NCCL_DEBUG",
+        "NCCL_SOCKET_IFNAME",
+    ]
+    assert replies["ddp"].exit_code == 0
+
+
 # --- steps of one allocation ---------------------------------------------------------------------
 
 
@@ -468,10 +484,10 @@ def test_the_allocation_of_a_launcher_that_died_is_given_back(slurm, tmp_path):
 def test_output_without_end_is_cut_off(slurm, run, tmp_path):
     client = slurm()
     srun = tmp_path / "bin" / "srun"
-    srun.write_text("#!/bin/sh\nhead -c 3000000 /dev/zero\n")
+    srun.write_text("#!/bin/sh\nhead -c 9000000 /dev/zero\n")
     reply = run(client, [short(cluster_job("ddp"))])["ddp"]
     assert reply.truncated
-    assert len(reply.stdout) == 1 << 20
+    assert len(reply.stdout) == launcher.OUTPUT_LIMIT < 9_000_000
 
 
 def runs(pid):

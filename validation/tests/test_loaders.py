@@ -1,5 +1,6 @@
 """Data files are read strictly, and every problem is told at once."""
 
+import json
 import shutil
 
 import pytest
@@ -8,6 +9,9 @@ import yaml
 from validation import declaration, suites, thresholds
 from validation.checks import CHECKS
 from validation.errors import DataError, UsageError
+from validation.model import Tier
+from validation.payloads.compute import Config
+from validation.payloads.config import load
 from validation.tests.conftest import VIRTUAL, declare
 
 
@@ -255,12 +259,45 @@ def test_yaml_that_is_no_data_is_refused(tmp_path):
 # --- suites ----------------------------------------------------------------------------------
 
 
-def test_the_quick_suite_has_every_check():
-    assert suites.load("quick").checks == tuple(CHECKS)
+def test_every_check_is_in_a_suite_and_in_the_order_of_all():
+    deep = ("health", "compute")
+    quick, gpu, local = (suites.load(name).checks for name in ("quick", "gpu", "local"))
+    tier = {name: check.info.tier for name, check in CHECKS.items()}
+    assert quick == tuple(name for name, check in CHECKS.items() if check.payload not in deep)
+    assert gpu == tuple(
+        name for name in CHECKS if tier[name] is Tier.NODE or CHECKS[name].payload is None
+    )
+    # One machine has no Slurm, and declares what it shows.
+    of_slurm = ("slurm_state", "accounting", "hostname", "cpus", "memory", "munge", "clock")
+    assert local == tuple(name for name in gpu if name not in of_slurm)
+
+
+def test_a_suite_says_how_the_jobs_of_its_checks_run(tmp_path):
+    path = tmp_path / "gpu.yml"
+    document = yaml.safe_load((suites.FOLDER / "gpu.yml").read_text())
+    del document["compute"]
+    document["checks"].append("ddp")
+    path.write_text(yaml.safe_dump(document))
+    assert problems(suites.read, path) == [
+        "compute: a check of the suite needs it, and nothing says how it runs",
+        "ddp: a check of the suite needs it, and nothing says how it runs",
+    ]
+
+
+def test_a_suite_for_gpus_leaves_time_to_answer():
+    """NVML has its limit twice, for the node and for the GPUs; the rest is the kernel's log."""
+    for name in ("gpu", "local"):
+        suite = suites.load(name)
+        health = suite.node["health"]["cuda"]
+        assert health.run_limit_s >= 2 * health.config["nvml_timeout_s"] + 40
+        for device in suites.DEVICES:
+            compute = suite.node["compute"][device]
+            assert compute.run_limit_s >= compute.config["total_s"] + 20
+            load(Config, json.dumps({**compute.config, "device": device, "gpus": 8}))
 
 
 def test_an_unknown_suite_names_the_known_ones():
-    with pytest.raises(UsageError, match="unknown suite 'long'; there is quick"):
+    with pytest.raises(UsageError, match="unknown suite 'long'; there is gpu, local, quick"):
         suites.load("long")
 
 
@@ -268,14 +305,14 @@ def test_every_problem_of_a_suite_is_told(tmp_path):
     path = tmp_path / "quick.yml"
     shutil.copy(suites.FOLDER / "quick.yml", path)
     document = yaml.safe_load(path.read_text())
-    document["checks"].append("gemm")
+    document["checks"].append("gems")
     document["ddp"]["nccl"]["steps"] = 1
     document["pipeline"]["gloo"]["depth"] = 2
     del document["node"]["run_limit_s"]
     path.write_text(yaml.safe_dump(document))
     told = "\n".join(problems(suites.read, path))
     for part in (
-        f"checks[{len(CHECKS)}]: expected",
+        f"checks[{len(document['checks']) - 1}]: expected",
         "ddp.nccl.steps: expected",
         "pipeline.gloo.depth: unknown key",
         "node.run_limit_s: is missing",

@@ -256,3 +256,54 @@ def test_the_plan_as_json_says_what_each_job_is(golden):
     assert jobs["all_reduce-h100_sxm"]["ranks"] == 16
     assert jobs["all_reduce-h100_sxm"]["gpus_per_node"] == 8
     assert document["at_most"]["gpu_hours"] > 0
+
+
+# --- what is declared for the payloads -----------------------------------------------------------
+
+
+def test_nodes_with_another_environment_train_apart():
+    """Half of them over ib0 and half over eth0 would wait for each other."""
+    infiniband, ethernet = {"NCCL_SOCKET_IFNAME": "ib0"}, {"NCCL_SOCKET_IFNAME": "eth0"}
+    nodes = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
+    made = make_plan(
+        *nodes,
+        environments={
+            **dict.fromkeys(("gpu1", "gpu2"), infiniband),
+            **dict.fromkeys(("gpu3", "gpu4"), ethernet),
+        },
+    )
+    assert [group.name for group in made.groups] == ["virtual-env1", "virtual-env2"]
+    environments = {job.name: dict(job.environment) for job in made.jobs}
+    assert environments["node-gpu1"] == environments["ddp-virtual-env1"] == infiniband
+    assert environments["node-gpu4"] == environments["ddp-virtual-env2"] == ethernet
+
+
+def test_an_environment_of_something_else_than_texts_is_refused():
+    with pytest.raises(DataError, match=r"environment\.NCCL_DEBUG"):
+        make_plan(environments={"gpu1": {"NCCL_DEBUG": 3}})
+
+
+# --- several payloads on a node ------------------------------------------------------------------
+
+
+def test_a_node_has_a_job_for_each_payload_one_after_another():
+    made = make_plan(("h1", "h100_sxm", 8), ("c1", "none", 0), ("v1", "virtual", 2), suite="gpu")
+    lanes = [[job.name for job in lane] for lane in made.node_lanes]
+    assert lanes == [
+        ["node-h1", "health-h1", "compute-h1"],
+        ["node-c1"],
+        ["node-v1", "compute-v1"],
+    ]
+    skipped = {(c.check, c.subject.name): c.skip for c in made.checks if c.skip}
+    assert skipped["gemm", "c1"] == "no GPU is declared"
+    assert skipped["ecc", "v1"] == "virtual GPUs have no driver to ask"
+    assert ("gemm", "v1") not in skipped
+    assert made.groups == ()
+
+
+def test_what_measures_a_node_has_it_to_itself():
+    made = make_plan(("h1", "h100_sxm", 8), suite="gpu")
+    cpus = {job.payload: job.cpus_per_task for job in made.node_jobs}
+    assert cpus == {"node": None, "health": None, "compute": 2}
+    config = {job.payload: job.config for job in made.node_jobs}["compute"]
+    assert (config["device"], config["gpus"]) == ("cuda", 8)

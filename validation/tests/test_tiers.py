@@ -109,8 +109,9 @@ class FakeSlurm:
             config = {**job.config, "munge_credential": "x"}
             document = standin.node(job.hosts[0], config, **change)
         else:
+            fabric = {"fabric": job.nodes[0].fabric} if job.payload == "all_reduce" else {}
             document = getattr(standin, job.payload)(
-                job.hosts, job.config, job.ranks_per_node, **change
+                job.hosts, job.config, job.ranks_per_node, **fabric, **change
             )
         text = standin.line(document)
         now = document["measured"].get("time_ns", 1)

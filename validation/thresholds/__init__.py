@@ -6,17 +6,21 @@ form: their rules are looked at before the shipped ones, their names are added, 
 
 A bandwidth is looked up by what it depends on: GPU model, nodes (one, or more than one), ranks
 per node, fabric and backend, for a transfer of at least `min_bytes`. The first rule that fits is
-used. No rule means no verdict: the measurement is reported as inconclusive, never as a pass.
+used. No rule means no verdict: the measurement is reported as inconclusive, never as a pass. What a
+GPU must reach by itself stands in the same files, see thresholds/gpu.py.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
 from validation import strict
 from validation.errors import DataError
 from validation.model import Threshold
+from validation.thresholds import gpu
+from validation.thresholds.gpu import GpuRules, Peak
 
 SHIPPED = Path(__file__).parent
 
@@ -52,6 +56,7 @@ class ModelThresholds:
     model: str
     nvml_names: tuple[str, ...]
     all_reduce: tuple[BandwidthRule, ...]
+    gpu: GpuRules = gpu.NO_RULES
 
     def bandwidth(
         self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
@@ -88,6 +93,7 @@ class Common:
     clock_offset: Threshold
     bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
     training: Mapping[str, Tolerances]  # by backend
+    gpu_peak: Peak  # what no GPU known here exceeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,7 @@ _MODEL = strict.table(
         "description": strict.text,
         "nvml_names": strict.table({"names": strict.list_of(strict.text, empty=False), **_SOURCED}),
         "all_reduce": strict.list_of(_RULE),
+        **gpu.readers(_SOURCED),
     },
 )
 
@@ -137,6 +144,7 @@ _COMMON = strict.table(
         "clock_offset_s": _LIMIT,
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _LIMIT, "nccl": _LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
+        "gpu_peak": gpu.peak_reader(_SOURCED),
     },
 )
 
@@ -152,6 +160,7 @@ def load(hardware: str, site: Path | None = None) -> Rules:
             hardware,
             tuple(dict.fromkeys(name for model in found for name in model.nvml_names)),
             tuple(rule for model in found for rule in model.all_reduce),
+            reduce(GpuRules.over, (model.gpu for model in found)),
         )
     return Rules(hardware, merged, load_common(site))
 
@@ -160,6 +169,7 @@ def load_common(site: Path | None = None) -> Common:
     clock: Threshold | None = None
     bandwidth: dict[str, Threshold] = {}
     training: dict[str, Tolerances] = {}
+    peak: Peak | None = None
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
         if not path.is_file():
@@ -178,10 +188,19 @@ def load_common(site: Path | None = None) -> Common:
                     _at_most(limits["first_step_difference"], ""),
                     _at_most(limits["parameter_difference"], ""),
                 )
+        if read["gpu_peak"]:
+            peak = gpu.peak(read["gpu_peak"])
     if clock is None or any(found.keys() != {"gloo", "nccl"} for found in (bandwidth, training)):
         wanted = "clock_offset_s, bus_bandwidth_gbs and training are needed, for gloo and for nccl"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, training)
+    if peak is None or not _whole(peak):
+        wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
+        raise DataError(str(SHIPPED / "common.yml"), [wanted])
+    return Common(clock, bandwidth, training, peak)
+
+
+def _whole(peak: Peak) -> bool:
+    return set(peak.gemm) == set(gpu.DTYPES) and None not in (peak.memory, peak.copies, peak.peers)
 
 
 def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
@@ -223,6 +242,7 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
         most, least = rule["fail_above_gbs"], max(rule["fail_below_gbs"], warn or 0)
         if most is not None and most <= least:
             problems.append(f"all_reduce[{index}].fail_above_gbs: nothing could pass")
+    problems += gpu.problems(read)
     if problems:
         raise DataError(str(path), problems)
     return ModelThresholds(
@@ -250,6 +270,7 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
             )
             for rule in read["all_reduce"] or ()
         ),
+        gpu.rules(read),
     )
 
 

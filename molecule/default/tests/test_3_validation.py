@@ -44,6 +44,21 @@ def test_the_jobs_are_accounted(node):
     assert [rest for job, _, *rest in rows if job == allocation] == [["COMPLETED", "2"]], shown
 
 
+def test_the_gpu_suite_runs_on_cpus_where_gpus_are_virtual(node, operator, tmp_path):
+    """Each node to itself, its payloads one after another as steps of one allocation."""
+    wait_until_idle(node)
+    run = operator.validate("--suite", "gpu", "--output", tmp_path / "run")
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    results = [
+        json.loads(line) for line in (tmp_path / "run/results.jsonl").read_text().splitlines()
+    ]
+    verdicts = {(r["check"], r["subject"]["name"]): r["verdict"] for r in results}
+    for check in ("cuda", "gemm", "hbm", "copies", "peers", "repeatable"):
+        assert [verdicts[check, name] for name in ("gpu1", "gpu2")] == ["pass", "pass"]
+    assert verdicts["driver", "gpu1"] == "skip"
+    assert len({r["proof"]["job_id"] for r in results if r["check"] in ("cpus", "gemm")}) == 1
+
+
 def test_it_runs_on_a_login_node_with_what_was_deployed(node, operator):
     """A checkout is all that is added: PyYAML and the declaration came with the deployment."""
     login = node("login1")

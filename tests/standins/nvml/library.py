@@ -1,0 +1,163 @@
+"""Builds the stand-in for NVML, and writes descriptions for it; see description.md."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("nvml.c")
+NAME = "libnvidia-ml.so.1"
+VARIABLE = "PLUMBLINE_FAKE_NVML"
+
+# What the driver says of an idle board. Made up, after datasheets and nvidia-smi's output.
+_ANY = {
+    "serial": "1654922000000",
+    "vbios": "96.00.74.00.01",
+    "gsp_firmware": "580.82.07",
+    "field.230": "0",
+    "memory_used_mb": "600",
+    "ecc": "1",
+    "ecc_default": "1",
+    "ecc_volatile_uncorrected": "0",
+    "ecc_volatile_corrected": "0",
+    "ecc_aggregate_uncorrected": "0",
+    "ecc_aggregate_corrected": "0",
+    "pcie_width": "16",
+    "pcie_width_max": "16",
+    "pcie_replays": "0",
+    "clock_reasons": "1",
+    "temperature_c": "34",
+    "persistence": "1",
+}
+
+_ROWS = {
+    "remapped_rows_correctable": "0",
+    "remapped_rows_uncorrectable": "0",
+    "remapped_rows_pending": "0",
+    "remapped_rows_failure": "0",
+}
+
+BOARDS: dict[str, dict[str, str]] = {
+    "h100_sxm": {
+        **_ANY,
+        **_ROWS,
+        "name": "NVIDIA H100 80GB HBM3",
+        "memory_total_mb": "81559",
+        "bar1_total_mb": "131072",
+        "pcie_generation": "5",
+        "pcie_generation_max": "5",
+        "pcie_generation_gpu": "5",
+        "nvlinks": "18",
+        "nvlink.*.active": "1",
+        "nvlink.*.version": "6",
+        "nvlink.*.replay": "0",
+        "nvlink.*.recovery": "0",
+        "nvlink.*.crc_flit": "0",
+        "nvlink.*.crc_data": "0",
+        "fabric_state": "3",
+        "clock_sm_mhz": "345",
+        "clock_sm_max_mhz": "1980",
+        "clock_memory_mhz": "2619",
+        "clock_memory_max_mhz": "2619",
+        "temperature_slowdown_c": "87",
+        "temperature_shutdown_c": "92",
+        "power_mw": "71000",
+        "power_limit_mw": "700000",
+        "power_limit_default_mw": "700000",
+        "power_limit_max_mw": "700000",
+        "mig": "0",
+    },
+    "l4": {
+        **_ANY,
+        **_ROWS,
+        "name": "NVIDIA L4",
+        "memory_total_mb": "23034",
+        "bar1_total_mb": "32768",
+        "pcie_generation": "1",  # it saves power while idle
+        "pcie_generation_max": "4",
+        "pcie_generation_gpu": "4",
+        "clock_sm_mhz": "210",
+        "clock_sm_max_mhz": "2040",
+        "clock_memory_mhz": "405",
+        "clock_memory_max_mhz": "6251",
+        "temperature_slowdown_c": "88",
+        "temperature_shutdown_c": "95",
+        "power_mw": "13000",
+        "power_limit_mw": "72000",
+        "power_limit_default_mw": "72000",
+        "power_limit_max_mw": "72000",
+    },
+    "v100_sxm": {
+        **_ANY,
+        "name": "Tesla V100-SXM2-16GB",
+        "gsp_firmware": "NOT_SUPPORTED",
+        "retired_pages_single_bit": "0",
+        "retired_pages_double_bit": "0",
+        "retired_pages_pending": "0",
+        "memory_total_mb": "16384",
+        "bar1_total_mb": "16384",
+        "pcie_generation": "3",
+        "pcie_generation_max": "3",
+        "pcie_generation_gpu": "3",
+        "nvlinks": "6",
+        "nvlink.*.active": "1",
+        "nvlink.*.version": "3",
+        "nvlink.*.replay": "0",
+        "nvlink.*.recovery": "0",
+        "nvlink.*.crc_flit": "0",
+        "nvlink.*.crc_data": "0",
+        "clock_sm_mhz": "135",
+        "clock_sm_max_mhz": "1530",
+        "clock_memory_mhz": "877",
+        "clock_memory_max_mhz": "877",
+        "temperature_slowdown_c": "87",
+        "temperature_shutdown_c": "90",
+        "power_mw": "41000",
+        "power_limit_mw": "300000",
+        "power_limit_default_mw": "300000",
+        "power_limit_max_mw": "300000",
+    },
+}
+
+
+class NoCompiler(Exception):
+    """The stand-in is C, and there is no compiler here."""
+
+
+def build(folder: Path) -> Path:
+    """Compiles the library into a folder and returns its path.
+
+    Raises NoCompiler without gcc, and CalledProcessError where it refuses the source.
+    """
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        raise NoCompiler("gcc is needed to build the stand-in for NVML (package gcc, libc6-dev)")
+    library = folder / NAME
+    options = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(
+        [compiler, *options, f"-Wl,-soname,{NAME}", "-o", str(library), str(SOURCE)], check=True
+    )
+    return library
+
+
+def describe(count: int = 2, board: str = "h100_sxm", *more: str, driver: str = "580.82.07") -> str:
+    """A healthy node's description. `more` are lines of their own, and count above all others."""
+    lines = [f"driver = {driver}", f"nvml = 13.{driver}", "cuda = 13000", f"count = {count}"]
+    lines += [f"gpu.*.{key} = {value}" for key, value in BOARDS[board].items()]
+    for index in range(count):
+        lines += [
+            f"gpu.{index}.minor = {index}",
+            f"gpu.{index}.uuid = GPU-{index:08x}-0000-4000-8000-000000000000",
+            f"gpu.{index}.pci = 00000000:{0x1B + 16 * index:02X}:00.0",
+        ]
+    return "\n".join([*lines, *more]) + "\n"
+
+
+def environment(library: Path, description: Path) -> Mapping[str, str]:
+    """What a process needs, to load this library in the driver's place."""
+    before = os.environ.get("LD_LIBRARY_PATH")
+    folders = [str(library.parent), *([before] if before else [])]
+    return {"LD_LIBRARY_PATH": ":".join(folders), VARIABLE: str(description)}

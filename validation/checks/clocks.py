@@ -1,0 +1,81 @@
+"""Nothing slows the GPUs of a node down.
+
+What it checks   no slowdown by heat or by the power brake, and none of the hardware that lasts; the
+                 temperature is below the board's slowdown threshold. Clocks or a power limit that
+                 somebody lowered, and persistence mode that is off, are warnings
+Why it matters   a board that is too hot, or that its power supply holds back, runs at half its
+                 clock or less, and a job with all others at the pace of the slowest
+What to do       Heat: fans, airflow and dust, then the board's heat sink. Power brake: the power
+                 supplies and the cables to the board. Limits: nvidia-smi sets and resets them.
+                 $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,CLOCK'
+                 $ ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'
+"""
+
+from collections.abc import Iterator
+
+from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.payloads.nvml import CLOCK_REASONS
+from validation.thresholds import Rules
+
+NAME = "clocks"
+TIER = Tier.NODE
+PAYLOAD = "health"
+
+# https://docs.nvidia.com/deploy/nvml-api/api/group__nvmlClocksEventReasons.html: these reduce the
+# clocks by a factor of 2 or more, or because memory or GPU are too hot.
+_THRESHOLD = none_faulty("no slowdown, and below the temperature at which the board slows down")
+_HEAT_AND_BRAKE = ("software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
+# It also shows for a moment while the clocks change, and so counts where it lasts.
+_SLOWDOWN = "hardware slowdown"
+_LOWERED = "application clocks setting"
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    return each_gpu(NAME, job, reply, _THRESHOLD, _examine, _measures)
+
+
+def _examine(gpu: Gpu) -> Iterator[Finding]:
+    reasons = gpu.inner("clock_reasons")
+    if reasons is None:
+        yield Finding(Verdict.INCONCLUSIVE, "NVML does not know what holds this board's clocks")
+    else:
+        always, some = reasons.whole("always"), reasons.whole("sometimes")
+        engaged = [name for name in _HEAT_AND_BRAKE if _is_set(name, some)]
+        if _is_set(_SLOWDOWN, always):
+            engaged.append(_SLOWDOWN)
+        if engaged:
+            yield Finding(Verdict.FAIL, f"clocks are held back: {', '.join(engaged)}")
+        elif _is_set(_LOWERED, always):
+            yield Finding(Verdict.WARN, "clocks are limited by a setting")
+    now, limit = gpu.whole("temperature_c"), gpu.whole("temperature_slowdown_c")
+    if now is not None and limit is not None and now >= limit:
+        yield Finding(Verdict.FAIL, f"{now} °C, the board slows down from {limit} °C on")
+    power, default = gpu.whole("power_limit_mw"), gpu.whole("power_limit_default_mw")
+    if power is not None and default is not None and power < default:
+        said = f"power limit {power / 1000:g} W, {default / 1000:g} W by default"
+        yield Finding(Verdict.WARN, said)
+    if gpu.on("persistence") is False:
+        yield Finding(Verdict.WARN, "persistence mode is off")
+
+
+def _is_set(reason: str, mask: int) -> bool:
+    return bool(mask >> CLOCK_REASONS.index(reason) & 1)
+
+
+def _measures(gpu: Gpu) -> Iterator[Metric]:
+    for name, said, unit, per in (
+        ("clock_sm_mhz", "SM clock", "MHz", 1),
+        ("clock_sm_max_mhz", "SM clock, most", "MHz", 1),
+        ("clock_memory_mhz", "memory clock", "MHz", 1),
+        ("clock_memory_max_mhz", "memory clock, most", "MHz", 1),
+        ("temperature_c", "temperature", "°C", 1),
+        ("power_mw", "power", "W", 1000),
+        ("power_limit_mw", "power limit", "W", 1000),
+        ("power_limit_max_mw", "power limit, most", "W", 1000),
+    ):
+        value = gpu.whole(name)
+        if value is not None:
+            yield Metric(said, value if per == 1 else value / per, unit)
+    if reasons := gpu.inner("clock_reasons"):
+        yield Metric("clock reasons", reasons.text("reasons"))

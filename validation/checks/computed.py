@@ -1,0 +1,314 @@
+"""What the checks of payload `compute` share: the GPUs that answered, times, and findings.
+
+A GPU is named by its number on the node, as `nvidia-smi` counts. Figures of a CPU that ran in the
+place of a GPU are looked at for what is right, and never for speed.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from validation.checks import stragglers
+from validation.checks.document import Document, Fields, Unusable
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, printable, worst
+from validation.payloads import compute, config
+from validation.payloads.errors import CannotRun
+from validation.thresholds import Rules
+from validation.thresholds.gpu import NO_RULES, GpuRules
+
+PAYLOAD = "compute"
+
+_NAMED = 3  # findings that a message spells out
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. `problem` says why it did not start; then there are no figures of it."""
+
+    index: int
+    problem: str | None
+    name: str
+    identity: str | None  # its UUID or place on the bus, of a real one
+    multiprocessors: int
+    l2_bytes: int
+    torch: str
+    cuda: str | None
+    row: Fields
+
+    @property
+    def title(self) -> str:
+        return f"GPU {self.index}"
+
+    def rows(self, name: str, key: str, asked: Sequence[str]) -> list[tuple[str, Fields]]:
+        """The measurements of one kind. Raises Unusable unless they are those that were asked."""
+        rows = self.row.items(name)
+        found = [row.text(key) for row in rows]
+        if found != list(asked):
+            raise Unusable(f"{self.title} measured {found}, asked for {list(asked)}")
+        return list(zip(found, rows, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What was asked and who answered. `real` is False for a CPU in the place of GPUs."""
+
+    asked: compute.Config
+    real: bool
+    gpus: tuple[Gpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be."""
+
+    verdict: Verdict
+    message: str
+    value: Metric
+    threshold: Threshold | None
+
+
+@dataclass
+class Report:
+    """What a check collects until it has seen all GPUs.
+
+    judged     figures that were held against a threshold, and that threshold
+    reached    whose speed was among them
+    unjudged   speeds of real GPUs that nothing is recorded for, and whose they are
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    judged: list[tuple[Metric, Threshold]] = field(default_factory=list)
+    reached: set[str] = field(default_factory=set)
+    unjudged: list[tuple[str, Metric]] = field(default_factory=list)
+
+    def fail(self, message: str, value: Metric, threshold: Threshold | None = None) -> None:
+        self.findings.append(Finding(Verdict.FAIL, message, value, threshold))
+
+    def failed_to_measure(self, what: str, problem: str) -> None:
+        """A measurement that gave no figure."""
+        limit = Threshold("=", "measured", "", "defined", "what was asked has to be measured")
+        self.fail(f"{what}: {problem}", Metric(what, "not measured"), limit)
+
+    def exact(self, what: str, wrong: int, of: str) -> None:
+        """Data that must have arrived as they were sent."""
+        value = Metric(f"{what}, wrong {of}", wrong)
+        limit = Threshold("=", 0, "", "defined", "every one of them is looked at")
+        self.judged.append((value, limit))
+        if wrong:
+            self.fail(f"{what}: {wrong} {of} are wrong", value, limit)
+
+    def speed(
+        self,
+        who: str,
+        value: Metric,
+        peaks: Iterable[Threshold | None],
+        threshold: Threshold | None,
+    ) -> None:
+        """A real GPU's speed against what it cannot exceed and what it must reach.
+
+        One threshold is enough to judge somebody by: not every figure has been recorded for every
+        model.
+        """
+        self.metrics.append(value)
+        for peak in peaks:
+            if peak is not None and peak.judge(value.value) is Verdict.FAIL:
+                self.fail(
+                    f"{value.name} is {value.value} {value.unit}, more than the hardware can "
+                    f"({peak.value:g}): the measurement is wrong",
+                    value,
+                    peak,
+                )
+                return
+        if threshold is None:
+            self.unjudged.append((who, value))
+            return
+        self.judged.append((value, threshold))
+        self.reached.add(who)
+        verdict = threshold.judge(value.value)
+        said = f"{value.name} is {value.value} {value.unit}"
+        if verdict is Verdict.FAIL:
+            self.fail(f"{said}, at least {threshold.value:g} expected", value, threshold)
+        elif verdict is Verdict.WARN:
+            message = f"{said}, close to the threshold; healthy: ≥ {threshold.warn:g}"
+            self.findings.append(Finding(verdict, message, value, threshold))
+
+    def stragglers(self, figures: Sequence[Metric]) -> None:
+        """Equal figures of the node's GPUs: who is left behind gets a warning."""
+        values = [float(figure.value) for figure in figures]
+        limit = stragglers.limit(values, figures[0].unit) if figures else None
+        if limit is None:
+            return
+        for figure in figures:
+            if limit.judge(figure.value) is Verdict.FAIL:
+                message = (
+                    f"{figure.name} is {figure.value} {figure.unit}, {len(figures)} GPUs of the "
+                    f"node let {limit.value:g} be expected"
+                )
+                self.findings.append(Finding(Verdict.WARN, message, figure, limit))
+
+    def result(self, check: str, job: Job, document: Document, rules: Rules) -> Result:
+        verdict = worst([finding.verdict for finding in self.findings] or [Verdict.PASS])
+        unknown = [value for who, value in self.unjudged if who not in self.reached]
+        if verdict.green and (unknown or not self.judged):
+            verdict = Verdict.INCONCLUSIVE
+        value: Metric | None
+        threshold: Threshold | None
+        if verdict is Verdict.INCONCLUSIVE:
+            value, threshold = (unknown[0] if unknown else None), None
+            message = nothing_to_judge_by(rules, unknown)
+        elif verdict is Verdict.PASS:
+            (value, threshold), message = min(self.judged, key=_room), ""
+        else:
+            of_it = [finding for finding in self.findings if finding.verdict is verdict]
+            value, threshold, message = of_it[0].value, of_it[0].threshold, _spelled_out(of_it)
+        return Result(
+            check,
+            Tier.NODE,
+            job.subject,
+            verdict,
+            printable(message, 300),
+            value,
+            threshold,
+            tuple(self.metrics),
+            document.proof,
+        )
+
+
+def read(job: Job, document: Document) -> Node:
+    """Who answered. Raises Unusable unless it is each GPU of the node, once."""
+    try:
+        asked = config.load(compute.Config, json.dumps(dict(job.config)))
+    except CannotRun as problem:
+        raise Unusable(f"nobody could be asked for that: {problem}") from problem
+    declared = job.nodes[0].gpus
+    device = document.measured.text("device")
+    if device != asked.device:
+        raise Unusable(f"measured {device!r}, {asked.device!r} was asked for")
+    if declared.real and device != "cuda":
+        raise Unusable("computed on a CPU, and real GPUs are declared: it says nothing of them")
+    expected = declared.count if declared.real else asked.gpus or 1
+    gpus = tuple(_gpu(row, device) for row in document.measured.items("gpus"))
+    numbers = [gpu.index for gpu in gpus]
+    if numbers != list(range(expected)):
+        raise Unusable(f"figures of {len(numbers)} GPUs ({numbers[:16]}), {expected} are declared")
+    known = [gpu.identity for gpu in gpus if gpu.identity is not None]
+    if len(set(known)) != len(known):
+        raise Unusable("the same GPU was measured twice in place of another")
+    return Node(asked, device == "cuda", gpus)
+
+
+def _gpu(row: Fields, device: str) -> Gpu:
+    index, start = row.whole("index"), row.inner("start")
+    problem = start.maybe_text("error")
+    if problem is not None:
+        return Gpu(index, problem or "no reason", "", None, 0, 0, "", None, row)
+    identity, multiprocessors, l2_bytes = None, 0, 0
+    if device == "cuda":
+        identity = start.maybe_text("uuid") or start.maybe_text("bus")
+        if identity is None:
+            raise Unusable(f"torch {start.text('torch')} does not say which GPU {index} is")
+        multiprocessors = start.whole("multiprocessors")
+        l2_bytes = start.whole("l2_bytes") if start.has("l2_bytes") else 0
+    return Gpu(
+        index,
+        None,
+        start.text("name"),
+        identity,
+        multiprocessors,
+        l2_bytes,
+        start.text("torch"),
+        start.maybe_text("cuda"),
+        row,
+    )
+
+
+def started(report: Report, node: Node) -> list[Gpu]:
+    """The GPUs that have figures; the others fail."""
+    for gpu in node.gpus:
+        if gpu.problem is not None:
+            report.failed_to_measure(gpu.title, gpu.problem)
+    return [gpu for gpu in node.gpus if gpu.problem is None]
+
+
+def some(report: Report, gpu: Gpu, rows: Iterable[tuple[str, Fields]]) -> None:
+    """A GPU that has none of the ways to multiply that were asked for has proven nothing."""
+    if all(problem(row) is None and row.maybe_text("unsupported") for _, row in rows):
+        report.failed_to_measure(gpu.title, "it has none of the types that were asked for")
+
+
+def problem(row: Fields) -> str | None:
+    """Why a measurement gave no figure."""
+    found = row.maybe_text("error")
+    return None if found is None else found or "no reason"
+
+
+def median_s(row: Fields, what: str, least: int) -> float:
+    """Seconds of one repetition. Raises Unusable for times that cannot be."""
+    row.whole("iterations")
+    count = row.number("iterations")
+    if count < least:
+        raise Unusable(f"{what}: {count:g} repetitions were timed, at least {least} were asked for")
+    shortest, median, longest, total, wall = (
+        row.number(name)
+        for name in ("time_s_min", "time_s_median", "time_s_max", "time_s_total", "wall_s")
+    )
+    if not 0 < shortest <= median <= longest:
+        raise Unusable(f"{what}: impossible times {shortest:g}, {median:g}, {longest:g} s")
+    # Half of them took no longer than the median, and half no less.
+    least_total = max(count / 2 * (shortest + median), longest + (count - 1) * shortest)
+    most_total = count / 2 * (median + longest)
+    if not 0.99 * least_total <= total <= 1.01 * most_total:
+        raise Unusable(f"{what}: {count:g} repetitions of these times do not take {total:g} s")
+    if total > 1.05 * wall + 0.001:
+        raise Unusable(
+            f"{what}: by the device's clock {total:.4g} s, by the node's {wall:.4g} s: one is wrong"
+        )
+    return median
+
+
+def agreed(row: Fields, name: str, found: float, what: str) -> float:
+    """The figure from the times, which the payload's own must be equal to."""
+    claimed = row.number(name)
+    if not math.isclose(claimed, found, rel_tol=0.01):
+        raise Unusable(f"{what}: the payload claims {claimed:.4g}, its times give {found:.4g}")
+    return found
+
+
+def number_or_inf(row: Fields, name: str) -> float:
+    """inf also for what is not a number: it differs from everything."""
+    try:
+        return row.number(name)
+    except Unusable:
+        if row.text(name) not in ("nan", "inf", "-inf"):
+            raise
+        return math.inf
+
+
+def gpu_rules(rules: Rules) -> GpuRules:
+    return rules.model.gpu if rules.model else NO_RULES
+
+
+def nothing_to_judge_by(rules: Rules, figures: Sequence[Metric]) -> str:
+    measured = ", ".join(f"{item.name} {item.value} {item.unit}" for item in figures[:2])
+    if rules.model is None:
+        said = f"no thresholds file for the model {rules.hardware}"
+    else:
+        said = f"no threshold recorded for {rules.hardware} and what was measured"
+    return f"{said}: {measured or 'nothing'}; record a baseline"
+
+
+def _spelled_out(findings: Sequence[Finding]) -> str:
+    said = "; ".join(finding.message for finding in findings[:_NAMED])
+    more = len(findings) - _NAMED
+    return f"{said}; and {more} more" if more > 0 else said
+
+
+def _room(item: tuple[Metric, Threshold]) -> float:
+    """How far a figure that passes is from failing; the least is shown. Speeds come first."""
+    metric, threshold = item
+    if threshold.op == "=" or isinstance(metric.value, str) or isinstance(threshold.value, str):
+        return math.inf
+    ratio = metric.value / threshold.value
+    return ratio if threshold.op == "≥" else 1e6 - ratio

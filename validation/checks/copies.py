@@ -1,0 +1,62 @@
+"""Data get from a node's memory to each GPU and back, whole and fast enough.
+
+What it checks   copies from page-locked host memory next to the GPU and to it, one GPU after
+                 another: every byte comes back as it went; the bandwidth reaches the model's
+                 threshold, and is none that the bus cannot have
+Why it matters   data loading, checkpoints and offloading all go this way; a link that trained
+                 with half its lanes halves them for years
+What to do       Slow in both directions: PCIe generation and width below what slot and board can
+                 do, so reseat the board, look at the riser and the firmware. On all GPUs: IOMMU,
+                 ACS or the CPU's power profile. A wrong byte: take the GPU out of service.
+                 $ ssh {node} 'nvidia-smi -q -d PCIE; nvidia-smi topo -m'
+"""
+
+from validation.checks import computed
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.model import Job, Metric, Reply, Result, Tier
+from validation.payloads.gpu_memory import DIRECTIONS
+from validation.thresholds import Rules
+from validation.thresholds.gpu import GBS
+
+NAME = "copies"
+TIER = Tier.NODE
+PAYLOAD = computed.PAYLOAD
+
+_WORDS = {"h2d": "from the host", "d2h": "to the host"}
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    def judge(document: Document) -> Result:
+        node = computed.read(job, document)
+        report = computed.Report()
+        for gpu in computed.started(report, node):
+            for direction, row in gpu.rows("copies", "direction", DIRECTIONS):
+                _judge(report, node, gpu, direction, row, rules)
+        return report.result(NAME, job, document, rules)
+
+    return answer(NAME, job, reply, judge)
+
+
+def _judge(
+    report: computed.Report,
+    node: computed.Node,
+    gpu: computed.Gpu,
+    direction: str,
+    row: Fields,
+    rules: Rules,
+) -> None:
+    what, own = f"{gpu.title}, {_WORDS[direction]}", computed.gpu_rules(rules)
+    if problem := computed.problem(row):
+        report.failed_to_measure(what, problem)
+        return
+    size = row.whole("bytes")
+    if size != node.asked.copy_bytes:
+        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
+    report.exact(what, row.whole("wrong"), "bytes")
+    seconds = computed.median_s(row, what, node.asked.iterations)
+    value = Metric(what, round(computed.agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
+    if not node.real:
+        report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
+        return
+    peaks = (rules.common.gpu_peak.copies, own.copies_peak())
+    report.speed(gpu.title, value, peaks, own.copy_speed(direction, gpu.name))

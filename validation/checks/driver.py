@@ -1,0 +1,161 @@
+"""The driver answers for every GPU of a node.
+
+What it checks   NVML can be asked and counts as many GPUs as declared; each of them answers, in
+                 time; none asks for a reset or a reboot; GPUs of one name have one memory size, one
+                 VBIOS and one firmware
+Why it matters   a GPU that is lost or refuses fails the jobs that are sent to it; a library that
+                 does not match the kernel module, as after an upgrade without a reboot, fails all
+What to do       Version mismatch: reboot the node. A lost GPU: look for XID 79, then a cold start,
+                 then the board. Insufficient permissions: the device files or the job's control
+                 group. No answer in time: the node has to be rebooted.
+                 $ ssh {node} 'nvidia-smi -L; cat /proc/driver/nvidia/version'
+                 $ ssh {node} 'nvidia-smi -q | grep -i -e "bus id" -e vbios -e "recovery action"'
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from validation.checks.document import Document, Unusable, answer
+from validation.checks.health import (
+    Finding,
+    Gpu,
+    driver_error,
+    examined,
+    quietly,
+    read_gpus,
+    told,
+)
+from validation.model import (
+    Job,
+    Metric,
+    Reply,
+    Result,
+    Threshold,
+    Tier,
+    Verdict,
+    printable,
+    worst,
+)
+from validation.thresholds import Rules
+
+NAME = "driver"
+TIER = Tier.NODE
+PAYLOAD = "health"
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    declared = job.nodes[0].gpus.count
+    threshold = Threshold("=", declared, "GPUs", "declared", "inventory")
+
+    def judge(document: Document) -> Result:
+        gpus: tuple[Gpu, ...] = ()
+        if (error := driver_error(document)) is not None:
+            why = f"NVML cannot be asked: {printable(error, 200)}"
+            findings = [Finding(Verdict.FAIL, why)]
+        else:
+            gpus = read_gpus(document)
+            findings = [*_counted(gpus, declared), *_lost(gpus), *_slow(document)]
+            answering = [gpu for gpu in gpus if gpu.error is None]
+            findings += [found for gpu in answering for found in examined(gpu, _examine)]
+            findings += _alike(answering)
+        faulty = {found.index for found in findings if found.verdict is Verdict.FAIL} - {None}
+        return Result(
+            NAME,
+            TIER,
+            job.subject,
+            worst([Verdict.PASS, *(finding.verdict for finding in findings)]),
+            told(findings),
+            Metric("answering", len(gpus) - len(faulty), "GPUs"),
+            threshold,
+            tuple(_metrics(document, gpus)),
+            document.proof,
+        )
+
+    return answer(NAME, job, reply, judge)
+
+
+def _counted(gpus: Sequence[Gpu], declared: int) -> Iterator[Finding]:
+    if len(gpus) == declared:
+        return
+    said = f"NVML counts {len(gpus)} GPUs, {declared} declared"
+    minors = [quietly(gpu.whole, "minor") for gpu in gpus if gpu.error is None]
+    if len(minors) == len(gpus) < declared and None not in minors:
+        missing = [number for number in range(declared) if number not in minors]
+        said += f": without {', '.join(f'/dev/nvidia{number}' for number in missing[:8])}"
+    yield Finding(Verdict.FAIL, said)
+
+
+def _lost(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    for gpu in gpus:
+        if gpu.error is not None:
+            said = f"gives no answers: {printable(gpu.error, 160)}"
+            yield Finding(Verdict.FAIL, said, gpu.index)
+
+
+def _slow(document: Document) -> Iterator[Finding]:
+    """Half of the time that NVML is given is too near to none at all."""
+    limit = document.measured.number("nvml_timeout_s")
+    for index, item in enumerate(document.measured.items("gpus")):
+        seconds = item.number("seconds")
+        if item.maybe_text("error") is None and seconds > limit / 2:
+            said = f"took {seconds:.1f} s to answer NVML, of {limit:g} s at most"
+            yield Finding(Verdict.WARN, said, index)
+
+
+def _examine(gpu: Gpu) -> Iterator[Finding]:
+    action = gpu.text("recovery_action")
+    if action not in (None, "none"):
+        yield Finding(Verdict.FAIL, f"the driver asks for a {action}")
+    if not gpu.text("name") or not gpu.text("uuid"):
+        yield Finding(Verdict.FAIL, "has no name or no UUID")
+
+
+def _alike(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    """Boards of one name with another memory size, VBIOS or firmware than most of them."""
+    uuids = [uuid for gpu in gpus if (uuid := quietly(gpu.text, "uuid")) is not None]
+    if len(set(uuids)) != len(uuids):
+        raise Unusable("NVML lists one GPU twice")
+    for name in sorted({quietly(gpu.text, "name") or "" for gpu in gpus}):
+        boards = [gpu for gpu in gpus if (quietly(gpu.text, "name") or "") == name]
+        for what, unit, verdict in (
+            ("memory_total_mb", " MiB of memory", Verdict.FAIL),
+            ("vbios", " as VBIOS", Verdict.WARN),
+            ("gsp_firmware", " as firmware", Verdict.WARN),
+        ):
+            read = [(gpu, _value(gpu, what)) for gpu in boards]
+            known = [(gpu, value) for gpu, value in read if value is not None]
+            common = Counter(value for _, value in known).most_common(1)
+            for gpu, value in known:
+                if value != common[0][0]:
+                    said = f"has {value}{unit}, others of the node {common[0][0]}"
+                    yield Finding(verdict, said, gpu.index)
+
+
+def _value(gpu: Gpu, name: str) -> str | None:
+    if name == "memory_total_mb":
+        found = quietly(gpu.whole, name)
+        return None if found is None else str(found)
+    return quietly(gpu.text, name)
+
+
+def _metrics(document: Document, gpus: Sequence[Gpu]) -> Iterator[Metric]:
+    nvml = document.measured.inner("nvml")
+    if nvml.has("driver"):
+        yield Metric("driver version", nvml.text("driver"))
+        yield Metric("NVML version", nvml.text("nvml"))
+        cuda = nvml.whole("cuda")
+        yield Metric("CUDA of the driver", f"{cuda // 1000}.{cuda % 1000 // 10}")
+    for gpu in gpus:
+        if gpu.error is not None:
+            continue
+        for what, unit in (
+            ("name", ""),
+            ("vbios", ""),
+            ("gsp_firmware", ""),
+            ("memory_total_mb", "MiB"),
+            ("bar1_total_mb", "MiB"),
+        ):
+            whole = what.endswith("_mb")
+            read = quietly(gpu.whole, what) if whole else quietly(gpu.text, what)
+            if read is not None:
+                yield Metric(f"GPU {gpu.index} {what.removesuffix('_mb')}", read, unit)

@@ -1,0 +1,116 @@
+"""Every GPU multiplies matrices rightly, and as fast as its model should.
+
+What it checks   products in bf16, fp16, tf32, fp32 and fp8, where the GPU has them, on all GPUs of
+                 the node at once: sampled elements equal those in float64 but for rounding; the
+                 speed reaches the model's threshold for that type and shape, and is none that the
+                 hardware cannot have; of five GPUs or more none lags behind the others
+Why it matters   training is matrix products: a slow GPU holds all others up, a wrong one spoils
+                 what all of them learn
+What to do       Wrong: take the GPU out of service; run the vendor's diagnostics on it. Slow: look
+                 at its power limit, clocks, temperature and throttle reasons while it works, and
+                 at what else runs on it. All slow alike: power cap, cooling or clocks of the
+                 whole node. Too fast to be true: look at the node's clock.
+                 $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
+                 $ ssh {node} 'dcgmi diag -r 3'
+
+A speed is 2 m n k operations over the median time of a product. It is computed here from the times;
+the payload's own figure must agree with it.
+"""
+
+import math
+
+from validation.checks import computed
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier
+from validation.thresholds import Rules
+from validation.thresholds.gpu import TFLOPS
+
+NAME = "gemm"
+TIER = Tier.NODE
+PAYLOAD = computed.PAYLOAD
+
+_GRID = 64  # rows and columns of a product that are sampled at most
+
+ROUNDING = Threshold(
+    "≤",
+    8,
+    "",
+    "derived",
+    "in units of what rounding may do (payloads/gpu_gemm.py); healthy products on CPUs stay below "
+    "2, a wrong element is hundreds away",
+)
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    def judge(document: Document) -> Result:
+        node = computed.read(job, document)
+        report = computed.Report()
+        speeds: dict[str, list[Metric]] = {kind: [] for kind in node.asked.dtypes}
+        for gpu in computed.started(report, node):
+            rows = gpu.rows("gemm", "dtype", node.asked.dtypes)
+            computed.some(report, gpu, rows)
+            for kind, row in rows:
+                if (speed := _judge(report, node, gpu, kind, row, rules)) is not None:
+                    speeds[kind].append(speed)
+        for figures in speeds.values():
+            report.stragglers(figures)
+        return report.result(NAME, job, document, rules)
+
+    return answer(NAME, job, reply, judge)
+
+
+def _judge(
+    report: computed.Report,
+    node: computed.Node,
+    gpu: computed.Gpu,
+    kind: str,
+    row: Fields,
+    rules: Rules,
+) -> Metric | None:
+    """Adds what is to say of one GPU's products of one type; its speed, if it is a GPU's."""
+    what, own = f"{gpu.title}, {kind}", computed.gpu_rules(rules)
+    if problem := computed.problem(row):
+        report.failed_to_measure(what, problem)
+        return None
+    if missing := row.maybe_text("unsupported"):
+        if node.real and kind in own.gemm_dtypes(gpu.name):
+            limit = own.gemm_speed(kind, (node.asked.gemm_size,) * 3, gpu.name)
+            report.fail(
+                f"{what}: {missing}; the thresholds of {rules.hardware} ask for it",
+                Metric(what, "not supported"),
+                limit,
+            )
+        return None
+    size = node.asked.gemm_size
+    shape = tuple(row.whole(side) for side in ("m", "n", "k"))
+    if shape != (size,) * 3:
+        raise Unusable(f"{what}: multiplied {shape}, asked for {(size,) * 3}")
+    _right(report, what, row, size)
+    seconds = computed.median_s(row, what, node.asked.least)
+    speed = computed.agreed(row, "tflops", 2 * math.prod(shape) / seconds / 1e12, what)
+    value = Metric(what, float(f"{speed:.5g}"), TFLOPS)
+    if not node.real:
+        report.metrics.append(Metric(f"CPU, {value.name}", value.value, TFLOPS))
+        return None
+    peaks = (rules.common.gpu_peak.gemm[kind], own.gemm_peak(kind))
+    report.speed(gpu.title, value, peaks, own.gemm_speed(kind, shape, gpu.name))
+    return value
+
+
+def _right(report: computed.Report, what: str, row: Fields, size: int) -> None:
+    """Holds the sampled elements against what rounding may do."""
+    checked, expected = row.whole("checked"), min(_GRID, size) ** 2
+    if checked != expected:
+        raise Unusable(f"{what}: {checked} of {expected} elements were held against float64")
+    error = computed.number_or_inf(row, "rounding_error")
+    if error < 0:
+        raise Unusable(f"{what}: a difference of {error:g}")
+    value = Metric(f"{what}, rounding", round(error, 3) if math.isfinite(error) else "not finite")
+    report.judged.append((value, ROUNDING))
+    if not error <= float(ROUNDING.value):
+        place = f"row {row.whole('row')}, column {row.whole('column')}"
+        report.fail(
+            f"{what}: the product is wrong at {place}, {value.value} times what rounding may do",
+            value,
+            ROUNDING,
+        )

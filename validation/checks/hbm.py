@@ -1,0 +1,70 @@
+"""Every GPU's own memory is as fast as its model's should be, and keeps what is written.
+
+What it checks   a copy and a triad over buffers several times as large as the L2 cache, on all GPUs
+                 of the node at once, bytes read and written counted: every element of the result is
+                 right; the bandwidth reaches the model's threshold, and is none that the memory
+                 cannot have; of five GPUs or more none lags behind the others
+Why it matters   most of a model's operations wait for memory, and inference does so nearly always
+What to do       Wrong elements: take the GPU out of service. Slow: look at the memory clock, at
+                 remapped rows, at ECC errors, and at what else runs on the GPU.
+                 $ ssh {node} 'nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE'
+"""
+
+from validation.checks import computed
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.model import Job, Metric, Reply, Result, Tier
+from validation.payloads.gpu_memory import MOVED
+from validation.thresholds import Rules
+from validation.thresholds.gpu import GBS
+
+NAME = "hbm"
+TIER = Tier.NODE
+PAYLOAD = computed.PAYLOAD
+
+CACHES = 4  # a buffer is at least so many L2 caches large
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    def judge(document: Document) -> Result:
+        node = computed.read(job, document)
+        report = computed.Report()
+        speeds: dict[str, list[Metric]] = {operation: [] for operation in MOVED}
+        for gpu in computed.started(report, node):
+            for operation, row in gpu.rows("memory", "operation", tuple(MOVED)):
+                speed = _judge(report, node, gpu, operation, row, rules)
+                if speed is not None:
+                    speeds[operation].append(speed)
+        for figures in speeds.values():
+            report.stragglers(figures)
+        return report.result(NAME, job, document, rules)
+
+    return answer(NAME, job, reply, judge)
+
+
+def _judge(
+    report: computed.Report,
+    node: computed.Node,
+    gpu: computed.Gpu,
+    operation: str,
+    row: Fields,
+    rules: Rules,
+) -> Metric | None:
+    what, own = f"{gpu.title}, {operation}", computed.gpu_rules(rules)
+    if problem := computed.problem(row):
+        report.failed_to_measure(what, problem)
+        return None
+    size, moved = row.whole("bytes"), row.whole("moved")
+    if size != node.asked.memory_bytes or moved != MOVED[operation] * size:
+        raise Unusable(f"{what}: moved {moved} bytes with buffers of {size}")
+    if node.real and size < CACHES * gpu.l2_bytes:
+        raise Unusable(f"{what}: buffers of {size} bytes lie in an L2 cache of {gpu.l2_bytes}")
+    report.exact(what, row.whole("wrong"), "elements")
+    seconds = computed.median_s(row, what, node.asked.iterations)
+    speed = computed.agreed(row, "gbs", moved / seconds / 1e9, what)
+    value = Metric(what, round(speed, 1), GBS)
+    if not node.real:
+        report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
+        return None
+    peaks = (rules.common.gpu_peak.memory, own.memory_peak())
+    report.speed(gpu.title, value, peaks, own.memory_speed(operation, gpu.name))
+    return value

@@ -1,0 +1,104 @@
+"""Each GPU of a node has its whole PCIe link.
+
+What it checks   the link has all the lanes that board and slot allow, and runs at their generation;
+                 an idle board may save power at a lower one. A slot with fewer lanes or an older
+                 generation than the board has is a warning
+Why it matters   half the lanes are half the bandwidth to the host, and to a network adapter
+What to do       Power the node off, reseat the board or its riser, and look for the slot's setting
+                 in the firmware (bifurcation, maximum speed).
+                 $ ssh {node} 'nvidia-smi -q | grep -A 12 "GPU Link Info"'
+                 $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
+"""
+
+from collections.abc import Iterator
+
+from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.payloads.nvml import CLOCK_REASONS
+from validation.thresholds import Rules
+
+NAME = "pcie"
+TIER = Tier.NODE
+PAYLOAD = "health"
+
+_THRESHOLD = none_faulty("the link that NVML says board and slot can have")
+_IDLE = 1 << CLOCK_REASONS.index("idle")
+
+# Boards with 16 lanes, says each one's datasheet; where the slot has fewer, NVML's maximum has too.
+SIXTEEN_LANES = frozenset(
+    {
+        "v100_sxm",
+        "t4",
+        "a30",
+        "a40",
+        "a100_pcie",
+        "a100_sxm",
+        "h100_pcie",
+        "h100_nvl",
+        "h100_sxm",
+        "h200_nvl",
+        "h200_sxm",
+        "b200",
+        "b300",
+        "l4",
+        "l40s",
+        "rtx_3090",
+        "rtx_4090",
+    }
+)
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    sixteen = job.nodes[0].gpus.model in SIXTEEN_LANES
+
+    def examine(gpu: Gpu) -> Iterator[Finding]:
+        yield from _lanes(gpu, sixteen)
+        yield from _generation(gpu)
+
+    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
+
+
+def _lanes(gpu: Gpu, sixteen: bool) -> Iterator[Finding]:
+    width, most = gpu.whole("pcie_width"), gpu.whole("pcie_width_max")
+    if width is None or most is None:
+        yield Finding(Verdict.INCONCLUSIVE, "NVML does not know the width of this board's link")
+    elif width < most:
+        yield Finding(Verdict.FAIL, f"{width} PCIe lanes of {most}")
+    elif most == 0:
+        yield Finding(Verdict.FAIL, "no PCIe lanes")
+    elif sixteen and most < 16:
+        yield Finding(Verdict.WARN, f"the slot has {most} PCIe lanes, the board 16")
+
+
+def _generation(gpu: Gpu) -> Iterator[Finding]:
+    now, most = gpu.whole("pcie_generation"), gpu.whole("pcie_generation_max")
+    board = gpu.whole("pcie_generation_gpu")
+    if now is None or most is None:
+        said = "NVML does not know the generation of this board's link"
+        yield Finding(Verdict.INCONCLUSIVE, said)
+        return
+    if now < most and not _idle(gpu):
+        yield Finding(Verdict.FAIL, f"PCIe generation {now} of {most}, and not idle")
+    if most == 0:
+        yield Finding(Verdict.FAIL, "no PCIe generation")
+    if board is not None and most < board:
+        said = f"the slot has PCIe generation {most}, the board {board}"
+        yield Finding(Verdict.WARN, said)
+
+
+def _idle(gpu: Gpu) -> bool:
+    reasons = gpu.inner("clock_reasons")
+    return reasons is not None and bool(reasons.whole("always") & _IDLE)
+
+
+def _measures(gpu: Gpu) -> Iterator[Metric]:
+    for name, said, unit in (
+        ("pcie_generation", "generation", ""),
+        ("pcie_generation_max", "generation, most", ""),
+        ("pcie_width", "lanes", ""),
+        ("pcie_width_max", "lanes, most", ""),
+        ("pcie_replays", "replays", ""),
+    ):
+        value = gpu.whole(name)
+        if value is not None:
+            yield Metric(said, value, unit)

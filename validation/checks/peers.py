@@ -1,0 +1,69 @@
+"""Data get from each GPU of a node to each other one, whole and fast enough.
+
+What it checks   copies between all ordered pairs, one after another: every byte arrives as it was
+                 sent; the bandwidth reaches the model's threshold for so many GPUs, and is none
+                 that the links cannot have
+Why it matters   one link that is slow or spoils data slows or spoils every collective on the node
+What to do       One GPU slow to and from all others: its NVLinks; one pair alone: the bridge or the
+                 switch between them. Without NVLink all goes through PCIe: look at ACS and IOMMU. A
+                 wrong byte: take both GPUs out of service until it is known which one it is.
+                 $ ssh {node} 'nvidia-smi topo -m; nvidia-smi nvlink -s; nvidia-smi nvlink -e'
+"""
+
+from validation.checks import computed
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.thresholds import Rules
+from validation.thresholds.gpu import GBS
+
+NAME = "peers"
+TIER = Tier.NODE
+PAYLOAD = computed.PAYLOAD
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    """SKIP on a node with one GPU, which the plan has to have foreseen."""
+
+    def judge(document: Document) -> Result:
+        node = computed.read(job, document)
+        if len(node.gpus) == 1:
+            message = "a node with one GPU has no pair of them"
+            return Result(
+                NAME, TIER, job.subject, Verdict.SKIP, message, proof=document.proof, blamed=()
+            )
+        report = computed.Report()
+        computed.started(report, node)
+        rows = document.measured.items("pairs")
+        pairs = [(row.whole("source"), row.whole("target")) for row in rows]
+        count = len(node.gpus)
+        asked = [(a, b) for a in range(count) for b in range(count) if a != b]
+        if pairs != asked:
+            raise Unusable(f"{len(pairs)} pairs of GPUs were measured, not each of {len(asked)}")
+        for row in rows:
+            _judge(report, node, row, rules)
+        return report.result(NAME, job, document, rules)
+
+    return answer(NAME, job, reply, judge)
+
+
+def _judge(report: computed.Report, node: computed.Node, row: Fields, rules: Rules) -> None:
+    source, target = node.gpus[row.whole("source")], node.gpus[row.whole("target")]
+    what, own = f"GPU {source.index} to {target.index}", computed.gpu_rules(rules)
+    if problem := computed.problem(row):
+        # One that did not start has already been told, without all its pairs.
+        if source.problem is None and target.problem is None:
+            report.failed_to_measure(what, problem)
+        return
+    if row.text("way") != "direct" and node.real:
+        what += " (through the host)"
+    size = row.whole("bytes")
+    if size != node.asked.copy_bytes:
+        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
+    report.exact(what, row.whole("wrong"), "bytes")
+    seconds = computed.median_s(row, what, node.asked.iterations)
+    value = Metric(what, round(computed.agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
+    if not node.real:
+        report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
+        return
+    peaks = (rules.common.gpu_peak.peers, own.peers_peak())
+    report.speed(what, value, peaks, own.peer_speed(len(node.gpus), source.name))

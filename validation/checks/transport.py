@@ -1,0 +1,370 @@
+"""Whether collectives ran over what is declared, by NCCL's own logs of all ranks.
+
+A bandwidth means something only for the network it was measured on: InfiniBand that fell back to
+sockets must fail, and never become a baseline. What no log shows is not proven.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from validation.checks.document import Fields, Unusable
+from validation.model import Gpus, Verdict, printable
+
+SOCKETS = "sockets"
+INFINIBAND = "InfiniBand"
+ROCE = "RoCE"
+OMNI_PATH = "Omni-Path"
+EFA = "EFA"
+SLINGSHOT = "Slingshot"
+
+# What a declared fabric runs over, by the word before its rate (playbooks/vars/contract.yml).
+_EXPECTED = {
+    "ethernet": (SOCKETS, ROCE),
+    "ib": (INFINIBAND,),
+    "roce": (ROCE,),
+    "opa": (OMNI_PATH,),
+    "efa": (EFA,),
+    "slingshot": (SLINGSHOT,),
+}
+
+_VERBS_FAMILIES = ("ib", "roce")
+
+# How libfabric names what it runs on (fi_provider(7)); `tcp;ofi_rxm` is tcp. verbs and psm3 are
+# left out: either runs on several networks.
+_PROVIDERS = {
+    "tcp": SOCKETS,
+    "sockets": SOCKETS,
+    "udp": SOCKETS,
+    "efa": EFA,
+    "cxi": SLINGSHOT,
+    "psm2": OMNI_PATH,
+    "opx": OMNI_PATH,
+}
+
+_SOCKET_NETWORKS = ("Socket", "FastSocket")  # FastSocket: Google's plugin, TCP as well
+_LIBFABRIC_NETWORKS = ("AWS Libfabric", "Libfabric")  # aws-ofi-nccl, by its version
+# NCCL's own, and the plugins that are built from it (HPC-X and others); SHARP is its CollNet.
+_VERBS_NETWORK = re.compile(r"IB|IBext(?:_v[0-9]+)?|NCCL RDMA Plugin(?: v[0-9]+)?|SHARP")
+_OMNI_PATH_DEVICE = "hfi1_"  # the kernel's driver; to verbs its link is InfiniBand
+
+_KINDS = ("P2P", "SHM", "NET", "COLLNET", "NVLS")
+_RATE = re.compile(r"[a-z]+_[a-z]*([0-9]+)")
+
+# All GPUs of such a node reach each other over NVLink. Boards with bridges reach one or three.
+_NVLINK_MODEL = re.compile(r"\w+_sxm|b[23]00|gb[23]00")
+# GeForce boards have no GPUDirect RDMA (docs.nvidia.com/cuda/gpudirect-rdma: Tesla and Quadro do).
+_WITHOUT_GPUDIRECT = re.compile(r"rtx_[345]0[0-9]0(?:_\w+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the logs speak against.
+
+    verdict   FAIL: it ran over something else than declared. INCONCLUSIVE: the logs do not show
+              over what. WARN: as declared, but slower than it could be
+    sentence  names the nodes
+    nodes     whom it concerns; None where one of them is at fault and it is not known which
+    """
+
+    verdict: Verdict
+    sentence: str
+    nodes: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    index: int
+    name: str
+    layer: str | None
+    mbps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Transport:
+    kind: str
+    via: str
+    device: int | None
+    direct: bool
+
+    @property
+    def network(self) -> bool:
+        return self.kind in ("NET", "COLLNET")
+
+    @property
+    def nvlink_between_nodes(self) -> bool:
+        return self.kind == "P2P" and self.via == "MNNVL"
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One rank's log, as far as it is judged."""
+
+    rank: int
+    host: str
+    version: str | None
+    provider: str | None
+    communicators: tuple[tuple[int, int], ...]  # this rank, and of how many
+    devices: tuple[_Device, ...]
+    transports: tuple[_Transport, ...]
+    unread: int
+
+
+def judge(
+    summaries: Sequence[Mapping[str, Any]], hosts: Sequence[str], fabric: str, gpus: Gpus
+) -> Problem | None:
+    """The worst that the logs of all ranks speak against, or None.
+
+    summaries  payloads.nccl_log.Summary.to_json of every rank, in the order of the ranks
+    hosts      the node of every rank
+    fabric     the declared one
+    gpus       the declared ones of each node
+
+    Raises Unusable for a summary that is not one, and for more or fewer of them than ranks.
+    """
+    if len(summaries) != len(hosts) or not hosts:
+        raise Unusable(f"{len(summaries)} NCCL logs of {len(hosts)} ranks")
+    logs = tuple(
+        _read(Fields(summary, f"nccl_log[{rank}]."), rank, host)
+        for rank, (summary, host) in enumerate(zip(summaries, hosts, strict=True))
+    )
+    nodes = tuple(dict.fromkeys(hosts))
+    problems = [_versions(logs), _communicators(logs)]
+    if len(hosts) > 1:
+        problems += [_nothing_seen(logs)]
+    if len(nodes) > 1:
+        problems += [
+            _network_missing(logs, nodes, fabric),
+            _carriers(logs, fabric),
+            _rate(logs, fabric),
+            _without_gpudirect(logs, fabric, gpus),
+        ]
+    problems += [_beside_nvlink(logs, gpus, one_node=len(nodes) == 1), _unread(logs)]
+    found = [problem for problem in problems if problem is not None]
+    if not found:
+        return None
+    order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN)
+    worst = min(found, key=lambda problem: order.index(problem.verdict))
+    return replace(worst, sentence=printable(worst.sentence, 300))  # it has words of the answer
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _read(fields: Fields, rank: int, host: str) -> _Log:
+    return _Log(
+        rank=rank,
+        host=host,
+        version=fields.maybe_text("version"),
+        provider=fields.maybe_text("provider"),
+        communicators=tuple(
+            (one.whole("rank"), one.whole("ranks")) for one in fields.items("communicators")
+        ),
+        devices=tuple(
+            _Device(
+                one.whole("index"),
+                one.text("name"),
+                one.maybe_text("layer"),
+                one.whole("mbps") if one.has("mbps") else None,
+            )
+            for one in fields.items("devices")
+        ),
+        transports=tuple(_transport(one) for one in fields.items("transports")),
+        unread=fields.whole("unread"),
+    )
+
+
+def _transport(fields: Fields) -> _Transport:
+    kind = fields.text("kind")
+    if kind not in _KINDS:
+        raise Unusable(f"NCCL has no transport {kind!r}")
+    device = fields.whole("device") if fields.has("device") else None
+    return _Transport(kind, fields.text("via"), device, fields.text("direct") != "")
+
+
+# --- judging ---------------------------------------------------------------------------------
+
+
+def _versions(logs: Sequence[_Log]) -> Problem | None:
+    """Rank 0 alone tells its version before NCCL 2.22, so a log without one is no problem."""
+    hosts: dict[str, dict[str, None]] = {}
+    for log in logs:
+        for version in log.version.split(", ") if log.version else ():
+            hosts.setdefault(version, {})[log.host] = None
+    if len(hosts) < 2:
+        return None
+    told = "; ".join(f"{version} on {_names(tuple(hosts[version]))}" for version in sorted(hosts))
+    return Problem(Verdict.FAIL, f"the ranks run different versions of NCCL: {told}", None)
+
+
+def _communicators(logs: Sequence[_Log]) -> Problem | None:
+    everybody = len(logs)
+    without: list[_Log] = []
+    for log in logs:
+        ranks = [rank for rank, ranks in log.communicators if ranks == everybody]
+        if not ranks:
+            without.append(log)
+        elif log.rank not in ranks:
+            said = f"the NCCL log of rank {log.rank} on {log.host} is that of rank {ranks[0]}"
+            return Problem(Verdict.FAIL, said, (log.host,))
+    if without:
+        nodes = _hosts(without)
+        said = f"NCCL's log shows no complete communicator of {everybody} ranks on {_names(nodes)}"
+        return Problem(Verdict.INCONCLUSIVE, said, nodes)
+    return None
+
+
+def _nothing_seen(logs: Sequence[_Log]) -> Problem | None:
+    nodes = _hosts([log for log in logs if not log.transports])
+    if not nodes:
+        return None
+    said = f"NCCL's log does not show how the ranks on {_names(nodes)} reached the others"
+    return Problem(Verdict.INCONCLUSIVE, said, nodes)
+
+
+def _network_missing(logs: Sequence[_Log], nodes: Sequence[str], fabric: str) -> Problem | None:
+    """Every node must have reached another one, over the network or over NVLink between nodes."""
+    reached = set(_hosts([log for log in logs if any(one.network for one in log.transports)]))
+    silent = tuple(node for node in nodes if node not in reached)
+    if not silent:
+        return None
+    linked = _hosts(
+        [log for log in logs if any(one.nvlink_between_nodes for one in log.transports)]
+    )
+    if set(silent) <= set(linked):
+        said = f"{_names(silent)} ran over NVLink between the nodes, which proves no {fabric}"
+        return Problem(Verdict.WARN, said, silent)
+    said = f"NCCL's log shows no connection over the network on {_names(silent)}"
+    return Problem(Verdict.INCONCLUSIVE, said, silent)
+
+
+def _carriers(logs: Sequence[_Log], fabric: str) -> Problem | None:
+    expected = _EXPECTED.get(_family(fabric))
+    if expected is None:
+        return Problem(Verdict.INCONCLUSIVE, f"{fabric} is no fabric that is known", ())
+    wrong: dict[str, dict[str, None]] = {}
+    unknown: dict[str, dict[str, None]] = {}
+    better: dict[str, None] = {}
+    for log in logs:
+        for transport in log.transports:
+            if not transport.network:
+                continue
+            carrier = _carrier(log, transport)
+            if carrier is None:
+                unknown.setdefault(transport.via, {})[log.host] = None
+            elif carrier not in expected:
+                wrong.setdefault(carrier, {})[log.host] = None
+            elif carrier != expected[0]:
+                better[log.host] = None
+    if wrong:
+        return _ran_over(Verdict.FAIL, wrong, fabric, "NCCL ran over {}")
+    if unknown:
+        said = "NCCL's log does not tell what carries its network {}"
+        return _ran_over(Verdict.INCONCLUSIVE, unknown, fabric, said)
+    if better:
+        said = f"NCCL ran over {ROCE} on {_names(tuple(better))}, {fabric} is declared"
+        return Problem(Verdict.WARN, said, ())
+    return None
+
+
+def _ran_over(
+    verdict: Verdict, hosts: Mapping[str, Mapping[str, None]], fabric: str, said: str
+) -> Problem:
+    """`said` has a place for a network's name."""
+    told = [f"{said.format(name)} on {_names(tuple(nodes))}" for name, nodes in hosts.items()]
+    nodes = tuple(dict.fromkeys(node for names in hosts.values() for node in names))
+    return Problem(verdict, f"{' and '.join(told)}, {fabric} is declared", nodes)
+
+
+def _carrier(log: _Log, transport: _Transport) -> str | None:
+    """What a connection between nodes ran over, None where the log does not tell."""
+    if transport.via in _SOCKET_NETWORKS:
+        return SOCKETS
+    if transport.via in _LIBFABRIC_NETWORKS:
+        return _PROVIDERS.get((log.provider or "").split(";")[0])
+    if _VERBS_NETWORK.fullmatch(transport.via):
+        carriers = {_verbs_carrier(device) for device in _devices(log, transport)}
+        return carriers.pop() if len(carriers) == 1 else None
+    return None
+
+
+def _verbs_carrier(device: _Device) -> str | None:
+    if device.layer == "IB":
+        return OMNI_PATH if device.name.startswith(_OMNI_PATH_DEVICE) else INFINIBAND
+    return ROCE if device.layer == "RoCE" else None
+
+
+def _devices(log: _Log, transport: _Transport) -> tuple[_Device, ...]:
+    return tuple(device for device in log.devices if device.index == transport.device)
+
+
+def _rate(logs: Sequence[_Log], fabric: str) -> Problem | None:
+    """A device that channels use must have the declared rate; some versions do not tell it."""
+    declared = _RATE.fullmatch(fabric)
+    if declared is None or _family(fabric) not in _VERBS_FAMILIES:
+        return None
+    slow: dict[str, dict[str, None]] = {}
+    for log in logs:
+        for transport in log.transports:
+            if not (transport.network and _VERBS_NETWORK.fullmatch(transport.via)):
+                continue
+            for device in _devices(log, transport):
+                if device.mbps is None:
+                    continue
+                gbps = device.mbps / 1000 / len(device.name.split("+"))
+                if gbps < int(declared[1]):
+                    slow.setdefault(f"{device.name} at {gbps:g} Gbit/s", {})[log.host] = None
+    return _ran_over(Verdict.FAIL, slow, fabric, "NCCL ran over {}") if slow else None
+
+
+def _without_gpudirect(logs: Sequence[_Log], fabric: str, gpus: Gpus) -> Problem | None:
+    if _family(fabric) not in _VERBS_FAMILIES:
+        return None
+    if not gpus.real or _WITHOUT_GPUDIRECT.fullmatch(gpus.model):
+        return None
+    copied = _hosts(
+        [log for log in logs if any(one.network and not one.direct for one in log.transports)]
+    )
+    if not copied:
+        return None
+    said = f"NCCL did not use GPUDirect RDMA on {_names(copied)}: all data goes through host memory"
+    return Problem(Verdict.WARN, said, copied)
+
+
+def _beside_nvlink(logs: Sequence[_Log], gpus: Gpus, one_node: bool) -> Problem | None:
+    if not _NVLINK_MODEL.fullmatch(gpus.model):
+        return None
+    kinds = ("SHM", "NET") if one_node else ("SHM",)
+    beside = [log for log in logs if any(one.kind in kinds for one in log.transports)]
+    if not beside:
+        return None
+    nodes = _hosts(beside)
+    used = {one.kind for log in beside for one in log.transports if one.kind in kinds}
+    words = {"SHM": "host memory", "NET": "the network"}
+    over = " and ".join(words[kind] for kind in kinds if kind in used)
+    said = f"GPUs of one node reached each other over {over} on {_names(nodes)}, not over NVLink"
+    return Problem(Verdict.WARN, said, nodes)
+
+
+def _unread(logs: Sequence[_Log]) -> Problem | None:
+    partly = [log for log in logs if log.unread]
+    if not partly:
+        return None
+    nodes = _hosts(partly)
+    lines = sum(log.unread for log in partly)
+    said = f"{lines} lines of NCCL's log about connections on {_names(nodes)} could not be read"
+    return Problem(Verdict.WARN, said, ())
+
+
+def _family(fabric: str) -> str:
+    return fabric.partition("_")[0]
+
+
+def _hosts(logs: Sequence[_Log]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(log.host for log in logs))
+
+
+def _names(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""
+    return ", ".join(nodes[:8]) + more

@@ -1,0 +1,144 @@
+"""The driver reported no fault of a GPU since the node was started.
+
+What it checks   the XIDs (GPUs) and SXIDs (NVSwitches) in the kernel's log since the boot, each by
+                 its severity in validation/xids.yml; faults of programs are counted only. A log
+                 that reaches back to a later time than the boot is a warning, one that may not be
+                 read leaves the check undecided
+Why it matters   the driver's own word for most faults of boards, links and memory, often hours
+                 before anything else shows
+What to do       Look the XID up in NVIDIA's catalog, and do what it says; then reboot the node: the
+                 log begins anew. Where the log may not be read, let the users of Slurm read the
+                 journal (group systemd-journal), or set the sysctl kernel.dmesg_restrict to 0.
+                 $ ssh {node} "sudo journalctl --dmesg --boot | grep -e Xid"
+                 $ ssh {node} 'nvidia-smi -q | grep -i -e "bus id" -e "recovery action"'
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from validation.checks import xids
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks.health import (
+    Finding,
+    conclude,
+    driver_error,
+    none_faulty,
+    read_gpus,
+    word,
+)
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.thresholds import Rules
+
+NAME = "xid"
+TIER = Tier.NODE
+PAYLOAD = "health"
+
+_VERDICTS = {
+    "fatal": Verdict.FAIL,
+    "reset": Verdict.FAIL,
+    "watch": Verdict.WARN,
+    "application": None,
+    "informational": None,
+}
+_FATAL = re.compile(r"\b(Fatal|Non-?fatal)\b")
+_RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \(([^)]*)\)")
+_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})")
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    known = xids.load()
+    threshold = none_faulty(known.source)
+
+    def judge(document: Document) -> Result:
+        log = document.measured.inner("kernel_log")
+        if not log.has("source"):
+            why = printable(log.text("error"), 200)
+            raise Unusable(f"the kernel's log may not be read: {why}", Verdict.INCONCLUSIVE)
+        events = log.items("events")
+        findings = list(_begins(log))
+        indices = _indices(document)
+        for event in events:
+            findings += _judged(event, known, indices)
+        metrics = (
+            Metric("log", log.text("source")),
+            *(
+                Metric(f"{event.text('kind').upper()} {event.whole('code')}", event.whole("count"))
+                for event in events
+            ),
+        )
+        return conclude(NAME, job, document, threshold, findings, metrics)
+
+    return answer(NAME, job, reply, judge)
+
+
+def _begins(log: Fields) -> Iterator[Finding]:
+    source = printable(log.text("source"), 40)
+    if word(log, "complete", "yes", "no"):
+        return
+    if not log.has("begins_s"):
+        yield Finding(Verdict.WARN, f"{source} does not say how far back it reaches")
+        return
+    hours = log.number("begins_s") / 3600
+    yield Finding(Verdict.WARN, f"{source} has forgotten the first {hours:.1f} h after the boot")
+
+
+def _judged(
+    event: Fields, known: xids.Xids, indices: Mapping[tuple[int, ...], int]
+) -> Iterator[Finding]:
+    kind, code, count = event.text("kind"), event.whole("code"), event.whole("count")
+    text, pci = event.text("text"), event.text("pci")
+    if event.has("seconds"):
+        event.number("seconds")
+    if kind not in ("xid", "sxid") or count == 0:
+        raise Unusable(f"{count} events of the kind {kind!r}")
+    address = _address(pci)
+    index = None if kind == "sxid" else indices.get(address)
+    verdict, name = _sxid(text) if kind == "sxid" else _xid(code, text, known)
+    if verdict is None:
+        return
+    times = "" if count == 1 else f" {count} times"
+    where = "" if index is not None else f" at PCI {printable(pci, 20)}"
+    yield Finding(verdict, f"{kind.upper()} {code}{where}{times} ({name})", index)
+
+
+def _xid(code: int, text: str, known: xids.Xids) -> tuple[Verdict | None, str]:
+    xid = known.of(code)
+    if xid is None:
+        return Verdict.INCONCLUSIVE, "not in the table of severities"
+    if xid.severity == "text":
+        return _said_fatal(text), xid.name
+    if xid.severity == "recovery":
+        found = _RECOVERY.search(text)
+        needed = found[1] if found else "not understood"
+        none = needed == "None"
+        return (None if none else Verdict.FAIL), f"{xid.name}: {printable(needed, 40)}"
+    return _VERDICTS[xid.severity], xid.name
+
+
+def _sxid(text: str) -> tuple[Verdict | None, str]:
+    return _said_fatal(text), printable(text, 60)
+
+
+def _said_fatal(text: str) -> Verdict:
+    """A line that says neither is taken for fatal."""
+    found = _FATAL.search(text)
+    return Verdict.WARN if found and found[1] != "Fatal" else Verdict.FAIL
+
+
+def _indices(document: Document) -> dict[tuple[int, ...], int]:
+    """NVML's index of a GPU by its PCI address, where NVML tells it."""
+    if driver_error(document) is not None:
+        return {}
+    found = {}
+    for gpu, item in zip(read_gpus(document), document.measured.items("gpus"), strict=True):
+        values = item.inner("values")
+        if values.has("pci"):
+            found[_address(values.text("pci"))] = gpu.index
+    return found
+
+
+def _address(pci: str) -> tuple[int, ...]:
+    """Domain, bus and device. Raises Unusable for anything else."""
+    if not (found := _ADDRESS.match(pci.lower())):
+        raise Unusable(f"{pci!r} is no PCI address")
+    return tuple(int(part, 16) for part in found.groups())

@@ -1,0 +1,216 @@
+"""XIDs and SXIDs: what NVIDIA's driver wrote to the kernel's log since the node started.
+
+The log is read where this user may: the journal, the file that a syslog daemon keeps, dmesg,
+/dev/kmsg. A source that shows no line of the kernel shows nothing: many of them hide the log from
+users without a right to it and end as if it were empty. A log whose first line is not the boot's
+has forgotten some, so a source that has it is preferred.
+
+The lines look like this (https://docs.nvidia.com/deploy/xid-errors/, Fabric Manager user guide):
+
+    NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+    nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+FILES = (Path("/var/log/kern.log"), Path("/var/log/messages"))
+DEVICE = Path("/dev/kmsg")
+STAT = Path("/proc/stat")
+COMMANDS = {
+    "journalctl": (
+        "journalctl",
+        "--dmesg",
+        "--boot",
+        "--no-pager",
+        "--quiet",
+        "--output=short-monotonic",
+    ),
+    "dmesg": ("dmesg",),
+}
+TIMEOUT_S = 10
+MOST_EVENTS = 200
+_FIRST_S = 5.0  # the first line of a boot comes with its first seconds
+_LONGEST_TEXT = 200
+_RECORD_BYTES = 8192  # the kernel's own limit for a record of /dev/kmsg
+
+_EVENT = re.compile(r"\b(S?Xid) \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)(?:, *(.*))?")
+_TIME = re.compile(r"\[ *(\d+\.\d+)\]")
+_BOOT = "Linux version "
+
+
+@dataclass
+class Event:
+    """Alike lines of one board: how many, when the last one came, and what it said.
+
+    kind       "xid" of a GPU, "sxid" of an NVSwitch
+    pci        its address, in lower case, without the function: "0000:1b:00"
+    seconds    since the node started, or None where the log does not say
+    """
+
+    kind: str
+    code: int
+    pci: str
+    count: int
+    seconds: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class KernelLog:
+    """source is None where no log could be read, and error says why. begins_s is the time of the
+    first line since the boot; complete is "yes" where that is the boot's own first."""
+
+    source: str | None
+    error: str | None
+    begins_s: float | None = None
+    complete: str = "no"
+    events: tuple[Event, ...] = ()
+
+
+def read() -> KernelLog:
+    """The events of this boot, from the first source that shows all of it, or the most."""
+    sources: list[tuple[str, Callable[[], list[str]]]] = [
+        ("journalctl", lambda: _output("journalctl")),
+        *((str(path), partial(_lines, path)) for path in FILES),
+        ("dmesg", lambda: _output("dmesg")),
+        (str(DEVICE), _records),
+    ]
+    refused: list[str] = []
+    partly: list[KernelLog] = []
+    for source, lines in sources:
+        try:
+            found = parse(source, lines())
+        except _Refused as why:
+            refused.append(f"{source}: {why}")
+            continue
+        if found is None:
+            refused.append(f"{source}: shows nothing of the kernel")
+        elif found.complete == "yes":
+            return found
+        else:
+            partly.append(found)
+    if partly:
+        return min(partly, key=lambda log: math.inf if log.begins_s is None else log.begins_s)
+    return KernelLog(None, "; ".join(refused))
+
+
+class _Refused(Exception):
+    """Why a source cannot be read."""
+
+
+def parse(source: str, lines: Iterable[str]) -> KernelLog | None:
+    """The events among lines of one source; None where not one of them is the kernel's.
+
+    A file holds more than one boot: what counts begins with the last one's first line.
+    """
+    kept = list(lines)
+    boots = [number for number, line in enumerate(kept) if _BOOT in line]
+    if boots:
+        kept = kept[boots[-1] :]
+    if not kept:
+        return None
+    times = [float(time[1]) for line in kept if (time := _TIME.search(line))]
+    begins = times[0] if times else None
+    complete = bool(boots) or (begins is not None and begins < _FIRST_S)
+    events: dict[tuple[str, int, str, str], Event] = {}
+    for line in kept:
+        if match := _EVENT.search(line):
+            kind, pci, code = match[1].lower(), _pci(match[2]), int(match[3])
+            text, time = (match[4] or "").strip()[:_LONGEST_TEXT], _TIME.search(line)
+            # Whether an event is fatal can stand in its text, so only alike ones are put together.
+            key = (kind, code, pci, _severity(text))
+            found = events.setdefault(key, Event(kind, code, pci, 0, None, text))
+            found.count, found.text = found.count + 1, text
+            found.seconds = float(time[1]) if time else None
+    whole = "yes" if complete else "no"
+    return KernelLog(source, None, begins, whole, tuple(events.values())[-MOST_EVENTS:])
+
+
+def _severity(text: str) -> str:
+    word = re.search(r"\b(Non-?fatal|Fatal)\b", text)
+    return word[1].lower() if word else ""
+
+
+def _pci(address: str) -> str:
+    return address.lower().split(".")[0]
+
+
+def _output(source: str) -> list[str]:
+    command = COMMANDS[source]
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        raise _Refused("is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise _Refused(f"did not answer within {TIMEOUT_S:g} s") from None
+    except OSError as error:
+        raise _Refused(f"cannot be started: {error.strerror}") from None
+    if answer.returncode != 0:
+        said = " ".join(answer.stderr.split())[:_LONGEST_TEXT]
+        raise _Refused(said or f"exit status {answer.returncode}")
+    return [line for line in answer.stdout.splitlines() if _TIME.search(line)]
+
+
+def _records() -> list[str]:
+    """The kernel's ring buffer: one record for each read, "priority,number,microseconds,-;text"."""
+    try:
+        descriptor = os.open(DEVICE, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise _Refused(error.strerror) from None
+    lines = []
+    try:
+        while True:
+            try:
+                record = os.read(descriptor, _RECORD_BYTES).decode(errors="replace")
+            except OSError as error:
+                if error.errno == errno.EPIPE:  # overwritten while we read: the next one follows
+                    continue
+                if error.errno == errno.EAGAIN:
+                    break
+                raise _Refused(error.strerror) from None
+            if not record:  # a file in its place, as containers have it
+                break
+            head, _, text = record.partition(";")
+            parts = head.split(",")
+            if len(parts) >= 3 and parts[2].isdigit():
+                lines.append(f"[{int(parts[2]) / 1e6:.6f}] {text.splitlines()[0] if text else ''}")
+    finally:
+        os.close(descriptor)
+    return lines
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        if path.stat().st_mtime < _boot_time():
+            raise _Refused("was last written to before this boot")
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise _Refused(error.strerror) from None
+    return [line for line in lines if " kernel: " in line]
+
+
+def _boot_time() -> int:
+    """Seconds since the epoch."""
+    found = re.search(r"^btime (\d+)$", STAT.read_text(encoding="ascii"), re.MULTILINE)
+    if found is None:
+        raise _Refused(f"{STAT} does not say when this node was started")
+    return int(found[1])

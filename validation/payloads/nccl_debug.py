@@ -1,0 +1,34 @@
+"""NCCL's own log of this process: asked for before the first communicator, read after the last.
+
+It lies in a file of its own, so that no other rank's lines come between, in the task's temporary
+folder, which goes with the task.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+from validation.payloads import nccl_log
+
+_NAME = "nccl.log"
+
+
+def request(environ: MutableMapping[str, str]) -> Path:
+    """Sets NCCL's variables, whatever they were: the log proves over what the ranks spoke."""
+    path = Path(tempfile.mkdtemp()) / _NAME
+    environ["NCCL_DEBUG"] = "INFO"
+    environ["NCCL_DEBUG_SUBSYS"] = "INIT,GRAPH,NET,TUNING"
+    environ["NCCL_DEBUG_FILE"] = str(path)
+    return path
+
+
+def found(path: Path) -> dict[str, Any]:
+    """What the log shows; one that is missing shows nothing. Channels connect at first use."""
+    text = ""
+    if os.path.exists(path):
+        text = path.read_text(encoding="utf-8", errors="replace")
+    return nccl_log.summarize(text).to_json()

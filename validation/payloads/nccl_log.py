@@ -1,0 +1,517 @@
+"""What NCCL says of itself: its debug log, read into facts.
+
+With NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,TUNING every process prints its version,
+the network it took, by what each channel reaches its peer, and which algorithm a collective used.
+Since NCCL 2.22 channels are connected when they are first used, so the log is complete only after
+the collectives have run.
+
+A fact is taken from a whole line only, and only from one that NCCL began: lines that were cut, or
+written into each other, are left out. The words are those of NCCL 2.10 to 2.30, as its sources
+print them (src/init.cc, src/enqueue.cc, src/transport/*.cc, src/plugin/net.cc in NVIDIA/nccl) and
+its user guide shows them (docs.nvidia.com/deeplearning/nccl/user-guide, Logging).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+MAX_LINE = 4096  # NCCL's own lines end at 1024 characters; the rest is for what stands before them
+MAX_WARNINGS = 8
+MAX_WARNING = 200
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """One rank's end of a communicator whose initialization was completed.
+
+    host is NCCL's name of the node, device the CUDA device, bus_id the GPU's as NCCL prints it
+    (hexadecimal, without its points). comm_id is the same on all ranks. nodes is how many nodes
+    NCCL counts. Both are None where the log does not tell.
+    """
+
+    rank: int
+    ranks: int
+    host: str
+    device: int
+    bus_id: str
+    comm_id: str | None
+    nodes: int | None
+
+
+@dataclass(frozen=True, order=True)
+class NetDevice:
+    """A network device of NET/IB, by the number that channels name it by.
+
+    name is "mlx5_0:1"; devices that NCCL fused into one are joined by "+". layer is "IB" or "RoCE",
+    None where they differ or it is not said. mbps is the rate of all of them together in Mbit/s,
+    None where it is not said (NCCL says it since 2.24).
+    """
+
+    index: int
+    name: str
+    layer: str | None
+    sharp: bool
+    mbps: int | None
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How channels reach their peers.
+
+    kind      P2P, SHM, NET, COLLNET or NVLS
+    via       P2P: direct pointer, IPC, CUMEM, MNNVL (NVLink between nodes) or indirect; SHM: how
+              either side copies; NET and COLLNET: the network's name; NVLS: nothing
+    device    the network device's number, None where there is none
+    direct    "GDRDMA" or "GDRDMA(PCI)" where the network reads and writes the GPU's memory
+              itself, "" where not
+    relayed   whether another GPU of the node passes the data on to the network device (PXN)
+    channels  the channels that use it; none for NVLS, of which NCCL tells no channels
+    """
+
+    kind: str
+    via: str
+    device: int | None
+    direct: str
+    relayed: bool
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Channels:
+    """How many channels the largest communicator has, by what they are for."""
+
+    collective: int
+    collnet: int
+    nvls: int
+    p2p: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm and protocol that NCCL chose, and for which sizes.
+
+    function is None in older versions, which do not name it. channels is the largest number of
+    channels that took part, None where it is not said. Only rank 0 prints choices.
+    """
+
+    function: str | None
+    algorithm: str
+    protocol: str
+    least_bytes: int
+    most_bytes: int
+    channels: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The facts of one log.
+
+    version        "2.27.5+cuda12.9"; several are joined by ", "; None where none is said (before
+                   2.22 rank 0 alone prints it)
+    networks       what NCCL uses between nodes: IB, Socket, or an external plugin's name
+    plugins        external network plugins that were loaded, by name or path
+    provider       what libfabric runs on (efa, cxi, tcp, …); several are joined by ", "
+    devices        network devices of NET/IB, used or not; transports tell which are used
+    interfaces     of NET/Socket
+    bootstrap      interfaces over which the ranks met
+    communicators, transports, channels, choices
+    warnings       NCCL WARN, each once, the first few
+    unread         lines about a connection whose words are not known, or that were cut
+    """
+
+    version: str | None
+    networks: tuple[str, ...]
+    plugins: tuple[str, ...]
+    provider: str | None
+    devices: tuple[NetDevice, ...]
+    interfaces: tuple[str, ...]
+    bootstrap: tuple[str, ...]
+    communicators: tuple[Communicator, ...]
+    transports: tuple[Transport, ...]
+    channels: Channels | None
+    choices: tuple[Choice, ...]
+    warnings: tuple[str, ...]
+    unread: int
+
+    @property
+    def proven(self) -> tuple[Transport, ...]:
+        """The transports, if a communicator was completed: before that nothing runs over them."""
+        return self.transports if self.communicators else ()
+
+    @property
+    def unproven(self) -> tuple[str, ...]:
+        """What this log does not show."""
+        shown = {
+            "version": self.version,
+            "communicator": self.communicators,
+            "network": self.networks,
+            "transport": self.proven,
+            "algorithm": self.choices,
+        }
+        return tuple(name for name, facts in shown.items() if not facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, and what is not proven, for a document."""
+        return {**asdict(self), "unproven": self.unproven}
+
+
+def summarize(text: str) -> Summary:
+    """The facts of a log, of one process or of several. Never raises: unknown lines are skipped."""
+    reader = _Reader()
+    for line in _lines(text):
+        reader.read(line)
+    return reader.summary()
+
+
+def by_process(text: str) -> dict[tuple[str, int], Summary]:
+    """The facts of each process, by host and process id, where several wrote into one stream.
+
+    A line without NCCL's beginning belongs to nobody, so a version that is printed without one is
+    lost.
+    """
+    readers: dict[tuple[str, int], _Reader] = {}
+    for line in _lines(text):
+        if start := _start(line):
+            readers.setdefault((start["host"], int(start["pid"])), _Reader()).read(line)
+    return {process: reader.summary() for process, reader in readers.items()}
+
+
+# --- the lines -------------------------------------------------------------------------------
+
+# HOST:PID:TID [CUDA device] NCCL INFO …, and FILE:LINE before NCCL where it warns. srun, mpirun and
+# others put a label or a time before it.
+_START = re.compile(
+    r"(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,254}):(?P<pid>[0-9]{1,10}):[0-9]{1,10} \[-?[0-9]{1,4}\] "
+    r"(?:\S{1,200}:[0-9]{1,6} )?NCCL (?P<level>INFO|WARN) (?P<text>.*)"
+)
+_MARK = re.compile(r"NCCL (?:INFO|WARN) ")
+# Until 2.21 the version stands alone in its line, after a launcher's label at most.
+_BARE_VERSION = re.compile(r"(?:\S{1,64}[:>\]|] ?)?NCCL version (\S{1,40})")
+
+_VERSION = re.compile(r"NCCL version (\S{1,40})")
+_NUMBERED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:\+cuda[0-9.]+)?")
+_COMPLETE = re.compile(
+    r"(?:\[Rank [0-9]+\] )?(?:\w+ )?comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>[0-9]{1,9}) "
+    r"nranks (?P<ranks>[0-9]{1,9}) cudaDev (?P<device>[0-9]{1,4})(?: nvmlDev [0-9]{1,4})? "
+    r"busId (?P<bus>[0-9a-f]{1,16})(?P<more>(?: [\w.+-]+)*) - Init COMPLETE"
+)
+_COMM_ID = re.compile(r"commId (0x[0-9a-f]+)")
+_NODES = re.compile(
+    r"comm (?P<comm>0x[0-9a-f]+) rank [0-9]+ nRanks [0-9]+ nNodes (?P<nodes>[0-9]{1,9}) .*"
+)
+_NETWORK = re.compile(r"Using network (\S.{0,63})")
+_PLUGIN = re.compile(
+    r"(?:NET/Plugin ?: Loaded net plugin (?P<name>\S.{0,63}?) \(v[0-9]+\)"
+    r"|Plugin Path : (?P<path>\S{1,255})"
+    r"|Successfully loaded external network plugin (?P<file>\S{1,255}))"
+)
+_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([^\s,]{1,64})(?:[ ,].*)?")
+_DEVICES = re.compile(r"NET/IB : Using (.*)")
+_FUSED = re.compile(r"\[([0-9]{1,4})\]=\{([^{}]*)\}")
+_DEVICE = re.compile(
+    r"\[([0-9]{1,4})\] ?([^\s:,{}\[\]]{1,64}:[0-9]{1,3})/(IB|RoCE)(/SHARP)?(?=[\s,;]|$)"
+)
+_VIRTUAL = re.compile(
+    r"NET/IB : Made virtual device \[(?P<index>[0-9]{1,4})\] name=(?P<name>\S{1,255}) "
+    r"speed=(?P<mbps>[0-9]{1,9}) ndevs=(?P<count>[0-9]{1,4})"
+)
+_SOCKETS = re.compile(r"NET/(?:Fast)?Socket : Using (\[.*)")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?:\[0\])?([^\s:\[\]]{1,64}):\S+")
+_INTERFACE = re.compile(r"\[[0-9]{1,4}\]([^\s:\[\]]{1,64}):\S+<[0-9]+>")
+_CHANNELS = re.compile(
+    r"(?P<collective>[0-9]{1,4}) coll channels, (?:(?P<collnet>[0-9]{1,4}) collnet channels, )?"
+    r"(?:(?P<nvls>[0-9]{1,4}) nvls channels, )?(?P<p2p>[0-9]{1,4}) p2p channels, "
+    r"[0-9]{1,4} p2p channels per peer"
+)
+_CONNECTION = re.compile(
+    r"Channel (?P<channel>[0-9]{1,4})(?:/[0-9]{1,3})? : "
+    r"[0-9]{1,9}\[[0-9a-f]{1,16}\] -> [0-9]{1,9}\[[0-9a-f]{1,16}\]"
+    r"(?P<direction> \[(?:send|receive)\])? via (?P<route>.*)"
+)
+_COLLNET = re.compile(
+    r"CollNet (?P<channel>[0-9]{1,4})(?:/[0-9]{1,3})? : [0-9]{1,9} \[(?:send|receive)\] "
+    r"via COLL(?P<route>NET/.*)"
+)
+_P2P = re.compile(
+    r"P2P/(?P<via>direct pointer|IPC|CUMEM|MNNVL|indirect(?=/[0-9]))(?:/[0-9]+\[[0-9a-f]+\])?"
+    r"(?:/read)?(?:/CE)?"
+)
+_SHM = re.compile(r"(?:SHM/(?P<via>(?:direct|CE)/(?:direct|CE))|direct shared memory)")
+_NET = re.compile(
+    r"NET/(?P<via>[^/]{1,64})/(?P<device>[0-9]{1,4})(?P<relay>\([0-9]{1,9}\))?"
+    r"(?:/(?P<direct>GDRDMA(?:\(PCI\))?))?(?:/Shared)?"
+)
+_NVLS = re.compile(r"NVLS comm 0x[0-9a-f]+ headRank .*|Connected NVLS tree")
+_CHOICE = re.compile(
+    r"(?P<function>[A-Za-z]{1,32}): (?P<bytes>[0-9]{1,18}) Bytes -> Algo (?P<algorithm>[A-Za-z_]+) "
+    r"proto (?P<protocol>[A-Za-z0-9]+) channel\{Lo\.\.Hi\}=\{(?P<low>[0-9]{1,4})\.\."
+    r"(?P<high>[0-9]{1,4})\}"
+)
+_NUMBERED_CHOICE = re.compile(
+    r"(?P<bytes>[0-9]{1,18}) Bytes -> Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) "
+    r"time [0-9.]+"
+)
+# Their numbers in src/include/plugin/nccl_tuner.h.
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+
+# After this NCCL runs without the CollNet whose channels it has already announced.
+_NO_COLLNET = "Cannot initialize CollNet"
+
+
+def _lines(text: str) -> list[str]:
+    """The lines that were ended: what comes after the last end was cut, and can read as another."""
+    return text.split("\n")[:-1]
+
+
+def _start(line: str) -> re.Match[str] | None:
+    """NCCL's beginning of a line, if there is one, only one, and the line is not too long."""
+    if len(line) > MAX_LINE or len(_MARK.findall(line)) != 1:
+        return None
+    return _START.search(line)
+
+
+_Route = tuple[str, str, int | None, str, bool]  # a Transport without its channels
+
+
+def _route(text: str, between_nodes: bool) -> _Route | None:
+    """The transport that a channel's line ends with. NET alone tells a direction."""
+    if between_nodes:
+        return _network_route("NET", text)
+    if match := _P2P.fullmatch(text):
+        return "P2P", match["via"], None, "", False
+    if match := _SHM.fullmatch(text):
+        return "SHM", match["via"] or "direct/direct", None, "", False
+    return None
+
+
+def _network_route(kind: str, text: str) -> _Route | None:
+    if match := _NET.fullmatch(text):
+        return kind, match["via"], int(match["device"]), match["direct"] or "", bool(match["relay"])
+    return None
+
+
+# --- the facts -------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Takes lines one by one, and keeps what they say."""
+
+    def __init__(self) -> None:
+        self._versions: set[str] = set()
+        self._networks: set[str] = set()
+        self._plugins: set[str] = set()
+        self._providers: set[str] = set()
+        self._devices: set[NetDevice] = set()
+        self._virtual: dict[int, tuple[str, int, int]] = {}
+        self._interfaces: set[str] = set()
+        self._bootstrap: set[str] = set()
+        self._communicators: dict[tuple[str, str], Communicator] = {}
+        self._nodes: dict[tuple[str, str], int] = {}
+        self._transports: dict[_Route, set[int]] = {}
+        self._channels: list[Channels] = []
+        self._choices: dict[tuple[str | None, str, str], Choice] = {}
+        self._warnings: dict[str, None] = {}
+        self._no_collnet = False
+        self._unread = 0
+        self._process = ""  # host and process id: a communicator's address is its process's own
+        self._host = ""
+        self._readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
+            (_CONNECTION, self._connection),
+            (_COLLNET, self._collnet),
+            (_NVLS, self._nvls),
+            (_CHOICE, self._choice),
+            (_NUMBERED_CHOICE, self._numbered_choice),
+            (_COMPLETE, self._complete),
+            (_NODES, self._node_count),
+            (_CHANNELS, self._channel_count),
+            (_VERSION, self._version),
+            (_NETWORK, lambda match: _add(self._networks, match[1])),
+            (_PLUGIN, self._plugin),
+            (_PROVIDER, lambda match: _add(self._providers, match[1])),
+            (_VIRTUAL, self._virtual_device),
+            (_DEVICES, self._device_list),
+            (_SOCKETS, self._socket_list),
+            (_BOOTSTRAP, lambda match: _add(self._bootstrap, match[1])),
+        )
+
+    def read(self, line: str) -> None:
+        line = line.rstrip()
+        start = _start(line)
+        if start is None:
+            if match := _BARE_VERSION.fullmatch(line):
+                self._version(match)
+            self._unread += _MARK.search(line) is not None and " via " in line
+            return
+        self._host, self._process = start["host"], f"{start['host']}:{start['pid']}"
+        text = start["text"]
+        if start["level"] == "WARN":
+            self._warn(text)
+            return
+        for pattern, reader in self._readers:
+            if (match := pattern.fullmatch(text)) and reader(match):
+                return
+        self._unread += text.startswith(("Channel ", "CollNet ")) and " via " in text
+
+    def summary(self) -> Summary:
+        transports = [
+            Transport(*route, channels=tuple(sorted(channels)))
+            for route, channels in self._transports.items()
+            if not (route[0] == "COLLNET" and self._no_collnet)
+        ]
+        return Summary(
+            version=", ".join(sorted(self._versions)) or None,
+            networks=tuple(sorted(self._networks)),
+            plugins=tuple(sorted(self._plugins)),
+            provider=", ".join(sorted(self._providers)) or None,
+            devices=self._all_devices(),
+            interfaces=tuple(sorted(self._interfaces)),
+            bootstrap=tuple(sorted(self._bootstrap)),
+            communicators=self._all_communicators(),
+            transports=tuple(sorted(transports, key=_order)),
+            channels=max(self._channels, default=None),
+            choices=tuple(sorted(self._choices.values(), key=lambda one: one.least_bytes)),
+            warnings=tuple(self._warnings)[:MAX_WARNINGS],
+            unread=self._unread,
+        )
+
+    # Each takes one line's match, and says whether it could be used.
+
+    def _version(self, match: re.Match[str]) -> bool:
+        return bool(_NUMBERED.fullmatch(match[1])) and _add(self._versions, match[1])
+
+    def _plugin(self, match: re.Match[str]) -> bool:
+        return _add(self._plugins, match["name"] or match["path"] or match["file"])
+
+    def _complete(self, match: re.Match[str]) -> bool:
+        comm_id = _COMM_ID.search(match["more"])
+        self._communicators[self._process, match["comm"]] = Communicator(
+            rank=int(match["rank"]),
+            ranks=int(match["ranks"]),
+            host=self._host,
+            device=int(match["device"]),
+            bus_id=match["bus"],
+            comm_id=comm_id[1] if comm_id else None,
+            nodes=None,
+        )
+        return True
+
+    def _node_count(self, match: re.Match[str]) -> bool:
+        self._nodes[self._process, match["comm"]] = int(match["nodes"])
+        return True
+
+    def _channel_count(self, match: re.Match[str]) -> bool:
+        counts = {name: int(count or 0) for name, count in match.groupdict().items()}
+        self._channels.append(Channels(**counts))
+        return True
+
+    def _connection(self, match: re.Match[str]) -> bool:
+        route = _route(match["route"], between_nodes=match["direction"] is not None)
+        return self._used(route, (int(match["channel"]),))
+
+    def _collnet(self, match: re.Match[str]) -> bool:
+        return self._used(_network_route("COLLNET", match["route"]), (int(match["channel"]),))
+
+    def _nvls(self, match: re.Match[str]) -> bool:
+        return self._used(("NVLS", "", None, "", False), ())
+
+    def _used(self, route: _Route | None, channels: Iterable[int]) -> bool:
+        if route is None:
+            return False
+        self._transports.setdefault(route, set()).update(channels)
+        return True
+
+    def _choice(self, match: re.Match[str]) -> bool:
+        channels = int(match["high"]) - int(match["low"]) + 1
+        return self._chosen(
+            match["function"], match["algorithm"], match["protocol"], int(match["bytes"]), channels
+        )
+
+    def _numbered_choice(self, match: re.Match[str]) -> bool:
+        algorithm = _ALGORITHMS[int(match["algorithm"])]
+        protocol = _PROTOCOLS[int(match["protocol"])]
+        return self._chosen(None, algorithm, protocol, int(match["bytes"]), None)
+
+    def _chosen(
+        self, function: str | None, algorithm: str, protocol: str, size: int, channels: int | None
+    ) -> bool:
+        key = (function, algorithm.upper(), protocol.upper())
+        before = self._choices.get(key, Choice(*key, size, size, channels))
+        self._choices[key] = Choice(
+            *key,
+            min(size, before.least_bytes),
+            max(size, before.most_bytes),
+            None if channels is None else max(channels, before.channels or 0),
+        )
+        return True
+
+    def _device_list(self, match: re.Match[str]) -> bool:
+        text = match[1].split("; OOB ")[0]
+        for index, inside in _FUSED.findall(text):
+            self._add_device(int(index), _DEVICE.findall(inside))
+        for device in _DEVICE.findall(_FUSED.sub("", text)):
+            self._add_device(int(device[0]), [device])
+        return True
+
+    def _add_device(self, index: int, members: list[tuple[str, str, str, str]]) -> None:
+        if members:
+            layers = {layer for _, _, layer, _ in members}
+            layer = layers.pop() if len(layers) == 1 else None
+            name = "+".join(name for _, name, _, _ in members)
+            sharp = all(sharp for _, _, _, sharp in members)
+            self._devices.add(NetDevice(index, name, layer, sharp, None))
+
+    def _virtual_device(self, match: re.Match[str]) -> bool:
+        self._virtual[int(match["index"])] = (
+            match["name"],
+            int(match["mbps"]),
+            int(match["count"]),
+        )
+        return True
+
+    def _socket_list(self, match: re.Match[str]) -> bool:
+        self._interfaces.update(_INTERFACE.findall(match[1]))
+        return True
+
+    def _warn(self, text: str) -> None:
+        self._warnings[text[:MAX_WARNING]] = None
+        self._no_collnet |= text.startswith(_NO_COLLNET)
+
+    # What becomes of several lines.
+
+    def _all_devices(self) -> tuple[NetDevice, ...]:
+        """The listed devices with their rates, and those that NCCL made of several of them."""
+        named = {device.name.rsplit(":", 1)[0]: device for device in self._devices}
+        found = set(self._devices)
+        for index, (name, mbps, count) in self._virtual.items():
+            members = [named.get(part) for part in name.split("+")]
+            layers = {member.layer if member else None for member in members}
+            sharp = all(member is not None and member.sharp for member in members)
+            names = "+".join(
+                member.name if member else part
+                for member, part in zip(members, name.split("+"), strict=True)
+            )
+            if len(members) == count:
+                layer = layers.pop() if len(layers) == 1 else None
+                found = {device for device in found if device.index != index}
+                found.add(NetDevice(index, names, layer, sharp, mbps))
+        return tuple(sorted(found, key=lambda device: (device.index, device.name)))
+
+    def _all_communicators(self) -> tuple[Communicator, ...]:
+        found = [
+            replace(one, nodes=self._nodes.get(key)) for key, one in self._communicators.items()
+        ]
+        return tuple(sorted(found, key=lambda one: (-one.ranks, one.rank)))
+
+
+def _add(facts: set[str], fact: str) -> bool:
+    facts.add(fact)
+    return True
+
+
+def _order(transport: Transport) -> tuple[str, str, int, str, bool]:
+    device = -1 if transport.device is None else transport.device
+    return transport.kind, transport.via, device, transport.direct, transport.relayed

@@ -1,0 +1,606 @@
+"""What NVML says of this node's GPUs, one value at a time, with a hard time limit.
+
+A driver in trouble answers a question about one GPU with an error, or never. So each value has its
+own error, each GPU is asked by a process of its own, all at once, and one that does not answer in
+time is killed with its process group: what it had said until then is kept, and what it was asked
+last is named. A process that sleeps inside the driver cannot be killed; it is left behind.
+
+Function names, constants and structures are those of nvidia-ml-py (pynvml); their meaning is in
+https://docs.nvidia.com/deploy/nvml-api/. Standard library only; pynvml is imported by the processes
+that ask.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+_MIB = 2**20
+_KILLED_S = 2.0  # how long a killed process may take to be gone
+_POLL_S = 0.02
+_SAMPLES = 3  # of the reasons that hold the clocks back
+_SAMPLE_S = 0.1
+
+# nvmlReturn_t
+NOT_SUPPORTED = 3
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+VERSION_MISMATCH = 25
+DEPRECATED = 26
+
+# This board, or this driver, does not know the value. That is no error, and no answer either.
+_UNKNOWN_HERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED)
+# Nothing more will be heard of the GPU.
+_GONE = (GPU_IS_LOST, RESET_REQUIRED)
+
+# NVML_GPU_FABRIC_STATE_*
+FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
+
+# NVML_GPU_RECOVERY_ACTION_*
+RECOVERY_ACTIONS = (
+    "none",
+    "GPU reset",
+    "node reboot",
+    "drain P2P",
+    "drain P2P and reset",
+    "recover IMEX domain",
+    "bus reset",
+    "system reboot",
+)
+
+# nvmlClocksEventReason*, one bit each
+CLOCK_REASONS = (
+    "idle",
+    "application clocks setting",
+    "software power cap",
+    "hardware slowdown",
+    "sync boost",
+    "software thermal slowdown",
+    "hardware thermal slowdown",
+    "hardware power brake",
+    "display clock setting",
+    "board limit",
+    "reliability",
+)
+
+Question = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class System:
+    """error says why NVML could not be asked; the other values are None then."""
+
+    error: str | None
+    driver: str | None = None
+    nvml: str | None = None
+    cuda: int | None = None
+    count: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Why there is no value: "unsupported" by this board or this driver, or an "error"."""
+
+    name: str
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What is known of one GPU.
+
+    index     NVML's, as nvidia-smi prints it: in the order of PCI addresses
+    error     why the GPU gave no more answers, or None
+    seconds   from the start of its process to its last answer
+    values    by the names of QUESTIONS, all of them; None where a value is not known
+    unknown   why not; a GPU with an `error` may owe that for some
+    """
+
+    index: int
+    error: str | None
+    seconds: float
+    values: dict[str, Any]
+    unknown: list[Unknown]
+
+
+# --- asking, with a time limit ---------------------------------------------------------------
+
+
+def ask(limit_s: float) -> tuple[System, list[Gpu]]:
+    """What NVML says of the node and of each GPU it counts; no GPU where it cannot be asked.
+
+    Takes at most twice `limit_s` and a few seconds, whatever the driver does.
+    """
+    (said,) = _run([["system"]], limit_s)
+    problem = said.problem(limit_s)
+    if problem is None:
+        failed = [answer for answer in said.answers if "error" in answer]
+        problem = str(failed[0]["error"]) if failed else None
+    found = {answer["name"]: answer["value"] for answer in said.answers if "value" in answer}
+    if problem is not None:
+        return System(problem, seconds=said.seconds), []
+    system = System(None, **found, seconds=said.seconds)
+    gpus = range(system.count or 0)
+    asked = _run([["gpu", str(index)] for index in gpus], limit_s)
+    return system, [_gpu(index, said, limit_s) for index, said in zip(gpus, asked, strict=True)]
+
+
+def _gpu(index: int, said: _Said, limit_s: float) -> Gpu:
+    error = said.problem(limit_s)
+    values: dict[str, Any] = dict.fromkeys(QUESTIONS)
+    unknown = []
+    for answer in said.answers:
+        name = str(answer["name"])
+        if "value" in answer:
+            values[name] = answer["value"]
+        elif answer["kind"] == "gone":
+            error = error or str(answer["error"])
+        else:
+            unknown.append(Unknown(name, str(answer["kind"]), str(answer["error"])))
+    return Gpu(index, error, said.seconds, values, unknown)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What one process said, line by line, and how it ended: None while it had to be killed."""
+
+    answers: list[dict[str, Any]]
+    asked: str | None  # what it was asked last, without an answer
+    done: bool
+    status: int | None
+    seconds: float
+
+    def problem(self, limit_s: float) -> str | None:
+        """Why this is not all that was asked, or None."""
+        if self.done:
+            return None
+        asked = f" when it was asked for {self.asked}" if self.asked else ""
+        if self.status is None:
+            return f"NVML did not answer within {limit_s:g} s{asked}"
+        how = f"signal {-self.status}" if self.status < 0 else f"exit status {self.status}"
+        return f"the process that asks NVML ended with {how}{asked}"
+
+
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    "from validation.payloads import nvml; nvml.answer(sys.argv[2:])"
+)
+
+
+def _run(questions: Iterable[Sequence[str]], limit_s: float) -> list[_Said]:
+    """One process for each of the questions, all at once, and what each said in time."""
+    started = time.monotonic()
+    processes = [_start(question) for question in questions]
+    ended: dict[int, float] = {}
+    while len(ended) < len(processes):
+        now = time.monotonic() - started
+        for number, (process, _) in enumerate(processes):
+            if number not in ended and process.poll() is not None:
+                ended[number] = now
+        if now > limit_s:
+            break
+        time.sleep(_POLL_S)
+    said = []
+    for number, (process, output) in enumerate(processes):
+        status = process.poll()
+        if status is None:
+            _kill(process)
+        said.append(_read(output, status, ended.get(number, time.monotonic() - started)))
+    return said
+
+
+def _start(question: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
+    # This program may lie in an archive that only this process has open.
+    own = f"/proc/{os.getpid()}/"
+    path = json.dumps([entry.replace("/proc/self/", own) for entry in sys.path])
+    # In memory: a full disk must not hide what NVML says.
+    output = os.memfd_create("nvml")
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", _CHILD, path, *question],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        start_new_session=True,
+    )
+    return process, output
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_KILLED_S)
+    # One that sleeps inside the driver stays; Popen would wait for it when it is forgotten.
+    if process.returncode is None:
+        process.returncode = -signal.SIGKILL
+
+
+def _read(output: int, status: int | None, seconds: float) -> _Said:
+    os.lseek(output, 0, os.SEEK_SET)
+    with os.fdopen(output, encoding="utf-8", errors="replace") as stream:
+        text = stream.read()
+    answers: list[dict[str, Any]] = []
+    asked, done = None, False
+    for line in text.splitlines():
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue  # cut off by the kill
+        if not isinstance(said, dict):
+            continue
+        if "ask" in said:
+            asked = str(said["ask"])
+        elif "done" in said:
+            done = True
+        else:
+            answers.append(said)
+            asked = None
+    return _Said(answers, asked, done, status, round(seconds, 3))
+
+
+# --- being asked: the process that may hang --------------------------------------------------
+
+
+def answer(arguments: Sequence[str]) -> None:
+    """Writes a line before each call and one after it, and "done" after the last.
+
+    arguments: "system", or "gpu" and an index.
+    """
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError as error:
+        _say(name="pynvml", kind="error", error=f"pynvml cannot be imported: {error}")
+        _say(done=True)
+        return
+    try:
+        _say(ask="nvmlInit")
+        nvml.nvmlInit()
+        if arguments[0] == "system":
+            _answer_system(nvml)
+        else:
+            _answer_gpu(nvml, int(arguments[1]))
+    except nvml.NVMLError as error:
+        _say(name="gpu", kind="gone", error=_sentence(error))
+    _say(done=True)
+    # Without nvmlShutdown, which can hang too: the process ends here.
+    os._exit(0)
+
+
+def _answer_system(nvml: Any) -> None:
+    for name, question in SYSTEM.items():
+        _say(ask=name)
+        _say(name=name, value=question(nvml))
+
+
+def _answer_gpu(nvml: Any, index: int) -> None:
+    _say(ask="its handle")
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    for name, question in QUESTIONS.items():
+        _say(ask=name)
+        try:
+            value = question(nvml, handle)
+        except nvml.NVMLError as error:
+            kind = "unsupported" if error.value in _UNKNOWN_HERE else "error"
+            if error.value in _GONE:
+                kind = "gone"
+            _say(name=name, kind=kind, error=_sentence(error))
+            if kind == "gone":
+                return
+        except AttributeError:  # a pynvml that is older than the question
+            _say(name=name, kind="unsupported", error=f"this pynvml has no {name}")
+        except (OSError, TypeError, UnicodeDecodeError, ValueError) as error:
+            _say(name=name, kind="error", error=f"{type(error).__name__}: {error}")
+        else:
+            _say(name=name, value=value)
+
+
+def _say(**what: Any) -> None:
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def _sentence(error: Any) -> str:
+    return f"NVML: {error} (code {error.value})"
+
+
+def _text(value: str | bytes) -> str:
+    # pynvml before 11.5 answers in bytes
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+# --- the questions ---------------------------------------------------------------------------
+
+
+def _ecc(kind: str, since: str) -> Question:
+    return lambda nvml, gpu: nvml.nvmlDeviceGetTotalEccErrors(
+        gpu, getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{kind}"), getattr(nvml, f"NVML_{since}_ECC")
+    )
+
+
+def _on(state: int) -> str:
+    return "on" if state else "off"
+
+
+def _yes(state: int) -> str:
+    return "yes" if state else "no"
+
+
+def _remapped_rows(nvml: Any, gpu: Any) -> dict[str, int | str]:
+    correctable, uncorrectable, pending, failure = nvml.nvmlDeviceGetRemappedRows(gpu)[:4]
+    return {
+        "correctable": correctable,
+        "uncorrectable": uncorrectable,
+        "pending": _yes(pending),
+        "failure": _yes(failure),
+    }
+
+
+def _retired_pages(nvml: Any, gpu: Any) -> dict[str, int | str]:
+    """Of boards before Ampere."""
+    causes = (
+        nvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+        nvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+    )
+    single, double = (len(nvml.nvmlDeviceGetRetiredPages(gpu, cause)) for cause in causes)
+    pending = _yes(nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu))
+    return {"single_bit": single, "double_bit": double, "pending": pending}
+
+
+def _field(nvml: Any, gpu: Any, number: int, link: int | None = None) -> int:
+    (found,) = nvml.nvmlDeviceGetFieldValues(gpu, [number if link is None else (number, link)])
+    if found.nvmlReturn != nvml.NVML_SUCCESS:
+        raise nvml.NVMLError(found.nvmlReturn)
+    members = {
+        nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    }
+    if found.valueType not in members:
+        raise ValueError(f"field {number} is of type {found.valueType}")
+    return int(getattr(found.value, members[found.valueType]))
+
+
+def _recovery_action(nvml: Any, gpu: Any) -> str:
+    number = _field(nvml, gpu, nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
+    return RECOVERY_ACTIONS[number] if number < len(RECOVERY_ACTIONS) else f"action {number}"
+
+
+# By name: a counter of each link that NVLink 1 to 4 have, and a field that NVLink 5 has instead.
+_LINK_COUNTERS = {
+    "replay": "NVML_NVLINK_ERROR_DL_REPLAY",
+    "recovery": "NVML_NVLINK_ERROR_DL_RECOVERY",
+    "crc_flit": "NVML_NVLINK_ERROR_DL_CRC_FLIT",
+    "crc_data": "NVML_NVLINK_ERROR_DL_CRC_DATA",
+}
+_LINK_FIELDS = {
+    "recovery_failed": "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+    "recovery_successful": "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS",
+}
+_NOT_COUNTED = dict.fromkeys((*_LINK_COUNTERS, *_LINK_FIELDS))
+
+
+def _nvlinks(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
+    """Each link that the board has: state ("up", "down" or an error), version, error counters.
+
+    A board without NVLink has none. The number of a link that a board does not have is an invalid
+    argument on those that have others, and not supported on those that have none.
+    """
+    links: list[dict[str, Any]] = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            # 2 is a link that sleeps: it is up, and wakes with the traffic
+            up = bool(nvml.nvmlDeviceGetNvLinkState(gpu, link))
+            version = _maybe(nvml, nvml.nvmlDeviceGetNvLinkVersion, gpu, link)
+            errors = _link_counters(nvml, gpu, link) if up else _NOT_COUNTED
+            found = {"state": "up" if up else "down", "version": version, "errors": errors}
+        except nvml.NVMLError as error:
+            if error.value in _GONE:
+                raise
+            if error.value in (nvml.NVML_ERROR_INVALID_ARGUMENT, *_UNKNOWN_HERE):
+                continue
+            found = {"state": _sentence(error), "version": None, "errors": _NOT_COUNTED}
+        links.append({"link": link, **found})
+    return links
+
+
+def _link_counters(nvml: Any, gpu: Any, link: int) -> dict[str, int | None]:
+    """What a link counted; None for what its generation does not count."""
+    found: dict[str, int | None] = {}
+    for name, constant in _LINK_COUNTERS.items():
+        code = getattr(nvml, constant)
+        found[name] = _maybe(nvml, nvml.nvmlDeviceGetNvLinkErrorCounter, gpu, link, code)
+    for name, constant in _LINK_FIELDS.items():
+        code = getattr(nvml, constant, None)
+        found[name] = None if code is None else _maybe(nvml, _field, nvml, gpu, code, link)
+    return found
+
+
+def _maybe(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
+    """The call's answer, or None where this board or driver does not know it."""
+    try:
+        return call(*arguments)
+    except nvml.NVMLError as error:
+        if error.value not in (nvml.NVML_ERROR_INVALID_ARGUMENT, *_UNKNOWN_HERE):
+            raise
+        return None
+
+
+def _fabric(nvml: Any, gpu: Any) -> dict[str, Any]:
+    """How far the board has joined the NVSwitch fabric; health bits where the driver has them."""
+    attempts = (
+        ("c_nvmlGpuFabricInfo_v3_t", "nvmlDeviceGetGpuFabricInfoV"),
+        ("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV"),
+        ("c_nvmlGpuFabricInfo_t", "nvmlDeviceGetGpuFabricInfo"),
+    )
+    unknown: Exception | None = None
+    for kind, function in attempts:
+        try:
+            info = getattr(nvml, kind)()
+            getattr(nvml, function)(gpu, ctypes.byref(info))
+        except AttributeError as error:
+            unknown = unknown or error
+        except nvml.NVMLError as error:
+            # A driver that does not know the version may call it an argument that is wrong.
+            if error.value not in (nvml.NVML_ERROR_INVALID_ARGUMENT, *_UNKNOWN_HERE):
+                raise
+            unknown = error
+        else:
+            state = int(info.state)
+            named = FABRIC_STATES[state] if state < len(FABRIC_STATES) else f"state {state}"
+            return {
+                "state": named,
+                "status": int(info.status),
+                "clique": int(info.cliqueId),
+                "health": int(info.healthMask) if hasattr(info, "healthMask") else None,
+            }
+    assert unknown is not None
+    raise unknown
+
+
+def _clock(function: str, kind: str) -> Question:
+    return lambda nvml, gpu: getattr(nvml, function)(gpu, getattr(nvml, f"NVML_CLOCK_{kind}"))
+
+
+def _clock_reasons(nvml: Any, gpu: Any) -> dict[str, Any]:
+    """What holds the clocks back: the bits of every sample, those of any, and their names.
+
+    A hardware slowdown also shows for a moment when the clocks change (nvml.h), so one sample
+    proves none.
+    """
+    read = getattr(
+        nvml,
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        getattr(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None),
+    )
+    if read is None:
+        raise AttributeError("clock reasons")
+    try:
+        samples = [read(gpu)]
+    except nvml.NVMLError as error:
+        if error.value != FUNCTION_NOT_FOUND:  # a driver before 535 has the old name alone
+            raise
+        read = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        samples = [read(gpu)]
+    for _ in range(_SAMPLES - 1):
+        time.sleep(_SAMPLE_S)
+        samples.append(read(gpu))
+    every, some = samples[0], 0
+    for sample in samples:
+        every, some = every & sample, some | sample
+    return {"always": every, "sometimes": some, "reasons": ", ".join(clock_reasons(some))}
+
+
+def clock_reasons(mask: int) -> list[str]:
+    """The names of the bits that are set."""
+    names = []
+    for bit in range(mask.bit_length()):
+        if mask >> bit & 1:
+            names.append(CLOCK_REASONS[bit] if bit < len(CLOCK_REASONS) else f"bit {bit}")
+    return names
+
+
+def _threshold(kind: str) -> Question:
+    return lambda nvml, gpu: nvml.nvmlDeviceGetTemperatureThreshold(
+        gpu, getattr(nvml, f"NVML_TEMPERATURE_THRESHOLD_{kind}")
+    )
+
+
+def _mig_instances(nvml: Any, gpu: Any) -> list[dict[str, str]]:
+    """Name and UUID of each MIG device; the name ends with its profile."""
+    found = []
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        try:
+            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_NOT_FOUND:
+                raise
+            continue
+        name = _text(nvml.nvmlDeviceGetName(device))
+        found.append({"name": name, "uuid": _text(nvml.nvmlDeviceGetUUID(device))})
+    return found
+
+
+def _processes(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
+    """Process id, name and MiB of each process with a CUDA context; None where NVML hides it."""
+    found = []
+    for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu):
+        try:
+            name = _text(nvml.nvmlSystemGetProcessName(process.pid)) or None
+        except nvml.NVMLError:  # it ended meanwhile, or is another user's
+            name = None
+        used = process.usedGpuMemory
+        memory = None if used is None else used // _MIB
+        found.append({"pid": process.pid, "name": name, "memory_mb": memory})
+    return found
+
+
+SYSTEM: dict[str, Callable[[Any], Any]] = {
+    "driver": lambda nvml: _text(nvml.nvmlSystemGetDriverVersion()),
+    "nvml": lambda nvml: _text(nvml.nvmlSystemGetNVMLVersion()),
+    "cuda": lambda nvml: nvml.nvmlSystemGetCudaDriverVersion_v2(),
+    "count": lambda nvml: nvml.nvmlDeviceGetCount(),
+}
+
+# Milliwatts, MHz, °C and MiB; what a name does not say stands at its function above.
+QUESTIONS: dict[str, Question] = {
+    "name": lambda nvml, gpu: _text(nvml.nvmlDeviceGetName(gpu)),
+    "uuid": lambda nvml, gpu: _text(nvml.nvmlDeviceGetUUID(gpu)),
+    "serial": lambda nvml, gpu: _text(nvml.nvmlDeviceGetSerial(gpu)),
+    "minor": lambda nvml, gpu: nvml.nvmlDeviceGetMinorNumber(gpu),
+    "pci": lambda nvml, gpu: _text(nvml.nvmlDeviceGetPciInfo(gpu).busId),
+    "vbios": lambda nvml, gpu: _text(nvml.nvmlDeviceGetVbiosVersion(gpu)),
+    "gsp_firmware": lambda nvml, gpu: _text(nvml.nvmlDeviceGetGspFirmwareVersion(gpu)),
+    "recovery_action": _recovery_action,
+    "memory_total_mb": lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).total // _MIB,
+    "memory_used_mb": lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used // _MIB,
+    "bar1_total_mb": lambda nvml, gpu: nvml.nvmlDeviceGetBAR1MemoryInfo(gpu).bar1Total // _MIB,
+    "ecc": lambda nvml, gpu: _on(nvml.nvmlDeviceGetEccMode(gpu)[0]),
+    "ecc_pending": lambda nvml, gpu: _on(nvml.nvmlDeviceGetEccMode(gpu)[1]),
+    "ecc_default": lambda nvml, gpu: _on(nvml.nvmlDeviceGetDefaultEccMode(gpu)),
+    "ecc_volatile_uncorrected": _ecc("UNCORRECTED", "VOLATILE"),
+    "ecc_volatile_corrected": _ecc("CORRECTED", "VOLATILE"),
+    "ecc_aggregate_uncorrected": _ecc("UNCORRECTED", "AGGREGATE"),
+    "ecc_aggregate_corrected": _ecc("CORRECTED", "AGGREGATE"),
+    "remapped_rows": _remapped_rows,
+    "retired_pages": _retired_pages,
+    "pcie_generation": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
+    "pcie_generation_max": lambda nvml, gpu: nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu),
+    "pcie_generation_gpu": lambda nvml, gpu: nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration(gpu),
+    "pcie_width": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
+    "pcie_width_max": lambda nvml, gpu: nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu),
+    "pcie_replays": lambda nvml, gpu: nvml.nvmlDeviceGetPcieReplayCounter(gpu),
+    "nvlinks": _nvlinks,
+    "fabric": _fabric,
+    "clock_sm_mhz": _clock("nvmlDeviceGetClockInfo", "SM"),
+    "clock_sm_max_mhz": _clock("nvmlDeviceGetMaxClockInfo", "SM"),
+    "clock_memory_mhz": _clock("nvmlDeviceGetClockInfo", "MEM"),
+    "clock_memory_max_mhz": _clock("nvmlDeviceGetMaxClockInfo", "MEM"),
+    "clock_reasons": _clock_reasons,
+    "temperature_c": lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(
+        gpu, nvml.NVML_TEMPERATURE_GPU
+    ),
+    "temperature_slowdown_c": _threshold("SLOWDOWN"),
+    "temperature_shutdown_c": _threshold("SHUTDOWN"),
+    "power_mw": lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu),
+    "power_limit_mw": lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu),
+    "power_limit_default_mw": lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementDefaultLimit(gpu),
+    "power_limit_max_mw": lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu)[
+        1
+    ],
+    "persistence": lambda nvml, gpu: _on(nvml.nvmlDeviceGetPersistenceMode(gpu)),
+    "mig": lambda nvml, gpu: _on(nvml.nvmlDeviceGetMigMode(gpu)[0]),
+    "mig_pending": lambda nvml, gpu: _on(nvml.nvmlDeviceGetMigMode(gpu)[1]),
+    "mig_instances": _mig_instances,
+    "processes": _processes,
+}

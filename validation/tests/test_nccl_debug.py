@@ -1,0 +1,43 @@
+"""NCCL's own log of a rank: where it is asked for, and what is made of one that is not there."""
+
+from pathlib import Path
+
+import pytest
+
+from validation.payloads import nccl_debug
+from validation.payloads.rendezvous import steering
+
+LOGS = Path(__file__).parent / "nccl_logs"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def test_the_log_is_asked_for_whatever_was_declared(tmp_path):
+    environ = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "ib0"}
+    before = steering(environ)
+    path = nccl_debug.request(environ)
+    assert environ["NCCL_DEBUG"] == "INFO"
+    assert environ["NCCL_DEBUG_SUBSYS"] == "INIT,GRAPH,NET,TUNING"
+    assert environ["NCCL_DEBUG_FILE"] == str(path)
+    assert tmp_path in path.parents
+    assert before == {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "ib0"}  # what the report shows
+
+
+def test_each_rank_has_a_log_of_its_own():
+    assert len({nccl_debug.request({}) for _ in range(8)}) == 8
+
+
+def test_what_the_log_shows_is_found():
+    path = nccl_debug.request({})
+    path.write_bytes((LOGS / "ib_gpudirect.log").read_bytes() + b"\xff\xfe")
+    shown = nccl_debug.found(path)
+    assert [(way["kind"], way["direct"]) for way in shown["transports"]] == [("NET", "GDRDMA")]
+
+
+def test_a_log_that_is_missing_shows_nothing():
+    shown = nccl_debug.found(nccl_debug.request({}))
+    assert not shown["transports"]
+    assert "transport" in shown["unproven"]

@@ -1,0 +1,623 @@
+"""The health payload under the real nvidia-ml-py, over a stand-in for the driver's library.
+
+Each fault is a line of a description; it fails the check that it belongs to and no other, and names
+the GPU.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.standins.nvml import library
+from validation import thresholds
+from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid, xids
+from validation.errors import DataError
+from validation.model import Verdict
+from validation.payloads import health, kernel_log, nvml
+from validation.payloads.config import load
+from validation.payloads.errors import CannotRun
+from validation.tests import standin_health as standin
+
+ROOT = Path(__file__).parents[2]
+CHECKS = {
+    module.NAME: module for module in (driver, ecc, xid, pcie, nvlink, clocks, processes, mig)
+}
+
+BOOT = "[    0.000000] Linux version 6.1.0-40-amd64"
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory):
+    """The library's path. Without a compiler these tests fail: they would prove nothing."""
+    try:
+        return library.build(tmp_path_factory.mktemp("nvml"))
+    except library.NoCompiler as missing:
+        pytest.fail(str(missing))
+
+
+@pytest.fixture
+def node(fake, tmp_path, monkeypatch):
+    """Measures a node that is described by these lines below healthy ones."""
+    monkeypatch.setattr(kernel_log, "FILES", ())
+    monkeypatch.setattr(kernel_log, "DEVICE", tmp_path / "kmsg")
+    command = ("echo", BOOT)
+    monkeypatch.setattr(kernel_log, "COMMANDS", {"journalctl": command, "dmesg": ("false",)})
+
+    def measure(*faults, count=2, board="h100_sxm", limit_s=20.0):
+        description = tmp_path / "description"
+        description.write_text(library.describe(count, board, *faults))
+        for key, value in library.environment(fake, description).items():
+            monkeypatch.setenv(key, value)
+        return json.loads(json.dumps(health.measure(health.Config(nvml_timeout_s=limit_s))))
+
+    return measure
+
+
+def verdicts(found, count=2, model="h100_sxm"):
+    """Each check's result for what a payload measured."""
+    job = standin.job_for(count, model)
+    rules = thresholds.load(model)
+    reply = standin.reply_to(job, found)
+    return {name: module.evaluate(job, reply, rules) for name, module in CHECKS.items()}
+
+
+# --- a healthy node --------------------------------------------------------------------------
+
+
+def test_a_healthy_node_is_what_the_other_tests_judge(node):
+    found = node()
+    for gpu in found["gpus"]:
+        assert 0 < gpu.pop("seconds") < 20
+    expected = standin.measured()
+    for gpu in expected["gpus"]:
+        del gpu["seconds"]
+    assert found["nvml"].pop("seconds") > 0
+    del expected["nvml"]["seconds"]
+    assert found["gpus"] == expected["gpus"]
+    assert found["nvml"] == expected["nvml"]
+    assert set(found) == set(expected)
+    assert set(found["questions"]) == set(expected["questions"])
+    assert {**found["kernel_log"], "source": "journalctl"} == expected["kernel_log"]
+
+
+@pytest.mark.parametrize(
+    ("board", "model"), [("h100_sxm", "h100_sxm"), ("l4", "l4"), ("v100_sxm", "v100_sxm")]
+)
+def test_every_check_of_a_healthy_board_passes(node, board, model):
+    results = verdicts(node(board=board), model=model)
+    assert {name: result.verdict for name, result in results.items()} == dict.fromkeys(
+        CHECKS, Verdict.PASS
+    ), [result.message for result in results.values()]
+
+
+def test_eight_gpus_are_asked_at_once(node):
+    found = node(*(f"gpu.{index}.delay_ms.nvmlDeviceGetName = 400" for index in range(8)), count=8)
+    assert [gpu["index"] for gpu in found["gpus"]] == list(range(8))
+    assert {result.verdict for result in verdicts(found, 8).values()} == {Verdict.PASS}
+
+
+# --- faults ----------------------------------------------------------------------------------
+
+FAULTS = [
+    pytest.param(
+        ["gpu.1.error.* = GPU_IS_LOST"],
+        "driver",
+        "GPU 1: gives no answers: NVML: GPU is lost (code 15)",
+        id="lost",
+    ),
+    pytest.param(
+        ["gpu.1.error.nvmlDeviceGetPowerUsage = GPU_IS_LOST"],
+        "driver",
+        "GPU 1: gives no answers: NVML: GPU is lost (code 15)",
+        id="lost while it is asked",
+    ),
+    pytest.param(
+        ["gpu.1.error.nvmlDeviceGetHandleByIndex_v2 = NO_PERMISSION"],
+        "driver",
+        "GPU 1: gives no answers: NVML: Insufficient Permissions (code 4)",
+        id="no permission",
+    ),
+    pytest.param(
+        ["gpu.1.error.nvmlDeviceGetName = RESET_REQUIRED"],
+        "driver",
+        "GPU 1: gives no answers: NVML: GPU requires restart (code 16)",
+        id="reset required",
+    ),
+    pytest.param(
+        ["gpu.1.field.230 = 2"],
+        "driver",
+        "GPU 1: the driver asks for a node reboot",
+        id="recovery action",
+    ),
+    pytest.param(
+        ["gpu.1.memory_total_mb = 40960", "gpu.0.memory_total_mb = 81559"],
+        "driver",
+        "GPU 1: has 40960 MiB of memory, others of the node 81559",
+        id="another memory size",
+    ),
+    pytest.param(
+        ["gpu.1.ecc_volatile_uncorrected = 3"],
+        "ecc",
+        "GPU 1: 3 uncorrectable ECC errors since the driver was loaded",
+        id="ECC errors",
+    ),
+    pytest.param(
+        ["gpu.1.ecc = 0", "gpu.1.ecc_pending = 0"],
+        "ecc",
+        "GPU 1: ECC is off, on by the board's default",
+        id="ECC off",
+    ),
+    pytest.param(
+        ["gpu.1.error.nvmlDeviceGetTotalEccErrors = NO_PERMISSION"],
+        "ecc",
+        "GPU 1: does not tell its ecc_volatile_uncorrected: "
+        "NVML: Insufficient Permissions (code 4)",
+        id="no permission for one value",
+    ),
+    pytest.param(
+        ["gpu.1.remapped_rows_pending = 1"],
+        "ecc",
+        "GPU 1: a memory row waits for a reset to be remapped",
+        id="pending row remap",
+    ),
+    pytest.param(
+        ["gpu.1.remapped_rows_failure = 1"],
+        "ecc",
+        "GPU 1: remapping a memory row failed",
+        id="failed row remap",
+    ),
+    pytest.param(
+        ["gpu.1.fabric_state = 2"],
+        "nvlink",
+        "GPU 1: the fabric is in progress, not completed",
+        id="fabric not completed",
+    ),
+    pytest.param(
+        ["gpu.1.fabric_status = 999"],
+        "nvlink",
+        "GPU 1: joining the fabric failed (NVML code 999)",
+        id="fabric failed",
+    ),
+    pytest.param(
+        ["gpu.1.fabric_health = 0x10"],
+        "nvlink",
+        "GPU 1: a route in the fabric is unhealthy",
+        id="fabric unhealthy",
+    ),
+    pytest.param(
+        ["gpu.1.nvlink.7.active = 0"], "nvlink", "GPU 1: NVLink 7 is down, of 18", id="NVLink down"
+    ),
+    pytest.param(
+        ["gpu.1.nvlink.7.active = UNKNOWN"],
+        "nvlink",
+        "GPU 1: NVLink 7 does not tell its state: NVML: Unknown Error (code 999)",
+        id="NVLink that is unknown",
+    ),
+    pytest.param(
+        ["gpu.1.nvlinks = 12"], "nvlink", "GPU 1: has 12 NVLinks, 18 expected", id="fewer NVLinks"
+    ),
+    pytest.param(
+        ["gpu.1.clock_reasons = 0x48"],
+        "clocks",
+        "GPU 1: clocks are held back: hardware thermal slowdown, hardware slowdown",
+        id="thermal slowdown",
+    ),
+    pytest.param(
+        ["gpu.1.clock_reasons = 0x88,0x80,0x80"],
+        "clocks",
+        "GPU 1: clocks are held back: hardware power brake",
+        id="power brake",
+    ),
+    pytest.param(
+        ["gpu.1.temperature_c = 91"],
+        "clocks",
+        "GPU 1: 91 °C, the board slows down from 87 °C on",
+        id="hot",
+    ),
+    pytest.param(
+        [
+            "gpu.1.mig = 1",
+            "gpu.1.mig.0.name = NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+            "gpu.1.mig.0.uuid = MIG-0",
+            "gpu.1.mig.1.name = NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+            "gpu.1.mig.1.uuid = MIG-1",
+        ],
+        "mig",
+        "GPU 1: MIG is on (2 of 1g.10gb), a whole GPU is declared",
+        id="MIG",
+    ),
+    pytest.param(["gpu.1.pcie_width = 8"], "pcie", "GPU 1: 8 PCIe lanes of 16", id="PCIe width 8"),
+    pytest.param(
+        ["gpu.1.pcie_generation = 3", "gpu.1.clock_reasons = 0"],
+        "pcie",
+        "GPU 1: PCIe generation 3 of 5, and not idle",
+        id="PCIe generation",
+    ),
+    pytest.param(
+        ["gpu.1.process.0 = 4242 512 /usr/bin/python3 train.py"],
+        "processes",
+        "GPU 1: used by process 4242 (/usr/bin/python3 train.py)",
+        id="foreign process",
+    ),
+    pytest.param(
+        ["gpu.1.error.nvmlDeviceGetComputeRunningProcesses_v3 = NO_PERMISSION"],
+        "processes",
+        "GPU 1: does not tell its processes: NVML: Insufficient Permissions (code 4)",
+        id="hidden processes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("faults", "check", "message"), FAULTS)
+def test_a_fault_of_one_gpu_fails_its_check_and_no_other(node, faults, check, message):
+    results = verdicts(node(*faults))
+    assert results[check].verdict is Verdict.FAIL
+    assert results[check].message == message
+    others = {name: result.verdict for name, result in results.items() if name != check}
+    assert set(others.values()) == {Verdict.PASS}, [r.message for r in results.values()]
+
+
+def test_a_wrong_count_says_which_device_is_missing(node):
+    found = node("count = 1", "gpu.0.minor = 1")
+    results = verdicts(found)
+    assert results["driver"].verdict is Verdict.FAIL
+    assert results["driver"].message == "NVML counts 1 GPUs, 2 declared: without /dev/nvidia0"
+    assert {r.verdict for name, r in results.items() if name != "driver"} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("span", ["forever", "60000"])
+def test_a_gpu_that_hangs_is_left_behind_and_named(node, span):
+    started = time.monotonic()
+    found = node(f"gpu.1.delay_ms.nvmlDeviceGetFieldValues = {span}", limit_s=2.5)
+    assert time.monotonic() - started < 8
+    results = verdicts(found)
+    assert results["driver"].verdict is Verdict.FAIL
+    assert results["driver"].message == (
+        "GPU 1: gives no answers: NVML did not answer within 2.5 s "
+        "when it was asked for recovery_action"
+    )
+    assert found["gpus"][1]["values"]["vbios"] == "96.00.74.00.01"  # what it said before is kept
+    assert {r.verdict for name, r in results.items() if name != "driver"} == {Verdict.PASS}
+
+
+def test_what_hung_is_gone_afterwards(node):
+    node("gpu.1.delay_ms.nvmlDeviceGetName = forever", limit_s=1.0)
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    assert not [command for command in commands if b"nvml.answer" in command]
+
+
+def test_a_slow_gpu_is_a_warning(node):
+    found = node("gpu.1.delay_ms.nvmlDeviceGetName = 2600", limit_s=5.0)
+    result = verdicts(found)["driver"]
+    assert result.verdict is Verdict.WARN
+    assert result.message.startswith("GPU 1: took ")
+    assert result.message.endswith(" s to answer NVML, of 5 s at most")
+
+
+def unknown_but_for_the_driver(results, message):
+    assert results["driver"].verdict is Verdict.FAIL
+    assert results["driver"].message == message
+    assert results["driver"].value.value == 0
+    assert results["xid"].verdict is Verdict.PASS  # the kernel's log needs no NVML
+    for name in set(CHECKS) - {"driver", "xid"}:
+        assert results[name].verdict is Verdict.INCONCLUSIVE
+        assert results[name].message.startswith("NVML could not be asked, see driver: ")
+
+
+@pytest.mark.parametrize(
+    ("faults", "message"),
+    [
+        (
+            "error.nvmlInit = LIB_RM_VERSION_MISMATCH",
+            "NVML: RM has detected an NVML/RM version mismatch. (code 18)",
+        ),
+        ("error.nvmlInit = DRIVER_NOT_LOADED", "NVML: Driver Not Loaded (code 9)"),
+        ("error.nvmlDeviceGetCount_v2 = UNKNOWN", "NVML: Unknown Error (code 999)"),
+        (
+            "delay_ms.nvmlInit = forever",
+            "NVML did not answer within 1 s when it was asked for nvmlInit",
+        ),
+    ],
+)
+def test_a_driver_that_cannot_be_asked_at_all(node, faults, message):
+    results = verdicts(node(faults, limit_s=1.0))
+    unknown_but_for_the_driver(results, f"NVML cannot be asked: {message}")
+
+
+def test_without_the_library(node, monkeypatch):
+    node()
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nonexistent")
+    found = health.measure(health.Config())
+    message = "NVML: NVML Shared Library Not Found (code 12)"
+    unknown_but_for_the_driver(verdicts(found), f"NVML cannot be asked: {message}")
+
+
+def test_without_pynvml(node, monkeypatch, tmp_path):
+    (tmp_path / "pynvml.py").write_text("raise ImportError('no such file')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = node()
+    assert found["nvml"]["error"] == "pynvml cannot be imported: no such file"
+    assert found["gpus"] == []
+
+
+def test_a_library_that_crashes_is_named(node, monkeypatch, tmp_path):
+    script = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+    (tmp_path / "pynvml.py").write_text(script)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert node()["nvml"]["error"] == "the process that asks NVML ended with signal 11"
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def test_an_older_driver_is_asked_in_its_own_words(node):
+    found = node(
+        "gpu.*.error.nvmlDeviceGetCurrentClocksEventReasons = FUNCTION_NOT_FOUND",
+        "fabric_version = 2",
+        "gpu.*.fabric_version = 2",
+        "gpu.0.fabric_health = 0x22",
+        "gpu.1.error.nvmlDeviceGetGpuFabricInfoV = FUNCTION_NOT_FOUND",
+    )
+    first, second = (gpu["values"] for gpu in found["gpus"])
+    assert first["clock_reasons"]["reasons"] == "idle"
+    assert first["fabric"]["health"] == 0x22
+    assert second["fabric"] == {"state": "completed", "status": 0, "clique": 0, "health": None}
+    assert {result.verdict for result in verdicts(found).values()} == {Verdict.PASS}
+
+
+def test_reasons_that_come_and_go_are_told_from_those_that_last(node):
+    reasons = node("gpu.0.clock_reasons = 0x8,0x4,0xC")["gpus"][0]["values"]["clock_reasons"]
+    assert reasons == {
+        "always": 0,
+        "sometimes": 12,
+        "reasons": "software power cap, hardware slowdown",
+    }
+
+
+@pytest.mark.parametrize(
+    ("mask", "names"), [(0, []), (0x401, ["idle", "reliability"]), (0x800, ["bit 11"])]
+)
+def test_bits_have_names(mask, names):
+    assert nvml.clock_reasons(mask) == names
+
+
+def test_processes_of_others_have_no_name(node):
+    found = node(
+        "gpu.0.process.0 = 77 10",
+        "gpu.0.process.1 = 78 20 nvidia-cuda-mps-server",
+    )
+    assert found["gpus"][0]["values"]["processes"] == [
+        {"pid": 77, "name": None, "memory_mb": 10},
+        {"pid": 78, "name": "nvidia-cuda-mps-server", "memory_mb": 20},
+    ]
+
+
+def test_counters_of_links_are_kept_for_each_link(node):
+    found = node("gpu.0.nvlink.4.replay = 12", "gpu.*.field.214 = 1", "gpu.0.nvlink.5.active = 0")
+    links = found["gpus"][0]["values"]["nvlinks"]
+    assert (links[4]["errors"]["replay"], links[3]["errors"]["replay"]) == (12, 0)
+    assert links[4]["errors"]["recovery_failed"] == 1
+    assert links[5]["state"] == "down"
+    assert set(links[5]["errors"].values()) == {None}
+
+
+def test_the_constants_are_those_of_pynvml():
+    pynvml = pytest.importorskip("pynvml")
+    assert nvml.NOT_SUPPORTED == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert nvml.FUNCTION_NOT_FOUND == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert nvml.GPU_IS_LOST == pynvml.NVML_ERROR_GPU_IS_LOST
+    assert nvml.RESET_REQUIRED == pynvml.NVML_ERROR_RESET_REQUIRED
+    assert nvml.VERSION_MISMATCH == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    assert nvml.DEPRECATED == pynvml.NVML_ERROR_DEPRECATED
+    assert nvml.FABRIC_STATES[pynvml.NVML_GPU_FABRIC_STATE_COMPLETED] == "completed"
+    assert nvml.RECOVERY_ACTIONS[pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT] == "node reboot"
+    bits = {
+        "idle": pynvml.nvmlClocksEventReasonGpuIdle,
+        "application clocks setting": pynvml.nvmlClocksEventReasonApplicationsClocksSetting,
+        "software power cap": pynvml.nvmlClocksEventReasonSwPowerCap,
+        "hardware slowdown": pynvml.nvmlClocksEventReasonHwSlowdown,
+        "sync boost": pynvml.nvmlClocksEventReasonSyncBoost,
+        "software thermal slowdown": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
+        "hardware thermal slowdown": pynvml.nvmlClocksEventReasonHwThermalSlowdown,
+        "hardware power brake": pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown,
+        "display clock setting": pynvml.nvmlClocksEventReasonDisplayClockSetting,
+        "board limit": pynvml.nvmlClocksThrottleReasonBoardLimit,
+        "reliability": pynvml.nvmlClocksThrottleReasonReliability,
+    }
+    assert {name: 1 << bit for bit, name in enumerate(nvml.CLOCK_REASONS)} == bits
+
+
+# --- how it travels --------------------------------------------------------------------------
+
+
+def test_it_runs_from_an_archive_that_only_its_process_has_open(fake, tmp_path):
+    """As on a node: the archive lies in memory, and the processes that ask NVML need it too."""
+    files = [ROOT / "validation/__init__.py", ROOT / "validation/nodelist.py"]
+    with zipfile.ZipFile(tmp_path / "payloads.zip", "w") as bundle:
+        for file in (*files, *(ROOT / "validation/payloads").glob("*.py")):
+            bundle.write(file, file.relative_to(ROOT))
+    description = tmp_path / "description"
+    description.write_text(library.describe(2))
+    script = (
+        "import json, os, sys\n"
+        "archive = os.fdopen(os.memfd_create('plumbline'), 'w+b')\n"
+        "archive.write(sys.stdin.buffer.read()); archive.flush()\n"
+        "sys.path.insert(0, '/proc/self/fd/%d' % archive.fileno())\n"
+        "from validation.payloads import health\n"
+        "assert 'pynvml' not in sys.modules and health.__file__.startswith('/proc/self')\n"
+        "print(json.dumps(health.measure(health.Config())))\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-I", "-c", script],
+        input=(tmp_path / "payloads.zip").read_bytes(),
+        env={**os.environ, **library.environment(fake, description)},
+        capture_output=True,
+        check=True,
+        cwd="/",
+    )
+    found = json.loads(answer.stdout)
+    assert [gpu["error"] for gpu in found["gpus"]] == [None, None]
+
+
+def test_the_limit_is_above_zero():
+    assert load(health.Config, "{}").nvml_timeout_s == 30
+    with pytest.raises(CannotRun, match="nvml_timeout_s is 0"):
+        load(health.Config, '{"nvml_timeout_s": 0.0}')
+
+
+# --- the kernel's log ------------------------------------------------------------------------
+
+XID_79 = "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off"
+SXID = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO"
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """The places a log is read from, all of them empty or refused until a test fills one."""
+    places = {"file": tmp_path / "kern.log", "device": tmp_path / "kmsg"}
+    monkeypatch.setattr(kernel_log, "FILES", (places["file"],))
+    monkeypatch.setattr(kernel_log, "DEVICE", places["device"])
+    commands = {"journalctl": ("true",), "dmesg": ("false",)}
+    monkeypatch.setattr(kernel_log, "COMMANDS", commands)
+
+    def program(name, body):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        commands[name] = (str(path),)
+
+    places["program"] = program
+    return places
+
+
+def test_events_of_one_kind_are_counted(sources):
+    sources["program"](
+        "journalctl",
+        f"""cat <<'EOF'
+[    0.000000] gpu1 kernel: Linux version 6.1.0-40-amd64
+[   12.000000] gpu1 kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.82.07
+[  100.500000] gpu1 kernel: {XID_79}
+[  101.500000] gpu1 kernel: {XID_79}
+[  102.500000] gpu1 kernel: NVRM: Xid (PCI:0000:2B:00): 145, RLW_REMAP Nonfatal XC0 i0 Link 00
+[  103.500000] gpu1 kernel: NVRM: Xid (PCI:0000:2B:00): 145, RLW_REMAP Fatal XC0 i0 Link 00
+[  104.500000] gpu1 kernel: {SXID}
+EOF""",
+    )
+    log = kernel_log.read()
+    assert (log.source, log.error, log.begins_s, log.complete) == ("journalctl", None, 0.0, "yes")
+    events = [(e.kind, e.code, e.pci, e.count, e.seconds) for e in log.events]
+    assert events == [
+        ("xid", 79, "0000:1b:00", 2, 101.5),
+        ("xid", 145, "0000:2b:00", 1, 102.5),
+        ("xid", 145, "0000:2b:00", 1, 103.5),
+        ("sxid", 28006, "0000:c1:00", 1, 104.5),
+    ]
+    assert log.events[0].text == "pid='<unknown>', name=<unknown>, GPU has fallen off"
+
+
+def test_a_log_that_is_hidden_is_said_and_not_taken_for_an_empty_one(sources):
+    sources["program"]("dmesg", "echo 'dmesg: read kernel buffer failed' >&2; exit 1")
+    log = kernel_log.read()
+    assert log.source is None
+    assert "journalctl: shows nothing of the kernel" in (log.error or "")
+    assert "dmesg: dmesg: read kernel buffer failed" in (log.error or "")
+    assert "kmsg: No such file or directory" in (log.error or "")
+    assert log.events == ()
+
+
+def test_the_last_boot_of_a_file_counts(sources):
+    sources["file"].write_text(
+        f"Nov 20 gpu1 kernel: {BOOT}\nNov 20 gpu1 kernel: [    9.0] {XID_79}\n"
+        f"Nov 21 gpu1 kernel: {BOOT}\nNov 21 gpu1 sshd: Xid (PCI:0000:1b:00): 79, a liar\n"
+        "Nov 21 gpu1 kernel: [   10.5] NVRM: Xid (PCI:0000:1b:00): 63\n"
+    )
+    log = kernel_log.read()
+    assert (log.source, log.complete) == (str(sources["file"]), "yes")
+    assert [(e.code, e.seconds, e.text) for e in log.events] == [(63, 10.5, "")]
+
+
+def test_a_file_that_nobody_writes_any_more_is_no_log(sources):
+    sources["file"].write_text(f"Nov 20 gpu1 kernel: {BOOT}\n")
+    os.utime(sources["file"], (1, 1))
+    assert "was last written to before this boot" in (kernel_log.read().error or "")
+
+
+def test_a_log_that_reaches_back_further_is_preferred(sources):
+    sources["program"]("journalctl", f"echo '[ 9000.000000] gpu1 kernel: {SXID}'")
+    sources["program"]("dmesg", f"echo '[ 7000.000000] {SXID}'")
+    log = kernel_log.read()
+    assert (log.source, log.begins_s, log.complete) == ("dmesg", 7000.0, "no")
+
+
+def test_the_ring_buffer_is_read_where_there_is_no_program(sources):
+    sources["device"].write_text(f"6,0,0,-;Linux version 6.1\n3,811,4711500000,-;{XID_79}\n")
+    # A file gives all its records at one read, so only the first line counts; the device gives one.
+    log = kernel_log.read()
+    assert log.source == str(sources["device"])
+    assert log.complete == "yes"
+
+
+def test_a_program_that_hangs_is_left_behind(sources, monkeypatch):
+    monkeypatch.setattr(kernel_log, "TIMEOUT_S", 0.2)
+    sources["program"]("journalctl", "exec sleep 30")
+    assert "journalctl: did not answer within 0.2 s" in (kernel_log.read().error or "")
+
+
+def test_a_missing_program_is_said(sources):
+    kernel_log.COMMANDS["journalctl"] = ("/nonexistent/journalctl",)
+    assert "journalctl: is not installed" in (kernel_log.read().error or "")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("NVRM: Xid (0000:03:00): 14, Channel 00000001", ("xid", 14, "0000:03:00")),
+        (
+            "NVRM: Xid (PCI:0018:01:00): 154, GPU recovery action changed from 0x0 (None)",
+            ("xid", 154, "0018:01:00"),
+        ),
+        ("NVRM: GPU at PCI:0000:1b:00: GPU-b850f46d", None),
+        ("usb 1-1: Xid of somebody", None),
+    ],
+)
+def test_lines_of_the_driver_are_known(line, found):
+    log = kernel_log.parse("dmesg", [BOOT, f"[   9.000000] {line}"])
+    assert log is not None
+    assert [(e.kind, e.code, e.pci) for e in log.events] == ([found] if found else [])
+
+
+def test_a_fault_in_the_log_fails_its_check_alone(node, monkeypatch):
+    said = "[  7.0] NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus."
+    command = ("printf", "%s\\n%s\\n", BOOT, said)
+    monkeypatch.setitem(kernel_log.COMMANDS, "journalctl", command)
+    results = verdicts(node())
+    assert results["xid"].verdict is Verdict.FAIL
+    assert results["xid"].message == "GPU 1: XID 79 (GPU has fallen off the bus)"
+    assert {r.verdict for name, r in results.items() if name != "xid"} == {Verdict.PASS}
+
+
+# --- the stand-in itself ---------------------------------------------------------------------
+
+
+def test_without_a_compiler_the_stand_in_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(library.NoCompiler, match="gcc is needed"):
+        library.build(tmp_path)
+
+
+def test_severities_are_read_strictly(tmp_path):
+    text = xids.FILE.read_text(encoding="utf-8")
+    broken = tmp_path / "xids.yml"
+    broken.write_text(text.replace("{xid: 79, severity: fatal", "{xid: 48, severity: deadly"))
+    with pytest.raises(DataError, match=r"severity: expected .* found 'deadly'"):
+        xids.load(broken)
+    broken.write_text(text.replace("{xid: 79,", "{xid: 48,"))
+    with pytest.raises(DataError, match="48 is given twice"):
+        xids.load(broken)

@@ -1,0 +1,277 @@
+"""What a GPU must reach: the files that say so, and how they are read."""
+
+import pytest
+import yaml
+
+from validation import thresholds
+from validation.errors import DataError
+from validation.thresholds import gpu
+
+MODELS = thresholds.shipped_models()
+SHAPE = (8192, 8192, 8192)
+
+GEMM = {
+    "dtype": "bf16",
+    "shape": [1024, 1024, 1024],
+    "fail_below_tflops": 100,
+    "provenance": "recorded",
+    "source": "test",
+}
+SPEED = {"fail_below_gbs": 10, "provenance": "recorded", "source": "test"}
+PEAK = {"provenance": "datasheet", "source": "test"}
+
+
+def rules(hardware, site=None):
+    found = thresholds.load(hardware, site).model
+    assert found is not None
+    return found.gpu
+
+
+def limits(found):
+    """Every threshold of a model."""
+    tables = (found.gemm, found.memory, found.copies, found.peers)
+    for table in tables:
+        yield from (rule.threshold for rule in table)
+    for peak in found.peaks:
+        yield from peak.gemm.values()
+        yield from (limit for limit in (peak.memory, peak.copies, peak.peers) if limit)
+
+
+def write(folder, document):
+    (folder / "x.yml").write_text(yaml.safe_dump({"model": "x", **document}))
+
+
+def problems(folder, document):
+    write(folder, document)
+    with pytest.raises(DataError) as caught:
+        thresholds.load("x", folder)
+    return list(caught.value.problems)
+
+
+# --- what is shipped -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hardware", MODELS)
+def test_every_number_has_an_origin(hardware):
+    for limit in limits(rules(hardware)):
+        assert limit.provenance in thresholds.PROVENANCES
+        assert "https://" in limit.source or limit.source.startswith("NVIDIA's datasheet")
+        assert limit.warn is None or limit.warn > limit.value
+
+
+@pytest.mark.parametrize("hardware", MODELS)
+def test_what_is_expected_is_possible(hardware):
+    found, common = rules(hardware), thresholds.load_common().gpu_peak
+    for rule in found.gemm:
+        for peak in (found.gemm_peak(rule.dtype), common.gemm[rule.dtype]):
+            assert peak is None or rule.threshold.value < peak.value
+    tables = (
+        (found.memory, found.memory_peak(), common.memory),
+        (found.copies, found.copies_peak(), common.copies),
+        (found.peers, found.peers_peak(), common.peers),
+    )
+    for table, own, most in tables:
+        for rule in table:
+            assert rule.threshold.value < min(peak.value for peak in (own, most) if peak)
+
+
+@pytest.mark.parametrize("hardware", MODELS)
+def test_no_peak_of_a_model_lies_above_that_of_all(hardware):
+    found, common = rules(hardware), thresholds.load_common().gpu_peak
+    for peak in found.peaks:
+        assert all(limit.value <= common.gemm[dtype].value for dtype, limit in peak.gemm.items())
+        pairs = zip(
+            (peak.memory, peak.copies, peak.peers),
+            (common.memory, common.copies, common.peers),
+            strict=True,
+        )
+        assert all(own is None or (most and own.value <= most.value) for own, most in pairs)
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "virtual"])
+def test_nothing_is_asked_of_a_cpu(hardware):
+    assert list(limits(rules(hardware))) == []
+
+
+@pytest.mark.parametrize(
+    ("hardware", "dtype", "fail", "warn", "peak"),
+    [
+        ("a100_sxm", "bf16", 217, 235, 312),
+        ("a100_pcie", "bf16", 191, 207, 312),
+        ("h100_sxm", "bf16", 620, 672, 989),
+        ("h100_sxm", "fp8", 1096, 1187, 1979),
+        ("h100_pcie", "bf16", 389, 421, 756),
+        ("h200_sxm", "bf16", 620, 672, 989),
+        ("b200", "bf16", 1360, 1472, 2250),
+        ("l40s", "bf16", 221, 239, 362),
+        ("l4", "bf16", 50.1, 54.3, 121),
+        ("rtx_4090", "bf16", 136, 147, 190),
+        ("rtx_3090", "bf16", 60.4, 65.3, 82),
+        ("v100_sxm", "fp16", 79.9, 86.5, 125),
+        ("t4", "fp16", 30, None, 65.2),
+    ],
+)
+def test_the_products_of_a_model(hardware, dtype, fail, warn, peak):
+    found = rules(hardware)
+    limit = found.gemm_speed(dtype, SHAPE, "any board")
+    most = found.gemm_peak(dtype)
+    assert limit is not None
+    assert most is not None
+    assert (limit.op, limit.value, limit.unit, limit.warn) == ("≥", fail, "TFLOPS", warn)
+    assert (most.op, most.value) == ("≤", peak)
+    assert found.gemm_speed(dtype, (8192, 8192, 4096), "any board") is None
+    assert dtype in found.gemm_dtypes("any board")
+
+
+@pytest.mark.parametrize("hardware", ["v100_sxm", "t4"])
+def test_nothing_is_asked_in_bf16_of_a_gpu_without(hardware):
+    found = rules(hardware)
+    assert set(found.gemm_dtypes("any board")) <= {"fp16", "fp32"}
+    assert found.gemm_peak("bf16") is None
+
+
+@pytest.mark.parametrize(
+    ("hardware", "operation", "board", "fail"),
+    [
+        ("h100_sxm", "copy", "NVIDIA H100 80GB HBM3", 2465),
+        ("h100_sxm", "triad", "NVIDIA H100 80GB HBM3", 2524),
+        ("h200_sxm", "triad", "NVIDIA H200", 3528),
+        ("a100_sxm", "copy", "NVIDIA A100-SXM4-40GB", 982),
+        ("a100_sxm", "copy", "NVIDIA A100-SXM4-80GB", 1165),
+        ("l40s", "copy", "NVIDIA L40S", 525),
+        ("rtx_4090", "copy", "NVIDIA GeForce RTX 4090", None),
+        ("a100_sxm", "triad", "NVIDIA A100-SXM4-40GB", None),
+    ],
+)
+def test_the_memory_of_a_board(hardware, operation, board, fail):
+    limit = rules(hardware).memory_speed(operation, board)
+    assert (limit and limit.value) == fail
+
+
+@pytest.mark.parametrize(
+    ("hardware", "fail"),
+    [("v100_sxm", 9), ("t4", 9), ("a100_sxm", 21), ("l4", 21), ("h100_sxm", 48), ("b200", 48)],
+)
+def test_the_host_of_a_model(hardware, fail):
+    found = rules(hardware)
+    assert [found.copy_speed(direction, "any board").value for direction in ("h2d", "d2h")] == [
+        fail,
+        fail,
+    ]
+
+
+def test_the_peers_of_a_model():
+    board = "NVIDIA H100 80GB HBM3"
+    assert rules("h100_sxm").peer_speed(8, board).value == 335
+    assert rules("h100_sxm").peer_speed(4, board) is None
+    assert rules("h100_nvl").peer_speed(2, "NVIDIA H100 NVL").value == 335
+    assert rules("l40s").peer_speed(8, "NVIDIA L40S") is None
+
+
+# --- how it is read --------------------------------------------------------------------------
+
+
+def test_a_sites_rules_come_before_the_shipped_ones(tmp_path):
+    own = {**GEMM, "shape": list(SHAPE), "fail_below_tflops": 650}
+    document = {"model": "h100_sxm", "gemm": [own], "peak": {**PEAK, "gemm_tflops": {"bf16": 900}}}
+    (tmp_path / "h100_sxm.yml").write_text(yaml.safe_dump(document))
+    found = rules("h100_sxm", tmp_path)
+    assert found.gemm_speed("bf16", SHAPE, "any").value == 650
+    assert found.gemm_speed("fp8", SHAPE, "any").value == 1096
+    assert found.gemm_peak("bf16").value == 900
+    assert found.gemm_peak("fp8").value == 1979
+    assert found.memory_peak().value == 3350
+
+
+def test_the_first_rule_that_fits_is_used(tmp_path):
+    write(
+        tmp_path,
+        {
+            "gemm": [{**GEMM, "names": ["A"], "fail_below_tflops": 200}, GEMM],
+            "memory": [{**SPEED, "operation": "copy", "names": ["A"]}],
+            "copies": [
+                {**SPEED, "direction": "d2h", "fail_below_gbs": 5},
+                {**SPEED, "direction": "any"},
+            ],
+            "peers": [{**SPEED, "gpus": 4, "fail_below_gbs": 40}, {**SPEED, "gpus": "any"}],
+        },
+    )
+    found, shape = rules("x", tmp_path), (1024, 1024, 1024)
+    assert [found.gemm_speed("bf16", shape, name).value for name in "AB"] == [200, 100]
+    assert found.memory_speed("copy", "A").value == 10
+    assert found.memory_speed("copy", "B") is None
+    assert found.memory_speed("triad", "A") is None
+    assert [found.copy_speed(way, "A").value for way in ("h2d", "d2h")] == [10, 5]
+    assert [found.peer_speed(gpus, "A").value for gpus in (2, 4, 8)] == [10, 40, 10]
+
+
+def test_every_problem_of_a_file_is_told(tmp_path):
+    told = "\n".join(
+        problems(
+            tmp_path,
+            {
+                "gemm": [
+                    {**GEMM, "dtype": "int4", "shape": [1, 2], "colour": 1},
+                    {key: value for key, value in GEMM.items() if key != "source"},
+                    {**GEMM, "fail_below_tflops": 0, "names": []},
+                ],
+                "memory": [{**SPEED, "operation": "add"}],
+                "copies": [{**SPEED, "direction": "both", "provenance": "guess"}],
+                "peers": [{**SPEED, "gpus": 1}],
+                "peak": {"gemm_tflops": {"int4": 1}, "memory_gbs": -1},
+            },
+        )
+    )
+    for part in (
+        "gemm[0].dtype: expected 'bf16' or",
+        "gemm[0].shape: expected m, n and k",
+        "gemm[0].colour: unknown key",
+        "gemm[1].source: is missing",
+        "gemm[2].fail_below_tflops: expected a number above 0",
+        "gemm[2].names: must not be empty",
+        "memory[0].operation: expected 'copy' or 'triad'",
+        "copies[0].direction: expected 'h2d' or 'd2h' or 'any'",
+        "copies[0].provenance: expected 'recorded'",
+        "peers[0].gpus: expected a whole number of at least 2",
+        "peak.gemm_tflops.int4: unknown key",
+        "peak.memory_gbs: expected a number above 0",
+        "peak.source: is missing",
+    ):
+        assert part in told
+
+
+def test_numbers_that_contradict_each_other_are_told(tmp_path):
+    found = problems(
+        tmp_path,
+        {
+            "gemm": [{**GEMM, "warn_below_tflops": 99}, {**GEMM, "fail_below_tflops": 300}],
+            "memory": [{**SPEED, "operation": "copy", "warn_below_gbs": 20}],
+            "copies": [{**SPEED, "direction": "any", "warn_below_gbs": 9}],
+            "peak": {**PEAK, "gemm_tflops": {"bf16": 300}, "memory_gbs": 20, "copies_gbs": 11},
+        },
+    )
+    assert found == [
+        "gemm[0].warn_below_tflops: lies below fail_below_tflops",
+        "gemm[1]: nothing could pass, the peak is 300",
+        "memory[0]: nothing could pass, the peak is 20",
+        "copies[0].warn_below_gbs: lies below fail_below_gbs",
+    ]
+
+
+def test_a_warning_may_begin_where_the_failure_does(tmp_path):
+    write(tmp_path, {"copies": [{**SPEED, "direction": "any", "warn_below_gbs": 10}]})
+    limit = rules("x", tmp_path).copy_speed("h2d", "A")
+    assert limit is not None
+    assert (limit.value, limit.warn) == (10, 10)
+
+
+def test_what_no_gpu_exceeds_is_needed_whole(tmp_path):
+    (tmp_path / "common.yml").write_text(yaml.safe_dump({"gpu_peak": {**PEAK, "memory_gbs": 1}}))
+    with pytest.raises(DataError, match="gpu_peak is needed"):
+        thresholds.load_common(tmp_path)
+
+
+def test_rules_are_found_where_the_model_has_no_file():
+    assert thresholds.load("tpu_v9").model is None
+    assert gpu.NO_RULES.gemm_speed("bf16", SHAPE, "any") is None
+    assert gpu.NO_RULES.gemm_peak("bf16") is None

@@ -1,0 +1,267 @@
+"""What a GPU of a model must reach by itself: products, its memory, the host, the other GPUs.
+
+A speed is looked up by what it depends on: the way to multiply and the shape, the operation or the
+direction, how many GPUs the node has, and, where boards of one model differ, the name by which the
+driver knows the board. The first rule that fits is used. `peak` is what the hardware cannot exceed:
+a measurement above it is a fault of the measurement.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from validation import strict
+from validation.model import Threshold
+
+DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8")
+OPERATIONS = ("copy", "triad")
+DIRECTIONS = ("h2d", "d2h")
+
+TFLOPS, GBS = "TFLOPS", "GB/s"
+
+
+@dataclass(frozen=True, slots=True)
+class GemmRule:
+    dtype: str
+    shape: tuple[int, ...]  # m, n, k
+    names: tuple[str, ...]  # of the boards it holds for; none: all of the model
+    threshold: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRule:
+    operation: str
+    names: tuple[str, ...]
+    threshold: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRule:
+    direction: str | None  # None: both
+    names: tuple[str, ...]
+    threshold: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRule:
+    gpus: int | None  # of the node; None: any number
+    names: tuple[str, ...]
+    threshold: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """What cannot be exceeded; None where nothing is known."""
+
+    gemm: Mapping[str, Threshold]  # by dtype
+    memory: Threshold | None
+    copies: Threshold | None  # one way
+    peers: Threshold | None  # one way
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRules:
+    """All rules for the GPUs of one model, those of the site before the shipped ones."""
+
+    gemm: tuple[GemmRule, ...] = ()
+    memory: tuple[MemoryRule, ...] = ()
+    copies: tuple[CopyRule, ...] = ()
+    peers: tuple[PeerRule, ...] = ()
+    peaks: tuple[Peak, ...] = ()
+
+    def gemm_speed(self, dtype: str, shape: Sequence[int], name: str) -> Threshold | None:
+        """For a product of matrices of this shape (m, n, k)."""
+        return _first(
+            rule
+            for rule in self.gemm
+            if rule.dtype == dtype and rule.shape == tuple(shape) and _holds(rule, name)
+        )
+
+    def gemm_dtypes(self, name: str) -> tuple[str, ...]:
+        """The ways to multiply that a GPU of this name must have, in the order of DTYPES."""
+        needed = {rule.dtype for rule in self.gemm if _holds(rule, name)}
+        return tuple(dtype for dtype in DTYPES if dtype in needed)
+
+    def memory_speed(self, operation: str, name: str) -> Threshold | None:
+        return _first(
+            rule for rule in self.memory if rule.operation == operation and _holds(rule, name)
+        )
+
+    def copy_speed(self, direction: str, name: str) -> Threshold | None:
+        return _first(
+            rule
+            for rule in self.copies
+            if rule.direction in (None, direction) and _holds(rule, name)
+        )
+
+    def peer_speed(self, gpus: int, name: str) -> Threshold | None:
+        """Between two GPUs of a node that has so many."""
+        return _first(
+            rule for rule in self.peers if rule.gpus in (None, gpus) and _holds(rule, name)
+        )
+
+    def gemm_peak(self, dtype: str) -> Threshold | None:
+        return next((peak.gemm[dtype] for peak in self.peaks if dtype in peak.gemm), None)
+
+    def memory_peak(self) -> Threshold | None:
+        return next((peak.memory for peak in self.peaks if peak.memory), None)
+
+    def copies_peak(self) -> Threshold | None:
+        return next((peak.copies for peak in self.peaks if peak.copies), None)
+
+    def peers_peak(self) -> Threshold | None:
+        return next((peak.peers for peak in self.peaks if peak.peers), None)
+
+    def over(self, other: "GpuRules") -> "GpuRules":
+        """These rules, and the other ones where none of these fits."""
+        return GpuRules(
+            self.gemm + other.gemm,
+            self.memory + other.memory,
+            self.copies + other.copies,
+            self.peers + other.peers,
+            self.peaks + other.peaks,
+        )
+
+
+class _Rule(Protocol):
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def threshold(self) -> Threshold: ...
+
+
+def _holds(rule: _Rule, name: str) -> bool:
+    return not rule.names or name in rule.names
+
+
+def _first(rules: Iterable[_Rule]) -> Threshold | None:
+    return next((rule.threshold for rule in rules), None)
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def _shape(value: Any, where: str, problems: strict.Problems) -> tuple[int, ...] | None:
+    shape: tuple[int, ...] | None = strict.list_of(strict.whole(1))(value, where, problems)
+    if shape is not None and len(shape) != 3:
+        problems.append(f"{where}: expected m, n and k, found {value!r}")
+    return shape
+
+
+def _rule(
+    keys: Mapping[str, strict.Reader], unit: str, sourced: Mapping[str, strict.Reader]
+) -> strict.Reader:
+    return strict.table(
+        {**keys, f"fail_below_{unit}": strict.positive, **sourced},
+        {f"warn_below_{unit}": strict.positive, "names": strict.list_of(strict.text, empty=False)},
+    )
+
+
+def _peak(sourced: Mapping[str, strict.Reader]) -> strict.Reader:
+    limits = dict.fromkeys(("memory_gbs", "copies_gbs", "peers_gbs"), strict.positive)
+    products = strict.table({}, dict.fromkeys(DTYPES, strict.positive))
+    return strict.table(dict(sourced), {"gemm_tflops": products, **limits})
+
+
+def readers(sourced: Mapping[str, strict.Reader]) -> dict[str, strict.Reader]:
+    """The keys of a model's file that this module understands."""
+    return {
+        "gemm": strict.list_of(
+            _rule({"dtype": strict.one_of(*DTYPES), "shape": _shape}, "tflops", sourced)
+        ),
+        "memory": strict.list_of(_rule({"operation": strict.one_of(*OPERATIONS)}, "gbs", sourced)),
+        "copies": strict.list_of(
+            _rule({"direction": strict.one_of(*DIRECTIONS, "any")}, "gbs", sourced)
+        ),
+        "peers": strict.list_of(
+            _rule({"gpus": strict.either(strict.whole(2), "any")}, "gbs", sourced)
+        ),
+        "peak": _peak(sourced),
+    }
+
+
+def peak_reader(sourced: Mapping[str, strict.Reader]) -> strict.Reader:
+    """`gpu_peak` of common.yml has the form of a model's `peak`."""
+    return _peak(sourced)
+
+
+def problems(read: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the numbers of a file that has the right form."""
+    peak = read["peak"] or {}
+    products = peak.get("gemm_tflops") or {}
+    found = []
+    for table in ("gemm", "memory", "copies", "peers"):
+        unit = "tflops" if table == "gemm" else "gbs"
+        for index, rule in enumerate(read[table] or ()):
+            where = f"{table}[{index}]"
+            fail, warn = rule[f"fail_below_{unit}"], rule[f"warn_below_{unit}"]
+            if warn is not None and warn < fail:
+                found.append(f"{where}.warn_below_{unit}: lies below fail_below_{unit}")
+            most = products.get(rule["dtype"]) if table == "gemm" else peak.get(f"{table}_gbs")
+            if most is not None and max(fail, warn or 0) >= most:
+                found.append(f"{where}: nothing could pass, the peak is {most:g}")
+    return found
+
+
+def rules(read: Mapping[str, Any]) -> GpuRules:
+    """The rules of one file, after `readers` and `problems` found nothing wrong."""
+    return GpuRules(
+        tuple(
+            GemmRule(rule["dtype"], rule["shape"], rule["names"] or (), _least(rule, TFLOPS))
+            for rule in read["gemm"] or ()
+        ),
+        tuple(
+            MemoryRule(rule["operation"], rule["names"] or (), _least(rule, GBS))
+            for rule in read["memory"] or ()
+        ),
+        tuple(
+            CopyRule(_any(rule["direction"]), rule["names"] or (), _least(rule, GBS))
+            for rule in read["copies"] or ()
+        ),
+        tuple(
+            PeerRule(_any(rule["gpus"]), rule["names"] or (), _least(rule, GBS))
+            for rule in read["peers"] or ()
+        ),
+        (peak(read["peak"]),) if read["peak"] else (),
+    )
+
+
+def peak(read: Mapping[str, Any]) -> Peak:
+    def most(value: float | None, unit: str) -> Threshold | None:
+        if value is None:
+            return None
+        return Threshold("≤", value, unit, read["provenance"], read["source"])
+
+    return Peak(
+        {
+            dtype: limit
+            for dtype, value in (read["gemm_tflops"] or {}).items()
+            if (limit := most(value, TFLOPS)) is not None
+        },
+        most(read["memory_gbs"], GBS),
+        most(read["copies_gbs"], GBS),
+        most(read["peers_gbs"], GBS),
+    )
+
+
+_Value = TypeVar("_Value")
+
+
+def _any(value: _Value) -> _Value | None:
+    return None if value == "any" else value
+
+
+def _least(rule: Mapping[str, Any], unit: str) -> Threshold:
+    key = "tflops" if unit == TFLOPS else "gbs"
+    return Threshold(
+        "≥",
+        rule[f"fail_below_{key}"],
+        unit,
+        rule["provenance"],
+        rule["source"],
+        rule[f"warn_below_{key}"],
+    )
+
+
+NO_RULES = GpuRules()
