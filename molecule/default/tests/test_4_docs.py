@@ -34,6 +34,14 @@ ELSEWHERE = {
     "ssh NODE dmidecode": "real machines only",
     "ssh NODE 'dmesg": "real machines only",
     "ssh NODE 'ls -l /dev/nvidia": "real GPUs only",
+    "ssh NODE 'nvidia-smi": "real GPUs only",
+    "ssh NODE sudo nvidia-smi": "real GPUs only",
+    "ssh NODE 'sudo nvidia-smi": "real GPUs only",
+    "ssh NODE 'systemctl status nvidia-fabricmanager": "real GPUs only",
+    "ssh NODE 'dcgmi": "real GPUs only",
+    'ssh NODE "sudo lspci': "real GPUs only",
+    'ssh NODE "sudo journalctl --dmesg': "a container has no kernel log",
+    "ssh NODE 'ps -o pid": "of a process on a GPU",
     "cp -r inventory/example": "tests/test_inventory.py judges the example",
 }
 
