@@ -1,5 +1,7 @@
 """Which jobs share an allocation."""
 
+from dataclasses import replace
+
 from validation.allocations import share
 from validation.tests.conftest import make_plan
 
@@ -58,3 +60,19 @@ def test_two_groups_do_not_share_one():
 def test_one_job_needs_none():
     made = make_plan(("gpu1", "virtual", 2))
     assert share(node_lanes(made), hosts(made), 64) == ()
+
+
+def test_nodes_of_which_all_cpus_are_asked_share_with_their_equals_alone():
+    """--cpus-per-task and --exclusive hold for every node of an allocation."""
+    made = make_plan(*FIVE[:4], suite="gpu")
+    cpus = {"gpu1": 2, "gpu2": 2, "gpu3": 4, "gpu4": 1}
+    lanes = [
+        [replace(job, cpus_per_task=job.cpus_per_task and cpus[job.hosts[0]]) for job in lane]
+        for lane in made.node_lanes
+    ]
+    found = share(lanes, hosts(made), 64)
+    names = [[node.name for node in item.nodes] for item in found]
+    assert names == [["gpu1", "gpu2"], ["gpu3"], ["gpu4"]]
+    # A node of which nothing more than a CPU is asked is not one that has a single one.
+    (mixed, *_) = share([lanes[3], lanes[0][:1], lanes[1][:1]], hosts(made), 64)
+    assert [node.name for node in mixed.nodes] == ["gpu4"]
