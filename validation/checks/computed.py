@@ -15,7 +15,7 @@ from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, prin
 from validation.payloads import compute, config
 from validation.payloads.errors import CannotRun
 from validation.thresholds import Rules
-from validation.thresholds.gpu import NO_RULES, GpuRules
+from validation.thresholds.gpu import GBS, NO_RULES, GpuRules
 
 PAYLOAD = "compute"
 
@@ -242,6 +242,23 @@ def problem(row: Fields) -> str | None:
     """Why a measurement gave no figure."""
     found = row.maybe_text("error")
     return None if found is None else found or "no reason"
+
+
+def copied(report: Report, node: Node, what: str, row: Fields) -> Metric | None:
+    """The speed of a copy from or to a GPU, in GB/s, for a threshold; None on a CPU.
+
+    Adds what is wrong with the data. Raises Unusable for another copy than was asked for.
+    """
+    size = row.whole("bytes")
+    if size != node.asked.copy_bytes:
+        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
+    report.exact(what, row.whole("wrong"), "bytes")
+    seconds = median_s(row, what, node.asked.iterations)
+    value = Metric(what, round(agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
+    if node.real:
+        return value
+    report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
+    return None
 
 
 def median_s(row: Fields, what: str, least: int) -> float:

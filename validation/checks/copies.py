@@ -12,11 +12,10 @@ What to do       Slow in both directions: PCIe generation and width below what s
 """
 
 from validation.checks import computed
-from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Tier
+from validation.checks.document import Document, Fields, answer
+from validation.model import Job, Reply, Result, Tier
 from validation.payloads.gpu_memory import DIRECTIONS
 from validation.thresholds import Rules
-from validation.thresholds.gpu import GBS
 
 NAME = "copies"
 TIER = Tier.NODE
@@ -49,14 +48,8 @@ def _judge(
     if problem := computed.problem(row):
         report.failed_to_measure(what, problem)
         return
-    size = row.whole("bytes")
-    if size != node.asked.copy_bytes:
-        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
-    report.exact(what, row.whole("wrong"), "bytes")
-    seconds = computed.median_s(row, what, node.asked.iterations)
-    value = Metric(what, round(computed.agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
-    if not node.real:
-        report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
+    value = computed.copied(report, node, what, row)
+    if value is None:
         return
     peaks = (rules.common.gpu_peak.copies, own.copies_peak())
     report.speed(gpu.title, value, peaks, own.copy_speed(direction, gpu.name))

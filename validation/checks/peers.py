@@ -12,9 +12,8 @@ What to do       One GPU slow to and from all others: its NVLinks; one pair alon
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.model import Job, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
-from validation.thresholds.gpu import GBS
 
 NAME = "peers"
 TIER = Tier.NODE
@@ -56,14 +55,8 @@ def _judge(report: computed.Report, node: computed.Node, row: Fields, rules: Rul
         return
     if row.text("way") != "direct" and node.real:
         what += " (through the host)"
-    size = row.whole("bytes")
-    if size != node.asked.copy_bytes:
-        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
-    report.exact(what, row.whole("wrong"), "bytes")
-    seconds = computed.median_s(row, what, node.asked.iterations)
-    value = Metric(what, round(computed.agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
-    if not node.real:
-        report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
+    value = computed.copied(report, node, what, row)
+    if value is None:
         return
     peaks = (rules.common.gpu_peak.peers, own.peers_peak())
     report.speed(what, value, peaks, own.peer_speed(len(node.gpus), source.name))

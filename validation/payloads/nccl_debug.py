@@ -6,7 +6,6 @@ folder, which goes with the task.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -29,6 +28,6 @@ def request(environ: MutableMapping[str, str]) -> Path:
 def found(path: Path) -> dict[str, Any]:
     """What the log shows; one that is missing shows nothing. Channels connect at first use."""
     text = ""
-    if os.path.exists(path):
+    if path.exists():
         text = path.read_text(encoding="utf-8", errors="replace")
     return nccl_log.summarize(text).to_json()
