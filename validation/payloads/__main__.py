@@ -60,26 +60,24 @@ NAMES = (*OF_NODE, *COLLECTIVES)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the payload and returns 0 once its document is written.
-
-    Raises SystemExit, 1 when the payload could not run and 2 for wrong arguments, so that a caller
-    who drops the return value still ends with the right exit code.
+    """Runs the payload. Returns the status to `end` with: 0 once its document is written, 1 when
+    the payload could not run, 2 for wrong arguments.
     """
     stdout = document.claim_stdout()
     if len(arguments) != 2 or arguments[0] not in NAMES:
         complain(f"{USAGE}, with NAME one of {', '.join(NAMES)}")
-        raise SystemExit(2)
+        return 2
     name, config = arguments
     try:
         line = run(name, config, os.environ)
     except CannotRun as error:
         complain(f"{_who(name)}: {error}", error.blamed)
         time.sleep(error.linger_s)
-        raise SystemExit(1) from None
+        return 1
     except Exception as error:
         traceback.print_exc()
         complain(f"{_who(name)}: {type(error).__name__}: {first_line(error)}")
-        raise SystemExit(1) from None
+        return 1
     if line is not None:
         document.write_line(stdout, line)
     return 0
@@ -107,7 +105,8 @@ def end(status: int) -> NoReturn:
     """Ends the process without tidying up.
 
     The group is left as it is (see group.joined), and at an ordinary end its threads now and then
-    abort the interpreter ("terminate called without an active exception"), after the answer is out.
+    abort the interpreter ("terminate called without an active exception"), after the answer or the
+    complaint is out.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -64,10 +64,7 @@ except OSError:
     temporary = None
 sys.path.insert(0, "/proc/self/fd/%d" % archive.fileno())
 from validation.payloads.__main__ import end, main
-try:
-    status = main(sys.argv[1:])
-except SystemExit as stop:
-    status = stop.code if isinstance(stop.code, int) else 1
+status = main(sys.argv[1:])
 if temporary:
     shutil.rmtree(temporary, ignore_errors=True)
 end(status)
