@@ -461,6 +461,7 @@ class RunReport:
     left_out: tuple[str, ...] = ()  # what the suite or the cluster has and this run was not asked
     interrupted: bool = False
     repeat: str = ""  # the command line that started this run
+    local: bool = False  # this machine alone: nowhere to log in to, no Slurm
     output: str = ""
 
     @property

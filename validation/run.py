@@ -15,7 +15,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from validation import declaration, interrupts, local, plan, suites, terminal, tiers
@@ -43,10 +43,13 @@ _WISHES = {
 
 SITE_THRESHOLDS = Path("/etc/plumbline/thresholds")
 
+PROGRAM = ("python", "-m", "validation.run")
 
-def main(arguments: Sequence[str] | None = None) -> int:
+
+def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> int:
+    """Runs, and returns the exit code. `program` is how it was started, without its options."""
     terminal.prepare()
-    options = _parser().parse_args(arguments)
+    options = _parser(program).parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO if options.verbose else logging.WARNING,
         format="validation: %(message)s",
@@ -77,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
     suite = suites.load(options.suite or (local.SUITE if options.local else "quick"))
     inventories = [] if options.here or options.local else _inventories(options)
     declared = _declaration(options, inventories)
-    now = datetime.now(UTC)
+    now = datetime.now(timezone.utc)
     run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     made = plan.make(declared, suite, selection, run_id, _site_thresholds(options, inventories))
     if options.dry_run:
@@ -140,6 +143,7 @@ def _report(
         left_out=made.left_out,
         interrupted=walk.interrupted,
         repeat=_repeat(options),
+        local=options.local,
         output=str(folder.path),
     )
 
@@ -147,9 +151,9 @@ def _report(
 # --- options ---------------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m validation.run",
+        prog=shlex.join(program),
         description="Prove a Slurm GPU cluster with real jobs.",
         epilog="Exit codes: 0 pass, 1 fail, 2 usage or environment, 3 inconclusive. "
         "LIST is a Slurm node list such as gpu[1-4],gpu9.",
@@ -199,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
         f"{SITE_THRESHOLDS})",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="say more while running")
+    parser.set_defaults(program=program)
     return parser
 
 
@@ -271,7 +276,7 @@ def _site_thresholds(options: argparse.Namespace, inventories: Sequence[str]) ->
 
 def _repeat(options: argparse.Namespace) -> str:
     """The command line for another run like this one, without its selection of nodes."""
-    words = ["python", "-m", "validation.run"]
+    words = [*options.program]
     words += ["--here"] if options.here else []
     words += ["--local"] if options.local else []
     words += [word for text in options.inventory or [] for word in ("-i", text)]

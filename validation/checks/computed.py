@@ -225,10 +225,9 @@ def _gpu(row: Fields, device: str) -> Gpu:
 
 
 def started(report: Report, node: Node) -> list[Gpu]:
-    """The GPUs that have figures; the others fail."""
-    for gpu in node.gpus:
-        if gpu.problem is not None:
-            report.failed_to_measure(gpu.title, gpu.problem)
+    """The GPUs that have figures; the others fail, and `cuda` says why."""
+    if lost := [gpu.title for gpu in node.gpus if gpu.problem is not None]:
+        report.failed_to_measure(", ".join(lost), "no CUDA there, see cuda")
     return [gpu for gpu in node.gpus if gpu.problem is None]
 
 

@@ -29,7 +29,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             TIER,
             job.subject,
             _IMPORTED.judge("imported" if works else "missing"),
-            "" if works else f"torch cannot be imported: {said or 'no reason given'}",
+            "" if works else said or "torch cannot be imported: no reason given",
             Metric("torch", version or "missing"),
             _IMPORTED,
             proof=document.proof,

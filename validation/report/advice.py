@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from validation import reasons
 from validation.model import (
     JobReport,
+    Key,
     Outcome,
     Reply,
     Result,
@@ -166,6 +167,10 @@ _CONNECTION = re.compile(
 )
 
 
+# A check that could not judge what another found broken says which: that one's advice is enough.
+_TOLD_BY = re.compile(r", see (\w+)\b")
+
+
 @dataclass(frozen=True, slots=True)
 class _Finding:
     """A result that is not green, the job that it judges, and why."""
@@ -194,8 +199,12 @@ def next_steps(report: RunReport) -> list[Step]:
         if finding.cause not in _WITHOUT_A_JOB
         for node in finding.result.subject.nodes
     }
+    told = {finding.result.key for finding in findings}
     groups: dict[tuple[int, Cause, str, str], list[_Finding]] = {}
     for finding in findings:
+        told_by = _TOLD_BY.search(finding.message)
+        if told_by and Key(told_by[1], finding.result.subject.name) in told:
+            continue
         follows = report.interrupted or explained.intersection(finding.result.subject.nodes)
         # An interruption needs no advice, nor does what follows from another failure.
         if finding.cause is Cause.INTERRUPTED or (finding.cause in _WITHOUT_A_JOB and follows):
@@ -307,6 +316,8 @@ def _step(report: RunReport, group: Sequence[_Finding]) -> Step:
     fitting = [command for command in advice.commands if nodes or "{node}" not in command]
     if measured and first.result.tier is Tier.CLUSTER and first.job:
         fitting.insert(0, _READ)
+    if report.local:
+        fitting = list(map(_here, fitting))
     commands = [_filled(command, report, first.job, nodes) for command in fitting]
     if drained := _drainable(report, group):
         commands.append(_drain(drained, first))
@@ -337,7 +348,9 @@ def _how_to_tell_apart(nodes: Sequence[str]) -> str:
 
 def _drainable(report: RunReport, group: Sequence[_Finding]) -> list[str]:
     """Nodes in service with a measured failure of their own: no others are to be drained."""
-    if group[0].cause is not Cause.FINDING or group[0].result.check == "slurm_state":
+    if report.local or group[0].cause is not Cause.FINDING:
+        return []
+    if group[0].result.check == "slurm_state":
         return []
     keys = {finding.result.key for finding in group}
     return [
@@ -368,6 +381,8 @@ def _again(
     if not nodes:
         return [report.repeat]
     again = f"{report.repeat} --only {','.join(checks)}"
+    if report.local:
+        return [again]
     if finding.result.tier is Tier.NODE:
         return [f"{again} --nodes {shlex.quote(compress(nodes))}"]
     if len(nodes) >= 4 and finding.unknown:
@@ -375,6 +390,15 @@ def _again(
         parts = (nodes[:half], nodes[half:])
         return [f"{again} --nodes {shlex.quote(compress(part))}" for part in parts]
     return [again]
+
+
+def _here(command: str) -> str:
+    """The command without the way to the node: ssh puts its words together with spaces.
+
+    >>> _here("ssh {node} 'dmesg | tail'")
+    'dmesg | tail'
+    """
+    return " ".join(shlex.split(command)[2:]) if command.startswith("ssh {node} ") else command
 
 
 def _filled(command: str, report: RunReport, job: JobReport | None, nodes: Sequence[str]) -> str:

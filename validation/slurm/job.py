@@ -227,10 +227,12 @@ def bundle() -> bytes:
     """The payloads' code as a zip archive, the same bytes each time."""
     files = [_PACKAGE / "__init__.py", _PACKAGE / "nodelist.py"]
     files += sorted((_PACKAGE / "payloads").glob("*.py"))
+    # Packed for machines that have only torch (scripts/pack-local), the package has it beside it.
+    files += _PACKAGE.parent.glob("pynvml.py")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:
-            name = f"validation/{path.relative_to(_PACKAGE).as_posix()}"
+            name = path.relative_to(_PACKAGE.parent).as_posix()
             archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 

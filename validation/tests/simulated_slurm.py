@@ -77,7 +77,10 @@ def install(folder, nodes, faults=None):
 def running(folder):
     """Names of the jobs whose srun is still there, and of allocations that are still held."""
     state = folder / "state"
-    held = [allocated(state, path.name)["name"] for path in (state / "allocations").iterdir()]
+    held = []
+    for path in (state / "allocations").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+            held.append(allocated(state, path.name)["name"])
     return sorted([*(path.name for path in (state / "running").iterdir()), *held])
 
 
@@ -159,7 +162,9 @@ def salloc(state, arguments):
     finally:
         mark.unlink(missing_ok=True)
     allocation = {"pid": os.getpid(), "name": name, "revoked": fault == "revoked"}
-    (state / "allocations" / number).write_text(json.dumps(allocation))
+    whole = state / f"allocation.{number}"  # others read the folder at any time
+    whole.write_text(json.dumps(allocation))
+    whole.rename(state / "allocations" / number)
     with open(state / "allocated", "a") as file:
         file.write(json.dumps(arguments) + "\n")
     print(f"salloc: Granted job allocation {number}", file=sys.stderr)

@@ -342,13 +342,13 @@ def test_the_figure_with_the_least_room_is_shown():
 
 def test_many_faults_are_counted():
     changes = [(gpu(index, "start"), {"error": f"reason {index}"}) for index in range(8)]
-    result = judge("gemm", EIGHT, broken(EIGHT, *changes))
+    result = judge("cuda", EIGHT, broken(EIGHT, *changes))
     assert result.message == "GPU 0: reason 0; GPU 1: reason 1; GPU 2: reason 2; and 5 more"
 
 
 def test_three_faults_are_told_in_full():
     changes = [(gpu(index, "start"), {"error": f"reason {index}"}) for index in range(3)]
-    result = judge("gemm", EIGHT, broken(EIGHT, *changes))
+    result = judge("cuda", EIGHT, broken(EIGHT, *changes))
     assert result.message == "GPU 0: reason 0; GPU 1: reason 1; GPU 2: reason 2"
 
 
@@ -368,7 +368,8 @@ def test_a_gpu_that_did_not_start_is_told_once_and_not_with_each_pair():
         if 3 in (row["source"], row["target"])
     ]
     result = judge("peers", EIGHT, broken(EIGHT, *changes))
-    assert (result.verdict, result.message) == (Verdict.FAIL, "GPU 3: lost")
+    assert (result.verdict, result.message) == (Verdict.FAIL, "GPU 3: no CUDA there, see cuda")
+    assert judge("cuda", EIGHT, broken(EIGHT, *changes)).message == "GPU 3: lost"
 
 
 def test_the_way_through_the_host_is_told():

@@ -219,7 +219,7 @@ def test_a_launcher_that_died_is_noticed_and_its_jobs_are_cancelled(slurm, tmp_p
     batch.close()
 
 
-def wait_for(condition, seconds=15):
+def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

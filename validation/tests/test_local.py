@@ -82,6 +82,16 @@ def test_gpus_that_are_not_there_fail_the_run(alone, tmp_path, capsys, monkeypat
     assert not list(Path("/tmp").glob(f"plumbline-{summary['run']}-*"))
 
 
+def test_what_to_do_is_done_on_this_machine(alone, capsys):
+    """No way to log in to it, and no Slurm that could drain it."""
+    alone("--only", "gpus", shows=Gpus("h100_sxm", 2))
+    said = capsys.readouterr().out
+    assert "next: ls -l /dev/nvidia[0-9]*; nvidia-smi -L\n" in said
+    assert "python -m validation.run --local --only gpus\n" in said
+    assert "ssh" not in said
+    assert "scontrol" not in said
+
+
 def test_the_gpus_payloads_run_for_real_on_cpus(alone, tmp_path, capsys):
     """Virtual GPUs are computed on CPUs: it shows that all of it works, and judges no speed."""
     assert alone("--skip", "gpus", shows=Gpus("virtual", 2)) == 0

@@ -407,7 +407,7 @@ def test_two_runs_in_one_second_have_a_folder_each(cluster, monkeypatch):
 def test_thresholds_that_would_hold_for_other_inventories_are_refused(tmp_path, capsys):
     for name in ("site", "other", "thresholds"):
         (tmp_path / name).mkdir()
-    options = run._parser().parse_args(["-i", str(tmp_path / "site")])
+    options = run._parser(run.PROGRAM).parse_args(["-i", str(tmp_path / "site")])
     with pytest.raises(UsageError, match=r"rename it to site\.thresholds"):
         run._site_thresholds(options, [str(tmp_path / "site")])
     (tmp_path / "thresholds").rename(tmp_path / "site.thresholds")

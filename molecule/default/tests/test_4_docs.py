@@ -22,6 +22,7 @@ ELSEWHERE = {
     "scripts/demo": "its parts are the stages of this scenario",
     "scripts/test": "is what runs this",
     "scripts/test-role": "scripts/test, stage roles",
+    "scripts/pack-local": "tests/test_pack_local.py packs it and starts it",
     "scripts/fault-table": "validation/tests run the short one; the whole table takes minutes",
     ". .venv/bin/activate && cd roles/": "scripts/test, stage roles",
     "scripts/virtual-cluster up": "create.yml of this scenario",
