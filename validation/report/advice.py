@@ -348,9 +348,9 @@ def _how_to_tell_apart(nodes: Sequence[str]) -> str:
 
 def _drainable(report: RunReport, group: Sequence[_Finding]) -> list[str]:
     """Nodes in service with a measured failure of their own: no others are to be drained."""
-    if report.local or group[0].cause is not Cause.FINDING:
+    if report.local:
         return []
-    if group[0].result.check == "slurm_state":
+    if group[0].cause is not Cause.FINDING or group[0].result.check == "slurm_state":
         return []
     keys = {finding.result.key for finding in group}
     return [
