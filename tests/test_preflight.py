@@ -88,6 +88,17 @@ def test_a_model_of_which_we_have_no_thresholds_is_accepted(tmp_path: Path) -> N
     assert sentences(with_hardware(tmp_path, node_gpus={"model": "gb300", "count": 4})) == ""
 
 
+@pytest.mark.parametrize("word", [{}, {"nvml": True}, {"nvml": False}])
+def test_a_stand_in_for_nvml_is_declared_where_there_is_one(
+    tmp_path: Path, word: dict[str, bool]
+) -> None:
+    virtual = {"model": "virtual", "count": 2}
+    found = judged(with_hardware(tmp_path, node_gpus=virtual | word))
+    assert found.sentences == []
+    expected = virtual | ({"nvml": True} if word.get("nvml") else {})
+    assert [node["gpus"] for node in found.cluster.declaration["nodes"]] == [expected, expected]
+
+
 def test_a_dns_name_is_an_address_where_it_resolves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +307,37 @@ def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
         ({"node_gpus": {"model": "H100-SXM", "count": 8}}, "did you mean h100_sxm?"),
         ({"node_gpus": {"model": "h100_sxm", "count": -1}}, "is -1; set it to a whole number of 0"),
         ({"node_gpus": {"modell": "x", "count": 1}}, "exactly the keys model, count"),
+        (
+            {"node_gpus": {"model": "h100_sxm", "count": 8, "mig": 7}},
+            "is 7; write it as {1g.10gb: 7}",
+        ),
+        ({"node_gpus": {"model": "h100_sxm", "count": 8, "mig": {}}}, "is {}; write it as"),
+        (
+            {"node_gpus": {"model": "h100_sxm", "count": 8, "mig": {"1g10gb": 7}}},
+            "has the profile '1g10gb'",
+        ),
+        (
+            {"node_gpus": {"model": "h100_sxm", "count": 8, "mig": {"1g.10gb": "7"}}},
+            "is '7'; set it to a whole number of 1",
+        ),
+        (
+            {"node_gpus": {"model": "h100_sxm", "count": 8, "mig": {"3g.40gb": 2, "2g.20gb": 1}}},
+            "takes 8 slices of every GPU, which has 7",
+        ),
+        (
+            {"node_gpus": {"model": "virtual", "count": 2, "mig": {"1g.10gb": 7}}},
+            "only real GPUs have instances",
+        ),
         ({"node_gpus": None}, "is not set; set it for the node's group"),
+        (
+            {"node_gpus": {"model": "h100_sxm", "count": 8, "nvml": True}},
+            "is set for the model h100_sxm; leave it out",
+        ),
+        (
+            {"node_gpus": {"model": "virtual", "count": 8, "nvml": "yes"}},
+            "is 'yes'; set it to true, or leave it out",
+        ),
+        ({"node_gpus": {"count": 8, "nvml": True}}, "exactly the keys model, count"),
         ({"node_cpus": 16}, "is 16; it must have exactly the keys sockets"),
         ({"node_cpus": {"sockets": 1, "cores": 8}}, "it must have exactly the keys"),
         (
@@ -318,6 +359,31 @@ def test_hardware_that_cannot_be_is_told_once_for_all_its_nodes(
     assert found.startswith(f"gpu[1-2]: {next(iter(variables))}")
     assert sentence in found
     assert "\n" not in found
+
+
+MIG = {"model": "h100_sxm", "count": 8, "mig": {"1g.10gb": 7}}
+
+
+def test_instances_without_their_device_files_are_refused(tmp_path: Path) -> None:
+    found = sentences(with_hardware(tmp_path, node_gpus=MIG))
+    assert "gpu1: node_gpus declares MIG instances, whose device files are not known" in found
+
+
+def test_the_validation_learns_what_slurm_gives_out(tmp_path: Path) -> None:
+    gres = [{"AutoDetect": "nvml"}]
+    found = judged(with_hardware(tmp_path, node_gpus=MIG, slurm_node_gres=gres))
+    assert not found.sentences
+    assert found.cluster.declaration["nodes"][0]["gpus"] == {**MIG, "gres": "gpu:1g.10gb:56"}
+
+
+def test_a_type_of_a_sites_own_is_declared_to_the_validation(tmp_path: Path) -> None:
+    halves = [
+        {"Name": "gpu", "Type": "half", "File": "/dev/nvidia[0-7]", "Count": 16},
+        {"Name": "shard", "Count": 64},
+    ]
+    found = judged(with_hardware(tmp_path, slurm_node_gres=halves))
+    assert not found.sentences
+    assert found.cluster.declaration["nodes"][0]["gpus"]["gres"] == "gpu:half:16"
 
 
 @pytest.mark.parametrize(
@@ -349,6 +415,34 @@ def test_the_environment_of_a_group_is_declared_for_its_nodes(tmp_path: Path) ->
     assert [node["environment"] for node in nodes if node["name"] in ("gpu1", "gpu2")] == [
         texts
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("/home", "must be of type list, but is '/home'"),
+        (["home"], "has 'home'; set it to absolute paths below the root, such as [/home]"),
+        (["/"], "has '/'; set it to absolute paths"),
+        (["/home\n"], "set it to absolute paths"),
+        ([7], "validation_shared_filesystems"),
+    ],
+)
+def test_shared_filesystems_that_cannot_be_are_told_once(
+    tmp_path: Path, value: object, sentence: str
+) -> None:
+    [found] = judged(with_hardware(tmp_path, validation_shared_filesystems=value)).sentences
+    assert "validation_shared_filesystems" in found
+    assert sentence in found
+
+
+def test_the_shared_filesystems_of_a_group_are_declared_for_its_nodes(tmp_path: Path) -> None:
+    found = judged(with_hardware(tmp_path, validation_shared_filesystems=["/home", "/scratch"]))
+    assert not found.sentences
+    nodes = {node["name"]: node for node in found.cluster.declaration["nodes"]}
+    assert nodes["gpu1"]["shared_filesystems"] == ["/home", "/scratch"]
+    others = [name for name in nodes if name not in ("gpu1", "gpu2")]
+    assert not any("shared_filesystems" in nodes[name] for name in others)
+    assert not any("shared_filesystems" in node for node in found.cluster.nodes)
 
 
 def test_the_file_and_line_that_set_it_are_named(tmp_path: Path) -> None:

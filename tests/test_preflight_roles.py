@@ -156,6 +156,79 @@ def test_a_when_that_does_not_hold_refuses_nothing(tmp_path: Path, shop: dict[st
     assert judged(write(tmp_path / "i", good(), files), **shop).sentences == []
 
 
+def with_gpus(folder: Path, **variables: Any) -> Path:
+    """The good inventory, whose GPU nodes have these variables."""
+    return write(folder, good(), {"group_vars/gpu_h100.yml": variables})
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"validation_runtime_source": "distribution"}, "distribution's torch has no CUDA"),
+        ({"nvidia_driver_branch": 58}, "nvidia_driver_branch is 58, which is no branch"),
+        ({"nvidia_driver_branch": 0}, "declares no driver"),
+        (
+            {"nvidia_driver_branch": 570, "validation_runtime_torch_build": "cu130"},
+            "does not run on h100_sxm with driver branch 570: cu130 needs 580 or newer",
+        ),
+        ({"validation_runtime_requirements_file": "/no/such"}, "/no/such, which is no file"),
+        (
+            {
+                "validation_runtime_wheel_folder": "/a",
+                "validation_runtime_control_wheel_folder": "/b",
+            },
+            "are both set",
+        ),
+        (
+            {"validation_runtime_control_wheel_folder": "~/wheels"},
+            "is ~/wheels; set it to the full",
+        ),
+    ],
+)
+def test_a_torch_that_cannot_run_is_refused_without_a_host(
+    tmp_path: Path, variables: dict[str, Any], sentence: str
+) -> None:
+    [found] = judged(with_gpus(tmp_path, **variables)).sentences
+    assert sentence in found
+
+
+def test_a_driver_is_a_number(tmp_path: Path) -> None:
+    said = judged(with_gpus(tmp_path, nvidia_driver_branch="580.95.05")).sentences
+    assert any("nvidia_driver_branch" in one and "must be of type int" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("machine", "branch", "refused"),
+    [
+        ("x86_64", 570, []),
+        ("aarch64", 570, []),
+        ("riscv64", 570, ["not built for riscv64"]),
+    ],
+)
+def test_the_architecture_is_judged_when_the_host_has_told_it(
+    tmp_path: Path, machine: str, branch: int, refused: list[str]
+) -> None:
+    read = site(with_gpus(tmp_path, nvidia_driver_branch=branch))
+    facts = {
+        "architecture": machine,
+        "os_family": "Debian",
+        "distribution": "Debian",
+        "distribution_major_version": "12",
+    }
+    read.values.hosts["gpu1"]["ansible_facts"] = facts
+    given = {"gpu1": ["validation_runtime"]}
+    found = judge_roles(read, given, REPOSITORY / "roles", facts=True)
+    assert found.remaining == {"gpu1": []}
+    assert len(found.sentences["gpu1"]) == len(refused)
+    assert all(words in found.sentences["gpu1"][0] for words in refused)
+
+
+def test_faked_gpus_and_nodes_without_need_no_driver(tmp_path: Path) -> None:
+    for gpus in ({"model": "virtual", "count": 2}, {"model": "none", "count": 0}):
+        variables = {"node_gpus": gpus, "nvidia_driver_branch": 0}
+        assert judged(with_gpus(tmp_path, **variables)).sentences == []
+
+
 def test_the_cost_grows_with_the_nodes_and_not_with_their_square(tmp_path: Path) -> None:
     """Four times the nodes cost about four times as much; the square would be sixteen times."""
 

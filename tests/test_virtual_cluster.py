@@ -50,6 +50,59 @@ def test_the_inventory_it_writes_is_one(
     assert found["_meta"]["hostvars"]["gpu1"]["node_gpus"] == {"model": "virtual", "count": 4}
 
 
+def test_the_inventory_says_where_a_stand_in_for_nvml_answers(
+    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
+    cluster = virtual_cluster.Cluster("unit")
+    cluster.state.mkdir(parents=True)
+    nodes = [virtual_cluster.Node("gpu1", ("gpu_virtual",), 2)]
+    addresses = {"gpu1": "10.0.0.1"}
+    path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses, with_nvml=True)
+    cluster.sockets.rmdir()
+    groups = json.loads(path.read_text().partition("---")[2])["all"]["children"]
+    declared = {"model": "virtual", "count": 2, "nvml": True}
+    assert groups["gpu_virtual"]["vars"]["node_gpus"] == declared
+
+
+def test_every_node_has_a_description_and_its_own_lines_come_last(
+    virtual_cluster: ModuleType, tmp_path: Path
+) -> None:
+    nodes = virtual_cluster.planned_nodes(2, 2)
+    healthy = virtual_cluster.descriptions(nodes, "")
+    assert list(healthy) == ["gpu1", "gpu2"]
+    assert "gpu.*.name = Virtual GPU (stand-in for NVML)" in healthy["gpu1"]
+    uuids = [line for text in healthy.values() for line in text.splitlines() if ".uuid = " in line]
+    assert len({line.partition("=")[2] for line in uuids}) == 4
+    fault = "gpu.1.mig = 1"
+    (tmp_path / "gpu2.conf").write_text(f"# a comment\n\n{fault}\n")
+    found = virtual_cluster.descriptions(nodes, str(tmp_path))
+    assert found["gpu1"] == healthy["gpu1"]
+    assert found["gpu2"].startswith(healthy["gpu2"])
+    assert found["gpu2"].splitlines()[-1] == fault
+    everywhere = virtual_cluster.descriptions(nodes, str(tmp_path / "gpu2.conf"))
+    assert {text.splitlines()[-1] for text in everywhere.values()} == {fault}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("gpu7.conf", b"count = 1", "gpu7.conf names no node with GPUs; there is gpu1, gpu2"),
+        ("gpu1.txt", b"count = 1", "the folder has no NODE.conf"),
+        ("gpu1.conf", b"# x\ncount: 1", "gpu1.conf, line 2 is no `key = value`: count: 1"),
+        ("gpu1.conf", b"\xff\xfe", "gpu1.conf cannot be read"),
+    ],
+)
+def test_a_description_that_cannot_be_is_told(
+    virtual_cluster: ModuleType, tmp_path: Path, name: str, text: bytes, sentence: str
+) -> None:
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(virtual_cluster.Failure) as caught:
+        virtual_cluster.descriptions(virtual_cluster.planned_nodes(2, 2), str(tmp_path))
+    assert sentence in str(caught.value)
+    assert caught.value.status == 2
+
+
 def test_every_connection_to_a_node_is_configured_by_one_file(
     virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +163,7 @@ def test_every_recipe_names_a_suite_and_the_keys_that_sign_it(virtual_cluster: M
     [
         (["up", "--os", "centos7"], "--os centos7 is not known; choose one of debian12, debian13"),
         (["up", "--compute", "none"], "'none' is not a number of 1 or more"),
+        (["up", "--nvml", "/nowhere"], "--nvml /nowhere: there is no such file or folder"),
         (["dance"], "invalid choice: 'dance'"),
     ],
 )

@@ -41,4 +41,4 @@ def _kind(job: Job) -> tuple[object, ...]:
 
 def _shape(job: Job) -> tuple[object, ...]:
     """What all jobs of an allocation must ask for alike, on each node."""
-    return (job.tier, job.partition, job.gpus_per_node, job.ranks_per_node)
+    return (job.tier, job.partition, job.gres, job.ranks_per_node)

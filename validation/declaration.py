@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from validation import strict
-from validation.errors import DataError
-from validation.model import Gpus, Node
+from validation.errors import DataError, UsageError
+from validation.model import VIRTUAL, Container, Gpus, Node
 
 INSTALLED = Path("/etc/plumbline/cluster.json")
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_GRES = re.compile(r"gpu(:[A-Za-z0-9_.-]+)?:[1-9][0-9]*")  # one of a list
+_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]*gb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,22 @@ class Submission:
     reservation: str | None = None
     constraint: str | None = None
     srun_options: tuple[str, ...] = ()
+    container_image: str | None = None
+    container_mounts: str | None = None
+    container_python: str | None = None
+
+    @property
+    def container(self) -> Container | None:
+        """What payloads run in. Raises UsageError for mounts or a Python of no image."""
+        if self.container_image in (None, NO_CONTAINER):
+            if self.container_image is None and (self.container_mounts or self.container_python):
+                raise UsageError(
+                    "container_mounts and container_python are of a container, and there is no "
+                    "image: set container_image (--container-image) too"
+                )
+            return None
+        python = self.container_python or "python3"
+        return Container(str(self.container_image), self.container_mounts, python)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -54,10 +72,14 @@ class Submission:
             self.reservation or defaults.reservation,
             self.constraint or defaults.constraint,
             (*defaults.srun_options, *self.srun_options),
+            self.container_image or defaults.container_image,
+            self.container_mounts or defaults.container_mounts,
+            self.container_python or defaults.container_python,
         )
 
 
 NO_WISHES = Submission()
+NO_CONTAINER = "none"  # on the command line, where the inventory names an image
 
 # What the plan decides: a wish must not change what is asked about.
 _OURS = (
@@ -76,6 +98,10 @@ _OURS = (
 )
 
 
+# Of pyxis: what would change where payloads run, or what is left behind.
+_OF_CONTAINERS = ("container-image", "container-mounts", "container-name", "container-save")
+
+
 def option_problem(option: str) -> str:
     """Why srun may not be given this option; empty when it may."""
     name = option.removeprefix("--").partition("=")[0]
@@ -83,7 +109,26 @@ def option_problem(option: str) -> str:
         return f"{option!r} is no option of the form --name or --name=value"
     if any(ours.startswith(name) for ours in _OURS):  # srun takes abbreviations
         return f"--{name} is decided by the plan"
+    if any(of_them.startswith(name) for of_them in _OF_CONTAINERS):
+        return f"--{name} is no option for all jobs: see container_image (--container-image)"
     return ""
+
+
+def container_problem(name: str, value: str) -> str:
+    """Why a word about the container cannot be meant so; empty when it can.
+
+    `name` is image, mounts or python.
+    """
+    if not value or not value.isprintable() or any(c.isspace() for c in value):
+        return f"expected a word without blanks, found {value!r}"
+    if name == "image" and value.endswith((".sqsh", ".squashfs")) and not value.startswith("/"):
+        return f"{value!r} is taken for an image of a registry: give the file's absolute path"
+    if name == "mounts" and not all(map(_MOUNT.fullmatch, value.split(","))):
+        return f"expected SOURCE:TARGET[:FLAGS],… with absolute paths, found {value!r}"
+    return ""
+
+
+_MOUNT = re.compile(r"/[^:]*(:/[^:]*(:[a-z+]+)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +170,24 @@ def _option(value: Any, where: str, problems: strict.Problems) -> str | None:
     return str(value)
 
 
+def _of_container(name: str) -> strict.Reader:
+    def read(value: Any, where: str, problems: strict.Problems) -> str | None:
+        said = container_problem(name, value) if isinstance(value, str) else f"{value!r} is no text"
+        if said:
+            problems.append(f"{where}: {said}")
+            return None
+        return str(value)
+
+    return read
+
+
+def _gres(value: Any, where: str, problems: strict.Problems) -> str | None:
+    if isinstance(value, str) and all(map(_GRES.fullmatch, value.split(","))):
+        return value
+    problems.append(f"{where}: expected GRES such as gpu:h100_sxm:8, found {value!r}")
+    return None
+
+
 _SUBMISSION = strict.table(
     {},
     {
@@ -133,6 +196,7 @@ _SUBMISSION = strict.table(
         "reservation": strict.text,
         "constraint": strict.text,
         "srun_options": strict.list_of(_option),
+        **{f"container_{name}": _of_container(name) for name in ("image", "mounts", "python")},
     },
 )
 
@@ -160,11 +224,20 @@ _READ = strict.table(
                     "cpus": strict.whole(1),
                     "memory_mb": strict.whole(1),
                     "gpus": strict.table(
-                        {"count": strict.whole(0)}, {"model": strict.either(_name, None)}
+                        {"count": strict.whole(0)},
+                        {
+                            "model": strict.either(_name, None),
+                            "nvml": strict.flag,
+                            "mig": strict.map_of(strict.whole(1)),
+                            "gres": _gres,
+                        },
                     ),
                     "fabric": _name,
                 },
-                {"environment": strict.map_of(strict.text)},
+                {
+                    "environment": strict.map_of(strict.text),
+                    "shared_filesystems": strict.list_of(_absolute),
+                },
             ),
             empty=False,
         ),
@@ -203,6 +276,16 @@ def parse(value: Any, source: str) -> Declaration:
         for node in read["nodes"]
         if node["gpus"]["count"] and not node["gpus"]["model"]
     ]
+    problems += [
+        f"nodes.{node['name']}.gpus.nvml: only virtual GPUs can have a stand-in for NVML"
+        for node in read["nodes"]
+        if node["gpus"]["nvml"] is not None and node["gpus"]["model"] != VIRTUAL
+    ]
+    problems += [
+        f"nodes.{node['name']}.gpus.mig: {problem}"
+        for node in read["nodes"]
+        for problem in _mig_problems(node["gpus"])
+    ]
     if not read["login"] and not read["controller"]:
         problems.append("login: neither a login nor a controller node is declared")
     if problems:
@@ -212,9 +295,16 @@ def parse(value: Any, source: str) -> Declaration:
             item["name"],
             item["cpus"],
             item["memory_mb"],
-            Gpus(item["gpus"]["model"] or "none", item["gpus"]["count"]),
+            Gpus(
+                item["gpus"]["model"] or "none",
+                item["gpus"]["count"],
+                bool(item["gpus"]["nvml"]),
+                tuple(sorted((item["gpus"]["mig"] or {}).items())),
+                item["gpus"]["gres"] or "",
+            ),
             item["fabric"],
             tuple(sorted((item["environment"] or {}).items())),
+            tuple(dict.fromkeys(item["shared_filesystems"] or ())),
         )
         for item in read["nodes"]
     }
@@ -229,6 +319,17 @@ def parse(value: Any, source: str) -> Declaration:
         nodes,
         submission,
     )
+
+
+def _mig_problems(gpus: Mapping[str, Any]) -> list[str]:
+    if gpus["mig"] is None:
+        return []
+    if not gpus["count"] or gpus["model"] == "virtual":
+        return ["only real GPUs can be cut into instances"]
+    wrong = [name for name in gpus["mig"] if not _PROFILE.fullmatch(name)]
+    if wrong or not gpus["mig"]:
+        return [f"expected profiles such as 1g.10gb, found {wrong or 'none'}"]
+    return []
 
 
 def load(path: Path) -> Declaration:

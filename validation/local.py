@@ -83,6 +83,9 @@ class LocalClient:
     def accounting(self) -> Accounting:
         return Accounting("none", configured=False)
 
+    def knows_containers(self) -> bool:
+        return False
+
     def prepare(
         self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()
     ) -> CommandLineBatch:

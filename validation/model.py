@@ -7,7 +7,8 @@ module; it imports nothing of the package.
 import enum
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 Value = int | float | str
 
@@ -45,16 +46,56 @@ class Tier(enum.Enum):
 # --- what is declared ------------------------------------------------------------------------
 
 
+VIRTUAL = "virtual"
+
+
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """GPUs a node must have. `virtual` ones are device nodes without a GPU behind them."""
+    """GPUs a node must have. `virtual` ones are device nodes without a GPU behind them.
+
+    nvml   of virtual ones: a stand-in for the driver's library answers for them
+    mig    profiles and how many instances of each every GPU is cut into; none for whole GPUs
+    gres   as Slurm has all of them, such as "gpu:half:16", where that is not by model or profile
+    """
 
     model: str
     count: int
+    nvml: bool = False
+    mig: tuple[tuple[str, int], ...] = ()
+    gres: str = ""
 
     @property
     def real(self) -> bool:
-        return self.count > 0 and self.model != "virtual"
+        return self.count > 0 and self.model != VIRTUAL
+
+    @property
+    def answer(self) -> bool:
+        """Whether NVML must know them, whoever answers in its place."""
+        return self.real or (self.nvml and self.count > 0)
+
+    @property
+    def profiles(self) -> dict[str, int]:
+        """Instances of each profile on the whole node; none where the GPUs are whole."""
+        return {profile: self.count * each for profile, each in self.mig}
+
+    @property
+    def devices(self) -> int:
+        """What CUDA can use one by one: GPUs, or the instances they are cut into."""
+        return sum(self.profiles.values()) if self.mig else self.count
+
+    @property
+    def instance_bytes(self) -> int | None:
+        """A quarter of the smallest instance's memory: what a buffer may take of any of them."""
+        gigabytes = [int(profile.partition(".")[2].removesuffix("gb")) for profile, _ in self.mig]
+        return min(gigabytes) * 10**9 // 4 if gigabytes else None
+
+    @property
+    def asked(self) -> str:
+        """How Slurm is asked for all of them: "gpu:h100_sxm:8"; empty for none."""
+        if not self.count:
+            return ""
+        kinds = self.profiles or {self.model: self.count}
+        return self.gres or ",".join(f"gpu:{kind}:{count}" for kind, count in kinds.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +106,17 @@ class Node:
     gpus: Gpus
     fabric: str
     environment: tuple[tuple[str, str], ...] = ()  # of the payloads: name and value, by name
+    shared_filesystems: tuple[str, ...] = ()  # absolute paths
 
     @property
     def hardware(self) -> str:
-        """Which thresholds apply: the GPU's model, or `cpu` for a node without."""
-        return self.gpus.model if self.gpus.count else "cpu"
+        """Which thresholds apply: the GPU's model, or `cpu` for a node without.
+
+        Instances of MIG are hardware of their own: "h100_sxm-1g.10gb".
+        """
+        if not self.gpus.count:
+            return "cpu"
+        return "-".join((self.gpus.model, *(profile for profile, _ in self.gpus.mig)))
 
 
 # --- what is asked ---------------------------------------------------------------------------
@@ -100,7 +147,8 @@ class PlannedCheck:
     """A judgement that this run owes.
 
     `skip` says why it does not apply, by declaration. `unproven` says why this run cannot make it
-    although it applies: it was asked about too few nodes, or they are too unlike each other.
+    although it applies: it was asked about too few nodes, or they are too unlike each other. What
+    a node does alone may still be looked at, and can fail.
     """
 
     check: str
@@ -113,10 +161,36 @@ class PlannedCheck:
     def key(self) -> Key:
         return Key(self.check, self.subject.name)
 
+    def allowed(self, result: "Result") -> "Result":
+        """What the plan lets a result of this check be worth.
+
+        A SKIP that no declaration allows is a FAIL, and nothing green proves what this run cannot.
+        """
+        if result.verdict is Verdict.SKIP and self.skip is None:
+            message = f"skipped although the declaration does not allow it: {result.message}"
+            return Result(result.check, result.tier, result.subject, Verdict.FAIL, message)
+        if result.verdict.green and self.unproven is not None:
+            verdict, message = Verdict.INCONCLUSIVE, self.unproven
+            return replace(result, verdict=verdict, message=message, blamed=())
+        return result
+
 
 # How long Slurm may take to grant an allocation, and a step of it to start: the nodes are free, so
 # either takes seconds. After that every step is a job of its own, with the limits of the suite.
 GRANT_LIMIT_S = 60
+
+# How long a node may take to fetch and unpack a container's image before its task starts: 20 GB are
+# 160 s at 1 Gbit/s, unpacked while others do the same. A file on a shared filesystem takes seconds.
+IMPORT_LIMIT_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What Slurm's plugin pyxis starts a payload in: an image, what is mounted, which Python."""
+
+    image: str
+    mounts: str | None
+    python: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +211,7 @@ class Job:
     checks: tuple[str, ...]
     cpus_per_task: int | None = None  # given, the job has its nodes to itself, with all they have
     environment: tuple[tuple[str, str], ...] = ()
+    container: Container | None = None  # without one it runs on the node itself
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -147,19 +222,25 @@ class Job:
         return self.ranks_per_node * len(self.nodes)
 
     @property
-    def gpus_per_node(self) -> int:
-        return self.nodes[0].gpus.count
+    def gres(self) -> str:
+        """What it asks for on each node; empty without GPUs."""
+        return self.nodes[0].gpus.asked
+
+    @property
+    def start_limit_s(self) -> int:
+        """How long it may take as a step of an allocation until its tasks run."""
+        return GRANT_LIMIT_S + (IMPORT_LIMIT_S if self.container else 0)
 
     @property
     def gpu_hours(self) -> float:
         """What the job can cost at most, or its part of an allocation. A virtual GPU is free."""
         gpus = sum(node.gpus.count for node in self.nodes if node.gpus.real)
-        return gpus * (GRANT_LIMIT_S + self.run_limit_s) / 3600
+        return gpus * (self.start_limit_s + self.run_limit_s) / 3600
 
     @property
     def longest_s(self) -> int:
         """Until there is a reply at the latest: no allocation, no step, the queue, the run."""
-        return 2 * GRANT_LIMIT_S + self.queue_limit_s + self.run_limit_s
+        return GRANT_LIMIT_S + self.start_limit_s + self.queue_limit_s + self.run_limit_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +365,11 @@ class Threshold:
     op: str  # "≥", "≤", "=" or "in"
     value: Value
     unit: str
-    provenance: str  # declared, defined, recorded, derived or datasheet
+    provenance: str  # declared, defined, datasheet, gate, recorded or derived
     source: str
     warn: float | None = None  # between this and `value` a value passes with a warning
+    date: str = ""  # when the source said so, of a number out of a thresholds file
+    place: str = ""  # the file and the rule in it
 
     def judge(self, value: Value) -> Verdict:
         """FAIL for anything that does not clearly satisfy the threshold, NaN included."""
@@ -311,6 +394,9 @@ class Rank:
     device: str
     gpu: str | None = None
     gpu_uuid: str | None = None
+    torch: str | None = None
+    nccl: str | None = None
+    container: str | None = None  # the system of the one it ran in
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +412,23 @@ class Proof:
     python: str | None = None
     ranks: tuple[Rank, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()  # what steers NCCL and its like, of rank 0
+    container: str | None = None  # the system of the one it ran in, of rank 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Something measured that no threshold was known for, and the rule that would have judged it.
+
+    table  of a thresholds file: collectives, gemm, memory, copies or peers; nvml_names for the
+           name of a board
+    keys   what the rule would say of when it holds, in the words of the file
+    """
+
+    table: str
+    keys: tuple[tuple[str, Any], ...]
+    value: float
+    unit: str
+    repetitions: int  # that the value is the median of
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +447,7 @@ class Result:
     # The nodes at fault, where that is known: () when it is none of the subject's. None for a
     # failure of several nodes says that it is one of them, and that nobody knows which.
     blamed: tuple[str, ...] | None = None
+    unjudged: tuple[Sample, ...] = ()  # what a baseline can be recorded from
 
     def __post_init__(self) -> None:
         if self.verdict.green and (self.threshold is None or self.value is None):
@@ -358,15 +462,14 @@ def settle(planned: Collection[PlannedCheck], results: Iterable[Result]) -> list
     """One result for each planned check, in the plan's order, then any that nobody planned.
 
     A planned check without a result is a FAIL, or INCONCLUSIVE where the plan says that this run
-    cannot prove it. A SKIP that no declaration allows is a FAIL. Of two results for one check the
-    worse one counts.
+    cannot prove it; what the others are worth says `PlannedCheck.allowed`. Of two results for one
+    check the worse one counts.
     """
-    undeclared = {plan.key for plan in planned if plan.skip is None}
+    plans = {plan.key: plan for plan in planned}
     found: dict[Key, Result] = {}
     for result in results:
-        if result.verdict is Verdict.SKIP and result.key in undeclared:
-            message = f"skipped although the declaration does not allow it: {result.message}"
-            result = Result(result.check, result.tier, result.subject, Verdict.FAIL, message)
+        if result.key in plans:
+            result = plans[result.key].allowed(result)
         other = found.get(result.key)
         if other is None or worst([result.verdict, other.verdict]) is not other.verdict:
             found[result.key] = result

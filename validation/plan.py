@@ -5,7 +5,8 @@ so that one that never comes is noticed. `--dry-run` prints it.
 """
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -13,10 +14,20 @@ from typing import Any
 
 from validation import nodelist, thresholds
 from validation.checks import CHECKS
+from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.declaration import NO_WISHES, Declaration, Partition, Submission
 from validation.errors import UsageError
-from validation.model import Job, Node, PlannedCheck, Subject, Tier
+from validation.model import (
+    IMPORT_LIMIT_S,
+    Container,
+    Gpus,
+    Job,
+    Node,
+    PlannedCheck,
+    Subject,
+    Tier,
+)
 from validation.suites import JobTemplate, Suite
 from validation.thresholds import Rules
 
@@ -25,9 +36,14 @@ AT_ONCE = 64  # jobs of the node tier at once
 # Jobs that measure: each has the network to itself.
 _MEASURED = ("all_reduce",)
 
-# Of the node tier: what looks at GPUs, and what measures, which has its node to itself.
-_OF_GPUS = ("health", "compute")
-_ALONE = ("compute",)
+# Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
+# itself, because it measures, or has a process for each GPU that needs CPUs.
+_OF_GPUS = ("health", "cuda", "compute")
+_OF_REAL_GPUS = ("links", "same_product", "stragglers")
+_ALONE = ("cuda", "compute", "host_speed")
+
+# Of the node tier: what runs in a container, where one is asked for. So does the cluster tier.
+_IN_CONTAINERS = ("cuda", "compute")
 
 # Decides which nodes may be given a job, so no selection leaves it out.
 ALWAYS = "slurm_state"
@@ -133,30 +149,41 @@ def make(
     `secret` makes the nonces of this run's jobs: no answer of another run can carry one.
     """
     secret = secrets.token_hex(8) if secret is None else secret
+    submission = selection.submission.over(declaration.submission)
+    container = submission.container
     names = _chosen_checks(suite, selection)
     nodes = _chosen_nodes(declaration, selection)
     homes = {node.name: _home(declaration, node, selection.partition) for node in nodes}
     rules = {
-        hardware: thresholds.load(hardware, site_thresholds)
-        for hardware in dict.fromkeys(node.hardware for node in nodes)
+        hardware: thresholds.of_node(node, site_thresholds)
+        for hardware, node in {node.hardware: node for node in nodes}.items()
     }
     node_checks = [name for name in names if CHECKS[name].info.tier is Tier.NODE]
     cluster_checks = [
         name for name in names if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload
     ]
+    chosen_gpus, declared_gpus = _gpus(nodes), _gpus(declaration.nodes.values())
     node_jobs = tuple(
         _node_job(suite, node, homes[node.name], payload, checks)
         for node in nodes
-        for payload, checks in _payloads(node_checks, node).items()
+        for payload, checks in _payloads(node_checks, node, container, chosen_gpus).items()
     )
     groups = _groups(suite, nodes, homes, cluster_checks)
-    node_jobs = tuple(_with_nonce(job, run_id, secret) for job in node_jobs)
-    groups = tuple(
-        replace(group, jobs=tuple(_with_nonce(job, run_id, secret) for job in group.jobs))
-        for group in groups
-    )
+
+    def finished(jobs: Sequence[Job]) -> tuple[Job, ...]:
+        named = (_with_nonce(job, run_id, secret) for job in jobs)
+        return tuple(_contained(job, container) for job in named)
+
+    node_jobs = finished(node_jobs)
+    groups = tuple(replace(group, jobs=finished(group.jobs)) for group in groups)
     planned = [
-        PlannedCheck(name, Tier.NODE, Subject.node(node.name), _no_use(name, node))
+        PlannedCheck(
+            name,
+            Tier.NODE,
+            Subject.node(node.name),
+            _skipped(name, node, container) or _no_equals(name, declared_gpus[node.gpus]),
+            _no_equals(name, chosen_gpus[node.gpus]),
+        )
         for name in node_checks
         for node in nodes
     ]
@@ -169,12 +196,10 @@ def make(
     for name in cluster_checks:
         for group in groups:
             subject = Subject(group.name, tuple(node.name for node in group.nodes))
-            skip, unproven = None, None
-            if not group.jobs and len(declaration.nodes) == 1:
-                skip = "one rank: nothing to communicate"
-            elif not group.jobs:
-                unproven = _alone(group.nodes[0], nodes)
-            planned.append(PlannedCheck(name, Tier.CLUSTER, subject, skip, unproven))
+            # One rank proves what it computes; where there are other nodes, more is to be proven.
+            alone = group.jobs[0].ranks == 1 and len(declaration.nodes) > 1
+            unproven = _alone(group.nodes[0], nodes) if alone else None
+            planned.append(PlannedCheck(name, Tier.CLUSTER, subject, unproven=unproven))
     return Plan(
         run_id,
         suite.name,
@@ -188,12 +213,24 @@ def make(
         suite.checks,
         tuple(declaration.nodes),
         _left_out(declaration, suite, selection, names, nodes),
-        selection.submission.over(declaration.submission),
+        submission,
     )
 
 
 def _with_nonce(job: Job, run_id: str, secret: str) -> Job:
     return replace(job, config={**job.config, "nonce": f"{run_id}-{secret}-{job.name}"})
+
+
+def _contained(job: Job, container: Container | None) -> Job:
+    """The job in the container, where its payload is what users run.
+
+    What a payload asks the node itself for stays outside, because a container hides it: its disks,
+    MUNGE's socket and programs, the kernel's log, the driver's own list of GPUs. Inside runs what
+    brings software with it: CUDA's start, what GPUs compute, and all ranks.
+    """
+    if container is None or (job.tier is Tier.NODE and job.payload not in _IN_CONTAINERS):
+        return job
+    return replace(job, container=container, run_limit_s=job.run_limit_s + IMPORT_LIMIT_S)
 
 
 def _alone(node: Node, chosen: Sequence[Node]) -> str:
@@ -309,7 +346,12 @@ def _backend(node: Node) -> str:
 
 
 def _ranks_per_node(node: Node) -> int:
-    return node.gpus.count if node.gpus.real else 1
+    """One for each GPU, and one alone where these are cut into instances of MIG.
+
+    NCCL refuses two ranks on one GPU ("Duplicate GPU detected"), and instances of two GPUs reach
+    each other neither over NVLink nor over PCIe (MIG user guide, deployment considerations).
+    """
+    return node.gpus.count if node.gpus.real and not node.gpus.mig else 1
 
 
 def _cpus_per_rank(nodes: Sequence[Node]) -> int:
@@ -322,26 +364,70 @@ def _cpus_per_rank(nodes: Sequence[Node]) -> int:
     return max(1, share - share % 2 if share > 1 else share)
 
 
-def _payloads(checks: Sequence[str], node: Node) -> dict[str, tuple[str, ...]]:
+def _payloads(
+    checks: Sequence[str], node: Node, container: Container | None, gpus: Mapping[Gpus, int]
+) -> dict[str, tuple[str, ...]]:
     """A node's payloads, in the order in which their checks stand, and the checks of each."""
     found: dict[str, tuple[str, ...]] = {}
     for name in checks:
         payload = CHECKS[name].payload
-        if payload is not None and _no_use(name, node) is None:
+        why_not = _skipped(name, node, container) or _no_equals(name, gpus[node.gpus])
+        if payload is not None and why_not is None:
             found[payload] = (*found.get(payload, ()), name)
     return found
 
 
+def _skipped(check: str, node: Node, container: Container | None) -> str | None:
+    """Why a check is not made on a node, by what is declared."""
+    if check == "torch" and container is not None:
+        return "payloads bring their torch in a container"
+    return _no_use(check, node)
+
+
 def _no_use(check: str, node: Node) -> str | None:
     """Why a check has nothing to look at on a node, by what is declared."""
+    if check == "shared_fs" and not node.shared_filesystems:
+        return "no shared filesystem is declared"
+    if check == "infiniband" and rdma_ports(node.fabric) is None:
+        return f"the declared fabric {node.fabric} is neither InfiniBand nor RoCE"
+    return _no_gpu(check, node)
+
+
+def _no_gpu(check: str, node: Node) -> str | None:
     payload = CHECKS[check].payload
     if payload in _OF_GPUS and not node.gpus.count:
         return "no GPU is declared"
-    if payload == "health" and not node.gpus.real:
+    if payload == "health" and not node.gpus.answer:
         return "virtual GPUs have no driver to ask"
+    if payload == "cuda" and not node.gpus.real:
+        return "virtual GPUs have no driver to ask"
+    if check in _OF_REAL_GPUS and not node.gpus.real:
+        return "a CPU computes in the place of virtual GPUs"
+    return _no_other(check, node)
+
+
+def _no_other(check: str, node: Node) -> str | None:
+    if check in ("peers", "nvlink", "links") and node.gpus.mig:
+        return "instances of MIG reach no other GPU"
     if check == "peers" and node.gpus.count == 1:
         return "one GPU: there is no other to exchange with"
     return None
+
+
+def _gpus(nodes: Iterable[Node]) -> Counter[Gpus]:
+    """How many GPUs the nodes of each kind have together."""
+    found: Counter[Gpus] = Counter()
+    for node in nodes:
+        found[node.gpus] += node.gpus.devices
+    return found
+
+
+def _no_equals(check: str, gpus: int) -> str | None:
+    """Why so many GPUs of a kind are too few for a check that compares them."""
+    fewest = CHECKS[check].fewest
+    if gpus >= fewest:
+        return None
+    return f"{gpus} of these GPUs, and {fewest} are the fewest that can be compared"
 
 
 def _node_job(
@@ -352,9 +438,15 @@ def _node_job(
     if payload == "node":
         # The launcher makes the credential.
         config |= {"munge_credential": None, "torch": "torch" in checks}
+    if payload == "cuda":
+        config |= {"gpus": node.gpus.devices, "mig": bool(node.gpus.mig)}
+    if payload == "host" and "shared_fs" in checks:
+        config |= {"shared_filesystems": list(node.shared_filesystems)}
+    if payload == "host_speed":
+        config |= {"disk": "disk" in checks, "memory": "host_memory" in checks}
     if payload == "compute":
         device = "cuda" if node.gpus.real else "cpu"
-        config |= {"device": device, "gpus": node.gpus.count}
+        config |= {"device": device, "gpus": node.gpus.devices, "mig": bool(node.gpus.mig)}
     return Job(
         name=f"{payload}-{node.name}",
         payload=payload,
@@ -381,20 +473,18 @@ def _groups(
     alike: dict[_Kind, list[Node]] = {}
     for node in nodes:
         home = homes[node.name]
-        kind = _Kind(node.hardware, node.gpus.count, node.fabric, home, node.environment)
+        gpus = (node.gpus.count, node.gpus.asked)
+        kind = _Kind(node.hardware, *gpus, node.fabric, home, node.environment)
         alike.setdefault(kind, []).append(node)
     groups = []
     for kind, members in alike.items():
         name = _group_name(kind, list(alike))
-        partition = kind.partition
-        jobs: tuple[Job, ...] = ()
-        if _ranks_per_node(members[0]) * len(members) > 1:
-            suffix = "" if len(alike) == 1 else f"-{name}"
-            jobs = tuple(
-                _cluster_job(suite, check, suffix, name, tuple(members), partition)
-                for check in checks
-            )
-        groups.append(Group(name, tuple(members), partition, jobs))
+        suffix = "" if len(alike) == 1 else f"-{name}"
+        jobs = tuple(
+            _cluster_job(suite, check, suffix, name, tuple(members), kind.partition)
+            for check in checks
+        )
+        groups.append(Group(name, tuple(members), kind.partition, jobs))
     return tuple(groups)
 
 
@@ -404,6 +494,7 @@ class _Kind:
 
     hardware: str
     gpus: int
+    gres: str
     fabric: str
     partition: str
     environment: tuple[tuple[str, str], ...]
@@ -413,9 +504,12 @@ def _group_name(kind: _Kind, kinds: Sequence[_Kind]) -> str:
     """The hardware's name, and of the rest only what tells this group from the others."""
     rivals = [other for other in kinds if other.hardware == kind.hardware]
     environments = list(dict.fromkeys(other.environment for other in rivals))
+    asked = list(dict.fromkeys(other.gres for other in rivals if other.gpus == kind.gpus))
     parts = [kind.hardware]
     if len({other.gpus for other in rivals}) > 1:
         parts.append(f"x{kind.gpus}")
+    if len(asked) > 1:
+        parts.append(f"gres{asked.index(kind.gres) + 1}")
     if len({other.fabric for other in rivals}) > 1:
         parts.append(kind.fabric)
     if len({other.partition for other in rivals}) > 1:
@@ -437,10 +531,11 @@ def _cluster_job(
     if "microbatches" in config:  # 1F1B needs one for every stage at least
         config["microbatches"] = max(config["microbatches"], min(ranks, LONGEST_CHAIN))
     config["cpus_per_rank"] = _cpus_per_rank(nodes)
-    ceiling = suite.largest_bytes.get(nodes[0].fabric)
+    ceiling = suite.largest_bytes.get(nodes[0].fabric) if len(nodes) > 1 else None
     if "sizes_bytes" in config:
         sizes = config["sizes_bytes"]
-        fitting = [size for size in sizes if len(nodes) == 1 or not ceiling or size <= ceiling]
+        most = [limit for limit in (ceiling, nodes[0].gpus.instance_bytes) if limit]
+        fitting = [size for size in sizes if all(size <= limit for limit in most)]
         config["sizes_bytes"] = fitting or [min(sizes)]
     return Job(
         name=f"{check}{suffix}",

@@ -127,7 +127,8 @@ def cause(reason: str) -> Cause:
 # --- a submission that was refused ---------------------------------------------------------------
 
 # What srun says when slurmctld takes a job not at all. None of it is a node's fault, with two
-# exceptions: the nodes asked for are not there as they were declared.
+# exceptions: the nodes asked for are not there as they were declared. A GRES that Slurm does not
+# know at all was declared for a Slurm that is configured otherwise (slurm_errno.c).
 _REFUSALS = (
     ("job violates accounting/qos policy", Cause.LIMIT),
     ("qosmaxsubmitjob", Cause.LIMIT),
@@ -136,6 +137,8 @@ _REFUSALS = (
     ("qosgrpsubmitjobs", Cause.LIMIT),
     ("requested node configuration is not available", Cause.NODE),
     ("invalid node name specified", Cause.NODE),
+    ("invalid generic resource (gres)", Cause.CLUSTER),
+    ("invalid trackable resource (tres)", Cause.CLUSTER),
     ("unable to contact slurm controller", Cause.CLUSTER),
     ("zero bytes were transmitted or received", Cause.CLUSTER),
     ("connection refused", Cause.CLUSTER),
@@ -146,9 +149,9 @@ _REFUSALS = (
 )
 LIMIT_REFUSALS = tuple(text for text, cause in _REFUSALS if cause is Cause.LIMIT)
 _REFUSED = re.compile(
-    r"^srun: (?:fatal|error): .*(?:Unable to allocate resources"
+    r"^srun: (?:unrecognized option|(?:fatal|error): .*(?:Unable to allocate resources"
     r"|[Jj]ob submit/allocate failed|Unable to create step|Unable to confirm allocation"
-    r"|Invalid|invalid|unrecognized option|unknown option|Unknown|Unable to contact).*$",
+    r"|Invalid|invalid|unrecognized option|unknown option|Unknown|Unable to contact)).*$",
     re.MULTILINE,
 )
 
@@ -162,7 +165,7 @@ def refusal(stderr: str) -> tuple[str, Cause] | None:
     found = _REFUSED.search(stderr)
     if found is None:
         return None
-    sentence = re.sub(r"^srun: (?:fatal|error): ", "", found.group())
+    sentence = re.sub(r"^srun: (?:(?:fatal|error): )?", "", found.group())
     low = stderr.lower()
     meaning = next((cause for text, cause in _REFUSALS if text in low), Cause.REQUEST)
     return sentence, meaning

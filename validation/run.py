@@ -15,10 +15,21 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from validation import declaration, interrupts, local, plan, suites, terminal, tiers
+from validation import (
+    baseline,
+    cluster,
+    declaration,
+    interrupts,
+    local,
+    plan,
+    suites,
+    terminal,
+    tiers,
+)
 from validation.checks import CHECKS
 from validation.declaration import Declaration, Submission
 from validation.errors import PlumblineError, UsageError
@@ -41,7 +52,11 @@ _WISHES = {
     "constraint": "features of the nodes",
 }
 
-SITE_THRESHOLDS = Path("/etc/plumbline/thresholds")
+_CONTAINER = {
+    "image": "payloads run in this container, through Slurm's plugin pyxis (none: in no container)",
+    "mounts": "what is mounted in it: SOURCE:TARGET,…",
+    "python": "the Python in it, with torch (default: python3)",
+}
 
 PROGRAM = ("python", "-m", "validation.run")
 
@@ -78,11 +93,15 @@ def _run(options: argparse.Namespace) -> int:
         submission=_submission(options),
     )
     suite = suites.load(options.suite or (local.SUITE if options.local else "quick"))
-    inventories = [] if options.here or options.local else _inventories(options)
-    declared = _declaration(options, inventories)
+    inventories = cluster.inventories(options)
+    declared = cluster.declared(options, inventories)
     now = datetime.now(timezone.utc)
     run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    made = plan.make(declared, suite, selection, run_id, _site_thresholds(options, inventories))
+    made = plan.make(
+        declared, suite, selection, run_id, cluster.site_thresholds(options, inventories)
+    )
+    if options.record_baseline is not None:
+        baseline.check(options.record_baseline, made.nodes)
     if options.dry_run:
         terminal.say(f"{plan_report.render(made)}  dry run: nothing was submitted\n")
         return 0
@@ -97,9 +116,11 @@ def _run(options: argparse.Namespace) -> int:
         walk = tiers.walk(made, client, watcher, interval_s=1.0 if inventories else 0.3)
         interrupts.ignored_from_now_on()
     # Before anything is printed: a terminal that is gone must not cost the reports.
-    report = folder.finish(
-        _report(made, walk, client, now, time.monotonic() - begin, options, folder)
-    )
+    report = _report(made, walk, client, now, time.monotonic() - begin, options, folder)
+    if options.record_baseline is not None:
+        note = baseline.record(report, options.record_baseline)
+        report = replace(report, notes=(*report.notes, note))
+    report = folder.finish(report)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     terminal.say(console.render(report, width=console.terminal_width(), colour=colour))
     return report.exit_code
@@ -158,15 +179,7 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         epilog="Exit codes: 0 pass, 1 fail, 2 usage or environment, 3 inconclusive. "
         "LIST is a Slurm node list such as gpu[1-4],gpu9.",
     )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "-i",
-        "--inventory",
-        action="append",
-        metavar="INVENTORY",
-        help="reach the login node through this Ansible inventory (default: ansible.cfg's)",
-    )
-    where.add_argument("--here", action="store_true", help="this machine is the login node")
+    where = cluster.add_place(parser)
     where.add_argument(
         "--local", action="store_true", help="this machine alone: its GPUs, without Slurm"
     )
@@ -186,21 +199,17 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         metavar="--NAME=VALUE",
         help="another option for srun, as --srun-option=--comment=x",
     )
+    for name, what in _CONTAINER.items():
+        parser.add_argument(f"--container-{name}", metavar=name.upper(), help=what)
     parser.add_argument("--output", metavar="DIR", help="results (default: results/<run id>)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
     parser.add_argument("--list", action="store_true", help="list suites and checks")
+    cluster.add_data(parser)
     parser.add_argument(
-        "--declaration",
-        metavar="FILE",
-        type=Path,
-        help=f"what the cluster must be (default with --here: {declaration.INSTALLED})",
-    )
-    parser.add_argument(
-        "--thresholds",
+        "--record-baseline",
         metavar="DIR",
         type=Path,
-        help="thresholds of your own (default: INVENTORY.thresholds/; with --here "
-        f"{SITE_THRESHOLDS})",
+        help="write what was measured and had no threshold to a thresholds file for each model",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="say more while running")
     parser.set_defaults(program=program)
@@ -215,63 +224,18 @@ def _submission(options: argparse.Namespace) -> Submission:
     for name, value in named.items():
         if value is not None and (not value.strip() or not value.isprintable()):
             raise UsageError(f"--{name}: expected a name, found {value!r}")
-    return Submission(**named, srun_options=tuple(options.srun_option or ()))
+    inside = {f"container_{name}": getattr(options, f"container_{name}") for name in _CONTAINER}
+    for name in _CONTAINER:
+        value = inside[f"container_{name}"]
+        if value is not None and (problem := declaration.container_problem(name, value)):
+            raise UsageError(f"--container-{name}: {problem}")
+    if options.local and any(inside.values()):
+        raise UsageError("--container-image: containers are started by Slurm, not with --local")
+    return Submission(**named, srun_options=tuple(options.srun_option or ()), **inside)
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
-
-
-def _inventories(options: argparse.Namespace) -> list[str]:
-    given = options.inventory or inventory.default_inventory()
-    if not given:
-        raise UsageError(
-            "which cluster? give -i INVENTORY, or --here on a login node "
-            "(ansible.cfg sets no inventory)"
-        )
-    found = []
-    for text in given:
-        if "," not in text and not Path(text).exists():
-            raise UsageError(f"-i: there is no inventory {text}")
-        # Ansible reads "host1,host2" as a list of hosts, everything else as a path.
-        found.append(text if "," in text else str(Path(text).resolve()))
-    return found
-
-
-def _declaration(options: argparse.Namespace, inventories: Sequence[str]) -> Declaration:
-    if options.declaration is not None:
-        return declaration.load(options.declaration)
-    if options.local:
-        return local.declaration(sys.executable)
-    if options.here:
-        return declaration.load(declaration.INSTALLED)
-    found = inventory.declaration(inventories)
-    return declaration.parse(found, f"declaration of {', '.join(inventories)}")
-
-
-def _site_thresholds(options: argparse.Namespace, inventories: Sequence[str]) -> Path | None:
-    if options.thresholds is not None:
-        if not options.thresholds.is_dir():
-            raise UsageError(f"--thresholds: there is no folder {options.thresholds}")
-        return Path(options.thresholds)
-    if options.here or options.local:
-        return SITE_THRESHOLDS if SITE_THRESHOLDS.is_dir() else None
-    paths = [Path(text) for text in inventories if "," not in text]
-    # Beside the inventory, not in it: Ansible would read the files as an inventory. And with its
-    # name: others lie beside it too.
-    places = [path.with_name(f"{path.name}.thresholds") for path in paths]
-    for path, place in zip(paths, places, strict=True):
-        if (unnamed := path.with_name("thresholds")).is_dir():
-            raise UsageError(
-                f"{unnamed} would hold for every inventory beside it: rename it to {place.name}, "
-                "or name it with --thresholds"
-            )
-    found = [place for place in dict.fromkeys(places) if place.is_dir()]
-    if len(found) > 1:
-        raise UsageError(
-            f"which thresholds, {' or '.join(map(str, found))}? name one with --thresholds"
-        )
-    return found[0] if found else None
 
 
 def _repeat(options: argparse.Namespace) -> str:
@@ -284,6 +248,9 @@ def _repeat(options: argparse.Namespace) -> str:
         value = getattr(options, name)
         if value is not None:
             words += [f"--{name}", str(value)]
+    for name in _CONTAINER:
+        if (value := getattr(options, f"container_{name}")) is not None:
+            words.append(f"--container-{name}={value}")
     words += [f"--srun-option={option}" for option in options.srun_option or []]
     return shlex.join(words)
 

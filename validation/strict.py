@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from validation.errors import DataError, EnvironmentProblem
 
@@ -27,7 +27,15 @@ def load_yaml(path: Path) -> Any:
         ) from error
 
     class UniqueKeys(yaml.SafeLoader):  # type: ignore[name-defined, misc]
-        """SafeLoader that refuses a key given twice instead of keeping the last one."""
+        """SafeLoader that refuses a key given twice instead of keeping the last one.
+
+        A date stays the text that it is.
+        """
+
+        yaml_implicit_resolvers: ClassVar = {
+            first: [(tag, form) for tag, form in found if not tag.endswith(":timestamp")]
+            for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]

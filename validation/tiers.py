@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from validation import allocations, interrupts, reasons
-from validation.checks import CHECKS, accounting, clock, slurm_state
+from validation.checks import CHECKS, accounting, slurm_state
+from validation.checks.comparison import Asked
 from validation.errors import EnvironmentProblem, PlumblineError
 from validation.model import (
     Job,
@@ -30,6 +31,7 @@ from validation.nodelist import compress
 from validation.plan import ALWAYS, AT_ONCE, Plan, cluster_batches, shrink
 from validation.reasons import Cause
 from validation.slurm.client import Batch, Progress, SlurmClient, SlurmDown
+from validation.thresholds import Rules
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +74,12 @@ class _Ledger:
         self.states: dict[str, str] = {}
         self.slurm = ""
         self.notes: list[str] = []
-        self._clocks: list[Result] = []  # until all are there: see settle_clocks
+        self._compared = False
+        self._planned = {check.key: check for check in plan.checks}
 
     def add(self, result: Result) -> None:
+        if planned := self._planned.get(result.key):
+            result = planned.allowed(result)
         self.results.append(result)
         self.observer.result(result)
 
@@ -83,30 +88,43 @@ class _Ledger:
         self.jobs.append(report)
         self.observer.job(report)
         for name in job.checks:
-            result = self._evaluated(name, job, reply)
-            if name == clock.NAME:
-                self._clocks.append(result)
-            else:
-                self.add(result)
+            if CHECKS[name].compare is None:
+                self.add(self._evaluated(name, job, reply))
 
-    def settle_clocks(self) -> None:
-        """Clocks are held against the login node's, and that one may be the one that is wrong."""
-        results, self._clocks = self._clocks, []
-        offset = clock.common_offset(results)
-        for result in results:
-            measured = result.value is not None and offset is not None
-            self.add(clock.blame_login_node(result, offset or 0.0) if measured else result)
+    def compare(self) -> None:
+        """Judge what needs the answers of all nodes, once no more of them will come."""
+        if self._compared:
+            return
+        self._compared = True
+        replies = {item.job.name: item.reply for item in self.jobs}
+        asked: dict[str, list[Asked]] = {}
+        for job in self.plan.node_jobs:
+            one = Asked(job, replies.get(job.name), self._rules(job))
+            for name in job.checks:
+                if CHECKS[name].compare is not None:
+                    asked.setdefault(name, []).append(one)
+        for name, nodes in asked.items():
+            for result in self._compared_of(name, nodes):
+                self.add(result)
 
     def _evaluated(self, name: str, job: Job, reply: Reply) -> Result:
         evaluate = CHECKS[name].evaluate
         assert evaluate is not None  # jobs are planned for checks that judge one
         try:
-            return evaluate(job, reply, self.plan.rules[job.nodes[0].hardware])
+            return evaluate(job, reply, self._rules(job))
         except Exception as error:
-            # A fault of the check itself must not hide the other results, nor pass.
-            log.exception("%s: judging %s failed", name, job.name)
-            message = printable(f"the check itself failed: {error!r}", 300)
-            return Result(name, job.tier, job.subject, Verdict.FAIL, message)
+            return _broke(name, job, error)
+
+    def _compared_of(self, name: str, asked: Sequence[Asked]) -> Sequence[Result]:
+        compare = CHECKS[name].compare
+        assert compare is not None
+        try:
+            return compare(asked)
+        except Exception as error:
+            return [_broke(name, one.job, error) for one in asked if one.reply is not None]
+
+    def _rules(self, job: Job) -> Rules:
+        return self.plan.rules[job.nodes[0].hardware]
 
     def deserted(self, job: Job, survivors: set[str]) -> None:
         """A job that cannot run for want of nodes: the fault of those of them that failed."""
@@ -128,7 +146,6 @@ class _Ledger:
         blamed: tuple[str, ...] | None = (),
     ) -> None:
         """A result that is not green for each planned check that has none yet."""
-        self.settle_clocks()
         known = {result.key for result in self.results}
         for check in self.plan.checks:
             if check.key in known or not wanted(check):
@@ -169,6 +186,13 @@ class _Ledger:
         }
 
 
+def _broke(name: str, job: Job, error: Exception) -> Result:
+    """A fault of a check itself must not hide the other results, nor pass."""
+    log.error("%s: judging %s failed", name, job.name, exc_info=error)
+    message = printable(f"the check itself failed: {error!r}", 300)
+    return Result(name, job.tier, job.subject, Verdict.FAIL, message)
+
+
 def _harmless(result: Result) -> bool:
     """Whether a node goes on: green, or measured and left without a verdict, or not its fault."""
     if result.verdict.green:
@@ -189,8 +213,9 @@ def walk(plan: Plan, client: SlurmClient, observer: Observer, interval_s: float 
         if not ledger.found_something():
             raise  # no job answered: there is nothing that a report could tell
         log.error("%s", error)
+        ledger.compare()
         ledger.fail_rest(lambda check: True, f"not run: {error}")
-    ledger.settle_clocks()
+    ledger.compare()
     # One that came while the last was tidied up changes nothing any more.
     interrupted = interrupted and not ledger.complete()
     ledger.fail_rest(
@@ -209,6 +234,12 @@ def walk(plan: Plan, client: SlurmClient, observer: Observer, interval_s: float 
 
 def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
     plan = ledger.plan
+    if plan.submission.container is not None and not client.knows_containers():
+        raise EnvironmentProblem(
+            f"srun on {client.via} has no option --container-image: Slurm's plugin pyxis is not "
+            "loaded there; install it on the login and compute nodes (plugstack.conf), or leave "
+            "the image out (--container-image none)"
+        )
     states: Mapping[str, NodeState] = {}
     usable = {node.name for node in plan.nodes}
     if any(check.check == ALWAYS for check in plan.checks):
@@ -263,7 +294,7 @@ def _node_tier(
         ledger.observer.stage(f"node tier: {len(lanes)} nodes")
         _run(ledger, client, lanes, states, interval_s)
         _refused_for_all(ledger)
-    ledger.settle_clocks()
+    ledger.compare()
 
 
 def _cluster_tier(

@@ -23,11 +23,13 @@ SILENCED = "cluster_silenced_refusals"
 SSH_PORT = "22"
 # Connections that reach a host by its address; others (podman, local) have no door to share.
 # What a group of nodes adds to its lines of Slurm's configuration, and its key in a node.
-ENVIRONMENT = "environment"  # for the validation alone, not for Slurm
+# For the validation alone, not for Slurm.
+ENVIRONMENT, SHARED = "environment", "shared_filesystems"
 ADDITIONS = {
     "slurm_node_options": "options",
     "slurm_node_gres": "gres",
     "validation_environment": ENVIRONMENT,
+    "validation_shared_filesystems": SHARED,
 }
 OVER_THE_NETWORK = {"ssh", "ansible.builtin.ssh", "smart", "paramiko_ssh", "paramiko"}
 
@@ -183,9 +185,11 @@ def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
 
 def _addition_problems(name: str, value: Any) -> list[declaration.Problem]:
     """Of what no role judges by its argument spec."""
-    if name != "validation_environment" or not isinstance(value, Mapping):
-        return []  # the contract says that it is a mapping
-    return list(declaration.environment_problems(value))
+    if name == "validation_environment" and isinstance(value, Mapping):
+        return list(declaration.environment_problems(value))
+    if name == "validation_shared_filesystems" and isinstance(value, list):
+        return list(declaration.shared_problems(value))
+    return []  # the contract says what it is
 
 
 def _with(where: str, name: str, sentence: str) -> str:
@@ -212,7 +216,10 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     refusals += names.address_refusals(found, doors(site, found))
     added, more = additions(site)
     refusals += more
-    environments = {name: extra.pop(ENVIRONMENT, {}) for name, extra in added.items()}
+    for_validation = {
+        name: {key: extra.pop(key) for key in (ENVIRONMENT, SHARED) if key in extra}
+        for name, extra in added.items()
+    }
     hosts = [{"name": name, "address": address} for name, address in found.items()]
     by_name = {host["name"]: host for host in hosts}
     nodes = [
@@ -229,7 +236,7 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     if standing(refusals, silenced(site)) or not nodes:
         return cluster, refusals
     try:
-        document, more = _document(site, nodes, environments)
+        document, more = _document(site, nodes, for_validation)
     except AnsibleError as error:
         return cluster, [*refusals, Refusal(str(cause(error)))]
     except (KeyError, TypeError, AttributeError):
@@ -238,7 +245,7 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
 
 
 def _document(
-    site: Site, nodes: Sequence[Mapping[str, Any]], environments: Mapping[str, Mapping[str, Any]]
+    site: Site, nodes: Sequence[Mapping[str, Any]], for_validation: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[Refusal]]:
     """The declaration, from variables that have one value in the whole cluster."""
     first = site.names[0]
@@ -254,6 +261,6 @@ def _document(
         login=site.groups.get(LOGIN, []),
         partitions=expanded,
         python=f"{prefix}/bin/python",
-        environments=environments,
+        for_validation=for_validation,
     )
     return document, list(declaration.partition_refusals(expanded))

@@ -15,13 +15,19 @@ from typing import Any
 
 from playbooks.plugin_utils.contract import Contract
 from playbooks.plugin_utils.refusal import Refusal
+from roles.slurm.plugin_utils.nodes import gres
 
 TOPOLOGY = ("sockets", "cores_per_socket", "threads_per_core")
 NO_GPU = "none"
+VIRTUAL = "virtual"
 UNSAID_FABRIC = "ethernet"
 # The model becomes a word of slurm.conf and gres.conf.
 MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 CPUS_EXAMPLE = "{sockets: 2, cores_per_socket: 32, threads_per_core: 2}"
+# A MIG profile as nvidia-smi writes it; the first number is its share of a GPU's compute slices.
+PROFILE = re.compile(r"([1-7])g\.[1-9][0-9]*gb")
+SLICES = 7  # of one GPU, says NVIDIA's MIG user guide (an A30 has 4)
+VIRTUAL = "virtual"
 GPUS_EXAMPLE = "{model: h100_sxm, count: 8} ({model: none, count: 0} declares a node without GPUs)"
 
 
@@ -38,10 +44,12 @@ def _count(where: str, value: object, least: int) -> Iterator[Problem]:
         yield Problem(f"{where} is {value!r}; set it to a whole number of {least} or more.")
 
 
-def _keys(where: str, value: object, keys: Sequence[str], example: str) -> Iterator[Problem]:
+def _keys(
+    where: str, value: object, keys: Sequence[str], example: str, may: Sequence[str] = ()
+) -> Iterator[Problem]:
     if value is None:
         yield Problem(f"{where} is not set; set it for the node's group, as {example}.")
-    elif not isinstance(value, Mapping) or sorted(map(str, value)) != sorted(keys):
+    elif not isinstance(value, Mapping) or sorted({*map(str, value)} - {*may}) != sorted(keys):
         yield Problem(
             f"{where} is {value!r}; it must have exactly the keys {', '.join(keys)}, as {example}."
         )
@@ -63,10 +71,20 @@ def memory_problems(value: Any, _contract: Contract) -> Iterator[Problem]:
 
 
 def gpus_problems(value: Any, contract: Contract) -> Iterator[Problem]:
-    problems = list(_keys("node_gpus", value, ("model", "count"), GPUS_EXAMPLE))
+    described = value
+    if isinstance(value, Mapping) and "nvml" in value:
+        described = {key: word for key, word in value.items() if key != "nvml"}
+    problems = list(_keys("node_gpus", described, ("model", "count"), GPUS_EXAMPLE, may=("mig",)))
     yield from problems
     if problems:
         return
+    if "nvml" in value and value["model"] != VIRTUAL:
+        yield Problem(
+            f"node_gpus.nvml is set for the model {value['model']}; leave it out: only virtual "
+            "GPUs can have a stand-in for NVML."
+        )
+    elif not isinstance(value.get("nvml", False), bool):
+        yield Problem(f"node_gpus.nvml is {value['nvml']!r}; set it to true, or leave it out.")
     counted = list(_count("node_gpus.count", value["count"], 0))
     yield from counted
     model = value["model"]
@@ -84,6 +102,32 @@ def gpus_problems(value: Any, contract: Contract) -> Iterator[Problem]:
         )
     elif known := _written_otherwise(model, contract.gpu_models):
         yield Problem(f"node_gpus.model is {model!r}; did you mean {known}?", "model-case")
+
+    yield from _mig_problems(value)
+
+
+def _mig_problems(gpus: Mapping[str, Any]) -> Iterator[Problem]:
+    if "mig" not in gpus:
+        return
+    mig, example = gpus["mig"], "as {1g.10gb: 7}: profiles, and instances of each in every GPU"
+    if not isinstance(mig, Mapping) or not mig:
+        yield Problem(f"node_gpus.mig is {mig!r}; write it {example}, or leave it out.")
+        return
+    if not gpus["count"] or gpus["model"] in (NO_GPU, VIRTUAL):
+        yield Problem("node_gpus.mig is set, and only real GPUs have instances; leave it out.")
+    strange = [name for name in mig if not PROFILE.fullmatch(str(name))]
+    for name in strange:
+        yield Problem(f"node_gpus.mig has the profile {name!r}; write it {example}.")
+    wrong = [problem for name in mig for problem in _count(f"node_gpus.mig.{name}", mig[name], 1)]
+    yield from wrong
+    if strange or wrong:
+        return
+    slices = sum(int(str(name)[0]) * count for name, count in mig.items())
+    if slices > SLICES:
+        yield Problem(
+            f"node_gpus.mig takes {slices} slices of every GPU, which has {SLICES}; declare fewer "
+            "instances, or smaller ones."
+        )
 
 
 def _written_otherwise(model: str, known: Sequence[str]) -> str:
@@ -125,6 +169,17 @@ def environment_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(f"{where} is {text!r}; set it to a text of one line, in quotes.")
 
 
+def shared_problems(value: Sequence[Any]) -> Iterator[Problem]:
+    """What is wrong with validation_shared_filesystems, a list of texts."""
+    for path in value:
+        below = isinstance(path, str) and path.startswith("/") and path.strip("/")
+        if isinstance(path, str) and not (below and path.isprintable()):
+            yield Problem(
+                f"validation_shared_filesystems has {path!r}; set it to absolute paths below the "
+                "root, such as [/home]."
+            )
+
+
 JUDGES: Mapping[str, Callable[[Any, Contract], Iterator[Problem]]] = {
     "node_cpus": cpus_problems,
     "node_memory_mb": memory_problems,
@@ -143,9 +198,15 @@ def declared_node(name: str, address: str, hardware: Mapping[str, Any]) -> dict[
         "gpus": {
             "model": str(hardware["node_gpus"]["model"]),
             "count": int(hardware["node_gpus"]["count"]),
+            **({"nvml": True} if hardware["node_gpus"].get("nvml") else {}),
+            **_mig(hardware["node_gpus"]),
         },
         "fabric": str(hardware.get("fabric") or UNSAID_FABRIC),
     }
+
+
+def _mig(gpus: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    return {"mig": dict(gpus["mig"])} if gpus.get("mig") else {}
 
 
 def hosts_lines(hosts: Sequence[Mapping[str, str]]) -> str:
@@ -161,7 +222,7 @@ def document(
     login: Sequence[str],
     partitions: Sequence[Mapping[str, Any]],
     python: str,
-    environments: Mapping[str, Mapping[str, Any]],
+    for_validation: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The document that `python -m validation.run` reads; validation/declaration.py is its schema.
 
@@ -184,18 +245,30 @@ def document(
                 * node["cpus"]["cores_per_socket"]
                 * node["cpus"]["threads_per_core"],
                 "memory_mb": node["memory_mb"],
-                "gpus": dict(node["gpus"]),
+                "gpus": {**node["gpus"], **_gres(node)},
                 "fabric": node["fabric"],
-                **_environment(environments.get(node["name"], {})),
+                **_for_validation(for_validation.get(node["name"], {})),
             }
             for node in nodes
         ],
     }
 
 
-def _environment(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    texts = {str(name): str(text) for name, text in values.items()}
-    return {"environment": texts} if texts else {}
+def _gres(node: Mapping[str, Any]) -> dict[str, str]:
+    """Its GPUs as Slurm has them, where a site says that itself (slurm_node_gres)."""
+    words = gres(node).split(",") if node.get("gres") else []
+    gpus = ",".join(word for word in words if re.match(r"gpu(:|$)", word))
+    return {"gres": gpus} if gpus else {}
+
+
+def _for_validation(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Environment and shared filesystems of a node, where it has any."""
+    texts = {str(name): str(text) for name, text in said.get("environment", {}).items()}
+    paths = [str(path) for path in said.get("shared_filesystems", [])]
+    return {
+        **({"environment": texts} if texts else {}),
+        **({"shared_filesystems": paths} if paths else {}),
+    }
 
 
 def partition_refusals(partitions: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:

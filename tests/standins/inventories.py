@@ -29,6 +29,7 @@ HARDWARE: dict[str, Any] = {
     "node_memory_mb": 64000,
     "node_gpus": {"model": "h100_sxm", "count": 8},
     "fabric": "ib_ndr400",
+    "nvidia_driver_branch": 580,
 }
 
 # Two GPU nodes, one login node, one host for the rest.

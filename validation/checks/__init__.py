@@ -1,18 +1,20 @@
 """The checks, in the order in which they run and are reported.
 
 Each is a module: a docstring that says what it checks, why it matters and what to do (reports and
-`docs/validation.md` show the same words), and a pure `evaluate`. A check makes no jobs of its own:
-several are judged by one payload's answer.
+`docs/validation.md` show the same words), and a pure `evaluate`, which judges an answer by itself,
+or `compare`, which judges those of all nodes together once they are there. A check makes no jobs of
+its own: several are judged by one payload's answer.
 """
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from validation.checks import (
     accounting,
+    alike,
     all_reduce,
     clock,
     clocks,
@@ -20,12 +22,17 @@ from validation.checks import (
     cpus,
     cuda,
     ddp,
+    disk,
     driver,
     ecc,
     gemm,
     gpus,
     hbm,
+    host_memory,
     hostname,
+    infiniband,
+    limits,
+    links,
     memory,
     mig,
     munge,
@@ -35,24 +42,38 @@ from validation.checks import (
     pipeline,
     processes,
     repeatable,
+    same_product,
+    shared_fs,
     slurm_state,
+    stragglers,
     tmp,
     torch,
     xid,
 )
-from validation.model import CheckInfo, Job, Reply, Result, Tier
+from validation.checks.comparison import Asked
+from validation.model import CheckInfo, Job, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
 Evaluate = Callable[[Job, Reply, Rules], Result]
+Compare = Callable[[Sequence[Asked]], Sequence[Result]]
+
+ALONE = "one rank: it computes rightly, and nothing was communicated"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`payload` and `evaluate` are None for slurm_state and accounting, which need no job."""
+    """`payload` and `evaluate` are None for slurm_state and accounting, which need no job.
+
+    compare     judges the answers of all nodes, in the place of `evaluate`; None where each is
+                judged by itself
+    fewest      GPUs of alike nodes below which there is nothing to compare
+    """
 
     info: CheckInfo
     payload: str | None
     evaluate: Evaluate | None
+    compare: Compare | None = None
+    fewest: int = 0
 
 
 _SECTIONS = ("What it checks", "Why it matters", "What to do")
@@ -82,16 +103,33 @@ def _flow(text: str) -> str:
 
 def _evaluate(module: ModuleType) -> Evaluate | None:
     """How a job's answer is judged. Ranks that name their GPUs are held against the declaration."""
-    if module.PAYLOAD is None:
+    if module.PAYLOAD is None or not hasattr(module, "evaluate"):
         return None
     judge: Evaluate = module.evaluate
     if module.TIER is Tier.NODE:
         return judge
-    return lambda job, reply, rules: gpus.held_against_names(judge(job, reply, rules), rules)
+
+    def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+        return _alone(job, gpus.held_against_names(job, judge(job, reply, rules), rules))
+
+    return evaluate
+
+
+def _alone(job: Job, result: Result) -> Result:
+    """What one rank got right says nothing of communication, and the report must not sound so."""
+    if job.ranks > 1 or result.verdict is not Verdict.PASS:
+        return result
+    return replace(result, message=ALONE)
 
 
 CHECKS: Mapping[str, Check] = {
-    module.NAME: Check(describe(module), module.PAYLOAD, _evaluate(module))
+    module.NAME: Check(
+        describe(module),
+        module.PAYLOAD,
+        _evaluate(module),
+        getattr(module, "compare", None),
+        getattr(module, "FEWEST_GPUS", 0),
+    )
     for module in (
         slurm_state,
         accounting,
@@ -103,6 +141,11 @@ CHECKS: Mapping[str, Check] = {
         munge,
         clock,
         torch,
+        limits,
+        shared_fs,
+        infiniband,
+        disk,
+        host_memory,
         driver,
         ecc,
         xid,
@@ -111,12 +154,16 @@ CHECKS: Mapping[str, Check] = {
         clocks,
         processes,
         mig,
+        alike,
         cuda,
         gemm,
         hbm,
         copies,
         peers,
+        links,
         repeatable,
+        same_product,
+        stragglers,
         all_reduce,
         ddp,
         pipeline,

@@ -2,7 +2,8 @@
 
 What it checks   the sum is right in every element of every call, at every size; bus bandwidth at
                  the largest size reaches the threshold and is none that no hardware has; exactly
-                 the asked ranks and nodes took part, over the declared fabric (NCCL's own log)
+                 the asked ranks and nodes took part, with one version of torch and NCCL, over the
+                 declared fabric (NCCL's own log); of one rank alone the sum
 Why it matters   data-parallel training waits for the slowest all_reduce; a wrong sum trains garbage
 What to do       Too slow: the slow node or link holds all others up. Over sockets where InfiniBand
                  is declared: look at the links of the nodes that are named, and at NCCL_IB_HCA and
@@ -17,13 +18,23 @@ agree with it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from validation.checks import transport
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, worst
-from validation.thresholds import Rules
+from validation.model import (
+    Job,
+    Metric,
+    Rank,
+    Reply,
+    Result,
+    Sample,
+    Threshold,
+    Tier,
+    Verdict,
+)
+from validation.thresholds import Collective, CollectiveRule, Rules
 
 NAME = "all_reduce"
 TIER = Tier.CLUSTER
@@ -59,9 +70,12 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             raise Unusable(f"measured sizes {found}, asked for {list(asked)}")
         sizes = [_read(row, job) for row in rows]
         largest = sizes[-1]
-        threshold = _threshold(job, rules, largest.bytes)
-        fast = _too_fast(job, rules, sizes)
+        links = _links(job, document)
+        rule = _rule(job, rules, largest.bytes, links)
+        threshold = None if rule is None else rule.threshold
+        fast = _too_fast(job, rules, sizes, links)
         value, message, blamed = largest.metric, "", None
+        unjudged = () if threshold else (_sample(job, largest, links),)
         if wrong := next((size for size in sizes if any(size.wrong_by_rank)), None):
             verdict = Verdict.FAIL
             value, threshold = _wrong(wrong)
@@ -73,9 +87,13 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
                 f"{value.name} is {value.value} {value.unit}, more than any link carries "
                 f"({threshold.value}): the measurement is wrong"
             )
+        elif job.ranks == 1:
+            # Of one rank no link carries anything, so there is no speed to judge.
+            verdict = Verdict.PASS
+            value, threshold = _wrong(largest)
         elif threshold is None:
             verdict = Verdict.INCONCLUSIVE
-            message = _nothing_to_judge_by(job, rules, value)
+            message = _nothing_to_judge_by(job, rules, value, links)
         else:
             verdict = threshold.judge(largest.busbw_gbs)
             message = _message(verdict, value, threshold)
@@ -90,28 +108,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             tuple(size.metric for size in sizes),
             document.proof,
             blamed,
+            unjudged,
         )
-        return _over_what_is_declared(result, job, document)
+        return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)
-
-
-def _over_what_is_declared(result: Result, job: Job, document: Document) -> Result:
-    """The result, or the worse one that NCCL's own logs speak for."""
-    if job.backend != "nccl":
-        return result
-    hosts = [rank.host for rank in sorted(document.proof.ranks, key=lambda rank: rank.rank)]
-    logs = [log.values for log in document.measured.items("transport")]
-    first = job.nodes[0]
-    problem = transport.judge(logs, hosts, first.fabric, first.gpus)
-    if problem is None:
-        return result
-    verdict = worst((result.verdict, problem.verdict))
-    if verdict is result.verdict and verdict is not problem.verdict:
-        return result  # the failure that is told already is what counts
-    message = "; ".join(part for part in (result.message, problem.sentence) if part)
-    blamed = result.blamed if result.verdict is verdict else problem.nodes
-    return replace(result, verdict=verdict, message=message, blamed=blamed)
 
 
 def _read(row: Fields, job: Job) -> Size:
@@ -166,42 +167,70 @@ def _who_is_wrong(size: Size, ranks: Sequence[Rank]) -> tuple[str, tuple[str, ..
     return f"{elements}, on {named}", hosts if len(hosts) == 1 else None
 
 
-def _too_fast(job: Job, rules: Rules, sizes: Sequence[Size]) -> tuple[Metric, Threshold] | None:
+def _too_fast(
+    job: Job, rules: Rules, sizes: Sequence[Size], links: str | None
+) -> tuple[Metric, Threshold] | None:
     """The first size that came faster than anything carries it."""
     for size in sizes:
         limits = [rules.common.bus_bandwidth[job.backend or ""]]
-        if rule := _ceiling(job, rules, size.bytes):
-            limits.append(rule)
+        rule = _rule(job, rules, size.bytes, links)
+        if rule is not None and rule.ceiling is not None:
+            limits.append(rule.ceiling)
         for limit in limits:
             if limit.judge(size.busbw_gbs) is Verdict.FAIL:
                 return size.metric, limit
     return None
 
 
-def _threshold(job: Job, rules: Rules, size: int) -> Threshold | None:
-    if rules.model is None or job.backend is None:
-        return None
-    return rules.model.bandwidth(
-        len(job.nodes), job.ranks_per_node, job.nodes[0].fabric, job.backend, size
+def _links(job: Job, document: Document) -> str | None:
+    logs = document.measured.items("transport") if job.backend == "nccl" else ()
+    return transport.links([log.values for log in logs])
+
+
+def collective(job: Job, size: int, links: str | None) -> Collective:
+    """What the speed of a job's largest size depends on."""
+    return Collective(
+        NAME,
+        cast(str, job.config["dtype"]),
+        len(job.nodes),
+        job.ranks_per_node,
+        links,
+        job.nodes[0].fabric,
+        job.backend or "",
+        size,
     )
 
 
-def _ceiling(job: Job, rules: Rules, size: int) -> Threshold | None:
-    if rules.model is None or job.backend is None:
-        return None
-    return rules.model.ceiling(
-        len(job.nodes), job.ranks_per_node, job.nodes[0].fabric, job.backend, size
+def _rule(job: Job, rules: Rules, size: int, links: str | None) -> CollectiveRule | None:
+    return rules.model.collective(collective(job, size, links)) if rules.model else None
+
+
+def _sample(job: Job, size: Size, links: str | None) -> Sample:
+    keys = (
+        ("operation", NAME),
+        ("dtype", job.config["dtype"]),
+        ("nodes", len(job.nodes)),
+        ("ranks_per_node", job.ranks_per_node),
+        ("links", links or "any"),
+        # Within a node nothing goes over the network between them.
+        ("fabric", job.nodes[0].fabric if len(job.nodes) > 1 else "any"),
+        ("backend", job.backend),
+        ("min_bytes", size.bytes),
     )
+    metric = size.metric
+    repetitions = cast(int, job.config["iterations"])
+    return Sample("collectives", keys, float(metric.value), metric.unit, repetitions)
 
 
-def _nothing_to_judge_by(job: Job, rules: Rules, value: Metric) -> str:
+def _nothing_to_judge_by(job: Job, rules: Rules, value: Metric, links: str | None) -> str:
     measured = f"measured {value.value} {value.unit}"
     if rules.model is None:
         return f"no thresholds file for the model {rules.hardware}: {measured}; record a baseline"
     nodes = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
+    inside = f"{links} inside, " if links else ""
     return (
         f"no threshold recorded for {rules.hardware}, {nodes} × {job.ranks_per_node} ranks, "
-        f"{job.nodes[0].fabric}, {job.backend}: {measured}; record a baseline"
+        f"{inside}{job.nodes[0].fabric}, {job.backend}: {measured}; record a baseline"
     )
 
 

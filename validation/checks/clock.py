@@ -16,12 +16,13 @@ is judged is the value nearest to zero, so that a slow line accuses nobody; wher
 fail, the check cannot tell. Without a time of the input the lines alone are judged, and a slow one
 shows as a node that is behind.
 
-Where all nodes are off by the same, it is the login node's clock that is (`common_offset`).
+Where all nodes are off by the same, it is the login node's clock that is (`compare`).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from validation.checks.comparison import Asked
 from validation.checks.document import Document, Unusable, answer
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
@@ -68,7 +69,16 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def common_offset(results: Sequence[Result]) -> float | None:
+def compare(asked: Sequence[Asked]) -> list[Result]:
+    """The results of all nodes: clocks are held against the login node's, which may be wrong."""
+    results = [evaluate(one.job, one.reply, one.rules) for one in asked if one.reply is not None]
+    offset = _common_offset(results)
+    if offset is None:
+        return results
+    return [_blame_login_node(result, offset) if result.value else result for result in results]
+
+
+def _common_offset(results: Sequence[Result]) -> float | None:
     """By how much all nodes are off together, in seconds: then it is the login node's clock.
 
     One node alone says nothing about which of the two is wrong; of two that agree the login node
@@ -84,7 +94,7 @@ def common_offset(results: Sequence[Result]) -> float | None:
     return sorted(offsets)[len(offsets) // 2]
 
 
-def blame_login_node(result: Result, offset: float) -> Result:
+def _blame_login_node(result: Result, offset: float) -> Result:
     """The result of a node whose clock is off as all others' are."""
     direction = "behind" if offset > 0 else "ahead of"
     message = (

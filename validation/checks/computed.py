@@ -6,12 +6,23 @@ place of a GPU are looked at for what is right, and never for speed.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from validation.checks import stragglers
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, printable, worst
+from validation.model import (
+    Gpus,
+    Job,
+    Metric,
+    Result,
+    Sample,
+    Threshold,
+    Tier,
+    Verdict,
+    printable,
+    worst,
+)
 from validation.payloads import compute, config
 from validation.payloads.errors import CannotRun
 from validation.thresholds import Rules
@@ -37,8 +48,13 @@ class Gpu:
     row: Fields
 
     @property
+    def is_instance(self) -> bool:
+        """Whether it is one of MIG."""
+        return (self.identity or "").startswith("MIG-")
+
+    @property
     def title(self) -> str:
-        return f"GPU {self.index}"
+        return f"MIG instance {self.index}" if self.is_instance else f"GPU {self.index}"
 
     def rows(self, name: str, key: str, asked: Sequence[str]) -> list[tuple[str, Fields]]:
         """The measurements of one kind. Raises Unusable unless they are those that were asked."""
@@ -75,6 +91,7 @@ class Report:
     judged     figures that were held against a threshold, and that threshold
     reached    whose speed was among them
     unjudged   speeds of real GPUs that nothing is recorded for, and whose they are
+    samples    the same for who wants to record something
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -82,6 +99,7 @@ class Report:
     judged: list[tuple[Metric, Threshold]] = field(default_factory=list)
     reached: set[str] = field(default_factory=set)
     unjudged: list[tuple[str, Metric]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
 
     def fail(self, message: str, value: Metric, threshold: Threshold | None = None) -> None:
         self.findings.append(Finding(Verdict.FAIL, message, value, threshold))
@@ -105,6 +123,7 @@ class Report:
         value: Metric,
         peaks: Iterable[Threshold | None],
         threshold: Threshold | None,
+        sample: Sample | None = None,
     ) -> None:
         """A real GPU's speed against what it cannot exceed and what it must reach.
 
@@ -123,6 +142,7 @@ class Report:
                 return
         if threshold is None:
             self.unjudged.append((who, value))
+            self.samples += [sample] if sample else []
             return
         self.judged.append((value, threshold))
         self.reached.add(who)
@@ -133,20 +153,6 @@ class Report:
         elif verdict is Verdict.WARN:
             message = f"{said}, close to the threshold; healthy: ≥ {threshold.warn:g}"
             self.findings.append(Finding(verdict, message, value, threshold))
-
-    def stragglers(self, figures: Sequence[Metric]) -> None:
-        """Equal figures of the node's GPUs: who is left behind gets a warning."""
-        values = [float(figure.value) for figure in figures]
-        limit = stragglers.limit(values, figures[0].unit) if figures else None
-        if limit is None:
-            return
-        for figure in figures:
-            if limit.judge(figure.value) is Verdict.FAIL:
-                message = (
-                    f"{figure.name} is {figure.value} {figure.unit}, {len(figures)} GPUs of the "
-                    f"node let {limit.value:g} be expected"
-                )
-                self.findings.append(Finding(Verdict.WARN, message, figure, limit))
 
     def result(self, check: str, job: Job, document: Document, rules: Rules) -> Result:
         verdict = worst([finding.verdict for finding in self.findings] or [Verdict.PASS])
@@ -162,7 +168,11 @@ class Report:
             (value, threshold), message = min(self.judged, key=_room), ""
         else:
             of_it = [finding for finding in self.findings if finding.verdict is verdict]
-            value, threshold, message = of_it[0].value, of_it[0].threshold, _spelled_out(of_it)
+            value, threshold, message = (
+                of_it[0].value,
+                of_it[0].threshold,
+                spelled_out([finding.message for finding in of_it]),
+            )
         return Result(
             check,
             Tier.NODE,
@@ -173,6 +183,7 @@ class Report:
             threshold,
             tuple(self.metrics),
             document.proof,
+            unjudged=tuple(self.samples),
         )
 
 
@@ -188,7 +199,12 @@ def read(job: Job, document: Document) -> Node:
         raise Unusable(f"measured {device!r}, {asked.device!r} was asked for")
     if declared.real and device != "cuda":
         raise Unusable("computed on a CPU, and real GPUs are declared: it says nothing of them")
-    expected = declared.count if declared.real else asked.gpus or 1
+    expected = declared.devices if declared.real else asked.gpus or 1
+    return Node(asked, device == "cuda", answered(document, device, expected, declared))
+
+
+def answered(document: Document, device: str, expected: int, declared: Gpus) -> tuple[Gpu, ...]:
+    """The GPUs of an answer. Raises Unusable unless each of the expected ones is there, once."""
     gpus = tuple(_gpu(row, device) for row in document.measured.items("gpus"))
     numbers = [gpu.index for gpu in gpus]
     if numbers != list(range(expected)):
@@ -196,7 +212,22 @@ def read(job: Job, document: Document) -> Node:
     known = [gpu.identity for gpu in gpus if gpu.identity is not None]
     if len(set(known)) != len(known):
         raise Unusable("the same GPU was measured twice in place of another")
-    return Node(asked, device == "cuda", gpus)
+    _whole_or_cut(gpus, declared)
+    return gpus
+
+
+def _whole_or_cut(gpus: Sequence[Gpu], declared: Gpus) -> None:
+    """Raises Unusable unless whole GPUs computed, or the declared instances of MIG."""
+    working = [gpu for gpu in gpus if gpu.identity is not None]
+    wanted = "an instance of MIG" if declared.mig else "a whole GPU"
+    for gpu in working:
+        if gpu.is_instance != bool(declared.mig):
+            raise Unusable(f"GPU {gpu.index} is {gpu.identity}, {wanted} is declared")
+    if declared.mig:
+        found = Counter(gpu.name.rpartition(" MIG ")[2] for gpu in working)
+        for profile, count in found.items():
+            if count > (most := declared.profiles.get(profile, 0)):
+                raise Unusable(f"{count} instances of {profile} computed, {most} are declared")
 
 
 def _gpu(row: Fields, device: str) -> Gpu:
@@ -248,16 +279,21 @@ def copied(report: Report, node: Node, what: str, row: Fields) -> Metric | None:
 
     Adds what is wrong with the data. Raises Unusable for another copy than was asked for.
     """
-    size = row.whole("bytes")
-    if size != node.asked.copy_bytes:
-        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
+    value = copy_speed(node, what, row)
     report.exact(what, row.whole("wrong"), "bytes")
-    seconds = median_s(row, what, node.asked.iterations)
-    value = Metric(what, round(agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
     if node.real:
         return value
     report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
     return None
+
+
+def copy_speed(node: Node, what: str, row: Fields) -> Metric:
+    """In GB/s. Raises Unusable for another copy than was asked for, and impossible times."""
+    size = row.whole("bytes")
+    if size != node.asked.copy_bytes:
+        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
+    seconds = median_s(row, what, node.asked.iterations)
+    return Metric(what, round(agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
 
 
 def median_s(row: Fields, what: str, least: int) -> float:
@@ -302,6 +338,12 @@ def number_or_inf(row: Fields, name: str) -> float:
         return math.inf
 
 
+def sample(table: str, gpu: Gpu, value: Metric, row: Fields, **keys: object) -> Sample:
+    """A speed for a baseline: the keys of its rule, which holds for boards of this name."""
+    words = (*keys.items(), ("names", (gpu.name,)))
+    return Sample(table, words, float(value.value), value.unit, int(row.number("iterations")))
+
+
 def gpu_rules(rules: Rules) -> GpuRules:
     return rules.model.gpu if rules.model else NO_RULES
 
@@ -315,10 +357,16 @@ def nothing_to_judge_by(rules: Rules, figures: Sequence[Metric]) -> str:
     return f"{said}: {measured or 'nothing'}; record a baseline"
 
 
-def _spelled_out(findings: Sequence[Finding]) -> str:
-    said = "; ".join(finding.message for finding in findings[:_NAMED])
-    more = len(findings) - _NAMED
+def spelled_out(messages: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    said = "; ".join(messages[:_NAMED])
+    more = len(messages) - _NAMED
     return f"{said}; and {more} more" if more > 0 else said
+
+
+def driver(document: Document) -> str | None:
+    """The version of the driver that computed, None where NVML did not tell it."""
+    return document.measured.inner("links").inner("nvml").maybe_text("driver")
 
 
 def _room(item: tuple[Metric, Threshold]) -> float:

@@ -21,7 +21,7 @@ NAME = "copies"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
 
-_WORDS = {"h2d": "from the host", "d2h": "to the host"}
+WORDS = {"h2d": "from the host", "d2h": "to the host"}
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
@@ -44,7 +44,7 @@ def _judge(
     row: Fields,
     rules: Rules,
 ) -> None:
-    what, own = f"{gpu.title}, {_WORDS[direction]}", computed.gpu_rules(rules)
+    what, own = f"{gpu.title}, {WORDS[direction]}", computed.gpu_rules(rules)
     if problem := computed.problem(row):
         report.failed_to_measure(what, problem)
         return
@@ -52,4 +52,5 @@ def _judge(
     if value is None:
         return
     peaks = (rules.common.gpu_peak.copies, own.copies_peak())
-    report.speed(gpu.title, value, peaks, own.copy_speed(direction, gpu.name))
+    sample = computed.sample("copies", gpu, value, row, direction=direction)
+    report.speed(gpu.title, value, peaks, own.copy_speed(direction, gpu.name), sample)

@@ -3,7 +3,8 @@
 What it checks   torch.cuda.init() and a first kernel succeed on each declared GPU, each in a
                  process of its own, and its name is one that the declared model is known by
 Why it matters   a GPU that NVML lists can still be one that no program gets: without Fabric
-                 Manager, with a driver too old for torch, or after an error that only a reset ends
+                 Manager, with a driver too old for torch, or after an error that only a reset ends.
+                 Ranks of several nodes would all fail with the one that has it, so it comes first
 What to do       The message is torch's own. `system not yet initialized` (802): Fabric Manager does
                  not run, or is of another version than the driver. `driver … is too old`: install
                  the torch for this driver, or a newer driver. `no CUDA-capable device`: the job has
@@ -15,31 +16,32 @@ What to do       The message is torch's own. `system not yet initialized` (802):
 
 from validation.checks import computed
 from validation.checks.document import Document, answer
+from validation.checks.gpus import cuda_names
 from validation.model import Job, Metric, Reply, Result, Threshold, Tier
 from validation.thresholds import Rules
 
 NAME = "cuda"
 TIER = Tier.NODE
-PAYLOAD = computed.PAYLOAD
+PAYLOAD = "cuda"
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        node = computed.read(job, document)
+        declared = job.nodes[0].gpus
+        gpus = computed.answered(document, "cuda", declared.devices, declared)
         report = computed.Report()
-        provenance, source = ("declared", "inventory") if node.real else ("defined", "as asked")
-        expected = Threshold("=", len(node.gpus), "GPUs", provenance, source)
-        working = [gpu for gpu in node.gpus if gpu.problem is None]
-        value = Metric("GPUs that compute" if node.real else "CPU workers", len(working), "GPUs")
+        expected = Threshold("=", len(gpus), "GPUs", "declared", "inventory")
+        working = [gpu for gpu in gpus if gpu.problem is None]
+        broken = [gpu for gpu in gpus if gpu.problem is not None]
+        value = Metric("GPUs that compute", len(working), "GPUs")
         report.judged.append((value, expected))
-        broken = [gpu for gpu in node.gpus if gpu.problem is not None]
-        if broken and len({gpu.problem for gpu in broken}) == 1 and len(broken) == len(node.gpus):
+        if not working and len({gpu.problem for gpu in broken}) == 1:
             who = "GPU 0" if len(broken) == 1 else f"all {len(broken)} GPUs"
             report.fail(f"{who}: {broken[0].problem}", value, expected)
         else:
             for gpu in broken:
                 report.fail(f"{gpu.title}: {gpu.problem}", value, expected)
-        known = rules.model.nvml_names if rules.model and node.real else ()
+        known = cuda_names(declared, rules)
         for gpu in working:
             if known and gpu.name not in known:
                 named = Threshold("in", ", ".join(known), "", "declared", "inventory")

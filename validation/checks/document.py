@@ -86,6 +86,12 @@ class Fields:
             raise Unusable(f"{where} is no whole number: {value!r}")
         return value
 
+    def flag(self, name: str) -> bool:
+        value, where = self._get(name)
+        if not isinstance(value, bool):
+            raise Unusable(f"{where} is neither true nor false: {value!r}")
+        return value
+
     def number(self, name: str) -> float:
         return _finite(*self._get(name))
 
@@ -145,15 +151,22 @@ def answer(check: str, job: Job, reply: Reply, judge: Callable[[Document], Resul
         proof = document.proof
         return judge(document)
     except Unusable as unusable:
-        return Result(
-            check,
-            job.tier,
-            job.subject,
-            unusable.verdict,
-            printable(str(unusable), 300),
-            proof=proof or _bare_proof(reply),
-            blamed=unusable.blamed,
-        )
+        return unusable_result(check, job, reply, unusable, proof)
+
+
+def unusable_result(
+    check: str, job: Job, reply: Reply, unusable: Unusable, proof: Proof | None = None
+) -> Result:
+    """What follows from an answer that cannot be judged."""
+    return Result(
+        check,
+        job.tier,
+        job.subject,
+        unusable.verdict,
+        printable(str(unusable), 300),
+        proof=proof or _bare_proof(reply),
+        blamed=unusable.blamed,
+    )
 
 
 def read(job: Job, reply: Reply) -> Document:
@@ -172,6 +185,7 @@ def read(job: Job, reply: Reply) -> Document:
     found = _node_proof(proof, reply) if job.tier is Tier.NODE else _cluster_proof(proof, reply)
     _ran_where_asked(job, found)
     _ran_as_declared(job, found)
+    _ran_in_its_container(job, found)
     return Document(found, document.inner("measured"))
 
 
@@ -182,6 +196,7 @@ def _ended_well(job: Job, reply: Reply) -> None:
                 raise Unusable("the job printed so much that its output was cut off")
         case Outcome.EXITED:
             _refused(job, reply)
+            _not_contained(job, reply)
             detail = _complaint(reply.stderr)
             failed = exit_status(reply.exit_code or 0) + (f": {detail}" if detail else "")
             raise _unusable(job, reply, failed, _failed_nodes(job, reply.stderr))
@@ -233,9 +248,23 @@ def _refused(job: Job, reply: Reply) -> None:
         case sentence, Cause.NODE if _out_of_service(job, reply):
             raise _unusable(job, reply, f"Slurm took no job: {sentence}")
         case sentence, Cause.CLUSTER:
-            raise Unusable(f"Slurm took no job: {sentence}", blamed=())
+            asked = f", asked for {job.gres}" if "resource (" in sentence.lower() else ""
+            raise Unusable(f"Slurm took no job: {sentence}{asked}", blamed=())
         case sentence, _:
             raise Unusable(f"Slurm took no job: {sentence}", Verdict.INCONCLUSIVE, ())
+
+
+_PYXIS = re.compile(r"^slurmstepd: error: pyxis: +(.*)$", re.MULTILINE)
+
+
+def _not_contained(job: Job, reply: Reply) -> None:
+    """Raises Unusable when the container did not start: the image's fault, or its registry's."""
+    said = _PYXIS.findall(reply.stderr)
+    if job.container is None or reply.starts or not said or _out_of_service(job, reply):
+        return
+    cause = next((line for line in said if "[ERROR]" in line), said[0])
+    image = job.container.image
+    raise Unusable(f"the container {image} did not start: {printable(cause, 200)}", blamed=())
 
 
 _WHOSE = {
@@ -305,7 +334,8 @@ def _only_document(reply: Reply) -> Mapping[str, Any]:
 
 
 def _node_proof(proof: Fields, reply: Reply) -> Proof:
-    return Proof((proof.text("host"),), reply.job_id, python=proof.text("python"))
+    host, python = proof.text("host"), proof.text("python")
+    return Proof((host,), reply.job_id, python=python, container=_container(proof))
 
 
 def _cluster_proof(proof: Fields, reply: Reply) -> Proof:
@@ -317,6 +347,9 @@ def _cluster_proof(proof: Fields, reply: Reply) -> Proof:
             item.text("device"),
             item.maybe_text("gpu"),
             item.maybe_text("gpu_uuid"),
+            item.text("torch"),
+            item.maybe_text("nccl"),
+            _container(item),
         )
         for item in proof.items("ranks")
     )
@@ -330,7 +363,12 @@ def _cluster_proof(proof: Fields, reply: Reply) -> Proof:
         proof.text("python"),
         ranks,
         tuple(sorted(proof.texts("environment").items())),
+        ranks[0].container if ranks else None,
     )
+
+
+def _container(fields: Fields) -> str | None:
+    return fields.maybe_text("container") if "container" in fields.values else None
 
 
 def _ran_where_asked(job: Job, proof: Proof) -> None:
@@ -361,6 +399,21 @@ def _ran_as_declared(job: Job, proof: Proof) -> None:
             raise Unusable(f"{name} is declared as {declared!r}, and {what}", blamed=())
 
 
+def _ran_in_its_container(job: Job, proof: Proof) -> None:
+    """Raises Unusable where a task ran elsewhere: a node without pyxis starts it on the host."""
+    told = [(rank.host, rank.container) for rank in proof.ranks]
+    told = told or [(host, proof.container) for host in proof.hosts]
+    wrong = [_named(job, host) for host, seen in told if (seen is None) != (job.container is None)]
+    if not wrong:
+        return
+    nodes = tuple(dict.fromkeys(wrong))
+    names = ", ".join(nodes[:8])
+    if job.container is None:
+        raise Unusable(f"ran in a container on {names}, and none was asked for", blamed=nodes)
+    said = f"did not run in the container {job.container.image} on {names} but on the node itself"
+    raise Unusable(f"{said}: is Slurm's plugin pyxis loaded by slurmd there?", blamed=nodes)
+
+
 def _right_ranks(job: Job, proof: Proof) -> None:
     if proof.world_size != job.ranks:
         raise Unusable(f"{proof.world_size} ranks took part, {job.ranks} were asked for")
@@ -381,11 +434,25 @@ def _right_ranks(job: Job, proof: Proof) -> None:
                 f"{job.ranks_per_node} were asked for on each node"
             )
     if job.backend == "nccl":
-        gpus = [(_named(job, rank.host), rank.gpu_uuid) for rank in proof.ranks]
-        if any(uuid is None for _, uuid in gpus):
+        gpus = [rank.gpu_uuid for rank in proof.ranks]
+        if None in gpus:
             raise Unusable("a rank does not say which GPU it used")
         if len(set(gpus)) != len(gpus):
             raise Unusable("two ranks used the same GPU")
+        if any(rank.nccl is None for rank in proof.ranks):
+            raise Unusable("a rank does not say which NCCL it used")
+    _one_version(job, "torch", {rank: rank.torch for rank in proof.ranks})
+    _one_version(job, "NCCL", {rank: rank.nccl for rank in proof.ranks})
+
+
+def _one_version(job: Job, what: str, versions: Mapping[Rank, str | None]) -> None:
+    """Raises Unusable where the ranks run several; which of them is the wrong one, nobody knows."""
+    hosts: dict[str, dict[str, None]] = {}
+    for rank, version in versions.items():
+        hosts.setdefault(str(version), {})[_named(job, rank.host)] = None
+    if len(hosts) > 1:
+        told = "; ".join(f"{name} on {', '.join([*hosts[name]][:8])}" for name in sorted(hosts))
+        raise Unusable(f"the ranks run different versions of {what}: {told}")
 
 
 def _named(job: Job, host: str) -> str:
@@ -405,8 +472,9 @@ def _bare_proof(reply: Reply) -> Proof | None:
 _NOTED = tuple(f"plumbline: {word} " for word in ("started", "received", "stage", "blamed"))
 _BLAMED = "plumbline: blamed "
 _OURS = "plumbline: "
-_ECHOES = ("srun:", "slurmstepd:")
+_ECHOES = ("srun:", "slurmstepd:", "pyxis:")
 _ERROR = "srun: error: "
+_STEPD = "slurmstepd: error: "
 _STILL_RUNNING = re.compile(r"srun: StepId=\S+ tasks? \S+: running")
 
 
@@ -422,7 +490,8 @@ def _complaint(stderr: str) -> str:
     own = [line for line in lines if not line.startswith((_OURS, *_ECHOES))]
     srun = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
     late = [line.split(" ", 2)[2] for line in lines if _STILL_RUNNING.fullmatch(line)]
-    said = payload[:1] or own[-1:]
+    stepd = [line.removeprefix(_STEPD) for line in lines if line.startswith(_STEPD)]
+    said = payload[:1] or own[-1:] or stepd[:1]
     if late:
         said = [*payload[:1], f"{', '.join(late)} when other tasks had long ended"]
     if len(payload) > 1:

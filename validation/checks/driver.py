@@ -1,8 +1,7 @@
 """The driver answers for every GPU of a node.
 
 What it checks   NVML can be asked and counts as many GPUs as declared; each of them answers, in
-                 time; none asks for a reset or a reboot; GPUs of one name have one memory size, one
-                 VBIOS and one firmware
+                 time; none asks for a reset or a reboot; GPUs of one name have one memory size
 Why it matters   a GPU that is lost or refuses fails the jobs that are sent to it; a library that
                  does not match the kernel module, as after an upgrade without a reboot, fails all
 What to do       Version mismatch: reboot the node. A lost GPU: look for XID 79, then a cold start,
@@ -111,31 +110,19 @@ def _examine(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _alike(gpus: Sequence[Gpu]) -> Iterator[Finding]:
-    """Boards of one name with another memory size, VBIOS or firmware than most of them."""
+    """Boards of one name with another memory size than most of them."""
     uuids = [uuid for gpu in gpus if (uuid := quietly(gpu.text, "uuid")) is not None]
     if len(set(uuids)) != len(uuids):
         raise Unusable("NVML lists one GPU twice")
     for name in sorted({quietly(gpu.text, "name") or "" for gpu in gpus}):
         boards = [gpu for gpu in gpus if (quietly(gpu.text, "name") or "") == name]
-        for what, unit, verdict in (
-            ("memory_total_mb", " MiB of memory", Verdict.FAIL),
-            ("vbios", " as VBIOS", Verdict.WARN),
-            ("gsp_firmware", " as firmware", Verdict.WARN),
-        ):
-            read = [(gpu, _value(gpu, what)) for gpu in boards]
-            known = [(gpu, value) for gpu, value in read if value is not None]
-            common = Counter(value for _, value in known).most_common(1)
-            for gpu, value in known:
-                if value != common[0][0]:
-                    said = f"has {value}{unit}, others of the node {common[0][0]}"
-                    yield Finding(verdict, said, gpu.index)
-
-
-def _value(gpu: Gpu, name: str) -> str | None:
-    if name == "memory_total_mb":
-        found = quietly(gpu.whole, name)
-        return None if found is None else str(found)
-    return quietly(gpu.text, name)
+        read = [(gpu, quietly(gpu.whole, "memory_total_mb")) for gpu in boards]
+        known = [(gpu, size) for gpu, size in read if size is not None]
+        common = Counter(size for _, size in known).most_common(1)
+        for gpu, size in known:
+            if size != common[0][0]:
+                said = f"has {size} MiB of memory, others of the node {common[0][0]}"
+                yield Finding(Verdict.FAIL, said, gpu.index)
 
 
 def _metrics(document: Document, gpus: Sequence[Gpu]) -> Iterator[Metric]:

@@ -3,7 +3,7 @@
 What it checks   products in bf16, fp16, tf32, fp32 and fp8, where the GPU has them, on all GPUs of
                  the node at once: sampled elements equal those in float64 but for rounding; the
                  speed reaches the model's threshold for that type and shape, and is none that the
-                 hardware cannot have; of five GPUs or more none lags behind the others
+                 hardware cannot have
 Why it matters   training is matrix products: a slow GPU holds all others up, a wrong one spoils
                  what all of them learn
 What to do       Wrong: take the GPU out of service; run the vendor's diagnostics on it. Slow: look
@@ -45,15 +45,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         node = computed.read(job, document)
         report = computed.Report()
-        speeds: dict[str, list[Metric]] = {kind: [] for kind in node.asked.dtypes}
         for gpu in computed.started(report, node):
             rows = gpu.rows("gemm", "dtype", node.asked.dtypes)
             computed.some(report, gpu, rows)
             for kind, row in rows:
-                if (speed := _judge(report, node, gpu, kind, row, rules)) is not None:
-                    speeds[kind].append(speed)
-        for figures in speeds.values():
-            report.stragglers(figures)
+                _judge(report, node, gpu, kind, row, rules)
         return report.result(NAME, job, document, rules)
 
     return answer(NAME, job, reply, judge)
@@ -66,12 +62,12 @@ def _judge(
     kind: str,
     row: Fields,
     rules: Rules,
-) -> Metric | None:
-    """Adds what is to say of one GPU's products of one type; its speed, if it is a GPU's."""
+) -> None:
+    """Adds what is to say of one GPU's products of one type."""
     what, own = f"{gpu.title}, {kind}", computed.gpu_rules(rules)
     if problem := computed.problem(row):
         report.failed_to_measure(what, problem)
-        return None
+        return
     if missing := row.maybe_text("unsupported"):
         if node.real and kind in own.gemm_dtypes(gpu.name):
             limit = own.gemm_speed(kind, (node.asked.gemm_size,) * 3, gpu.name)
@@ -80,21 +76,27 @@ def _judge(
                 Metric(what, "not supported"),
                 limit,
             )
-        return None
+        return
+    value = speed(node, what, row)
+    _right(report, what, row, node.asked.gemm_size)
+    if not node.real:
+        report.metrics.append(Metric(f"CPU, {value.name}", value.value, TFLOPS))
+        return
+    peaks = (rules.common.gpu_peak.gemm[kind], own.gemm_peak(kind))
+    shape = (node.asked.gemm_size,) * 3
+    sample = computed.sample("gemm", gpu, value, row, dtype=kind, shape=shape)
+    report.speed(gpu.title, value, peaks, own.gemm_speed(kind, shape, gpu.name), sample)
+
+
+def speed(node: computed.Node, what: str, row: Fields) -> Metric:
+    """In TFLOPS. Raises Unusable for another shape than was asked for, and impossible times."""
     size = node.asked.gemm_size
     shape = tuple(row.whole(side) for side in ("m", "n", "k"))
     if shape != (size,) * 3:
         raise Unusable(f"{what}: multiplied {shape}, asked for {(size,) * 3}")
-    _right(report, what, row, size)
     seconds = computed.median_s(row, what, node.asked.least)
-    speed = computed.agreed(row, "tflops", 2 * math.prod(shape) / seconds / 1e12, what)
-    value = Metric(what, float(f"{speed:.5g}"), TFLOPS)
-    if not node.real:
-        report.metrics.append(Metric(f"CPU, {value.name}", value.value, TFLOPS))
-        return None
-    peaks = (rules.common.gpu_peak.gemm[kind], own.gemm_peak(kind))
-    report.speed(gpu.title, value, peaks, own.gemm_speed(kind, shape, gpu.name))
-    return value
+    found = computed.agreed(row, "tflops", 2 * math.prod(shape) / seconds / 1e12, what)
+    return Metric(what, float(f"{found:.5g}"), TFLOPS)
 
 
 def _right(report: computed.Report, what: str, row: Fields, size: int) -> None:

@@ -1,8 +1,9 @@
 """A node has the GPUs that are declared.
 
 What it checks   as many GPU device nodes as declared; of real GPUs also that the driver (NVML)
-                 counts as many, and that each has a name the declared model is known by; that no
-                 real GPU is declared as virtual
+                 counts as many, and that each has a name the declared model is known by; of virtual
+                 ones the same of the stand-in for NVML where one is declared; that no real GPU is
+                 declared as virtual
 Why it matters   a GPU that fell off the bus, or another model than was declared, fails jobs that
                  Slurm still sends there
 What to do       Fewer than declared: look for Xid messages and for the board on the PCI bus; a
@@ -15,7 +16,7 @@ What to do       Fewer than declared: look for Xid messages and for the board on
 from dataclasses import replace
 
 from validation.checks.document import Document, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Gpus, Job, Metric, Reply, Result, Sample, Threshold, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "gpus"
@@ -34,12 +35,12 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         value, message = devices, ""
         if devices != declared.count:
             message = f"{devices} GPU device nodes found, {declared.count} declared"
-        elif declared.real:
+        elif declared.answer:
             value = len(names)
-            message = _names_problem(names, rules)
+            message = _names_problem(names, rules, rules.model.nvml_names if rules.model else ())
             if len(names) != declared.count:
                 nvml = document.measured.maybe_text("nvml")
-                message = f"NVML counts {len(names)} GPUs, {declared.count} declared" + (
+                message = f"NVML answers for {len(names)} GPUs, {declared.count} declared" + (
                     f": {nvml}" if nvml else ""
                 )
             elif len(set(uuids)) != len(uuids):
@@ -50,30 +51,41 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
                 f"({', '.join(sorted(set(names)))})"
             )
         known = bool(rules.model and rules.model.nvml_names)
-        if not message and declared.real and not known:
+        if not message and declared.answer and not known:
             found = ", ".join(sorted(set(names)))
             note = f"no thresholds file names {declared.model}, found {found}: nothing proves it"
-            return _result(job, Verdict.INCONCLUSIVE, note, value, threshold, document)
+            unjudged = tuple(
+                Sample("nvml_names", (("name", name),), 1, "GPUs", 1) for name in sorted(set(names))
+            )
+            result = _result(job, Verdict.INCONCLUSIVE, note, value, threshold, document)
+            return replace(result, unjudged=unjudged)
         verdict = Verdict.FAIL if message else Verdict.PASS
         return _result(job, verdict, message, value, threshold, document)
 
     return answer(NAME, job, reply, judge)
 
 
-def held_against_names(result: Result, rules: Rules) -> Result:
+def held_against_names(job: Job, result: Result, rules: Rules) -> Result:
     """A green result of ranks on GPUs fails where one of these is not of the declared model."""
     ranks = result.proof.ranks if result.proof else ()
     names = [rank.gpu for rank in ranks if rank.gpu is not None]
-    if not result.verdict.green or not (problem := _names_problem(names, rules)):
+    known = cuda_names(job.nodes[0].gpus, rules)
+    if not result.verdict.green or not (problem := _names_problem(names, rules, known)):
         return result
-    known = rules.model.nvml_names if rules.model else ()
     hosts = (rank.host for rank in ranks if rank.gpu is not None and rank.gpu not in known)
     blamed = tuple(dict.fromkeys(hosts))
     return replace(result, verdict=Verdict.FAIL, message=problem, blamed=blamed)
 
 
-def _names_problem(names: list[str], rules: Rules) -> str:
-    known = rules.model.nvml_names if rules.model else ()
+def cuda_names(gpus: Gpus, rules: Rules) -> tuple[str, ...]:
+    """By which CUDA may know the declared GPUs: as NVML does, or as instances of these."""
+    names = rules.model.nvml_names if rules.model else ()
+    if not gpus.mig:
+        return names
+    return tuple(f"{name} MIG {profile}" for name in names for profile, _ in gpus.mig)
+
+
+def _names_problem(names: list[str], rules: Rules, known: tuple[str, ...]) -> str:
     strange = sorted({name for name in names if known and name not in known})
     if not strange:
         return ""

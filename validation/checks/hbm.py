@@ -3,7 +3,7 @@
 What it checks   a copy and a triad over buffers several times as large as the L2 cache, on all GPUs
                  of the node at once, bytes read and written counted: every element of the result is
                  right; the bandwidth reaches the model's threshold, and is none that the memory
-                 cannot have; of five GPUs or more none lags behind the others
+                 cannot have
 Why it matters   most of a model's operations wait for memory, and inference does so nearly always
 What to do       Wrong elements: take the GPU out of service. Slow: look at the memory clock, at
                  remapped rows, at ECC errors, and at what else runs on the GPU.
@@ -28,14 +28,9 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         node = computed.read(job, document)
         report = computed.Report()
-        speeds: dict[str, list[Metric]] = {operation: [] for operation in MOVED}
         for gpu in computed.started(report, node):
             for operation, row in gpu.rows("memory", "operation", tuple(MOVED)):
-                speed = _judge(report, node, gpu, operation, row, rules)
-                if speed is not None:
-                    speeds[operation].append(speed)
-        for figures in speeds.values():
-            report.stragglers(figures)
+                _judge(report, node, gpu, operation, row, rules)
         return report.result(NAME, job, document, rules)
 
     return answer(NAME, job, reply, judge)
@@ -48,23 +43,27 @@ def _judge(
     operation: str,
     row: Fields,
     rules: Rules,
-) -> Metric | None:
+) -> None:
     what, own = f"{gpu.title}, {operation}", computed.gpu_rules(rules)
     if problem := computed.problem(row):
         report.failed_to_measure(what, problem)
-        return None
+        return
+    value = speed(node, gpu, operation, what, row)
+    report.exact(what, row.whole("wrong"), "elements")
+    if not node.real:
+        report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
+        return
+    peaks = (rules.common.gpu_peak.memory, own.memory_peak())
+    sample = computed.sample("memory", gpu, value, row, operation=operation)
+    report.speed(gpu.title, value, peaks, own.memory_speed(operation, gpu.name), sample)
+
+
+def speed(node: computed.Node, gpu: computed.Gpu, operation: str, what: str, row: Fields) -> Metric:
+    """In GB/s. Raises Unusable for other buffers than asked for, and impossible times."""
     size, moved = row.whole("bytes"), row.whole("moved")
     if size != node.asked.memory_bytes or moved != MOVED[operation] * size:
         raise Unusable(f"{what}: moved {moved} bytes with buffers of {size}")
     if node.real and size < CACHES * gpu.l2_bytes:
         raise Unusable(f"{what}: buffers of {size} bytes lie in an L2 cache of {gpu.l2_bytes}")
-    report.exact(what, row.whole("wrong"), "elements")
     seconds = computed.median_s(row, what, node.asked.iterations)
-    speed = computed.agreed(row, "gbs", moved / seconds / 1e9, what)
-    value = Metric(what, round(speed, 1), GBS)
-    if not node.real:
-        report.metrics.append(Metric(f"CPU, {what}", value.value, GBS))
-        return None
-    peaks = (rules.common.gpu_peak.memory, own.memory_peak())
-    report.speed(gpu.title, value, peaks, own.memory_speed(operation, gpu.name))
-    return value
+    return Metric(what, round(computed.agreed(row, "gbs", moved / seconds / 1e9, what), 1), GBS)

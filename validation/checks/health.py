@@ -118,6 +118,17 @@ def read_gpus(document: Document) -> tuple[Gpu, ...]:
     return gpus
 
 
+def answering(document: Document) -> list[Gpu]:
+    """The GPUs that answer. Raises Unusable where none does: `driver` says why."""
+    if (error := driver_error(document)) is not None:
+        known = "NVML could not be asked, see driver"
+        raise Unusable(f"{known}: {printable(error, _ERROR_TEXT)}", Verdict.INCONCLUSIVE)
+    gpus = [gpu for gpu in read_gpus(document) if gpu.error is None]
+    if not gpus:
+        raise Unusable("no GPU answers, see driver", Verdict.INCONCLUSIVE)
+    return gpus
+
+
 def examined(gpu: Gpu, examine: Callable[[Gpu], Iterable[Finding]]) -> list[Finding]:
     """The findings of one GPU; a value that it does not tell is one of them."""
     found: list[Finding] = []
@@ -145,12 +156,7 @@ def each_gpu(
     """
 
     def judge(document: Document) -> Result:
-        if (error := driver_error(document)) is not None:
-            known = "NVML could not be asked, see driver"
-            raise Unusable(f"{known}: {printable(error, _ERROR_TEXT)}", Verdict.INCONCLUSIVE)
-        gpus = [gpu for gpu in read_gpus(document) if gpu.error is None]
-        if not gpus:
-            raise Unusable("no GPU answers, see driver", Verdict.INCONCLUSIVE)
+        gpus = answering(document)
         findings = [finding for gpu in gpus for finding in examined(gpu, examine)]
         findings += together(gpus)
         return conclude(check, job, document, threshold, findings, _metrics(gpus, measures))

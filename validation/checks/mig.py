@@ -1,15 +1,18 @@
-"""GPUs are whole where whole GPUs are declared.
+"""GPUs are whole, or cut into the instances that are declared.
 
-What it checks   MIG is off on every GPU that can have it, and will still be after a reset
+What it checks   where whole GPUs are declared MIG is off; where instances are declared it is on,
+                 and every GPU has exactly those of each profile; neither changes with a reset
 Why it matters   with MIG on, CUDA sees an instance in place of the GPU, or nothing where no
                  instance was made; NCCL refuses instances of one GPU
-What to do       Turn it off; the GPU must be idle, and on some boards be reset.
+What to do       Turn it off, or make the instances; the GPU must be idle, and on some boards be
+                 reset. Instances do not outlive a reset: something has to make them at every boot.
                  $ ssh {node} 'nvidia-smi -L; nvidia-smi -q | grep -A 2 "MIG Mode"'
                  $ ssh {node} sudo nvidia-smi -i INDEX -mig 0
+                 $ ssh {node} sudo nvidia-smi mig -i INDEX -cgi PROFILE,PROFILE -C
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
@@ -19,14 +22,30 @@ NAME = "mig"
 TIER = Tier.NODE
 PAYLOAD = "health"
 
-_THRESHOLD = none_faulty("the inventory declares whole GPUs", "declared")
+_WHOLE = none_faulty("the inventory declares whole GPUs", "declared")
+_CUT = none_faulty("the inventory declares instances of MIG", "declared")
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return each_gpu(NAME, job, reply, _THRESHOLD, _examine, _measures)
+    declared = dict(job.nodes[0].gpus.mig)
+    if declared:
+        return each_gpu(NAME, job, reply, _CUT, lambda gpu: _cut(gpu, declared), _measures)
+    return each_gpu(NAME, job, reply, _WHOLE, _whole, _measures)
 
 
-def _examine(gpu: Gpu) -> Iterator[Finding]:
+def _cut(gpu: Gpu, declared: Mapping[str, int]) -> Iterator[Finding]:
+    on, pending, expected = gpu.on("mig"), gpu.on("mig_pending"), _listed(declared)
+    if on is None:
+        yield Finding(Verdict.FAIL, f"has no MIG, {expected} is declared")
+    elif not on:
+        yield Finding(Verdict.FAIL, f"MIG is off, {expected} is declared")
+    elif _profiles(gpu) != declared:
+        yield Finding(Verdict.FAIL, f"has {_layout(gpu)}, {expected} is declared")
+    elif pending is False:
+        yield Finding(Verdict.WARN, "MIG will be off after the next reset")
+
+
+def _whole(gpu: Gpu) -> Iterator[Finding]:
     on, pending = gpu.on("mig"), gpu.on("mig_pending")
     if on:
         yield Finding(Verdict.FAIL, f"MIG is on ({_layout(gpu)}), a whole GPU is declared")
@@ -35,10 +54,15 @@ def _examine(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _layout(gpu: Gpu) -> str:
-    profiles = Counter(_profile(item.text("name")) for item in gpu.items("mig_instances") or ())
-    if not profiles:
-        return "no instance"
+    return _listed(_profiles(gpu)) or "no instance"
+
+
+def _listed(profiles: Mapping[str, int]) -> str:
     return ", ".join(f"{count} of {name}" for name, count in sorted(profiles.items()))
+
+
+def _profiles(gpu: Gpu) -> Counter[str]:
+    return Counter(_profile(item.text("name")) for item in gpu.items("mig_instances") or ())
 
 
 def _profile(name: str) -> str:

@@ -59,4 +59,6 @@ def _judge(report: computed.Report, node: computed.Node, row: Fields, rules: Rul
     if value is None:
         return
     peaks = (rules.common.gpu_peak.peers, own.peers_peak())
-    report.speed(what, value, peaks, own.peer_speed(len(node.gpus), source.name))
+    gpus = len(node.gpus)
+    sample = computed.sample("peers", source, value, row, gpus=gpus)
+    report.speed(what, value, peaks, own.peer_speed(gpus, source.name), sample)

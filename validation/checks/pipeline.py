@@ -1,7 +1,8 @@
 """A model cut into a stage per rank trains as a pipeline and learns what the formula says.
 
 What it checks   as ddp does, with the 1F1B schedule in chains of at most 16 stages: what each stage
-                 received, what it computed from that, its gradient, its parameters, the losses
+                 received, what it computed from that, its gradient, its parameters, the losses; and
+                 over what they spoke
 Why it matters   pipelines send between neighbours only: a link that collectives route around is
                  used here, and activations that arrive wrong spoil the training
 What to do       The message says where it began. What one rank computed by itself is the fault of
@@ -12,7 +13,7 @@ What to do       The message says where it began. What one rank computed by itse
 
 import math
 
-from validation.checks import training
+from validation.checks import training, transport
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
@@ -30,7 +31,8 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         stages = chains(job.ranks)
         found = training.read(job, document, FIGURES, stages)
         right_schedule(job, document.measured, max(stages))
-        return training.judge(job, NAME, document, found, rules)
+        result = training.judge(job, NAME, document, found, rules)
+        return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)
 

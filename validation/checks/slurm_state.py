@@ -1,19 +1,22 @@
 """Slurm can use every node, and knows it as it was declared.
 
 What it checks   sinfo lists the node, in a state in which it takes jobs, with the declared CPUs,
-                 memory and GPUs
+                 memory and GPUs, these of the declared type
 Why it matters   a node that is down, drained or unknown takes no work; nobody notices until a job
                  waits for it. The node gets no job of this run.
 What to do       Read Slurm's reason. A node that is down does not answer: look at its power, its
                  network and slurmd. A drained one was taken out on purpose or by a health check:
                  mend what the reason says, then give it back. `inval` or wrong numbers: the node
-                 and slurm.conf disagree; `slurmd -C` on the node prints what it really has.
+                 and slurm.conf disagree; `slurmd -C` on the node prints what it really has. GPUs of
+                 another type: the model in node_gpus, or slurm_node_gres, is not what slurm.conf
+                 has, and Slurm would refuse the jobs.
                  $ scontrol show node {node}
                  $ ssh {node} systemctl status slurmd munge
                  $ scontrol update nodename={node} state=resume
 """
 
 import re
+from collections import Counter
 
 from validation.model import Metric, Node, NodeState, Result, Subject, Threshold, Tier, Verdict
 
@@ -108,24 +111,36 @@ def _disagreements(node: Node, state: NodeState) -> list[str]:
         found.append(f"Slurm counts {state.cpus} CPUs, {node.cpus} are declared")
     if state.memory_mb is None or state.memory_mb < node.memory_mb:
         found.append(f"Slurm counts {state.memory_mb} MB, {node.memory_mb} are declared")
-    if (gpus := count_gpus(state.gres)) != node.gpus.count:
-        found.append(f"Slurm counts {gpus} GPUs, {node.gpus.count} are declared")
+    gpus, declared = gpus_of(state.gres), gpus_of(node.gpus.asked)
+    if gpus.total() != declared.total():
+        what = "MIG instances" if node.gpus.mig else "GPUs"
+        found.append(f"Slurm counts {gpus.total()} GPUs, {declared.total()} {what} are declared")
+    elif "" not in declared and gpus != declared:
+        # Jobs name the type. One that Slurm does not have, or has elsewhere, gets them refused.
+        found.append(f"Slurm has {_shown(gpus)}, {_shown(declared)} is declared")
     return found
 
 
-def count_gpus(gres: str) -> int:
-    """GPUs in a GRES string.
+def gpus_of(gres: str) -> Counter[str]:
+    """How many GPUs of each type a GRES string has; "" for those without a type.
 
-    >>> count_gpus("gpu:h100:8(S:0-1),shard:16")
-    8
+    >>> gpus_of("gpu:h100:8(S:0-1),shard:16")
+    Counter({'h100': 8})
     """
-    total = 0
+    found: Counter[str] = Counter()
     for item in re.sub(r"\([^)]*\)", "", gres).split(","):
         name, _, rest = item.strip().partition(":")
         if name == "gpu":
-            count = rest.rpartition(":")[2]
-            total += int(count) if count.isdigit() else 1
-    return total
+            kind, _, count = rest.rpartition(":")
+            if not count.isdigit():  # "gpu" and "gpu:h100" are one
+                kind, count = rest, "1"
+            found[kind] += int(count)
+    return found
+
+
+def _shown(gpus: Counter[str]) -> str:
+    words = [f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in gpus.items()]
+    return ",".join(sorted(words))
 
 
 def _result(node: Node, state: str, verdict: Verdict, message: str) -> Result:

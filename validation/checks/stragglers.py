@@ -1,28 +1,180 @@
-"""Who is slower than its equals, whatever the absolute thresholds say.
+"""No GPU lags behind the others of its kind, whatever the absolute thresholds say.
+
+What it checks   matrix products of each type, the GPU's own memory, and copies from and to the
+                 host: each figure of each GPU against the median of that figure over all GPUs of
+                 its name, on all nodes with as many GPUs of one model, five GPUs at least. More
+                 than 5 % below the median, or than four median absolute deviations where these are
+                 more, is a warning; less than three quarters of it is a failure. The node's slowest
+                 figure is shown
+Why it matters   a training over many GPUs goes at the pace of the slowest, and nothing else tells a
+                 GPU that is slow from a model that is
+What to do       One GPU of a node: its temperature, power and throttle reasons while it works. All
+                 of a node: power supply, cooling, clocks or the CPU's power profile of that node,
+                 and what else runs there. From and to the host alone: the link of that GPU.
+                 $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
+                 $ ssh {node} 'nvidia-smi topo -m; lscpu | grep -e NUMA -e MHz'
 
 The centre is the median, and the spread the median absolute deviation (MAD), because neither moves
 with the outlier that is looked for. Under five values neither says anything.
 """
 
+import math
 import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from validation.model import Threshold
+from validation.checks import computed, copies, gemm, hbm
+from validation.checks.comparison import Asked, Kind, of_each_kind
+from validation.checks.document import Document, Unusable
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, printable, worst
+from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 
-FEWEST = 5
-_SHARE = 0.05  # GPUs of one node differ by that much without a fault
+NAME = "stragglers"
+TIER = Tier.NODE
+PAYLOAD = computed.PAYLOAD
+
+FEWEST_GPUS = 5
+
+# 5 % is the variance that SuperBench allows (docs/user-tutorial/data-diagnosis.md), and gpu-fryer
+# flags 10 % below the best. It is a warning only: a hot place in a rack is no broken GPU, and the
+# absolute thresholds say what is too slow for the model. At three quarters NVIDIA's resiliency
+# extension calls a rank a straggler by default, and DCGM sets its gates: such a GPU fails.
+_SHARE = 0.05
 _DEVIATIONS = 4
+_BROKEN = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """One speed of one GPU; comparable with others that have `equals`."""
+
+    equals: tuple[str, str]
+    value: Metric
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    figures: tuple[_Figure, ...]
+    lacking: tuple[str, ...]
+
+
+def compare(asked: Sequence[Asked]) -> list[Result]:
+    return of_each_kind(NAME, asked, _figures, _judge)
 
 
 def limit(values: Collection[float], unit: str) -> Threshold | None:
     """What none of these values should lie below; None for fewer than five.
 
-    The median less 5 % of it or four MADs, whichever is more.
+    A warning below the median less 5 % of it or four MADs, whichever is more, and a failure below
+    three quarters of the median, however far the values scatter.
     """
-    if len(values) < FEWEST:
+    if len(values) < FEWEST_GPUS:
         return None
     median = statistics.median(values)
     spread = statistics.median(abs(value - median) for value in values)
-    least = median - max(_SHARE * median, _DEVIATIONS * spread)
-    source = f"the median of {len(values)} ({median:.4g}) less 5 % or four MADs, what is more"
-    return Threshold("≥", round(least, 4), unit, "derived", source)
+    fail = _BROKEN * median
+    warn = max(fail, median - max(_SHARE * median, _DEVIATIONS * spread))
+    source = (
+        f"the median of {len(values)} GPUs is {median:.4g}: WARN below it by 5 % or four MADs, "
+        "what is more; FAIL below three quarters of it"
+    )
+    return Threshold("≥", round(fail, 4), unit, "derived", source, round(warn, 4))
+
+
+def _figures(job: Job, document: Document) -> _Node:
+    node = computed.read(job, document)
+    if not node.real:
+        raise Unusable("figures of a CPU say nothing of a GPU's speed")
+    figures: list[_Figure] = []
+    lacking: list[str] = []
+    for gpu in node.gpus:
+        if gpu.problem is not None:
+            lacking.append(gpu.title)
+            continue
+        for what, metric in _of_gpu(node, gpu):
+            if metric is None:
+                lacking.append(f"{gpu.title}, {what}")
+            else:
+                figures.append(_Figure((gpu.name, what), metric))
+    return _Node(tuple(figures), tuple(lacking))
+
+
+def _of_gpu(node: computed.Node, gpu: computed.Gpu) -> Iterator[tuple[str, Metric | None]]:
+    """Each figure of a GPU by its name, None for one that was not measured."""
+    for kind, row in gpu.rows("gemm", "dtype", node.asked.dtypes):
+        if computed.problem(row) is not None:
+            yield kind, None
+        elif row.maybe_text("unsupported") is None:
+            yield kind, gemm.speed(node, f"{gpu.title}, {kind}", row)
+    for operation, row in gpu.rows("memory", "operation", tuple(MOVED)):
+        failed = computed.problem(row) is not None
+        what = f"{gpu.title}, {operation}"
+        yield operation, None if failed else hbm.speed(node, gpu, operation, what, row)
+    for direction, row in gpu.rows("copies", "direction", DIRECTIONS):
+        words = copies.WORDS[direction]
+        failed = computed.problem(row) is not None
+        yield words, None if failed else computed.copy_speed(node, f"{gpu.title}, {words}", row)
+
+
+def _judge(kind: Kind, said: Sequence[tuple[Job, Document, _Node]]) -> Iterable[Result]:
+    values: dict[tuple[str, str], list[float]] = {}
+    for _, _, node in said:
+        for figure in node.figures:
+            values.setdefault(figure.equals, []).append(float(figure.value.value))
+    units = {figure.equals: figure.value.unit for _, _, node in said for figure in node.figures}
+    limits = {equals: limit(found, units[equals]) for equals, found in values.items()}
+    for job, document, node in said:
+        judged = [
+            (figure.value, threshold)
+            for figure in node.figures
+            if (threshold := limits[figure.equals]) is not None
+        ]
+        few = [len(values[item.equals]) for item in node.figures if limits[item.equals] is None]
+        yield _result(kind, job, document, node, judged, few)
+
+
+def _result(
+    kind: Kind,
+    job: Job,
+    document: Document,
+    node: _Node,
+    judged: Sequence[tuple[Metric, Threshold]],
+    few: Sequence[int],
+) -> Result:
+    found = [(threshold.judge(value.value), value, threshold) for value, threshold in judged]
+    verdict, message = worst(own for own, _, _ in found), ""
+    if verdict is not Verdict.FAIL and (few or node.lacking or not found):
+        verdict, message = Verdict.INCONCLUSIVE, _unknown(node, few) + kind.missing
+    elif verdict is not Verdict.PASS:
+        those = [_said(value, threshold) for own, value, threshold in found if own is verdict]
+        message = computed.spelled_out(those)
+    shown = min(judged, key=_room, default=None)
+    return Result(
+        NAME,
+        TIER,
+        job.subject,
+        verdict,
+        printable(message, 300),
+        shown[0] if shown else Metric("compared", 0, "figures"),
+        shown[1] if shown else None,
+        tuple(figure.value for figure in node.figures),
+        document.proof,
+    )
+
+
+def _said(value: Metric, threshold: Threshold) -> str:
+    return f"{value.name} is {value.value} {value.unit}; {threshold.source.partition(':')[0]}"
+
+
+def _unknown(node: _Node, few: Sequence[int]) -> str:
+    if node.lacking:
+        return f"not measured: {computed.spelled_out(node.lacking)}"
+    count = max(few, default=0)
+    return f"figures of {count} GPUs are too few to tell who lags, {FEWEST_GPUS} would do"
+
+
+def _room(item: tuple[Metric, Threshold]) -> float:
+    """How far a figure is from the threshold at which it fails; the least is shown."""
+    metric, threshold = item
+    least = float(threshold.value)
+    return float(metric.value) / least if least > 0 else math.inf

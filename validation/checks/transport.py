@@ -1,7 +1,8 @@
-"""Whether collectives ran over what is declared, by NCCL's own logs of all ranks.
+"""Whether ranks spoke over what is declared, by NCCL's own logs of all ranks.
 
-A bandwidth means something only for the network it was measured on: InfiniBand that fell back to
-sockets must fail, and never become a baseline. What no log shows is not proven.
+all_reduce, ddp and pipeline are all held against it: each connects by itself, and a bandwidth means
+something only for the network it was measured on. InfiniBand that fell back to sockets must fail,
+and never become a baseline. What no log shows is not proven.
 """
 
 import re
@@ -9,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from validation.checks.document import Fields, Unusable
-from validation.model import Gpus, Verdict, printable
+from validation.checks.document import Document, Fields, Unusable
+from validation.model import Gpus, Job, Result, Verdict, printable, worst
 
 SOCKETS = "sockets"
 INFINIBAND = "InfiniBand"
@@ -111,6 +112,30 @@ class _Log:
     unread: int
 
 
+def held_against(result: Result, job: Job, document: Document) -> Result:
+    """A check's result, or the worse one that NCCL's own logs speak for.
+
+    The answer of every payload of ranks has them as `transport`. Raises Unusable where they are
+    not there, or not one for each rank.
+    """
+    if job.backend != "nccl":
+        return result
+    hosts = [rank.host for rank in sorted(document.proof.ranks, key=lambda rank: rank.rank)]
+    logs = [log.values for log in document.measured.items("transport")]
+    first = job.nodes[0]
+    problem = judge(logs, hosts, first.fabric, first.gpus)
+    if problem is None:
+        return result
+    if problem.verdict is not Verdict.WARN:
+        result = replace(result, unjudged=())  # nothing to take a baseline from
+    verdict = worst((result.verdict, problem.verdict))
+    if verdict is result.verdict and verdict is not problem.verdict:
+        return result  # the failure that is told already is what counts
+    message = "; ".join(part for part in (result.message, problem.sentence) if part)
+    blamed = result.blamed if result.verdict is verdict else problem.nodes
+    return replace(result, verdict=verdict, message=message, blamed=blamed)
+
+
 def judge(
     summaries: Sequence[Mapping[str, Any]], hosts: Sequence[str], fabric: str, gpus: Gpus
 ) -> Problem | None:
@@ -147,6 +172,26 @@ def judge(
     order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN)
     worst = min(found, key=lambda problem: order.index(problem.verdict))
     return replace(worst, sentence=printable(worst.sentence, 300))  # it has words of the answer
+
+
+def links(summaries: Sequence[Mapping[str, Any]]) -> str | None:
+    """Over what the rings of a node go from GPU to GPU: nvswitch, nvlink or pcie.
+
+    None unless the logs of all ranks tell, and tell the same. NCCL looks for the rings itself, so a
+    pair without a bridge, or a link that is down, shows here. Of boards that are no SXM modules,
+    nvlink is a bridge.
+
+    Raises Unusable for a summary that is not one.
+    """
+    found: set[str | None] = set()
+    for rank, summary in enumerate(summaries):
+        fields = Fields(summary, f"nccl_log[{rank}].")
+        way, nvswitch = fields.maybe_text("ring"), fields.flag("nvswitch")
+        if way in ("NVL", "NVB"):
+            found.add("nvswitch" if nvswitch else "nvlink")
+        else:
+            found.add("pcie" if way in ("PIX", "PXB", "PXN", "PHB", "SYS") else None)
+    return found.pop() if len(found) == 1 else None
 
 
 # --- reading ---------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, health, compute, all_reduce, ddp or pipeline; CONFIG is a JSON object, see each
-payload's Config. The answer is one JSON document on one line of standard output: from rank 0 of a
-collective payload, and from every task of the others, which look at one node. Everything else goes
-to standard error. An error ends the payload with a line there that begins with "plumbline: ", after
-one with "plumbline: blamed HOST,…" where it is known whose fault it is; a wrong sum is no error but
-a measurement. Lines that begin with "plumbline: stage" say how far each rank is.
+NAME is node, host, host_speed, health, cuda, compute, all_reduce, ddp or pipeline; CONFIG is a JSON
+object, see each payload's Config. The answer is one JSON document on one line of standard output:
+from rank 0 of a collective payload, and from every task of the others, which look at one node.
+Everything else goes to standard error. An error ends the payload with a line there that begins
+with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is known whose fault it is;
+a wrong sum is no error but a measurement. Lines that begin with "plumbline: stage" say how far
+each rank is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from validation.payloads import all_reduce, compute, ddp, document, health, node, pipeline
+from validation.payloads import (
+    all_reduce,
+    compute,
+    cuda,
+    ddp,
+    document,
+    health,
+    host,
+    host_speed,
+    node,
+    pipeline,
+)
 from validation.payloads.config import GroupConfig, load
 from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.group import Group, joined
@@ -48,7 +60,10 @@ class OfNode:
 
 OF_NODE = {
     "node": OfNode(node.Config, node.measure),
+    "host": OfNode(host.Config, host.measure),
+    "host_speed": OfNode(host_speed.Config, host_speed.measure),
     "health": OfNode(health.Config, health.measure),
+    "cuda": OfNode(cuda.Config, cuda.measure),
     "compute": OfNode(compute.Config, compute.measure),
 }
 COLLECTIVES = {

@@ -105,7 +105,7 @@ def _mix(value: torch.Tensor) -> torch.Tensor:
 
 
 def measure(config: Config, group: Group) -> dict[str, Any]:
-    """Every size in turn, see Measured, and over what: see nccl_log.Summary; None with Gloo.
+    """Every size in turn, see Measured, and over what, see Group.transport.
 
     Collective: all ranks must call it.
     """

@@ -7,7 +7,8 @@ costs its own figures and none of the others', and the answer comes in any case.
 First CUDA is started and a kernel run, on all GPUs at once. Then come matrix products and the GPU's
 own memory, on all GPUs at once too, each measurement begun on all of them together, because power
 and cooling that do not suffice show only then. Copies from and to the host follow, one GPU after
-another: together they would measure the host. Last come copies between each two GPUs.
+another: together they would measure the host. Last come copies between each two GPUs. Meanwhile
+NVML is asked about the links (gpu_links).
 
 The same runs on a CPU with small sizes (`device` "cpu"), which shows that the software works and
 says nothing about a GPU; the document says which it was.
@@ -19,11 +20,12 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from validation.payloads import gpu_device, gpu_process, node
+from validation.payloads import gpu_device, gpu_links, gpu_process, node, nvml
 from validation.payloads.config import require, require_positive
 from validation.payloads.errors import CannotRun
 from validation.payloads.gpu_gemm import KINDS
@@ -41,7 +43,8 @@ class Config:
     """What is measured, and for how long.
 
     device            "cuda", or "cpu" in its place
-    gpus              how many the node has; None measures all that torch sees
+    gpus              how many the node has, or instances; None measures all that torch sees
+    mig               they are instances of MIG: each is a device alone, without pairs
     dtypes            ways to multiply, see gpu_gemm.KINDS; one that a GPU lacks is reported so
     gemm_size         of the square matrices; a multiple of 16 (fp8)
     gemm_s            seconds that the products of one kind are timed for, at least `least` of them
@@ -58,6 +61,7 @@ class Config:
 
     device: str = "cuda"
     gpus: int | None = None
+    mig: bool = False
     dtypes: tuple[str, ...] = tuple(KINDS)
     gemm_size: int = 8192
     gemm_s: float = 1.0
@@ -210,40 +214,58 @@ class Gpu:
         return {"error": None, **found}
 
 
+def of_instances(
+    environ: Mapping[str, str],
+    limit_s: float,
+    instances: Callable[[float], Sequence[str]] = nvml.mig_uuids,
+) -> Mapping[str, str]:
+    """The environment with each instance of MIG by its UUID, unless Slurm already gave some.
+
+    By its number CUDA would take the first instance of each GPU and none of the others.
+    """
+    if environ.get("CUDA_VISIBLE_DEVICES"):
+        return environ
+    return {**environ, "CUDA_VISIBLE_DEVICES": ",".join(instances(limit_s))}
+
+
 def measure(
     config: Config,
     environ: Mapping[str, str] = os.environ,
     command: Sequence[str] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    instances: Callable[[float], Sequence[str]] = nvml.mig_uuids,
 ) -> Row:
     """Everything, for each GPU; see the functions of gpu_device, gpu_gemm and gpu_memory.
 
     gpus    index, start (what CUDA says of the GPU), gemm, memory, copies: a row for each
             measurement; `at_once` says on how many GPUs it ran at the same time
     pairs   a row for each ordered pair of GPUs
+    links   see gpu_links.Links.found; None on a CPU
 
     A row whose `error` is not null has nothing else to say. Raises CannotRun when the GPUs cannot
     be counted, where it is not said how many there are.
     """
     budget = Budget(config.total_s, clock)
     worker = list(command or gpu_process.command())
+    if config.mig:
+        environ = of_instances(environ, budget.limit(config.start_limit_s), instances)
     total = config.gpus or _count(config, budget, worker, environ)
     gpus = [
-        Gpu(config, budget, worker, partial(_alone, environ, [number])) for number in range(total)
+        Gpu(config, budget, worker, partial(alone, environ, [number])) for number in range(total)
     ]
+    links = gpu_links.Links(config.total_s) if config.device == "cuda" else None
     with ThreadPoolExecutor(total) as pool:
         try:
             started = list(pool.map(Gpu.start, gpus))
             gemm = [_together(pool, gpus, message) for message in _gemm(config)]
             memory = [_together(pool, gpus, message) for message in _memory(config)]
-            copies = [
-                [{"direction": message["direction"], **gpu.ask(message)} for gpu in gpus]
-                for message in _copies(config)
-            ]
+            with links.watched() if links else nullcontext():
+                copies = [_one_by_one(gpus, message, links) for message in _copies(config)]
             usable = [number for number, gpu in enumerate(gpus) if gpu.usable]
             for gpu in gpus:
                 gpu.end()
-            pairs = _pairs(config, budget, worker, environ, total, usable)
+            # One process has one instance of MIG, whatever it is shown.
+            pairs = [] if config.mig else _pairs(config, budget, worker, environ, total, usable)
         except BaseException:  # of Ctrl-C too: the workers are in groups of their own
             for gpu in gpus:
                 gpu.kill()
@@ -264,6 +286,9 @@ def measure(
             for number in range(total)
         ],
         "pairs": pairs,
+        "links": links.found([(row.get("uuid"), row.get("bus")) for row in started])
+        if links
+        else None,
     }
 
 
@@ -320,6 +345,15 @@ def _together(pool: ThreadPoolExecutor, gpus: Sequence[Gpu], message: Row) -> li
     return [{**named, "at_once": sum(ready), **row} for row in found]
 
 
+def _one_by_one(gpus: Sequence[Gpu], message: Row, links: gpu_links.Links | None) -> list[Row]:
+    """Copies from the host or to it; NVML is asked about the link of the GPU that copies."""
+    found = []
+    for number, gpu in enumerate(gpus):
+        with links.copies(number) if links else nullcontext():
+            found.append({"direction": message["direction"], **gpu.ask(message)})
+    return found
+
+
 def _pairs(
     config: Config,
     budget: Budget,
@@ -329,7 +363,7 @@ def _pairs(
     usable: Sequence[int],
 ) -> list[Row]:
     """Copies from each GPU to each other one, by a process that sees all that are usable."""
-    process = Gpu(config, budget, command, partial(_alone, environ, usable))
+    process = Gpu(config, budget, command, partial(alone, environ, usable))
     found = []
     opened: Row | None = None
     try:
@@ -360,7 +394,7 @@ def _pairs(
     return found
 
 
-def _alone(environ: Mapping[str, str], numbers: Sequence[int]) -> dict[str, str]:
+def alone(environ: Mapping[str, str], numbers: Sequence[int]) -> dict[str, str]:
     """The environment of a process that sees these GPUs and no others."""
     seen = ",".join(gpu_device.visible(environ, number) for number in numbers)
     # As NVML counts them: by their place on the bus. CUDA would put the fastest one first.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.payloads import gpu_timing
 from validation.payloads.config import require
+from validation.payloads.group import gpu_uuid
 
 if TYPE_CHECKING:
     import torch
@@ -74,11 +75,14 @@ def start(kind: str) -> tuple[Device, dict[str, Any]]:
     properties = torch.cuda.get_device_properties(found)
     major, minor = torch.cuda.get_device_capability(found)
     uuid = getattr(properties, "uuid", None)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if uuid is not None or visible.startswith("MIG-"):
+        uuid = gpu_uuid(str(uuid), visible, 0)
     bus = _bus(properties)
     return Device(found, (major, minor), gpu_timing.cuda_stopwatch()), {
         **_versions(),
         "name": properties.name,
-        "uuid": None if uuid is None else f"GPU-{uuid}".replace("GPU-GPU-", "GPU-"),
+        "uuid": uuid,
         "capability": [major, minor],
         "memory_bytes": properties.total_memory,
         "multiprocessors": properties.multi_processor_count,

@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from validation.payloads import nccl_debug
+from validation.payloads import container, nccl_debug
 from validation.payloads.config import GroupConfig
 from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.meeting import connect, meet
@@ -39,7 +39,7 @@ GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank as it described itself; gpu and gpu_uuid are None on a CPU."""
+    """One rank as it described itself; gpu, gpu_uuid and nccl are None on a CPU."""
 
     rank: int
     local_rank: int
@@ -47,6 +47,9 @@ class Rank:
     device: str
     gpu: str | None
     gpu_uuid: str | None
+    torch: str
+    nccl: str | None
+    container: str | None
 
 
 @dataclass(frozen=True)
@@ -86,20 +89,21 @@ class Group:
 
     def proof(self) -> dict[str, Any]:
         """What really ran: every rank's own description, gathered through the group itself."""
-        import torch
-
         return {
             "world_size": self.size,
             "backend": self.backend,
-            "torch": str(torch.__version__),
-            "nccl": _nccl_version() if self.backend == "nccl" else None,
+            "torch": self.itself.torch,
+            "nccl": self.itself.nccl,
             "python": platform.python_version(),
             "ranks": self.gather(asdict(self.itself)),
             "environment": dict(self.environment),
         }
 
     def transport(self) -> list[dict[str, Any]] | None:
-        """What every rank's NCCL says of the way it took; None without NCCL. Collective."""
+        """What every rank's NCCL says of the way it took (nccl_log.Summary); None without NCCL.
+
+        Collective, and the last thing of a payload: channels connect when they are first used.
+        """
         return None if self.nccl_log is None else self.gather(nccl_debug.found(self.nccl_log))
 
     def _all_gather(self, mine: torch.Tensor) -> list[torch.Tensor]:
@@ -320,8 +324,9 @@ def _require_cpus(group: Group, wanted: int) -> None:
 def _describe(rendezvous: Rendezvous, device: torch.device, environ: Mapping[str, str]) -> Rank:
     import torch
 
-    gpu = uuid = None
+    gpu = uuid = nccl = None
     if device.type == "cuda":
+        nccl = _nccl_version()
         properties = torch.cuda.get_device_properties(device)
         visible = environ.get("CUDA_VISIBLE_DEVICES")
         gpu = str(properties.name)
@@ -333,6 +338,9 @@ def _describe(rendezvous: Rendezvous, device: torch.device, environ: Mapping[str
         device=str(device),
         gpu=gpu,
         gpu_uuid=uuid,
+        torch=str(torch.__version__),
+        nccl=nccl,
+        container=container.seen(),
     )
 
 

@@ -7,7 +7,9 @@ kernel's log may be hidden from one, and the answer says so.
 
 from __future__ import annotations
 
+import platform
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from typing import Any
 
 from validation.payloads import kernel_log, nvml
@@ -37,6 +39,7 @@ def measure(config: Config) -> dict[str, Any]:
     questions        what each GPU was asked
     gpus             one for each GPU that NVML counts, see nvml.Gpu
     kernel_log       see kernel_log.KernelLog
+    software         versions of the kernel, and of torch, None where it is not installed
     """
     system, gpus = nvml.ask(config.nvml_timeout_s)
     return {
@@ -45,4 +48,13 @@ def measure(config: Config) -> dict[str, Any]:
         "questions": list(nvml.QUESTIONS),
         "gpus": [asdict(gpu) for gpu in gpus],
         "kernel_log": asdict(kernel_log.read()),
+        "software": {"kernel": platform.release(), "torch": _torch()},
     }
+
+
+def _torch() -> str | None:
+    """Its version as it was installed: to import it takes seconds, and may fail."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None

@@ -120,6 +120,9 @@ class Summary:
     communicators, transports, channels, choices
     warnings       NCCL WARN, each once, the first few
     unread         lines about a connection whose words are not known, or that were cut
+    ring           the longest way between two GPUs of a node that its rings take, in NCCL's words:
+                   NVL, NVB, C2C, PIX, PXB, PHB, SYS, …; None where the log does not tell
+    nvswitch       whether NCCL found a switch between NVLinks on the node
     """
 
     version: str | None
@@ -135,6 +138,8 @@ class Summary:
     choices: tuple[Choice, ...]
     warnings: tuple[str, ...]
     unread: int
+    ring: str | None = None
+    nvswitch: bool = False
 
     @property
     def proven(self) -> tuple[Transport, ...]:
@@ -164,19 +169,6 @@ def summarize(text: str) -> Summary:
     for line in _lines(text):
         reader.read(line)
     return reader.summary()
-
-
-def by_process(text: str) -> dict[tuple[str, int], Summary]:
-    """The facts of each process, by host and process id, where several wrote into one stream.
-
-    A line without NCCL's beginning belongs to nobody, so a version that is printed without one is
-    lost.
-    """
-    readers: dict[tuple[str, int], _Reader] = {}
-    for line in _lines(text):
-        if start := _start(line):
-            readers.setdefault((start["host"], int(start["pid"])), _Reader()).read(line)
-    return {process: reader.summary() for process, reader in readers.items()}
 
 
 # --- the lines -------------------------------------------------------------------------------
@@ -245,6 +237,14 @@ _NET = re.compile(
     r"(?:/(?P<direct>GDRDMA(?:\(PCI\))?))?(?:/Shared)?"
 )
 _NVLS = re.compile(r"NVLS comm 0x[0-9a-f]+ headRank .*|Connected NVLS tree")
+# src/graph/search.cc, ncclTopoPrintGraph: `speed` in place of `bw` until 2.16. 4 is the ring.
+_RING = re.compile(
+    r"Pattern 4, crossNic [0-9], nChannels [0-9]{1,4}, (?:bw|speed) [0-9./]{3,40}, "
+    r"type (?P<path>[A-Z0-9]{3})/[A-Z0-9]{3}, sameChannels [01]"
+)
+_NVSWITCH = re.compile(r" *\+ NVL\[[0-9.]{1,16}\] - NVS/\S{1,32}(?: .*)?")
+# From the shortest way to the longest, as in topoPathTypeStr of src/graph/topo.cc.
+PATHS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
 _CHOICE = re.compile(
     r"(?P<function>[A-Za-z]{1,32}): (?P<bytes>[0-9]{1,18}) Bytes -> Algo (?P<algorithm>[A-Za-z_]+) "
     r"proto (?P<protocol>[A-Za-z0-9]+) channel\{Lo\.\.Hi\}=\{(?P<low>[0-9]{1,4})\.\."
@@ -317,6 +317,8 @@ class _Reader:
         self._warnings: dict[str, None] = {}
         self._no_collnet = False
         self._unread = 0
+        self._rings: set[str] = set()
+        self._nvswitch = False
         self._process = ""  # host and process id: a communicator's address is its process's own
         self._host = ""
         self._readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
@@ -336,6 +338,8 @@ class _Reader:
             (_DEVICES, self._device_list),
             (_SOCKETS, self._socket_list),
             (_BOOTSTRAP, lambda match: _add(self._bootstrap, match[1])),
+            (_RING, lambda match: match["path"] in PATHS and _add(self._rings, match["path"])),
+            (_NVSWITCH, self._switch),
         )
 
     def read(self, line: str) -> None:
@@ -376,6 +380,8 @@ class _Reader:
             choices=tuple(sorted(self._choices.values(), key=lambda one: one.least_bytes)),
             warnings=tuple(self._warnings)[:MAX_WARNINGS],
             unread=self._unread,
+            ring=max(self._rings, key=PATHS.index, default=None),
+            nvswitch=self._nvswitch,
         )
 
     # Each takes one line's match, and says whether it could be used.
@@ -414,6 +420,10 @@ class _Reader:
 
     def _collnet(self, match: re.Match[str]) -> bool:
         return self._used(_network_route("COLLNET", match["route"]), (int(match["channel"]),))
+
+    def _switch(self, match: re.Match[str]) -> bool:
+        self._nvswitch = True
+        return True
 
     def _nvls(self, match: re.Match[str]) -> bool:
         return self._used(("NVLS", "", None, "", False), ())

@@ -1,14 +1,13 @@
 """What one node has: CPUs, memory, GPUs, clock, room on its disks, and whether MUNGE works here.
 
 Standard library only: the node must answer even where torch is missing or broken; whether it can be
-imported is tried in a process of its own. Runs with one task on one node, in well under a second
-but for that.
+imported is tried in a process of its own, and NVML, which may never answer, is asked by others.
+Runs with one task on one node, in about a second but for that.
 """
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import platform
 import re
@@ -23,14 +22,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from validation.payloads import container, nvml
 from validation.payloads.rendezvous import node_name
 
 MUNGE_TIMEOUT_S = 5
 SCONTROL_TIMEOUT_S = 5
 TORCH_TIMEOUT_S = 30
+NVML_TIMEOUT_S = 20  # without persistence mode the first question starts every GPU
 TMP = Path("/tmp")
 SPOOL = "/var/spool/slurmd"  # where slurmd keeps its jobs unless slurm.conf says otherwise
 _MIB = 2**20
+
+_ASKED = ("name", "uuid", "memory_total_mb")  # of each GPU, in the order of Gpu
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +68,11 @@ class Folder:
 
 
 def proof(environ: Mapping[str, str]) -> dict[str, Any]:
-    return {"host": node_name(environ), "python": platform.python_version()}
+    return {
+        "host": node_name(environ),
+        "python": platform.python_version(),
+        "container": container.seen(),
+    }
 
 
 def measure(
@@ -82,7 +89,7 @@ def measure(
     tmp, spool       /tmp and slurmd's own folder, see Folder; spool is None where none is found
     torch            its version, or None; torch_error says why
     gpu_device_nodes character devices /dev/nvidia<number>; they exist without a driver too
-    gpus, nvml       what NVML says, or [] and why it could not be asked
+    gpus, nvml       the GPUs that NVML answers for, and what it does not answer, or None
     munge_*          a fresh credential, and how the given one decoded; errors beside them
     time_ns          this node's clock, read last so that little lies between it and the answer
     """
@@ -96,7 +103,7 @@ def measure(
         "cpus": os.sysconf("SC_NPROCESSORS_ONLN"),
         "cpus_allowed": len(os.sched_getaffinity(0)),
         "memory_mb": _memory_mb(meminfo),
-        "memory_limit_mb": _memory_limit_mb(),
+        "memory_limit_mb": memory_limit_mb(),
         "tmp": asdict(_folder(tmp)),
         "spool": asdict(_folder(spool)) if spool else None,
         "torch": torch,
@@ -119,7 +126,7 @@ def _memory_mb(meminfo: Path) -> int:
     raise RuntimeError(f"{meminfo} has no MemTotal")
 
 
-def _memory_limit_mb(
+def memory_limit_mb(
     own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> int | None:
     """The least that a control group of this process, or one above it, allows."""
@@ -207,34 +214,18 @@ def _gpu_device_nodes(dev: Path) -> int:
 
 
 def _gpus() -> tuple[list[Gpu], str | None]:
-    """The GPUs NVML sees, or none and the reason why it could not be asked."""
-    try:
-        pynvml = importlib.import_module("pynvml")
-    except ImportError as error:
-        return [], f"pynvml cannot be imported: {error}"
-    try:
-        pynvml.nvmlInit()
-        try:
-            return [_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())], None
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        return [], f"NVML: {error}"
-
-
-def _gpu(pynvml: Any, index: int) -> Gpu:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    return Gpu(
-        index=index,
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
-        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-        memory_mb=pynvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB,
-    )
-
-
-def _text(value: str | bytes) -> str:
-    # pynvml before 11.5 answers in bytes
-    return value.decode() if isinstance(value, bytes) else value
+    """The GPUs that NVML answers for, and why there are none, or not all that it counts."""
+    system, asked = nvml.ask(NVML_TIMEOUT_S, _ASKED)
+    if system.error is not None:
+        return [], system.error
+    found, problems = [], []
+    for gpu in asked:
+        problem = gpu.error or next((unknown.why for unknown in gpu.unknown), None)
+        if problem is None:
+            found.append(Gpu(gpu.index, *(gpu.values[name] for name in _ASKED)))
+        else:
+            problems.append(f"GPU {gpu.index}: {problem}")
+    return found, "; ".join(problems) or None
 
 
 def _encode() -> tuple[str | None, str | None]:

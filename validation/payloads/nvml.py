@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import itertools
 import json
 import os
 import signal
@@ -24,6 +25,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from validation.payloads.errors import CannotRun
 
 _MIB = 2**20
 _KILLED_S = 2.0  # how long a killed process may take to be gone
@@ -105,7 +108,7 @@ class Gpu:
     index     NVML's, as nvidia-smi prints it: in the order of PCI addresses
     error     why the GPU gave no more answers, or None
     seconds   from the start of its process to its last answer
-    values    by the names of QUESTIONS, all of them; None where a value is not known
+    values    by the names of what was asked, see QUESTIONS; None where a value is not known
     unknown   why not; a GPU with an `error` may owe that for some
     """
 
@@ -119,11 +122,13 @@ class Gpu:
 # --- asking, with a time limit ---------------------------------------------------------------
 
 
-def ask(limit_s: float) -> tuple[System, list[Gpu]]:
+def ask(limit_s: float, names: Sequence[str] | None = None) -> tuple[System, list[Gpu]]:
     """What NVML says of the node and of each GPU it counts; no GPU where it cannot be asked.
 
-    Takes at most twice `limit_s` and a few seconds, whatever the driver does.
+    `names` are the questions about a GPU, all of QUESTIONS without them. Takes at most twice
+    `limit_s` and a few seconds, whatever the driver does.
     """
+    names = list(QUESTIONS) if names is None else list(names)
     (said,) = _run([["system"]], limit_s)
     problem = said.problem(limit_s)
     if problem is None:
@@ -134,13 +139,25 @@ def ask(limit_s: float) -> tuple[System, list[Gpu]]:
         return System(problem, seconds=said.seconds), []
     system = System(None, **found, seconds=said.seconds)
     gpus = range(system.count or 0)
-    asked = _run([["gpu", str(index)] for index in gpus], limit_s)
-    return system, [_gpu(index, said, limit_s) for index, said in zip(gpus, asked, strict=True)]
+    asked = _run([["gpu", str(index), *names] for index in gpus], limit_s)
+    answers = zip(gpus, asked, strict=True)
+    return system, [_gpu(index, names, said, limit_s) for index, said in answers]
 
 
-def _gpu(index: int, said: _Said, limit_s: float) -> Gpu:
+def mig_uuids(limit_s: float) -> list[str]:
+    """All MIG devices of the node, GPU after GPU. Raises CannotRun when NVML lists none."""
+    system, gpus = ask(limit_s / 2, ["mig_instances"])
+    found = [item["uuid"] for gpu in gpus for item in gpu.values["mig_instances"] or ()]
+    if not found:
+        raise CannotRun(
+            f"NVML lists no instance of MIG{f': {system.error}' if system.error else ''}"
+        )
+    return found
+
+
+def _gpu(index: int, names: Sequence[str], said: _Said, limit_s: float) -> Gpu:
     error = said.problem(limit_s)
-    values: dict[str, Any] = dict.fromkeys(QUESTIONS)
+    values: dict[str, Any] = dict.fromkeys(names)
     unknown = []
     for answer in said.answers:
         name = str(answer["name"])
@@ -151,6 +168,33 @@ def _gpu(index: int, said: _Said, limit_s: float) -> Gpu:
         else:
             unknown.append(Unknown(name, str(answer["kind"]), str(answer["error"])))
     return Gpu(index, error, said.seconds, values, unknown)
+
+
+class PcieLinks:
+    """Asks for the PCIe links of all GPUs again and again, in a process of its own."""
+
+    def __init__(self, limit_s: float) -> None:
+        """Begins. The process ends by itself after `limit_s`, or with the one that started it."""
+        self._began = time.monotonic()
+        self._process, self._output = _start(["pcie", str(limit_s)])
+
+    def begun(self, limit_s: float) -> bool:
+        """Waits until the first GPU has answered; False where none does in time."""
+        deadline = time.monotonic() + limit_s
+        while b'"gpu"' not in os.pread(self._output, 4096, 0):
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def end(self) -> list[dict[str, Any]]:
+        """Ends the process. What it saw: {"gpu": index, "at": time.monotonic(), "generation": …,
+        "width": …}, or with "error" in the place of both.
+        """
+        status = self._process.poll()
+        if status is None:
+            _kill(self._process)
+        return _read(self._output, status, time.monotonic() - self._began).answers
 
 
 @dataclass(frozen=True)
@@ -256,7 +300,7 @@ def _read(output: int, status: int | None, seconds: float) -> _Said:
 def answer(arguments: Sequence[str]) -> None:
     """Writes a line before each call and one after it, and "done" after the last.
 
-    arguments: "system", or "gpu" and an index.
+    arguments: "system"; "gpu", an index and names of QUESTIONS; "pcie" and for how many seconds.
     """
     try:
         nvml = importlib.import_module("pynvml")
@@ -269,8 +313,10 @@ def answer(arguments: Sequence[str]) -> None:
         nvml.nvmlInit()
         if arguments[0] == "system":
             _answer_system(nvml)
+        elif arguments[0] == "pcie":
+            _watch_pcie(nvml, float(arguments[1]))
         else:
-            _answer_gpu(nvml, int(arguments[1]))
+            _answer_gpu(nvml, int(arguments[1]), arguments[2:])
     except nvml.NVMLError as error:
         _say(name="gpu", kind="gone", error=_sentence(error))
     _say(done=True)
@@ -284,13 +330,13 @@ def _answer_system(nvml: Any) -> None:
         _say(name=name, value=question(nvml))
 
 
-def _answer_gpu(nvml: Any, index: int) -> None:
+def _answer_gpu(nvml: Any, index: int, names: Sequence[str]) -> None:
     _say(ask="its handle")
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    for name, question in QUESTIONS.items():
+    for name in names:
         _say(ask=name)
         try:
-            value = question(nvml, handle)
+            value = QUESTIONS[name](nvml, handle)
         except nvml.NVMLError as error:
             kind = "unsupported" if error.value in _UNKNOWN_HERE else "error"
             if error.value in _GONE:
@@ -304,6 +350,23 @@ def _answer_gpu(nvml: Any, index: int) -> None:
             _say(name=name, kind="error", error=f"{type(error).__name__}: {error}")
         else:
             _say(name=name, value=value)
+
+
+def _watch_pcie(nvml: Any, limit_s: float) -> None:
+    """Generation and width of every GPU's link, until nobody wants to know any more."""
+    parent, deadline = os.getppid(), time.monotonic() + limit_s
+    gpus = range(nvml.nvmlDeviceGetCount())
+    while os.getppid() == parent and time.monotonic() < deadline:
+        for index in gpus:
+            found: dict[str, Any] = {"gpu": index}
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                found["generation"] = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
+                found["width"] = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
+            except nvml.NVMLError as error:
+                found = {"gpu": index, "error": _sentence(error)}
+            _say(**found, at=time.monotonic())
+        time.sleep(_POLL_S)
 
 
 def _say(**what: Any) -> None:
@@ -516,25 +579,53 @@ def _threshold(kind: str) -> Question:
     )
 
 
-def _mig_instances(nvml: Any, gpu: Any) -> list[dict[str, str]]:
-    """Name and UUID of each MIG device; the name ends with its profile."""
+def _mig_devices(nvml: Any, gpu: Any) -> list[Any]:
+    """Handles of the GPU's MIG devices. NVML gives them to every user, unlike GPU instances."""
     found = []
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
-            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
         except nvml.NVMLError as error:
             if error.value != nvml.NVML_ERROR_NOT_FOUND:
                 raise
-            continue
-        name = _text(nvml.nvmlDeviceGetName(device))
-        found.append({"name": name, "uuid": _text(nvml.nvmlDeviceGetUUID(device))})
     return found
+
+
+def _mig_instances(nvml: Any, gpu: Any) -> list[dict[str, str]]:
+    """Name and UUID of each MIG device; the name ends with its profile."""
+    return [
+        {
+            "name": _text(nvml.nvmlDeviceGetName(device)),
+            "uuid": _text(nvml.nvmlDeviceGetUUID(device)),
+        }
+        for device in _mig_devices(nvml, gpu)
+    ]
+
+
+def _parts(nvml: Any, gpu: Any) -> list[Any]:
+    """The GPU itself, or its MIG devices where MIG is on: none, where none was made.
+
+    With MIG on NVML sums memory and processes up for a privileged user alone; those of one device
+    it tells to everybody (nvmlDeviceGetMemoryInfo, nvmlDeviceGetComputeRunningProcesses).
+    """
+    mode = _maybe(nvml, nvml.nvmlDeviceGetMigMode, gpu)
+    return _mig_devices(nvml, gpu) if mode and mode[0] else [gpu]
+
+
+def _memory(member: str) -> Question:
+    def total(nvml: Any, gpu: Any) -> int:
+        parts = [nvml.nvmlDeviceGetMemoryInfo(part) for part in _parts(nvml, gpu) or [gpu]]
+        return int(sum(getattr(part, member) for part in parts) // _MIB)
+
+    return total
 
 
 def _processes(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
     """Process id, name and MiB of each process with a CUDA context; None where NVML hides it."""
     found = []
-    for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu):
+    parts = _parts(nvml, gpu)
+    running = (nvml.nvmlDeviceGetComputeRunningProcesses(part) for part in parts)
+    for process in itertools.chain.from_iterable(running):
         try:
             name = _text(nvml.nvmlSystemGetProcessName(process.pid)) or None
         except nvml.NVMLError:  # it ended meanwhile, or is another user's
@@ -562,8 +653,8 @@ QUESTIONS: dict[str, Question] = {
     "vbios": lambda nvml, gpu: _text(nvml.nvmlDeviceGetVbiosVersion(gpu)),
     "gsp_firmware": lambda nvml, gpu: _text(nvml.nvmlDeviceGetGspFirmwareVersion(gpu)),
     "recovery_action": _recovery_action,
-    "memory_total_mb": lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).total // _MIB,
-    "memory_used_mb": lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used // _MIB,
+    "memory_total_mb": _memory("total"),
+    "memory_used_mb": _memory("used"),
     "bar1_total_mb": lambda nvml, gpu: nvml.nvmlDeviceGetBAR1MemoryInfo(gpu).bar1Total // _MIB,
     "ecc": lambda nvml, gpu: _on(nvml.nvmlDeviceGetEccMode(gpu)[0]),
     "ecc_pending": lambda nvml, gpu: _on(nvml.nvmlDeviceGetEccMode(gpu)[1]),

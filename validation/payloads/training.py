@@ -73,6 +73,7 @@ def report(
     parameters           in the whole model
     step_time_s_median   of the slowest rank in each step
     samples_per_s        samples of all ranks / step_time_s_median
+    transport            over what the ranks spoke, see Group.transport
     """
     step_time = statistics.median(group.slowest(step_times))
     return {
@@ -82,6 +83,7 @@ def report(
         "parameters": parameters,
         "samples_per_s": samples_per_step / step_time,
         "step_time_s_median": step_time,
+        "transport": group.transport(),
     }
 
 

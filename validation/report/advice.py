@@ -73,7 +73,8 @@ _READ = "less {err}"
 ADVICE: Mapping[Cause, Advice] = {
     Cause.NO_THRESHOLD: Advice(
         "It was measured, and there is nothing to judge it by. Compare it with the vendor's "
-        "figure, then record it in a thresholds file of your own (docs/validation.md, Thresholds)."
+        "figure, then record it in a thresholds file of your own; --record-baseline DIR writes one "
+        "(docs/validation.md, Thresholds)."
     ),
     Cause.CONTROLLER: Advice(
         "No node is known to be at fault: Slurm's controller does not answer the login node. Look "
@@ -83,7 +84,7 @@ ADVICE: Mapping[Cause, Advice] = {
     Cause.REFUSED: Advice(
         "No node is known to be at fault: Slurm does not take or start the job as it was "
         "submitted. Look at the partition, the account, the QOS and the limits of the user who "
-        "submits.",
+        "submits; for a generic resource, at Gres= in slurm.conf and node_gpus in the inventory.",
         (
             'sacctmgr show associations where user="$USER"',
             "scontrol show partition {partition}",
@@ -144,8 +145,9 @@ ADVICE: Mapping[Cause, Advice] = {
     ),
     Cause.NOT_RUN: Advice("It was not judged. See what else did not pass, then repeat the run."),
     Cause.UNPROVEN: Advice(
-        "This run had too few nodes of one kind for this check. Select more of them; a kind of "
-        "which the cluster has one node with one rank cannot be proven by it."
+        "This run had too few nodes of one kind for this check. Select more of them. A node with "
+        "one rank that is alone of its kind can only show that it computes rightly by itself; what "
+        "lies between it and the others stays unproven."
     ),
 }
 
@@ -238,6 +240,8 @@ def _scope(finding: _Finding) -> int:
 
 
 def cause(result: Result, job: JobReport | None) -> Cause:
+    if _right_alone(result, job):
+        return Cause.UNPROVEN
     if result.value is not None:
         return Cause.NO_THRESHOLD if result.threshold is None else Cause.FINDING
     if job is None or job.reply is None:
@@ -245,6 +249,12 @@ def cause(result: Result, job: JobReport | None) -> Cause:
             return Cause.CONTROLLER
         return Cause.UNPROVEN if result.verdict is Verdict.INCONCLUSIVE else Cause.NOT_RUN
     return _cause_of_reply(result, job, job.reply)
+
+
+def _right_alone(result: Result, job: JobReport | None) -> bool:
+    """Whether one rank was judged right, and communication was to be proven."""
+    judged = result.threshold is not None and result.verdict is Verdict.INCONCLUSIVE
+    return judged and result.blamed == () and job is not None and job.job.ranks == 1
 
 
 def _cause_of_reply(result: Result, job: JobReport, reply: Reply) -> Cause:

@@ -146,6 +146,7 @@ class _Ran:
         job, reply = item.job, item.reply
         proof = next(filter(None, (proofs.get((c, job.subject.name)) for c in job.checks)), None)
         asked = f"{words.count(job.ranks, 'rank')} on {compress(job.hosts)}"
+        asked += f", in {job.container.image}" if job.container else ""
         seconds = reply.seconds if reply else None
         return cls(
             job.name,

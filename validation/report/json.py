@@ -81,6 +81,7 @@ def _job(item: JobReport) -> dict[str, Any]:
         "ranks_per_node": job.ranks_per_node,
         "backend": job.backend,
         "partition": job.partition,
+        "container": plain(job.container),
         "config": plain(job.config),
         "queue_limit_s": job.queue_limit_s,
         "run_limit_s": job.run_limit_s,

@@ -1,9 +1,9 @@
 """A plan, for people (`--dry-run`) and as data (`plan.json`)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from validation.model import Job, Tier
+from validation.model import Job, PlannedCheck, Tier
 from validation.nodelist import compress
 from validation.plan import ALWAYS, AT_ONCE, Plan
 from validation.report import words
@@ -25,11 +25,14 @@ def render(plan: Plan) -> str:
     cells += [_row(job) for group in plan.groups for job in group.jobs]
     lines += table(cells)
     lines.append("")
-    lines += [
-        f"  {check.check} on {check.subject.name} is skipped: {check.skip}"
-        for check in plan.checks
-        if check.skip
-    ]
+    lines += _unlike_others(plan, "is skipped", lambda check: check.skip)
+    lines += _unlike_others(plan, "cannot pass", lambda check: check.unproven)
+    if (container := plan.submission.container) is not None:
+        inside = dict.fromkeys(job.payload for job in plan.jobs if job.container)
+        lines.append(
+            f"  in the container {container.image}: {', '.join(inside)}; the others run on the "
+            "nodes themselves"
+        )
     if len(plan.groups) > 1:
         names = "; ".join(
             f"{group.name}: {compress(node.name for node in group.nodes)}" for group in plan.groups
@@ -49,6 +52,21 @@ def render(plan: Plan) -> str:
         "if every job waits and runs up to its limit"
     )
     return "\n".join(lines) + "\n"
+
+
+def _unlike_others(
+    plan: Plan, words: str, reason: Callable[[PlannedCheck], str | None]
+) -> list[str]:
+    """Checks that have a reason not to pass; nodes that share check and reason together."""
+    subjects: dict[tuple[Tier, str, str], list[str]] = {}
+    for check in plan.checks:
+        if why := reason(check):
+            subjects.setdefault((check.tier, check.check, why), []).append(check.subject.name)
+    lines = []
+    for (tier, name, why), names in subjects.items():
+        where = compress(names) if tier is Tier.NODE else ", ".join(names)
+        lines.append(f"  {name} on {where} {words}: {why}")
+    return lines
 
 
 def _folded(payload: str, jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -101,5 +119,5 @@ def _job(job: Job) -> dict[str, object]:
         **plain(job),
         "nodes": list(job.hosts),
         "ranks": job.ranks,
-        "gpus_per_node": job.gpus_per_node,
+        "gres": job.gres,
     }

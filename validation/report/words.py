@@ -78,16 +78,25 @@ def backends(report: RunReport) -> str:
     return ", ".join(found)
 
 
+def images(report: RunReport) -> list[str]:
+    """What the containers of the run's jobs were made of."""
+    found = (item.job.container.image for item in report.jobs if item.job.container)
+    return list(dict.fromkeys(found))
+
+
 def title(report: RunReport) -> str:
     nodes = [item.node for item in report.nodes]
     gpus = sum(node.gpus.count for node in nodes)
     kinds = sorted({node.hardware for node in nodes} | {node.fabric for node in nodes})
+    if any(node.gpus.nvml for node in nodes):
+        kinds.append("a stand-in for NVML")
     partial = f" (partial: without {'; '.join(report.left_out)})" if report.left_out else ""
     parts = [
         f"suite {report.suite}{partial}",
         f"{count(len(nodes), 'node')}, {count(gpus, 'GPU')} ({', '.join(kinds)})",
         *([backends(report)] if backends(report) else []),
         *([f"Slurm {report.slurm}"] if report.slurm else []),
+        *(f"in {image}" for image in images(report)),
         duration(report.seconds),
         gpu_hours(report.gpu_hours),
     ]
@@ -282,6 +291,7 @@ def proof(found: Proof) -> str:
         ("torch", found.torch),
         ("NCCL", found.nccl),
         ("Python", found.python),
+        ("in a container of", found.container),
     ):
         if value:
             parts.append(f"{name} {value}")

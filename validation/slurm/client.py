@@ -96,6 +96,10 @@ class SlurmClient(Protocol):
         """Whether the accounting that Slurm is configured with answers."""
         ...
 
+    def knows_containers(self) -> bool:
+        """Whether srun has pyxis' options, where jobs are submitted from."""
+        ...
+
     def prepare(
         self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()
     ) -> Batch:
@@ -112,6 +116,9 @@ class SlurmDown(Exception):
 
 # --all: nodes of a hidden partition too.
 SINFO = "sinfo --version; exec sinfo --all -h -N -o '%N|%n|%T|%c|%m|%G|%P|%E'"
+
+# Options of plugins stand in it (github.com/NVIDIA/pyxis/wiki/Installation).
+HELP = "exec srun --help"
 
 ACCOUNTING = """\
 echo "kind $(scontrol show config | sed -n 's/^AccountingStorageType *= *//p')"
@@ -156,6 +163,9 @@ class CommandLineClient:
             return Accounting(kind)
         why = _last(done.stderr) or f"sacctmgr ended with {done.status} and listed no cluster"
         return Accounting(kind, error=why)
+
+    def knows_containers(self) -> bool:
+        return "--container-image" in self._transport.run(_PREPARE + HELP, timeout_s=60).stdout
 
     def prepare(
         self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from validation import reasons
-from validation.model import GRANT_LIMIT_S, Allocation, Job, Node
+from validation.model import GRANT_LIMIT_S, Allocation, Container, Job, Node
 from validation.nodelist import compress
 from validation.reasons import Cause
 
@@ -116,7 +116,7 @@ def allocation_command(
 
 def allocation_limit_s(allocation: Allocation) -> int:
     """Every step starts and runs up to its limits, and may have to wait for one before it."""
-    lanes = [sum(GRANT_LIMIT_S + job.run_limit_s for job in lane) for lane in allocation.lanes]
+    lanes = [sum(job.start_limit_s + job.run_limit_s for job in lane) for lane in allocation.lanes]
     return max(lanes) * min(len(lanes), 2)
 
 
@@ -132,8 +132,8 @@ def _nodes(job: Job, nodes: Sequence[Node]) -> list[str]:
         f"--ntasks={job.ranks_per_node * len(nodes)}",
         f"--ntasks-per-node={job.ranks_per_node}",
     ]
-    if job.gpus_per_node:
-        options.append(f"--gres=gpu:{job.gpus_per_node}")
+    if job.gres:
+        options.append(f"--gres={job.gres}")
     if job.cpus_per_task is not None:
         # srun gives a step of an exclusive job no more than it asks for, so it asks for everything.
         options += [f"--cpus-per-task={job.cpus_per_task}", "--mem=0"]
@@ -157,8 +157,18 @@ def _task(job: Job, python: str) -> list[str]:
         "--kill-on-bad-exit=1",
         "--wait=30",
         "--chdir=/tmp",
-        *_payload(job, python),
+        *_contained(job.container),
+        *_payload(job, job.container.python if job.container else python),
     ]
+
+
+def _contained(container: Container | None) -> list[str]:
+    """Options of pyxis. Standard input, /proc, the network and Slurm's variables are the task's own
+    in its containers too, so the payload reaches it as it reaches any other."""
+    if container is None:
+        return []
+    mounts = [f"--container-mounts={container.mounts}"] if container.mounts else []
+    return [f"--container-image={container.image}", *mounts]
 
 
 def _payload(job: Job, python: str) -> list[str]:
@@ -208,7 +218,7 @@ def batch(
                     and {
                         "allocation": home[job.name],
                         "command": list(step_command(run_id, job, python, wishes)),
-                        "start_limit_s": GRANT_LIMIT_S,
+                        "start_limit_s": job.start_limit_s,
                     },
                     "config": dict(job.config),
                     "environment": dict(job.environment),

@@ -58,7 +58,8 @@ FOLDER = re.compile(r"plumbline-\d{8}T\d{6}Z-\S+")
 # How Slurm is reached. All other variables of Slurm's commands would change what is asked, or
 # describe a job that this program may run inside of and turn our jobs into steps of it.
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
-SLURMS = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "SQUEUE_", "SINFO_", "SCANCEL_")
+# PYXIS_ is of the plugin for containers: its variables stand for options of srun.
+SLURMS = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "SQUEUE_", "SINFO_", "SCANCEL_", "PYXIS_")
 
 
 # What changes how a payload computes or communicates: the declaration says it, not the shell of

@@ -1,4 +1,7 @@
-"""Which checks a run makes, and how its jobs are set up: data, one file per suite."""
+"""Which checks a run makes, and how its jobs are set up: data, one file per suite.
+
+A suite may be made of others: it has their checks, and their jobs as they set them up.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,7 +72,18 @@ _LIMIT: dict[str, strict.Reader] = {"run_limit_s": strict.whole(1)}
 # Payloads of the node tier; what one takes that computes depends on the device.
 _NODE: dict[str, strict.Reader] = {
     "node": strict.table(_LIMIT),
+    "host": strict.table({**_LIMIT, "limit_s": strict.positive}),
+    "host_speed": strict.table(
+        {
+            **_LIMIT,
+            "disk_bytes": strict.whole(1),
+            "disk_s": strict.positive,
+            "memory_s": strict.positive,
+            "limit_s": strict.positive,
+        }
+    ),
     "health": strict.table({**_LIMIT, "nvml_timeout_s": strict.positive}),
+    "cuda": strict.table({**_LIMIT, "start_limit_s": strict.positive}),
     "compute": strict.table(
         dict.fromkeys(
             DEVICES,
@@ -114,6 +128,15 @@ _READ = strict.table(
 )
 
 
+_MADE_OF = strict.table(
+    {
+        "name": strict.text,
+        "description": strict.text,
+        "suites": strict.list_of(strict.text, empty=False),
+    }
+)
+
+
 def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
 
@@ -126,12 +149,14 @@ def load(name: str) -> Suite:
 
 def read(path: Path) -> Suite:
     """The suite in a file. Raises DataError with every problem."""
+    document = strict.load_yaml(path)
+    if isinstance(document, Mapping) and "suites" in document:
+        return _made_of(path, document)
     problems: strict.Problems = []
-    found = _READ(strict.load_yaml(path), "", problems)
+    found = _READ(document, "", problems)
     if problems:
         raise DataError(str(path), problems)
-    if found["name"] != path.stem:
-        problems.append(f"name: is {found['name']!r}, the file's name says {path.stem!r}")
+    problems += _misnamed(path, found)
     if found["queue_limit_s"] > 240:
         problems.append("queue_limit_s: above 240 s; MUNGE credentials could expire in the queue")
     needed = {CHECKS[name].payload for name in found["checks"]} - {None}
@@ -179,6 +204,50 @@ def read(path: Path) -> Suite:
         node,
         cluster,
         found["largest_bytes"] or {},
+    )
+
+
+def _misnamed(path: Path, found: Mapping[str, Any]) -> list[str]:
+    if found["name"] == path.stem:
+        return []
+    return [f"name: is {found['name']!r}, the file's name says {path.stem!r}"]
+
+
+def _made_of(path: Path, document: Mapping[str, Any]) -> Suite:
+    """The suite that has the checks of others. One payload cannot be set up in two ways."""
+    problems: strict.Problems = []
+    found = _MADE_OF(document, "", problems)
+    if problems:
+        raise DataError(str(path), problems)
+    problems += _misnamed(path, found)
+    others = [name for name in names() if name != path.stem]
+    problems += [
+        f"suites: there is no other suite {name!r}"
+        for name in found["suites"]
+        if name not in others
+    ]
+    if problems:
+        raise DataError(str(path), problems)
+    parts = [load(name) for name in found["suites"]]
+    node: dict[str, Mapping[str, JobTemplate]] = {}
+    cluster: dict[str, Mapping[str, JobTemplate]] = {}
+    for part in parts:
+        for together, own in ((node, part.node), (cluster, part.cluster)):
+            for payload, templates in own.items():
+                if templates and together.setdefault(payload, templates) != templates:
+                    problems.append(
+                        f"suites: {part.name} sets up {payload} another way than before"
+                    )
+    if problems:
+        raise DataError(str(path), problems)
+    return Suite(
+        found["name"],
+        found["description"],
+        max(part.queue_limit_s for part in parts),
+        tuple(dict.fromkeys(check for part in parts for check in part.checks)),
+        node,
+        cluster,
+        {fabric: size for part in parts for fabric, size in part.largest_bytes.items()},
     )
 
 

@@ -155,6 +155,9 @@ class Slurm:
     def accounting(self) -> Accounting:
         return Accounting("accounting_storage/slurmdbd")
 
+    def knows_containers(self) -> bool:
+        return False
+
     def prepare(self, lanes: Any, at_once: int, shared: Any = ()) -> Batch:
         return Batch(self, [job for lane in lanes for job in lane])
 
@@ -184,6 +187,8 @@ def healthy(job: Job) -> Reply:
             gpus=first.gpus.count,
             names=names,
         )
+    elif job.payload == "cuda":
+        document = standin.cuda(first.name, job.config)
     elif job.payload == "all_reduce":
         speed = 470.0 if job.backend == "nccl" else 1.2
         document = standin.all_reduce(job.hosts, job.config, job.ranks_per_node, busbw_gbs=speed)
@@ -303,7 +308,13 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
         ]
     if len(world.plan.nodes) > 2:  # of two nobody can say whose clock is right
         found.append(("a clock apart", _clock(draw.choice((-1, 1)) * draw.uniform(1.5, 900))))
-    return [(what, job, change) for what, change in found + job_faults(draw)]
+    faults = [(what, job, change) for what, change in found + job_faults(draw)]
+    if node.gpus.real:
+        silent = altered(lambda d: d["measured"]["gpus"][0].update(start=None))
+        dead = altered(lambda d: d["measured"]["gpus"][0].update(start={"error": "Error 802"}))
+        of_cuda = [("a GPU says nothing", silent), ("CUDA does not start", dead), *job_faults(draw)]
+        faults += [(f"{what}, cuda", f"cuda-{name}", change) for what, change in of_cuda]
+    return faults
 
 
 def _clock(seconds: float) -> Change:
@@ -337,6 +348,10 @@ def slurm_faults(
         ("more CPUs in Slurm", changed(state, cpus=(state.cpus or 2) + 1)),
         ("less memory in Slurm", changed(state, memory_mb=(state.memory_mb or 2) - 1)),
         ("other GPUs in Slurm", changed(state, gres="gpu:7")),
+        (
+            "GPUs of another type in Slurm",
+            changed(state, gres="gpu:other_" + (state.gres[4:] or "x:1")),
+        ),
         ("a state of tomorrow", changed(state, state="quantum")),
         ("unknown to Slurm", None),
     ]
@@ -346,6 +361,7 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
     """What goes wrong in a job of all nodes: (fault, change, nodes that may be named)."""
     # Of several nodes nobody can say which; a job of one node alone is that node's.
     nobody = frozenset(job.hosts) if len(job.hosts) == 1 else frozenset()
+    its = frozenset(job.hosts[-1:])
     found = [(what, change, nobody) for what, change in job_faults(draw)]
 
     def proof(change: Callable[[dict[str, Any]], None]) -> Change:
@@ -356,6 +372,8 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         ("a rank twice", proof(lambda p: p["ranks"].append(p["ranks"][-1])), nobody),
         ("each alone", proof(lambda p: p.update(world_size=1, ranks=p["ranks"][:1])), nobody),
         ("another backend", proof(lambda p: p.update(backend="mpi")), nobody),
+        ("another torch", proof(lambda p: p["ranks"][-1].update(torch="1.0")), nobody),
+        ("contained", proof(lambda p: p["ranks"][-1].update(container="x")), its),
         ("strangers", proof(lambda p: p["ranks"][-1].update(host="gpu99")), nobody),
     ]
     if job.payload == "all_reduce":

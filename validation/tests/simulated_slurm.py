@@ -7,6 +7,8 @@ PROGRAM is one of Slurm's or MUNGE's. STATE is a folder: `nodes.json` says what 
 that was granted. `install` writes the programs; the rest runs in a process of its own, standard
 library only.
 
+`pyxis` among the faults: srun has its options; `without_pyxis`: nodes that lack it all the same.
+
 Faults, by the job's name, such as "node-gpu1" or "ddp":
     hang         starts, never answers, ends when it is cancelled
     deaf         as hang, and scancel does not end it
@@ -18,6 +20,7 @@ Faults, by the job's name, such as "node-gpu1" or "ddp":
     crash        answers, then ends with status 1
     noise        prints other lines too, and answers rightly
     refused      srun itself ends with an error: the partition is wrong
+    gres         the same: no node has such a GRES
     limit        refused as long as another job is there: a limit of the user
     never        refused by a limit of the user, whatever else runs
     wait         waits as long as another such job runs: squeue says "QOSMaxJobsPerUserLimit"
@@ -32,6 +35,7 @@ or an object: {"answer": {…}} changes the answer's fields, {"arguments": {…}
 """
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -105,6 +109,11 @@ def sinfo(state, arguments):
 
 
 def srun(state, arguments):
+    if arguments == ["--help"]:
+        print("Usage: srun [OPTIONS(0)... [executable(0) [args(0)...]]]")
+        if json.loads((state / "faults.json").read_text()).get("pyxis"):
+            print("      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH")
+        return 0
     options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
     command = arguments[len(options) :]
     *_, payload, config = command
@@ -113,7 +122,7 @@ def srun(state, arguments):
     name, job, fault = asked(state, options)
     if fault == "environment":
         (state / "environment").write_text(json.dumps(sorted(os.environ)))
-    if refused(state, "srun", fault):
+    if refused(state, "srun", fault) or without_gres(state, "srun", hosts, options):
         return 1
     allocation = options.get("jobid")
     number = allocation or new_number(state)
@@ -150,6 +159,8 @@ def salloc(state, arguments):
     options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
     name, _, fault = asked(state, options)
     if refused(state, "salloc", fault):
+        return 1
+    if without_gres(state, "salloc", expand(options["nodelist"]), options):
         return 1
     number = new_number(state)
     mark = state / "running" / name
@@ -189,8 +200,28 @@ def asked(state, options):
 def refused(state, program, fault):
     present = [*(state / "running").iterdir(), *(state / "allocations").iterdir()]
     limited = fault == "never" or (fault == "limit" and present)
-    if fault == "refused" or limited:
-        why = LIMIT if limited else "Invalid partition name specified"
+    if fault in ("refused", "gres") or limited:
+        why = INVALID_GRES if fault == "gres" else "Invalid partition name specified"
+        why = LIMIT if limited else why
+        print(f"{program}: error: Unable to allocate resources: {why}", file=sys.stderr)
+        return True
+    return False
+
+
+def without_gres(state, program, hosts, options):
+    """As slurmctld refuses a type that no node has, and one that these nodes have not."""
+    nodes = {
+        name: fields[3] for name, fields in json.loads((state / "nodes.json").read_text()).items()
+    }
+    had = {name: {i.split("(")[0] for i in gres.split(",")} for name, gres in nodes.items()}
+    for item in filter(None, options.get("gres", "").split(",")):
+        kind = item.rpartition(":")[0]
+        if not any(one.startswith(f"{kind}:") for each in had.values() for one in each):
+            why = INVALID_GRES
+        elif not all(item in had[host] for host in hosts if host in had):
+            why = "Requested node configuration is not available"
+        else:
+            continue
         print(f"{program}: error: Unable to allocate resources: {why}", file=sys.stderr)
         return True
     return False
@@ -239,6 +270,7 @@ def task(fault, number, hosts, payload, config, options, command, state):
         say("received", number, host, skew)
     change = fault if isinstance(fault, dict) else {}
     document = answer(payload, hosts, config, options, change.get("arguments", {}))
+    document = where_it_ran(document, options, state)
     if payload == "node":
         document["measured"]["time_ns"] += int(late * 1e9)
     for part, fields in change.get("answer", {}).items():
@@ -261,8 +293,32 @@ def task(fault, number, hosts, payload, config, options, command, state):
 def answer(payload, hosts, config, options, arguments):
     if payload == "node":
         return standin.node(hosts[0], config, **arguments)
+    if payload == "cuda":
+        return standin.cuda(hosts[0], config, **arguments)
+    if payload in ("health", "compute"):
+        return of_gpus(payload, hosts[0], config, **arguments)
     ranks_per_node = int(options["ntasks-per-node"])
     return getattr(standin, payload)(hosts, config, ranks_per_node, **arguments)
+
+
+def where_it_ran(document, options, state):
+    """The answer out of a container, except from nodes that start tasks on the host."""
+    if "container-image" not in options:
+        return document
+    faults = json.loads((state / "faults.json").read_text())
+    return standin.contained(document, without=faults.get("without_pyxis", []))
+
+
+def of_gpus(payload, host, config, model="h100_sxm", **arguments):
+    """What a node says of its GPUs. The figures are an H100's; `model` decides their name."""
+    # Not imported above: it needs more than the standard library, and time.
+    if payload == "health":
+        standin_health = importlib.import_module("validation.tests.standin_health")
+        return standin.of_node(payload, host, standin_health.measured(2), config)
+    standin_compute = importlib.import_module("validation.tests.standin_compute")
+    job = standin_compute.job(model, config["gpus"], **config)
+    measured = standin_compute.document(job, **arguments)["measured"]
+    return standin.of_node(payload, host, measured, config)
 
 
 def real_task(number, hosts, command):
@@ -278,6 +334,7 @@ def real_task(number, hosts, command):
     return subprocess.run(command, env=environment, check=False).returncode
 
 
+INVALID_GRES = "Invalid generic resource (gres) specification"
 ENDED = "Job/step already completing or completed"
 LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 

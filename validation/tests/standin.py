@@ -42,6 +42,30 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
     return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 
 
+def cuda(host, config, *, name=GPU, errors=None):
+    """What CUDA says of each GPU; `errors` by the GPU's number, in torch's words."""
+    versions = {"error": None, "torch": "2.6.0", "cuda": "12.4"}
+    gpus = [
+        {
+            **{"name": name, "uuid": f"GPU-{host}-{index}", "capability": [9, 0]},
+            **{"memory_bytes": 85_000_000_000, "multiprocessors": 132, "l2_bytes": 50 << 20},
+            **{"bus": f"0000:{index:02x}:00.0", "numa_cpus": 32},
+        }
+        for index in range(config["gpus"])
+    ]
+    found = [
+        {"index": index, "start": {"error": error} if error else {**versions, **gpu}}
+        for index, gpu in enumerate(gpus)
+        for error in [(errors or {}).get(index)]
+    ]
+    return of_node("cuda", host, {"gpus": found}, config)
+
+
+def of_node(payload, host, measured, config=None):
+    """The answer of another payload of the node tier."""
+    return _document(payload, {"host": host, "python": PYTHON}, measured, config)
+
+
 def proof(hosts, ranks_per_node=1, backend="gloo"):
     real = backend == "nccl"
     ranks = [
@@ -52,6 +76,8 @@ def proof(hosts, ranks_per_node=1, backend="gloo"):
             "device": f"cuda:{local}" if real else "cpu",
             "gpu": GPU if real else None,
             "gpu_uuid": f"GPU-{host}-{local}" if real else None,
+            "torch": "2.6.0",
+            "nccl": "2.21.5" if real else None,
         }
         for node_number, host in enumerate(hosts)
         for local in range(ranks_per_node)
@@ -113,6 +139,8 @@ def nccl_log(rank, ranks, host, nodes, fabric):
         "choices": [],
         "warnings": [],
         "unread": 0,
+        "ring": "NVL",
+        "nvswitch": True,
         "unproven": ["algorithm"],
     }
 
@@ -125,7 +153,7 @@ def all_reduce(
     factor = 2 * (ranks - 1) / ranks
     sizes = []
     for size in config["sizes_bytes"]:
-        seconds = size * factor / busbw_gbs / 1e9
+        seconds = size * (factor or 1) / busbw_gbs / 1e9
         sizes.append(
             {
                 "bytes": size,
@@ -136,16 +164,20 @@ def all_reduce(
                 "time_s_min": seconds * 0.9,
                 "time_s_max": seconds * 1.1,
                 "algbw_gbs": size / seconds / 1e9,
-                "busbw_gbs": busbw_gbs,
+                "busbw_gbs": busbw_gbs if ranks > 1 else 0.0,
                 "wrong_by_rank": [wrong] * ranks,
             }
         )
-    logs = None
-    if config["backend"] == "nccl":
-        logs = [
-            nccl_log(rank["rank"], ranks, rank["host"], hosts, fabric) for rank in found["ranks"]
-        ]
-    return _document("all_reduce", found, {"sizes": sizes, "transport": logs, **changes}, config)
+    measured = {"sizes": sizes, "transport": transport(found, hosts, fabric), **changes}
+    return _document("all_reduce", found, measured, config)
+
+
+def transport(proof, hosts, fabric):
+    """Every rank's log of NCCL, None with Gloo."""
+    if proof["backend"] != "nccl":
+        return None
+    ranks = proof["ranks"]
+    return [nccl_log(rank["rank"], len(ranks), rank["host"], hosts, fabric) for rank in ranks]
 
 
 def _training(config, ranks, first_step, together, **changes):
@@ -174,25 +206,39 @@ def _training(config, ranks, first_step, together, **changes):
     return {**measured, **changes}
 
 
-def ddp(hosts, config, ranks_per_node=1, **changes):
+def ddp(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     found = proof(hosts, ranks_per_node, config["backend"])
     ranks = found["world_size"]
-    measured = _training(config, ranks, ("computed", "exchanged"), [ranks], **changes)
+    shown = {"transport": transport(found, hosts, fabric), **changes}
+    measured = _training(config, ranks, ("computed", "exchanged"), [ranks], **shown)
     return _document("ddp", found, measured, config)
 
 
-def pipeline(hosts, config, ranks_per_node=1, **changes):
+def pipeline(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     found = proof(hosts, ranks_per_node, config["backend"])
     ranks, microbatches = found["world_size"], config["microbatches"]
     count = -(-ranks // 16)
     together = [len(range(chain, ranks, count)) for chain in range(count)]
     names = ("received", "computed", "exchanged")
     schedule = {
+        "transport": transport(found, hosts, fabric),
         "microbatches": microbatches,
         "bubble_fraction_ideal": (together[0] - 1) / (microbatches + together[0] - 1),
     }
     measured = {**_training(config, ranks, names, together, **schedule), **changes}
     return _document("pipeline", found, measured, config)
+
+
+def contained(document, system="Ubuntu 24.04.2 LTS", without=()):
+    """The same answer out of a container, but of the hosts that have none."""
+
+    def told(proof):
+        return {**proof, "container": None if proof["host"] in without else system}
+
+    proof = document["proof"]
+    if "ranks" not in proof:
+        return {**document, "proof": told(proof)}
+    return {**document, "proof": {**proof, "ranks": [told(rank) for rank in proof["ranks"]]}}
 
 
 def _document(payload, proof, measured, config):

@@ -4,7 +4,7 @@ import json
 
 from validation.model import Gpus, Job, Node, Outcome, Reply, Subject, Tier
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
-from validation.tests import standin
+from validation.tests import standin, standin_health
 
 NAMES = {"h100_sxm": standin.GPU, "l40s": "NVIDIA L40S", "t4": "Tesla T4"}
 TFLOPS = {"bf16": 730.0, "fp16": 740.0, "tf32": 373.0, "fp32": 50.0, "fp8": 1300.0}
@@ -46,7 +46,7 @@ def job(model="h100_sxm", count=8, **config):
         config=asked,
         queue_limit_s=120,
         run_limit_s=720,
-        checks=("cuda", "gemm", "hbm", "copies", "peers", "repeatable"),
+        checks=("gemm", "hbm", "copies", "peers", "repeatable"),
     )
 
 
@@ -135,6 +135,36 @@ def start(index, config, name):
     }
 
 
+def links(count):
+    asked = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")
+
+    def told(index):
+        values = json.loads(json.dumps(standin_health.gpu(index)["values"]))  # nothing is shared
+        return {
+            "index": index,
+            "error": None,
+            "seconds": 0.1,
+            "values": {name: values[name] for name in asked} | {"uuid": f"GPU-gpu1-{index}"},
+            "unknown": [],
+        }
+
+    return {
+        "nvml": dict(standin_health.measured(count)["nvml"]),
+        "seconds": 60.0,
+        "gpus": [
+            {
+                "index": index,
+                "before": told(index),
+                "after": told(index),
+                "samples": 9,
+                "generation": 5,
+                "width": 16,
+            }
+            for index in range(count)
+        ],
+    }
+
+
 def document(asked, tflops=None):
     """A healthy node's answer to a job. The figures are an H100's unless others are given."""
     config = json.loads(json.dumps(dict(asked.config)))
@@ -160,6 +190,7 @@ def document(asked, tflops=None):
             for target in range(count)
             if source != target
         ],
+        "links": links(count) if config["device"] == "cuda" else None,
     }
     return {
         "plumbline": 1,

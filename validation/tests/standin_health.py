@@ -119,6 +119,7 @@ def measured(count=2):
             "complete": "yes",
             "events": [],
         },
+        "software": {"kernel": "6.8.0-71-generic", "torch": "2.9.0+cu130"},
     }
 
 

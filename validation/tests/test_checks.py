@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from validation import thresholds
 from validation.checks import CHECKS, accounting, slurm_state
@@ -320,8 +322,8 @@ REAL = (("h1", "h100_sxm", 2),)
     ("names", "changes", "verdict", "message"),
     [
         ([standin.GPU] * 2, {}, Verdict.PASS, ""),
-        ([standin.GPU], {}, Verdict.FAIL, "NVML counts 1 GPUs, 2 declared"),
-        ([], {"nvml": "no driver"}, Verdict.FAIL, "NVML counts 0 GPUs, 2 declared: no driver"),
+        ([standin.GPU], {}, Verdict.FAIL, "NVML answers for 1 GPUs, 2 declared"),
+        ([], {"nvml": "no driver"}, Verdict.FAIL, "NVML answers for 0 GPUs, 2 declared: no driver"),
         (["NVIDIA H200"] * 2, {}, Verdict.FAIL, "NVML says NVIDIA H200; h100_sxm is known as"),
     ],
 )
@@ -361,6 +363,27 @@ def test_a_gpu_that_the_driver_lists_twice_fails():
     document["measured"]["gpus"][1]["uuid"] = document["measured"]["gpus"][0]["uuid"]
     result = judge("gpus", job, reply_to(job, document))
     assert (result.verdict, result.message) == (Verdict.FAIL, "NVML lists one GPU twice")
+
+
+STAND_IN = "Virtual GPU (stand-in for NVML)"
+
+
+@pytest.mark.parametrize(
+    ("names", "verdict", "message"),
+    [
+        ([STAND_IN] * 2, Verdict.PASS, ""),
+        ([STAND_IN], Verdict.FAIL, "NVML answers for 1 GPUs, 2 declared"),
+        ([], Verdict.FAIL, "NVML answers for 0 GPUs, 2 declared: pynvml cannot be imported"),
+        ([standin.GPU] * 2, Verdict.FAIL, f"NVML says {standin.GPU}; virtual is known as"),
+    ],
+)
+def test_virtual_gpus_are_counted_where_a_stand_in_for_nvml_is_declared(names, verdict, message):
+    job = job_of("node-gpu1", ("gpu1", "virtual", 2))
+    (node,) = job.nodes
+    job = replace(job, nodes=(replace(node, gpus=replace(node.gpus, nvml=True)),))
+    result = judge("gpus", job, reply_to(job, standin.node("gpu1", names=names)))
+    assert result.verdict is verdict
+    assert result.message.startswith(message)
 
 
 def test_an_unknown_model_is_still_counted():
@@ -571,10 +594,11 @@ def test_more_than_hardware_carries_is_no_measurement(nodes, busbw_gbs):
 
 def test_a_models_own_ceiling_counts_too(tmp_path):
     rule = (
-        "{nodes: 1, ranks_per_node: 8, fabric: any, backend: nccl, min_bytes: 4, "
-        "fail_below_gbs: 460, fail_above_gbs: 900, provenance: datasheet, source: test}"
+        "{operation: all_reduce, dtype: float32, nodes: 1, ranks_per_node: 8, links: any, "
+        "fabric: any, backend: nccl, min_bytes: 4, fail_below_gbs: 460, fail_above_gbs: 900, "
+        "provenance: datasheet, source: test, date: 2026-05-01}"
     )
-    (tmp_path / "h100_sxm.yml").write_text(f"model: h100_sxm\nall_reduce: [{rule}]\n")
+    (tmp_path / "h100_sxm.yml").write_text(f"model: h100_sxm\ncollectives: [{rule}]\n")
     job = job_of("all_reduce", ("h1", "h100_sxm", 8))
     evaluate = CHECKS["all_reduce"].evaluate
     assert evaluate is not None
@@ -920,8 +944,11 @@ def test_inside_of_a_reservation_its_nodes_are_in_service(text):
         ({"cpus": 3}, "Slurm counts 3 CPUs, 2 are declared"),
         ({"memory_mb": 1999}, "Slurm counts 1999 MB, 2000 are declared"),
         ({"memory_mb": None}, "Slurm counts None MB, 2000 are declared"),
-        ({"gres": ""}, "Slurm counts 0 GPUs, 2 are declared"),
-        ({"gres": "gpu:4"}, "Slurm counts 4 GPUs, 2 are declared"),
+        ({"gres": ""}, "Slurm counts 0 GPUs, 2 GPUs are declared"),
+        ({"gres": "gpu:4"}, "Slurm counts 4 GPUs, 2 GPUs are declared"),
+        ({"gres": "gpu:2"}, "Slurm has gpu:2, gpu:virtual:2 is declared"),
+        ({"gres": "gpu:virtua1:2"}, "Slurm has gpu:virtua1:2, gpu:virtual:2 is declared"),
+        ({"gres": "gpu:virtual:1,gpu:half:1"}, "Slurm has gpu:half:1,gpu:virtual:1, gpu:virtual:2"),
     ],
 )
 def test_slurm_must_know_the_node_as_declared(changes, message):
@@ -938,16 +965,31 @@ def test_a_node_that_slurm_does_not_know_fails():
 @pytest.mark.parametrize(
     ("gres", "gpus"),
     [
-        ("", 0),
-        ("gpu:8", 8),
-        ("gpu", 1),
-        ("gpu:h100_sxm:8(S:0-1)", 8),
-        ("gpu:a100:4(S:0,1),gpu:a100_mig:8,shard:16", 12),
-        ("shard:gpu:4", 0),
+        ("", {}),
+        ("gpu:8", {"": 8}),
+        ("gpu", {"": 1}),
+        ("gpu:t4", {"t4": 1}),
+        ("gpu:h100_sxm:8(S:0-1)", {"h100_sxm": 8}),
+        ("gpu:a100:4(S:0,1),gpu:1g.5gb:8,gpu:a100:2,shard:16", {"a100": 6, "1g.5gb": 8}),
+        ("shard:gpu:4", {}),
     ],
 )
 def test_gpus_in_a_gres_string(gres, gpus):
-    assert slurm_state.count_gpus(gres) == gpus
+    assert slurm_state.gpus_of(gres) == gpus
+
+
+@pytest.mark.parametrize(
+    ("gres", "slurm", "green"),
+    [
+        ("gpu:half:4", "gpu:half:4(S:0)", True),
+        ("gpu:half:4", "gpu:virtual:4", False),
+        ("gpu:2", "gpu:any:2", True),  # asked for without a type, every type will do
+        ("gpu:2", "gpu:4", False),
+    ],
+)
+def test_a_site_may_give_slurm_another_type(gres, slurm, green):
+    node = replace(GPU1, gpus=replace(GPU1.gpus, gres=gres))
+    assert slurm_state.evaluate(node, state("idle", gres=slurm)).verdict.green is green
 
 
 # --- documentation ---------------------------------------------------------------------------
@@ -1004,34 +1046,107 @@ def test_ranks_that_saw_another_environment_than_declared_prove_nothing(seen, sa
 NETWORKED = (("h1", "h100_sxm", 2, "ib_ndr400"), ("h2", "h100_sxm", 2, "ib_ndr400"))
 
 
-def over(fabric, **changes):
-    """The judgement of an all_reduce that ran over a fabric, where InfiniBand is declared."""
-    job = job_of("all_reduce", *NETWORKED)
-    document = standin.all_reduce(
-        job.hosts, job.config, job.ranks_per_node, busbw_gbs=300.0, fabric=fabric, **changes
+def networked(check, fabric="ib_ndr400", **changes):
+    """A job of four ranks where InfiniBand is declared, and an answer of one that ran over this."""
+    job = job_of(check, *NETWORKED)
+    more = {"busbw_gbs": 300.0} if check == "all_reduce" else {}
+    return job, getattr(standin, check)(
+        job.hosts, job.config, job.ranks_per_node, fabric=fabric, **more, **changes
     )
-    return judge("all_reduce", job, reply_to(job, document))
+
+
+def over(check, fabric, **changes):
+    job, document = networked(check, fabric, **changes)
+    return judge(check, job, reply_to(job, document))
 
 
 def test_a_declared_fabric_that_was_used_changes_nothing():
-    result = over("ib_ndr400")
+    result = over("all_reduce", "ib_ndr400")
     assert result.verdict is Verdict.INCONCLUSIVE  # no bandwidth is recorded for two nodes
     assert "no threshold recorded" in result.message
+    for check in ("ddp", "pipeline"):
+        assert over(check, "ib_ndr400").verdict is Verdict.PASS
 
 
-def test_infiniband_that_ran_over_sockets_fails():
-    result = over("ethernet")
+@pytest.mark.parametrize("check", CLUSTER_CHECKS)
+def test_infiniband_that_ran_over_sockets_fails(check):
+    result = over(check, "ethernet")
     assert result.verdict is Verdict.FAIL
-    assert "sockets" in result.message
-    assert "ib_ndr400" in result.message
+    assert "NCCL ran over sockets on h1, h2, ib_ndr400 is declared" in result.message
+    assert result.blamed == ("h1", "h2")
 
 
+@pytest.mark.parametrize("check", CLUSTER_CHECKS)
+def test_a_rank_on_sockets_beside_others_on_infiniband_fails_its_node(check):
+    _, sockets = networked(check, "ethernet")
+    job, document = networked(check)
+    document["measured"]["transport"][3] = sockets["measured"]["transport"][3]
+    result = judge(check, job, reply_to(job, document))
+    assert (result.verdict, result.blamed) == (Verdict.FAIL, ("h2",))
+
+
+@pytest.mark.parametrize("check", CLUSTER_CHECKS)
 @pytest.mark.parametrize("logs", [None, [], [{}] * 4, "NET/IB", [1, 2, 3, 4]])
-def test_ranks_that_do_not_show_their_way_prove_nothing(logs):
-    assert over("ib_ndr400", transport=logs).verdict is Verdict.FAIL
+def test_ranks_that_do_not_show_their_way_prove_nothing(check, logs):
+    assert over(check, "ib_ndr400", transport=logs).verdict is Verdict.FAIL
 
 
-def test_on_cpus_nothing_is_asked_of_nccl():
-    job, document = healthy("all_reduce")
+@pytest.mark.parametrize("check", CLUSTER_CHECKS)
+def test_a_training_over_sockets_hides_no_failure_of_its_own(check):
+    job, document = networked(check, "ethernet")
+    document["measured"].pop("sizes" if check == "all_reduce" else "ranks")
+    result = judge(check, job, reply_to(job, document))
+    assert (result.verdict, "the answer has no" in result.message) == (Verdict.FAIL, True)
+
+
+def test_what_does_not_show_its_way_is_nothing_to_take_a_baseline_from():
+    assert len(over("all_reduce", "ib_ndr400").unjudged) == 1
+    job = job_of("all_reduce", *NETWORKED)
+    document = standin.all_reduce(job.hosts, job.config, job.ranks_per_node, fabric="ib_ndr400")
+    for log in document["measured"]["transport"]:
+        log["transports"] = []
+    result = judge("all_reduce", job, reply_to(job, document))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.unjudged == ()
+
+
+@pytest.mark.parametrize("check", CLUSTER_CHECKS)
+def test_on_cpus_nothing_is_asked_of_nccl(check):
+    job, document = healthy(check)
     assert document["measured"]["transport"] is None
-    assert judge("all_reduce", job, reply_to(job, document)).verdict is Verdict.PASS
+    assert judge(check, job, reply_to(job, document)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("check", CLUSTER_CHECKS)
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("torch", "2.9.0", "different versions of torch: 2.6.0 on h1, h2; 2.9.0 on h2"),
+        ("torch", None, "torch is no text"),
+        ("nccl", "2.27.5", "different versions of NCCL: 2.21.5 on h1, h2; 2.27.5 on h2"),
+        ("nccl", None, "a rank does not say which NCCL it used"),
+        ("gpu_uuid", "GPU-h1-0", "two ranks used the same GPU"),
+    ],
+)
+def test_what_the_ranks_run_on_is_compared(check, field, value, reason):
+    job, document = networked(check)
+    document["proof"]["ranks"][3][field] = value
+    result = judge(check, job, reply_to(job, document))
+    assert (result.verdict, result.blamed) == (Verdict.FAIL, None)
+    assert reason in result.message
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(CLUSTER_CHECKS), st.integers(0, 3), ANYTHING)
+def test_nothing_else_in_place_of_a_ranks_log_passes(check, rank, value):
+    job, document = networked(check)
+    document["measured"]["transport"][rank] = value
+    text = json.dumps(document)  # NaN too, which is no JSON
+    assert judge(check, job, reply_to(job, text)).verdict is Verdict.FAIL

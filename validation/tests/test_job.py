@@ -33,7 +33,7 @@ def test_the_command_lines_on_real_gpus_and_cpus(golden):
 def test_the_command_lines_of_an_allocation(golden):
     made = make_plan(("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8))
     hosts = frozenset(("h1", "h2"))
-    lanes = ([[job] for job in made.node_jobs], [list(group.jobs) for group in made.groups])
+    lanes = (made.node_lanes, [list(group.jobs) for group in made.groups])
     shown = []
     for tier in lanes:
         (allocation,) = allocations.share(tier, hosts, 64)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from validation import allocations, thresholds
+from validation import allocations, model, thresholds
 from validation.checks import CHECKS
 from validation.errors import Unreachable
 from validation.model import Outcome, Reply, Verdict
@@ -426,7 +426,7 @@ def test_an_allocation_that_is_taken_back_accuses_nobody(slurm, run, tmp_path):
 def test_a_step_whose_tasks_do_not_start_is_judged_as_a_job_of_its_own(
     slurm, run, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(jobs, "GRANT_LIMIT_S", 1)
+    monkeypatch.setattr(model, "GRANT_LIMIT_S", 1)
     lanes = node_lanes(2)
     replies = run(slurm(**{"node-gpu2": "stepless"}), *lanes, shared=shared(lanes))
     assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}

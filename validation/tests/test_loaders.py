@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +15,7 @@ from validation.model import Tier
 from validation.payloads.compute import Config
 from validation.payloads.config import load
 from validation.tests.conftest import VIRTUAL, declare
+from validation.thresholds import Collective, sourced
 
 
 def problems(call, *arguments):
@@ -28,6 +31,24 @@ def test_the_declaration_of_the_contract_is_understood():
     assert not found.nodes["gpu1"].gpus.real
     assert found.submit_hosts == ("login1", "ctl1")
     assert found.partitions[0].default
+
+
+@pytest.mark.parametrize("nvml", [True, False])
+def test_only_virtual_gpus_can_have_a_stand_in_for_nvml(nvml):
+    document = declare(("gpu1", "virtual", 2), ("gpu2", "virtual", 2), ("gpu3", "h100_sxm", 2))
+    document["nodes"][0]["gpus"]["nvml"] = nvml
+    found = declaration.parse(document, "test").nodes
+    assert [found[name].gpus.answer for name in found] == [nvml, False, True]
+    assert not found["gpu1"].gpus.real
+    document["nodes"][2]["gpus"]["nvml"] = nvml
+    assert problems(declaration.parse, document, "test") == [
+        "nodes.gpu3.gpus.nvml: only virtual GPUs can have a stand-in for NVML"
+    ]
+    document["nodes"][2]["gpus"]["nvml"] = "true"
+    assert (
+        "nodes[2].gpus.nvml: expected true or false"
+        in problems(declaration.parse, document, "test")[0]
+    )
 
 
 def test_a_cpu_node_needs_no_model():
@@ -106,20 +127,22 @@ def test_a_missing_declaration_is_one_sentence(tmp_path):
 @pytest.mark.parametrize("hardware", thresholds.shipped_models())
 def test_every_shipped_threshold_has_a_source(hardware):
     common = thresholds.load_common()
-    limits = [rule.threshold for rule in model(hardware).all_reduce]
+    limits = [rule.threshold for rule in model(hardware).collectives]
     limits += [common.clock_offset, *common.bus_bandwidth.values()]
     for tolerances in common.training.values():
         limits += [tolerances.loss, tolerances.first_step, tolerances.parameters]
     for limit in limits:
         assert limit.source
-        assert limit.provenance in thresholds.PROVENANCES
+        assert limit.date
+        assert limit.place
+        assert limit.provenance in sourced.PROVENANCES
 
 
 def test_no_shipped_rule_for_several_real_nodes():
     """How fast many nodes are depends on their network: only a site can know."""
     for hardware in thresholds.shipped_models():
-        for rule in model(hardware).all_reduce:
-            assert rule.nodes == "1" or rule.backend == "gloo"
+        for rule in model(hardware).collectives:
+            assert rule.nodes == 1 or rule.backend == "gloo"
 
 
 def test_an_unknown_model_has_no_rules():
@@ -129,14 +152,18 @@ def test_an_unknown_model_has_no_rules():
 
 
 RULE = {
+    "operation": "all_reduce",
+    "dtype": "float32",
     "nodes": 1,
     "ranks_per_node": 8,
+    "links": "any",
     "fabric": "any",
     "backend": "nccl",
     "min_bytes": 1024,
     "fail_below_gbs": 10.0,
     "provenance": "recorded",
     "source": "test",
+    "date": "2026-05-01",
 }
 
 
@@ -159,38 +186,107 @@ def test_a_sites_rules_come_first_and_add_to_the_shipped_ones(tmp_path):
         "warn_below_gbs": 320,
     }
     names = {"names": ["NVIDIA H100 NVL"], "provenance": "recorded", "source": "test"}
-    write(tmp_path, "h100_sxm", {"model": "h100_sxm", "nvml_names": names, "all_reduce": [rule]})
+    write(tmp_path, "h100_sxm", {"model": "h100_sxm", "nvml_names": names, "collectives": [rule]})
     found = model("h100_sxm", tmp_path)
     assert found.nvml_names == ("NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3")
-    own = found.bandwidth(4, 8, "ib_ndr400", "nccl", 2048)
-    shipped = found.bandwidth(1, 8, "ib_ndr400", "nccl", 8 << 30)
+    own = threshold(found, asked(nodes=4, bytes=2048))
+    shipped = threshold(found, asked())
     assert own is not None
     assert shipped is not None
     assert (own.value, own.warn, shipped.value) == (300, 320, 460)
+    assert own.place == f"{tmp_path}/h100_sxm.yml collectives[0]"
+    assert shipped.place == "validation/thresholds/h100_sxm.yml collectives[0]"
+    assert (own.date, shipped.date) == ("2026-05-01", "2026-05")
+
+
+def asked(**changes):
+    """An all_reduce over the eight GPUs of one node, as the suite measures it."""
+    found = Collective("all_reduce", "float32", 1, 8, "nvswitch", "ib_ndr400", "nccl", 8 << 30)
+    return replace(found, **changes)
+
+
+def threshold(found, question):
+    rule = found.collective(question)
+    return rule and rule.threshold
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "changes",
     [
-        (1, 4, "ethernet", "nccl", 8 << 30),  # fewer ranks: NVLS may not engage
-        (1, 8, "ethernet", "gloo", 8 << 30),
-        (1, 8, "ethernet", "nccl", 1 << 30),  # smaller transfers are slower
-        (2, 8, "ib_ndr400", "nccl", 8 << 30),
+        {"ranks_per_node": 4},  # fewer ranks: NVLS may not engage
+        {"backend": "gloo"},
+        {"bytes": 1 << 30},  # smaller transfers are slower
+        {"nodes": 2},
+        {"dtype": "bfloat16"},
+        {"operation": "all_gather"},
     ],
 )
-def test_a_rule_applies_to_nothing_else(asked):
-    assert model("h100_sxm").bandwidth(*asked) is None
+def test_a_rule_applies_to_nothing_else(changes):
+    assert threshold(model("h100_sxm"), asked()).value == 460
+    assert model("h100_sxm").collective(asked(**changes)) is None
+
+
+@pytest.mark.parametrize(
+    ("ranks", "links", "fail"),
+    [
+        (2, "nvlink", 193),
+        (4, "pcie", 25),
+        (2, "pcie", None),  # a pair without a bridge
+        (2, None, None),  # nothing shows the links
+        (4, "nvlink", None),
+    ],
+)
+def test_the_links_between_boards_decide(ranks, links, fail):
+    limit = threshold(model("a100_pcie"), asked(ranks_per_node=ranks, links=links))
+    assert (limit and limit.value) == fail
+
+
+@pytest.mark.parametrize("links", ["nvswitch", "nvlink", "pcie", None])
+def test_a_board_that_has_nvlink_by_its_form_is_judged_without_it_too(links):
+    assert threshold(model("h100_sxm"), asked(links=links)).value == 460
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fits"), [(1, [1]), (4, [4]), (">1", [2, 4, 64])], ids=["one", "four", "more"]
+)
+def test_a_rule_holds_for_so_many_nodes(tmp_path, nodes, fits):
+    write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "nodes": nodes}]})
+    found = model("x", tmp_path)
+    assert [n for n in (1, 2, 4, 64) if found.collective(asked(nodes=n))] == fits
+
+
+@pytest.mark.parametrize(
+    "date", ["2026-13", "26-05-01", "2026-05-32", "yesterday", "", 2026, 2026.05, None, True, []]
+)
+def test_a_date_is_a_date(tmp_path, date):
+    write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "date": date}]})
+    assert problems(thresholds.load, "x", tmp_path) == [
+        f'collectives[0].date: expected a date as "2026", "2026-05" or "2026-05-31", found {date!r}'
+    ]
+
+
+def test_a_date_needs_no_quotes(tmp_path):
+    text = yaml.safe_dump({"model": "x", "collectives": [RULE]}).replace("'", "")
+    assert "date: 2026-05-01\n" in text
+    (tmp_path / "x.yml").write_text(text)
+    assert model("x", tmp_path).collectives[0].threshold.date == "2026-05-01"
+
+
+def test_the_contract_lists_the_models_that_have_a_file():
+    contract = Path(__file__).parents[2] / "playbooks" / "vars" / "contract.yml"
+    listed = yaml.safe_load(contract.read_text())["gpu_models"]
+    assert listed == [name for name in thresholds.shipped_models() if name != "cpu"]
 
 
 def test_a_site_can_replace_one_tolerance(tmp_path):
-    limit = {"fail_above": 5.0, "provenance": "derived", "source": "test"}
+    limit = {**LIMIT, "fail_above": 5.0}
     write(tmp_path, "common", {"clock_offset_s": limit})
     common = thresholds.load_common(tmp_path)
     assert common.clock_offset.value == 5.0
     assert common.training == thresholds.load_common().training
 
 
-LIMIT = {"fail_above": 1e300, "provenance": "derived", "source": "test"}
+LIMIT = {"fail_above": 1e300, "provenance": "derived", "source": "test", "date": "2026-05-01"}
 BLIND = dict.fromkeys(("loss_difference", "first_step_difference", "parameter_difference"), LIMIT)
 
 
@@ -218,33 +314,33 @@ def test_a_tolerance_under_which_faults_pass_is_refused(tmp_path, document, told
 
 
 def test_a_rule_may_say_what_its_hardware_cannot_exceed(tmp_path):
-    write(tmp_path, "x", {"model": "x", "all_reduce": [{**RULE, "fail_above_gbs": 500}]})
-    ceiling = model("x", tmp_path).ceiling(1, 8, "ethernet", "nccl", 2048)
+    write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "fail_above_gbs": 500}]})
+    ceiling = model("x", tmp_path).collective(asked()).ceiling
     assert (ceiling.op, ceiling.value) == ("≤", 500)
-    assert model("h100_sxm").ceiling(1, 8, "ethernet", "nccl", 8 << 30) is None
-    write(tmp_path, "x", {"model": "x", "all_reduce": [{**RULE, "fail_above_gbs": 10.0}]})
+    assert model("h100_sxm").collective(asked()).ceiling is None
+    write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "fail_above_gbs": 10.0}]})
     assert problems(thresholds.load, "x", tmp_path) == [
-        "all_reduce[0].fail_above_gbs: nothing could pass"
+        "collectives[0].fail_above_gbs: nothing could pass"
     ]
 
 
 def test_every_problem_of_a_thresholds_file_is_told(tmp_path):
     bad = {**RULE, "source": "", "provenance": "guess", "fail_below_gbs": "__import__('os')"}
-    write(tmp_path, "x", {"model": "x", "color": 1, "all_reduce": [bad, {"nodes": True}]})
+    write(tmp_path, "x", {"model": "x", "color": 1, "collectives": [bad, {"nodes": True}]})
     told = "\n".join(problems(thresholds.load, "x", tmp_path))
     for part in (
         "color: unknown key",
-        "all_reduce[0].source: expected a text",
-        "all_reduce[0].provenance: expected 'recorded' or",
-        "all_reduce[0].fail_below_gbs: expected a number",
-        "all_reduce[1].nodes: expected 1 or '>1', found True",
-        "all_reduce[1].source: is missing",
+        "collectives[0].source: expected a text",
+        "collectives[0].provenance: expected 'datasheet' or",
+        "collectives[0].fail_below_gbs: expected a number",
+        "collectives[1].nodes: expected a whole number of at least 1, found True",
+        "collectives[1].source: is missing",
     ):
         assert part in told
 
 
 def test_a_file_under_another_models_name_is_refused(tmp_path):
-    write(tmp_path, "x", {"model": "y", "all_reduce": [{**RULE, "warn_below_gbs": 9}]})
+    write(tmp_path, "x", {"model": "y", "collectives": [{**RULE, "warn_below_gbs": 9}]})
     told = problems(thresholds.load, "x", tmp_path)
     assert "the file's name says 'x'" in told[0]
     assert "lies below fail_below_gbs" in told[1]
@@ -260,7 +356,7 @@ def test_yaml_that_is_no_data_is_refused(tmp_path):
 
 
 def test_every_check_is_in_a_suite_and_in_the_order_of_all():
-    deep = ("health", "compute")
+    deep = ("host", "host_speed", "health", "compute")
     quick, gpu, local = (suites.load(name).checks for name in ("quick", "gpu", "local"))
     tier = {name: check.info.tier for name, check in CHECKS.items()}
     assert quick == tuple(name for name, check in CHECKS.items() if check.payload not in deep)
@@ -269,7 +365,8 @@ def test_every_check_is_in_a_suite_and_in_the_order_of_all():
     )
     # One machine has no Slurm, and declares what it shows.
     of_slurm = ("slurm_state", "accounting", "hostname", "cpus", "memory", "munge", "clock")
-    assert local == tuple(name for name in gpu if name not in of_slurm)
+    declared = ("shared_fs", "infiniband")
+    assert local == tuple(name for name in gpu if name not in of_slurm + declared)
 
 
 def test_a_suite_says_how_the_jobs_of_its_checks_run(tmp_path):
@@ -290,14 +387,47 @@ def test_a_suite_for_gpus_leaves_time_to_answer():
         suite = suites.load(name)
         health = suite.node["health"]["cuda"]
         assert health.run_limit_s >= 2 * health.config["nvml_timeout_s"] + 40
+        cuda = suite.node["cuda"]["cuda"]
+        assert cuda.run_limit_s >= cuda.config["start_limit_s"] + 20
+        speed = suite.node["host_speed"]["cuda"]
+        assert speed.run_limit_s >= 2 * speed.config["limit_s"] + 20
         for device in suites.DEVICES:
             compute = suite.node["compute"][device]
             assert compute.run_limit_s >= compute.config["total_s"] + 20
             load(Config, json.dumps({**compute.config, "device": device, "gpus": 8}))
 
 
+def test_a_suite_that_is_made_of_others_has_their_checks_and_their_jobs():
+    full, gpu, quick = (suites.load(name) for name in ("full", "gpu", "quick"))
+    assert set(full.checks) == set(CHECKS)
+    assert full.node == gpu.node
+    assert full.cluster == quick.cluster
+    assert full.largest_bytes == quick.largest_bytes
+    assert full.queue_limit_s == max(gpu.queue_limit_s, quick.queue_limit_s)
+
+
+def test_a_suite_is_made_of_suites_that_there_are_and_that_agree(tmp_path, monkeypatch):
+    def told(parts, **changes):
+        path = tmp_path / "both.yml"
+        document = {"name": "both", "description": "x", "suites": parts, **changes}
+        path.write_text(yaml.safe_dump(document))
+        return problems(suites.read, path)
+
+    assert told(["quick"], checks=["munge"])[0].startswith("checks: unknown key")
+    assert told(["quick"], name="half") == ["name: is 'half', the file's name says 'both'"]
+    assert told(["quick", "quik"]) == ["suites: there is no other suite 'quik'"]
+    assert told([])[0].startswith("suites: ")
+    monkeypatch.setattr(suites, "FOLDER", tmp_path)
+    quick = yaml.safe_load((Path(suites.__file__).parent / "quick.yml").read_text())
+    for name, limit in (("one", 60), ("two", 61)):
+        own = {**quick, "name": name, "node": {"run_limit_s": limit}}
+        (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(own))
+    assert told(["both"]) == ["suites: there is no other suite 'both'"]
+    assert told(["one", "two"]) == ["suites: two sets up node another way than before"]
+
+
 def test_an_unknown_suite_names_the_known_ones():
-    with pytest.raises(UsageError, match="unknown suite 'long'; there is gpu, local, quick"):
+    with pytest.raises(UsageError, match="unknown suite 'long'; there is full, gpu, local, quick"):
         suites.load("long")
 
 

@@ -198,12 +198,12 @@ def job_on(*gpus, ranks_per_node=2):
 def test_what_a_job_asks_for():
     job = job_on(Gpus("h100_sxm", 4), Gpus("h100_sxm", 4), Gpus("h100_sxm", 4))
     assert job.hosts == ("n0", "n1", "n2")
-    assert (job.ranks, job.gpus_per_node) == (6, 4)
+    assert (job.ranks, job.gres) == (6, "gpu:h100_sxm:4")
     # 12 GPUs for half an hour, and for the minute that a step may take to start
     hours = 0.5 + GRANT_LIMIT_S / 3600
     assert job.gpu_hours == pytest.approx(12 * hours)
     assert job_on(Gpus("virtual", 4), Gpus("h100_sxm", 4)).gpu_hours == pytest.approx(4 * hours)
-    assert job_on(Gpus("h100_sxm", 4), Gpus("h100_sxm", 2)).gpus_per_node == 4
+    assert job_on(Gpus("h100_sxm", 4), Gpus("h100_sxm", 2)).gres == "gpu:h100_sxm:4"
 
 
 def test_a_reply_of_which_nothing_is_known_claims_nothing():
@@ -366,6 +366,8 @@ def test_a_check_that_this_run_cannot_prove_is_inconclusive_and_nobodys_fault():
     assert overall([plan], []) is Verdict.INCONCLUSIVE
     # A result that came all the same counts, and so does a skip that nobody declared.
     assert overall([plan], [failure("ddp", ALL)]) is Verdict.FAIL
+    (bounded,) = settle([plan], [result("ddp", Verdict.PASS, ALL, Tier.CLUSTER)])
+    assert (bounded.verdict, bounded.message) == (only.verdict, only.message)
     assert overall([plan], [failure("ddp", ALL, verdict=Verdict.SKIP)]) is Verdict.FAIL
 
 

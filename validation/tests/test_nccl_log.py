@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from validation.checks import transport
@@ -21,7 +21,6 @@ from validation.payloads.nccl_log import (
     NetDevice,
     Summary,
     Transport,
-    by_process,
     summarize,
 )
 
@@ -47,6 +46,16 @@ def shm(*channels):
 
 
 NVLS = Transport("NVLS", "", None, "", False, ())
+
+
+def by_process(text):
+    """The facts of each process of a recorded log, by host and process id."""
+    parts: dict[tuple[str, int], list[str]] = {}
+    for line in text.splitlines(keepends=True):
+        if found := re.search(r"(\w+):([0-9]+):[0-9]+ \[", line):
+            parts.setdefault((found[1], int(found[2])), []).append(line)
+    return {process: summarize("".join(lines)) for process, lines in parts.items()}
+
 
 # What each recorded log tells: every field that is not empty.
 TOLD: dict[str, dict[str, object]] = {
@@ -496,7 +505,6 @@ def test_arbitrary_text_proves_no_transport(text):
     assert summary.proven == ()
     assert "transport" in summary.unproven
     json.dumps(summary.to_json(), allow_nan=False)
-    by_process(text)
 
 
 PIECES = st.sampled_from(
@@ -511,7 +519,6 @@ PIECES = st.sampled_from(
 def test_shuffled_words_of_logs_never_raise_and_prove_no_transport(text):
     summary = summarize(text)
     assert summary.proven == ()
-    by_process(text)
 
 
 @given(st.sampled_from(sorted(LOGS)), st.data())
@@ -564,6 +571,14 @@ def recorded(name, fabric, gpus):
     )
     hosts = [one.communicators[0].host for one in summaries]
     return judged(summaries, hosts, fabric, gpus)
+
+
+def test_a_rank_alone_needs_its_communicator_and_no_connection():
+    alone = ring(["n1"])
+    assert judge(alone, ["n1"], gpus=A100_PCIE) is None
+    problem = judge([""], ["n1"], gpus=A100_PCIE)
+    assert problem.verdict is Verdict.INCONCLUSIVE
+    assert "no complete communicator of 1 ranks on n1" in problem.sentence
 
 
 def test_a_ring_over_the_declared_fabric_is_no_problem():
@@ -670,6 +685,7 @@ def test_a_recorded_log_without_some_lines_is_inconclusive(dropped, sentence):
     assert problem.sentence.startswith(sentence)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_line_of_a_recorded_log_can_be_lost_unnoticed(data):
     """Dropping lines of a good log never makes it speak of anything else, and is noticed where
@@ -1029,3 +1045,51 @@ def test_no_malformed_transport_is_a_pass(field, junk):
         return
     if problem is None:
         assert (field == "direct" and isinstance(junk, str) and junk) or junk == 0
+
+
+# --- the links between the GPUs of a node --------------------------------------------------------
+
+# As NCCL printed them: 2.26 on H20 with NVSwitch, 2.10 on V100, 2.25 on eight RTX 4090.
+RING = "Pattern 4, crossNic 1, nChannels 4, bw 24.000000/24.000000, type NVL/PIX, sameChannels 0"
+OLD = "Pattern 4, crossNic 0, nChannels 4, speed 1.200000/1.200000, type SYS/SYS, sameChannels 0"
+BUS = "Pattern 4, crossNic 0, nChannels 1, bw 5.000000/5.000000, type SYS/PIX, sameChannels 1"
+TREE = "Pattern 1, crossNic 0, nChannels 1, bw 5.000000/5.000000, type PHB/PIX, sameChannels 1"
+SWITCH = "                             + NVL[370.8] - NVS/0"
+BRIDGE = "                             + NVL[100.0] - GPU/19000 (1)"
+
+
+def said(*texts):
+    lines = "".join(f"gpu1:100:101 [0] NCCL INFO {text}\n" for text in texts)
+    return summarize(lines).to_json()
+
+
+@pytest.mark.parametrize(
+    ("texts", "links"),
+    [
+        ((SWITCH, RING), "nvswitch"),
+        ((BRIDGE, RING), "nvlink"),
+        ((OLD,), "pcie"),
+        ((BUS, TREE), "pcie"),
+        ((SWITCH, BUS), "pcie"),  # there is a switch, and the ring does not go over it
+        ((RING, BUS), "pcie"),  # of two communicators the longer way
+        ((SWITCH,), None),
+        ((TREE,), None),
+        ((RING.replace("NVL", "XYZ"),), None),
+        ((RING[:-1],), None),
+        ((), None),
+    ],
+)
+def test_the_log_tells_the_links_of_a_node(texts, links):
+    assert transport.links([said(*texts)] * 2) == links
+
+
+def test_links_that_not_every_rank_tells_alike_are_not_known():
+    assert transport.links([said(BRIDGE, RING), said(BUS)]) is None
+    assert transport.links([said(BRIDGE, RING), said()]) is None
+    assert transport.links([]) is None
+
+
+@pytest.mark.parametrize("change", [{"ring": 4}, {"nvswitch": "no"}, {"nvswitch": None}])
+def test_a_summary_of_links_that_is_none_is_refused(change):
+    with pytest.raises(Unusable):
+        transport.links([{**said(RING), **change}])

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from validation import thresholds
-from validation.checks import copies, cuda, gemm, hbm, peers, repeatable
+from validation.checks import copies, gemm, hbm, peers, repeatable
 from validation.model import Verdict
 from validation.payloads import (
     compute,
@@ -615,6 +615,13 @@ def test_the_gpus_are_counted_where_nobody_says_how_many(run):
         assert str(caught.value) == said
 
 
+def test_the_links_are_looked_at_where_there_are_gpus(run):
+    assert run()["links"] is None
+    links = run(device="cuda")["links"]
+    assert links["nvml"]["error"]  # there is no driver here
+    assert [gpu["index"] for gpu in links["gpus"]] == [None, None]
+
+
 def test_a_machine_without_cuda_says_so():
     with pytest.raises(CannotRun, match=r"CUDA does not start: .*not compiled with CUDA"):
         compute.measure(compute.Config())
@@ -626,9 +633,9 @@ def test_a_declared_gpu_without_cuda_is_an_answer_and_not_an_error():
     document = standin.document(standin.job(count=1))
     document["measured"] = found
     job = standin.job(count=1)
-    result = cuda.evaluate(job, standin.reply(job, document), thresholds.load("h100_sxm"))
+    result = gemm.evaluate(job, standin.reply(job, document), thresholds.load("h100_sxm"))
     assert result.verdict is Verdict.FAIL
-    assert "not compiled with CUDA" in result.message
+    assert result.message == "GPU 0: no CUDA there, see cuda"
 
 
 def test_an_interrupt_ends_the_workers(tmp_path):
@@ -662,7 +669,7 @@ def test_this_machine_measures_its_cpu_and_passes_every_check():
     measured = compute.measure(config.load(compute.Config, json.dumps(job.config)))
     assert measured["device"] == "cpu"
     document = {**standin.document(job), "measured": measured}
-    for check in (cuda, gemm, hbm, copies, peers, repeatable):
+    for check in (gemm, hbm, copies, peers, repeatable):
         result = check.evaluate(job, standin.reply(job, document), thresholds.load("virtual"))
         assert (result.verdict, result.message) == (Verdict.PASS, "")
 

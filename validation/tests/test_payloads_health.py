@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from validation import thresholds
 from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid, xids
 from validation.errors import DataError
 from validation.model import Verdict
-from validation.payloads import health, kernel_log, nvml
+from validation.payloads import compute, gpu_links, health, kernel_log, nvml
 from validation.payloads.config import load
 from validation.payloads.errors import CannotRun
 from validation.tests import standin_health as standin
@@ -100,6 +101,61 @@ def test_eight_gpus_are_asked_at_once(node):
     found = node(*(f"gpu.{index}.delay_ms.nvmlDeviceGetName = 400" for index in range(8)), count=8)
     assert [gpu["index"] for gpu in found["gpus"]] == list(range(8))
     assert {result.verdict for result in verdicts(found, 8).values()} == {Verdict.PASS}
+
+
+def instances(*lines, count=7):
+    """Two GPUs with MIG on, and a line of description for each instance's name and UUID."""
+    described = ["gpu.*.mig = 1"]
+    for number in range(count):
+        described += [
+            f"gpu.*.mig.{number}.name = NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+            f"gpu.*.mig.{number}.uuid = MIG-{number}",
+            f"gpu.*.mig.{number}.memory_total_mb = 9984",
+            f"gpu.*.mig.{number}.memory_used_mb = 1",
+        ]
+    return [*described, *lines]
+
+
+def on_instances(found):
+    job = standin.job_for(2)
+    gpus = replace(job.nodes[0].gpus, mig=(("1g.10gb", 7),))
+    job = replace(job, nodes=(replace(job.nodes[0], gpus=gpus),))
+    reply = standin.reply_to(job, found)
+    rules = thresholds.of_node(job.nodes[0])
+    return {
+        name: module.evaluate(job, reply, rules)
+        for name, module in CHECKS.items()
+        if name != "nvlink"
+    }
+
+
+def test_an_ordinary_user_is_told_of_instances_one_by_one(node):
+    found = node(*instances())
+    results = on_instances(found)
+    assert {result.verdict for result in results.values()} == {Verdict.PASS}, results
+    assert [gpu["values"]["memory_total_mb"] for gpu in found["gpus"]] == [7 * 9984] * 2
+    assert len(found["gpus"][1]["values"]["mig_instances"]) == 7
+
+
+def test_a_stranger_on_one_instance_is_seen(node):
+    results = on_instances(node(*instances("gpu.1.mig.6.process.0 = 4711 512 python")))
+    assert results["processes"].verdict is Verdict.FAIL
+    assert results["processes"].message == "GPU 1: used by process 4711 (python)"
+    assert results["mig"].verdict is Verdict.PASS
+
+
+def test_uuids_of_instances_are_told_in_the_order_of_the_gpus(node):
+    node("gpu.0.mig = 1", "gpu.0.mig.0.name = a", "gpu.0.mig.0.uuid = MIG-a", *second())
+    assert nvml.mig_uuids(40) == ["MIG-a", "MIG-b", "MIG-c"]
+    node()
+    with pytest.raises(CannotRun, match="NVML lists no instance of MIG"):
+        nvml.mig_uuids(40)
+
+
+def second():
+    for number, uuid in ((0, "MIG-b"), (3, "MIG-c")):
+        yield f"gpu.1.mig.{number}.name = b"
+        yield f"gpu.1.mig.{number}.uuid = {uuid}"
 
 
 # --- faults ----------------------------------------------------------------------------------
@@ -621,3 +677,166 @@ def test_severities_are_read_strictly(tmp_path):
     broken.write_text(text.replace("{xid: 79,", "{xid: 48,"))
     with pytest.raises(DataError, match="48 is given twice"):
         xids.load(broken)
+
+
+# --- links under load ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def described(fake, tmp_path, monkeypatch):
+    """Changes what NVML says from now on: it is read whenever a process begins to ask."""
+    description = tmp_path / "description"
+    for key, value in library.environment(fake, description).items():
+        monkeypatch.setenv(key, value)
+
+    def describe(*lines, board="h100_sxm"):
+        description.write_text(library.describe(2, board, *lines))
+
+    return describe
+
+
+UUIDS: list[tuple[str | None, str | None]] = [
+    (f"GPU-{index:08x}-0000-4000-8000-000000000000", None) for index in range(2)
+]
+
+
+def copied(links, number, seconds=0.3):
+    with links.copies(number):
+        time.sleep(seconds)
+
+
+def test_an_idle_link_counts_for_what_it_reaches_while_it_copies(described):
+    described(board="l4")  # generation 1 while idle
+    links = gpu_links.Links(60)
+    described("gpu.*.pcie_generation = 4", board="l4")
+    with links.watched():
+        copied(links, 0)
+        copied(links, 1)
+    described(board="l4")
+    found = links.found(UUIDS)
+    assert [gpu["generation"] for gpu in found["gpus"]] == [4, 4]
+    assert [gpu["width"] for gpu in found["gpus"]] == [16, 16]
+    assert all(gpu["samples"] > 1 for gpu in found["gpus"])
+    assert found["nvml"]["driver"] == "580.82.07"
+    assert set(found["gpus"][0]["before"]["values"]) == set(gpu_links.ASKED)
+
+
+def test_only_samples_of_the_gpu_that_copies_count(described):
+    described("gpu.1.pcie_width = 8")
+    links = gpu_links.Links(60)
+    with links.watched():
+        copied(links, 0)
+    first, second = links.found(UUIDS)["gpus"]
+    assert (first["width"], first["samples"] > 0) == (16, True)
+    assert (second["width"], second["samples"]) == (None, 0)
+
+
+# Speaks the protocol of a worker that measures a GPU, and takes its time to copy.
+WORKER = """
+import json, os, sys, time
+for line in sys.stdin:
+    what = json.loads(line)["do"]
+    if what in ("gemm", "memory"):
+        print(json.dumps({"ready": True}), flush=True)
+        sys.stdin.readline()
+    if what == "copies":
+        time.sleep(0.3)
+    number = int(os.environ["CUDA_VISIBLE_DEVICES"].split(",")[0])
+    uuid = f"GPU-{number:08x}-0000-4000-8000-000000000000"
+    print(json.dumps({"error": None, "uuid": uuid}), flush=True)
+"""
+
+
+def test_the_compute_payload_looks_at_the_links_of_each_gpu_that_copies(described):
+    described("gpu.1.pcie_width = 8")
+    command = [sys.executable, "-I", "-c", WORKER]
+    asked = compute.Config(gpus=2, dtypes=("bf16",))
+    links = compute.measure(asked, os.environ, command)["links"]
+    assert [gpu["index"] for gpu in links["gpus"]] == [0, 1]
+    assert [gpu["width"] for gpu in links["gpus"]] == [16, 8]
+    assert links["nvml"]["error"] is None
+    assert links["seconds"] > 1.2  # each of two GPUs copied twice
+
+
+def test_what_a_link_shows_when_its_gpu_does_not_copy_does_not_count(described, monkeypatch):
+    samples: list[dict[str, object]] = []
+
+    class Watch:
+        def __init__(self, limit_s):
+            pass
+
+        def begun(self, limit_s):
+            return True
+
+        def end(self):
+            return samples
+
+    monkeypatch.setattr(nvml, "PcieLinks", Watch)
+    described()
+    links = gpu_links.Links(60)
+    with links.watched():
+        with links.copies(0):
+            inside = time.monotonic()
+        for at, generation in ((inside, 1), (time.monotonic() + 1, 5), (0.0, 5)):
+            samples.append({"gpu": 0, "at": at, "generation": generation, "width": 16})
+    (gpu,) = links.found(UUIDS[:1])["gpus"]
+    assert (gpu["generation"], gpu["samples"]) == (1, 1)
+
+
+def test_errors_that_are_new_stand_between_before_and_after(described):
+    described("gpu.1.nvlink.3.replay = 2")
+    links = gpu_links.Links(60)
+    described("gpu.1.nvlink.3.replay = 5")
+    gpu = links.found(UUIDS)["gpus"][1]
+    counted = [
+        gpu[when]["values"]["nvlinks"][3]["errors"]["replay"] for when in ("before", "after")
+    ]
+    assert counted == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("identity", "index"),
+    [
+        ((UUIDS[1][0], None), 1),
+        ((None, "0000:2b:00.0"), 1),
+        ((None, None), None),
+        (("GPU-x", "0000:2b:00.0"), None),
+    ],
+)
+def test_a_gpu_is_known_by_its_uuid_or_else_by_its_place(described, identity, index):
+    described()
+    (gpu,) = gpu_links.Links(60).found([identity])["gpus"]
+    assert gpu["index"] == index
+    assert (gpu["before"] is None) is (index is None)
+
+
+def test_without_a_driver_the_links_say_so(described):
+    described("error.nvmlInit = DRIVER_NOT_LOADED")
+    links = gpu_links.Links(60)
+    with links.watched():
+        copied(links, 0, 0.0)
+    found = links.found(UUIDS)
+    assert "Driver Not Loaded" in found["nvml"]["error"]
+    assert [gpu["index"] for gpu in found["gpus"]] == [None, None]
+
+
+def test_a_driver_that_hangs_while_it_is_watched_costs_its_samples_alone(described):
+    described()
+    links = gpu_links.Links(60, ask_s=2.0)
+    described("gpu.*.delay_ms.nvmlDeviceGetCurrPcieLinkWidth = forever")
+    began = time.monotonic()
+    with links.watched():
+        copied(links, 0)
+    described()
+    found = links.found(UUIDS)
+    assert time.monotonic() - began < 20
+    assert found["gpus"][0]["samples"] == 0
+    assert found["gpus"][0]["after"]["error"] is None
+
+
+def test_the_process_that_watches_ends_by_itself(described):
+    described()
+    watch = nvml.PcieLinks(0.2)
+    assert watch.begun(20)
+    assert watch._process.wait(20) == 0
+    assert {item["width"] for item in watch.end()} == {16}

@@ -32,25 +32,35 @@ def programs(tmp_path, monkeypatch):
     return install
 
 
+PYNVML = """
+import time
+class NVMLError(Exception):
+    value = 15
+def nvmlInit(): pass
+def nvmlSystemGetDriverVersion(): return "580.82.07"
+def nvmlSystemGetNVMLVersion(): return "13.580.82.07"
+def nvmlSystemGetCudaDriverVersion_v2(): return 13000
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetName(handle): return "NVIDIA H100 80GB HBM3"
+def nvmlDeviceGetUUID(handle): return f"GPU-{handle}".encode()
+def nvmlDeviceGetMigMode(handle): return 0, 0
+class nvmlDeviceGetMemoryInfo:
+    def __init__(self, handle): self.total = 81559 * 2**20
+"""
+
+
 @pytest.fixture
-def nvml(monkeypatch):
-    """A pynvml with two GPUs; its functions can be replaced."""
+def nvml(tmp_path, monkeypatch):
+    """Puts a pynvml with two GPUs first on the path, and below it lines of the test's own."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
 
-    class NVMLError(Exception):
-        pass
+    def install(text, base=PYNVML):
+        (folder / "pynvml.py").write_text(base + text)
 
-    fake = SimpleNamespace(
-        NVMLError=NVMLError,
-        nvmlInit=lambda: None,
-        nvmlShutdown=lambda: None,
-        nvmlDeviceGetCount=lambda: 2,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetName=lambda handle: "NVIDIA H100 80GB HBM3",
-        nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}".encode(),
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=81559 * 2**20),
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", fake)
-    return fake
+    return install
 
 
 def test_this_machine_answers_with_one_document_and_without_torch():
@@ -71,7 +81,7 @@ def test_this_machine_answers_with_one_document_and_without_torch():
     (line,) = answer.stdout.splitlines()
     found = json.loads(line)
     assert (found["plumbline"], found["payload"], found["nonce"]) == (1, "node", "run-7f")
-    assert set(found["proof"]) == {"host", "python"}
+    assert set(found["proof"]) == {"container", "host", "python"}
     assert found["proof"]["host"] == "gpu7"
     measured = found["measured"]
     assert measured["cpus"] == os.sysconf("SC_NPROCESSORS_ONLN")
@@ -143,6 +153,7 @@ def test_memory_is_counted_in_mib(tmp_path, programs):
 
 
 def test_gpus_are_what_nvml_says(nvml, programs):
+    nvml("")
     measured = node.measure(node.Config())
     assert measured["nvml"] is None
     assert measured["gpus"][1] == {
@@ -153,20 +164,41 @@ def test_gpus_are_what_nvml_says(nvml, programs):
     }
 
 
-def test_a_gpu_that_fell_off_the_bus_is_told_and_not_skipped(nvml, programs):
-    def lost(handle):
-        raise nvml.NVMLError("GPU is lost")
+LOST = """
+def nvmlDeviceGetUUID(handle):
+    if handle == 1:
+        raise NVMLError("GPU is lost")
+    return "GPU-0"
+"""
+STUCK = """
+def nvmlDeviceGetName(handle):
+    time.sleep(600 if handle == 1 else 0)
+    return "NVIDIA H100 80GB HBM3"
+"""
 
-    nvml.nvmlDeviceGetMemoryInfo = lost
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (LOST, "GPU 1: NVML: GPU is lost (code 15)"),
+        (STUCK, "GPU 1: NVML did not answer within 3 s when it was asked for name"),
+    ],
+)
+def test_a_gpu_that_does_not_answer_is_named_and_the_others_are_listed(
+    nvml, programs, monkeypatch, fault, why
+):
+    monkeypatch.setattr(node, "NVML_TIMEOUT_S", 3)
+    nvml(fault)
     measured = node.measure(node.Config())
-    assert (measured["gpus"], measured["nvml"]) == ([], "NVML: GPU is lost")
+    assert [gpu["index"] for gpu in measured["gpus"]] == [0]
+    assert measured["nvml"] == why
 
 
-def test_without_pynvml_there_is_a_reason(monkeypatch, programs):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
+def test_without_pynvml_there_is_a_reason(nvml, programs):
+    nvml("raise ImportError('none here')", base="")
     measured = node.measure(node.Config())
     assert measured["gpus"] == []
-    assert "pynvml cannot be imported" in measured["nvml"]
+    assert measured["nvml"] == "pynvml cannot be imported: none here"
 
 
 def munge(measured):
@@ -292,7 +324,7 @@ def test_the_least_memory_that_any_control_group_allows_counts(tmp_path, own, fi
         path = tmp_path / "cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    assert node._memory_limit_mb(tmp_path / "own", tmp_path / "cgroup") == limit
+    assert node.memory_limit_mb(tmp_path / "own", tmp_path / "cgroup") == limit
 
 
 @pytest.mark.parametrize(
@@ -311,11 +343,12 @@ def test_torch_is_imported_in_a_process_of_its_own(programs, monkeypatch, body, 
     programs("python", body)
     monkeypatch.setattr(sys, "executable", "python")
     monkeypatch.setattr(node, "TORCH_TIMEOUT_S", 5 if "sleep" not in body else 0.2)
-    measured = node.measure(node.Config(torch=True))
-    assert (measured["torch"], measured["torch_error"]) == found
+    assert node._torch() == found
 
 
 def test_torch_is_not_touched_unless_asked_for(programs, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    monkeypatch.setattr(node, "_torch", lambda: ("2.6.0", None))
+    assert node.measure(node.Config(torch=True))["torch"] == "2.6.0"
+    monkeypatch.setattr(node, "_torch", lambda: pytest.fail("it was imported"))
     measured = node.measure(node.Config())
     assert (measured["torch"], measured["torch_error"]) == (None, None)

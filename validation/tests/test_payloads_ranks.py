@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from validation import suites
+from validation.checks import ALONE
 
 torch = pytest.importorskip("torch", reason="the collective payloads are torch programs")
 
@@ -381,6 +382,16 @@ def test_every_fault_shows_and_every_healthy_run_passes():
             assert blamed == ("gpu2",), item
         elif item.fault.name != fault_table.HEALTHY:
             assert blamed in (None, ("gpu1", "gpu2")), item
+
+
+def test_a_rank_alone_shows_its_faults_too():
+    found = fault_table.run(1, ("ddp", "pipeline"), ("gloo",))
+    assert [item for item in found if not item.right] == []
+    for item in found:
+        if item.fault.name == fault_table.HEALTHY:
+            assert item.result.message == ALONE
+        else:
+            assert item.result.blamed == ("gpu1",), item
 
 
 NOT_A_NUMBER = """

@@ -46,6 +46,21 @@ def test_real_gpus_get_a_rank_each_and_nccl():
     assert jobs["pipeline"].config["microbatches"] >= 16  # 1F1B needs one for each stage
 
 
+@pytest.mark.parametrize("nvml", [True, False])
+def test_the_driver_of_virtual_gpus_is_asked_where_a_stand_in_is_declared(nvml):
+    document = declare(("g1", "virtual", 2))
+    document["nodes"][0]["gpus"]["nvml"] = nvml
+    declared = declaration.parse(document, "test")
+    made = plan.make(declared, suites.load("gpu"), Selection(), "run")
+    payloads = [job.payload for job in made.node_jobs]
+    first = ["node", "host", "host_speed"]
+    assert payloads == [*first, *(["health"] if nvml else []), "compute"]
+    (check,) = [check for check in made.checks if check.check == "driver"]
+    assert check.skip == (None if nvml else "virtual GPUs have no driver to ask")
+    compute = made.node_jobs[-1]
+    assert compute.config["device"] == "cpu"
+
+
 def test_virtual_gpus_and_cpu_nodes_get_one_rank_and_gloo():
     for nodes in ((("g1", "virtual", 2), ("g2", "virtual", 2)), MIXED[-2:]):
         job = cluster_jobs(make_plan(*nodes))["ddp"]
@@ -63,12 +78,14 @@ def test_groups_of_one_model_are_told_apart():
     assert [group.name for group in made.groups] == ["l4-x1-ethernet", "l4-x1-roce", "l4-x4-roce"]
 
 
-def test_one_rank_has_nothing_to_communicate():
-    made = make_plan(("gpu1", "virtual", 2))
-    skipped = [check for check in made.checks if check.skip]
-    assert [check.check for check in skipped] == ["all_reduce", "ddp", "pipeline"]
-    assert "one rank" in skipped[0].skip
-    assert not cluster_jobs(made)
+@pytest.mark.parametrize(("model", "gpus"), [("virtual", 2), ("none", 0), ("h100_sxm", 1)])
+def test_the_only_node_computes_alone(model, gpus):
+    made = make_plan(("gpu1", model, gpus))
+    jobs = cluster_jobs(made)
+    assert [job.ranks for job in jobs.values()] == [1, 1, 1]
+    assert {job.backend for job in jobs.values()} == {"nccl" if model == "h100_sxm" else "gloo"}
+    found = [check for check in made.checks if check.check in jobs]
+    assert not any(check.skip or check.unproven for check in found)
 
 
 def test_large_transfers_stay_off_slow_fabrics():
@@ -100,7 +117,7 @@ def test_each_job_of_each_run_has_a_nonce_of_its_own():
     declared = declaration.parse(declare(*H100), "test")
     runs = [plan.make(declared, suites.load("quick"), Selection(), "one-id") for _ in range(2)]
     nonces = [job.config["nonce"] for made in runs for job in made.jobs]
-    assert len(set(nonces)) == len(nonces) == 2 * 7
+    assert len(set(nonces)) == len(nonces) == 2 * 11
 
 
 def test_what_a_selection_leaves_out_is_said():
@@ -109,15 +126,19 @@ def test_what_a_selection_leaves_out_is_said():
     assert made.left_out == ("checks: clock, ddp", "nodes: h[3-4]")
 
 
-def test_one_rank_is_skipped_only_where_nothing_else_is_declared():
-    alone = make_plan(("gpu1", "virtual", 2))
-    assert all(check.skip for check in alone.checks if check.check == "ddp")
-    for made in (
+@pytest.mark.parametrize(
+    "made",
+    [
         make_plan(selection=Selection(nodes="gpu1")),
         make_plan(("a", "t4", 1), ("b", "l4", 1)),
-    ):
-        found = [check for check in made.checks if check.check == "ddp"]
-        assert all(check.unproven and not check.skip for check in found)
+        make_plan(*MIXED[:-1]),
+    ],
+)
+def test_one_rank_among_others_runs_and_proves_nothing_between_them(made):
+    found = [check for check in made.checks if check.check == "ddp" and check.unproven]
+    alone = {job.subject.name for job in made.jobs if job.payload == "ddp" and job.ranks == 1}
+    assert {check.subject.name for check in found} == alone != set()
+    assert not any(check.skip for check in found)
 
 
 def test_groups_that_measure_take_turns():
@@ -136,8 +157,9 @@ def test_gpu_hours_are_counted_from_the_limits():
     assert make_plan().gpu_hours == 0  # virtual
     made = make_plan(*H100)
     limits = {job.name: job.run_limit_s for job in made.jobs}
-    seconds = limits["node-h1"] + limits["all_reduce"] + limits["ddp"] + limits["pipeline"]
-    waited = 4 * GRANT_LIMIT_S  # a step's nodes are held until it starts
+    jobs = ("node-h1", "cuda-h1", "all_reduce", "ddp", "pipeline")
+    seconds = sum(limits[name] for name in jobs)
+    waited = len(jobs) * GRANT_LIMIT_S  # a step's nodes are held until it starts
     assert made.gpu_hours == pytest.approx(32 * (seconds + waited) / 3600)
 
 
@@ -254,7 +276,7 @@ def test_the_plan_as_json_says_what_each_job_is(golden):
     jobs = {job["name"]: job for job in document["jobs"]}
     assert jobs["all_reduce-h100_sxm"]["nodes"] == ["h1", "h2"]
     assert jobs["all_reduce-h100_sxm"]["ranks"] == 16
-    assert jobs["all_reduce-h100_sxm"]["gpus_per_node"] == 8
+    assert jobs["all_reduce-h100_sxm"]["gres"] == "gpu:h100_sxm:8"
     assert document["at_most"]["gpu_hours"] > 0
 
 
@@ -290,12 +312,14 @@ def test_a_node_has_a_job_for_each_payload_one_after_another():
     made = make_plan(("h1", "h100_sxm", 8), ("c1", "none", 0), ("v1", "virtual", 2), suite="gpu")
     lanes = [[job.name for job in lane] for lane in made.node_lanes]
     assert lanes == [
-        ["node-h1", "health-h1", "compute-h1"],
-        ["node-c1"],
-        ["node-v1", "compute-v1"],
+        ["node-h1", "host-h1", "host_speed-h1", "health-h1", "cuda-h1", "compute-h1"],
+        ["node-c1", "host-c1", "host_speed-c1"],
+        ["node-v1", "host-v1", "host_speed-v1", "compute-v1"],
     ]
     skipped = {(c.check, c.subject.name): c.skip for c in made.checks if c.skip}
     assert skipped["gemm", "c1"] == "no GPU is declared"
+    assert skipped["cuda", "c1"] == "no GPU is declared"
+    assert skipped["cuda", "v1"] == "virtual GPUs have no driver to ask"
     assert skipped["ecc", "v1"] == "virtual GPUs have no driver to ask"
     assert ("gemm", "v1") not in skipped
     assert made.groups == ()
@@ -304,6 +328,54 @@ def test_a_node_has_a_job_for_each_payload_one_after_another():
 def test_what_measures_a_node_has_it_to_itself():
     made = make_plan(("h1", "h100_sxm", 8), suite="gpu")
     cpus = {job.payload: job.cpus_per_task for job in made.node_jobs}
-    assert cpus == {"node": None, "health": None, "compute": 2}
+    alone = {"host_speed": 2, "cuda": 2, "compute": 2}
+    assert cpus == {"node": None, "host": None, "health": None, **alone}
     config = {job.payload: job.config for job in made.node_jobs}["compute"]
     assert (config["device"], config["gpus"]) == ("cuda", 8)
+
+
+# --- what the host is asked for ------------------------------------------------------------------
+
+
+def test_what_is_not_declared_of_a_host_is_skipped():
+    made = make_plan(("h1", "h100_sxm", 8, "ib_ndr400"), ("c1", "none", 0), suite="gpu")
+    skipped = {(c.check, c.subject.name): c.skip for c in made.checks if c.skip}
+    assert skipped["shared_fs", "h1"] == "no shared filesystem is declared"
+    said = "the declared fabric ethernet is neither InfiniBand nor RoCE"
+    assert skipped["infiniband", "c1"] == said
+    checks = {job.name: job.checks for job in made.node_jobs}
+    assert checks["host-h1"] == ("limits", "infiniband")
+    assert checks["host-c1"] == ("limits",)
+
+
+def test_declared_filesystems_reach_the_payload():
+    document = declare(("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
+    document["nodes"][0]["shared_filesystems"] = ["/home", "/scratch"]
+    declared = declaration.parse(document, "test")
+    made = plan.make(declared, suites.load("gpu"), Selection(), "run")
+    configs = {job.name: job.config for job in made.node_jobs}
+    assert configs["host-gpu1"]["shared_filesystems"] == ["/home", "/scratch"]
+    assert "shared_filesystems" not in configs["host-gpu2"]
+    only = plan.make(declared, suites.load("gpu"), Selection(only=("limits",)), "run")
+    assert "shared_filesystems" not in only.node_jobs[0].config
+
+
+def test_only_what_was_selected_of_a_host_is_measured():
+    made = make_plan(suite="gpu", selection=Selection(only=("disk",)))
+    config = made.node_jobs[0].config
+    assert (config["disk"], config["memory"]) == (True, False)
+
+
+@pytest.mark.parametrize("value", ["/home", ["home"], [7], ["/home\n"]])
+def test_shared_filesystems_of_something_else_than_paths_are_refused(value):
+    document = declare(("gpu1", "virtual", 2))
+    document["nodes"][0]["shared_filesystems"] = value
+    with pytest.raises(DataError, match=r"shared_filesystems"):
+        declaration.parse(document, "test")
+
+
+def test_nodes_that_skip_a_check_alike_are_one_line():
+    nodes = [(f"gpu{number}", "h100_sxm", 8) for number in range(1, 501)]
+    text = plan_report.render(make_plan(*nodes, suite="gpu"))
+    assert "shared_fs on gpu[1-500] is skipped: no shared filesystem is declared" in text
+    assert len(text.splitlines()) < 20

@@ -77,6 +77,14 @@ def test_whose_matter_a_reason_is(reason, expected):
             Cause.NODE,
         ),
         ("Unable to allocate resources: Unable to contact slurm controller", Cause.CLUSTER),
+        (
+            "Unable to allocate resources: Invalid generic resource (gres) specification",
+            Cause.CLUSTER,
+        ),
+        (
+            "Unable to create step for job 7: Invalid Trackable RESource (TRES) specification",
+            Cause.CLUSTER,
+        ),
     ],
 )
 def test_what_a_refused_submission_says(sentence, expected):

@@ -297,6 +297,20 @@ def test_metrics_have_the_bandwidth_of_each_size():
     assert set(found.values()) == {1.2}
 
 
+def test_a_stand_in_for_nvml_is_called_one_in_every_report():
+    plan = make_plan()
+    slurm = FakeSlurm(plan)
+    report = report_of(slurm)
+    assert "stand-in" not in words.title(report)
+    nodes = tuple(
+        replace(item, node=replace(item.node, gpus=replace(item.node.gpus, nvml=True)))
+        for item in report.nodes
+    )
+    report = replace(report, nodes=nodes)
+    assert "(ethernet, virtual, a stand-in for NVML)" in words.title(report)
+    assert "a stand-in for NVML" in html.render(report)
+
+
 # --- a partial run ---------------------------------------------------------------------------
 
 LEFT_OUT = ("checks: ddp, pipeline", "nodes: gpu[3-4]")
@@ -328,7 +342,7 @@ def test_what_a_partial_run_left_out_stands_in_every_report():
     assert left == list(LEFT_OUT)
     cases = len(report.results) + len(LEFT_OUT)
     assert int(root.get("tests", "")) == len(root.findall("./testsuite/testcase")) == cases
-    assert int(root.get("skipped", "")) == len(root.findall("./testsuite/testcase/skipped")) == 2
+    assert int(root.get("skipped", "")) == len(root.findall("./testsuite/testcase/skipped")) == 4
 
 
 def test_a_whole_run_says_nothing_of_that():

@@ -3,6 +3,7 @@ behind, and its exit code."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from validation import cluster as clusters
 from validation import run, suites
 from validation.errors import UsageError
 from validation.tests import simulated_slurm
@@ -49,7 +51,7 @@ class Cluster:
         document = {**declare(*nodes), "python": sys.executable}
         (self.path / "cluster.json").write_text(json.dumps(document))
         known = {
-            name: ["idle", 2, 2000, f"gpu:{m}:{n}" if n else "", "none"] for name, m, n in nodes
+            name: ["idle", 2, 2000, f"gpu:{m}:{n}" if n else "", "none"] for name, m, n, *_ in nodes
         }
         programs = simulated_slurm.install(self.path, {**known, **(states or {})}, faults)
         self._monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -102,13 +104,13 @@ def cluster(tmp_path, monkeypatch, capsys):
 def test_a_healthy_cluster(cluster):
     status, out, err = cluster.install().run()
     assert status == 0
-    assert "PASS  22 pass · exit 0" in out
+    assert "PASS  22 pass, 2 skip · exit 0" in out
     assert "2 × 1" in err  # the plan comes first
     assert {path.name for path in cluster.output.iterdir()} == FILES
     assert cluster.lines("passing_nodes.txt") == ["gpu1", "gpu2"]
     assert cluster.lines("failing_nodes.txt") == []
-    assert len(cluster.lines("results.jsonl")) == 22
-    assert ET.parse(cluster.output / "junit.xml").getroot().get("tests") == "22"
+    assert len(cluster.lines("results.jsonl")) == 24
+    assert ET.parse(cluster.output / "junit.xml").getroot().get("tests") == "24"
     jobs = {path.name for path in (cluster.output / "jobs").iterdir()}
     assert {"node-gpu1.stdout", "ddp.stderr"} <= jobs
     ddp = next(r for r in cluster.summary()["results"] if r["check"] == "ddp")
@@ -280,6 +282,24 @@ def test_one_job_that_is_refused_accuses_nobody(cluster):
     assert cluster.lines("failing_nodes.txt") == cluster.lines("passing_nodes.txt") == []
 
 
+def test_gpus_of_another_type_in_slurm_are_told_before_a_job_is_refused(cluster):
+    untyped = {"gpu1": ["idle", 2, 2000, "gpu:2", "none"]}
+    status, _, _ = cluster.install(states=untyped).run()
+    assert status == 1
+    message = "Slurm has gpu:2, gpu:virtual:2 is declared"
+    assert cluster.verdict_of("slurm_state", "gpu1") == ("fail", message)
+    assert cluster.lines("failing_nodes.txt") == ["gpu1"]
+
+
+def test_a_type_that_slurm_refuses_is_a_failure_and_no_nodes(cluster):
+    status, _, _ = cluster.install(pipeline="gres").run()
+    assert status == 1
+    verdict, message = cluster.verdict_of("pipeline", "virtual")
+    assert verdict == "fail"
+    assert "Invalid generic resource (gres) specification, asked for gpu:virtual:2" in message
+    assert cluster.lines("failing_nodes.txt") == []
+
+
 @pytest.mark.parametrize(
     "selection", [("--nodes", "gpu1"), ("--only", "all_reduce", "--nodes", "gpu1")]
 )
@@ -409,10 +429,12 @@ def test_thresholds_that_would_hold_for_other_inventories_are_refused(tmp_path, 
         (tmp_path / name).mkdir()
     options = run._parser(run.PROGRAM).parse_args(["-i", str(tmp_path / "site")])
     with pytest.raises(UsageError, match=r"rename it to site\.thresholds"):
-        run._site_thresholds(options, [str(tmp_path / "site")])
+        clusters.site_thresholds(options, [str(tmp_path / "site")])
     (tmp_path / "thresholds").rename(tmp_path / "site.thresholds")
-    assert run._site_thresholds(options, [str(tmp_path / "site")]) == tmp_path / "site.thresholds"
-    assert run._site_thresholds(options, [str(tmp_path / "other")]) is None
+    assert (
+        clusters.site_thresholds(options, [str(tmp_path / "site")]) == tmp_path / "site.thresholds"
+    )
+    assert clusters.site_thresholds(options, [str(tmp_path / "other")]) is None
 
 
 # --- without a verdict -----------------------------------------------------------------------
@@ -431,7 +453,7 @@ def test_list(capsys):
     assert run.main(["--list"]) == 0
     out = capsys.readouterr().out
     assert "quick" in out
-    assert "all_reduce   Every rank sums" in out
+    assert re.search("all_reduce +Every rank sums", out)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +462,7 @@ def test_list(capsys):
         (["--only", "gemm"], "suite quick has no check gemm; it has slurm_state, "),
         (["--nodes", "gpu7"], "--nodes: unknown gpu7; declared nodes: gpu[1-2]"),
         (["--partition", "big"], "unknown partition big; there is gpu"),
-        (["--suite", "long"], "unknown suite 'long'; there is gpu, local, quick"),
+        (["--suite", "long"], "unknown suite 'long'; there is full, gpu, local, quick"),
         (["--thresholds", "/nowhere"], "there is no folder /nowhere"),
     ],
 )
@@ -514,16 +536,21 @@ def test_a_sites_thresholds_are_used(cluster):
     folder = cluster.path / "thresholds"
     folder.mkdir()
     rule = {
+        "operation": "all_reduce",
+        "dtype": "float32",
         "nodes": ">1",
         "ranks_per_node": "any",
+        "links": "any",
         "fabric": "any",
         "backend": "gloo",
         "min_bytes": 1024,
         "fail_below_gbs": 1.3,
         "provenance": "recorded",
         "source": "test",
+        "date": "2026-05-01",
     }
-    (folder / "virtual.yml").write_text(yaml.safe_dump({"model": "virtual", "all_reduce": [rule]}))
+    document = {"model": "virtual", "collectives": [rule]}
+    (folder / "virtual.yml").write_text(yaml.safe_dump(document))
     status, out, _ = cluster.run("--only", "all_reduce", "--thresholds", str(folder))
     assert status == 1
     assert "at least 1.3 expected" in out

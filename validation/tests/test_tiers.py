@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from validation import interrupts, tiers
-from validation.checks import CHECKS, slurm_state
+from validation.checks import ALONE, CHECKS, slurm_state
 from validation.declaration import Submission
 from validation.errors import EnvironmentProblem, TransportError, Unreachable
 from validation.model import (
@@ -80,18 +80,22 @@ class FakeSlurm:
         self.interrupt_on = None
         self.down = None
         self.accounting_error = ""
+        self.pyxis = True
         self.later = {}  # what Slurm says of nodes when it is asked again
 
     def node_states(self):
         if self.down:
             raise self.down
         states = {
-            node.name: NodeState(node.name, "idle", 2, 2000, f"gpu:{node.gpus.count}")
+            node.name: NodeState(node.name, "idle", 2, 2000, node.gpus.asked)
             for node in self.plan.nodes
         }
         later = self.later if self.asked else {}
         self.asked += 1
         return "24.11.5", {**states, **self.states, **later}
+
+    def knows_containers(self):
+        return self.pyxis
 
     def accounting(self):
         return Accounting("accounting_storage/slurmdbd", error=self.accounting_error)
@@ -108,10 +112,12 @@ class FakeSlurm:
         if job.payload == "node":
             config = {**job.config, "munge_credential": "x"}
             document = standin.node(job.hosts[0], config, **change)
+        elif job.payload == "cuda":
+            document = standin.cuda(job.hosts[0], job.config, **change)
         else:
-            fabric = {"fabric": job.nodes[0].fabric} if job.payload == "all_reduce" else {}
+            fabric = job.nodes[0].fabric
             document = getattr(standin, job.payload)(
-                job.hosts, job.config, job.ranks_per_node, **fabric, **change
+                job.hosts, job.config, job.ranks_per_node, fabric=fabric, **change
             )
         text = standin.line(document)
         now = document["measured"].get("time_ns", 1)
@@ -175,7 +181,7 @@ def test_a_healthy_cluster_passes():
 
 def test_a_node_that_slurm_drained_gets_no_job_and_fails():
     slurm = FakeSlurm(make_plan(*THREE))
-    slurm.states["gpu2"] = NodeState("gpu2", "drained", 2, 2000, "gpu:2", "bad fan")
+    slurm.states["gpu2"] = NodeState("gpu2", "drained", 2, 2000, "gpu:virtual:2", "bad fan")
     found = walk(slurm)
     assert slurm.started[0] == ["node-gpu1", "node-gpu3"]
     failed = messages(found)
@@ -194,9 +200,8 @@ def test_a_node_that_slurm_does_not_list_fails(monkeypatch):
     monkeypatch.setattr(slurm, "node_states", lambda: ("24.11.5", {}))
     found = walk(slurm)
     assert slurm.started == []
-    assert set(messages(found)) == {(c.check, c.subject.name) for c in slurm.plan.checks} - {
-        ("accounting", "slurm")
-    }
+    owed = {(c.check, c.subject.name) for c in slurm.plan.checks if c.skip is None}
+    assert set(messages(found)) == owed - {("accounting", "slurm")}
     assert messages(found)["ddp", "virtual"] == "only 0 of 3 nodes left"
 
 
@@ -274,7 +279,7 @@ def test_a_silent_node_fails_and_costs_only_itself():
 def test_only_what_is_a_nodes_fault_fails_a_node_that_got_no_job(state, reason, expected):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
-    slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:2")
+    slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
     found = walk(slurm)
     assert verdict(slurm, found) is expected
     assert found.jobs[-1].job.hosts == ("gpu1", "gpu3")
@@ -288,7 +293,7 @@ def test_only_what_is_a_nodes_fault_fails_a_node_that_got_no_job(state, reason, 
 def test_a_node_that_went_down_while_its_job_waited_fails(state, reason):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
-    slurm.later["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:2")
+    slurm.later["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
     found = walk(slurm)
     assert f"gpu2 is {state} meanwhile" in messages(found)["cpus", "gpu2"]
     assert standings(slurm, found)["gpu2"] is Standing.FAILING
@@ -306,11 +311,23 @@ def test_an_unknown_model_is_inconclusive_never_a_pass():
     assert verdict(slurm, found) is Verdict.INCONCLUSIVE
 
 
-def test_a_single_virtual_node_passes_and_skips_by_declaration():
+def test_a_single_virtual_node_trains_alone_and_says_so():
     slurm = FakeSlurm(make_plan(("gpu1", "virtual", 2)))
     found = walk(slurm)
     assert verdict(slurm, found) is Verdict.PASS
-    assert set(messages(found, Verdict.SKIP).values()) == {"one rank: nothing to communicate"}
+    said = messages(found, Verdict.PASS)
+    for check in ("all_reduce", "ddp", "pipeline"):
+        assert said[check, "virtual"] == ALONE
+
+
+def test_a_node_with_one_gpu_trains_alone_and_can_fail():
+    slurm = FakeSlurm(make_plan(("gpu1", "h100_sxm", 1)))
+    slurm.replies = {"node-gpu1": {"gpus": 1, "names": [standin.GPU]}}
+    assert verdict(slurm, walk(slurm)) is Verdict.PASS
+    slurm.replies["all_reduce"] = {"wrong": 3}
+    found = walk(slurm)
+    assert verdict(slurm, found) is Verdict.FAIL
+    assert "are wrong" in messages(found)["all_reduce", "h100_sxm"]
 
 
 def test_a_run_of_slurm_state_alone_passes_without_a_job():
@@ -402,7 +419,7 @@ def test_ctrl_c_cancels_and_keeps_what_is_known():
     assert ("cancel", ["all_reduce", "ddp", "pipeline"]) in slurm.log
     assert verdict(slurm, found) is Verdict.FAIL
     node_tier = [result for result in found.results if result.tier is Tier.NODE]
-    assert {result.verdict for result in node_tier} == {Verdict.PASS}
+    assert {result.verdict for result in node_tier} == {Verdict.PASS, Verdict.SKIP}
     assert "interrupted" in messages(found)["ddp", "virtual"]
 
 
@@ -436,7 +453,7 @@ def ended(job, **changes):
 
 def test_a_node_that_went_down_under_a_job_is_named_and_the_other_is_not():
     slurm = FakeSlurm(make_plan(), replies={"ddp": Reply("ddp", Outcome.RUN_LIMIT)})
-    slurm.later = {"gpu2": NodeState("gpu2", "down*", 2, 2000, "gpu:2", "Not responding")}
+    slurm.later = {"gpu2": NodeState("gpu2", "down*", 2, 2000, "gpu:virtual:2", "Not responding")}
     found = walk(slurm)
     assert messages(found)["ddp", "virtual"].startswith("gpu2 is down* (Not responding) meanwhile")
     assert standings(slurm, found) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
@@ -473,7 +490,7 @@ def test_the_node_that_srun_names_is_blamed(line):
 def test_a_cluster_job_whose_nodes_are_only_busy_is_inconclusive():
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="Resources")
     slurm = FakeSlurm(make_plan(), replies={"node-gpu2": waited})
-    slurm.states["gpu2"] = NodeState("gpu2", "allocated", 2, 2000, "gpu:2")
+    slurm.states["gpu2"] = NodeState("gpu2", "allocated", 2, 2000, "gpu:virtual:2")
     found = walk(slurm)
     assert messages(found) == {}
     assert verdict(slurm, found) is Verdict.INCONCLUSIVE
@@ -510,8 +527,8 @@ def test_one_refused_job_is_no_nodes_fault():
 
 def test_a_node_that_the_inventory_does_not_declare_is_noted():
     slurm = FakeSlurm(make_plan(selection=Selection(nodes="gpu1")))
-    slurm.states["gpu9"] = NodeState("gpu9", "idle", 2, 2000, "gpu:2")
-    slurm.states["gpu2"] = NodeState("gpu2", "idle", 2, 2000, "gpu:2")
+    slurm.states["gpu9"] = NodeState("gpu9", "idle", 2, 2000, "gpu:virtual:2")
+    slurm.states["gpu2"] = NodeState("gpu2", "idle", 2, 2000, "gpu:virtual:2")
     notes = walk(slurm).notes
     assert notes == ("Slurm also has gpu9, which the inventory does not declare",)
 
@@ -570,16 +587,15 @@ def test_one_selected_node_leaves_communication_unproven():
     assert (
         "nothing was communicated" in messages(found, Verdict.INCONCLUSIVE)["all_reduce", "virtual"]
     )
+    # What it computed is looked at all the same.
+    assert [job.job.name for job in found.jobs] == ["all_reduce"]
+    slurm.replies = {"all_reduce": {"wrong": 1}}
+    assert verdict(slurm, walk(slurm)) is Verdict.FAIL
 
 
 def test_two_nodes_that_are_unlike_leave_communication_unproven():
-    slurm = FakeSlurm(make_plan(("a", "t4", 1), ("b", "l4", 1)))
-    for name in ("a", "b"):
-        slurm.states[name] = NodeState(name, "idle", 2, 2000, "gpu:1")
-    slurm.replies = {
-        "node-a": {"gpus": 1, "names": ["Tesla T4"]},
-        "node-b": {"gpus": 1, "names": ["NVIDIA L4"]},
-    }
+    slurm = FakeSlurm(make_plan(("a", "h100_sxm", 1), ("b", "h100_sxm", 1, "ib_ndr400")))
+    slurm.replies = {f"node-{name}": {"gpus": 1, "names": [standin.GPU]} for name in "ab"}
     found = walk(slurm)
     assert messages(found) == {}
     assert verdict(slurm, found) is Verdict.INCONCLUSIVE
@@ -608,7 +624,6 @@ def test_ranks_on_other_gpus_than_declared_fail_and_name_their_node(monkeypatch)
     nodes = tuple((f"h{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2))
     slurm = FakeSlurm(make_plan(*nodes))
     for name in ("h1", "h2"):
-        slurm.states[name] = NodeState(name, "idle", 2, 2000, "gpu:2")
         slurm.replies[f"node-{name}"] = {"names": [standin.GPU] * 2}
     healthy = slurm.reply
 
@@ -629,6 +644,21 @@ def test_ranks_on_other_gpus_than_declared_fail_and_name_their_node(monkeypatch)
     assert standings(slurm, found)["h1"] is Standing.UNPROVEN
 
 
+def test_a_node_where_cuda_does_not_start_fails_by_name_and_the_others_go_on():
+    slurm = FakeSlurm(make_plan(*((f"h{number}", "h100_sxm", 2) for number in (1, 2, 3))))
+    for name in ("h1", "h2", "h3"):
+        slurm.states[name] = NodeState(name, "idle", 2, 2000, "gpu:h100_sxm:2")
+        slurm.replies[f"node-{name}"] = {"names": [standin.GPU] * 2}
+    error = "RuntimeError: Error 802: system not yet initialized"
+    slurm.replies["cuda-h2"] = {"errors": {0: error, 1: error}}
+    found = walk(slurm)
+    assert messages(found) == {("cuda", "h2"): f"all 2 GPUs: {error}"}
+    assert standings(slurm, found)["h2"] is Standing.FAILING
+    jobs = {item.job.name: item.job.hosts for item in found.jobs}
+    assert jobs["cuda-h2"] == ("h2",)
+    assert [jobs[name] for name in ("all_reduce", "ddp", "pipeline")] == [("h1", "h3")] * 3
+
+
 def test_measurements_of_two_groups_do_not_run_at_once():
     nodes = (*THREE, ("c1", "none", 0), ("c2", "none", 0))
     slurm = FakeSlurm(make_plan(*nodes))
@@ -645,7 +675,7 @@ def test_measurements_of_two_groups_do_not_run_at_once():
 
 def test_only_free_nodes_share_an_allocation():
     slurm = FakeSlurm(make_plan(*THREE, ("gpu4", "virtual", 2)))
-    slurm.states["gpu4"] = NodeState("gpu4", "mixed", 2, 2000, "gpu:2")
+    slurm.states["gpu4"] = NodeState("gpu4", "mixed", 2, 2000, "gpu:virtual:2")
     walk(slurm)
     (node_tier,), cluster_tier = slurm.shared
     assert [node.name for node in node_tier.nodes] == ["gpu1", "gpu2", "gpu3"]
@@ -669,7 +699,7 @@ def test_a_maintenance_reservation_can_be_validated_from_inside():
     for submission, expected in ((Submission(), Verdict.INCONCLUSIVE), (wishes, Verdict.PASS)):
         slurm = FakeSlurm(make_plan(selection=Selection(submission=submission)))
         for name in ("gpu1", "gpu2"):
-            slurm.states[name] = NodeState(name, "maint", 2, 2000, "gpu:2")
+            slurm.states[name] = NodeState(name, "maint", 2, 2000, "gpu:virtual:2")
         found = walk(slurm)
         assert verdict(slurm, found) is expected
         assert Standing.FAILING not in standings(slurm, found).values()

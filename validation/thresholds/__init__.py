@@ -1,26 +1,34 @@
 """The numbers that a run is judged by: data, one file per GPU model, each with its source.
 
-A file is read strictly and never evaluated. A site's own files (`--thresholds DIR`) have the same
-form: their rules are looked at before the shipped ones, their names are added, and their
-`common.yml` replaces the tolerances that it gives.
+A file is read strictly and never evaluated; `schema/` has its form for editors and other programs.
+A site's own files (`--thresholds DIR`) have the same form: their rules are looked at before the
+shipped ones, their names are added, and their `common.yml` replaces the tolerances that it gives.
 
-A bandwidth is looked up by what it depends on: GPU model, nodes (one, or more than one), ranks
-per node, fabric and backend, for a transfer of at least `min_bytes`. The first rule that fits is
-used. No rule means no verdict: the measurement is reported as inconclusive, never as a pass. What a
-GPU must reach by itself stands in the same files, see thresholds/gpu.py.
+The speed of a collective is looked up by what it depends on, see Collective: GPU model and form
+(the file), operation, data type, nodes, ranks per node, links between the GPUs of a node, fabric
+between nodes, backend, and a size of at least `min_bytes`. The first rule that fits is used. No
+rule means no verdict: the measurement is reported as inconclusive, never as a pass. What a GPU must
+reach by itself stands in the same files, see thresholds/gpu.py.
+
+Links are those that were measured, not declared: NCCL looks for the way between GPUs itself and
+says in its log what it found (checks/transport.py, `links`). A board that is no SXM module may or
+may not have a bridge, and only a rule that names the links tells the two apart. Where the log does
+not tell, such a rule does not fit. On SXM modules the form decides: their rules say `any`, so that
+a node whose NVLinks are gone fails and does not merely lack a threshold.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from validation import strict
 from validation.errors import DataError
-from validation.model import Threshold
-from validation.thresholds import gpu
-from validation.thresholds.gpu import GpuRules, Peak
+from validation.model import Node, Threshold
+from validation.thresholds import gpu, host
+from validation.thresholds.gpu import GBS, GpuRules, Peak
+from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most
 
 SHIPPED = Path(__file__).parent
 
@@ -28,26 +36,50 @@ SHIPPED = Path(__file__).parent
 MOST_CLOCK_OFFSET = 300.0
 MOST_TRAINING_DIFFERENCE = 1e-3
 
-PROVENANCES = ("recorded", "derived", "datasheet")
+OPERATIONS = ("all_reduce",)
+DTYPES = ("float32",)
+LINKS = ("pcie", "nvlink", "nvswitch")
 
 
 @dataclass(frozen=True, slots=True)
-class BandwidthRule:
-    nodes: Literal["1", ">1"]
+class Collective:
+    """What a collective's speed depends on. `links` is None where nothing shows them."""
+
+    operation: str
+    dtype: str
+    nodes: int
+    ranks_per_node: int
+    links: str | None
+    fabric: str
+    backend: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRule:
+    """None stands for any, and nodes of None for more than one."""
+
+    operation: str
+    dtype: str
+    nodes: int | None
     ranks_per_node: int | None
+    links: str | None
     fabric: str | None
     backend: str
     min_bytes: int
     threshold: Threshold
     ceiling: Threshold | None = None  # more than that is no measurement
 
-    def fits(self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int) -> bool:
+    def fits(self, asked: Collective) -> bool:
         return (
-            (self.nodes == "1") == (nodes == 1)
-            and self.ranks_per_node in (None, ranks_per_node)
-            and self.fabric in (None, fabric)
-            and self.backend == backend
-            and size >= self.min_bytes
+            self.operation == asked.operation
+            and self.dtype == asked.dtype
+            and (asked.nodes > 1 if self.nodes is None else asked.nodes == self.nodes)
+            and self.ranks_per_node in (None, asked.ranks_per_node)
+            and self.links in (None, asked.links)
+            and self.fabric in (None, asked.fabric)
+            and self.backend == asked.backend
+            and asked.bytes >= self.min_bytes
         )
 
 
@@ -55,28 +87,12 @@ class BandwidthRule:
 class ModelThresholds:
     model: str
     nvml_names: tuple[str, ...]
-    all_reduce: tuple[BandwidthRule, ...]
+    collectives: tuple[CollectiveRule, ...]
     gpu: GpuRules = gpu.NO_RULES
+    host: Mapping[str, Threshold] = field(default_factory=dict)  # by the metric's name
 
-    def bandwidth(
-        self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
-    ) -> Threshold | None:
-        rule = self._rule(nodes, ranks_per_node, fabric, backend, size)
-        return None if rule is None else rule.threshold
-
-    def ceiling(
-        self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
-    ) -> Threshold | None:
-        rule = self._rule(nodes, ranks_per_node, fabric, backend, size)
-        return None if rule is None else rule.ceiling
-
-    def _rule(
-        self, nodes: int, ranks_per_node: int, fabric: str, backend: str, size: int
-    ) -> BandwidthRule | None:
-        for rule in self.all_reduce:
-            if rule.fits(nodes, ranks_per_node, fabric, backend, size):
-                return rule
-        return None
+    def collective(self, asked: Collective) -> CollectiveRule | None:
+        return next((rule for rule in self.collectives if rule.fits(asked)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,46 +121,47 @@ class Rules:
     common: Common
 
 
-_SOURCED: dict[str, strict.Reader] = {
-    "provenance": strict.one_of(*PROVENANCES),
-    "source": strict.text,
-}
-
-_RULE = strict.table(
+_COLLECTIVE = strict.table(
     {
-        "nodes": strict.one_of(1, ">1"),
+        "operation": strict.one_of(*OPERATIONS),
+        "dtype": strict.one_of(*DTYPES),
+        "nodes": strict.either(strict.whole(1), ">1"),
         "ranks_per_node": strict.either(strict.whole(1), "any"),
+        "links": strict.one_of(*LINKS, "any"),
         "fabric": strict.text,
         "backend": strict.one_of("gloo", "nccl"),
         "min_bytes": strict.whole(1),
         "fail_below_gbs": strict.positive,
-        **_SOURCED,
+        **SOURCED,
     },
     {"warn_below_gbs": strict.positive, "fail_above_gbs": strict.positive},
 )
 
-_MODEL = strict.table(
+MODEL = strict.table(
     {"model": strict.text},
     {
         "description": strict.text,
-        "nvml_names": strict.table({"names": strict.list_of(strict.text, empty=False), **_SOURCED}),
-        "all_reduce": strict.list_of(_RULE),
-        **gpu.readers(_SOURCED),
+        "nvml_names": strict.table(
+            {"names": strict.list_of(strict.text, empty=False), **ORIGIN}, {"date": date}
+        ),
+        "collectives": strict.list_of(_COLLECTIVE),
+        **gpu.READERS,
+        "host": host.READER,
     },
 )
 
-_LIMIT = strict.table({"fail_above": strict.positive, **_SOURCED}, {"warn_above": strict.positive})
+_LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
 _TOLERANCES = strict.table(
     {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
 )
 
-_COMMON = strict.table(
+COMMON = strict.table(
     {},
     {
         "clock_offset_s": _LIMIT,
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _LIMIT, "nccl": _LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
-        "gpu_peak": gpu.peak_reader(_SOURCED),
+        "gpu_peak": gpu.PEAK,
     },
 )
 
@@ -159,10 +176,21 @@ def load(hardware: str, site: Path | None = None) -> Rules:
         merged = ModelThresholds(
             hardware,
             tuple(dict.fromkeys(name for model in found for name in model.nvml_names)),
-            tuple(rule for model in found for rule in model.all_reduce),
+            tuple(rule for model in found for rule in model.collectives),
             reduce(GpuRules.over, (model.gpu for model in found)),
+            {name: limit for model in reversed(found) for name, limit in model.host.items()},
         )
     return Rules(hardware, merged, load_common(site))
+
+
+def of_node(node: Node, site: Path | None = None) -> Rules:
+    """The rules for a node. An instance of MIG has its GPU's names, and none of its speeds."""
+    rules = load(node.hardware, site)
+    if not node.gpus.mig:
+        return rules
+    board = load(node.gpus.model, site).model
+    own = rules.model or ModelThresholds(node.hardware, (), ())
+    return replace(rules, model=replace(own, nvml_names=board.nvml_names if board else ()))
 
 
 def load_common(site: Path | None = None) -> Common:
@@ -174,22 +202,35 @@ def load_common(site: Path | None = None) -> Common:
         path = folder / "common.yml"
         if not path.is_file():
             continue
-        read = _read(path, _COMMON)
+        read = _read(path, COMMON)
         _refuse_blind(path, read)
+        place = place_of(path)
+
+        def limit(
+            found: Mapping[str, Any], key: str, unit: str = "", place: str = place
+        ) -> Threshold:
+            where = f"{place} {key}"
+            return most(found["fail_above"], unit, found, where, found["warn_above"])
+
         if read["clock_offset_s"]:
-            clock = _at_most(read["clock_offset_s"], "s")
-        for backend, limit in (read["bus_bandwidth_gbs"] or {}).items():
-            if limit:
-                bandwidth[backend] = _at_most(limit, "GB/s")
+            clock = limit(read["clock_offset_s"], "clock_offset_s", "s")
+        for backend, speed in (read["bus_bandwidth_gbs"] or {}).items():
+            if speed:
+                bandwidth[backend] = limit(speed, f"bus_bandwidth_gbs.{backend}", GBS)
         for backend, limits in (read["training"] or {}).items():
             if limits:
                 training[backend] = Tolerances(
-                    _at_most(limits["loss_difference"], ""),
-                    _at_most(limits["first_step_difference"], ""),
-                    _at_most(limits["parameter_difference"], ""),
+                    *(
+                        limit(limits[name], f"training.{backend}.{name}")
+                        for name in (
+                            "loss_difference",
+                            "first_step_difference",
+                            "parameter_difference",
+                        )
+                    )
                 )
         if read["gpu_peak"]:
-            peak = gpu.peak(read["gpu_peak"])
+            peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
     if clock is None or any(found.keys() != {"gloo", "nccl"} for found in (bandwidth, training)):
         wanted = "clock_offset_s, bus_bandwidth_gbs and training are needed, for gloo and for nccl"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
@@ -231,47 +272,55 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
     path = folder / f"{hardware}.yml"
     if hardware == "common" or not path.is_file():
         return None
-    read = _read(path, _MODEL)
+    read = _read(path, MODEL)
     problems = []
     if read["model"] != hardware:
         problems.append(f"model: is {read['model']!r}, the file's name says {hardware!r}")
-    for index, rule in enumerate(read["all_reduce"] or ()):
+    for index, rule in enumerate(read["collectives"] or ()):
         warn = rule["warn_below_gbs"]
         if warn is not None and warn < rule["fail_below_gbs"]:
-            problems.append(f"all_reduce[{index}].warn_below_gbs: lies below fail_below_gbs")
-        most, least = rule["fail_above_gbs"], max(rule["fail_below_gbs"], warn or 0)
-        if most is not None and most <= least:
-            problems.append(f"all_reduce[{index}].fail_above_gbs: nothing could pass")
-    problems += gpu.problems(read)
+            problems.append(f"collectives[{index}].warn_below_gbs: lies below fail_below_gbs")
+        ceiling, lowest = rule["fail_above_gbs"], max(rule["fail_below_gbs"], warn or 0)
+        if ceiling is not None and ceiling <= lowest:
+            problems.append(f"collectives[{index}].fail_above_gbs: nothing could pass")
+    problems += gpu.problems(read) + host.problems(read["host"])
     if problems:
         raise DataError(str(path), problems)
+    place = place_of(path)
     return ModelThresholds(
         hardware,
         tuple(read["nvml_names"]["names"]) if read["nvml_names"] else (),
         tuple(
-            BandwidthRule(
-                "1" if rule["nodes"] == 1 else ">1",
-                None if rule["ranks_per_node"] == "any" else rule["ranks_per_node"],
-                None if rule["fabric"] == "any" else rule["fabric"],
-                rule["backend"],
-                rule["min_bytes"],
-                Threshold(
-                    "≥",
-                    rule["fail_below_gbs"],
-                    "GB/s",
-                    rule["provenance"],
-                    rule["source"],
-                    rule["warn_below_gbs"],
-                ),
-                rule["fail_above_gbs"]
-                and Threshold(
-                    "≤", rule["fail_above_gbs"], "GB/s", rule["provenance"], rule["source"]
-                ),
-            )
-            for rule in read["all_reduce"] or ()
+            _collective(rule, f"{place} collectives[{index}]")
+            for index, rule in enumerate(read["collectives"] or ())
         ),
-        gpu.rules(read),
+        gpu.rules(read, place),
+        host.thresholds(read["host"], place),
     )
+
+
+def _collective(rule: Mapping[str, Any], place: str) -> CollectiveRule:
+    def unless(word: str, key: str) -> Any:
+        return None if rule[key] == word else rule[key]
+
+    ceiling = rule["fail_above_gbs"]
+    return CollectiveRule(
+        rule["operation"],
+        rule["dtype"],
+        unless(">1", "nodes"),
+        unless("any", "ranks_per_node"),
+        unless("any", "links"),
+        unless("any", "fabric"),
+        rule["backend"],
+        rule["min_bytes"],
+        least(rule, "gbs", GBS, place),
+        None if ceiling is None else most(ceiling, GBS, rule, place),
+    )
+
+
+def place_of(path: Path) -> str:
+    """A file as people find it: one of ours by its path in the checkout."""
+    return f"validation/thresholds/{path.name}" if path.parent == SHIPPED else str(path)
 
 
 def _read(path: Path, reader: strict.Reader) -> Any:
@@ -280,9 +329,3 @@ def _read(path: Path, reader: strict.Reader) -> Any:
     if problems:
         raise DataError(str(path), problems)
     return read
-
-
-def _at_most(limit: Mapping[str, Any], unit: str) -> Threshold:
-    return Threshold(
-        "≤", limit["fail_above"], unit, limit["provenance"], limit["source"], limit["warn_above"]
-    )

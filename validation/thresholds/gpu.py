@@ -6,12 +6,13 @@ driver knows the board. The first rule that fits is used. `peak` is what the har
 a measurement above it is a fault of the measurement.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from validation import strict
 from validation.model import Threshold
+from validation.thresholds.sourced import SOURCED, least, most
 
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8")
 OPERATIONS = ("copy", "triad")
@@ -149,41 +150,28 @@ def _shape(value: Any, where: str, problems: strict.Problems) -> tuple[int, ...]
     return shape
 
 
-def _rule(
-    keys: Mapping[str, strict.Reader], unit: str, sourced: Mapping[str, strict.Reader]
-) -> strict.Reader:
+def _rule(keys: Mapping[str, strict.Reader], unit: str) -> strict.Reader:
     return strict.table(
-        {**keys, f"fail_below_{unit}": strict.positive, **sourced},
+        {**keys, f"fail_below_{unit}": strict.positive, **SOURCED},
         {f"warn_below_{unit}": strict.positive, "names": strict.list_of(strict.text, empty=False)},
     )
 
 
-def _peak(sourced: Mapping[str, strict.Reader]) -> strict.Reader:
-    limits = dict.fromkeys(("memory_gbs", "copies_gbs", "peers_gbs"), strict.positive)
-    products = strict.table({}, dict.fromkeys(DTYPES, strict.positive))
-    return strict.table(dict(sourced), {"gemm_tflops": products, **limits})
+_LIMITS = dict.fromkeys(("memory_gbs", "copies_gbs", "peers_gbs"), strict.positive)
 
+# Also the form of `gpu_peak` in common.yml.
+PEAK = strict.table(
+    SOURCED, {"gemm_tflops": strict.table({}, dict.fromkeys(DTYPES, strict.positive)), **_LIMITS}
+)
 
-def readers(sourced: Mapping[str, strict.Reader]) -> dict[str, strict.Reader]:
-    """The keys of a model's file that this module understands."""
-    return {
-        "gemm": strict.list_of(
-            _rule({"dtype": strict.one_of(*DTYPES), "shape": _shape}, "tflops", sourced)
-        ),
-        "memory": strict.list_of(_rule({"operation": strict.one_of(*OPERATIONS)}, "gbs", sourced)),
-        "copies": strict.list_of(
-            _rule({"direction": strict.one_of(*DIRECTIONS, "any")}, "gbs", sourced)
-        ),
-        "peers": strict.list_of(
-            _rule({"gpus": strict.either(strict.whole(2), "any")}, "gbs", sourced)
-        ),
-        "peak": _peak(sourced),
-    }
-
-
-def peak_reader(sourced: Mapping[str, strict.Reader]) -> strict.Reader:
-    """`gpu_peak` of common.yml has the form of a model's `peak`."""
-    return _peak(sourced)
+# The keys of a model's file that this module understands.
+READERS: dict[str, strict.Reader] = {
+    "gemm": strict.list_of(_rule({"dtype": strict.one_of(*DTYPES), "shape": _shape}, "tflops")),
+    "memory": strict.list_of(_rule({"operation": strict.one_of(*OPERATIONS)}, "gbs")),
+    "copies": strict.list_of(_rule({"direction": strict.one_of(*DIRECTIONS, "any")}, "gbs")),
+    "peers": strict.list_of(_rule({"gpus": strict.either(strict.whole(2), "any")}, "gbs")),
+    "peak": PEAK,
+}
 
 
 def problems(read: Mapping[str, Any]) -> list[str]:
@@ -204,44 +192,42 @@ def problems(read: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def rules(read: Mapping[str, Any]) -> GpuRules:
-    """The rules of one file, after `readers` and `problems` found nothing wrong."""
+def rules(read: Mapping[str, Any], place: str) -> GpuRules:
+    """The rules of one file, after READERS and `problems` found nothing wrong."""
+
+    def each(table: str, unit: str = "gbs") -> Iterator[tuple[Any, tuple[str, ...], Threshold]]:
+        for index, rule in enumerate(read[table] or ()):
+            where = f"{place} {table}[{index}]"
+            limit = least(rule, unit, TFLOPS if unit == "tflops" else GBS, where)
+            yield rule, rule["names"] or (), limit
+
     return GpuRules(
         tuple(
-            GemmRule(rule["dtype"], rule["shape"], rule["names"] or (), _least(rule, TFLOPS))
-            for rule in read["gemm"] or ()
+            GemmRule(rule["dtype"], rule["shape"], names, limit)
+            for rule, names, limit in each("gemm", "tflops")
         ),
+        tuple(MemoryRule(rule["operation"], names, limit) for rule, names, limit in each("memory")),
         tuple(
-            MemoryRule(rule["operation"], rule["names"] or (), _least(rule, GBS))
-            for rule in read["memory"] or ()
+            CopyRule(_any(rule["direction"]), names, limit) for rule, names, limit in each("copies")
         ),
-        tuple(
-            CopyRule(_any(rule["direction"]), rule["names"] or (), _least(rule, GBS))
-            for rule in read["copies"] or ()
-        ),
-        tuple(
-            PeerRule(_any(rule["gpus"]), rule["names"] or (), _least(rule, GBS))
-            for rule in read["peers"] or ()
-        ),
-        (peak(read["peak"]),) if read["peak"] else (),
+        tuple(PeerRule(_any(rule["gpus"]), names, limit) for rule, names, limit in each("peers")),
+        (peak(read["peak"], f"{place} peak"),) if read["peak"] else (),
     )
 
 
-def peak(read: Mapping[str, Any]) -> Peak:
-    def most(value: float | None, unit: str) -> Threshold | None:
-        if value is None:
-            return None
-        return Threshold("≤", value, unit, read["provenance"], read["source"])
+def peak(read: Mapping[str, Any], place: str) -> Peak:
+    def limit(value: float | None, unit: str) -> Threshold | None:
+        return None if value is None else most(value, unit, read, place)
 
     return Peak(
         {
-            dtype: limit
+            dtype: most(value, TFLOPS, read, place)
             for dtype, value in (read["gemm_tflops"] or {}).items()
-            if (limit := most(value, TFLOPS)) is not None
+            if value is not None
         },
-        most(read["memory_gbs"], GBS),
-        most(read["copies_gbs"], GBS),
-        most(read["peers_gbs"], GBS),
+        limit(read["memory_gbs"], GBS),
+        limit(read["copies_gbs"], GBS),
+        limit(read["peers_gbs"], GBS),
     )
 
 
@@ -250,18 +236,6 @@ _Value = TypeVar("_Value")
 
 def _any(value: _Value) -> _Value | None:
     return None if value == "any" else value
-
-
-def _least(rule: Mapping[str, Any], unit: str) -> Threshold:
-    key = "tflops" if unit == TFLOPS else "gbs"
-    return Threshold(
-        "≥",
-        rule[f"fail_below_{key}"],
-        unit,
-        rule["provenance"],
-        rule["source"],
-        rule[f"warn_below_{key}"],
-    )
 
 
 NO_RULES = GpuRules()

@@ -25,13 +25,16 @@ ELSEWHERE = {
     "scripts/pack-local": "tests/test_pack_local.py packs it and starts it",
     "scripts/fault-table": "validation/tests run the short one; the whole table takes minutes",
     ". .venv/bin/activate && cd roles/": "scripts/test, stage roles",
-    "scripts/virtual-cluster up": "create.yml of this scenario",
+    "scripts/virtual-cluster up": "create.yml of this scenario; --nvml: test_7_nvml.py",
     "scripts/virtual-cluster down": "destroy.yml of this scenario",
     "scripts/virtual-cluster packages": "scripts/test runs it first",
     "scripts/virtual-cluster ssh --name": "names the nodes of a role's scenario",
     "python -m validation.run --here": "test_3_validation.py runs it on login1",
+    "python -m validation.run -i inventory/demo --container-image": "needs pyxis; its tests do it",
+    "python -m validation.run -i inventory/demo --record-baseline": "real GPUs only; unit tests",
     'srun --nodelist="$(paste': "test_3_validation.py reads that file",
     # Advice for hardware that containers do not have.
+    "ssh NODE 'cd /sys/class/infiniband": "RDMA ports only",
     "ssh NODE dmidecode": "real machines only",
     "ssh NODE 'dmesg": "real machines only",
     "ssh NODE 'ls -l /dev/nvidia": "real GPUs only",
@@ -50,6 +53,7 @@ ELSEWHERE = {
 SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
+    "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py",
 }
 
 

@@ -1,4 +1,4 @@
-"""A cluster that grows. The last of the files: the others count on two compute nodes."""
+"""A cluster that grows. The files before this one count on two compute nodes, test_7 on three."""
 
 DAEMON = "systemctl show --property=ActiveEnterTimestampMonotonic --value slurmd"
 NODES = ("gpu1", "gpu2")

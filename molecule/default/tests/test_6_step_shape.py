@@ -16,6 +16,7 @@ from validation import allocations, declaration, plan, suites
 from validation.slurm import job as jobs
 
 CPUS, GPUS, RANKS, MEMORY_MB = 32, 8, 16, 64000
+GRES = f"gpu:h100_sxm:{GPUS}"
 FOLDER = "/tmp/shape"  # of root's, on each of the nodes
 
 SLURM_CONF = f"""\
@@ -39,7 +40,7 @@ SlurmctldPidFile={FOLDER}/slurmctld.pid
 SlurmdPidFile={FOLDER}/slurmd.pid
 SlurmctldLogFile={FOLDER}/slurmctld.log
 SlurmdLogFile={FOLDER}/slurmd.log
-NodeName=DEFAULT Sockets=2 CoresPerSocket=8 ThreadsPerCore=2 RealMemory={MEMORY_MB} Gres=gpu:{GPUS}
+NodeName=DEFAULT Sockets=2 CoresPerSocket=8 ThreadsPerCore=2 RealMemory={MEMORY_MB} Gres={GRES}
 NodeName=big1 NodeHostname=gpu1 NodeAddr=gpu1
 NodeName=big2 NodeHostname=gpu2 NodeAddr=gpu2
 PartitionName=shape Nodes=big[1-2] Default=YES DefMemPerCPU=1000
@@ -75,7 +76,8 @@ def big(operator):
     cgroup = "" if operator.system == "debian12" else "CgroupPlugin=disabled\n"
     try:
         for name, daemon in DAEMONS.items():
-            files = {"slurm.conf": SLURM_CONF, "gres.conf": f"Name=gpu File={FOLDER}/gpu[0-7]\n"}
+            gres = f"Name=gpu Type=h100_sxm File={FOLDER}/gpu[0-7]\n"
+            files = {"slurm.conf": SLURM_CONF, "gres.conf": gres}
             files |= {"cgroup.conf": cgroup, "show": SHOW}
             write = "".join(
                 f"printf %s {shlex.quote(text)} >{FOLDER}/{path}\n" for path, text in files.items()
@@ -101,8 +103,8 @@ def big(operator):
             if shown.count("idle") == 2:
                 break
         assert shown.split() == [
-            *("big1", "idle", "32", "2:8:2", "gpu:8"),
-            *("big2", "idle", "32", "2:8:2", "gpu:8"),
+            *("big1", "idle", "32", "2:8:2", GRES),
+            *("big2", "idle", "32", "2:8:2", GRES),
         ]
         yield run
     finally:
@@ -154,7 +156,7 @@ def test_a_cluster_job_is_given_all_of_its_nodes(big, made, name):
     shown = big(*jobs.command(made.run_id, asked, made.python))
     assert given(shown) == EVERYTHING, shown
     assert f"Tasks={RANKS} " in shown
-    assert re.search(rf"gres[/:]gpu:{GPUS}\b", shown), shown  # 22.05 writes a colon
+    assert re.search(rf"gres[/:]{GRES}\b", shown), shown  # 22.05 writes a colon
 
 
 def test_so_is_a_step_of_an_allocation(big, made):

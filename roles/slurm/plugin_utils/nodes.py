@@ -99,11 +99,22 @@ def _expanded(files: str) -> list[str]:
     return found
 
 
+def kinds(node: Node) -> dict[str, int]:
+    """GPUs by type: the model, or the profiles of the MIG instances that they are cut into."""
+    count = int(node["gpus"]["count"])
+    mig = node["gpus"].get("mig") or {}
+    return {profile: count * int(each) for profile, each in mig.items()} or {
+        node["gpus"]["model"]: count
+    }
+
+
 def gres(node: Node) -> str:
     """A node's Gres= value, such as `gpu:h100_sxm:8`; empty for a node without any."""
     named = [entry for entry in entries(node) if _get(entry, "name")]
     if entries(node) and not named:  # AutoDetect alone: what is found must be what is declared
-        named = [{"Name": "gpu", "Type": node["gpus"]["model"]}]
+        named = [
+            {"Name": "gpu", "Type": kind, "Count": count} for kind, count in kinds(node).items()
+        ]
     counts: dict[str, list[str]] = {}
     for entry in named:
         word = ":".join(filter(None, (_get(entry, "name"), _get(entry, "type"))))
@@ -229,17 +240,39 @@ def node_problems(nodes: Sequence[Node]) -> list[str]:
     """What is wrong with the options and GRES that nodes declare; each sentence once."""
     found: dict[str, None] = {}
     for node in nodes:
-        if not node.get("options") and not node.get("gres"):
+        if not any((node.get("options"), node.get("gres"), node["gpus"].get("mig"))):
             continue
         sentences = [*_options_problems(node.get("options") or {})]
         for entry in node.get("gres") or []:
             sentences += _gres_problems(entry)
+        if node["gpus"].get("mig") and not sentences:
+            sentences += _mig_problems(node)
         found.update(dict.fromkeys(f"{node['name']}: {sentence}" for sentence in sentences))
     return list(found)
 
 
 def _options_problems(options: Any) -> Iterator[str]:
     yield from mapping_problems("slurm_node_options", options, FROM_DECLARATION)
+
+
+def _mig_problems(node: Node) -> Iterator[str]:
+    """Device files of instances depend on where on a GPU they lie: the declaration has none."""
+    declared = ",".join(f"gpu:{kind}:{count}" for kind, count in kinds(node).items())
+    if not node.get("gres"):
+        yield (
+            "node_gpus declares MIG instances, whose device files are not known from it; set "
+            "slurm_node_gres for the node's group: [{AutoDetect: nvml}] with a Slurm that is built "
+            "with NVML, or a line with MultipleFiles for each instance."
+        )
+    elif (found := _gpus(gres(node))) != _gpus(declared):
+        yield (
+            f"slurm_node_gres makes {','.join(sorted(found)) or 'no GPU'}, node_gpus declares "
+            f"{declared}; change one of them."
+        )
+
+
+def _gpus(words: str) -> set[str]:
+    return {word for word in words.split(",") if word.startswith("gpu:")}
 
 
 def _gres_problems(entry: Any) -> Iterator[str]:

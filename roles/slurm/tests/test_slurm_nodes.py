@@ -110,6 +110,31 @@ def test_autodetect_keeps_the_declared_number() -> None:
     assert n.gres_lines([declared]) == ["NodeName=gpu1 AutoDetect=nvml"]
 
 
+def cut(**changes: Any) -> dict[str, Any]:
+    mig = {"1g.10gb": 4, "3g.40gb": 1}
+    return node("gpu1", gpus={"model": "h100_sxm", "count": 8, "mig": mig}, **changes)
+
+
+def test_autodetect_keeps_the_declared_instances() -> None:
+    declared = cut(gres=[{"AutoDetect": "nvml"}])
+    assert n.gres(declared) == "gpu:1g.10gb:32,gpu:3g.40gb:8"
+    assert n.gres_lines([declared]) == ["NodeName=gpu1 AutoDetect=nvml"]
+    assert n.node_problems([declared]) == []
+
+
+def test_instances_need_their_device_files() -> None:
+    (problem,) = n.node_problems([cut()])
+    assert problem.startswith("gpu1: node_gpus declares MIG instances, whose device files")
+    half = [{"Name": "gpu", "Type": "1g.10gb", "MultipleFiles": "/dev/nvidia0,/dev/nvidia-caps/x"}]
+    (problem,) = n.node_problems([cut(gres=half * 32)])
+    assert problem == (
+        "gpu1: slurm_node_gres makes gpu:1g.10gb:32, node_gpus declares "
+        "gpu:1g.10gb:32,gpu:3g.40gb:8; change one of them."
+    )
+    both = half * 32 + [{**half[0], "Type": "3g.40gb"}] * 8
+    assert n.node_problems([cut(gres=both)]) == []
+
+
 def test_lines_of_components_follow() -> None:
     lines = n.gres_lines([node("gpu1")], [{"Count": 4, "Name": "nic", "NodeName": "gpu1"}])
     assert lines[1] == "NodeName=gpu1 Name=nic Count=4"

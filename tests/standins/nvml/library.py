@@ -11,6 +11,7 @@ from pathlib import Path
 SOURCE = Path(__file__).with_name("nvml.c")
 NAME = "libnvidia-ml.so.1"
 VARIABLE = "PLUMBLINE_FAKE_NVML"
+DESCRIPTION = "/etc/plumbline-fake-nvml.conf"  # where the library looks without the variable
 
 # What the driver says of an idle board. Made up, after datasheets and nvidia-smi's output.
 _ANY = {
@@ -123,6 +124,18 @@ BOARDS: dict[str, dict[str, str]] = {
 }
 
 
+# A board that says of itself that it is none, for the nodes of scripts/virtual-cluster. What it can
+# do is that of the H100, so that every check has something to look at.
+BOARDS["virtual"] = {
+    **BOARDS["h100_sxm"],
+    "name": "Virtual GPU (stand-in for NVML)",
+    "serial": "stand-in",
+    "vbios": "stand-in",
+    "gsp_firmware": "stand-in",
+}
+STAND_IN_DRIVER = "0 (stand-in)"
+
+
 class NoCompiler(Exception):
     """The stand-in is C, and there is no compiler here."""
 
@@ -143,14 +156,23 @@ def build(folder: Path) -> Path:
     return library
 
 
-def describe(count: int = 2, board: str = "h100_sxm", *more: str, driver: str = "580.82.07") -> str:
-    """A healthy node's description. `more` are lines of their own, and count above all others."""
+def describe(
+    count: int = 2,
+    board: str = "h100_sxm",
+    *more: str,
+    driver: str = "580.82.07",
+    node: int = 0,
+) -> str:
+    """A healthy node's description. `more` are lines of their own, and count above all others.
+
+    `node` is a number that tells its GPUs' UUIDs from those of other nodes.
+    """
     lines = [f"driver = {driver}", f"nvml = 13.{driver}", "cuda = 13000", f"count = {count}"]
     lines += [f"gpu.*.{key} = {value}" for key, value in BOARDS[board].items()]
     for index in range(count):
         lines += [
             f"gpu.{index}.minor = {index}",
-            f"gpu.{index}.uuid = GPU-{index:08x}-0000-4000-8000-000000000000",
+            f"gpu.{index}.uuid = GPU-{index:08x}-0000-4000-8000-{node:012x}",
             f"gpu.{index}.pci = 00000000:{0x1B + 16 * index:02X}:00.0",
         ]
     return "\n".join([*lines, *more]) + "\n"

@@ -23,6 +23,7 @@ enum {
     UNINITIALIZED = 1,
     INVALID_ARGUMENT = 2,
     NOT_SUPPORTED = 3,
+    NO_PERMISSION = 4,
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     UNKNOWN = 999
@@ -289,7 +290,25 @@ typedef struct {
     unsigned long long total, free, used;
 } Memory;
 
+/* With MIG on, only a privileged user is told of the whole board. */
+static Return hidden(Device *gpu) {
+    const char *mig = gpu->instance < 0 ? said(gpu, "mig") : NULL;
+    return mig && !strcmp(mig, "1") ? NO_PERMISSION : SUCCESS;
+}
+
 Return nvmlDeviceGetMemoryInfo(Device *gpu, Memory *to) {
+    if (hidden(gpu)) return NO_PERMISSION;
+    if (gpu->instance >= 0) {
+        char total[64], used[64];
+        snprintf(total, sizeof total, "mig.%d.memory_total_mb", gpu->instance);
+        snprintf(used, sizeof used, "mig.%d.memory_used_mb", gpu->instance);
+        Return wrong = big(gpu, "nvmlDeviceGetMemoryInfo", total, &to->total);
+        if (wrong || (wrong = described(gpu, used, &to->used))) return wrong;
+        to->total <<= 20;
+        to->used <<= 20;
+        to->free = to->total - to->used;
+        return SUCCESS;
+    }
     Return found = big(gpu, "nvmlDeviceGetMemoryInfo", "memory_total_mb", &to->total);
     if (found || (found = described(gpu, "memory_used_mb", &to->used))) return found;
     to->total <<= 20;
@@ -579,10 +598,11 @@ Return nvmlDeviceGetComputeRunningProcesses_v3(Device *gpu, unsigned *count, Pro
     Return found = before(gpu, "nvmlDeviceGetComputeRunningProcesses_v3");
     const char *value;
     char name[64];
-    if (found) return found;
+    if (found || (found = hidden(gpu))) return found;
     if ((value = said(gpu, "processes")) && (found = error_named(value))) return found;
     for (;; there++) {
-        snprintf(name, sizeof name, "process.%u", there);
+        if (gpu->instance < 0) snprintf(name, sizeof name, "process.%u", there);
+        else snprintf(name, sizeof name, "mig.%d.process.%u", gpu->instance, there);
         if (!(value = said(gpu, name))) break;
         if (to && there < room) {
             unsigned long long used = 0;

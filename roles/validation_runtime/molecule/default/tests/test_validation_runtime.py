@@ -1,6 +1,12 @@
 """What the payloads find on a node."""
 
 import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 PYTHON = "/opt/plumbline/bin/python"
 
@@ -27,3 +33,86 @@ def test_arguments_and_exit_status_pass_through(host):
 def test_the_declaration_is_there_for_a_login_node(host):
     declared = json.loads(host.file("/etc/plumbline/cluster.json").content_string)
     assert declared == {"schema": 1, "cluster": "scenario"}
+
+
+# --- GPUs that are declared ----------------------------------------------------------------------
+
+
+def only(file: str) -> list[dict[str, Any]]:
+    """The tasks of one file of the role."""
+    return [
+        {
+            "ansible.builtin.include_role": {
+                "name": "validation_runtime",
+                "tasks_from": f"{file}.yml",
+            }
+        }
+    ]
+
+
+def test_a_torch_that_does_not_reach_declared_gpus_fails_in_its_own_words(host, play):
+    """The torch here has no CUDA; it is asked again in the next run, for it was not good."""
+    before = host.run("ls -A /opt/plumbline").stdout
+    for _ in range(2):
+        run = play(only("service"), validation_runtime_gpu_model="h100_sxm")
+        assert run.code != 0
+        assert "Torch not compiled with CUDA enabled" in run.output
+    assert host.run("ls -A /opt/plumbline").stdout == before
+
+
+def test_the_distributions_torch_is_refused_with_gpus(play):
+    run = play(validation_runtime_source="distribution", validation_runtime_gpu_model="h100_sxm")
+    assert run.code != 0
+    assert "the distribution's torch has no CUDA" in run.output
+
+
+# --- wheels that the control node collects, with hashes ------------------------------------------
+
+OTHER = "/opt/other"
+SMALL = "nvidia-ml-py==13.615.71"
+
+
+@pytest.fixture
+def hashes(tmp_path):
+    """A file of requirements with hashes: what this checkout itself asks for."""
+    locked = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "../../requirements.txt").read_text()
+    found = re.search(rf"^{re.escape(SMALL)}.*?(?=^\S)", locked, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "requirements.txt"
+    assert found
+    file.write_text(found[0])
+    return file
+
+
+def test_the_control_node_collects_wheels_once_and_nodes_take_no_others(
+    host, play, hashes, tmp_path
+):
+    folder = tmp_path / "wheels"
+    variables = {
+        "validation_runtime_source": "venv",
+        "validation_runtime_prefix": OTHER,
+        "validation_runtime_requirements_file": str(hashes),
+        "validation_runtime_control_wheel_folder": str(folder),
+    }
+    first = play(only("install"), **variables)
+    assert first.code == 0, first.output
+    [kind] = folder.iterdir()
+    [wheel] = kind.iterdir()
+    assert wheel.name.startswith("nvidia_ml_py-13.615.71-")
+    assert SMALL in host.check_output(f"{OTHER}/venv/bin/python -m pip freeze")
+    assert not host.file(f"{OTHER}/wheels").exists
+
+    for arguments in ((), ("--check",)):
+        again = play(only("install"), *arguments, **variables)
+        assert (again.code, again.changed) == (0, 0), again.output
+
+    # What somebody removed is seen in check mode, and comes back from the same wheels.
+    with host.sudo():
+        host.check_output(f"{OTHER}/venv/bin/python -m pip uninstall --yes nvidia-ml-py")
+    seen = play(only("install"), "--check", **variables)
+    assert (seen.code, seen.changed) == (0, 1), seen.output
+    wheel.write_bytes(wheel.read_bytes() + b"\0")
+    spoilt = play(only("install"), **variables)
+    assert spoilt.code != 0
+    assert "DO NOT MATCH THE HASHES" in spoilt.output
+    with host.sudo():
+        host.check_output(f"rm -r {OTHER}")

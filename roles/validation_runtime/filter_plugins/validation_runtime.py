@@ -1,0 +1,46 @@
+"""The role's filters; what they do is in plugin_utils, by subject."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from roles.validation_runtime.plugin_utils import builds, requirements, sources
+
+
+def _torch(
+    packages: Sequence[str], asked: str, node: Mapping[str, Any], table: builds.Table, text: str
+) -> dict[str, str]:
+    """The `build` of torch for a node, or the `problem`; the text of a file wins over packages."""
+    lines = list(requirements.entries(text)) if text else list(packages)
+    machine = builds.Node(
+        gpu_model=str(node["gpu_model"]),
+        driver_branch=int(node["driver_branch"]),
+        machine=str(node["machine"]),
+    )
+    return asdict(builds.choose(lines, asked, machine, table, hashed=bool(text)))
+
+
+def _lines(packages: Sequence[str], build: str, text: str) -> str:
+    """What requirements.txt says on a node."""
+    return text or "".join(f"{line}\n" for line in requirements.with_build(packages, build))
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "validation_runtime_torch": _torch,
+            "validation_runtime_requirements": _lines,
+            "validation_runtime_lacking": requirements.lacking,
+            "validation_runtime_indexes": sources.indexes,
+            "validation_runtime_platform": sources.platform,
+            "validation_runtime_kind": sources.kind,
+        }

@@ -1,0 +1,160 @@
+"""Which build of torch runs where, and what is said when none does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbooks.plugin_utils import contract
+from roles.validation_runtime.plugin_utils import builds
+
+ROLE = Path(__file__).resolve().parents[1]
+TABLE: dict[str, Any] = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))[
+    "__validation_runtime_builds"
+]
+MODELS = sorted(model for models in TABLE["generations"].values() for model in models)
+TORCH = ["torch==2.13.0", "nvidia-ml-py==13.615.71"]
+
+
+def chosen(
+    model: str = "h100_sxm",
+    branch: int = 580,
+    machine: str = "x86_64",
+    asked: str = builds.AUTO,
+    lines: list[str] | None = None,
+    hashed: bool = False,
+) -> builds.Choice:
+    node = builds.Node(gpu_model=model, driver_branch=branch, machine=machine)
+    return builds.choose(lines or TORCH, asked, node, TABLE, hashed=hashed)
+
+
+@pytest.mark.parametrize(
+    ("model", "branch", "machine", "torch", "build"),
+    [
+        # CUDA 13 begins with 580; what is older gets CUDA 12.
+        ("h100_sxm", 580, "x86_64", "2.13.0", "cu130"),
+        ("h100_sxm", 610, "x86_64", "2.13.0", "cu130"),
+        ("h100_sxm", 575, "x86_64", "2.13.0", "cu126"),
+        ("h100_sxm", 535, "x86_64", "2.13.0", "cu126"),
+        ("a100_sxm", 525, "x86_64", "2.13.0", "cu126"),
+        ("rtx_4090", 550, "x86_64", "2.14.0", "cu126"),
+        # Volta has no CUDA 13, whatever the driver.
+        ("v100_sxm", 580, "x86_64", "2.13.0", "cu126"),
+        # Blackwell has none of 12.6.
+        ("b200", 580, "x86_64", "2.13.0", "cu130"),
+        ("b200", 570, "x86_64", "2.11.0", "cu128"),
+        ("gh200", 580, "aarch64", "2.13.0", "cu130"),
+        ("gh200", 550, "aarch64", "2.13.0", "cu126"),
+        ("gb200", 580, "aarch64", "2.13.0", "cu130"),
+        # Before the node is asked, some architecture will do.
+        ("gb200", 580, "", "2.13.0", "cu130"),
+        # A model of the site's own: the driver is all that is known.
+        ("rtx_6000", 550, "x86_64", "2.13.0", "cu126"),
+        # Without GPUs the small build, whatever the driver.
+        ("", 0, "x86_64", "2.13.0", "cpu"),
+        ("", 0, "aarch64", "2.99.0", "cpu"),
+        ("", 0, "", "2.13.0", "cpu"),
+    ],
+)
+def test_the_build_fits_gpu_driver_and_architecture(
+    model: str, branch: int, machine: str, torch: str, build: str
+) -> None:
+    found = chosen(model, branch, machine, lines=[f"torch=={torch}"])
+    assert found == builds.Choice(build)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"branch": 0}, "declares no driver"),
+        ({"branch": 58}, "is 58, which is no branch that we know; set it to one of 525, 530"),
+        ({"branch": 508}, "is 508, which is no branch that we know"),
+        ({"model": "b200", "branch": 550}, "(blackwell), for which 570 is the first"),
+        ({"model": "v100_sxm", "branch": 590}, "(volta), for which 580 is the last"),
+        (
+            {"model": "b200", "branch": 570},
+            "No build of torch 2.13.0 runs on b200 with driver branch 570: cu130 needs 580 or "
+            "newer, cu126 has no code for blackwell on x86_64, cu132 needs 580 or newer;",
+        ),
+        ({"model": "t4", "machine": "aarch64"}, "has no code for turing on aarch64"),
+        ({"machine": "riscv64"}, "cu130 is not built for riscv64"),
+        ({"model": "", "machine": "riscv64"}, "no build cpu of torch for riscv64"),
+        # Asked for by name.
+        ({"asked": "cu130", "branch": 570}, "torch 2.13.0+cu130 does not run on h100_sxm with"),
+        ({"asked": "cu126", "model": "b200"}, "cu126 has no code for blackwell on x86_64"),
+        ({"asked": "cu128"}, "There is no build cu128 of torch 2.13.0, only cu130, cu126, cu132"),
+        ({"asked": "cpu"}, "cpu has no CUDA"),
+        ({"asked": "cu140", "lines": ["torch==3.1.0"]}, "the drivers are not known"),
+        ({"asked": "rocm7.2", "lines": ["torch==3.1.0"]}, "rocm7.2 has no CUDA"),
+        # In what pip is told.
+        ({"lines": ["torch==2.5.1"]}, "Which builds torch 2.5.1 has is not known"),
+        ({"lines": ["torch>=2.11"]}, "leaves the version of torch open"),
+        ({"lines": ["torch==2.*"]}, "leaves the version of torch open"),
+        ({"lines": ["torch"]}, "leaves the version of torch open"),
+        ({"lines": ["torch=2.13.0"]}, "is no requirement"),
+        ({"lines": ["torch==2.13.0+cu130"], "asked": "cu126"}, "are two builds"),
+        ({"lines": ["torch==2.13.0+cu130"], "branch": 570}, "cu130 needs 580 or newer"),
+        ({"hashed": True}, "does not name its build; write it as torch==2.13.0+cu126"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_sentence(arguments: dict[str, Any], words: str) -> None:
+    found = chosen(**arguments)
+    assert found.build == ""
+    assert words in found.problem
+    assert found.problem.endswith((".", "any."))
+    assert "\n" not in found.problem
+
+
+def test_a_build_may_be_named_in_the_version_or_beside_it() -> None:
+    assert chosen(asked="cu126") == builds.Choice("cu126")
+    assert chosen(lines=["torch==2.13.0+cu126"]) == builds.Choice("cu126")
+    assert chosen(lines=["torch==2.13.0+cu126"], asked="cu126") == builds.Choice("cu126")
+    assert chosen(lines=["torch==2.13.0+cu126"], hashed=True) == builds.Choice("cu126")
+
+
+def test_a_torch_that_the_table_does_not_know_is_held_to_its_driver() -> None:
+    old = ["torch==2.9.1"]
+    assert chosen(lines=old, asked="cu129", branch=550) == builds.Choice("cu129")
+    assert "needs 580" in chosen(lines=old, asked="cu130", branch=550).problem
+
+
+def test_who_wants_any_build_is_asked_nothing_here() -> None:
+    """The node answers then: torch itself says whether it reaches the driver."""
+    assert chosen(asked=builds.ANY, branch=0, machine="riscv64") == builds.Choice()
+    assert chosen(lines=["nvidia-ml-py==13.615.71"], branch=0) == builds.Choice()
+
+
+def test_a_file_with_hashes_on_a_node_without_gpus_is_taken_as_it_is() -> None:
+    assert chosen(model="", hashed=True) == builds.Choice()
+
+
+@given(
+    model=st.sampled_from(["", "x", *MODELS]),
+    branch=st.one_of(st.sampled_from(TABLE["branches"]), st.integers()),
+    machine=st.sampled_from(["", "x86_64", "aarch64", "ppc64le"]),
+    asked=st.sampled_from(["auto", "cpu", "cu126", "cu128", "cu130", "cu132", "cu999", "x"]),
+    torch=st.sampled_from(["2.9.0", "2.11.0", "2.13.0", "2.14.0"]),
+)
+def test_no_node_with_gpus_gets_a_build_that_its_driver_does_not_run(
+    model: str, branch: int, machine: str, asked: str, torch: str
+) -> None:
+    found = chosen(model, branch, machine, asked, [f"torch=={torch}"])
+    assert bool(found.build) != bool(found.problem)
+    if model and found.build:
+        assert branch >= TABLE["oldest_branch"][int(found.build[2:4])]
+        assert branch in TABLE["branches"]
+
+
+def test_the_table_knows_the_models_of_the_contract_and_its_own_words() -> None:
+    assert sorted([*MODELS, "virtual"]) == sorted(contract.load().gpu_models)
+    assert {*TABLE["first_branch"], *TABLE["last_branch"]} <= set(TABLE["generations"])
+    assert {build for of in TABLE["torch"].values() for build in of} <= set(TABLE["builds"])
+    for machines in TABLE["builds"].values():
+        assert set(machines) == {"x86_64", "aarch64"}
+        assert {g for of in machines.values() for g in of} <= set(TABLE["generations"])
+    assert sorted(TABLE["branches"]) == TABLE["branches"]

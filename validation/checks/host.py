@@ -1,0 +1,80 @@
+"""What the checks of the payload `host_speed` share: its answer, and how speeds are held.
+
+That data came back right is judged everywhere. A speed is judged where the site, or a file of the
+model, says what it must be; elsewhere it is measured and reported, and the result says what it was
+held against: the data alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from validation.checks.document import Document, Fields, Unusable
+from validation.model import (
+    Job,
+    Metric,
+    Result,
+    Threshold,
+    Tier,
+    Verdict,
+    printable,
+    worst,
+)
+from validation.thresholds import Rules
+
+PAYLOAD = "host_speed"
+GBS = "GB/s"
+_RIGHT = Threshold("=", 0, "bytes", "defined", "what is written comes back as it was")
+
+
+def part(document: Document, name: str) -> Fields:
+    """What was found of `disk` or `memory`. Raises Unusable where it could not be tried."""
+    if not document.measured.has(name):
+        raise Unusable(f"the answer has no {name}")
+    answer = document.measured.inner(name)
+    if (error := answer.maybe_text("error")) is not None:
+        raise Unusable(printable(error, 200))
+    return answer.inner("found")
+
+
+def speed(what: str, size: int, seconds: float) -> Metric:
+    """Bytes in seconds as a metric. Raises Unusable for a time in which nothing can happen."""
+    if seconds <= 0:
+        raise Unusable(f"{what}: {size} bytes in {seconds:g} s")
+    return Metric(what, round(size / seconds / 1e9, 3), GBS)
+
+
+def concluded(
+    check: str,
+    job: Job,
+    document: Document,
+    rules: Rules,
+    wrong: int,
+    speeds: Sequence[Metric],
+    metrics: Sequence[Metric] = (),
+    unjudged: str = "",
+) -> Result:
+    """The data judged, then each speed that a threshold is there for, by its name.
+
+    `unjudged` says why the speeds are those of a cache: one that should be judged is inconclusive
+    then, and none goes by its own name, so that nobody compares them.
+    """
+    value, threshold, message = Metric("wrong", wrong, "bytes"), _RIGHT, ""
+    verdict = _RIGHT.judge(wrong)
+    if verdict is Verdict.FAIL:
+        message = f"{wrong} bytes came back as others than were written"
+    held = rules.model.host if rules.model else {}
+    judged = [(found, held[found.name]) for found in speeds if found.name in held]
+    if verdict is Verdict.PASS and judged:
+        verdicts = [limit.judge(found.value) for found, limit in judged]
+        verdict = worst(verdicts)
+        value, threshold = judged[verdicts.index(verdict)]
+        if unjudged:
+            verdict, message = Verdict.INCONCLUSIVE, unjudged
+        elif verdict is not Verdict.PASS:
+            message = f"{value.name} {value.value} {GBS}, {threshold.value} are needed"
+    if unjudged:
+        speeds = [replace(found, name=f"{found.name}, cached") for found in speeds]
+    shown = tuple(found for found in (*speeds, *metrics) if found != value)
+    return Result(
+        check, Tier.NODE, job.subject, verdict, message, value, threshold, shown, document.proof
+    )

@@ -1,0 +1,74 @@
+"""A node's memory holds what is copied, on all cores at once.
+
+What it checks   one process on each core copies arrays that are together several times as large as
+                 the last-level caches, at least as long as the suite says: every byte of the copy
+                 is right. Bytes read and written in a second are judged where a threshold is given,
+                 and reported everywhere
+Why it matters   data loaders and copies to the GPUs are as fast as the host's memory; a missing
+                 module, or one in the wrong slot, halves it without an error
+What to do       Wrong bytes: take the node out of service and replace the module that the firmware
+                 names. Slow: compare the modules, their slots and their speed with those of a fast
+                 node, and the firmware's NUMA settings.
+                 $ ssh {node} 'free -m; lscpu | grep -i numa'
+                 $ ssh {node} dmidecode --type memory
+"""
+
+from validation.checks import host
+from validation.checks.document import Document, Unusable, answer
+from validation.model import Job, Metric, Reply, Result, Tier
+from validation.payloads.host_memory import CACHES
+from validation.thresholds import Rules
+
+NAME = "host_memory"
+TIER = Tier.NODE
+PAYLOAD = host.PAYLOAD
+
+COPY = "memory copy"
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    def judge(document: Document) -> Result:
+        found = host.part(document, "memory")
+        size, caches = found.whole("array_bytes"), found.whole("cache_bytes")
+        cores = found.items("cores")
+        if len({core.whole("cpu") for core in cores}) != len(cores) or not cores or not size:
+            raise Unusable("the cores that copied are not each named once, or copied nothing")
+        rates = []
+        for core in cores:
+            copies, wrong, cpu = core.whole("copies"), core.whole("wrong"), core.whole("cpu")
+            seconds = core.number("seconds")
+            if copies == 0 or wrong > size or seconds < _asked_s(job):
+                raise Unusable(
+                    f"CPU {cpu}: {copies} copies in {seconds:g} s, {wrong} bytes of {size} wrong"
+                )
+            rates.append(2 * size * copies / seconds)
+        wrong = sum(core.whole("wrong") for core in cores)
+        speed = host.speed(COPY, round(sum(rates)), 1.0)
+        metrics = [
+            Metric("memory copy of the slowest core", round(min(rates) / 1e9, 3), host.GBS),
+            Metric("memory cores", len(cores), "cores"),
+            Metric("memory array of a core", size // 2**20, "MiB"),
+            Metric("memory caches", caches // 2**20, "MiB"),
+        ]
+        # Where there is too little memory the copies stay in the caches: that is another speed.
+        small = size * len(cores) < CACHES * caches
+        unjudged = "the arrays are too small for these caches: the memory was not measured"
+        return host.concluded(
+            NAME,
+            job,
+            document,
+            rules,
+            wrong,
+            [speed],
+            metrics,
+            unjudged if small else "",
+        )
+
+    return answer(NAME, job, reply, judge)
+
+
+def _asked_s(job: Job) -> float:
+    """How long each core had to copy, as it was asked."""
+    asked = job.config["memory_s"]
+    assert isinstance(asked, int | float)  # the suite was read strictly
+    return float(asked)

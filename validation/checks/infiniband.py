@@ -1,0 +1,240 @@
+"""The ports of the declared fabric are up, at the declared rate.
+
+What it checks   where the declared fabric is InfiniBand or RoCE: there are ports of that kind, each
+                 is ACTIVE and LinkUp, and none is slower than declared. Where NCCL_IB_HCA is
+                 declared (validation_environment), the ports that it names are meant; without it,
+                 every port of InfiniBand, and of RoCE at least one, because a node's other Ethernet
+                 cards are listed too: what is wrong with those is a warning. Error counters,
+                 firmware and the number of cards are recorded
+Why it matters   a port that is down, or fell back to half its rate, takes its GPU's traffic along:
+                 the job goes on over the others, slower, and nothing else tells
+What to do       DOWN, Polling: the cable, or the switch's port. INIT: no subnet manager. A lower
+                 rate: reseat or replace the cable, compare with the switch's port. A port that is
+                 not to be used: name the others in NCCL_IB_HCA. More than declared: correct fabric.
+                 $ ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/*state */ports/*/rate'
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.model import (
+    Job,
+    Metric,
+    Reply,
+    Result,
+    Threshold,
+    Tier,
+    Verdict,
+    printable,
+    worst,
+)
+from validation.payloads.infiniband import COUNTERS, STATES
+from validation.thresholds import Rules
+
+NAME = "infiniband"
+TIER = Tier.NODE
+PAYLOAD = "host"
+
+INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
+_UNKNOWN = "Unknown"  # what the kernel says of any other, such as EFA
+_LAYERS = {"ib": INFINIBAND, "roce": ETHERNET}
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """What a fabric's word says of its ports; a rate of None is not said, in Gbit/s."""
+
+    layer: str
+    rate: int | None
+
+
+def declared(fabric: str) -> Fabric | None:
+    """What the contract's word declares, or None for a fabric without such ports.
+
+    >>> declared("ib_ndr400")
+    Fabric(layer='InfiniBand', rate=400)
+    """
+    layer = _LAYERS.get(fabric.partition("_")[0])
+    rate = re.search(r"\d+$", fabric)
+    return Fabric(layer, int(rate[0]) if rate else None) if layer else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    name: str  # device and port, as NCCL_IB_HCA has them: "mlx5_0:1"
+    layer: str | None
+    state: str | None  # without its number
+    phys_state: str | None
+    rate: float | None
+    unread: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    verdict: Verdict
+    text: str
+    port: str
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    node = job.nodes[0]
+    hcas = dict(job.environment).get("NCCL_IB_HCA")
+
+    def judge(document: Document) -> Result:
+        fabric = declared(node.fabric)
+        if fabric is None:
+            raise Unusable(f"the declared fabric {node.fabric} has no such ports")
+        answered = document.measured.inner("infiniband")
+        if (error := answered.maybe_text("error")) is not None:
+            raise Unusable(f"the kernel does not tell its ports: {printable(error, 120)}")
+        items = answered.items("ports")
+        ports = [_port(item) for item in items]
+        if len({port.name for port in ports}) != len(ports):
+            raise Unusable("the answer has a port twice")
+        used = [port for port in ports if port.layer in (fabric.layer, None)]
+        used = [port for port in used if hcas is None or named(hcas, port.name)]
+        findings = [finding for port in used for finding in _examined(port, fabric)]
+        good = {port.name for port in used} - {
+            finding.port for finding in findings if finding.verdict is Verdict.FAIL
+        }
+        if not good:
+            return _result(job, document, Verdict.FAIL, _none(fabric, ports, findings), 0, items)
+        if fabric.layer == ETHERNET and hcas is None:
+            # Which of the Ethernet cards are the fabric's is not declared.
+            findings = [_Finding(Verdict.WARN, f.text, f.port) for f in findings]
+        verdict = worst([Verdict.PASS, *(finding.verdict for finding in findings)])
+        if verdict is Verdict.FAIL:
+            return _result(job, document, verdict, _told(findings), len(good), items, len(used))
+        return _result(job, document, verdict, _told(findings), len(good), items)
+
+    return answer(NAME, job, reply, judge)
+
+
+def _result(
+    job: Job,
+    document: Document,
+    verdict: Verdict,
+    message: str,
+    good: int,
+    items: Sequence[Fields],
+    wanted: int | None = None,
+) -> Result:
+    """Held against all ports that are meant, or against one where it cannot be told which are."""
+    source = f"inventory: fabric {job.nodes[0].fabric}"
+    return Result(
+        NAME,
+        TIER,
+        job.subject,
+        verdict,
+        message,
+        Metric("in order", good, "ports"),
+        Threshold("≥", wanted or 1, "ports", "declared", source),
+        tuple(_metrics(items)),
+        document.proof,
+    )
+
+
+def _none(fabric: Fabric, ports: Sequence[_Port], findings: Sequence[_Finding]) -> str:
+    if findings:
+        return _told(findings)
+    others = ", ".join(f"{port.name} ({port.layer})" for port in ports)
+    has = f"it has {others}" if others else "it has no RDMA device"
+    return printable(f"no {fabric.layer} port that is meant: {has}", 300)
+
+
+def named(hcas: str, port: str) -> bool:
+    """Whether NCCL_IB_HCA means a port, such as "mlx5_0:1".
+
+    A list of names, each the beginning of a device's; "=" before it makes them whole names, "^"
+    those that are not meant
+    (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca).
+
+    >>> [named(hcas, "mlx5_1:1") for hcas in ("mlx5", "=mlx5", "^mlx5_1:1", "=mlx5_1")]
+    [True, False, False, True]
+    """
+    words = hcas.lstrip("^=")
+    signs = hcas[: len(hcas) - len(words)]
+    device, _, number = port.partition(":")
+    found = False
+    for word in words.split(","):
+        name, _, wanted = word.strip().partition(":")
+        same = device == name if "=" in signs else bool(name) and device.startswith(name)
+        found = found or (same and wanted in ("", number))
+    return found != ("^" in signs)
+
+
+def _port(item: Fields) -> _Port:
+    unread = item.texts("unread")
+    states = {name: item.maybe_text(name) for name in STATES}
+    missing = [name for name, text in states.items() if text is None]
+    if any(name not in unread for name in missing):
+        raise Unusable(f"{item.text('device')} has neither {missing[0]} nor a reason for none")
+    rate, layer = states["rate"], states["link_layer"]
+    if layer not in (INFINIBAND, ETHERNET, _UNKNOWN, None):
+        raise Unusable(f"{printable(layer, 40)!r} is no link layer of a port")
+    return _Port(
+        f"{item.text('device')}:{item.whole('port')}",
+        layer,
+        _word(states["state"]),
+        _word(states["phys_state"]),
+        None if rate is None else _rate(rate),
+        ", ".join(f"{name}: {unread[name]}" for name in missing),
+    )
+
+
+def _word(state: str | None) -> str | None:
+    """ "ACTIVE" out of "4: ACTIVE"."""
+    if state is None:
+        return None
+    match = re.fullmatch(r"\d+: (.+)", state)
+    if match is None:
+        raise Unusable(f"{printable(state, 40)!r} is no state of a port")
+    return printable(match[1], 40)
+
+
+def _rate(text: str) -> float:
+    """400 out of "400 Gb/sec (4X NDR)"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) Gb/sec(?: \(.*\))?", text)
+    if match is None:
+        raise Unusable(f"{printable(text, 40)!r} is no rate of a port")
+    return float(match[1])
+
+
+def _examined(port: _Port, fabric: Fabric) -> Iterator[_Finding]:
+    if port.unread:
+        yield _Finding(Verdict.FAIL, f"does not tell its {printable(port.unread, 80)}", port.name)
+    elif port.state != "ACTIVE" or port.phys_state != "LinkUp":
+        yield _Finding(Verdict.FAIL, f"{port.state}, {port.phys_state}", port.name)
+    elif fabric.rate is not None and port.rate != fabric.rate:
+        low = port.rate is None or port.rate < fabric.rate
+        said = f"{port.rate:g} Gbit/s, {fabric.rate} declared"
+        yield _Finding(Verdict.FAIL if low else Verdict.WARN, said, port.name)
+
+
+_ORDER = (Verdict.FAIL, Verdict.WARN)
+
+
+def _told(findings: Sequence[_Finding]) -> str:
+    """One line, the worst first; ports of which the same is said stand together."""
+    alike: dict[tuple[int, str], list[str]] = {}
+    for finding in findings:
+        key = (_ORDER.index(finding.verdict), finding.text)
+        alike.setdefault(key, []).append(finding.port)
+    parts = [f"{', '.join(ports)}: {text}" for (_, text), ports in sorted(alike.items())]
+    return printable("; ".join(parts), 300)
+
+
+def _metrics(items: Sequence[Fields]) -> Iterator[Metric]:
+    yield Metric("HCAs", len({item.text("device") for item in items}), "devices")
+    yield Metric("ports", len(items), "ports")
+    for item in items:
+        port = f"{item.text('device')}:{item.whole('port')}"
+        for name in ("state", "rate", "link_layer", "firmware", "board"):
+            if (text := item.maybe_text(name)) is not None:
+                yield Metric(f"{port} {name}", printable(text, 60))
+        counters = item.inner("counters")
+        for name in COUNTERS:
+            if counters.has(name):
+                yield Metric(f"{port} {name}", counters.whole(name))

@@ -1,0 +1,100 @@
+"""A job may use what it needs: locked memory, open files, shared memory.
+
+What it checks   of a job's own process: locked memory (memlock) is unlimited where the declared
+                 fabric is InfiniBand or RoCE; open files can be raised to the kernel's usual hard
+                 limit of 4096 at least; on nodes with real GPUs 1 GiB of /dev/shm is free. What
+                 limits processes and stack is recorded
+Why it matters   RDMA pins the memory that it sends from, NCCL opens a socket for each peer and
+                 shares buffers of one node in /dev/shm: where a limit is low they fail with "out of
+                 memory" or "unhandled system error", at a size that no small test reaches
+What to do       Slurm hands the limits of the shell that submits on to the tasks: set
+                 PropagateResourceLimitsExcept=MEMLOCK in slurm.conf and LimitMEMLOCK=infinity,
+                 LimitNOFILE in slurmd's unit. A full /dev/shm holds files of jobs that ended.
+                 $ ssh {node} 'systemctl show slurmd -p LimitMEMLOCK -p LimitNOFILE'
+                 $ ssh {node} 'df -h /dev/shm; ls -l /dev/shm'
+"""
+
+from collections.abc import Iterator
+
+from validation.checks import infiniband
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.model import Job, Metric, Node, Reply, Result, Threshold, Tier, Verdict, printable
+from validation.payloads.limits import RESOURCES, UNLIMITED
+from validation.thresholds import Rules
+
+NAME = "limits"
+TIER = Tier.NODE
+PAYLOAD = "host"
+
+# Below it somebody set it: Linux starts with it (INR_OPEN_MAX), and NCCL raises its own to the hard
+# limit (setFilesLimit).
+LEAST_FILES = 4096
+# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html: --shm-size=1g
+LEAST_SHM_MB = 1024
+
+_THRESHOLD = Threshold(
+    "=",
+    0,
+    "limits",
+    "defined",
+    "memlock: https://slurm.schedmd.com/faq.html#memlock, and `--ulimit memlock=-1` as /dev/shm of "
+    "1 GiB in NCCL's troubleshooting; open files: the kernel's own hard limit",
+)
+_UNITS = {"memlock": "bytes", "stack": "bytes", "nofile": "files", "nproc": "processes"}
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    def judge(document: Document) -> Result:
+        found = document.measured.inner("limits")
+        low = list(_low(found, job.nodes[0]))
+        return Result(
+            NAME,
+            TIER,
+            job.subject,
+            Verdict.FAIL if low else Verdict.PASS,
+            printable("; ".join(low), 300),
+            Metric("too low", len(low), "limits"),
+            _THRESHOLD,
+            tuple(_metrics(found)),
+            document.proof,
+        )
+
+    return answer(NAME, job, reply, judge)
+
+
+def _low(found: Fields, node: Node) -> Iterator[str]:
+    memlock, files = _limit(found, "memlock", "soft"), _limit(found, "nofile", "hard")
+    if infiniband.declared(node.fabric) is not None and memlock != UNLIMITED:
+        yield f"locked memory is limited to {memlock} bytes, {node.fabric} needs it unlimited"
+    if isinstance(files, int) and files < LEAST_FILES:
+        yield f"{files} open files at most, {LEAST_FILES} are needed"
+    shm = found.inner("shm")
+    path, error, free = shm.text("path"), shm.maybe_text("error"), shm.whole("free_mb")
+    if not node.gpus.real:
+        return
+    if error is not None:
+        yield f"{path}: {printable(error, 80)}"
+    elif free < LEAST_SHM_MB:
+        yield f"{path}: {free} MiB are free, {LEAST_SHM_MB} are needed"
+
+
+def _limit(found: Fields, name: str, which: str) -> int | str:
+    """A whole number, or "unlimited"."""
+    limit = found.inner(name)
+    if not isinstance(limit.values.get(which), str):
+        return limit.whole(which)
+    if (said := limit.text(which)) != UNLIMITED:
+        raise Unusable(f"{name} is {printable(said, 40)!r}, no limit")
+    return said
+
+
+def _metrics(found: Fields) -> Iterator[Metric]:
+    for name in RESOURCES:
+        for which in ("soft", "hard"):
+            limit = _limit(found, name, which)
+            unit = "" if limit == UNLIMITED else _UNITS[name]
+            yield Metric(f"{name} {which}", limit, unit)
+    shm = found.inner("shm")
+    yield Metric("shm type", printable(shm.text("type"), 40))
+    yield Metric("shm size", shm.whole("size_mb"), "MiB")
+    yield Metric("shm free", shm.whole("free_mb"), "MiB")

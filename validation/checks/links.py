@@ -1,0 +1,155 @@
+"""PCIe and NVLink are whole while the GPUs work, and NVLink counts no new errors.
+
+What it checks   while a GPU copies from and to the host, NVML says that its PCIe link has reached
+                 the generation and the lanes that board and slot allow; between the start and the
+                 end of all measurements its NVLinks counted no recovery, no replay and no CRC
+                 error. A few CRC errors are a warning, 100 a second and any of the others a
+                 failure; more than 8 PCIe replays a minute are a warning
+Why it matters   an idle link sleeps at a slow generation, so only under load a link shows that
+                 trained badly; a counter that grows under load names the cable, the seat or the
+                 board before a training fails on it
+What to do       PCIe: reseat the board, look at the riser and at the slot's setting in the
+                 firmware. NVLink: reset all GPUs of the node; if the counters grow again, the
+                 board, its seat or the baseboard.
+                 $ ssh {node} 'nvidia-smi -q -d PCIE; nvidia-smi nvlink --errorcounters'
+                 $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from validation.checks import computed, health
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks.health import Finding
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.thresholds import Rules
+
+NAME = "links"
+TIER = Tier.NODE
+PAYLOAD = computed.PAYLOAD
+
+# NVIDIA/DCGM, DcgmHealthWatch.cpp and dcgm_gpu_hardware_limits.h: one NVLink replay or recovery
+# more fails, CRC errors fail at 100 a second ("only matter at rates of 100+ per second") and warn
+# below that; "8 replays per minute is the maximum" for PCIe.
+_THRESHOLD = health.none_faulty(
+    "the link that board and slot can have; no new error: DCGM's health"
+)
+_CRITICAL = ("replay", "recovery", "recovery_failed")
+_CRC = ("crc_flit", "crc_data")
+_CRC_PER_S = 100.0
+_PCIE_REPLAYS_PER_S = 8 / 60
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    def judge(document: Document) -> Result:
+        node = computed.read(job, document)
+        if not node.real:
+            raise Unusable("a CPU has no such links")
+        links = document.measured.inner("links")
+        problem = links.inner("nvml").maybe_text("error")
+        rows = links.items("gpus")
+        if len(rows) != len(node.gpus):
+            raise Unusable(f"the links of {len(rows)} GPUs, {len(node.gpus)} were measured")
+        seconds = links.number("seconds")
+        findings: list[Finding] = []
+        metrics: list[Metric] = []
+        if problem is not None:
+            said = f"NVML could not be asked: {printable(problem, 200)}"
+            findings.append(Finding(Verdict.INCONCLUSIVE, said))
+        else:
+            for gpu, row in zip(node.gpus, rows, strict=True):
+                if gpu.problem is None:
+                    found = _examine(gpu, row, seconds)
+                    findings += [Finding(one.verdict, one.text, gpu.index) for one in found]
+                    metrics += _measures(gpu, row)
+                else:
+                    said = "did not work, see cuda"
+                    findings.append(Finding(Verdict.INCONCLUSIVE, said, gpu.index))
+        return health.conclude(NAME, job, document, _THRESHOLD, findings, tuple(metrics))
+
+    return answer(NAME, job, reply, judge)
+
+
+def _examine(gpu: computed.Gpu, row: Fields, seconds: float) -> list[Finding]:
+    if not row.has("index"):
+        return [Finding(Verdict.INCONCLUSIVE, "NVML does not list it")]
+    if not row.has("before") or not row.has("after"):
+        return [Finding(Verdict.INCONCLUSIVE, "NVML told nothing of it before or after the work")]
+    before, after = (health.Gpu(row.inner(when)) for when in ("before", "after"))
+    if {before.index, after.index} != {row.whole("index")}:
+        raise Unusable(f"{gpu.title}: NVML told of other GPUs before and after the work")
+    if (error := before.error or after.error) is not None:
+        return [Finding(Verdict.FAIL, f"gives no answers: {printable(error, 120)}")]
+    findings: list[Finding] = []
+    try:
+        uuids = {before.text("uuid"), after.text("uuid")}
+        if len(uuids) != 1:
+            raise Unusable(f"{gpu.title}: NVML told of other GPUs before and after the work")
+        if (gpu.identity or "").startswith("GPU-") and uuids != {gpu.identity}:
+            raise Unusable(f"{gpu.title} is {gpu.identity}, NVML told of {uuids.pop()}")
+        findings += _pcie(row, before)
+        findings += _replays(before, after, seconds)
+        findings += _nvlink(before, after, seconds)
+    except health.Unanswered as problem:
+        findings.append(Finding(Verdict.FAIL, str(problem)))
+    return findings
+
+
+def _pcie(row: Fields, before: health.Gpu) -> Iterator[Finding]:
+    if row.whole("samples") == 0:
+        said = "NVML did not tell its PCIe link while it copied"
+        yield Finding(Verdict.INCONCLUSIVE, said)
+        return
+    for what, most, words in (
+        ("generation", "pcie_generation_max", "PCIe generation {} of {} while it copied"),
+        ("width", "pcie_width_max", "{} PCIe lanes of {} while it copied"),
+    ):
+        limit, found = before.whole(most), row.whole(what)
+        if limit is None:
+            said = f"NVML does not know the {what} that its PCIe link can have"
+            yield Finding(Verdict.INCONCLUSIVE, said)
+        elif found < limit or found == 0:
+            yield Finding(Verdict.FAIL, words.format(found, limit))
+
+
+def _replays(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[Finding]:
+    first, last = (gpu.whole("pcie_replays") for gpu in (before, after))
+    if first is not None and last is not None and last - first > _PCIE_REPLAYS_PER_S * seconds:
+        yield Finding(Verdict.WARN, f"{last - first} PCIe replays in {seconds:.0f} s of work")
+
+
+def _nvlink(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[Finding]:
+    grown = _grown(before, after)
+    if any(count < 0 for count in grown.values()):
+        yield Finding(Verdict.INCONCLUSIVE, "its NVLink counters were reset while it worked")
+        return
+    for names, allowed in ((_CRITICAL, 0.0), (_CRC, _CRC_PER_S * seconds)):
+        counted = {name: grown[name] for name in names if grown[name]}
+        if not counted:
+            continue
+        said = ", ".join(f"{count} {name}" for name, count in counted.items())
+        verdict = Verdict.FAIL if sum(counted.values()) >= max(1.0, allowed) else Verdict.WARN
+        yield Finding(verdict, f"its NVLinks counted new errors while it worked ({said})")
+
+
+def _grown(before: health.Gpu, after: health.Gpu) -> Counter[str]:
+    """By how much each kind of error grew, over all links of the board."""
+    first, last = (_counters(gpu) for gpu in (before, after))
+    if first.keys() != last.keys():
+        raise Unusable(f"GPU {before.index} had other NVLinks before than after the work")
+    grown: Counter[str] = Counter()
+    for link, counted in first.items():
+        for name in (*_CRITICAL, *_CRC):
+            if counted.has(name) and last[link].has(name):
+                grown[name] += last[link].whole(name) - counted.whole(name)
+    return grown
+
+
+def _counters(gpu: health.Gpu) -> dict[int, Fields]:
+    return {link.whole("link"): link.inner("errors") for link in gpu.items("nvlinks") or ()}
+
+
+def _measures(gpu: computed.Gpu, row: Fields) -> Iterator[Metric]:
+    for what, words in (("generation", "PCIe generation"), ("width", "PCIe lanes")):
+        if row.has(what):
+            yield Metric(f"{gpu.title} {words} while it copied", row.whole(what))

@@ -1,0 +1,69 @@
+"""Equal GPUs compute the same, bit by bit, whichever node they are in.
+
+What it checks   one product of seeded matrices, in each type that the GPU has: a hash of all its
+                 bits is equal on all GPUs of one name with as many multiprocessors, under the same
+                 driver, CUDA and torch and with the same numbers multiplied, within a node and over
+                 all nodes. What three or more have, and more than half, is right
+Why it matters   a GPU that computes wrongly raises no error; what it spoils is noticed weeks later,
+                 in a model
+What to do       Take the GPU that is named out of service and run the vendor's diagnostics on it.
+                 Where no product is that of most, add nodes of the kind to the run: then it shows
+                 which one is wrong.
+                 $ ssh {node} 'dcgmi diag -r 3'
+
+Under other software a product may come out otherwise without a fault: other kernels add up in
+another order, and each rounds. So such GPUs are not held against each other.
+"""
+
+from collections.abc import Sequence
+
+from validation.checks import computed, repeatable
+from validation.checks.comparison import Asked, Fact, Facts, all_equal
+from validation.checks.document import Document, Unusable
+from validation.model import Job, Result, Threshold, Tier
+
+NAME = "same_product"
+TIER = Tier.NODE
+PAYLOAD = computed.PAYLOAD
+FEWEST_GPUS = 2
+
+_THRESHOLD = Threshold(
+    "=",
+    0,
+    "values",
+    "defined",
+    "one version of cuBLAS gives equal bits on GPUs of one architecture with as many "
+    "multiprocessors (https://docs.nvidia.com/cuda/cublas/#results-reproducibility)",
+)
+
+
+def compare(asked: Sequence[Asked]) -> list[Result]:
+    return all_equal(NAME, _THRESHOLD, asked, _facts)
+
+
+def _facts(job: Job, document: Document) -> Facts:
+    node = computed.read(job, document)
+    if not node.real:
+        raise Unusable("products of a CPU say nothing of a GPU's")
+    driver = computed.driver(document)
+    if driver is None:
+        return Facts((), ("the version of the driver is not known, see links",))
+    facts: list[Fact] = []
+    lacking: list[str] = []
+    for gpu in node.gpus:
+        if gpu.problem is not None:
+            lacking.append(f"{gpu.title} has no product, see cuda")
+            continue
+        software = (gpu.name, gpu.multiprocessors, driver, gpu.cuda, gpu.torch)
+        for kind, row in gpu.rows("gemm", "dtype", node.asked.dtypes):
+            what = f"{gpu.title}, {kind}"
+            if computed.problem(row) is not None:
+                lacking.append(f"{what}: no product, see gemm")
+            elif row.maybe_text("unsupported") is None:
+                hashes = set(repeatable.hashes(row, what, node.asked.repeats))
+                if len(hashes) == 1:
+                    equals = (*software, row.text("data"))
+                    facts.append(Fact(gpu.index, f"{kind} product", equals, hashes.pop()))
+                else:
+                    lacking.append(f"{what}: no product of its own, see repeatable")
+    return Facts(tuple(facts), tuple(lacking))

@@ -1,0 +1,105 @@
+"""The shared filesystems that are declared are there, and the job's user can work on them.
+
+What it checks   of each path in validation_shared_filesystems: it answers in time, lies on a mount
+                 of its own and not in an empty folder of the node's root, and what the user writes
+                 there (or in the home below it) is read back the same. Type, source and inode are
+                 recorded: they tell whether nodes have the same filesystem. One of a local disk's
+                 type is a warning, and so is an answer that takes half of the limit
+Why it matters   a node without its mount runs jobs that lose their output, or fill its root; one
+                 whose file server hangs keeps each job that touches it
+What to do       Nothing mounted: mount it, and see why it was not at boot. No answer: look at the
+                 server and at the network to it. Not writable: declare a folder in which users may
+                 write, such as the parent of their homes. A local type: it is no shared filesystem,
+                 unless this node is the server.
+                 $ ssh {node} 'findmnt; systemctl --failed'
+                 $ ssh {node} 'dmesg | grep -i -e nfs -e lustre'
+"""
+
+from collections.abc import Iterator
+
+from validation.checks.document import Document, Fields, Unusable, answer
+from validation.model import (
+    Job,
+    Metric,
+    Reply,
+    Result,
+    Threshold,
+    Tier,
+    Verdict,
+    printable,
+    worst,
+)
+from validation.thresholds import Rules
+
+NAME = "shared_fs"
+TIER = Tier.NODE
+PAYLOAD = "host"
+
+# What no other machine can have mounted too.
+LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "ramfs", "overlay")
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    declared = job.nodes[0].shared_filesystems
+    threshold = Threshold("=", len(declared), "filesystems", "declared", "inventory")
+
+    def judge(document: Document) -> Result:
+        items = document.measured.items("shared_filesystems")
+        paths = tuple(item.text("path") for item in items)
+        if not declared or paths != declared:
+            raise Unusable(f"the answer is about {', '.join(paths) or 'none'}, not as declared")
+        limit = document.measured.number("limit_s")
+        verdicts, said, metrics = [], [], []
+        for item in items:
+            verdict, why = _judged(item, limit)
+            verdicts.append(verdict)
+            said += [f"{item.text('path')}: {why}"] if why else []
+            metrics += list(_metrics(item))
+        usable = sum(verdict.green for verdict in verdicts)
+        return Result(
+            NAME,
+            TIER,
+            job.subject,
+            worst(verdicts),
+            printable("; ".join(said), 300),
+            Metric("usable", usable, "filesystems"),
+            threshold,
+            tuple(metrics),
+            document.proof,
+        )
+
+    return answer(NAME, job, reply, judge)
+
+
+def _judged(item: Fields, limit_s: float) -> tuple[Verdict, str]:
+    """The verdict on one of them, and why it is no pass."""
+    seconds = item.number("seconds")
+    if seconds < 0:
+        raise Unusable(f"{item.text('path')}: answered after {seconds:g} s")
+    if (error := item.maybe_text("error")) is not None:
+        return Verdict.FAIL, printable(error, 80)
+    found = item.inner("found")
+    kind, written = found.text("type"), found.maybe_text("written")
+    if found.text("point") == "/":
+        return Verdict.FAIL, "nothing is mounted there, it is a folder of the node's own root"
+    if (error := found.maybe_text("write_error")) is not None:
+        return Verdict.FAIL, f"cannot be written to: {printable(error, 80)}"
+    if written is None:
+        raise Unusable(f"{item.text('path')}: neither written to nor a reason why not")
+    if kind in LOCAL:
+        return Verdict.WARN, f"{kind} is the filesystem of a local disk"
+    if seconds > limit_s / 2:
+        return Verdict.WARN, f"took {seconds:.1f} s to answer, of {limit_s:g} s at most"
+    return Verdict.PASS, ""
+
+
+def _metrics(item: Fields) -> Iterator[Metric]:
+    path = item.text("path")
+    yield Metric(f"{path} seconds", round(item.number("seconds"), 3), "s")
+    if item.has("found"):
+        found = item.inner("found")
+        yield Metric(f"{path} type", printable(found.text("type"), 40))
+        yield Metric(f"{path} source", printable(found.text("source"), 120))
+        yield Metric(f"{path} inode", found.whole("inode"))
+        yield Metric(f"{path} size", found.whole("size_mb"), "MiB")
+        yield Metric(f"{path} free", found.whole("free_mb"), "MiB")

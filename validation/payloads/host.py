@@ -1,0 +1,56 @@
+"""What a job finds on a node beside CPUs and GPUs: limits, shared filesystems, RDMA ports.
+
+Standard library only, and quick: nothing is measured here. What a file server or a driver may not
+answer is asked by processes of their own, all at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from validation.payloads import apart, infiniband, limits, shared_fs
+from validation.payloads.config import require, require_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What the node is told.
+
+    limit_s              how long a filesystem, or the kernel about its ports, may take, in seconds
+    shared_filesystems   absolute paths, as declared
+    nonce                whose answer this is: it comes back in the document
+    """
+
+    limit_s: float = 10.0
+    shared_filesystems: tuple[str, ...] = ()
+    nonce: str = ""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "limit_s")
+        for path in self.shared_filesystems:
+            require(path.startswith("/"), f"shared_filesystems has {path!r}, no absolute path")
+
+
+def measure(config: Config) -> dict[str, Any]:
+    """The state of the host.
+
+    limits               see limits.read
+    limit_s              how long each of the others was given
+    shared_filesystems   one for each declared path: the path, `found` (see shared_fs.look) or the
+                         error in place of it, and the seconds until then
+    infiniband           `ports` (see infiniband.read) or the error in place of them
+    """
+    paths = config.shared_filesystems
+    looks = [partial(shared_fs.look, path) for path in paths]
+    *shared, ports = apart.run([*looks, infiniband.read], config.limit_s)
+    return {
+        "limits": limits.read(),
+        "limit_s": config.limit_s,
+        "shared_filesystems": [
+            {"path": path, "found": end.answer, "error": end.error, "seconds": end.seconds}
+            for path, end in zip(paths, shared, strict=True)
+        ],
+        "infiniband": {"ports": ports.answer, "error": ports.error},
+    }

@@ -1,0 +1,219 @@
+"""CUDA's start on every GPU: the payload's processes, and how its answer is judged."""
+
+import functools
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from validation import thresholds
+from validation.checks import cuda as check
+from validation.checks import describe
+from validation.model import Outcome, Reply, Verdict
+from validation.payloads import cuda
+from validation.payloads.config import load
+from validation.payloads.errors import CannotRun
+from validation.tests import standin
+from validation.tests.conftest import make_plan
+
+ROOT = Path(__file__).parents[2]
+rules_of = functools.cache(thresholds.load)
+
+# As torch says it (c10/cuda/CUDAFunctions.cpp): without Fabric Manager on a board with NVSwitches,
+# and with a driver older than the CUDA that torch was built for.
+NO_FABRIC_MANAGER = (
+    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+    "before calling NumCudaDevices() that might have already set an error? Error 802: system not "
+    "yet initialized"
+)
+TOO_OLD = (
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please "
+    "update your GPU driver by downloading and installing a new version from the URL: "
+    "http://www.nvidia.com/Download/index.aspx Alternatively, go to: https://pytorch.org to "
+    "install a PyTorch version that has been compiled with your version of the CUDA driver."
+)
+
+
+def job_of(model="h100_sxm", count=8):
+    (found,) = [job for job in make_plan(("h1", model, count)).jobs if job.payload == "cuda"]
+    return found
+
+
+JOB = job_of()
+
+
+def judge(document, job=JOB):
+    text = document if isinstance(document, str) else standin.line(document)
+    reply = Reply(job.name, Outcome.EXITED, 0, "17", text)
+    result = check.evaluate(job, reply, rules_of(job.nodes[0].hardware))
+    assert len(result.message) <= 320
+    assert "\n" not in result.message
+    return result
+
+
+def answer(job=JOB, **changes):
+    return standin.cuda("h1", job.config, **changes)
+
+
+# --- the check -------------------------------------------------------------------------------
+
+
+def test_gpus_that_compute_pass():
+    result = judge(answer())
+    assert (result.verdict, result.message) == (Verdict.PASS, "")
+    assert (result.value.name, result.value.value) == ("GPUs that compute", 8)
+    assert (result.threshold.value, result.threshold.provenance) == (8, "declared")
+    assert result.proof.hosts == ("h1",)
+    assert describe(check).commands
+
+
+def test_a_model_that_nobody_knows_is_still_started():
+    job = job_of("tpu_v9", 4)
+    assert judge(answer(job), job).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("error", [NO_FABRIC_MANAGER, TOO_OLD])
+def test_what_all_gpus_lack_is_told_once_in_torchs_words(error):
+    result = judge(answer(errors=dict.fromkeys(range(8), error)))
+    assert result.verdict is Verdict.FAIL
+    assert result.message.startswith(f"all 8 GPUs: {error[:250]}")
+    assert result.value.value == 0
+    assert result.blamed is None  # the node, which is the only one
+
+
+def test_one_gpu_that_does_not_start_is_named():
+    result = judge(answer(errors={3: "AcceleratorError: CUDA error: out of memory"}))
+    assert (result.verdict, result.value.value) == (Verdict.FAIL, 7)
+    assert result.message == "GPU 3: AcceleratorError: CUDA error: out of memory"
+    job = job_of(count=1)
+    assert judge(answer(job, errors={0: "lost"}), job).message == "GPU 0: lost"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ((3, "start", "name"), "NVIDIA H100 PCIe", "GPU 3 is NVIDIA H100 PCIe, h100_sxm is known"),
+        ((3, "start", "uuid"), "GPU-h1-2", "the same GPU was measured twice"),
+        ((3, "start", "error"), "", "GPU 3: no reason"),
+        ((3, "index"), 4, "figures of 8 GPUs ([0, 1, 2, 4, 4, 5, 6, 7]), 8 are declared"),
+        ((7,), ..., "figures of 7 GPUs"),
+        ((3, "start"), None, "start is no object"),
+    ],
+)
+def test_one_fault(path, value, message):
+    document = answer()
+    place = document["measured"]["gpus"]
+    for key in path[:-1]:
+        place = place[key]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    result = judge(document)
+    assert (result.verdict, message in result.message) == (Verdict.FAIL, True), result.message
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=5,
+)
+PLACES = [
+    ("proof",),
+    ("proof", "host"),
+    ("measured",),
+    ("measured", "gpus"),
+    ("measured", "gpus", 3),
+    ("measured", "gpus", 3, "start"),
+    ("measured", "gpus", 3, "start", "error"),
+    ("measured", "gpus", 3, "start", "name"),
+    ("payload",),
+    ("nonce",),
+    ("plumbline",),
+]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(PLACES), ODD, st.booleans())
+def test_no_malformed_answer_passes(path, value, missing):
+    document = answer()
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    healthy = place[path[-1]]
+    if not missing and type(value) is type(healthy) and value == healthy:
+        return
+    if missing:
+        del place[path[-1]]
+    else:
+        odd = isinstance(value, float) and not math.isfinite(value)
+        place[path[-1]] = str(value) if odd else value
+    assert judge(json.dumps(document, separators=(",", ":"))).verdict is not Verdict.PASS
+
+
+# --- the payload -----------------------------------------------------------------------------
+
+WORKER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import os, time, torch
+from validation.payloads import gpu_device, gpu_worker
+here = os.environ["CUDA_VISIBLE_DEVICES"]
+def init():
+    if here in sys.argv[3].split(","):
+        if sys.argv[2] == "hang":
+            time.sleep(600)
+        raise RuntimeError(sys.argv[2])
+torch.cuda.init = init
+started = gpu_device.start
+def start(kind):  # what comes after init needs a GPU
+    gpu_device._cuda_init()
+    device, found = started("cpu")
+    return device, {**found, "name": "NVIDIA H100 80GB HBM3", "uuid": f"GPU-h1-{here}",
+                    "multiprocessors": 132, "l2_bytes": 50 << 20}
+gpu_device.start = start
+gpu_worker.main()
+"""
+
+
+def measure(said, broken, gpus=2, start_limit_s=60.0):
+    """The real payload and workers, in which torch.cuda.init fails with these words."""
+    command = [sys.executable, "-I", "-c", WORKER, str(ROOT), said, broken]
+    asked = cuda.Config(gpus=gpus, start_limit_s=start_limit_s)
+    document = answer(job_of(count=gpus))
+    document["measured"] = cuda.measure(asked, {}, command)
+    return judge(document, job_of(count=gpus))
+
+
+@pytest.mark.parametrize("error", [NO_FABRIC_MANAGER, TOO_OLD])
+def test_torchs_own_words_arrive(error):
+    text = error.removeprefix("RuntimeError: ")
+    result = measure(text, "0,1")
+    assert result.verdict is Verdict.FAIL
+    assert result.message.startswith(f"all 2 GPUs: {error[:250]}")
+
+
+def test_a_gpu_that_hangs_costs_its_own_answer():
+    result = measure("hang", "1", start_limit_s=20.0)
+    assert (result.verdict, result.value.value) == (Verdict.FAIL, 1)
+    assert result.message == "GPU 1: the process did not end in 20 s and was killed"
+
+
+def test_gpus_that_start_pass():
+    assert measure("", "none").verdict is Verdict.PASS
+
+
+def test_on_a_machine_without_gpus_every_one_fails():
+    found = cuda.measure(cuda.Config(gpus=2), {})["gpus"]
+    assert [gpu["index"] for gpu in found] == [0, 1]
+    assert all("CUDA" in gpu["start"]["error"] for gpu in found)
+
+
+@pytest.mark.parametrize("asked", [{}, {"gpus": 0}, {"gpus": 1, "start_limit_s": 0.0}])
+def test_what_cannot_be_asked_is_refused(asked):
+    with pytest.raises(CannotRun):
+        load(cuda.Config, json.dumps(asked))

@@ -1,0 +1,193 @@
+"""The published form of the thresholds files, and the readers: both take and refuse the same."""
+
+import copy
+import json
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from validation import strict, thresholds
+from validation.errors import DataError
+
+FOLDER = thresholds.SHIPPED / "schema"
+FILES = {path.stem: strict.load_yaml(path) for path in sorted(thresholds.SHIPPED.glob("*.yml"))}
+SCHEMAS = {
+    name: json.loads((FOLDER / f"{name}.schema.json").read_text()) for name in ("model", "common")
+}
+READERS = {"model": thresholds.MODEL, "common": thresholds.COMMON}
+
+# Every key that a file may have, once.
+RULE = {"provenance": "gate", "source": "test", "date": "2026-05"}
+WHOLE = {
+    "model": "x",
+    "description": "all of it",
+    "nvml_names": {"names": ["X"], **RULE},
+    "collectives": [
+        {
+            "operation": "all_reduce",
+            "dtype": "float32",
+            "nodes": nodes,
+            "ranks_per_node": ranks,
+            "links": "nvlink",
+            "fabric": "any",
+            "backend": "nccl",
+            "min_bytes": 1,
+            "fail_below_gbs": 1,
+            "warn_below_gbs": 1.5,
+            "fail_above_gbs": 2,
+            **RULE,
+        }
+        for nodes, ranks in ((1, "any"), (">1", 8))
+    ],
+    "gemm": [
+        {
+            "dtype": "bf16",
+            "shape": [1, 2, 3],
+            "fail_below_tflops": 1,
+            "warn_below_tflops": 2,
+            "names": ["X"],
+            **RULE,
+        }
+    ],
+    "memory": [{"operation": "copy", "fail_below_gbs": 1, **RULE}],
+    "copies": [{"direction": "any", "fail_below_gbs": 1, **RULE}],
+    "peers": [{"gpus": gpus, "fail_below_gbs": 1, **RULE} for gpus in ("any", 2)],
+    "host": {
+        name: {"fail_below_gbs": 1, "warn_below_gbs": 2, **RULE}
+        for name in ("disk_write_gbs", "disk_read_gbs", "memory_copy_gbs")
+    },
+    "peak": {"gemm_tflops": {"bf16": 3}, "memory_gbs": 2, **RULE},
+}
+
+
+def form(name):
+    return "common" if name == "common" else "model"
+
+
+def read(name, document):
+    problems: strict.Problems = []
+    READERS[form(name)](document, "", problems)
+    return not problems
+
+
+def valid(name, document):
+    return jsonschema.Draft202012Validator(SCHEMAS[form(name)]).is_valid(document)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_one(name):
+    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_shipped_has_the_published_form(name):
+    assert read(name, FILES[name])
+    jsonschema.validate(FILES[name], SCHEMAS[form(name)], jsonschema.Draft202012Validator)
+
+
+def test_a_file_that_has_everything_has_the_published_form():
+    assert read("x", WHOLE)
+    jsonschema.validate(WHOLE, SCHEMAS["model"], jsonschema.Draft202012Validator)
+
+
+def test_the_example_of_the_documentation_is_one(tmp_path):
+    page = (thresholds.SHIPPED.parents[1] / "docs" / "validation.md").read_text()
+    section = page.partition("### Thresholds of your own")[2]
+    text = section.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "h100_sxm.yml").write_text(text)
+    found = thresholds.load("h100_sxm", tmp_path).model
+    assert found is not None
+    rule = found.collectives[0]
+    assert (rule.nodes, rule.fabric, rule.threshold.warn) == (None, "ib_ndr400", 342)
+    assert valid("h100_sxm", strict.load_yaml(tmp_path / "h100_sxm.yml"))
+
+
+def places(value, path=()):
+    """Every place in a document."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items if isinstance(value, (dict, list)) else ():
+        if isinstance(item, (dict, list)):
+            yield from places(item, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def at(document, path):
+    for key in path:
+        document = document[key]
+    return document
+
+
+# Whole numbers are written as such: to JSON 8.0 is one, to the readers it is not.
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10),
+    st.sampled_from([0.5, -0.5, 1e-9, -1e-9]),
+    st.sampled_from(["", " ", "any", "x", ">1", "nccl", "bf16", "gate", "2026-05", "2026-5", "8"]),
+    st.lists(st.one_of(st.integers(0, 3), st.sampled_from(["", "X"])), max_size=4),
+    st.dictionaries(st.sampled_from(["names", "date", "x"]), st.integers(0, 2), max_size=2),
+)
+
+
+@st.composite
+def spoiled(draw):
+    """The name and the content of a file in which one thing was changed."""
+    name = draw(st.sampled_from(["whole", *FILES]))
+    document = copy.deepcopy({**FILES, "whole": WHOLE}[name])
+    path = draw(st.sampled_from(list(places(document))))
+    how = draw(st.sampled_from(["replaced", "removed", "added"]))
+    if not path or how == "added":
+        target = at(document, path)
+        if isinstance(target, dict):
+            target[draw(st.sampled_from(["colour", "names", "date", "peak"]))] = draw(JUNK)
+        elif isinstance(target, list):
+            target.append(draw(JUNK))
+    elif how == "removed":
+        del at(document, path[:-1])[path[-1]]
+    else:
+        at(document, path[:-1])[path[-1]] = draw(JUNK)
+    return name, document
+
+
+@settings(deadline=None)
+@given(spoiled())
+def test_schema_and_readers_agree(case):
+    name, document = case
+    assert read(name, document) == valid(name, document)
+
+
+@settings(deadline=None)  # writes files, and machines are busy
+@given(spoiled())
+def test_no_malformed_file_is_accepted(tmp_path_factory, case):
+    name, document = case
+    folder = tmp_path_factory.mktemp("own")
+    stem = "common" if name == "common" else "x"
+    if form(name) == "model" and isinstance(document.get("model"), str):
+        document["model"] = "x"
+    (folder / f"{stem}.yml").write_text(yaml.safe_dump(document))
+    if not valid(name, document):
+        with pytest.raises(DataError):
+            thresholds.load("x", folder)
+
+
+@settings(deadline=None)
+@given(st.one_of(st.text(), st.binary()))
+def test_no_text_whatever_is_taken_for_a_file_that_has_rules(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("own") / "x.yml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+    with pytest.raises(DataError):
+        thresholds.load("x", path.parent)
+
+
+@pytest.mark.parametrize("number", [".nan", ".inf", "-.inf"])
+def test_what_json_has_no_number_for_is_none_here_either(tmp_path, number):
+    text = yaml.safe_dump(WHOLE).replace("fail_below_tflops: 1\n", f"fail_below_tflops: {number}\n")
+    assert number in text
+    (tmp_path / "x.yml").write_text(text)
+    with pytest.raises(DataError, match="expected a number above 0"):
+        thresholds.load("x", tmp_path)

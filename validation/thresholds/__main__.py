@@ -1,0 +1,116 @@
+"""Tells which thresholds a node would be judged by, and where each comes from.
+
+    python -m validation.thresholds show NODE -i inventory/site
+    python -m validation.thresholds list
+
+Nothing is submitted, and no node is asked. Exit code 0, or 2 where the command line or a file is
+not right.
+"""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from validation import cluster, plan, suites, terminal, thresholds
+from validation.errors import PlumblineError, UsageError
+from validation.model import EXIT_USAGE
+from validation.plan import Selection
+from validation.report import words
+from validation.thresholds.applied import LOOKED_UP, Applied, applied
+
+_SUITES = ("quick", "gpu")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    terminal.prepare()
+    options = _parser().parse_args(arguments)
+    try:
+        terminal.say("\n".join(_listed() if options.verb == "list" else _shown(options)) + "\n")
+    except PlumblineError as error:
+        terminal.say(f"thresholds: {error}\n", sys.stderr)
+        return EXIT_USAGE
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m validation.thresholds", description="Tell by what a node would be judged."
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    show = verbs.add_parser("show", help="the thresholds of a node and of the group it works in")
+    show.add_argument("node", metavar="NODE")
+    cluster.add_place(show)
+    show.add_argument("--suite", help=f"the checks of one (default: {' and '.join(_SUITES)})")
+    cluster.add_data(show)
+    show.set_defaults(local=False)
+    verbs.add_parser("list", help="the models that have a file, and what stands in it")
+    return parser
+
+
+def _listed() -> Iterator[str]:
+    for model in thresholds.shipped_models():
+        found = thresholds.load(model).model
+        assert found is not None  # shipped_models are those that have a file
+        counts = (
+            (len(found.collectives), "collectives"),
+            (len(found.gpu.gemm), "products"),
+            (len(found.gpu.memory), "memory"),
+            (len(found.gpu.copies), "copies"),
+            (len(found.gpu.peers), "peers"),
+        )
+        rules = ", ".join(f"{what} {count}" for count, what in counts if count)
+        yield f"{model:10}  {rules or 'no rules'}"
+
+
+def _shown(options: argparse.Namespace) -> Iterator[str]:
+    named = cluster.inventories(options)
+    declared = cluster.declared(options, named)
+    if options.node not in declared.nodes:
+        raise UsageError(f"unknown node {options.node}; there is {', '.join(declared.nodes)}")
+    site = cluster.site_thresholds(options, named)
+    node = declared.nodes[options.node]
+    yield f"{node.name}: {node.hardware}, {words.count(node.gpus.count, 'GPU')}, {node.fabric}"
+    yield f"thresholds: {f'{site}, then ' if site else ''}validation/thresholds"
+    told: set[Applied] = set()
+    sources: set[str] = set()
+    others: dict[str, None] = {}
+    for suite in (options.suite,) if options.suite else _SUITES:
+        made = plan.make(declared, suites.load(suite), Selection(), "show", site)
+        for item in applied(made, node.name):
+            if item not in told:
+                told.add(item)
+                yield from _lines(item, sources)
+        others |= dict.fromkeys(name for name in made.suite_checks if name not in LOOKED_UP)
+    if others:
+        yield ""
+        yield from textwrap.wrap(
+            f"judged by what is declared, or by definition: {', '.join(others)}", 100
+        )
+
+
+def _lines(item: Applied, sources: set[str]) -> Iterator[str]:
+    """`sources` are those that have been told; a new one is added."""
+    yield ""
+    yield f"{item.check}: {item.what}"
+    limit = item.threshold
+    if limit is None:
+        yield f"  {item.words or 'no threshold: it would be measured and not judged'}"
+        return
+    warn = "" if limit.warn is None else f", warns from {limit.warn:g} on"
+    value = f"{limit.op} {words.number(limit.value)} {limit.unit}".rstrip()
+    yield f"  {value} ({limit.provenance}, {limit.date}){warn}; {limit.place}"
+    if limit.source not in sources:
+        sources.add(limit.source)
+        yield from textwrap.wrap(
+            limit.source,
+            98,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""By which threshold each check of a node, and of its group, would judge; before anything runs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from validation.checks import (
+    all_reduce,
+    clock,
+    copies,
+    cuda,
+    ddp,
+    disk,
+    gemm,
+    gpus,
+    hbm,
+    host_memory,
+    peers,
+    pipeline,
+)
+from validation.model import Job, Node, Threshold
+from validation.payloads.gpu_memory import DIRECTIONS, MOVED
+from validation.plan import Plan
+from validation.thresholds import LINKS, Rules
+from validation.thresholds.gpu import NO_RULES
+
+# Checks that ask something of these files. All others judge by what is declared or by definition.
+_MODULES = (
+    *(gpus, clock, disk, host_memory, cuda, gemm, hbm, copies, peers),
+    *(all_reduce, ddp, pipeline),
+)
+LOOKED_UP = tuple(module.NAME for module in _MODULES)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One measurement. Without a threshold `words` says what is known, or why nothing is judged; a
+    run would not judge what has neither.
+    """
+
+    check: str
+    what: str
+    threshold: Threshold | None = None
+    words: str = ""
+
+
+def applied(plan: Plan, name: str) -> list[Applied]:
+    """For a node of the plan and the group it works in, in the order of the checks."""
+    node = next(node for node in plan.nodes if node.name == name)
+    rules = plan.rules[node.hardware]
+    jobs = [job for job in plan.jobs if any(name == one.name for one in job.nodes)]
+    found: list[Applied] = []
+    for check in plan.checks:
+        if check.check not in LOOKED_UP or name not in check.subject.nodes:
+            continue
+        if said := check.skip or check.unproven:
+            found.append(Applied(check.check, check.tier.value, words=said))
+            continue
+        job = next(job for job in jobs if check.check in job.checks)
+        if job.payload == gemm.PAYLOAD and not node.gpus.real:
+            said = "runs on CPUs, no speed is judged"
+            found.append(Applied(check.check, check.tier.value, words=said))
+        else:
+            found += _OF[check.check](check.check, job, node, rules)
+    return found
+
+
+_Ask = Callable[[str], Threshold | None]
+
+
+def _boards(check: str, what: str, rules: Rules, ask: _Ask) -> Iterator[Applied]:
+    """One for all boards of a model, or one for each name where they differ."""
+    names = rules.model.nvml_names if rules.model else ()
+    yield from _alike(check, what, names or ("",), ask)
+
+
+def _alike(check: str, what: str, cases: Sequence[str], ask: _Ask) -> Iterator[Applied]:
+    limits = {case: ask(case) for case in cases}
+    if len(set(limits.values())) == 1:
+        yield Applied(check, what, limits[cases[0]])
+        return
+    for case, limit in limits.items():
+        yield Applied(check, f"{what}, {case}", limit)
+
+
+def _peak(check: str, what: str, *limits: Threshold | None) -> Iterator[Applied]:
+    """What cannot be exceeded, by the first that says so."""
+    known = [limit for limit in limits if limit is not None]
+    yield from (Applied(check, f"{what}, at most", limit) for limit in known[:1])
+
+
+def _names(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    if node.gpus.real:
+        names = rules.model.nvml_names if rules.model else ()
+        yield Applied(check, "names of the model", words=" or ".join(names))
+
+
+def _clock(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield Applied(check, "offset", rules.common.clock_offset)
+
+
+def _host(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    """Only a site says how fast its disks and its memory are."""
+    known = rules.model.host if rules.model else {}
+    for what in (disk.WRITE, disk.READ) if check == disk.NAME else (host_memory.COPY,):
+        yield Applied(check, what, known.get(what), "" if what in known else "shown, not judged")
+
+
+def _gemm(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    own = rules.model.gpu if rules.model else NO_RULES
+    shape = (cast(int, job.config["gemm_size"]),) * 3
+    for dtype in cast(Sequence[str], job.config["dtypes"]):
+        what = f"{dtype} {' × '.join(map(str, shape))}"
+
+        def ask(name: str, dtype: str = dtype) -> Threshold | None:
+            return own.gemm_speed(dtype, shape, name)
+
+        yield from _boards(check, what, rules, ask)
+        yield from _peak(check, what, own.gemm_peak(dtype), rules.common.gpu_peak.gemm[dtype])
+
+
+def _hbm(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    own = rules.model.gpu if rules.model else NO_RULES
+    for operation in MOVED:
+
+        def ask(name: str, operation: str = operation) -> Threshold | None:
+            return own.memory_speed(operation, name)
+
+        yield from _boards(check, operation, rules, ask)
+    yield from _peak(check, "memory", own.memory_peak(), rules.common.gpu_peak.memory)
+
+
+def _copies(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    own = rules.model.gpu if rules.model else NO_RULES
+    for direction in DIRECTIONS:
+
+        def ask(name: str, direction: str = direction) -> Threshold | None:
+            return own.copy_speed(direction, name)
+
+        yield from _boards(check, direction, rules, ask)
+    yield from _peak(check, "copies", own.copies_peak(), rules.common.gpu_peak.copies)
+
+
+def _peers(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    own, count = rules.model.gpu if rules.model else NO_RULES, node.gpus.count
+    what = f"pairs of {count} GPUs"
+    yield from _boards(check, what, rules, lambda name: own.peer_speed(count, name))
+    yield from _peak(check, what, own.peers_peak(), rules.common.gpu_peak.peers)
+
+
+def _all_reduce(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    size = cast(Sequence[int], job.config["sizes_bytes"])[-1]
+    nodes = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
+    backend = job.backend or ""
+    what = f"{nodes} × {job.ranks_per_node} ranks, {node.fabric}, {backend}, {size} bytes"
+
+    def rule(links: str) -> Threshold | None:
+        asked = all_reduce.collective(job, size, links or None)
+        found = rules.model.collective(asked) if rules.model else None
+        return None if found is None else found.threshold
+
+    # What the links are shows when it runs.
+    yield from _alike(check, what, LINKS if backend == "nccl" else ("",), rule)
+    yield from _peak(check, what, rules.common.bus_bandwidth[backend])
+
+
+def _training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    tolerances = rules.common.training[job.backend or ""]
+    yield Applied(check, "losses", tolerances.loss)
+    yield Applied(check, "first step", tolerances.first_step)
+    yield Applied(check, "parameters", tolerances.parameters)
+
+
+_OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
+    gpus.NAME: _names,
+    cuda.NAME: _names,
+    clock.NAME: _clock,
+    disk.NAME: _host,
+    host_memory.NAME: _host,
+    gemm.NAME: _gemm,
+    hbm.NAME: _hbm,
+    copies.NAME: _copies,
+    peers.NAME: _peers,
+    all_reduce.NAME: _all_reduce,
+    ddp.NAME: _training,
+    pipeline.NAME: _training,
+}

@@ -1,0 +1,55 @@
+"""A number in a thresholds file, and what has to stand beside it: its kind, its source, its date.
+
+provenance  datasheet  the vendor's figure for healthy hardware, or its limit
+            gate       what others fail a machine for
+            recorded   measured, here or elsewhere
+            derived    worked out from any of these; the source says how
+source      where it stands, with its address where it is public
+date        when the source said so: published, measured, or read where it is not dated itself
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from validation import strict
+from validation.model import Threshold
+
+PROVENANCES = ("datasheet", "gate", "recorded", "derived")
+
+DATE = r"[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?"
+
+
+def date(value: Any, where: str, problems: strict.Problems) -> str | None:
+    if isinstance(value, str) and re.fullmatch(DATE, value):
+        return value
+    problems.append(
+        f'{where}: expected a date as "2026", "2026-05" or "2026-05-31", found {value!r}'
+    )
+    return None
+
+
+ORIGIN: dict[str, strict.Reader] = {
+    "provenance": strict.one_of(*PROVENANCES),
+    "source": strict.text,
+}
+SOURCED: dict[str, strict.Reader] = {**ORIGIN, "date": date}
+
+
+def least(rule: Mapping[str, Any], key: str, unit: str, place: str) -> Threshold:
+    """fail_below_KEY and, where it is given, warn_below_KEY of a rule."""
+    warn = rule[f"warn_below_{key}"]
+    return _threshold("≥", rule[f"fail_below_{key}"], unit, rule, place, warn)
+
+
+def most(
+    value: float, unit: str, rule: Mapping[str, Any], place: str, warn: float | None = None
+) -> Threshold:
+    """A limit that the rule gives."""
+    return _threshold("≤", value, unit, rule, place, warn)
+
+
+def _threshold(
+    op: str, value: float, unit: str, rule: Mapping[str, Any], place: str, warn: float | None
+) -> Threshold:
+    return Threshold(op, value, unit, rule["provenance"], rule["source"], warn, rule["date"], place)
