@@ -80,7 +80,7 @@ def test_without_a_stage_everything_runs(checkout):
     done = checkout.test()
     assert done.returncode == 0
     # 8 of lint, unit, 2 roles, the cluster
-    assert done.stdout.splitlines()[-1] == "12 passed, 0 failed"
+    assert done.stdout.splitlines()[-1] == "13 passed, 0 failed"
     calls = checkout.calls()
     assert calls[:2] == ["setup --with-torch os=", "virtual-cluster packages os="]
     assert "ansible-lint  os=" in calls
@@ -147,10 +147,13 @@ def test_roles_that_cannot_be_planned_are_a_failure(checkout):
 def test_files_go_to_the_tools_that_read_them(checkout):
     checkout.test("lint")
     calls = checkout.calls()
-    (mypy,) = (call for call in calls if call.startswith("mypy"))
+    older, mypy = sorted(call for call in calls if call.startswith("mypy"))
     assert "scripts/check" in mypy  # by its first line; it has no extension
     assert "validation/run.py" in mypy
     assert "test_two.py" not in mypy
+    assert older.startswith("mypy --python-version 3.10 ")
+    assert "validation/run.py" in older
+    assert "scripts/check" not in older
     (shellcheck,) = (call for call in calls if call.startswith("shellcheck"))
     assert "scripts/test" in shellcheck
     assert "scripts/check" not in shellcheck
@@ -170,7 +173,7 @@ def test_a_failure_is_shown_counted_and_stops_nothing(checkout, fails, failed):
     done = checkout.test(fails=fails)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
-    assert lines[-1] == "11 passed, 1 failed"
+    assert lines[-1] == "12 passed, 1 failed"
     (line,) = (line for line in lines if "FAILED  .cache/test/" in line)
     assert line.startswith(failed)
     assert lines[lines.index(line) + 1] == "    words of the failure"

@@ -19,7 +19,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def hold_of(pid: int, command: str) -> Hold:
         boot=boot_id(),
         pid=pid,
         started=start_time(pid),
-        since=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        since=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=command,
     )
 
