@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -614,8 +615,6 @@ def test_the_models_are_those_that_have_thresholds() -> None:
 
 
 def test_every_refusal_that_can_be_silenced_is_in_the_contract() -> None:
-    import re  # noqa: PLC0415
-
     words = contract.load().silenceable
     code = "".join(
         path.read_text()

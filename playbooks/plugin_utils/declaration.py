@@ -27,7 +27,6 @@ CPUS_EXAMPLE = "{sockets: 2, cores_per_socket: 32, threads_per_core: 2}"
 # A MIG profile as nvidia-smi writes it; the first number is its share of a GPU's compute slices.
 PROFILE = re.compile(r"([1-7])g\.[1-9][0-9]*gb")
 SLICES = 7  # of one GPU, says NVIDIA's MIG user guide (an A30 has 4)
-VIRTUAL = "virtual"
 GPUS_EXAMPLE = "{model: h100_sxm, count: 8} ({model: none, count: 0} declares a node without GPUs)"
 
 
@@ -71,10 +70,8 @@ def memory_problems(value: Any, _contract: Contract) -> Iterator[Problem]:
 
 
 def gpus_problems(value: Any, contract: Contract) -> Iterator[Problem]:
-    described = value
-    if isinstance(value, Mapping) and "nvml" in value:
-        described = {key: word for key, word in value.items() if key != "nvml"}
-    problems = list(_keys("node_gpus", described, ("model", "count"), GPUS_EXAMPLE, may=("mig",)))
+    may = ("mig", "nvml")
+    problems = list(_keys("node_gpus", value, ("model", "count"), GPUS_EXAMPLE, may))
     yield from problems
     if problems:
         return
