@@ -323,7 +323,19 @@ def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
         ),
         (
             {"node_gpus": {"model": "h100_sxm", "count": 8, "mig": {"3g.40gb": 2, "2g.20gb": 1}}},
+            "wants 1 of 2g.20gb, 2 of 3g.40gb on every GPU, for which no h100_sxm has room",
+        ),
+        (
+            {"node_gpus": {"model": "sites_own", "count": 8, "mig": {"3g.40gb": 2, "2g.20gb": 1}}},
             "takes 8 slices of every GPU, which has 7",
+        ),
+        (
+            {"node_gpus": {"model": "a100_sxm", "count": 8, "mig": {"3g.47gb": 2}}},
+            "has 3g.47gb, which no a100_sxm has; it has 1g.5gb, 1g.10gb,",
+        ),
+        (
+            {"node_gpus": {"model": "l4", "count": 8, "mig": {"1g.5gb": 1}}},
+            "the model l4 has no MIG",
         ),
         (
             {"node_gpus": {"model": "virtual", "count": 2, "mig": {"1g.10gb": 7}}},
@@ -365,9 +377,10 @@ def test_hardware_that_cannot_be_is_told_once_for_all_its_nodes(
 MIG = {"model": "h100_sxm", "count": 8, "mig": {"1g.10gb": 7}}
 
 
-def test_instances_without_their_device_files_are_refused(tmp_path: Path) -> None:
-    found = sentences(with_hardware(tmp_path, node_gpus=MIG))
-    assert "gpu1: node_gpus declares MIG instances, whose device files are not known" in found
+def test_instances_need_no_lines_of_a_sites_own(tmp_path: Path) -> None:
+    found = judged(with_hardware(tmp_path, node_gpus=MIG))
+    assert not found.sentences
+    assert found.cluster.declaration["nodes"][0]["gpus"] == MIG
 
 
 def test_the_validation_learns_what_slurm_gives_out(tmp_path: Path) -> None:

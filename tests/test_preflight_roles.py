@@ -188,8 +188,8 @@ def with_gpus(folder: Path, **variables: Any) -> Path:
 def test_a_torch_that_cannot_run_is_refused_without_a_host(
     tmp_path: Path, variables: dict[str, Any], sentence: str
 ) -> None:
-    [found] = judged(with_gpus(tmp_path, **variables)).sentences
-    assert sentence in found
+    found = judged(with_gpus(tmp_path, **variables)).sentences
+    assert [one for one in found if sentence in one], found
 
 
 def test_a_driver_is_a_number(tmp_path: Path) -> None:

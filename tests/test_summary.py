@@ -410,3 +410,18 @@ def test_an_interrupted_run_says_where(folder: Path) -> None:
     assert process.returncode == 99
     assert 'The run was interrupted at "Wait".' in told
     assert "Not begun: Set up the nodes" in told
+
+
+def test_batches_that_never_came_are_not_done(folder: Path) -> None:
+    (folder / "site.yml").write_text(
+        "- {name: Reboot, hosts: slurm_cluster, serial: [1, 2], gather_facts: false, tasks: "
+        "[{name: Come back, ansible.builtin.fail: {msg: It is broken.}, "
+        "when: inventory_hostname == bad}]}\n"
+    )
+    limit = ("--limit", "ctl1:gpu1:gpu3")
+    status, told = ends(folder, *limit, "-e", "bad=ctl1")
+    assert status == 2
+    assert "No host is done; nothing was changed.\nFailed: ctl1.\n" in told
+    assert "Cut short: Reboot\n" in told
+    assert "--limit ctl1:gpu1:gpu3" in told
+    assert ends(folder, *limit, "-e", "bad=none")[1].strip().startswith("All 3 hosts are done")

@@ -34,7 +34,7 @@ description:
 
 CLUSTER = "slurm_cluster"
 # Playbooks that look and change nothing: they are neither done nor left to do.
-CHECKS = {"preflight.yml", "hold.yml"}
+CHECKS = {"preflight.yml", "hold.yml", "verify-nodes.yml"}
 # For --limit, beside the inventory.
 LIMIT_FILE = ".plumbline-limit"
 NAMED = 10  # hosts that are named one by one; troubles that are told
@@ -279,12 +279,15 @@ class Watch:
     def __init__(self, playbook: Any) -> None:
         self.all = list(playbook.get_plays())
         self.begun: dict[str, list[Any]] = {}  # play's id: the play for each of its batches
+        self.reached: dict[str, set[str]] = {}  # play's id: the hosts of these batches
         self.task = ""
         # Failures of a play count only for hosts that dropped out of it: others were rescued.
         self.troubles: list[tuple[str, Trouble]] = []
 
     def play(self, play: Any) -> None:
         self.begun.setdefault(play._uuid, []).append(play)
+        batch = play.get_variable_manager()._inventory._restriction or ()
+        self.reached.setdefault(play._uuid, set()).update(batch)
         self.task = ""
 
     def trouble(self, result: Any, words: str, reached: bool) -> None:
@@ -309,13 +312,15 @@ class Watch:
             found = inventory.get_hosts(pattern, ignore_restrictions=True)
             wanted = {host.get_name() for host in found}
             hosts = tuple(name for name in cluster if name in wanted)
+            # Batches that never came, because one before them failed.
+            early = wanted - self.reached[play._uuid] if batches else set()
             plays.append(
                 Play(
                     name=play.get_name(),
                     hosts=hosts,
                     begun=bool(batches),
                     ended=bool(batches) and (ended or play._uuid != list(self.begun)[-1]),
-                    lost=frozenset(lost[play._uuid] & set(hosts)),
+                    lost=frozenset((lost[play._uuid] | early) & set(hosts)),
                     changes=Path(play.get_path().rpartition(":")[0]).name not in CHECKS,
                 )
             )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from playbooks.plugin_utils import mig as boards
 from playbooks.plugin_utils.contract import Contract
 from playbooks.plugin_utils.refusal import Refusal
 from roles.slurm.plugin_utils.nodes import gres
@@ -24,9 +25,6 @@ UNSAID_FABRIC = "ethernet"
 # The model becomes a word of slurm.conf and gres.conf.
 MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 CPUS_EXAMPLE = "{sockets: 2, cores_per_socket: 32, threads_per_core: 2}"
-# A MIG profile as nvidia-smi writes it; the first number is its share of a GPU's compute slices.
-PROFILE = re.compile(r"([1-7])g\.[1-9][0-9]*gb")
-SLICES = 7  # of one GPU, says NVIDIA's MIG user guide (an A30 has 4)
 GPUS_EXAMPLE = "{model: h100_sxm, count: 8} ({model: none, count: 0} declares a node without GPUs)"
 
 
@@ -112,19 +110,16 @@ def _mig_problems(gpus: Mapping[str, Any]) -> Iterator[Problem]:
         return
     if not gpus["count"] or gpus["model"] in (NO_GPU, VIRTUAL):
         yield Problem("node_gpus.mig is set, and only real GPUs have instances; leave it out.")
-    strange = [name for name in mig if not PROFILE.fullmatch(str(name))]
+        return
+    strange = [name for name in mig if not boards.PROFILE.fullmatch(str(name))]
     for name in strange:
         yield Problem(f"node_gpus.mig has the profile {name!r}; write it {example}.")
     wrong = [problem for name in mig for problem in _count(f"node_gpus.mig.{name}", mig[name], 1)]
     yield from wrong
     if strange or wrong:
         return
-    slices = sum(int(str(name)[0]) * count for name, count in mig.items())
-    if slices > SLICES:
-        yield Problem(
-            f"node_gpus.mig takes {slices} slices of every GPU, which has {SLICES}; declare fewer "
-            "instances, or smaller ones."
-        )
+    for sentence in boards.problems(str(gpus["model"]), mig):
+        yield Problem(sentence)
 
 
 def _written_otherwise(model: str, known: Sequence[str]) -> str:

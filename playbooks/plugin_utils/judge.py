@@ -26,8 +26,9 @@ WORKED_OUT = "__cluster"
 OURS = Path(__file__).resolve().parents[2] / "group_vars"
 
 
-# For a moment the kind of what could not be evaluated.
+# For a moment the kind of what could not be evaluated, and of values of ours that read the site's.
 IN_VAIN = "in vain"
+DERIVED = "derived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,12 @@ def judge(
     worked_out = {"cluster": cluster.plain()}
     for raw in site.values.hosts.values():
         raw[WORKED_OUT] = worked_out
-    refusals += variable_refusals(site, contract, specs, whole=bool(cluster.declaration))
+    found = list(variable_refusals(site, contract, specs, whole=bool(cluster.declaration)))
+    refusals += [refusal for refusal in found if refusal.kind != DERIVED]
+    # What we ship reads what the inventory says: a value of ours goes wrong with one of the site's,
+    # which is told.
+    if not standing(refusals, silenced(site)):
+        refusals += [replace(refusal, kind="") for refusal in found if refusal.kind == DERIVED]
     given = roles_by_host(site, playbook, folder)
     if not standing(refusals, silenced(site)):
         asserted = judge_roles(site, given, folder)
@@ -147,8 +153,9 @@ def _judged(
                 yield _about(site, name, hosts[0], Refusal(f"cannot be evaluated: {last}", IN_VAIN))
             continue
         distinct.setdefault(repr(value), []).extend(hosts)
+        kind = DERIVED if _is_ours(site, name) else ""
         for problem in variables.value_problems(name, option, value, contract.words, as_written):
-            yield _about(site, name, hosts[0], Refusal(problem))
+            yield _about(site, name, hosts[0], Refusal(problem, kind))
     if name in contract.one_value:
         if without:
             distinct.setdefault(repr(option.get("default")), []).extend(without)

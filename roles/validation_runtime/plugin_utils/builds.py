@@ -1,7 +1,8 @@
 """Which build of torch runs on a node, or why none does.
 
 A build is what PyTorch writes behind the plus of a version: cu126 is made with CUDA 12.6, cpu with
-none. Pure functions; the table is `__validation_runtime_builds` in vars/main.yml, with its sources.
+none. Pure functions; the table is `__validation_runtime_builds` in vars/main.yml, with its sources;
+what depends on the GPU alone is in playbooks/vars/gpus.yml.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from playbooks.plugin_utils import gpus
 from roles.validation_runtime.plugin_utils import requirements
 
 AUTO = "auto"  # the table chooses
@@ -97,7 +99,7 @@ def _without_gpus(build: str, node: Node, table: Table) -> str:
 
 
 def _with_gpus(version: str, asked: str, node: Node, table: Table) -> str:
-    _check_driver(node, table)
+    _check_driver(node)
     minor = ".".join(version.split(".")[:2])
     known: Sequence[str] = table["torch"].get(minor, ())
     if asked == AUTO and not known:
@@ -134,9 +136,9 @@ def _with_gpus(version: str, asked: str, node: Node, table: Table) -> str:
     )
 
 
-def _check_driver(node: Node, table: Table) -> None:
+def _check_driver(node: Node) -> None:
     """Raises NoBuild when the declared branch itself is wrong."""
-    branch, known = node.driver_branch, table["branches"]
+    branch, known = node.driver_branch, gpus.branches()
     example = "as nvidia-smi shows it: 580 of 580.95.05"
     if not branch:
         raise NoBuild(
@@ -149,20 +151,11 @@ def _check_driver(node: Node, table: Table) -> None:
             f"{', '.join(map(str, known))}, {example}. With another one set "
             "validation_runtime_torch_build to any."
         )
-    generation = _generation(node, table)
-    first = table["first_branch"].get(generation, branch)
-    last = table["last_branch"].get(generation, branch)
-    if not first <= branch <= last:
-        limit = f"{first} is the first" if branch < first else f"{last} is the last"
+    if problem := gpus.gpu(node.gpu_model).branch_problem(branch):
         raise NoBuild(
-            f"nvidia_driver_branch is {branch}, but no such driver runs {node.gpu_model} "
-            f"({generation}), for which {limit}; declare the driver that the nodes have."
+            f"nvidia_driver_branch is {branch}, but {problem}; declare the driver that the nodes "
+            "have."
         )
-
-
-def _generation(node: Node, table: Table) -> str:
-    """The generation of a model; empty for one that is a site's own."""
-    return next((name for name, of in table["generations"].items() if node.gpu_model in of), "")
 
 
 def _obstacle(build: str, node: Node, table: Table) -> str:
@@ -186,7 +179,7 @@ def _code_obstacle(build: str, node: Node, table: Table) -> str:
         return ""  # asked for by name; its driver is all that is known
     if node.machine and node.machine not in machines:
         return f"is not built for {node.machine}"
-    generation = _generation(node, table)
+    generation = gpus.gpu(node.gpu_model).generation
     codes = [machines[node.machine]] if node.machine else machines.values()
     if not generation or any(generation in code for code in codes):
         return ""

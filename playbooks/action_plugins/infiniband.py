@@ -1,0 +1,86 @@
+"""The RDMA ports of a node, InfiniBand and RoCE, by the one reader that the validation has too.
+
+    - name: Look at the ports
+      infiniband:
+        root: /sys/class/infiniband
+        timeout: 10
+      register: __answer
+
+The reader (validation/payloads/infiniband.py) runs on the node from memory, see
+plugin_utils/node_reader.py. It only reads, so it runs in check mode too. A kernel that does not
+answer in time is an answer and no failed task. Returned are
+
+    error   why the ports could not be read, or None
+    ports   one for each port, see infiniband.read; None with an error
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils import node_reader
+from validation.payloads import infiniband
+
+# On the node. A driver that hangs takes a process of its own with it.
+MAIN = """\
+import json, sys
+from functools import partial
+from pathlib import Path
+from validation.payloads import apart, infiniband
+
+(ended,) = apart.run([partial(infiniband.read, Path(sys.argv[1]))], float(sys.argv[2]))
+print(json.dumps({"plumbline_infiniband": {"error": ended.error, "ports": ended.answer}}))
+"""
+
+READER = node_reader.Reader(
+    does="reads the RDMA ports",
+    mark="plumbline_infiniband",
+    main=MAIN,
+    modules=frozenset(
+        Path("validation", name)
+        for name in (
+            "__init__.py",
+            "payloads/__init__.py",
+            "payloads/apart.py",
+            "payloads/errors.py",
+            "payloads/infiniband.py",
+        )
+    ),
+)
+
+
+@cache
+def archive() -> bytes:
+    return READER.archive()
+
+
+class ActionModule(ActionBase):
+    """`infiniband: {root: /sys/class/infiniband, timeout: 10}`."""
+
+    _requires_connection = True
+    _supports_check_mode = True
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        ansible: Any = self  # whose methods have no types
+        _, arguments = ansible.validate_argument_spec(
+            argument_spec={
+                "root": {"type": "path", "default": str(infiniband.ROOT)},
+                "timeout": {"type": "float", "default": 10.0},
+            }
+        )
+        if arguments["timeout"] <= 0:
+            raise AnsibleActionFail(f"timeout is {arguments['timeout']:g}; give it some seconds")
+        asked = [arguments["root"], f"{arguments['timeout']:g}"]
+        return {**result, "changed": False, **node_reader.ask(self, READER, archive(), asked)}

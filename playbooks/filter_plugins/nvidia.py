@@ -1,0 +1,35 @@
+"""Filters for NVIDIA's software; what they do is in plugin_utils."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils import nvidia
+
+
+def repositories(
+    names: Sequence[str],
+    facts: Mapping[str, Any],
+    mirrors: Mapping[str, str],
+    only: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Entries for the role package_repositories."""
+    try:
+        return nvidia.repositories(names, facts, mirrors, only)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"nvidia_repositories": repositories}

@@ -1,0 +1,328 @@
+#!/usr/bin/python
+"""Installs packages that belong together: all in one version, held there, in one transaction.
+
+What is installed as asked costs a question to dpkg, and no mirror is asked. Otherwise APT says
+first what it would do, and is not let if that takes away what nobody named; then it downloads
+everything before it unpacks anything, so that a mirror that fails leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: exact_packages
+short_description: Install packages together in one version, and hold them
+description:
+  - Asks APT only when a package is missing or has another version. Recommended packages are not
+    installed, and no daemon starts.
+options:
+  name:
+    description: The packages; all get the same version.
+    type: list
+    elements: str
+    required: true
+  version:
+    description: >-
+      The version, as V(1:4.5.2-1), or V(4.5.2) for any epoch and revision of it. Empty keeps what
+      the first of them has, and is the newest that all have where none is installed.
+    type: str
+    default: ""
+  remove:
+    description: Packages that go in the same transaction, where they are installed.
+    type: list
+    elements: str
+    default: []
+  hold:
+    description: Whether APT leaves them alone from then on.
+    type: bool
+    default: true
+  variable:
+    description: The variable that names the version; errors say it.
+    type: str
+    default: ""
+author: The Plumbline authors
+"""
+
+RETURN = r"""
+version:
+  description: The version that the packages have, or would have; empty when no repository is known that has it.
+  type: str
+  returned: success
+removed:
+  description: Packages with their versions that went, or would go.
+  type: list
+  elements: str
+  returned: success
+"""  # noqa: E501 - YAML
+
+# Unattended upgrades hold the lock for minutes.
+LOCK_S = 600
+POLICY = Path("/usr/sbin/policy-rc.d")
+FORBIDDEN = "#!/bin/sh\n# Managed by Ansible while it installs packages.\nexit 101\n"
+
+
+class Refused(Exception):
+    """One sentence, without its end: why the packages are not installed."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    names: Sequence[str]
+    version: str = ""
+    remove: Sequence[str] = field(default_factory=tuple)
+    hold: bool = True
+    variable: str = ""
+
+
+@dataclass(frozen=True)
+class Done:
+    changed: bool
+    version: str
+    removed: list[str]
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether a version is the one that is wanted, with or without its epoch and revision."""
+    upstream = version.split(":", 1)[-1]
+    return wanted in {version, upstream, version.rsplit("-", 1)[0], upstream.rsplit("-", 1)[0]}
+
+
+def kept(have: Mapping[str, str], wanted: Wanted) -> str:
+    """The version that is installed and wanted, of the first package that has one; "" if none."""
+    there = next((have[name] for name in wanted.names if name in have), "")
+    return there if not wanted.version or (there and fits(there, wanted.version)) else ""
+
+
+def chosen(known: Mapping[str, Sequence[str]], wanted: Wanted, keep: str) -> str:
+    """The version for all packages, of those that APT knows (newest first). Raises Refused."""
+    common = [
+        version
+        for version in known[wanted.names[0]]
+        if all(version in known[name] for name in wanted.names)
+    ]
+    asked = keep or wanted.version
+    for version in common:
+        if not asked or fits(version, asked):
+            return version
+    lacking = next((name for name in wanted.names if not known[name]), "")
+    if lacking:
+        raise Refused(
+            f"no repository of this node has {lacking}; see the repositories that it is told of"
+        )
+    there = f"there is {', '.join(common)}" if common else "they have no version in common"
+    advice = f"; set {wanted.variable} to one of them" if wanted.variable and common else ""
+    raise Refused(f"{', '.join(wanted.names)} cannot be had in version {asked}: {there}{advice}")
+
+
+# --- asking dpkg and APT --------------------------------------------------------------------------
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(list(argv), capture_output=True, text=True, check=False, env=environment)
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed and configured."""
+    form = "${db:Status-Status} ${Package} ${Version}\\n"
+    said = run("dpkg-query", "--show", f"--showformat={form}", *names).stdout
+    lines = (line.split() for line in said.splitlines())
+    return {line[1]: line[2] for line in lines if line[0] == "installed"}
+
+
+def held() -> set[str]:
+    return set(run("apt-mark", "showhold").stdout.split())
+
+
+def available(names: Iterable[str]) -> dict[str, list[str]]:
+    """The versions that APT knows of each package, newest first."""
+    known: dict[str, list[str]] = {name: [] for name in names}
+    for line in run("apt-cache", "madison", *known).stdout.splitlines():
+        name, version, *_ = (word.strip() for word in line.split("|"))
+        if version not in known[name]:
+            known[name].append(version)
+    return known
+
+
+def install_command(wanted: Wanted, version: str, gone: Iterable[str]) -> list[str]:
+    options = [
+        "--yes",
+        "--no-install-recommends",
+        "--allow-downgrades",
+        "--allow-change-held-packages",
+        "--option=Dpkg::Options::=--force-confdef",
+        "--option=Dpkg::Options::=--force-confold",
+        f"--option=DPkg::Lock::Timeout={LOCK_S}",
+        "--option=Acquire::Retries=1",
+    ]
+    names = [f"{name}={version}" for name in wanted.names]
+    return ["apt-get", "install", *options, *names, *(f"{name}-" for name in gone)]
+
+
+def also_gone(simulated: str, gone: Iterable[str]) -> list[str]:
+    """The packages that APT would remove though nobody named them."""
+    removed = re.findall(r"^Remv (\S+)", simulated, re.MULTILINE)
+    return [name for name in removed if name.split(":")[0] not in set(gone)]
+
+
+# What APT says, in the order in which it counts, and what it means. {0} is the pattern's group.
+MEANINGS = (
+    (
+        r"(?:No space left on device|don't have enough free space in (\S+))",
+        "the node's disk is full; make room there and run again",
+    ),
+    (
+        r"Failed to fetch (\S+)\s+(404[^\n\[]*)",
+        "{0} does not exist ({1}); run again once the mirror is whole, or use another one",
+    ),
+    (
+        r"Failed to fetch (\S+)\s+(Could not (?:connect|resolve)[^\n]*|[^\n]*(?:timed out|"
+        r"Connection (?:failed|refused))[^\n]*|Temporary failure[^\n]*|Unable to connect[^\n]*)",
+        "{0} cannot be reached: {1}",
+    ),
+    (
+        r"Failed to fetch (\S+)\s+([^\n]*(?:unexpected size|Hash Sum mismatch|Undetermined Error|"
+        r"Error reading from server|closed)[^\n]*)",
+        "{0} did not arrive whole: {1}; run again, or use another mirror",
+    ),
+    (r"Failed to fetch (\S+)\s+([^\n]*)", "{0} cannot be had: {1}"),
+    (
+        r"The following packages have unmet dependencies:\s*([^\n]*)",
+        "what they depend on is not to be had: {0}",
+    ),
+)
+
+
+def meaning(said: str) -> str:
+    """One sentence of what APT said, without its end."""
+    for pattern, sentence in MEANINGS:
+        if match := re.search(pattern, said):
+            words = [" ".join((group or "").split()).rstrip(".") for group in match.groups()]
+            return sentence.format(*words)
+    errors = [" ".join(line.split()[1:]) for line in said.splitlines() if line.startswith("E:")]
+    return f"apt-get install fails: {errors[-1] if errors else said.strip() or 'it says nothing'}"
+
+
+@contextmanager
+def no_daemon_starts() -> Iterator[None]:
+    """No package starts its daemon: its role does, once it is configured.
+
+    A site's own policy stays; one that a run left when it was killed goes.
+    """
+    ours = not POLICY.exists() or POLICY.read_text(encoding="utf-8") == FORBIDDEN
+    if ours:
+        POLICY.write_text(FORBIDDEN, encoding="utf-8")
+        POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if ours:
+            POLICY.unlink(missing_ok=True)
+
+
+# --- the module -----------------------------------------------------------------------------------
+
+
+def version_for(wanted: Wanted, keep: str, check_mode: bool) -> str:
+    """The version to install; "" in check mode where its repository is not known yet."""
+    known = available(wanted.names)
+    try:
+        return chosen(known, wanted, keep)
+    except Refused:
+        if check_mode and not all(known.values()):
+            return ""
+        if check_mode:
+            raise
+    # The lists may be older than the version.
+    refreshed = run("apt-get", "update", "--option=APT::Update::Error-Mode=any")
+    try:
+        return chosen(available(wanted.names), wanted, keep)
+    except Refused as problem:
+        if refreshed.returncode:
+            errors = re.findall(r"^E: (.*)", refreshed.stderr, re.MULTILINE)
+            raise Refused(
+                f"{problem} (the package lists cannot be refreshed: {errors[0] if errors else ''})"
+            ) from None
+        raise
+
+
+def install(wanted: Wanted, version: str, gone: Sequence[str], check_mode: bool) -> None:
+    """Installs and removes in one transaction; only says whether it could, in check mode."""
+    what = f"{', '.join(wanted.names)} {version}"
+    command = install_command(wanted, version, gone)
+    simulated = run(*command, "--simulate")
+    if simulated.returncode:
+        raise Refused(f"{what} cannot be installed: {meaning(simulated.stdout + simulated.stderr)}")
+    if others := also_gone(simulated.stdout, gone):
+        raise Refused(
+            f"{what} cannot be installed beside {', '.join(others)}, which nobody said may go; "
+            "remove it, or choose another version"
+        )
+    if check_mode:
+        return
+    with no_daemon_starts():
+        done = run(*command)
+    if done.returncode:
+        raise Refused(f"{what} is not installed: {meaning(done.stdout + done.stderr)}")
+
+
+def bring(wanted: Wanted, check_mode: bool) -> Done:
+    """Has the packages installed, together and held. Raises Refused."""
+    have = installed([*wanted.names, *wanted.remove])
+    gone = [name for name in wanted.remove if name in have]
+    keep = kept(have, wanted)
+    version, changed = keep, False
+    if gone or not keep or any(have.get(name) != keep for name in wanted.names):
+        changed = True
+        version = version_for(wanted, keep, check_mode)
+        if version:
+            install(wanted, version, gone, check_mode)
+    loose = sorted(set(wanted.names) - held()) if wanted.hold else []
+    if loose:
+        changed = True
+        if not check_mode:
+            marked = run("apt-mark", "hold", *loose)
+            if marked.returncode:
+                raise Refused(f"{', '.join(loose)} cannot be held: {marked.stderr.strip()}")
+    return Done(changed, version, [f"{name} {have[name]}" for name in gone])
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "list", "elements": "str", "required": True},
+            "version": {"type": "str", "default": ""},
+            "remove": {"type": "list", "elements": "str", "default": []},
+            "hold": {"type": "bool", "default": True},
+            "variable": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    wanted = Wanted(
+        given["name"], given["version"], given["remove"], given["hold"], given["variable"]
+    )
+    if not wanted.names:
+        module.fail_json(msg="name is empty; give at least one package.")
+    try:
+        done = bring(wanted, module.check_mode)
+    except Refused as problem:
+        module.fail_json(msg=f"{problem}.")
+    module.exit_json(changed=done.changed, version=done.version, removed=done.removed)
+
+
+if __name__ == "__main__":
+    with suppress(BrokenPipeError):
+        main()

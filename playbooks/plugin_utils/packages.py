@@ -1,0 +1,28 @@
+"""A row of the verify table for packages that must have one version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from playbooks.filter_plugins.verify import verify_row
+
+
+def version_row(
+    component: str, found: Mapping[str, str], names: Sequence[str], version: str, advice: str
+) -> dict[str, str]:
+    """PASS when all are installed in one version, and in the one that is wanted if one is.
+
+    `found` has the version of each installed package under `package:NAME`. A wanted version may
+    leave out epoch and revision, as it may for the module exact_packages.
+    """
+    versions = [found.get(f"package:{name}", "") for name in names]
+    said = ", ".join(dict.fromkeys(one or "none" for one in versions))
+    if len(set(versions)) == 1 and versions[0] and (not version or fits(said, version)):
+        return verify_row(said, component, "version of the packages", said, advice)
+    return verify_row(said, component, "version of the packages", version or "one", advice)
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether a version is the one that is wanted, with or without its epoch and revision."""
+    upstream = version.split(":", 1)[-1]
+    return wanted in {version, upstream, version.rsplit("-", 1)[0], upstream.rsplit("-", 1)[0]}

@@ -1,0 +1,65 @@
+"""What the scenarios of the role pyxis share: three nodes, the plugin on them, and broken ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+
+from tests.live_cluster import REPOSITORY
+
+FOLDER = "/usr/local/lib/slurm"
+LINK = f"{FOLDER}/spank_pyxis.so"
+NODES = ("ctl1", "login1", "gpu1")
+JOB = "srun --immediate=60"
+EPHEMERAL = Path(os.environ.get("MOLECULE_EPHEMERAL_DIRECTORY", "/nonexistent"))
+COLLECTED = EPHEMERAL / "pyxis"
+VERIFY = [
+    {"ansible.builtin.include_role": {"name": "pyxis", "tasks_from": "verify"}},
+    {"ansible.builtin.debug": {"msg": "{{ __pyxis_verified | verify_failures }}"}},
+]
+
+Node = Callable[[str], Any]
+
+
+@pytest.fixture
+def node() -> Node:
+    """A function from a node's name to its testinfra host."""
+    scenario = f"test-pyxis-{os.environ['MOLECULE_SCENARIO_NAME']}"
+    cluster = os.environ.get("PLUMBLINE_ON", scenario)
+    config = REPOSITORY / ".cache/virtual-cluster" / cluster / "ssh_config"
+    return lambda name: testinfra.get_host(f"ssh://{name}?ssh_config={config}")
+
+
+def in_place(node: Node) -> list[str]:
+    """What the link of each node names, and the plugin's own hash."""
+    return [node(name).check_output(f"readlink {LINK}; sha1sum < {LINK}") for name in NODES]
+
+
+def runs_through_it(node: Node) -> bool:
+    image = "docker://example.org#image:1"
+    job = f"{JOB} --container-image={image} printenv STAND_IN_IMAGE"
+    return bool(node("login1").run(job).stdout.strip() == image)
+
+
+def idle(node: Node, deadline: float = 120) -> bool:
+    """Whether the compute node is idle within that many seconds."""
+    until = time.monotonic() + deadline
+    while time.monotonic() < until:
+        if node("ctl1").run("sinfo -h -o %T").stdout.strip() == "idle":
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def flawed(flaw: str) -> dict[str, str]:
+    """The role's variables for a release that is broken in one way."""
+    return {
+        "pyxis_mirror": f"file:///srv/mirror/{flaw}",
+        "pyxis_sha256": (EPHEMERAL / "mirror" / flaw / "v0.24.0.sha256").read_text(),
+    }

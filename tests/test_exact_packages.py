@@ -1,0 +1,205 @@
+"""Which version packages get, and what APT says as one sentence; APT itself is asked on nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbooks.library import exact_packages
+from playbooks.library.exact_packages import Refused, Wanted
+
+TWO = Wanted(names=["core", "cuda13"], variable="dcgm_version")
+KNOWN = {"core": ["1:4.7.0-1", "1:4.5.2-1"], "cuda13": ["1:4.5.2-1"]}
+
+
+@pytest.mark.parametrize("wanted", ["1:4.5.2-1", "4.5.2-1", "4.5.2", "1:4.5.2"])
+def test_a_version_may_leave_out_epoch_and_revision(wanted: str) -> None:
+    assert exact_packages.fits("1:4.5.2-1", wanted)
+    assert not exact_packages.fits("1:4.5.20-1", wanted)
+    assert not exact_packages.fits("1:4.5-2", wanted)
+
+
+def test_without_a_version_the_newest_that_all_have() -> None:
+    assert exact_packages.chosen(KNOWN, TWO, "") == "1:4.5.2-1"
+
+
+def test_what_the_first_has_is_kept() -> None:
+    have = {"core": "1:4.5.2-1", "cuda13": "1:4.7.0-1"}
+    assert exact_packages.kept(have, TWO) == "1:4.5.2-1"
+    assert exact_packages.kept({"cuda13": "1:4.7.0-1"}, TWO) == "1:4.7.0-1"
+    assert exact_packages.kept(have, Wanted(TWO.names, "4.7.0")) == ""
+    assert exact_packages.kept({}, TWO) == ""
+    assert exact_packages.kept({}, Wanted(TWO.names, "4.7.0")) == ""
+
+
+@pytest.mark.parametrize(
+    ("known", "version", "words"),
+    [
+        (
+            KNOWN,
+            "9",
+            "core, cuda13 cannot be had in version 9: there is 1:4.5.2-1; set dcgm_version",
+        ),
+        (KNOWN, "4.7.0", "cannot be had in version 4.7.0: there is 1:4.5.2-1; set dcgm_version"),
+        ({"core": ["2"], "cuda13": ["1"]}, "2", "they have no version in common"),
+        ({"core": ["2"], "cuda13": []}, "2", "no repository of this node has cuda13"),
+        ({"core": [], "cuda13": []}, "", "no repository of this node has core"),
+    ],
+)
+def test_an_unknown_version_is_one_sentence(
+    known: dict[str, list[str]], version: str, words: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        exact_packages.chosen(known, Wanted(TWO.names, version, variable="dcgm_version"), "")
+    assert words in str(refused.value)
+
+
+@given(st.lists(st.sampled_from("123"), unique=True), st.lists(st.sampled_from("123"), unique=True))
+def test_all_get_one_version_or_none(first: list[str], second: list[str]) -> None:
+    known = {"core": first, "cuda13": second}
+    if set(first) & set(second):
+        assert exact_packages.chosen(known, TWO, "") in set(first) & set(second)
+    else:
+        with pytest.raises(Refused):
+            exact_packages.chosen(known, TWO, "")
+
+
+def test_what_nobody_named_is_not_removed() -> None:
+    said = "Remv old [1:3.3.6]\nRemv tool:amd64 [1]\nInst core (1 x)\n"
+    assert exact_packages.also_gone(said, ["old"]) == ["tool:amd64"]
+    assert exact_packages.also_gone(said, ["old", "tool"]) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("E: You don't have enough free space in /var/cache/apt/archives/.", "disk is full"),
+        (
+            "E: Failed to fetch http://m/x.deb  404  File not found [IP: 127.0.0.1 80]\nE: Unable",
+            "http://m/x.deb does not exist (404 File not found)",
+        ),
+        (
+            "E: Failed to fetch http://m/x.deb  Could not connect to m:80. - connect (111)\nE: U",
+            "http://m/x.deb cannot be reached: Could not connect to m:80. - connect (111)",
+        ),
+        (
+            "E: Failed to fetch http://m/x.deb  File has unexpected size (5 != 6). Mirror sync?",
+            "http://m/x.deb did not arrive whole: File has unexpected size (5 != 6)",
+        ),
+        (
+            "The following packages have unmet dependencies:\n a : Depends: b\nE: x",
+            "a : Depends: b",
+        ),
+        ("E: one\nE: Sub-process dpkg returned an error code (1)", "Sub-process dpkg returned"),
+        ("", "it says nothing"),
+    ],
+)
+def test_what_apt_says_becomes_one_sentence(said: str, sentence: str) -> None:
+    assert sentence in exact_packages.meaning(said)
+    assert "\n" not in exact_packages.meaning(said)
+
+
+class Node:
+    """A node's dpkg and APT, as far as the module asks them."""
+
+    def __init__(self, have: dict[str, str], known: dict[str, list[str]]) -> None:
+        self.have, self.known, self.held = have, known, set[str]()
+        self.asked: list[str] = []
+
+    def run(self, *argv: str) -> CompletedProcess[str]:
+        said = ""
+        match argv:
+            case ["dpkg-query", _, _, *names]:
+                there = [name for name in names if name in self.have]
+                said = "".join(f"installed {name} {self.have[name]}\n" for name in there)
+            case ["apt-mark", "showhold"]:
+                said = "\n".join(self.held)
+            case ["apt-mark", "hold", *names]:
+                self.held |= set(names)
+            case ["apt-cache", "madison", *names]:
+                said = "".join(
+                    f" {name} | {version} | http://m Packages\n"
+                    for name in names
+                    for version in self.known.get(name, [])
+                )
+            case ["apt-get", "update", *_]:
+                self.asked.append("update")
+            case ["apt-get", "install", *words]:
+                simulated = "--simulate" in words
+                for word in (word for word in words if not word.startswith("--")):
+                    name, _, version = word.partition("=")
+                    self.asked.append(f"{'would ' if simulated else ''}{word}")
+                    if not simulated and version:
+                        self.have[name] = version
+                    elif not simulated:
+                        del self.have[name.rstrip("-")]
+        return CompletedProcess(argv, 0, said, "")
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
+    made = Node({"old": "3"}, {name: list(versions) for name, versions in KNOWN.items()})
+    monkeypatch.setattr(exact_packages, "run", made.run)
+    monkeypatch.setattr(exact_packages, "POLICY", tmp_path / "policy-rc.d")
+    return made
+
+
+def bring(version: str = "", remove: Sequence[str] = (), check_mode: bool = False):
+    return exact_packages.bring(Wanted(TWO.names, version, remove), check_mode)
+
+
+def test_one_transaction_installs_holds_and_removes(node: Node) -> None:
+    done = bring(remove=["old", "older"])
+    assert (done.changed, done.version, done.removed) == (True, "1:4.5.2-1", ["old 3"])
+    assert node.asked[-3:] == ["core=1:4.5.2-1", "cuda13=1:4.5.2-1", "old-"]
+    assert node.have == {"core": "1:4.5.2-1", "cuda13": "1:4.5.2-1"}
+    assert node.held == {"core", "cuda13"}
+    assert not exact_packages.POLICY.exists()
+
+    node.asked.clear()
+    assert not bring(remove=["old", "older"]).changed
+    assert not bring(version="4.5.2").changed
+    assert node.asked == []
+
+
+def test_a_package_that_has_another_version_joins_the_first(node: Node) -> None:
+    node.have |= {"core": "1:4.5.2-1", "cuda13": "1:4.4.0-1"}
+    assert bring().version == "1:4.5.2-1"
+    assert node.have["cuda13"] == "1:4.5.2-1"
+
+
+def test_a_hold_that_was_taken_away_comes_back(node: Node) -> None:
+    bring()
+    node.held.clear()
+    assert bring().changed
+    assert node.held == {"core", "cuda13"}
+
+
+def test_check_mode_says_what_would_be_and_does_nothing(node: Node) -> None:
+    done = bring(remove=["old"], check_mode=True)
+    assert (done.changed, done.version, done.removed) == (True, "1:4.5.2-1", ["old 3"])
+    assert (node.have, node.held) == ({"old": "3"}, set())
+
+
+def test_check_mode_before_the_repository_is_there(node: Node) -> None:
+    node.known.clear()
+    assert bring(check_mode=True).version == ""
+    assert bring(check_mode=True).changed
+
+
+def test_check_mode_refuses_a_version_that_no_repository_has(node: Node) -> None:
+    with pytest.raises(Refused, match="cannot be had in version 9"):
+        bring(version="9", check_mode=True)
+    assert node.asked == []
+
+
+def test_lists_are_refreshed_before_a_version_is_unknown(node: Node) -> None:
+    with pytest.raises(Refused, match="cannot be had in version 9"):
+        bring(version="9")
+    assert node.asked == ["update"]
+    assert node.have == {"old": "3"}

@@ -1,0 +1,73 @@
+"""The one table of what depends on a GPU's model."""
+
+from __future__ import annotations
+
+import pytest
+
+from playbooks.plugin_utils import contract, gpus
+from tests.standins.nvml import library
+from validation import thresholds
+
+
+def test_it_knows_the_models_of_the_contract_and_no_others() -> None:
+    assert sorted([*gpus.known(), "virtual"]) == sorted(contract.load().gpu_models)
+
+
+def test_it_uses_no_word_for_a_model_that_is_none() -> None:
+    table = gpus._document()
+    assert {*table["grace"], *table["nvlink5"], *table["nvswitch"]} <= set(gpus.known())
+    models = [model for of in table["generations"].values() for model in of["models"]]
+    assert len(models) == len(set(models))
+    assert sorted(gpus.branches()) == list(gpus.branches())
+
+
+@pytest.mark.parametrize(
+    ("model", "modules"),
+    [
+        ("v100_sxm", ("proprietary",)),
+        ("t4", ("open", "proprietary")),
+        ("h100_sxm", ("open", "proprietary")),
+        ("gh200", ("open",)),  # Hopper, and Grace
+        ("b200", ("open",)),
+        ("gb200", ("open",)),
+        ("rtx_6000", ("open", "proprietary")),  # a site's own
+    ],
+)
+def test_the_kernel_modules_that_run_a_model(model: str, modules: tuple[str, ...]) -> None:
+    assert gpus.gpu(model).modules == modules
+
+
+@pytest.mark.parametrize(
+    ("model", "branch", "problem"),
+    [
+        ("b200", 570, ""),
+        ("b200", 565, "no such driver runs b200 (blackwell), for which 570 is the first"),
+        ("v100_sxm", 580, ""),
+        ("v100_sxm", 590, "no such driver runs v100_sxm (volta), for which 580 is the last"),
+        ("h100_sxm", 999, ""),
+        ("rtx_6000", 1, ""),
+    ],
+)
+def test_the_branches_that_run_a_model(model: str, branch: int, problem: str) -> None:
+    assert gpus.gpu(model).branch_problem(branch) == problem
+
+
+def test_the_fabric_inside_a_node() -> None:
+    assert gpus.gpu("h100_sxm").nvswitch == (8,)
+    assert not gpus.gpu("h100_pcie").nvswitch
+    assert (gpus.gpu("b200").nvlink5, gpus.gpu("b200").grace) == (True, False)
+    assert (gpus.gpu("gb200").nvlink5, gpus.gpu("gb200").grace) == (True, True)
+    assert not gpus.gpu("gb200").nvswitch
+
+
+def test_the_names_are_those_that_the_validation_knows() -> None:
+    for model in contract.load().gpu_models:
+        known = thresholds.load(model).model
+        assert known is not None
+        assert gpus.product_names(model) == list(known.nvml_names)
+    assert gpus.product_names("virtual") == [library.BOARDS["virtual"]["name"]]
+
+
+@pytest.mark.parametrize("model", ["", "rtx_6000", "../common", "schema"])
+def test_a_model_that_is_none_of_ours_has_no_names(model: str) -> None:
+    assert gpus.product_names(model) == []

@@ -1,0 +1,76 @@
+"""The action `infiniband`: the validation's reader, sent to a node and run there.
+
+The node is this machine over Ansible's local connection; its ports are a tree of files.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from validation.payloads import infiniband
+from validation.tests import standin_host
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def device(root: Path, name: str, **states: str) -> None:
+    """A device with one port, as the kernel shows it."""
+    port = standin_host.port(0, **states)
+    place = root / name / "ports/1"
+    (place / "counters").mkdir(parents=True)
+    for what in infiniband.STATES:
+        (place / what).write_text(f"{port[what]}\n")
+
+
+@pytest.fixture
+def look(tmp_path):
+    """Asks through ansible-playbook, as a role does; the task's result."""
+
+    def run(*options, **arguments):
+        task = {"infiniband": arguments, "register": "answer", "ignore_errors": True}
+        show = {"ansible.builtin.copy": {"content": "{{ answer }}", "dest": str(tmp_path / "out")}}
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
+        playbook = tmp_path / "play.yml"
+        playbook.write_text(json.dumps([play | {"tasks": [task, {"check_mode": False, **show}]}]))
+        python = f"ansible_python_interpreter={sys.executable}"
+        command = ["ansible-playbook", "-i", "localhost,", str(playbook), "-e", python, *options]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads((tmp_path / "out").read_text(encoding="utf-8"))
+
+    return run
+
+
+@pytest.mark.parametrize("options", [[], ["--check"]])
+def test_the_ports_are_those_that_the_reader_reads_here(look, tmp_path, options):
+    root = tmp_path / "class"
+    device(root, "mlx5_0")
+    device(root, "mlx5_1", state="1: DOWN", phys_state="3: Disabled")
+    found = look(*options, root=str(root))
+    assert (found["changed"], found["error"]) == (False, None)
+    assert found["ports"] == infiniband.read(root)
+    assert [port["state"] for port in found["ports"]] == ["4: ACTIVE", "1: DOWN"]
+
+
+def test_a_node_without_devices_has_no_ports(look, tmp_path):
+    assert look(root=str(tmp_path / "none"))["ports"] == []
+
+
+def test_a_kernel_that_does_not_answer_is_an_answer(look, tmp_path):
+    """A pipe that nobody writes to is read for ever."""
+    root = tmp_path / "class"
+    device(root, "mlx5_0")
+    (root / "mlx5_0/ports/1/rate").unlink()
+    subprocess.run(["mkfifo", str(root / "mlx5_0/ports/1/rate")], check=True)
+    found = look(root=str(root), timeout=0.5)
+    assert found["ports"] is None
+    assert "0.5 s" in found["error"]
+
+
+def test_no_time_at_all_is_refused(look):
+    assert "give it some seconds" in look(timeout=0)["msg"]

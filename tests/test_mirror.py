@@ -1,0 +1,166 @@
+"""The stand-in for release mirrors: dpkg and gpg take what it makes, and faults are faults."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import json
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.standins import mirror
+
+TOOL = mirror.Deb(
+    "tool",
+    "1:2.0-1",
+    depends=("base (>= 1)",),
+    conflicts=("tool-old",),
+    files={"/usr/bin/tool": "#!/bin/sh\necho tool\n", "/etc/tool.conf": "a = 1\n"},
+    scripts={"postinst": "#!/bin/sh\nexit 0\n"},
+    fields={"Provides": "a-tool"},
+)
+
+
+def said(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_package_is_one_to_dpkg(tmp_path: Path) -> None:
+    built = mirror.build(TOOL, tmp_path)
+    assert built.name == "tool_2.0-1_all.deb"
+    assert said("dpkg-deb", "--field", str(built), "Version", "Conflicts", "Provides") == (
+        "Version: 1:2.0-1\nConflicts: tool-old\nProvides: a-tool\n"
+    )
+    listed = {
+        line.split()[-1]: line.split()[:2]
+        for line in said("dpkg-deb", "-c", str(built)).splitlines()
+    }
+    assert listed["./usr/bin/tool"] == ["-rwxr-xr-x", "root/root"]
+    assert listed["./etc/tool.conf"] == ["-rw-r--r--", "root/root"]
+    assert listed["./usr/bin/"][0] == "drwxr-xr-x"
+
+
+def test_a_package_is_the_same_bytes_again(tmp_path: Path) -> None:
+    first, second = (mirror.build(TOOL, tmp_path / name).read_bytes() for name in ("a", "b"))
+    assert first == second
+
+
+def test_the_key_is_kept_and_signs_what_gpgv_accepts(tmp_path: Path) -> None:
+    made = mirror.Mirror(tmp_path / "mirror")
+    key = made.apt("cuda", [TOOL])
+    assert key == made.key == mirror.Mirror(tmp_path / "mirror").key
+    folder = made.folder / "cuda"
+    assert (folder / "key.asc").read_bytes().startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----")
+    assert (tmp_path / "mirror.key").stat().st_mode & 0o777 == 0o600
+    said("gpgv", "--keyring", str(folder / "key.gpg"), str(folder / "InRelease"))
+
+    other = mirror.make_key()
+    (tmp_path / "other.gpg").write_bytes(other.binary)
+    with pytest.raises(subprocess.CalledProcessError):
+        said("gpgv", "--keyring", str(tmp_path / "other.gpg"), str(folder / "InRelease"))
+
+
+@pytest.mark.parametrize(
+    ("suite", "releases", "index", "packages"),
+    [
+        ("/", "", "Packages", "./tool_2.0-1_all.deb"),
+        ("stable", "dists/stable", "main/binary-arm64/Packages", "pool/tool_2.0-1_all.deb"),
+    ],
+)
+def test_indexes_lead_to_the_packages(
+    tmp_path: Path, suite: str, releases: str, index: str, packages: str
+) -> None:
+    made = mirror.Mirror(tmp_path)
+    made.apt("x", [TOOL, mirror.Deb("only", "1", architecture="arm64")], suite=suite)
+    root = tmp_path / "x"
+    text = (root / releases / index).read_text()
+    assert f"Filename: {packages}\n" in text
+    assert text.count("Package: tool\n") == text.count("Package: only\n") == 1
+    assert gzip.decompress((root / releases / f"{index}.gz").read_bytes()).decode() == text
+    digest = hashlib.sha256((root / releases / index).read_bytes()).hexdigest()
+    assert f" {digest} {len(text)} {index}\n" in (root / releases / "InRelease").read_text()
+    of_package = hashlib.sha256((root / packages).read_bytes()).hexdigest()
+    assert f"SHA256: {of_package}\n" in text
+
+
+def test_a_repository_may_be_unsigned(tmp_path: Path) -> None:
+    made = mirror.Mirror(tmp_path)
+    made.apt("x", [TOOL])
+    made.apt("x", [TOOL], signed=False)
+    assert (tmp_path / "x/Release").exists()
+    assert not (tmp_path / "x/InRelease").exists()
+
+
+# --- the server -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(tmp_path: Path):
+    """A function that sets the faults, and the address of a mirror with one file of 1,000 bytes."""
+    folder = tmp_path / "mirror"
+    digest = mirror.Mirror(folder).file("a/file", b"x" * 1000)
+    assert digest == hashlib.sha256(b"x" * 1000).hexdigest()
+
+    class Handler(mirror.Handler):
+        faults = tmp_path / "faults.json"
+        requests = tmp_path / "requests.log"
+
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), lambda *arguments: Handler(*arguments, directory=str(folder))
+    )
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+
+    def get(kind: str = "") -> bytes:
+        Handler.faults.write_text(json.dumps({"/a/*": kind} if kind else {}))
+        address = f"http://127.0.0.1:{server.server_port}/a/file"
+        with urllib.request.urlopen(address, timeout=0.5) as answer:
+            return bytes(answer.read())
+
+    yield get
+    assert Handler.requests.read_text() == "/a/file\n"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+Get = Callable[..., bytes]
+
+
+def test_without_a_fault_the_file_comes(served: Get) -> None:
+    assert served() == b"x" * 1000
+
+
+def test_another_file_comes_with_as_many_bytes(served: Get) -> None:
+    assert served(mirror.WRONG) == b"y" * 1000
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        (mirror.NOT_FOUND, urllib.error.HTTPError),
+        (mirror.TRUNCATED, http.client.IncompleteRead),
+        (mirror.RESET, http.client.RemoteDisconnected),
+        (mirror.HANGING, TimeoutError),
+    ],
+)
+def test_what_goes_wrong_is_seen_by_who_asks(
+    served: Get, kind: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        served(kind)
+
+
+def test_the_first_pattern_that_fits_counts() -> None:
+    faults = {"*/InRelease": "404", "/cuda/*": "wrong"}
+    assert mirror.fault_of("/cuda/InRelease", faults) == "404"
+    assert mirror.fault_of("/cuda/x.deb", faults) == "wrong"
+    assert mirror.fault_of("/other/x.deb", faults) == ""
