@@ -38,9 +38,9 @@ _MEASURED = ("all_reduce",)
 
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
-_OF_GPUS = ("health", "cuda", "compute")
+_OF_GPUS = ("health", "cuda", "compute", "dcgm")
 _OF_REAL_GPUS = ("links", "same_product", "stragglers")
-_ALONE = ("cuda", "compute", "host_speed")
+_ALONE = ("cuda", "compute", "host_speed", "dcgm")
 
 # Of the node tier: what runs in a container, where one is asked for. So does the cluster tier.
 _IN_CONTAINERS = ("cuda", "compute")
@@ -399,7 +399,7 @@ def _no_gpu(check: str, node: Node) -> str | None:
         return "no GPU is declared"
     if payload == "health" and not node.gpus.answer:
         return "virtual GPUs have no driver to ask"
-    if payload == "cuda" and not node.gpus.real:
+    if payload in ("cuda", "dcgm") and not node.gpus.real:
         return "virtual GPUs have no driver to ask"
     if check in _OF_REAL_GPUS and not node.gpus.real:
         return "a CPU computes in the place of virtual GPUs"
@@ -409,6 +409,8 @@ def _no_gpu(check: str, node: Node) -> str | None:
 def _no_other(check: str, node: Node) -> str | None:
     if check in ("peers", "nvlink", "links") and node.gpus.mig:
         return "instances of MIG reach no other GPU"
+    if check == "dcgm" and node.gpus.mig:
+        return "DCGM's diagnostic is for whole GPUs, not for instances of MIG"
     if check == "peers" and node.gpus.count == 1:
         return "one GPU: there is no other to exchange with"
     return None
@@ -440,6 +442,8 @@ def _node_job(
         config |= {"munge_credential": None, "torch": "torch" in checks}
     if payload == "cuda":
         config |= {"gpus": node.gpus.devices, "mig": bool(node.gpus.mig)}
+    if payload == "dcgm":
+        config |= {"gpus": node.gpus.count}
     if payload == "host" and "shared_fs" in checks:
         config |= {"shared_filesystems": list(node.shared_filesystems)}
     if payload == "host_speed":

@@ -32,10 +32,21 @@ _LOWERED = "application clocks setting"
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return each_gpu(NAME, job, reply, _THRESHOLD, _examine, _measures)
+    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
 
 
-def _examine(gpu: Gpu) -> Iterator[Finding]:
+def examine(gpu: Gpu) -> Iterator[Finding]:
+    yield from held_back(gpu)
+    yield from persistence(gpu)
+
+
+def persistence(gpu: Gpu) -> Iterator[Finding]:
+    if gpu.on("persistence") is False:
+        yield Finding(Verdict.WARN, "persistence mode is off")
+
+
+def held_back(gpu: Gpu) -> Iterator[Finding]:
+    """Heat, the power brake, and limits that somebody set."""
     reasons = gpu.inner("clock_reasons")
     if reasons is None:
         yield Finding(Verdict.INCONCLUSIVE, "NVML does not know what holds this board's clocks")
@@ -55,8 +66,6 @@ def _examine(gpu: Gpu) -> Iterator[Finding]:
     if power is not None and default is not None and power < default:
         said = f"power limit {power / 1000:g} W, {default / 1000:g} W by default"
         yield Finding(Verdict.WARN, said)
-    if gpu.on("persistence") is False:
-        yield Finding(Verdict.WARN, "persistence mode is off")
 
 
 def _is_set(reason: str, mask: int) -> bool:

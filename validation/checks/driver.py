@@ -47,16 +47,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     threshold = Threshold("=", declared, "GPUs", "declared", "inventory")
 
     def judge(document: Document) -> Result:
-        gpus: tuple[Gpu, ...] = ()
-        if (error := driver_error(document)) is not None:
-            why = f"NVML cannot be asked: {printable(error, 200)}"
-            findings = [Finding(Verdict.FAIL, why)]
-        else:
-            gpus = read_gpus(document)
-            findings = [*_counted(gpus, declared), *_lost(gpus), *_slow(document)]
-            answering = [gpu for gpu in gpus if gpu.error is None]
-            findings += [found for gpu in answering for found in examined(gpu, _examine)]
-            findings += _alike(answering)
+        gpus, findings = seen(document, declared)
         faulty = {found.index for found in findings if found.verdict is Verdict.FAIL} - {None}
         return Result(
             NAME,
@@ -71,6 +62,18 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         )
 
     return answer(NAME, job, reply, judge)
+
+
+def seen(document: Document, declared: int) -> tuple[tuple[Gpu, ...], list[Finding]]:
+    """The GPUs that NVML counts, and what is wrong with them."""
+    if (error := driver_error(document)) is not None:
+        return (), [Finding(Verdict.FAIL, f"NVML cannot be asked: {printable(error, 200)}")]
+    gpus = read_gpus(document)
+    findings = [*_counted(gpus, declared), *_lost(gpus), *_slow(document)]
+    answering = [gpu for gpu in gpus if gpu.error is None]
+    findings += [found for gpu in answering for found in examined(gpu, _examine)]
+    findings += _alike(answering)
+    return gpus, findings
 
 
 def _counted(gpus: Sequence[Gpu], declared: int) -> Iterator[Finding]:

@@ -34,10 +34,10 @@ MOST_RETIRED_PAGES = 10
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return each_gpu(NAME, job, reply, _THRESHOLD, _examine, _measures)
+    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
 
 
-def _examine(gpu: Gpu) -> Iterator[Finding]:
+def examine(gpu: Gpu) -> Iterator[Finding]:
     on, default, pending = gpu.on("ecc"), gpu.on("ecc_default"), gpu.on("ecc_pending")
     if on is None:
         yield Finding(Verdict.PASS, "no ECC on this board")

@@ -78,38 +78,74 @@ class _Finding:
     port: str
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the ports of a node stand to the declared fabric.
+
+    used      how many are meant
+    good      how many of those are in order
+    verdict   FAIL, WARN or PASS
+    message   what is wrong, the worst first; empty where nothing is
+    """
+
+    used: int
+    good: int
+    verdict: Verdict
+    message: str
+
+
+def state(items: Sequence[Fields], fabric: Fabric, hcas: str | None) -> State:
+    """Holds the ports of an answer against a fabric; `hcas` is NCCL_IB_HCA, None where it is not
+    declared. Raises Unusable for ports that no kernel shows."""
+    ports = [_port(item) for item in items]
+    if len({port.name for port in ports}) != len(ports):
+        raise Unusable("the answer has a port twice")
+    used = [port for port in ports if port.layer in (fabric.layer, None)]
+    used = [port for port in used if hcas is None or named(hcas, port.name)]
+    findings = [finding for port in used for finding in _examined(port, fabric)]
+    good = {port.name for port in used} - {
+        finding.port for finding in findings if finding.verdict is Verdict.FAIL
+    }
+    if not good:
+        return State(len(used), 0, Verdict.FAIL, _none(fabric, ports, findings))
+    if not every_port(fabric, hcas):
+        findings = [_Finding(Verdict.WARN, f.text, f.port) for f in findings]
+    verdict = worst([Verdict.PASS, *(finding.verdict for finding in findings)])
+    return State(len(used), len(good), verdict, _told(findings))
+
+
+def every_port(fabric: Fabric, hcas: str | None) -> bool:
+    """Whether each port must be in order, or one: which of a node's Ethernet cards are the fabric's
+    is not declared without NCCL_IB_HCA."""
+    return fabric.layer != ETHERNET or hcas is not None
+
+
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     node = job.nodes[0]
     hcas = dict(job.environment).get("NCCL_IB_HCA")
 
     def judge(document: Document) -> Result:
-        fabric = declared(node.fabric)
-        if fabric is None:
-            raise Unusable(f"the declared fabric {node.fabric} has no such ports")
         answered = document.measured.inner("infiniband")
-        if (error := answered.maybe_text("error")) is not None:
-            raise Unusable(f"the kernel does not tell its ports: {printable(error, 120)}")
+        found = judged(answered, node.fabric, hcas)
         items = answered.items("ports")
-        ports = [_port(item) for item in items]
-        if len({port.name for port in ports}) != len(ports):
-            raise Unusable("the answer has a port twice")
-        used = [port for port in ports if port.layer in (fabric.layer, None)]
-        used = [port for port in used if hcas is None or named(hcas, port.name)]
-        findings = [finding for port in used for finding in _examined(port, fabric)]
-        good = {port.name for port in used} - {
-            finding.port for finding in findings if finding.verdict is Verdict.FAIL
-        }
-        if not good:
-            return _result(job, document, Verdict.FAIL, _none(fabric, ports, findings), 0, items)
-        if fabric.layer == ETHERNET and hcas is None:
-            # Which of the Ethernet cards are the fabric's is not declared.
-            findings = [_Finding(Verdict.WARN, f.text, f.port) for f in findings]
-        verdict = worst([Verdict.PASS, *(finding.verdict for finding in findings)])
-        if verdict is Verdict.FAIL:
-            return _result(job, document, verdict, _told(findings), len(good), items, len(used))
-        return _result(job, document, verdict, _told(findings), len(good), items)
+        # Without a good one, or where it cannot be told which are meant, one would do.
+        wanted = found.used if found.good and found.verdict is Verdict.FAIL else None
+        return _result(job, document, found.verdict, found.message, found.good, items, wanted)
 
     return answer(NAME, job, reply, judge)
+
+
+def judged(answered: Fields, declared_fabric: str, hcas: str | None) -> State:
+    """The ports that a node told of, held against its fabric and NCCL_IB_HCA.
+
+    Raises Unusable for an answer that cannot be judged, and a fabric without such ports.
+    """
+    fabric = declared(declared_fabric)
+    if fabric is None:
+        raise Unusable(f"the declared fabric {declared_fabric} has no such ports")
+    if (error := answered.maybe_text("error")) is not None:
+        raise Unusable(f"the kernel does not tell its ports: {printable(error, 120)}")
+    return state(answered.items("ports"), fabric, hcas)
 
 
 def _result(

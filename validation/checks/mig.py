@@ -28,9 +28,13 @@ _CUT = none_faulty("the inventory declares instances of MIG", "declared")
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     declared = dict(job.nodes[0].gpus.mig)
-    if declared:
-        return each_gpu(NAME, job, reply, _CUT, lambda gpu: _cut(gpu, declared), _measures)
-    return each_gpu(NAME, job, reply, _WHOLE, _whole, _measures)
+    threshold = _CUT if declared else _WHOLE
+    return each_gpu(NAME, job, reply, threshold, lambda gpu: examine(gpu, declared), _measures)
+
+
+def examine(gpu: Gpu, declared: Mapping[str, int]) -> Iterator[Finding]:
+    """`declared` is what every GPU is cut into; nothing means whole."""
+    return _cut(gpu, declared) if declared else _whole(gpu)
 
 
 def _cut(gpu: Gpu, declared: Mapping[str, int]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from validation.checks.document import Fields
 from validation.checks.health import Finding, Gpu, Unanswered, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.model import Gpus, Job, Metric, Reply, Result, Tier, Verdict, printable
 from validation.thresholds import Rules
 
 NAME = "nvlink"
@@ -70,26 +70,9 @@ class _Links:
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    gpus = job.nodes[0].gpus
-    expected = LINKS.get(gpus.model)
-    peers = gpus.count > 1
-
-    def examine(gpu: Gpu) -> Iterator[Finding]:
-        fabric = gpu.inner("fabric")
-        links = _links(gpu)
-        for said in links.strange:
-            yield Finding(Verdict.FAIL, said)
-        if peers and (expected is not None or _in_fabric(fabric)):
-            if links.down:
-                yield Finding(Verdict.FAIL, f"{_named(links.down)} down, of {links.count}")
-            if links.count < (expected or 1):
-                said = f"has {links.count} NVLinks, {expected or 'some'} expected"
-                yield Finding(Verdict.FAIL, said)
-        if links.errors:
-            counted = ", ".join(f"{count} {name}" for name, count in sorted(links.errors.items()))
-            yield Finding(Verdict.WARN, f"its NVLinks counted errors ({counted})")
-        if fabric is not None:
-            yield from _fabric(fabric, Verdict.FAIL if peers else Verdict.WARN)
+    declared = job.nodes[0].gpus
+    expected = LINKS.get(declared.model)
+    peers = declared.count > 1
 
     def together(gpus: Sequence[Gpu]) -> Iterator[Finding]:
         if expected is not None or not peers:
@@ -106,7 +89,29 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
                 said = f"{count} NVLinks are up, {max(up.values())} on others of the node"
                 yield Finding(Verdict.WARN, said, index)
 
-    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures, together)
+    return each_gpu(
+        NAME, job, reply, _THRESHOLD, lambda gpu: examine(gpu, declared), _measures, together
+    )
+
+
+def examine(gpu: Gpu, declared: Gpus) -> Iterator[Finding]:
+    expected = LINKS.get(declared.model)
+    peers = declared.count > 1
+    fabric = gpu.inner("fabric")
+    links = _links(gpu)
+    for said in links.strange:
+        yield Finding(Verdict.FAIL, said)
+    if peers and (expected is not None or _in_fabric(fabric)):
+        if links.down:
+            yield Finding(Verdict.FAIL, f"{_named(links.down)} down, of {links.count}")
+        if links.count < (expected or 1):
+            said = f"has {links.count} NVLinks, {expected or 'some'} expected"
+            yield Finding(Verdict.FAIL, said)
+    if links.errors:
+        counted = ", ".join(f"{count} {name}" for name, count in sorted(links.errors.items()))
+        yield Finding(Verdict.WARN, f"its NVLinks counted errors ({counted})")
+    if fabric is not None:
+        yield from _fabric(fabric, Verdict.FAIL if peers else Verdict.WARN)
 
 
 def _in_fabric(fabric: Fields | None) -> bool:

@@ -49,13 +49,13 @@ SIXTEEN_LANES = frozenset(
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    sixteen = job.nodes[0].gpus.model in SIXTEEN_LANES
+    model = job.nodes[0].gpus.model
+    return each_gpu(NAME, job, reply, _THRESHOLD, lambda gpu: examine(gpu, model), _measures)
 
-    def examine(gpu: Gpu) -> Iterator[Finding]:
-        yield from _lanes(gpu, sixteen)
-        yield from _generation(gpu)
 
-    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
+def examine(gpu: Gpu, model: str) -> Iterator[Finding]:
+    yield from _lanes(gpu, model in SIXTEEN_LANES)
+    yield from _generation(gpu)
 
 
 def _lanes(gpu: Gpu, sixteen: bool) -> Iterator[Finding]:

@@ -27,10 +27,10 @@ _SHOWN = 3
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return each_gpu(NAME, job, reply, _THRESHOLD, _examine, _measures)
+    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
 
 
-def _examine(gpu: Gpu) -> Iterator[Finding]:
+def examine(gpu: Gpu) -> Iterator[Finding]:
     processes = gpu.items("processes")
     if processes is None:
         yield Finding(Verdict.INCONCLUSIVE, "NVML does not know this board's processes")

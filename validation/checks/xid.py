@@ -51,24 +51,30 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
     def judge(document: Document) -> Result:
         log = document.measured.inner("kernel_log")
-        if not log.has("source"):
-            why = printable(log.text("error"), 200)
-            raise Unusable(f"the kernel's log may not be read: {why}", Verdict.INCONCLUSIVE)
-        events = log.items("events")
-        findings = list(_begins(log))
-        indices = _indices(document)
-        for event in events:
-            findings += _judged(event, known, indices)
+        findings = seen(document, known)
         metrics = (
             Metric("log", log.text("source")),
             *(
                 Metric(f"{event.text('kind').upper()} {event.whole('code')}", event.whole("count"))
-                for event in events
+                for event in log.items("events")
             ),
         )
         return conclude(NAME, job, document, threshold, findings, metrics)
 
     return answer(NAME, job, reply, judge)
+
+
+def seen(document: Document, known: xids.Xids) -> list[Finding]:
+    """What the log tells. Raises Unusable where it may not be read."""
+    log = document.measured.inner("kernel_log")
+    if not log.has("source"):
+        why = printable(log.text("error"), 200)
+        raise Unusable(f"the kernel's log may not be read: {why}", Verdict.INCONCLUSIVE)
+    findings = list(_begins(log))
+    indices = _indices(document)
+    for event in log.items("events"):
+        findings += _judged(event, known, indices)
+    return findings
 
 
 def _begins(log: Fields) -> Iterator[Finding]:

@@ -34,33 +34,36 @@ class Ended:
     seconds: float
 
 
-def run(works: Sequence[Work], limit_s: float) -> list[Ended]:
+def run(works: Sequence[Work], limit_s: float | Sequence[float]) -> list[Ended]:
     """Does all works at once. Each returns what JSON can carry, or raises; an OSError is told by
     its own words.
 
-    Takes at most `limit_s` and two seconds more.
+    `limit_s` is for all of them, or one for each. Takes at most the longest and, where something
+    has to be killed, two seconds more.
     """
+    limits = [limit_s] * len(works) if isinstance(limit_s, (int, float)) else list(limit_s)
     started = time.monotonic()
     children = [_start(work) for work in works]
     ends: dict[int, float] = {}  # seconds, by the child's place
-
-    def look() -> None:
+    late: list[int] = []
+    while len(ends) + len(late) < len(children):
+        spent = time.monotonic() - started
         for place, (process, _) in enumerate(children):
-            if place not in ends and os.waitpid(process, os.WNOHANG)[0]:
-                ends[place] = round(time.monotonic() - started, 3)
-
-    while len(ends) < len(children) and time.monotonic() - started < limit_s:
-        look()
+            if place in ends or place in late:
+                continue
+            if os.waitpid(process, os.WNOHANG)[0]:
+                ends[place] = round(spent, 3)
+            elif spent >= limits[place]:
+                _kill(process)
+                late.append(place)
         time.sleep(_POLL_S)
-    look()
-    late = [place for place in range(len(children)) if place not in ends]
-    for place in late:
-        _kill(children[place][0])
+    _bury([children[place][0] for place in late])
     answers = []
     for place, (_, output) in enumerate(children):
         said = _read(output)
         if place in late:
-            answers.append(Ended(None, f"did not answer within {limit_s:g} s", limit_s))
+            limit = limits[place]
+            answers.append(Ended(None, f"did not answer within {limit:g} s", limit))
         else:
             answers.append(Ended(said.get("answer"), said.get("error"), ends[place]))
     return answers
@@ -105,6 +108,11 @@ def _read(output: int) -> dict[str, Any]:
 def _kill(process: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process, signal.SIGKILL)
-    until = time.monotonic() + _KILLED_S
-    while time.monotonic() < until and not os.waitpid(process, os.WNOHANG)[0]:
+
+
+def _bury(processes: Sequence[int]) -> None:
+    """What sleeps in the kernel is not gone in time, and is left behind."""
+    left, until = list(processes), time.monotonic() + _KILLED_S
+    while left and time.monotonic() < until:
+        left = [process for process in left if not os.waitpid(process, os.WNOHANG)[0]]
         time.sleep(_POLL_S)

@@ -18,7 +18,7 @@ import math
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,17 +68,25 @@ class Event:
 @dataclass(frozen=True)
 class KernelLog:
     """source is None where no log could be read, and error says why. begins_s is the time of the
-    first line since the boot; complete is "yes" where that is the boot's own first."""
+    first line since the boot; complete is "yes" where that is the boot's own first. lines are those
+    that were searched for."""
 
     source: str | None
     error: str | None
     begins_s: float | None = None
     complete: str = "no"
     events: tuple[Event, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 def read() -> KernelLog:
     """The events of this boot, from the first source that shows all of it, or the most."""
+    return search(())
+
+
+def search(patterns: Iterable[str]) -> KernelLog:
+    """The same, and the lines in which one of the regular expressions is found."""
+    wanted = tuple(re.compile(pattern) for pattern in patterns)
     sources: list[tuple[str, Callable[[], list[str]]]] = [
         ("journalctl", lambda: _output("journalctl")),
         *((str(path), partial(_lines, path)) for path in FILES),
@@ -89,7 +97,7 @@ def read() -> KernelLog:
     partly: list[KernelLog] = []
     for source, lines in sources:
         try:
-            found = parse(source, lines())
+            found = parse(source, lines(), wanted)
         except _Refused as why:
             refused.append(f"{source}: {why}")
             continue
@@ -108,7 +116,9 @@ class _Refused(Exception):
     """Why a source cannot be read."""
 
 
-def parse(source: str, lines: Iterable[str]) -> KernelLog | None:
+def parse(
+    source: str, lines: Iterable[str], wanted: Sequence[re.Pattern[str]] = ()
+) -> KernelLog | None:
     """The events among lines of one source; None where not one of them is the kernel's.
 
     A file holds more than one boot: what counts begins with the last one's first line.
@@ -133,7 +143,9 @@ def parse(source: str, lines: Iterable[str]) -> KernelLog | None:
             found.count, found.text = found.count + 1, text
             found.seconds = float(time[1]) if time else None
     whole = "yes" if complete else "no"
-    return KernelLog(source, None, begins, whole, tuple(events.values())[-MOST_EVENTS:])
+    found_lines = [line for line in kept if any(pattern.search(line) for pattern in wanted)]
+    told = tuple(events.values())[-MOST_EVENTS:]
+    return KernelLog(source, None, begins, whole, told, tuple(found_lines[-MOST_EVENTS:]))
 
 
 def _severity(text: str) -> str:

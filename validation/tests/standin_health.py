@@ -118,6 +118,7 @@ def measured(count=2):
             "begins_s": 0.0,
             "complete": "yes",
             "events": [],
+            "lines": [],
         },
         "software": {"kernel": "6.8.0-71-generic", "torch": "2.9.0+cu130"},
     }

@@ -1,0 +1,203 @@
+"""What is asked of GPUs: one pass through NVML for all checks of a run, judged by the validator's
+own checks.
+
+A run asks only what its checks need. A GPU that is lost is the matter of `gpu_driver` alone, so
+that it shows once. On a node without GPUs, by declaration, nothing of this applies; where GPUs are
+declared and NVML is missing, the checks fail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Any
+
+from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid, xids
+from validation.checks.document import Document, Fields, Unusable
+from validation.checks.health import Finding, Gpu, answering, driver_error, examined, told
+from validation.model import Proof, Verdict, worst
+from validation.node_health.config import Check, Config
+from validation.node_health.node import VERDICTS
+from validation.node_health.outcome import FAIL, PASS, SKIP, Outcome
+from validation.payloads import kernel_log, nvml
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a judgement may look at. `job_gpus` are the minor numbers of the job's GPUs, None
+    outside a job: then all of the node's are meant.
+    """
+
+    config: Config
+    check: Check
+    document: Document
+    job_gpus: frozenset[int] | None
+
+    def whose(self) -> list[Gpu]:
+        """The GPUs that a check of leftovers is about."""
+        gpus = answering(self.document)
+        if self.job_gpus is None:
+            return gpus
+        return [gpu for gpu in gpus if _number(gpu) in self.job_gpus]
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """questions are names of nvml.QUESTIONS; judge returns what is wrong."""
+
+    questions: tuple[str, ...]
+    judge: Callable[[Asked], Iterable[Finding]]
+    warned_is_failed: bool = False
+    whole_gpus_only: bool = False
+
+
+def _number(gpu: Gpu) -> int:
+    """The number in the name of its device file, by which Slurm knows it."""
+    minor = gpu.whole("minor")
+    return gpu.index if minor is None else minor
+
+
+def _each(examine: Callable[[Gpu, Config], Iterable[Finding]]) -> Callable[[Asked], list[Finding]]:
+    """Judges every GPU that answers."""
+
+    def judge(asked: Asked) -> list[Finding]:
+        found: list[Finding] = []
+        for gpu in answering(asked.document):
+            found += examined(gpu, lambda gpu: examine(gpu, asked.config))
+        return found
+
+    return judge
+
+
+def _processes(asked: Asked) -> list[Finding]:
+    return [found for gpu in asked.whose() for found in examined(gpu, processes.examine)]
+
+
+def _memory(asked: Asked) -> list[Finding]:
+    most = asked.check.arguments["most_used_mb"]
+
+    def examine(gpu: Gpu) -> Iterable[Finding]:
+        used = gpu.whole("memory_used_mb")
+        if used is not None and used > most:
+            yield Finding(Verdict.FAIL, f"{used} MiB of memory are used without a job")
+
+    return [found for gpu in asked.whose() for found in examined(gpu, examine)]
+
+
+def _xids() -> xids.Xids:
+    """The table lies in the archive that this runs from."""
+    with resources.as_file(resources.files("validation") / xids.FILE.name) as path:
+        return xids.load(path)
+
+
+BUILTINS: Mapping[str, Builtin] = {
+    "gpu_driver": Builtin(
+        ("name", "uuid", "minor", "recovery_action", "memory_total_mb"),
+        lambda asked: driver.seen(asked.document, asked.config.gpus.count)[1],
+    ),
+    "gpu_ecc": Builtin(
+        (
+            "ecc",
+            "ecc_default",
+            "ecc_pending",
+            "ecc_volatile_uncorrected",
+            "ecc_aggregate_uncorrected",
+            "remapped_rows",
+            "retired_pages",
+        ),
+        _each(lambda gpu, config: ecc.examine(gpu)),
+    ),
+    "gpu_xid": Builtin(("pci",), lambda asked: xid.seen(asked.document, _xids())),
+    "gpu_pcie": Builtin(
+        (
+            "pcie_generation",
+            "pcie_generation_max",
+            "pcie_generation_gpu",
+            "pcie_width",
+            "pcie_width_max",
+            "clock_reasons",
+        ),
+        _each(lambda gpu, config: pcie.examine(gpu, config.gpus.model)),
+    ),
+    "gpu_nvlink": Builtin(
+        ("nvlinks", "fabric"), _each(lambda gpu, config: nvlink.examine(gpu, config.gpus))
+    ),
+    "gpu_clocks": Builtin(
+        (
+            "clock_reasons",
+            "temperature_c",
+            "temperature_slowdown_c",
+            "power_limit_mw",
+            "power_limit_default_mw",
+        ),
+        _each(lambda gpu, config: clocks.held_back(gpu)),
+    ),
+    "gpu_persistence": Builtin(
+        ("persistence",),
+        _each(lambda gpu, config: clocks.persistence(gpu)),
+        warned_is_failed=True,
+    ),
+    "gpu_mig": Builtin(
+        ("mig", "mig_pending", "mig_instances"),
+        _each(lambda gpu, config: mig.examine(gpu, dict(config.gpus.mig))),
+    ),
+    "gpu_processes": Builtin(("minor", "processes"), _processes, whole_gpus_only=True),
+    "gpu_memory": Builtin(("minor", "memory_used_mb"), _memory, whole_gpus_only=True),
+}
+
+
+def applies(config: Config, check: Check) -> Outcome | None:
+    """Why a check does not apply, by declaration; None where it does."""
+    if not config.gpus.answer:
+        return Outcome(SKIP, "no GPU that NVML knows is declared")
+    if config.gpus.mig and BUILTINS[str(check.builtin)].whole_gpus_only:
+        return Outcome(SKIP, "jobs share the GPUs: they are cut into instances")
+    return None
+
+
+def read(checks: Iterable[Check], limit_s: float) -> dict[str, Any]:
+    """One pass through NVML, and through the kernel's log where a check needs it."""
+    builtins = {str(check.builtin) for check in checks}
+    questions = {name for builtin in builtins for name in BUILTINS[builtin].questions}
+    # The node is asked first and then all GPUs at once, each for half of the time.
+    system, gpus = nvml.ask(limit_s / 2, [name for name in nvml.QUESTIONS if name in questions])
+    found = {
+        "nvml": asdict(system),
+        "nvml_timeout_s": limit_s / 2,
+        "gpus": [asdict(gpu) for gpu in gpus],
+        "kernel_log": asdict(kernel_log.read()) if "gpu_xid" in builtins else None,
+    }
+    # As the validator gets it: what JSON makes of it.
+    return dict(json.loads(json.dumps(found)))
+
+
+def judged(
+    config: Config,
+    checks: Sequence[Check],
+    measured: Mapping[str, Any],
+    job_gpus: Mapping[str, frozenset[int] | None],
+) -> dict[str, Outcome]:
+    """The outcome of each check, by its name."""
+    document = Document(Proof((config.node,)), Fields(measured))
+    return {
+        check.name: _judged(Asked(config, check, document, job_gpus.get(check.name)))
+        for check in checks
+    }
+
+
+def _judged(asked: Asked) -> Outcome:
+    builtin = BUILTINS[str(asked.check.builtin)]
+    silent = driver_error(asked.document)
+    if silent is not None and asked.check.builtin != "gpu_xid":
+        return Outcome(FAIL, f"NVML cannot be asked: {silent}")
+    try:
+        findings = list(builtin.judge(asked))
+    except Unusable as unusable:
+        return Outcome(VERDICTS[unusable.verdict.value], str(unusable))
+    verdict = VERDICTS[worst([Verdict.PASS, *(found.verdict for found in findings)]).value]
+    wrong = [found for found in findings if found.verdict is not Verdict.PASS]
+    if builtin.warned_is_failed and verdict != PASS:
+        verdict = FAIL
+    return Outcome(verdict, told(wrong))

@@ -1,0 +1,278 @@
+"""Verdicts on what DCGM's diagnostic says.
+
+The answers are made by us after DCGM's own tests (testing/python3/tests/test_dcgm_diag.py) and the
+words of dcgmi/Diag.cpp; none was recorded from a GPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from validation import thresholds
+from validation.checks import dcgm as check
+from validation.model import Result, Verdict
+from validation.payloads import dcgm
+from validation.payloads import dcgm_diag as diag
+from validation.payloads.errors import CannotRun
+from validation.tests import standin_health as standin
+
+HEALTHY: dict[str, Any] = {
+    "DCGM Diagnostic": {
+        "test_categories": [
+            {
+                "category": "Deployment",
+                "tests": [
+                    {
+                        "name": "software",
+                        "results": [
+                            {"entity_group": "GPU", "entity_id": gpu, "status": "Pass"}
+                            for gpu in range(2)
+                        ],
+                        "test_summary": {"status": "Pass"},
+                    }
+                ],
+            }
+        ]
+    },
+    "metadata": {"version": "4.5.2"},
+}
+
+
+def answer(**changed: Any) -> dict[str, Any]:
+    """A healthy answer, but for GPU 1's result."""
+    document = copy.deepcopy(HEALTHY)
+    tests = document["DCGM Diagnostic"]["test_categories"][0]["tests"]
+    tests[0]["results"][1] |= changed
+    return document
+
+
+def judged(document: Any, gpus: int = 2) -> tuple[int, str]:
+    verdict = diag.judge(document, gpus)
+    return verdict.status, verdict.reason
+
+
+def test_all_declared_gpus_passed() -> None:
+    assert judged(HEALTHY) == (0, "2 GPUs passed")
+
+
+def test_a_failure_names_gpu_test_and_reason() -> None:
+    warnings = [{"warning": "A page is\nretired.", "error_id": 1}, {"warning": "Twice."}]
+    said = judged(answer(status="Fail", warnings=warnings))
+    assert said == (1, "GPU 1: software: A page is retired.; Twice.")
+
+
+def test_a_failure_counts_where_only_the_summary_has_it() -> None:
+    document = copy.deepcopy(HEALTHY)
+    test = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]
+    test["test_summary"] = {"status": "Fail", "warnings": [{"warning": "All of them."}]}
+    assert judged(document) == (1, "software: All of them.")
+
+
+def test_several_failures_are_counted() -> None:
+    document = answer(status="Fail", warnings=[{"warning": "One."}])
+    results = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"]
+    results[0] |= {"status": "Fail", "warnings": [{"warning": "Another."}]}
+    assert judged(document) == (1, "GPU 0: software: Another. (and 1 more)")
+
+
+def test_a_warning_is_told_and_no_failure() -> None:
+    document = copy.deepcopy(HEALTHY)
+    test = {
+        "name": "pcie",
+        "results": [
+            {
+                "entity_group": "GPU",
+                "entity_id": 1,
+                "status": "Warn",
+                "warnings": [{"warning": "Slow."}],
+            }
+        ],
+    }
+    document["DCGM Diagnostic"]["test_categories"].append({"category": "x", "tests": [test]})
+    assert judged(document) == (0, "2 GPUs passed; GPU 1: pcie: Slow.")
+
+
+@pytest.mark.parametrize(
+    ("document", "gpus", "words"),
+    [
+        (HEALTHY, 8, "2 of 8 GPUs passed a test, none failed one"),
+        (answer(status="Skip"), 2, "1 of 2 GPUs passed"),
+        (answer(status="Not Run"), 2, "1 of 2 GPUs passed"),
+        (answer(status="Fine"), 2, "software has the status 'Fine'"),
+        (answer(status=None), 2, "software has the status None"),
+        (answer(entity_group="CPU"), 2, "1 of 2 GPUs passed"),
+        (answer(entity_id="1"), 2, "'1', which is no number"),
+        (answer(warnings="x"), 2, "warnings that are no list"),
+        ({"DCGM GPU Diagnostic": {}}, 2, "has no DCGM Diagnostic, as DCGM 4 writes it"),
+        ({"DCGM Diagnostic": {"runtime_error": "No GPU"}}, 2, "could not run it: No GPU"),
+        ({"DCGM Diagnostic": {}}, 2, "no list test_categories"),
+        ({"DCGM Diagnostic": {"test_categories": []}}, 2, "0 of 2 GPUs passed"),
+        ({"DCGM Diagnostic": {"test_categories": [{}]}}, 2, "no list tests"),
+        ({"DCGM Diagnostic": {"test_categories": [{"tests": [{}]}]}}, 2, "no list results"),
+        ({"DCGM Diagnostic": {"test_categories": [{"tests": ["x"]}]}}, 2, "x is no test"),
+        (
+            {"DCGM Diagnostic": {"test_categories": [{"tests": [{"results": ["x"]}]}]}},
+            2,
+            "is no object",
+        ),
+        ([], 2, "no DCGM Diagnostic"),
+        (None, 2, "no DCGM Diagnostic"),
+    ],
+)
+def test_what_is_not_understood_is_no_pass(document: Any, gpus: int, words: str) -> None:
+    status, reason = judged(document, gpus)
+    assert status == 2
+    assert words in reason
+
+
+def test_a_test_that_was_not_run_is_no_pass() -> None:
+    document = copy.deepcopy(HEALTHY)
+    test = {"name": "memory", "results": [{"status": "Not Run"}]}
+    document["DCGM Diagnostic"]["test_categories"].append({"category": "x", "tests": [test]})
+    assert judged(document) == (2, "memory was not run")
+
+
+_anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "DCGM Diagnostic",
+                    "test_categories",
+                    "tests",
+                    "results",
+                    "status",
+                    "warnings",
+                    "entity_id",
+                    "test_summary",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(_anything)
+def test_nothing_random_passes_or_ends_in_an_exception(document: Any) -> None:
+    assert judged(document)[0] in (1, 2)
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+
+def called(tmp_path: Path, script: str, *options: str) -> tuple[int, list[str]]:
+    program = tmp_path / "dcgmi"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n{script}\n')
+    program.chmod(0o755)
+    status = diag.main(["--gpus=2", f"--dcgmi={program}", *options])
+    return status, (tmp_path / "asked").read_text().split()
+
+
+def test_it_asks_for_the_level_and_takes_an_answer_with_any_exit_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = f"echo 'a line before'; cat <<'END'\n{json.dumps(HEALTHY)}\nEND\nexit 226"
+    status, asked = called(tmp_path, script, "--level=3")
+    assert (status, asked) == (0, ["diag", "--run", "3", "--json"])
+    assert capsys.readouterr().out == "dcgmi diag level 3 passes: 2 GPUs passed\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("exit 0", "dcgmi ended with 0 and said nothing"),
+        ("echo no connection >&2; exit 1", "dcgmi ended with 1 and said no connection"),
+        ("echo '{\"DCGM Diagnostic\": '", "dcgmi ended with 0 and said"),
+        ("exec sleep 60", "no answer within 0.3 s"),
+    ],
+)
+def test_no_answer_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, words: str
+) -> None:
+    status, _ = called(tmp_path, script, "--limit=0.3")
+    said = capsys.readouterr().out
+    assert status == 2
+    assert "gives no verdict" in said
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_without_dcgm_there_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert diag.main(["--gpus=2", "--dcgmi=/nowhere/dcgmi"]) == 2
+    assert "is DCGM installed?" in capsys.readouterr().out
+
+
+def test_a_reason_is_one_short_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(status="Fail", warnings=[{"warning": "x\ny " * 500}])
+    called(tmp_path, f"cat <<'END'\n{json.dumps(document)}\nEND")
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert len(said) <= diag.LONGEST + 1
+
+
+# --- the payload and the check --------------------------------------------------------------------
+
+
+def test_the_payload_answers_with_a_verdict_whatever_happens(tmp_path: Path) -> None:
+    program = tmp_path / "dcgmi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(HEALTHY)}\nEND\n")
+    program.chmod(0o755)
+    config = dcgm.Config(gpus=2, level=3, limit_s=60)
+    good = {"level": 3, "status": 0, "reason": "2 GPUs passed", "passed": 2}
+    assert dcgm.measure(config, str(program)) == good
+    assert dcgm.measure(config, "/nowhere/dcgmi")["status"] == 2
+
+
+@pytest.mark.parametrize("wrong", [{"gpus": 0}, {"level": 0}, {"level": 5}, {"limit_s": 0}])
+def test_a_configuration_that_means_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(CannotRun):
+        dcgm.Config(**({"gpus": 8} | wrong))
+
+
+def checked(**measured: Any) -> Result:
+    """The check's result on a node that declares two GPUs."""
+    answered = {"level": 3, "status": 0, "reason": "2 GPUs passed", "passed": 2} | measured
+    job = standin.job_for()
+    config = {"level": 3, "gpus": 2, "nonce": job.config["nonce"]}
+    job = replace(job, payload="dcgm", config=config, checks=("dcgm",))
+    reply = standin.reply_to(job, answered)
+    reply = replace(reply, stdout=reply.stdout.replace('"health"', '"dcgm"'))
+    return check.evaluate(job, reply, thresholds.load("h100_sxm"))
+
+
+def test_the_check_passes_when_every_declared_gpu_did() -> None:
+    assert checked().verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (
+            {"status": 1, "reason": "GPU 1: memory: bad cell", "passed": 1},
+            "GPU 1: memory: bad cell",
+        ),
+        ({"status": 1, "reason": "software: all", "passed": 2}, "software: all"),
+        ({"status": 2, "reason": "no answer within 2400 s"}, "gives no verdict: no answer within"),
+        ({"status": 0, "passed": 1}, "2 GPUs passed"),
+        ({"status": 7}, "gives no verdict"),
+        ({"level": 1}, "ran at level 1, not 3"),
+        ({"status": None}, "status is no whole number"),
+    ],
+)
+def test_the_check_fails_for_all_else(measured: dict[str, Any], words: str) -> None:
+    result = checked(**measured)
+    assert not result.verdict.green
+    assert words in result.message
