@@ -1,0 +1,29 @@
+import pytest
+
+from roles.package_repositories.molecule.default.tests.lists import candidate, files
+from tests.role_play import play
+from tests.standins.mirror import OnNode
+
+__all__ = ["mirror", "play"]
+
+
+@pytest.fixture
+def mirror(host):
+    """The node's mirror, which serves all again afterwards."""
+    on_node = OnNode(host)
+    on_node.healed()
+    on_node.requests()
+    yield on_node
+    on_node.healed()
+
+
+@pytest.fixture
+def unharmed(host, mirror):
+    """What was there before a run that is refused is there afterwards, and APT works with it."""
+    there = files(host)
+    yield
+    assert files(host) == there
+    assert (candidate(host, "plumbline-tool"), candidate(host, "plumbline-other")) == ("1.0", "1.0")
+    mirror.healed()
+    with host.sudo():
+        host.check_output("apt-get update --error-on=any")

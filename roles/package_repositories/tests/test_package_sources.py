@@ -1,0 +1,191 @@
+"""Keys, files and what APT says; how APT takes them is asked on a node."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.standins import mirror
+
+PATH = Path(__file__).resolve().parent.parent / "library/package_sources.py"
+spec = spec_from_file_location("package_sources", PATH)
+assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
+package_sources: Any = module_from_spec(spec)
+sys.modules["package_sources"] = package_sources
+spec.loader.exec_module(package_sources)
+
+ENTRY = {
+    "name": "cuda",
+    "uris": ["https://mirror.example.org/cuda/debian12/x86_64/"],
+    "suites": ["/"],
+    "key_url": "https://mirror.example.org/key.pub",
+}
+
+
+@pytest.fixture(scope="module")
+def key() -> mirror.Key:
+    return mirror.make_key()
+
+
+def test_a_keys_fingerprint_is_the_one_that_gpg_says(key: mirror.Key) -> None:
+    assert package_sources.fingerprints(key.armoured) == [key.fingerprint]
+    assert package_sources.fingerprints(key.binary) == [key.fingerprint]
+
+
+def test_every_key_in_a_file_is_found(key: mirror.Key) -> None:
+    other = mirror.make_key("Somebody else")
+    both = [key.fingerprint, other.fingerprint]
+    assert package_sources.fingerprints(key.binary + other.binary) == both
+    assert package_sources.fingerprints(key.armoured + other.armoured) == both
+    pinned = {"key_fingerprint": key.fingerprint}
+    assert other.fingerprint in package_sources.key_problem(key.armoured + other.armoured, pinned)
+
+
+def test_a_long_packet_of_the_new_format(key: mirror.Key) -> None:
+    _, body, _ = package_sources.packet(key.binary)
+    for length in (
+        bytes([len(body)]),
+        b"\xff" + len(body).to_bytes(4, "big"),
+    ):
+        assert package_sources.packet(b"\xc6" + length + body + b"rest") == (6, body, b"rest")
+    long = b"x" * 300
+    two = bytes([192 + ((300 - 192) >> 8), (300 - 192) & 0xFF])
+    assert package_sources.packet(b"\xc6" + two + long) == (6, long, b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<html>Not found</html>",
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nx!y\n-----END PGP PUBLIC KEY BLOCK-----",
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n",
+        b"\x99\x01\x00\x04",
+        b"\x99\x00\x01\x03",
+    ],
+)
+def test_what_is_no_key_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        package_sources.fingerprints(data)
+    assert "no key" in package_sources.key_problem(data, {"key_fingerprint": "A" * 40})
+
+
+@given(st.binary(max_size=200))
+def test_nothing_random_has_the_pinned_fingerprint(data: bytes) -> None:
+    for text in (data, b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + base64.b64encode(data)):
+        assert package_sources.key_problem(text, {"key_fingerprint": "A" * 40})
+
+
+def test_both_pins_count(key: mirror.Key) -> None:
+    right = {"key_fingerprint": f" {key.fingerprint[:20].lower()} {key.fingerprint[20:]}"}
+    assert package_sources.key_problem(key.armoured, right) == ""
+    wrong = package_sources.key_problem(key.armoured, right | {"key_sha256": "0" * 64})
+    assert "is pinned in key_sha256" in wrong
+
+
+def test_a_source_says_what_it_was_given_and_no_more() -> None:
+    text = package_sources.source_text(ENTRY, Path("/etc/apt/keyrings/plumbline-cuda.asc"))
+    assert text.splitlines()[1:] == [
+        "Types: deb",
+        "URIs: https://mirror.example.org/cuda/debian12/x86_64/",
+        "Suites: /",
+        "Signed-By: /etc/apt/keyrings/plumbline-cuda.asc",
+    ]
+
+
+def test_preferences_are_of_the_host_or_of_a_version() -> None:
+    pins = [
+        {"packages": ["*"], "priority": 100},
+        {"packages": ["a", "b-*"], "priority": 1001, "version": "580.*"},
+    ]
+    assert package_sources.preferences_text(ENTRY | {"pins": pins}).splitlines()[1:] == [
+        "Package: *",
+        'Pin: origin "mirror.example.org"',
+        "Pin-Priority: 100",
+        "",
+        "Package: a b-*",
+        "Pin: version 580.*",
+        "Pin-Priority: 1001",
+    ]
+    assert package_sources.preferences_text(ENTRY) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        # Of apt 2.6 and 3.0, with the addresses changed.
+        (
+            "E: Failed to fetch http://m/InRelease  Could not connect to m:80 (192.0.2.1). - "
+            "connect (111: Connection refused)\nE: The repository 'http://m' is not signed.",
+            "cannot be reached (Could not connect to m:80 (192.0.2.1). - connect (111: Connection",
+        ),
+        ("E: The repository 'http://m Release' does not have a Release file.", "has no suite /"),
+        (
+            "W: GPG error: http://m InRelease: The following signatures couldn't be verified "
+            "because the public key is not available: NO_PUBKEY 0123456789ABCDEF\n"
+            "E: The repository 'http://m InRelease' is not signed.",
+            "is signed with another key (0123456789ABCDEF) than the one at https://mirror",
+        ),
+        (
+            "W: OpenPGP signature verification failed: http://m InRelease: Sub-process "
+            "/usr/bin/sqv returned an error code (1), Missing key 0123ABCD, needed",
+            "is signed with another key (0123ABCD) than",
+        ),
+        ("E: The repository 'http://m Release' is not signed.", "is not signed, and what is not"),
+        (
+            "W: Skipping acquire of configured file 'extra/binary-amd64/Packages' as repository "
+            "'http://m stable InRelease' doesn't have the component 'extra' (component misspelt?)",
+            "has no component extra; see components",
+        ),
+        ("E: Something else entirely\n", "cannot be read: Something else entirely"),
+        ("", "cannot be read"),
+    ],
+)
+def test_what_apt_says_becomes_one_sentence(said: str, sentence: str) -> None:
+    found = package_sources.meaning(said, ENTRY)
+    assert found.startswith("https://mirror.example.org/cuda/debian12/x86_64/ ")
+    assert sentence in found
+    assert "\n" not in found
+
+
+def test_strangers_are_ours_only(tmp_path: Path) -> None:
+    apt = package_sources.Apt(etc=tmp_path)
+    for path in (
+        "sources.list.d/plumbline-cuda.sources",
+        "sources.list.d/plumbline-old.sources",
+        "sources.list.d/site.list",
+        "keyrings/plumbline-cuda.gpg",
+        "keyrings/plumbline-old.asc",
+        "preferences.d/plumbline-old.pref",
+    ):
+        package_sources.put(tmp_path / path, b"x")
+    assert [path.name for path in package_sources.strangers(apt, ["cuda"])] == [
+        "plumbline-old.asc",
+        "plumbline-old.pref",
+        "plumbline-old.sources",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("uri", "suite", "release"),
+    [
+        # As `apt-get update --print-uris` of apt 3.0 has them.
+        ("http://m/flat/", "/", "http://m/flat/InRelease"),
+        ("http://m/flat", "./", "http://m/flat/./InRelease"),
+        ("http://m/flat", "sub/", "http://m/flat/sub/InRelease"),
+        ("http://m/suites", "stable", "http://m/suites/dists/stable/InRelease"),
+    ],
+)
+def test_somebody_elses_list_with_the_same_address(uri: str, suite: str, release: str) -> None:
+    entry = {"uris": ["http://m/other", uri], "suites": [suite]}
+    theirs = Path("/etc/apt/sources.list.d/theirs.list")
+    said = package_sources.shared(entry, {release: theirs})
+    assert said.startswith(f"{theirs} on the node has its address {uri} already")
+    assert package_sources.shared(entry, {f"{release}2": theirs}) == ""
