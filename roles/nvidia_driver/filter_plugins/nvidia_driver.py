@@ -1,0 +1,40 @@
+"""The role's filters; what they do is in plugin_utils, by subject."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from roles.nvidia_driver.plugin_utils import archives, packages, rows
+
+
+def _packages(table: packages.Table, wish: Mapping[str, Any], system: str) -> dict[str, Any]:
+    """The packages of a driver, or its `problems`; see packages.Choice."""
+    asked = packages.Wish(
+        source=str(wish["source"]),
+        branch=int(wish["branch"]),
+        version=str(wish["version"]),
+        modules=str(wish["modules"]),
+        kernel_modules=bool(wish["kernel_modules"]),
+        compute_only=bool(wish["compute_only"]),
+        model=str(wish["model"]),
+        count=int(wish["count"]),
+    )
+    return asdict(packages.choose(table, asked, system))
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "nvidia_driver_packages": _packages,
+            "nvidia_driver_archives": archives.lacking,
+            "nvidia_driver_rows": rows.rows,
+        }

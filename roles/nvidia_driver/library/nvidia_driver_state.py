@@ -1,0 +1,298 @@
+#!/usr/bin/python
+"""Looks at a node's driver: what is loaded, what is installed, and what APT would install."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: nvidia_driver_state
+short_description: Look at a node's NVIDIA driver, and at what APT would install of it
+description:
+  - It only reads, so it runs in check mode too. It refreshes no lists of packages.
+options:
+  packages:
+    description: >-
+      Packages that are wanted; the first has the driver's version. C({kernel}) stands for the
+      running kernel's release, C({flavour}) for what the distribution calls its kind.
+    type: list
+    elements: str
+    default: []
+  optional:
+    description: The same, of packages that are wanted where the archive has them.
+    type: list
+    elements: str
+    default: []
+  version:
+    description: Version that is wanted, or how it begins, as V(580) or V(580.95.05).
+    type: str
+    default: ""
+  sources_file:
+    description: A file below /etc/apt that the archives' components are not taken from.
+    type: str
+    default: ""
+author: The Plumbline authors
+"""
+
+EXAMPLES = r"""
+- name: Look at the driver
+  nvidia_driver_state:
+    packages: [libcuda1, nvidia-smi]
+    version: "550"
+"""
+
+RETURN = r"""
+state:
+  description: What was found.
+  returned: always
+  type: dict
+  contains:
+    kernel: {type: str, description: release of the running kernel}
+    packages: {type: list, elements: str, description: "all that are wanted, for this kernel"}
+    installed: {type: dict, description: versions by package}
+    candidates: {type: dict, description: what APT would install}
+    missing: {type: list, elements: str, description: wanted packages that no archive has}
+    change: {type: list, elements: str, description: packages to install or to change}
+    hold: {type: list, elements: str, description: packages of the driver that nothing holds}
+    loaded: {type: str, description: version of the loaded kernel module; empty without one}
+    loaded_modules: {type: str, description: open or proprietary}
+    module: {type: str, description: version of the module that a boot would load}
+    stale: {type: bool, description: whether a boot would load another version than is loaded}
+    nouveau: {type: bool, description: whether nouveau is loaded}
+    secure_boot: {type: bool, description: whether the firmware refuses unsigned modules}
+    key_enrolled: {type: bool, description: whether the firmware knows the key that DKMS signs with}
+    lists: {type: bool, description: whether APT has lists of packages at all}
+    archives: {type: list, elements: dict, description: "the distribution's, with their components"}
+"""
+
+LOADED = Path("/proc/driver/nvidia/version")
+MODULES = Path("/proc/modules")
+SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
+LISTS = Path("/var/lib/apt/lists")
+DKMS_KEY = "/var/lib/dkms/mok.pub"
+
+# What belongs to a driver beside the packages that are asked for: of its version, and named so.
+OURS = re.compile(r"nvidia|libcuda1|cuda-drivers|libnv|firmware-nvidia")
+
+Run = Callable[[list[str]], tuple[int, str]]
+
+
+def loaded(text: str) -> tuple[str, str]:
+    """Version and kind (open, proprietary) of the loaded module, from /proc/driver/nvidia/version.
+
+    `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (…)`;
+    both are empty where the text says no version.
+    """
+    line = next((line for line in text.splitlines() if line.startswith("NVRM version:")), "")
+    found = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)*)\s", line + " ")
+    if not found:
+        return "", ""
+    return found[1], "open" if "Open Kernel Module" in line else "proprietary"
+
+
+def number(version: str) -> str:
+    """The driver's version in a package's: 580.95.05 of 1:580.95.05-0ubuntu1; empty for another."""
+    found = re.match(r"(?:\d+:)?(\d{3,}\.\d+(?:\.\d+)*)(?=[-+~]|$)", version)
+    return found[1] if found else ""
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether a package's version is of a branch (580), or is a version (580.95.05)."""
+    return bool(wanted) and f"{number(version)}.".startswith(f"{wanted}.")
+
+
+def flavour(kernel: str, images: Iterable[str]) -> str:
+    """What the distribution calls this kernel's kind: amd64, generic, generic-hwe-22.04.
+
+    The release tells it, but for Ubuntu's newer kernels of an older release, which follow a
+    metapackage of their own. `images` are the installed packages of kernels.
+    """
+    found = re.search(r"-([a-z].*)$", kernel)
+    if not found:
+        return ""
+    newer = [name for name in images if name.startswith(f"linux-image-{found[1]}-hwe-")]
+    return max(newer).removeprefix("linux-image-") if newer else found[1]
+
+
+def resolved(names: Iterable[str], kernel: str, kind: str) -> list[str]:
+    return [name.replace("{kernel}", kernel).replace("{flavour}", kind) for name in names]
+
+
+def policy(said: str) -> dict[str, str]:
+    """Candidates by package, of what `apt-cache policy NAME…` said."""
+    found, name = {}, ""
+    for line in said.splitlines():
+        if line and not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.startswith("  Candidate: ") and not line.endswith("(none)"):
+            found[name] = line.removeprefix("  Candidate: ")
+    return found
+
+
+def packages(said: str) -> tuple[dict[str, str], set[str]]:
+    """Versions of what is installed, and the names of what is held, of dpkg-query's lines."""
+    versions, held = {}, set()
+    for line in said.splitlines():
+        status, wanted, name, version = line.split(" ")
+        if status == "installed":
+            versions[name] = version
+            if wanted == "hold":
+                held.add(name)
+    return versions, held
+
+
+def change(
+    wanted: list[str], version: str, installed: Mapping[str, str], candidates: Mapping[str, str]
+) -> list[str]:
+    """What is to be installed, or to be of another version.
+
+    A driver of the wanted branch stays as it is: the archive's newer one of that branch is no
+    reason to change a running node.
+    """
+    if not wanted:
+        return []
+    stays = fits(installed.get(wanted[0], ""), version)
+    return [
+        name
+        for name in wanted
+        if name not in installed
+        or (not stays and installed[name] != candidates.get(name, installed[name]))
+        or (name == wanted[0] and not stays)
+    ]
+
+
+def to_hold(wanted: list[str], installed: Mapping[str, str], held: Iterable[str]) -> list[str]:
+    """What an upgrade could replace: packages of the driver's version, and those wanted."""
+    if not wanted or wanted[0] not in installed:
+        return []
+    version = number(installed[wanted[0]])
+    driver = {name for name, of in installed.items() if OURS.search(name) and number(of) == version}
+    return sorted(
+        (driver | {name for name in wanted if OURS.search(name)} & set(installed)) - set(held)
+    )
+
+
+def signed_by(text: str, address: str, suite: str) -> str:
+    """The key that a file of APT's sources names for an archive; empty where it names none.
+
+    APT refuses two entries of one archive that name different keys. A key may be a path or, on more
+    than one line, the key itself.
+    """
+    for stanza in re.split(r"\n\s*\n", text):
+        fields = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
+        words = [word.rstrip("/") for word in fields.split()]
+        if address.rstrip("/") not in words or suite.rstrip("/") not in words:
+            continue
+        found = re.search(r"^Signed-By:(.*(?:\n[ \t].*)*)", fields, re.MULTILINE | re.IGNORECASE)
+        if found:
+            return found[1].strip(" ")
+        for line in fields.splitlines():  # one line for each archive
+            if address.rstrip("/") in line and f" {suite} " in line:
+                key = re.search(r"\[[^\]]*signed-by=([^\s\]]+)", line)
+                return key[1] if key else ""
+    return ""
+
+
+def archives(said: str, ours: str, text_of: Callable[[Path], str]) -> list[dict[str, Any]]:
+    """The archives that have a component `main`, of what `apt-get indextargets` said.
+
+    Each with its address, suite, components and key. What our own file adds is left out, so that a
+    second run finds what the first did.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in said.splitlines():
+        address, suite, component, entry = line.split("|")
+        file = Path(entry.rpartition(":")[0])
+        if str(file) == ours:
+            continue
+        archive = found.setdefault((address, suite), {"uri": address, "suite": suite})
+        archive.setdefault("signed_by", signed_by(text_of(file), address, suite))
+        archive.setdefault("components", []).append(component)
+    return [archive for archive in found.values() if "main" in archive["components"]]
+
+
+def secure_boot(variable: bytes) -> bool:
+    """Of the EFI variable: four bytes of attributes, then 1 where it is on."""
+    return len(variable) == 5 and variable[4] == 1
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+INDEX = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SOURCESENTRY)"
+
+
+def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The node's state; see RETURN."""
+    kernel = run(["uname", "--kernel-release"])[1].strip()
+    show = "${db:Status-Status} ${db:Status-Want} ${Package} ${Version}\n"
+    installed, held = packages(run(["dpkg-query", "--show", f"--showformat={show}"])[1])
+    kind = flavour(kernel, installed)
+    wanted = resolved(arguments["packages"], kernel, kind)
+    optional = resolved(arguments["optional"], kernel, kind)
+    candidates = policy(run(["apt-cache", "policy", *wanted, *optional])[1]) if wanted else {}
+    wanted += [name for name in optional if name in candidates or name in installed]
+    version, modules = loaded(read(LOADED).decode(errors="replace"))
+    module = run(["modinfo", "--field", "version", "nvidia"])[1].strip()
+    index = run(["apt-get", "indextargets", f"--format={INDEX}", "Created-By: Packages"])[1]
+    enrolled = run(["mokutil", "--test-key", DKMS_KEY])[1]
+    names = {line.split(" ")[0] for line in read(MODULES).decode(errors="replace").splitlines()}
+    return {
+        "kernel": kernel,
+        "packages": wanted,
+        "installed": {name: installed[name] for name in wanted if name in installed},
+        "candidates": candidates,
+        "missing": [name for name in wanted if name not in installed and name not in candidates],
+        "change": change(wanted, arguments["version"], installed, candidates),
+        "hold": to_hold(wanted, installed, held),
+        "loaded": version,
+        "loaded_modules": modules,
+        "module": module,
+        "stale": bool(version and module and version != module),
+        "nouveau": "nouveau" in names,
+        "secure_boot": secure_boot(read(SECURE_BOOT)),
+        "key_enrolled": "is already enrolled" in enrolled,
+        "lists": any(LISTS.glob("*_Packages*")),
+        "archives": archives(
+            index,
+            arguments["sources_file"],
+            lambda file: read(file).decode(errors="replace"),
+        ),
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "optional": {"type": "list", "elements": "str", "default": []},
+            "version": {"type": "str", "default": ""},
+            "sources_file": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+
+    def run(command: list[str]) -> tuple[int, str]:
+        """A command that is missing here has said nothing."""
+        status, stdout, _ = module.run_command(
+            command, environ_update={"LC_ALL": "C"}, handle_exceptions=False
+        )
+        return status, stdout
+
+    def careful(command: list[str]) -> tuple[int, str]:
+        return run(command) if module.get_bin_path(command[0]) else (127, "")
+
+    module.exit_json(changed=False, state=look(careful, module.params))
+
+
+if __name__ == "__main__":
+    main()

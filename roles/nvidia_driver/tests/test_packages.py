@@ -1,0 +1,219 @@
+"""Which packages are a driver, for every system, source, branch and kind of modules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbooks.plugin_utils import gpus
+from roles.nvidia_driver.plugin_utils import packages
+
+ROLE = Path(__file__).resolve().parents[1]
+TABLE: dict[str, Any] = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))[
+    "__nvidia_driver_table"
+]
+SPEC = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
+SOURCES = SPEC["argument_specs"]["main"]["options"]["nvidia_driver_source"]["choices"]
+SYSTEMS = ["Debian 12", "Debian 13", "Ubuntu 22", "Ubuntu 24"]
+
+WISH = packages.Wish(
+    source="cuda_repo",
+    branch=580,
+    version="",
+    modules="auto",
+    kernel_modules=True,
+    compute_only=True,
+    model="h100_sxm",
+    count=8,
+)
+
+
+def chosen(system: str = "Debian 13", **asked: Any) -> packages.Choice:
+    return packages.choose(TABLE, replace(WISH, **asked), system)
+
+
+HEADERS = ["linux-headers-{kernel}", "linux-headers-{flavour}"]
+
+
+@pytest.mark.parametrize(
+    ("system", "source", "branch", "modules", "compute_only", "names"),
+    [
+        # Debian's own archive, which has no metapackage for computing.
+        *[
+            (system, "debian", branch, modules, True, [*user, f"{kind}-dkms", *HEADERS])
+            for system, branch in (("Debian 12", 535), ("Debian 13", 550))
+            for user in (
+                [
+                    "libcuda1",
+                    "libnvidia-cfg1",
+                    "libnvidia-ml1",
+                    "nvidia-smi",
+                    "nvidia-persistenced",
+                ],
+            )
+            for modules, kind in (
+                ("open", "nvidia-open-kernel"),
+                ("proprietary", "nvidia-kernel"),
+            )
+        ],
+        # NVIDIA's repository for Debian: the same names for all branches.
+        *[
+            (system, "cuda_repo", branch, modules, compute_only, [user, f"{kind}-dkms", *HEADERS])
+            for system in ("Debian 12", "Debian 13")
+            for branch in (580, 590, 610)
+            for modules, kind, compute_only, user in (
+                ("open", "nvidia-kernel-open", True, "nvidia-driver-cuda"),
+                ("proprietary", "nvidia-kernel", True, "nvidia-driver-cuda"),
+                ("open", "nvidia-kernel-open", False, "nvidia-open"),
+                ("proprietary", "nvidia-kernel", False, "cuda-drivers"),
+            )
+        ],
+        # NVIDIA's repository for Ubuntu: 590 is the first without its number in the names.
+        *[
+            (
+                system,
+                "cuda_repo",
+                branch,
+                modules,
+                True,
+                [
+                    f"libnvidia-compute-{branch}",
+                    f"nvidia-utils-{branch}",
+                    f"nvidia-compute-utils-{branch}",
+                    f"nvidia-dkms-{branch}{suffix}",
+                    *HEADERS,
+                ],
+            )
+            for system in ("Ubuntu 22", "Ubuntu 24")
+            for branch in (535, 570, 580)
+            for modules, suffix in (("open", "-open"), ("proprietary", ""))
+        ],
+        *[
+            (system, "cuda_repo", branch, modules, compute_only, [user, dkms, *HEADERS])
+            for system in ("Ubuntu 22", "Ubuntu 24")
+            for branch in (590, 595, 610)
+            for modules, dkms, compute_only, user in (
+                ("open", "nvidia-dkms-open", True, "libnvidia-compute"),
+                ("proprietary", "nvidia-dkms", True, "libnvidia-compute"),
+                ("open", "nvidia-dkms-open", False, "nvidia-open"),
+                ("proprietary", "nvidia-dkms", False, "cuda-drivers"),
+            )
+        ],
+        # Canonical's: signed modules, for this kernel and for the ones to come.
+        *[
+            (
+                system,
+                "ubuntu",
+                branch,
+                modules,
+                True,
+                [
+                    f"nvidia-utils-{branch}-server",
+                    f"libnvidia-compute-{branch}-server",
+                    f"nvidia-compute-utils-{branch}-server",
+                    f"linux-modules-nvidia-{branch}-server{suffix}-{{kernel}}",
+                    f"linux-modules-nvidia-{branch}-server{suffix}-{{flavour}}",
+                ],
+            )
+            for system in ("Ubuntu 22", "Ubuntu 24")
+            for branch in (535, 580, 590)
+            for modules, suffix in (("open", "-open"), ("proprietary", ""))
+        ],
+    ],
+)
+def test_the_packages_of_every_combination(
+    system: str, source: str, branch: int, modules: str, compute_only: bool, names: list[str]
+) -> None:
+    found = chosen(system, source=source, branch=branch, modules=modules, compute_only=compute_only)
+    assert found.problems == ()
+    assert found.packages == names
+    assert (found.modules, found.version) == (modules, str(branch))
+    assert found.built == (source != "ubuntu")
+
+
+@pytest.mark.parametrize(
+    ("model", "modules"),
+    [
+        ("v100_sxm", "proprietary"),
+        ("t4", "open"),
+        ("h100_sxm", "open"),
+        ("gh200", "open"),
+        ("b200", "open"),
+        ("rtx_6000", "open"),
+    ],
+)
+def test_auto_takes_the_modules_that_run_the_model(model: str, modules: str) -> None:
+    assert chosen(model=model).modules == modules
+
+
+def test_without_kernel_modules_only_libraries_and_programs_are_left() -> None:
+    found = chosen(source="debian", branch=550, kernel_modules=False)
+    assert not [name for name in found.packages if "dkms" in name or "linux-" in name]
+    assert (found.modules, found.built) == ("", False)
+
+
+def test_what_is_preinstalled_has_a_version_to_verify_and_no_packages() -> None:
+    found = chosen(source="preinstalled", branch=999)
+    assert (found.packages, found.version, found.problems) == ((), "999", [])
+    assert chosen(source="preinstalled", branch=0).version == ""
+    assert chosen(source="none", count=0).packages == ()
+
+
+def test_before_the_system_is_known_only_the_declaration_is_judged() -> None:
+    assert chosen("", source="ubuntu").problems == []
+    assert chosen("", model="v100_sxm", modules="open").problems
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"source": "none"}, "is none on a node that has 8 GPUs (h100_sxm)"),
+        ({"count": 0}, "is cuda_repo on a node without GPUs"),
+        ({"version": "570.1.1"}, "is 570.1.1, which is not of the branch 580"),
+        ({"version": "5800.1"}, "is 5800.1, which is not of the branch 580"),
+        ({"branch": 585}, "is 585, which is no branch that we know; set it to one of 525, 530"),
+        ({"model": "b200", "branch": 565}, "runs b200 (blackwell), for which 570 is the first"),
+        ({"model": "v100_sxm", "branch": 590}, "runs v100_sxm (volta), for which 580 is the last"),
+        ({"model": "b200", "modules": "proprietary"}, "b200 runs only with the open kernel"),
+        ({"model": "gh200", "modules": "proprietary"}, "gh200 runs only with the open kernel"),
+        ({"model": "v100_sxm", "modules": "open"}, "v100_sxm runs only with the proprietary"),
+        ({"kernel_modules": False, "compute_only": False}, "set one of them to true"),
+        ({"source": "ubuntu"}, "is a source for Ubuntu, on Debian 13"),
+        ({"source": "debian"}, "is 580, but the archive of Debian 13 has only 550; set it to"),
+        ({"branch": 550}, "is 550, but nvidia_driver_source cuda_repo begins with 560 on Debian"),
+    ],
+)
+def test_a_contradiction_is_refused_in_one_sentence(asked: dict[str, Any], words: str) -> None:
+    found = chosen(**asked)
+    (sentence,) = found.problems
+    assert words in sentence
+    assert sentence.endswith(".")
+    assert not found.packages
+
+
+@given(
+    source=st.sampled_from(SOURCES),
+    system=st.sampled_from([*SYSTEMS, "Debian 11", "Rocky 9", ""]),
+    branch=st.one_of(st.sampled_from(gpus.branches()), st.integers(0, 700)),
+    modules=st.sampled_from(["auto", "open", "proprietary"]),
+    model=st.sampled_from([*gpus.known(), "rtx_6000"]),
+    compute_only=st.booleans(),
+    kernel_modules=st.booleans(),
+)
+def test_nothing_is_installed_that_does_not_run_the_gpus(
+    source: str, system: str, branch: int, modules: str, model: str, **flags: bool
+) -> None:
+    found = chosen(system, source=source, branch=branch, modules=modules, model=model, **flags)
+    if found.packages:
+        assert not found.problems
+        assert gpus.gpu(model).branch_problem(branch) == ""
+        assert branch in gpus.branches()
+        assert found.modules in ({*gpus.gpu(model).modules} if flags["kernel_modules"] else {""})
+    elif system in SYSTEMS and source not in ("none", "preinstalled"):
+        assert found.problems

@@ -1,0 +1,272 @@
+"""What the module makes of what a node says of its driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.nvidia_driver.library import nvidia_driver_state as state
+
+OPEN = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+    "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
+)
+PROPRIETARY = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (OPEN, ("580.95.05", "open")),
+        (PROPRIETARY, ("535.129.03", "proprietary")),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  590.44.01\n",
+            ("590.44.01", "open"),
+        ),
+        ("GCC version:  gcc version 12.2.0\n", ("", "")),
+        ("", ("", "")),
+    ],
+)
+def test_the_module_that_is_loaded(text: str, found: tuple[str, str]) -> None:
+    assert state.loaded(text) == found
+
+
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [
+        ("550.163.01-2", "550.163.01"),
+        ("580.95.05-0ubuntu0.24.04.2", "580.95.05"),
+        ("1:590.44.01-1", "590.44.01"),
+        ("535.216.03-3~deb12u1", "535.216.03"),
+        ("1.2.2", ""),
+        ("20240109+1", ""),
+        ("", ""),
+    ],
+)
+def test_the_drivers_version_in_a_packages(version: str, number: str) -> None:
+    assert state.number(version) == number
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [
+        ("580.95.05-1", "580", True),
+        ("580.95.05-1", "580.95.05", True),
+        ("580.95.05-1", "580.95.0", False),
+        ("5800.1-1", "580", False),
+        ("590.44.01-1", "580", False),
+        ("580.95.05-1", "", False),
+        ("", "580", False),
+    ],
+)
+def test_a_version_is_of_a_branch(version: str, wanted: str, fits: bool) -> None:
+    assert state.fits(version, wanted) is fits
+
+
+@pytest.mark.parametrize(
+    ("kernel", "images", "flavour"),
+    [
+        ("6.12.43+deb13-amd64", ["linux-image-amd64"], "amd64"),
+        ("6.1.0-40-cloud-amd64", [], "cloud-amd64"),
+        ("6.8.0-45-generic", ["linux-image-generic", "linux-image-6.8.0-45-generic"], "generic"),
+        ("6.8.0-45-generic", ["linux-image-generic-hwe-22.04"], "generic-hwe-22.04"),
+        ("6.8.0-1015-aws", ["linux-image-generic-hwe-22.04"], "aws"),
+        ("6.18.44", [], ""),
+    ],
+)
+def test_the_kind_of_a_kernel(kernel: str, images: list[str], flavour: str) -> None:
+    assert state.flavour(kernel, images) == flavour
+
+
+WANTED = ["libcuda1", "nvidia-smi", "nvidia-persistenced"]
+OLD = {"libcuda1": "535.1.1-1", "nvidia-smi": "535.1.1-1", "nvidia-persistenced": "535.0.9-1"}
+NEW = {"libcuda1": "550.2.2-1", "nvidia-smi": "550.2.2-1", "nvidia-persistenced": "550.2.2-1"}
+
+
+@pytest.mark.parametrize(
+    ("version", "installed", "candidates", "changed"),
+    [
+        ("550", {}, NEW, WANTED),
+        ("550", NEW, NEW, []),
+        # Another branch takes all of them with it.
+        ("550", OLD, NEW, WANTED),
+        ("535", NEW, OLD, WANTED),
+        # A newer one of the same branch takes none.
+        ("550", NEW, {**NEW, "libcuda1": "550.9.9-1", "nvidia-smi": "550.9.9-1"}, []),
+        ("550.9.9", NEW, {**NEW, "libcuda1": "550.9.9-1"}, ["libcuda1"]),
+        ("550", {"libcuda1": "550.2.2-1"}, NEW, ["nvidia-smi", "nvidia-persistenced"]),
+        # No archive has the branch: that is told, not overlooked.
+        ("590", NEW, {}, ["libcuda1"]),
+    ],
+)
+def test_what_changes(
+    version: str, installed: dict[str, str], candidates: dict[str, str], changed: list[str]
+) -> None:
+    assert state.change(WANTED, version, installed, candidates) == changed
+
+
+def test_all_of_the_driver_is_held_and_nothing_else() -> None:
+    installed = {
+        **NEW,
+        "libnvidia-ml1": "550.2.2-1",
+        "firmware-nvidia-gsp": "550.2.2-1",
+        "nvidia-container-toolkit": "1.18.0-1",
+        "libfoo": "550.2.2-1",
+        "linux-headers-amd64": "6.12",
+    }
+    wanted = [*WANTED, "linux-headers-amd64"]
+    found = state.to_hold(wanted, installed, {"nvidia-smi"})
+    assert found == ["firmware-nvidia-gsp", "libcuda1", "libnvidia-ml1", "nvidia-persistenced"]
+    assert state.to_hold(wanted, {}, set()) == []
+
+
+def test_candidates_are_what_apt_would_install() -> None:
+    said = (
+        "libcuda1:\n  Installed: (none)\n  Candidate: 550.163.01-2\n  Version table:\n"
+        "     550.163.01-2 500\n"
+        "nvidia-kernel-dkms:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n"
+    )
+    assert state.policy(said) == {"libcuda1": "550.163.01-2"}
+
+
+def test_what_is_removed_is_not_installed() -> None:
+    said = "installed hold libcuda1 550-1\nconfig-files deinstall nvidia-smi 535-1\n"
+    assert state.packages(said) == ({"libcuda1": "550-1"}, {"libcuda1"})
+
+
+DEB822 = """\
+Types: deb
+# a comment
+URIs: http://deb.debian.org/debian
+Suites: trixie trixie-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.pgp
+
+Types: deb
+URIs: http://deb.debian.org/debian-security/
+Suites: trixie-security
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ mQINBF
+"""
+LINES = """\
+deb http://a.example.org/debian/ trixie main
+deb [arch=amd64 signed-by=/etc/apt/key.gpg] http://b.example.org/debian bookworm main
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "suite", "key"),
+    [
+        (
+            DEB822,
+            "http://deb.debian.org/debian/",
+            "trixie",
+            "/usr/share/keyrings/debian-archive-keyring.pgp",
+        ),
+        (
+            DEB822,
+            "http://deb.debian.org/debian-security/",
+            "trixie-security",
+            "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINBF",
+        ),
+        (DEB822, "http://deb.debian.org/debian/", "sid", ""),
+        (LINES, "http://a.example.org/debian/", "trixie", ""),
+        (LINES, "http://b.example.org/debian/", "bookworm", "/etc/apt/key.gpg"),
+    ],
+)
+def test_the_key_that_a_source_names(text: str, address: str, suite: str, key: str) -> None:
+    assert state.signed_by(text, address, suite) == key
+
+
+def test_archives_without_what_our_own_file_adds() -> None:
+    said = (
+        "http://a/|trixie|main|/etc/apt/sources.list:1\n"
+        "http://a/|trixie|non-free|/ours:1\n"
+        "http://a/|trixie|contrib|/etc/apt/sources.list:1\n"
+        "https://nvidia/||./|/etc/apt/sources.list.d/cuda.list:1\n"
+    )
+    (found,) = state.archives(said, "/ours", lambda file: "")
+    assert (found["uri"], found["suite"], found["components"]) == (
+        "http://a/",
+        "trixie",
+        ["main", "contrib"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "on"),
+    [(b"\x06\0\0\0\x01", True), (b"\x06\0\0\0\0", False), (b"", False)],
+)
+def test_secure_boot_is_the_firmwares_word(variable: bytes, on: bool) -> None:
+    assert state.secure_boot(variable) is on
+
+
+@pytest.mark.parametrize(
+    ("loaded", "module", "stale"),
+    [
+        (OPEN, "580.95.05", False),
+        (OPEN, "590.44.01", True),
+        (OPEN, "", False),  # the modules come from elsewhere, and nothing says which a boot loads
+        ("", "590.44.01", False),  # that takes no reboot, it can be loaded now
+        ("", "", False),
+    ],
+)
+def test_a_reboot_is_due_when_another_module_is_loaded(
+    tmp_path: Path, monkeypatch: Any, loaded: str, module: str, stale: bool
+) -> None:
+    (tmp_path / "loaded").write_text(loaded)
+    monkeypatch.setattr(state, "LOADED", tmp_path / "loaded")
+    arguments = {"packages": [], "optional": [], "version": "", "sources_file": ""}
+    found = state.look(
+        lambda command: (0, f"{module}\n" if command[0] == "modinfo" else ""), arguments
+    )
+    assert (found["stale"], found["change"], found["hold"]) == (stale, [], [])
+
+
+def test_a_node_is_looked_at_with_what_it_has(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "loaded").write_text(OPEN)
+    (tmp_path / "modules").write_text("nouveau 2000 0 - Live 0x0\nxfs 1 0 - Live 0x0\n")
+    monkeypatch.setattr(state, "LOADED", tmp_path / "loaded")
+    monkeypatch.setattr(state, "MODULES", tmp_path / "modules")
+    monkeypatch.setattr(state, "SECURE_BOOT", tmp_path / "none")
+    monkeypatch.setattr(state, "LISTS", tmp_path)
+    said = {
+        "uname": "6.12.43+deb13-amd64\n",
+        "dpkg-query": "installed hold libcuda1 550.2.2-1\n",
+        "apt-cache": "libcuda1:\n  Candidate: 550.2.2-1\nlinux-headers-amd64:\n  Candidate: 6.12\n",
+        "modinfo": "590.44.01\n",
+    }
+    found = state.look(
+        lambda command: (0, said.get(command[0], "")),
+        {
+            "packages": ["libcuda1", "linux-headers-{flavour}", "linux-headers-{kernel}"],
+            "optional": ["nvidia-persistenced"],
+            "version": "550",
+            "sources_file": "/ours",
+        },
+    )
+    assert found["packages"] == [
+        "libcuda1",
+        "linux-headers-amd64",
+        "linux-headers-6.12.43+deb13-amd64",
+    ]
+    assert found["change"] == found["packages"][1:]
+    assert found["missing"] == ["linux-headers-6.12.43+deb13-amd64"]
+    assert (found["loaded"], found["loaded_modules"], found["module"]) == (
+        "580.95.05",
+        "open",
+        "590.44.01",
+    )
+    assert (found["nouveau"], found["secure_boot"], found["hold"], found["lists"]) == (
+        True,
+        False,
+        [],
+        False,
+    )
