@@ -1,0 +1,133 @@
+"""What a node's NVLink fabric should be and what it is, as rows of verify. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from playbooks.filter_plugins.verify import verify_row, verify_skipped
+
+COMPONENT = "nvidia_fabric"
+MANAGER, IMEX = "nvidia-fabricmanager", "nvidia-imex"
+
+# Boards of these generations do not tell whether they have joined the fabric
+# (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/: since Hopper).
+SILENT = ("volta", "turing", "ampere")
+
+Row = dict[str, str]
+Facts = Mapping[str, Any]
+
+
+def rows(found: Facts, declared: Facts, nvml: Facts) -> list[Row]:
+    """The rows, at least one.
+
+    `found` is what nvidia_fabric_look returns, `nvml` what the action nvml does with the question
+    `fabric`. `declared` has model, count, generation, switches (present, none, unknown), imex,
+    domain and channels.
+    """
+    if not declared["model"]:
+        return [verify_skipped(COMPONENT, "NVLink fabric", "no NVIDIA GPU is declared")]
+    result = [_switches(found, declared)]
+    if there(found) or declared["imex"]:
+        result.append(_loaded(found))
+    if there(found):
+        result += _manager(found)
+        result.append(_joined(declared, nvml))
+    if found["bridges"]:
+        result += _nvlink5(found)
+    if declared["imex"]:
+        result += _imex(found, declared)
+    return result
+
+
+def there(found: Facts) -> bool:
+    return bool(found["switches"] or found["bridges"])
+
+
+def _row(what: str, found: Any, expected: Any, advice: str) -> Row:
+    return verify_row(found, COMPONENT, what, expected, advice)
+
+
+def _switches(found: Facts, declared: Facts) -> Row:
+    if declared["switches"] == "unknown":
+        return verify_skipped(COMPONENT, "NVSwitches", f"unknown for the model {declared['model']}")
+    board = f"{declared['count']} {declared['model']}"
+    advice = {
+        "present": f"{board} have them: they have left the PCI bus, or node_gpus is wrong",
+        "none": f"{board} have none: correct node_gpus",
+    }
+    is_there = "present" if there(found) else "none"
+    expected = declared["switches"]
+    return _row("NVSwitches", is_there, expected, advice[expected])
+
+
+def _loaded(found: Facts) -> Row:
+    advice = "reboot the node: the fabric's daemons run with no other driver than their own"
+    return _row("loaded driver", found["loaded"], found["installed"] or "a driver", advice)
+
+
+def _manager(found: Facts) -> Iterator[Row]:
+    driver = found["installed"]
+    yield _row(
+        "Fabric Manager",
+        found["versions"]["nv-fabricmanager"],
+        driver or "the driver's version",
+        "run the role nvidia_fabric, which installs the driver's version",
+    )
+    yield _row(
+        f"service {MANAGER}",
+        found["services"][MANAGER],
+        "active",
+        f"without it CUDA ends with error 802: see journalctl -u {MANAGER}",
+    )
+
+
+def _joined(declared: Facts, nvml: Facts) -> Row:
+    what = "GPUs in the fabric"
+    if declared["generation"] in SILENT:
+        return verify_skipped(COMPONENT, what, f"{declared['generation']} does not tell")
+    if nvml.get("error") or "gpus" not in nvml:
+        found, others = f"unknown ({nvml.get('error') or 'NVML was not asked'})", []
+    else:
+        others = [said for said in map(_not_joined, nvml["gpus"]) if said]
+        found = str(len(nvml["gpus"]) - len(others))
+    advice = [*others, f"see journalctl -u {MANAGER}; after its restart GPUs may need a reset"]
+    return _row(what, found, declared["count"], ", ".join(advice))
+
+
+def _not_joined(gpu: Facts) -> str:
+    """Why a GPU does not count as joined; empty for one that has."""
+    fabric = gpu["values"].get("fabric") or {}
+    state, status = fabric.get("state"), fabric.get("status")
+    if state == "completed" and status == 0:
+        return ""
+    why = f"{state}, status {status}" if state else gpu.get("error") or "does not tell"
+    return f"GPU {gpu['index']}: {why}"
+
+
+def _nvlink5(found: Facts) -> Iterator[Row]:
+    has = "installed" if found["nvlsm"] else "not installed"
+    yield _row("NVLink subnet manager", has, "installed", "install the package nvlsm")
+    has = "loaded" if found["umad"] else "not loaded"
+    yield _row("module ib_umad", has, "loaded", "modprobe ib_umad; the subnet manager needs it")
+
+
+def _imex(found: Facts, declared: Facts) -> Iterator[Row]:
+    domain = declared["domain"] or "of its NVLink domain"
+    yield _row(
+        "IMEX",
+        found["versions"]["nvidia-imex"],
+        found["installed"] or "the driver's version",
+        "run the role nvidia_fabric, which installs the driver's version",
+    )
+    advice = f"see journalctl -u {IMEX}"
+    yield _row(f"service {IMEX}", found["services"][IMEX], "active", advice)
+    advice = f"it waits for other nodes {domain}: nvidia-imex-ctl -N says for which"
+    yield _row("IMEX's state", found["imex"], "READY", advice)
+    if declared["channels"] == "shared":
+        has = "present" if found["channel"] else "absent"
+        advice = "the driver makes it when it is loaded: reboot the node"
+        yield _row("IMEX channel 0", has, "present", advice)
+    else:
+        why = "Slurm makes a channel for each job"
+        yield verify_skipped(COMPONENT, "IMEX channel 0", why)

@@ -1,0 +1,86 @@
+"""What jobs need for RDMA and what a node has, as rows of verify. Pure functions.
+
+The ports are judged as the validation's check `infiniband` does it: there is one judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from playbooks.filter_plugins.verify import verify_row, verify_skipped
+from validation.checks import infiniband
+from validation.checks.document import Fields, Unusable
+
+COMPONENT = "rdma"
+
+Row = dict[str, str]
+
+
+def rows(found: Mapping[str, Any], said: str, declared: Mapping[str, Any]) -> list[Row]:
+    """`found` is what the action infiniband returns, `said` the lines of tasks/verify.yml;
+    `declared` has fabric, ports, hcas, memlock, packages and doca_version."""
+    fabric = infiniband.declared(declared["fabric"])
+    if fabric is None:
+        why = f"the declared fabric {declared['fabric']} has no ports of InfiniBand or RoCE"
+        return [verify_skipped(COMPONENT, "RDMA", why)]
+    lines = [line.split() for line in said.splitlines() if line.strip()]
+    return [
+        *_packages(lines, declared),
+        *_limits(lines, declared),
+        _devices(lines),
+        _ports(found, fabric, declared),
+    ]
+
+
+def _row(what: str, found: Any, expected: Any, advice: str) -> Row:
+    return verify_row(found, COMPONENT, what, expected, advice)
+
+
+def _packages(lines: list[list[str]], declared: Mapping[str, Any]) -> Iterator[Row]:
+    there = {line[2]: line[3] for line in lines if line[:2] == ["package", "installed"]}
+    lacking = [name for name in declared["packages"] if name not in there]
+    if not declared["packages"]:
+        yield verify_skipped(COMPONENT, "packages", "rdma_source is none: a site's own")
+    else:
+        state = f"without {', '.join(lacking)}" if lacking else "installed"
+        yield _row("packages", state, "installed", "run the role rdma")
+    if declared["doca_version"]:
+        wanted, version = declared["doca_version"], there.get("doca-ofed", "")
+        same = f"{version}.".startswith((f"{wanted}.", f"{wanted}-")) or version == wanted
+        advice = "its repository has another version: change its address, or rdma_doca_version"
+        yield _row("DOCA-OFED", wanted if same else version, wanted, advice)
+
+
+def _limits(lines: list[list[str]], declared: Mapping[str, Any]) -> Iterator[Row]:
+    """What a login may lock, and slurmd where it is installed; jobs inherit slurmd's."""
+    login = " ".join(word for line in lines if line[0] == "login" for word in line[1:])
+    advice = "memlock in node_base_limits sets it: RDMA locks what it sends and receives"
+    yield _row("locked memory of a login", login, declared["memlock"], advice)
+    slurmd = dict(line[1].split("=", 1) for line in lines if line[0] == "slurmd")
+    if slurmd.get("LoadState") == "loaded":
+        limit = slurmd.get("LimitMEMLOCK", "")
+        advice = "its unit needs LimitMEMLOCK=infinity: https://slurm.schedmd.com/faq.html#memlock"
+        yield _row("locked memory of slurmd", limit, "infinity", advice)
+
+
+def _devices(lines: list[list[str]]) -> Row:
+    has = "present" if any(line[0] == "device" for line in lines) else "absent"
+    advice = "the kernel's module ib_uverbs makes them: dmesg says why a card's driver did not load"
+    return _row("devices for jobs (uverbs)", has, "present", advice)
+
+
+def _ports(found: Mapping[str, Any], fabric: infiniband.Fabric, declared: Mapping[str, Any]) -> Row:
+    """How many are in order of those that must be; the advice is what is wrong with the others."""
+    what = f"ports of {declared['fabric']} in order"
+    least, hcas = declared["ports"], declared["hcas"] or None
+    if found.get("error") or found.get("ports") is None:
+        return _row(what, "unknown", least, f"the kernel does not tell: {found.get('error')}")
+    try:
+        state = infiniband.state(Fields({"ports": found["ports"]}).items("ports"), fabric, hcas)
+    except Unusable as problem:
+        return _row(what, "unknown", least, str(problem))
+    advice = state.message or "the kernel shows no more: lspci shows the cards, dmesg their driver"
+    if infiniband.every_port(fabric, hcas):
+        return _row(what, state.good, max(least, state.used), advice)
+    return _row(what, min(state.good, least), least, advice)

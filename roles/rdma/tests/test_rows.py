@@ -1,0 +1,140 @@
+"""Each row, as it passes and as it fails; the ports are those that the validation's tests have."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.rdma.plugin_utils import rows
+from validation.tests import standin_host
+
+SAID = """\
+package installed rdma-core 56.1-1
+package installed libibverbs1 56.1-1
+login unlimited
+slurmd LoadState=loaded
+slurmd LimitMEMLOCK=infinity
+device /dev/infiniband/uverbs0
+"""
+DECLARED = {
+    "fabric": "ib_ndr400",
+    "ports": 1,
+    "hcas": "",
+    "memlock": "unlimited",
+    "packages": ["rdma-core", "libibverbs1"],
+    "doca_version": "",
+}
+
+
+def ports(*states):
+    read = [standin_host.port(number, **state) for number, state in enumerate(states)]
+    return {"error": None, "ports": read}
+
+
+UP: dict[str, str] = {}
+DOWN = {"state": "1: DOWN", "phys_state": "3: Disabled"}
+ROCE = {"link_layer": "Ethernet"}
+
+
+def judged(found=None, said=SAID, **declared):
+    return rows.rows(found or ports(UP, UP), said, DECLARED | declared)
+
+
+def failed(*arguments, **declared):
+    return [row["what"] for row in judged(*arguments, **declared) if row["verdict"] != "PASS"]
+
+
+def row(what, *arguments, **declared):
+    return next(row for row in judged(*arguments, **declared) if row["what"].startswith(what))
+
+
+def test_what_is_in_order_passes():
+    assert failed() == []
+    assert len(judged()) == 5
+
+
+@pytest.mark.parametrize("fabric", ["ethernet", "opa_400", "efa_3200", "slingshot_200"])
+def test_other_fabrics_are_skipped_by_declaration(fabric):
+    assert [row["verdict"] for row in judged(fabric=fabric)] == ["SKIP"]
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "what"),
+    [
+        ("package installed rdma-core", "package config-files rdma-core", "packages"),
+        ("login unlimited", "login 8192", "locked memory of a login"),
+        ("login unlimited", "login su: Permission denied", "locked memory of a login"),
+        ("login unlimited\n", "", "locked memory of a login"),
+        ("LimitMEMLOCK=infinity", "LimitMEMLOCK=65536", "locked memory of slurmd"),
+        ("slurmd LimitMEMLOCK=infinity\n", "", "locked memory of slurmd"),
+        ("device /dev/infiniband/uverbs0\n", "", "devices for jobs (uverbs)"),
+    ],
+)
+def test_what_is_not_fails_by_its_name(line, instead, what):
+    assert line in SAID
+    assert failed(None, SAID.replace(line, instead)) == [what]
+
+
+def test_a_slurmd_that_is_not_installed_has_no_limit():
+    said = SAID.replace("LoadState=loaded", "LoadState=not-found").replace("infinity", "8388608")
+    assert failed(None, said) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "declared", "is_", "expected"),
+    [
+        (ports(UP, DOWN), {}, "1", "2"),
+        (ports(UP, UP), {"ports": 8}, "2", "8"),
+        (ports(), {}, "0", "1"),
+        (ports(DOWN, DOWN), {"ports": 2}, "0", "2"),
+        (ports(UP, UP), {"fabric": "ib_xdr800"}, "0", "2"),
+        (ports(ROCE), {}, "0", "1"),
+        (ports(UP), {"fabric": "roce_400"}, "0", "1"),
+        (ports(ROCE | DOWN, ROCE), {"fabric": "roce_400", "ports": 2}, "1", "2"),
+        (ports(ROCE | DOWN, ROCE), {"fabric": "roce_400", "hcas": "mlx5"}, "1", "2"),
+        (ports(UP), {"hcas": "=mlx5_7"}, "0", "1"),
+        ({"error": "no answer within 10 s", "ports": None}, {}, "unknown", "1"),
+        ({"skipped": True}, {}, "unknown", "1"),
+        ({"error": None, "ports": [{"device": "mlx5_0"}]}, {}, "unknown", "1"),
+    ],
+)
+def test_ports_that_are_not_as_declared(found, declared, is_, expected):
+    ended = row("ports of", found, **declared)
+    assert (ended["found"], ended["expected"], ended["verdict"]) == (is_, expected, "FAIL")
+    assert ended["advice"]
+
+
+@pytest.mark.parametrize(
+    ("found", "declared"),
+    [
+        (ports(UP, DOWN), {"hcas": "=mlx5_0"}),
+        (ports(ROCE, ROCE), {"fabric": "roce_400"}),
+        (ports(ROCE, ROCE | DOWN), {"fabric": "roce_400"}),  # the other may be the login's network
+        (ports(UP, UP), {"fabric": "ib_ndr200"}),  # more than declared
+        (ports(UP, ROCE | DOWN), {}),
+    ],
+)
+def test_ports_that_are(found, declared):
+    assert row("ports of", found, **declared)["verdict"] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "verdict"),
+    [
+        ("3.2.0-046000", "3.2", "PASS"),
+        ("3.2.0-046000", "3.2.0", "PASS"),
+        ("3.2.0-046000", "3.2.0-046000", "PASS"),
+        ("3.20.0-1", "3.2", "FAIL"),
+        ("2.9.1-1", "3.2", "FAIL"),
+    ],
+)
+def test_the_version_of_doca_ofed(version, wanted, verdict):
+    said = SAID + f"package installed doca-ofed {version}\n"
+    assert row("DOCA", None, said, doca_version=wanted)["verdict"] == verdict
+
+
+def test_a_doca_ofed_that_is_not_there_has_no_version():
+    assert failed(doca_version="3.2") == ["DOCA-OFED"]
+
+
+def test_a_sites_own_packages_are_skipped_and_the_rest_is_not():
+    assert [row["verdict"] for row in judged(packages=[])] == ["SKIP"] + ["PASS"] * 4
