@@ -2,11 +2,12 @@
 
 A component is a role that comes later, or a site's own addition. It contributes
 
-    settings   slurm.conf(5): name -> value
-    plugstack  lines of plugstack.conf
-    prolog     scripts, each {name, content}; they run on compute nodes
-    epilog     the same
-    gres       lines of gres.conf, each a mapping such as {Name: gpu, File: /dev/nvidia0}
+    settings     slurm.conf(5): name -> value
+    plugstack    lines of plugstack.conf
+    prolog       scripts, each {name, content}; they run on compute nodes
+    epilog       the same
+    task_prolog  the same, run by each task's user; they print `export NAME=value` for the task
+    gres         lines of gres.conf, each a mapping such as {Name: gpu, File: /dev/nvidia0}
 
 Lists (PrologFlags, SlurmctldParameters …) are the union of what all ask for. Two values for
 anything else are a conflict, which only the site can decide: what it sets wins over everybody.
@@ -52,7 +53,8 @@ ELSEWHERE = {
     "statesavelocation": "slurm_state_save_location",
 }
 
-PARTS = ("settings", "plugstack", "prolog", "epilog", "gres")
+SCRIPTS = ("prolog", "epilog", "task_prolog")
+PARTS = ("settings", "plugstack", *SCRIPTS, "gres")
 SETTING = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -114,7 +116,7 @@ def plugstack(components: Components) -> list[str]:
 
 
 def scripts(components: Components, kind: str) -> dict[str, str]:
-    """Name -> content of the scripts of one kind, `prolog` or `epilog`."""
+    """Name -> content of the scripts of one kind, one of SCRIPTS."""
     return {
         script["name"]: script["content"]
         for part in components.values()
@@ -189,7 +191,7 @@ def component_problems(name: str, component: Any) -> Iterator[str]:
     for line in component.get("plugstack") or []:
         if not isinstance(line, str) or "\n" in line:
             yield f"{where}.plugstack has {line!r}; it must be a list of lines."
-    for kind in ("prolog", "epilog"):
+    for kind in SCRIPTS:
         for script in component.get(kind) or []:
             yield from _script_problems(f"{where}.{kind}", script)
     for entry in component.get("gres") or []:
@@ -235,7 +237,7 @@ def _claims(name: str, value: Any, listed: bool) -> Iterator[tuple[str, str]]:
 
 def script_conflicts(components: Components) -> Iterator[str]:
     """Scripts of one name from two components: one would replace the other."""
-    for kind in ("prolog", "epilog"):
+    for kind in SCRIPTS:
         owner: dict[str, str] = {}
         for who, part in components.items():
             for script in part.get(kind) or []:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from playbooks.filter_plugins.hostlist import compressed_hostlist
+from playbooks.plugin_utils import mig
 from roles.slurm.plugin_utils.components import mapping_problems, text, value_problems
 
 Node = Mapping[str, Any]
@@ -55,7 +56,8 @@ def cpus(node: Node) -> int:
 
 
 def entries(node: Node) -> list[Mapping[str, Any]]:
-    """The node's lines of gres.conf, as mappings: those it declares, else one for its GPUs.
+    """The node's lines of gres.conf, as mappings: those it declares, else one for its GPUs, or one
+    for each instance of MIG.
 
     The device files are named, not detected: GPUs can then be confined (ConstrainDevices), and a
     Slurm built without NVML does the same as one with it.
@@ -65,8 +67,15 @@ def entries(node: Node) -> list[Mapping[str, Any]]:
     count = int(node["gpus"]["count"])
     if not count:
         return []
+    if layout := node["gpus"].get("mig"):
+        return [_instance(one) for one in mig.instances(count, layout)]
     files = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
     return [{"Name": "gpu", "Type": node["gpus"]["model"], "File": files}]
+
+
+def _instance(one: mig.Instance) -> Mapping[str, Any]:
+    """Slurm takes the numbers of these device files when slurmd starts (gres_common.c)."""
+    return {"Name": "gpu", "Type": one.profile, "MultipleFiles": ",".join(one.devices)}
 
 
 def _get(entry: Mapping[str, Any], key: str) -> str:
@@ -256,15 +265,8 @@ def _options_problems(options: Any) -> Iterator[str]:
 
 
 def _mig_problems(node: Node) -> Iterator[str]:
-    """Device files of instances depend on where on a GPU they lie: the declaration has none."""
     declared = ",".join(f"gpu:{kind}:{count}" for kind, count in kinds(node).items())
-    if not node.get("gres"):
-        yield (
-            "node_gpus declares MIG instances, whose device files are not known from it; set "
-            "slurm_node_gres for the node's group: [{AutoDetect: nvml}] with a Slurm that is built "
-            "with NVML, or a line with MultipleFiles for each instance."
-        )
-    elif (found := _gpus(gres(node))) != _gpus(declared):
+    if (found := _gpus(gres(node))) != _gpus(declared):
         yield (
             f"slurm_node_gres makes {','.join(sorted(found)) or 'no GPU'}, node_gpus declares "
             f"{declared}; change one of them."

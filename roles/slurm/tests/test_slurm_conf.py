@@ -106,6 +106,7 @@ def test_what_differs_with_accounting_components_and_settings() -> None:
             slurm_components={
                 "pyxis": {"plugstack": ["required x.so"], "settings": {"PrologFlags": "Alloc"}},
                 "health": {"prolog": [{"name": "gpu", "content": "#!/bin/sh\n"}]},
+                "mig": {"task_prolog": [{"name": "mig", "content": "#!/bin/sh\n"}]},
             },
             slurm_settings={"SlurmdTimeout": 60, "mpidefault": ""},
         ).splitlines()
@@ -118,6 +119,7 @@ def test_what_differs_with_accounting_components_and_settings() -> None:
         "Prolog=/etc/slurm/prolog.d/*",
         "PrologFlags=Contain,Alloc",
         "SlurmdTimeout=60",
+        "TaskProlog=/etc/slurm/bin/task_prolog",
     }
     assert plain - changed == {
         "MpiDefault=none",

@@ -89,6 +89,7 @@ def test_settings_that_cannot_work_are_named(site: dict[str, Any], words: str) -
         ({"prolog": [{"name": "a"}]}, "{name: …, content: …}"),
         ({"prolog": [{"name": "../a", "content": "#!/bin/sh"}]}, "named '../a'"),
         ({"epilog": [{"name": "a", "content": "true"}]}, "does not begin with #!"),
+        ({"task_prolog": ["true"]}, "{name: …, content: …}"),
         ({"plugstack": [7]}, "list of lines"),
     ],
 )
@@ -105,5 +106,6 @@ def test_plugstack_and_scripts_of_all_components_come_together() -> None:
     assert c.plugstack(parts) == ["required x.so", "optional y.so"]
     assert c.scripts(parts, "prolog") == {"10-a": "#!/bin/sh\n"}
     assert c.scripts(parts, "epilog") == {}
-    both = {"a": {"prolog": [script]}, "b": {"prolog": [script]}}
-    assert "both bring a prolog script named 10-a" in c.setting_problems({}, both, {})[0]
+    for kind in ("prolog", "task_prolog"):
+        both = {"a": {kind: [script]}, "b": {kind: [script]}}
+        assert f"both bring a {kind} script named 10-a" in c.setting_problems({}, both, {})[0]

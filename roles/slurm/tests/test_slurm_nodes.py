@@ -122,9 +122,24 @@ def test_autodetect_keeps_the_declared_instances() -> None:
     assert n.node_problems([declared]) == []
 
 
-def test_instances_need_their_device_files() -> None:
-    (problem,) = n.node_problems([cut()])
-    assert problem.startswith("gpu1: node_gpus declares MIG instances, whose device files")
+def test_instances_are_named_by_the_declaration_alone() -> None:
+    path = "/dev/plumbline-mig/gpu0-1g.10gb-1"
+    assert n.gres(cut()) == "gpu:1g.10gb:32,gpu:3g.40gb:8"
+    lines = n.gres_lines([cut(), {**cut(), "name": "gpu2"}])
+    assert len(lines) == 8 * 5
+    assert lines[1] == (
+        f"NodeName=gpu[1-2] Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia0,{path}.gi,{path}.ci"
+    )
+    assert lines[-1].split()[2:] == [
+        "Type=3g.40gb",
+        "MultipleFiles=/dev/nvidia7,"
+        "/dev/plumbline-mig/gpu7-3g.40gb-0.gi,/dev/plumbline-mig/gpu7-3g.40gb-0.ci",
+    ]
+    assert len({line.partition(",")[2] for line in lines}) == 40
+    assert n.node_problems([cut()]) == []
+
+
+def test_lines_of_a_sites_own_make_the_declared_instances() -> None:
     half = [{"Name": "gpu", "Type": "1g.10gb", "MultipleFiles": "/dev/nvidia0,/dev/nvidia-caps/x"}]
     (problem,) = n.node_problems([cut(gres=half * 32)])
     assert problem == (

@@ -145,6 +145,10 @@ def test_a_restart_that_was_lost_is_made_up_for_and_components_come_and_go(host,
             "marker": {
                 "settings": {"PrologFlags": "Alloc", "SlurmctldParameters": "idle_on_node_suspend"},
                 "prolog": [{"name": "mark", "content": "#!/bin/sh\ntouch /run/prolog-ran\n"}],
+                "task_prolog": [
+                    {"name": "10-one", "content": "#!/bin/sh\necho export ONE=1\n"},
+                    {"name": "20-two", "content": "#!/bin/sh\necho export TWO=$(id -un)\n"},
+                ],
             }
         },
     }
@@ -159,12 +163,15 @@ def test_a_restart_that_was_lost_is_made_up_for_and_components_come_and_go(host,
     assert "idle_on_node_suspend" in in_force(host, "SlurmctldParameters")
     host.check_output(f"{JOB} true")
     assert host.file("/run/prolog-ran").exists
+    user = host.check_output("id -un")
+    assert host.check_output(f"{JOB} sh -c 'echo $ONE $TWO'") == f"1 {user}"
     assert active_since(host, "slurmd") != before[1]
 
     run = play()
     assert run.code == 0, run.output
     assert in_force(host, "MessageTimeout") == "20 sec"
     assert not host.file("/etc/slurm/prolog.d/mark").exists
+    assert not host.file("/etc/slurm/bin/task_prolog").exists
     host.check_output(f"{JOB} true")
 
 
