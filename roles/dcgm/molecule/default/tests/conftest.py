@@ -1,0 +1,27 @@
+import pytest
+
+from roles.dcgm.molecule.default.tests.parts import started, version
+from tests.role_play import play
+from tests.standins.mirror import OnNode
+
+__all__ = ["mirror", "play"]
+
+
+@pytest.fixture
+def mirror(host):
+    """The node's mirror, which serves all again afterwards."""
+    on_node = OnNode(host)
+    on_node.healed()
+    on_node.requests()
+    yield on_node
+    on_node.healed()
+
+
+@pytest.fixture
+def unharmed(host, mirror):
+    """Version and service before a run that is refused are those afterwards."""
+    before = version(host), started(host)
+    assert before[0] == "1:4.5.2-1"
+    yield
+    assert (version(host), started(host)) == before
+    assert host.service("nvidia-dcgm").is_running

@@ -1,0 +1,23 @@
+"""What the scenarios of this role have in common."""
+
+CORE = "datacenter-gpu-manager-4-core"
+OLD = "datacenter-gpu-manager"
+
+
+def version(host, package: str = CORE) -> str:
+    said = host.run("dpkg-query --show --showformat='${db:Status-Status} ${Version}' %s", package)
+    return said.stdout.split()[1] if said.stdout.startswith("installed") else ""
+
+
+def started(host) -> str:
+    return host.check_output("systemctl show nvidia-dcgm --property=ActiveEnterTimestampMonotonic")
+
+
+def refused(run, sentence: str) -> None:
+    assert run.code == 2, run.output
+    assert sentence in run.output, run.output
+
+
+def diagnose(host, *options: str):
+    with host.sudo():
+        return host.run(f"plumbline-dcgm-diag --gpus 2 {' '.join(options)}")

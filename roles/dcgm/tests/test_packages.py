@@ -1,0 +1,66 @@
+"""DCGM's packages for a driver, and the rows of what was found."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.dcgm.filter_plugins.dcgm import rows
+from roles.dcgm.plugin_utils.packages import cuda_major, of_other_drivers, packages
+
+NAMES = packages(580, diagnostics=False)
+GOOD = "".join(f"package:{name} 1:4.5.2-1\n" for name in NAMES) + "held 2\nservice active\nengine 8"
+
+
+@pytest.mark.parametrize(
+    ("branch", "major"), [(610, 13), (580, 13), (575, 12), (525, 12), (470, 11), (418, 0), (0, 0)]
+)
+def test_the_driver_decides_the_cuda(branch: int, major: int) -> None:
+    assert cuda_major(branch) == major
+
+
+def test_the_names_are_upstreams() -> None:
+    # As dpkg lists them on a node with DCGM 4.5.2: https://github.com/NVIDIA/DCGM/issues
+    assert packages(580, diagnostics=True) == [
+        "datacenter-gpu-manager-4-core",
+        "datacenter-gpu-manager-4-cuda13",
+        "datacenter-gpu-manager-4-proprietary",
+        "datacenter-gpu-manager-4-proprietary-cuda13",
+    ]
+    assert packages(0, diagnostics=True) == []
+
+
+def test_plugins_of_other_drivers_are_in_the_way() -> None:
+    others = of_other_drivers(580)
+    assert "datacenter-gpu-manager-4-cuda12" in others
+    assert "datacenter-gpu-manager-4-proprietary-cuda11" in others
+    assert not set(others) & set(packages(580, diagnostics=True))
+
+
+@pytest.mark.parametrize("version", ["", "4.5.2", "4.5.2-1", "1:4.5.2-1"])
+def test_what_is_as_declared_passes(version: str) -> None:
+    assert [row["verdict"] for row in rows(GOOD, 8, NAMES, version)] == ["PASS"] * 4
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus", "version", "failing"),
+    [
+        (GOOD, 8, "4.7.0", "version of the packages"),
+        (GOOD.replace("cuda13 1:4.5.2-1", "cuda13 1:4.7.0-1"), 8, "", "version of the packages"),
+        (GOOD.replace("held 2", "held 1"), 8, "", "packages that are held"),
+        (GOOD.replace("active", "failed"), 8, "", "service nvidia-dcgm"),
+        (GOOD, 4, "", "GPUs that the host engine sees"),
+        (GOOD.replace("engine 8", ""), 8, "", "GPUs that the host engine sees"),
+    ],
+)
+def test_what_is_not_fails(said: str, gpus: int, version: str, failing: str) -> None:
+    found = rows(said, gpus, NAMES, version)
+    assert [row["what"] for row in found if row["verdict"] == "FAIL"] == [failing]
+
+
+@pytest.mark.parametrize("version", ["", "4.5.2"])
+def test_nothing_found_is_no_pass(version: str) -> None:
+    assert [row["verdict"] for row in rows("", 8, NAMES, version)] == ["FAIL"] * 4
+
+
+def test_without_gpus_it_does_not_apply() -> None:
+    assert [row["verdict"] for row in rows("", 0, [], "")] == ["SKIP"]

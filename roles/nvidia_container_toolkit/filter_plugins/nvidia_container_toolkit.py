@@ -1,0 +1,74 @@
+"""The role's filters; what they do is in plugin_utils, by subject."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from playbooks.filter_plugins.verify import verify_row, verify_skipped
+from playbooks.plugin_utils.packages import version_row
+from roles.nvidia_container_toolkit.plugin_utils import cdi
+
+_COMPONENT = "nvidia_container_toolkit"
+_ADVICE = "apply the role nvidia_container_toolkit"
+
+
+def rows(
+    said: str, specs: Sequence[str], gpus: int, names: Sequence[str], version: str
+) -> list[dict[str, str]]:
+    """The verify table's rows.
+
+    `said` is `KEY VALUE` lines of what was found on the node, `specs` the CDI specification that is
+    there and the one for its GPUs as they are.
+    """
+    if not gpus:
+        return [verify_skipped(_COMPONENT, "toolkit", "the node declares no GPU")]
+    found = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    there, current = [*specs, "", ""][:2]
+    state = "missing" if cdi.read(there) is None else "that of other GPUs or another driver"
+    if cdi.same(there, current):
+        state = "current"
+    elif cdi.read(current) is None:
+        state = "not to be compared, because nvidia-ctk writes none"
+    return [
+        version_row(_COMPONENT, found, names, version, _ADVICE),
+        verify_row(
+            found.get("held"), _COMPONENT, "packages that are held", str(len(names)), _ADVICE
+        ),
+        verify_row(
+            found.get("path"),
+            _COMPONENT,
+            "nvidia-cdi-refresh.path",
+            "active",
+            "see systemctl status nvidia-cdi-refresh.path there",
+        ),
+        verify_row(
+            len(cdi.gpus(there)),
+            _COMPONENT,
+            "GPUs in the CDI specification",
+            gpus,
+            "see journalctl --unit=nvidia-cdi-refresh there",
+        ),
+        verify_row(
+            state,
+            _COMPONENT,
+            "CDI specification",
+            "current",
+            "run systemctl restart nvidia-cdi-refresh there",
+        ),
+    ]
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "nvidia_container_toolkit_rows": rows,
+            "nvidia_container_toolkit_same_spec": cdi.same,
+        }

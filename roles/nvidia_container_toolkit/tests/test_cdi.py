@@ -1,0 +1,84 @@
+"""CDI specifications, made by us after the CDI's own words, and the rows of what was found."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.nvidia_container_toolkit.filter_plugins.nvidia_container_toolkit import rows
+from roles.nvidia_container_toolkit.plugin_utils import cdi
+
+SPEC = """---
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- name: "0"
+  containerEdits: {deviceNodes: [{path: /dev/nvidia0}, {path: /dev/dri/card1}]}
+- name: GPU-5a3b4c
+  containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}
+- name: "1:0"
+- name: "1:1"
+- name: all
+containerEdits:
+  mounts: [{hostPath: /usr/lib/libcuda.so.580.95.05}]
+"""
+NAMES = ["toolkit", "base"]
+GOOD = "package:toolkit 1.20.1-1\npackage:base 1.20.1-1\nheld 2\npath active"
+
+
+def test_order_is_no_difference() -> None:
+    turned = SPEC.replace(
+        "{path: /dev/nvidia0}, {path: /dev/dri/card1}",
+        "{path: /dev/dri/card1}, {path: /dev/nvidia0}",
+    )
+    assert turned != SPEC
+    assert cdi.same(SPEC, turned)
+    assert not cdi.same(SPEC, SPEC.replace("580.95.05", "590.44.01"))
+    assert not cdi.same(SPEC, SPEC.replace('- name: "1:1"\n', ""))
+
+
+@pytest.mark.parametrize("text", ["", "- a", "just words", "{", "\t", "null"])
+def test_what_is_no_specification_is_the_same_as_nothing(text: str) -> None:
+    assert not cdi.same(text, text)
+    assert not cdi.same(text, SPEC)
+    assert cdi.gpus(text) == set()
+
+
+def test_gpus_count_once_with_their_instances_and_other_names() -> None:
+    assert cdi.gpus(SPEC) == {0, 1}
+    assert cdi.gpus(SPEC.replace("nvidia.com/gpu", "vendor.com/net")) == set()
+
+
+def test_what_is_as_declared_passes() -> None:
+    for version in ("", "1.20.1", "1.20.1-1"):
+        found = rows(GOOD, [SPEC, SPEC], 2, NAMES, version)
+        assert [row["verdict"] for row in found] == ["PASS"] * 5
+
+
+@pytest.mark.parametrize(
+    ("said", "specs", "gpus", "failing"),
+    [
+        (
+            GOOD.replace("base 1.20.1-1", "base 1.21.0-1"),
+            [SPEC, SPEC],
+            2,
+            "version of the packages",
+        ),
+        (GOOD.replace("held 2", "held 1"), [SPEC, SPEC], 2, "packages that are held"),
+        (GOOD.replace("active", "inactive"), [SPEC, SPEC], 2, "nvidia-cdi-refresh.path"),
+        (GOOD, [SPEC, SPEC], 8, "GPUs in the CDI specification"),
+        (GOOD, [SPEC, SPEC.replace("580", "590")], 2, "CDI specification"),
+        (GOOD, [SPEC, ""], 2, "CDI specification"),
+    ],
+)
+def test_what_is_not_fails(said: str, specs: list[str], gpus: int, failing: str) -> None:
+    found = rows(said, specs, gpus, NAMES, "")
+    assert [row["what"] for row in found if row["verdict"] == "FAIL"] == [failing]
+
+
+@pytest.mark.parametrize("specs", [[], ["", ""]])
+def test_nothing_found_is_no_pass(specs: list[str]) -> None:
+    assert [row["verdict"] for row in rows("", specs, 8, NAMES, "")] == ["FAIL"] * 5
+
+
+def test_without_gpus_it_does_not_apply() -> None:
+    assert [row["verdict"] for row in rows("", [], 0, NAMES, "")] == ["SKIP"]
