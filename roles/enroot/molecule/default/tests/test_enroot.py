@@ -1,0 +1,365 @@
+"""enroot on one node: what users and jobs find, and what comes of a download that goes wrong.
+
+The releases are of our own (packages.py): containers do not run here.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.standins.mirror import TRUNCATED, WRONG, OnNode
+
+OLD, NEW, BROKEN = "4.9.0", "4.9.1", "4.9.2"
+PACKAGES = ("enroot", "enroot+caps")
+MIRROR = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "mirror/enroot"
+SCRATCH, RUN = "/var/lib/enroot", "/run/enroot"
+JOB = "/usr/local/libexec/plumbline/enroot-job"
+VERIFY = [{"ansible.builtin.include_role": {"name": "enroot", "tasks_from": "verify"}}]
+INSTALL = [{"ansible.builtin.include_role": {"name": "enroot", "tasks_from": "install"}}]
+CONFIGURE = [
+    {"ansible.builtin.include_role": {"name": "enroot", "tasks_from": name}}
+    for name in ("look", "configure")
+]
+TABLE = [*VERIFY, {"ansible.builtin.debug": {"msg": "{{ __enroot_verified }}"}}]
+
+
+@pytest.fixture
+def mirror(host):
+    served = OnNode(host)
+    served.healed()
+    yield served
+    served.healed()
+
+
+@pytest.fixture
+def root(host):
+    """Runs a command as root; its output."""
+
+    def run(command: str) -> str:
+        with host.sudo():
+            return host.check_output("sh -ec %s", command)
+
+    return run
+
+
+@pytest.fixture
+def tiny(root):
+    """A full disk: 64 KiB in memory, less than a package has."""
+    root("mkdir -p /mnt/tiny && mount -t tmpfs -o size=64k tmpfs /mnt/tiny")
+    yield "/mnt/tiny"
+    root("umount /mnt/tiny")
+
+
+@pytest.fixture
+def users(root):
+    """Two ordinary users, and what they had in containers is gone afterwards."""
+    root("for name in ada bob; do id $name >/dev/null 2>&1 || useradd --no-create-home $name; done")
+    yield {name: int(root(f"id -u {name}")) for name in ("ada", "bob")}
+    root(f"rm -rf {RUN}/jobs/* {RUN}/user-* {SCRATCH}/*/user-[1-9]* {SCRATCH}/gone/*")
+
+
+def version(root) -> str:
+    """As a user asks for it."""
+    return root(
+        "cd / && for n in CACHE DATA RUNTIME; do export ENROOT_${n}_PATH=/tmp; done; enroot version"
+    )
+
+
+def installed(root) -> str:
+    return root(
+        "dpkg-query --show --showformat='${Package}=${Version} ${db:Status-Abbrev};' 'enroot*'"
+    )
+
+
+def job(root, phase: str, uid: int, number: int) -> str:
+    return root(f"SLURM_JOB_UID={uid} SLURM_JOB_ID={number} {JOB} {phase}")
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+def test_the_release_is_installed_and_held(host, root):
+    assert version(root) == NEW
+    assert installed(root).split(";")[:2] == [f"enroot={NEW}-1 hi ", f"enroot+caps={NEW}-1 hi "]
+    assert host.run("ls /var/cache/plumbline").stdout == ""
+
+
+def test_the_settings_are_those_of_the_role_and_the_site(host):
+    """Read as enroot does: a name, blanks, and a value that a shell expands."""
+    lines = host.file("/etc/enroot/enroot.conf.d/50-plumbline.conf").content_string.splitlines()
+    said = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
+    assert said["ENROOT_MAX_CONNECTIONS"] == "4"
+    assert (said["ENROOT_MOUNT_HOME"], said["ENROOT_RESTRICT_DEV"]) == ("no", "yes")
+    assert host.check_output(f'eval echo "{said["ENROOT_DATA_PATH"]}"').startswith(
+        f"{SCRATCH}/data/user-"
+    )
+    assert "lzo" not in said["ENROOT_SQUASH_OPTIONS"]
+
+
+def test_the_squash_options_make_an_image_that_can_be_read(host, root):
+    """With the node's own mksquashfs: the superblock says gzip."""
+    lines = host.file("/etc/enroot/enroot.conf.d/50-plumbline.conf").content_string
+    options = next(line for line in lines.splitlines() if "SQUASH" in line).split(" ", 1)[1]
+    root(f"rm -f /tmp/x.sqsh; mksquashfs /etc/enroot /tmp/x.sqsh -no-progress -all-root {options}")
+    said = root("unsquashfs -s /tmp/x.sqsh")
+    assert "Compression gzip" in said
+    assert "Data is uncompressed" in said
+    assert root("unsquashfs -cat /tmp/x.sqsh enroot.conf") == root("cat /etc/enroot/enroot.conf")
+
+
+def test_hooks_are_linked_and_there(host):
+    for name in ("50-slurm-pmi.sh", "50-slurm-pytorch.sh"):
+        link = host.file(f"/etc/enroot/hooks.d/{name}")
+        assert link.is_symlink
+        assert host.run(f"test -x {link.linked_to}").rc == 0
+
+
+def test_the_key_is_nobody_elses(host, play):
+    with host.sudo():
+        key = host.file("/etc/enroot/.credentials")
+        assert (key.user, key.mode) == ("root", 0o600)
+        assert "machine nvcr.io login $oauthtoken password nvapi-of-the-scenario" in (
+            key.content_string
+        )
+    assert host.run("sudo -u nobody cat /etc/enroot/.credentials").rc != 0
+    told = play(CONFIGURE, "-vvv", "--diff", enroot_ngc_api_key="nvapi-another")
+    assert (told.code, told.changed) == (0, 1), told.output
+    assert "nvapi-another" not in told.output.replace('enroot_ngc_api_key": "nvapi-another', "")
+    assert play(CONFIGURE, enroot_ngc_api_key="").changed == 1
+    assert not host.file("/etc/enroot/.credentials").exists
+    assert play(CONFIGURE).changed == 1
+
+
+def test_the_clean_up_runs(host, root):
+    assert host.service("plumbline-enroot-clean.timer").is_enabled
+    assert host.service("plumbline-enroot-clean.timer").is_running
+    root("systemctl start plumbline-enroot-clean.service")
+
+
+# --- users and jobs -------------------------------------------------------------------------------
+
+
+def test_a_job_finds_folders_of_its_user(host, root, users):
+    job(root, "begin", users["ada"], 7)
+    for folder in (f"{RUN}/user-", f"{SCRATCH}/cache/user-", f"{SCRATCH}/temp/user-"):
+        with host.sudo():
+            made = host.file(f"{folder}{users['ada']}")
+            assert (made.user, made.mode) == ("ada", 0o700)
+    assert root(f"runuser -u ada -- touch {SCRATCH}/data/user-{users['ada']}/x") == ""
+    assert host.run(f"sudo runuser -u bob -- ls {SCRATCH}/data/user-{users['ada']}").rc != 0
+
+
+def test_nobody_makes_the_folder_of_another(host, users):
+    for folder in (RUN, f"{SCRATCH}/cache", f"{SCRATCH}/data", f"{SCRATCH}/temp"):
+        refused = host.run(f"sudo runuser -u bob -- mkdir {folder}/user-{users['ada']}")
+        assert "Permission denied" in refused.stderr
+
+
+def test_the_end_of_a_job_takes_its_containers_and_no_others(host, root, users):
+    ada = users["ada"]
+    job(root, "begin", ada, 7)
+    job(root, "begin", ada, 71)
+    data = f"{SCRATCH}/data/user-{ada}"
+    root(f"cd {data} && mkdir pyxis_7.0 pyxis_7_mine pyxis_71.0 pyxis_8_other mine")
+    root(f"ln -s /etc {data}/pyxis_7.1; mkdir {RUN}/user-{ada}/x {SCRATCH}/temp/user-{ada}/x")
+    job(root, "end", ada, 7)
+    assert root(f"ls {data}").split() == ["mine", "pyxis_71.0", "pyxis_8_other"]
+    assert root(f"ls {RUN}/user-{ada} {SCRATCH}/temp/user-{ada}").split().count("x") == 2
+    job(root, "end", ada, 71)
+    assert root(f"ls {data}").split() == ["mine", "pyxis_8_other"]
+    with host.sudo():
+        assert not host.file(f"{RUN}/user-{ada}").exists
+        assert not host.file(f"{SCRATCH}/temp/user-{ada}").exists
+        assert host.file("/etc/enroot/enroot.conf").exists
+    assert root(f"systemctl start plumbline-enroot-clean; ls {SCRATCH}/gone") == ""
+
+
+def test_a_user_that_does_not_exist_stops_no_job(root):
+    begun = root("date +%s")
+    assert job(root, "begin", 64999, 9) == ""  # and its exit status is 0
+    assert "begin of job 9 of user 64999" in root(
+        f"journalctl --sync; journalctl --identifier=plumbline-enroot --since=@{begun} --output=cat"
+    )
+    assert root(f"ls {RUN}/jobs") == ""
+
+
+def test_an_ordinary_user_makes_a_namespace(host):
+    assert host.run("sudo runuser -u nobody -- unshare --user --map-root-user true").rc == 0
+
+
+# --- what goes wrong: the version that was there stays ------------------------------------------
+
+
+def attempts(play, cases):
+    """Tries the role with some variables for each case, all in one play; what came of each.
+
+    A case is a name, a phase of the role, what breaks the node, what mends it, and variables.
+    Returns (what was said, the state of the node afterwards) by name.
+    """
+    tasks = []
+    for name, phase, breaks, mends, own in cases:
+        include = {"name": "enroot", "tasks_from": phase}
+        state = f"({mends}) >/dev/null; {STATE}"
+        tasks.append(
+            {
+                "block": [
+                    # What the case before has brought would not be asked for again.
+                    {"ansible.builtin.shell": f"rm -f /var/cache/plumbline/*; {breaks}"},
+                    {"ansible.builtin.include_role": include, "vars": own},
+                    {"ansible.builtin.debug": {"msg": f"SAID {name} nothing OVER"}},
+                ],
+                "rescue": [
+                    {
+                        "ansible.builtin.debug": {
+                            "msg": f"SAID {name} {{{{ ansible_failed_result | to_json }}}} OVER"
+                        }
+                    }
+                ],
+                "always": [
+                    {"ansible.builtin.shell": state, "register": "state"},
+                    {"ansible.builtin.debug": {"msg": f"STATE {name} {{{{ state.stdout }}}} OVER"}},
+                ],
+            }
+        )
+    run = play(tasks)
+    assert run.code == 0, run.output
+    said, states = (
+        dict(re.findall(rf"{kind} (\S+) (.*?) OVER", run.output)) for kind in ("SAID", "STATE")
+    )
+    return {name: (said[name], states[name]) for name, *_ in cases}
+
+
+# What must be the same before and after: the program, both packages, and no half of anything.
+STATE = (
+    "export ENROOT_CACHE_PATH=/tmp ENROOT_DATA_PATH=/tmp ENROOT_RUNTIME_PATH=/tmp; "
+    "enroot version; dpkg-query --show --showformat='${Package}=${Version};' 'enroot*'; "
+    "dpkg --audit; ls -A /var/cache/plumbline | grep -v '^enroot' | cat"
+)
+SERVE = "systemctl start plumbline-mirror; rm -f /run/plumbline-mirror/faults.json"
+
+
+def fault(pattern: str, kind: str) -> str:
+    told = json.dumps({f"/enroot/{pattern}": kind})
+    return f"printf %s '{told}' > /run/plumbline-mirror/faults.json"
+
+
+def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, play, tiny):
+    """The first package does not come; then the second does not, when the first is there."""
+    before = " ".join(root(STATE).split())
+    assert before == f"{NEW} enroot={NEW}-1;enroot+caps={NEW}-1;"
+    old = {"enroot_version": OLD}
+    architectures = ("amd64", "arm64")
+    pins = {f"4.9.7-{name}-{p}": "0" * 64 for name in architectures for p in PACKAGES}
+    unknown = {"enroot_version": "4.9.7", "enroot_sha256": pins}
+    disk = {"enroot_version": OLD, "enroot_download_folder": tiny}
+    found = attempts(
+        play,
+        [
+            ("truncated", "install", fault(f"v{OLD}/enroot_*", TRUNCATED), SERVE, old),
+            ("wrong", "install", fault(f"v{OLD}/enroot+caps_*", WRONG), SERVE, old),
+            ("away", "install", "systemctl stop plumbline-mirror", SERVE, old),
+            ("unknown", "install", SERVE, SERVE, unknown),
+            ("full", "install", SERVE, SERVE, disk),
+            ("uninstallable", "install", SERVE, SERVE, {"enroot_version": BROKEN}),
+        ],
+    )
+    words = {
+        "wrong": "has the SHA-256 ",
+        "truncated": "broke off after ",
+        "away": "cannot be reached: Connection refused; set enroot_mirror to a mirror",
+        "unknown": "does not exist (404)",
+        "full": "cannot be written: its disk is full; make room there and run again",
+        "uninstallable": f"APT cannot install enroot {BROKEN} on node: E: ",
+    }
+    assert {name: text in found[name][0] for name, text in words.items()} == dict.fromkeys(
+        words, True
+    ), found
+    assert f"{NEW}-1 stays installed." in found["uninstallable"][0]
+    assert {name: state for name, (_, state) in found.items()} == dict.fromkeys(words, before)
+    assert root(f"ls -A {tiny}") in ("", f"enroot+caps_{OLD}-1_amd64.deb")  # that one has room
+
+
+def test_another_version_and_back(root, play, mirror):
+    """The packages are held, and go to what is asked for all the same, without imports as well."""
+    assert play(INSTALL, enroot_version=OLD, enroot_import=False).code == 0
+    assert version(root) == OLD
+    assert f"enroot={OLD}-1 hi " in installed(root)
+    assert "enroot+caps=" + OLD not in installed(root)
+    assert "enroot+caps=" + NEW not in installed(root)
+    assert play().code == 0
+    mirror.requests()
+    again = play()
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert mirror.requests() == []  # nothing is downloaded for nothing
+    assert version(root) == NEW
+    assert installed(root).count(f"{NEW}-1 hi ") == 2
+
+
+# --- what is refused, and what is told ------------------------------------------------------------
+
+UNSHARE = r"""mv /usr/bin/unshare /usr/bin/unshare.kept
+printf '#!/bin/sh\necho unshare: unshare failed: No space left on device >&2; exit 1' \
+    > /usr/bin/unshare && chmod 755 /usr/bin/unshare"""
+
+
+def test_what_cannot_work_is_said_in_a_sentence(root, play, mirror, tiny):
+    mirror.requests()  # those of the tests before
+    found = attempts(
+        play,
+        [
+            ("unpinned", "refuse", "true", "true", {"enroot_version": "4.9.7"}),
+            ("old", "refuse", "true", "true", {"enroot_version": "3.5.0"}),
+            ("small", "refuse", "true", "true", {"enroot_scratch": tiny}),
+            ("unread", "refuse", "true", "true", {"enroot_settings": {"MOUNT_HOME": True}}),
+            (
+                "overridden",
+                "service",
+                "echo ENROOT_MOUNT_HOME=yes >> /etc/enroot/enroot.conf",
+                "sed -i '$d' /etc/enroot/enroot.conf",
+                {},
+            ),
+            ("forbidden", "service", UNSHARE, "mv /usr/bin/unshare.kept /usr/bin/unshare", {}),
+        ],
+    )
+    words = {
+        "unpinned": "enroot_sha256 has no 4.9.7-amd64-enroot; download http://127.0.0.1:8098/",
+        "old": "enroot_version is 3.5.0; set it to a release such as 4.2.1",
+        "small": f"{tiny} has 0 GiB free of 0 in memory, and enroot_room_gib is 1",
+        "unread": "enroot_settings has MOUNT_HOME, which enroot does not read",
+        "overridden": "another file decides is ENROOT_MOUNT_HOME in /etc/enroot/enroot.conf, exp",
+        "forbidden": "an ordinary user is unshare: unshare failed: No space left on device",
+    }
+    assert {name: text in found[name][0] for name, text in words.items()} == dict.fromkeys(
+        words, True
+    ), found
+    assert mirror.requests() == []
+
+
+def test_a_node_without_enroot_is_told_of_and_not_changed(root, play, mirror):
+    root("apt-get remove -yq --allow-change-held-packages enroot enroot+caps >/dev/null 2>&1")
+    try:
+        told = play(TABLE, "--check")
+    finally:
+        mended = play(INSTALL)
+    assert (told.code, told.changed) == (0, 0), told.output
+    assert told.output.count('"found": "nothing"') + told.output.count("found: nothing") == 1
+    assert "FAIL" in told.output
+    assert mended.code == 0, mended.output
+    assert version(root) == NEW
+
+
+def test_a_node_that_is_not_to_have_it_is_left_alone(root, play):
+    whole = [{"ansible.builtin.include_role": {"name": "enroot"}}]
+    run = play([*whole, *TABLE], enroot_install=False, enroot_version=OLD)
+    assert (run.code, run.changed) == (0, 0), run.output
+    assert "SKIP" in run.output
+    assert "FAIL" not in run.output
+    assert version(root) == NEW
+
+
+def test_the_hashes_are_of_what_the_mirror_has():
+    """Or the tests above would try nothing."""
+    assert len(json.loads((MIRROR / "sha256.json").read_text())) == 12
