@@ -1,0 +1,253 @@
+"""The importer as pyxis calls it, with an enroot of our own that notes what it was asked to do."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parent.parent / "files/usr/local/libexec/plumbline/pyxis-importer"
+URI = "docker://registry.example.org#team/image:1"
+
+ENROOT = """\
+#!/bin/sh
+echo "$*" >> "$FAKE_LOG"
+case $1 in
+    digest)
+        [ ! -e "$FAKE_LOG.no-registry" ] || { echo '[ERROR] no route to host' >&2; exit 1; }
+        printf '%s\\n' "$(cat "$FAKE_LOG.digest")" ;;
+    import)
+        echo 'noise on standard output'
+        [ ! -e "$FAKE_LOG.broken" ] || { echo half > "$3"; echo 'No space left' >&2; exit 1; }
+        echo half > "$3"
+        sleep "$(cat "$FAKE_LOG.seconds")"
+        echo "$4" > "$3" ;;
+esac
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with the importer, an enroot, and a cache."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def note(self, name: str, text: str = "") -> None:
+        (self.folder / f"log.{name}").write_text(text)
+
+    def settings(self, **changed: object) -> None:
+        settings = {"folder": str(self.folder / "cache"), "scope": "user", "days": 14} | changed
+        (self.folder / "settings.json").write_text(json.dumps(settings))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [PROGRAM, *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def kill(self, process: subprocess.Popen[str], number: int) -> None:
+        """Its output is not read to the end: what it started may hold that open for a while."""
+        process.send_signal(number)
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def imports(self) -> list[str]:
+        log = self.folder / "log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [line for line in lines if line.startswith("import")]
+
+    def files(self) -> list[str]:
+        own = self.folder / "cache" / str(os.getuid())
+        return sorted(file.suffix for file in own.iterdir()) if own.exists() else []
+
+
+@pytest.fixture
+def node(tmp_path):
+    enroot = tmp_path / "bin/enroot"
+    enroot.parent.mkdir()
+    enroot.write_text(ENROOT)
+    enroot.chmod(0o755)
+    (tmp_path / "cache").mkdir()
+    environment = os.environ | {
+        "PATH": f"{enroot.parent}:{os.environ['PATH']}",
+        "FAKE_LOG": str(tmp_path / "log"),
+        "PLUMBLINE_PYXIS_IMPORTER": str(tmp_path / "settings.json"),
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_ID": "0",
+    }
+    made = Node(tmp_path, environment)
+    made.note("digest", "sha256:" + "ab" * 32)
+    made.note("seconds", "0")
+    made.settings()
+    return made
+
+
+def waited_for(condition, seconds=10):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_the_path_and_nothing_else_is_printed(node):
+    done = node.run("get", URI)
+    assert done.returncode == 0, done.stderr
+    image = Path(done.stdout.rstrip("\n"))
+    assert image.name.startswith("sha256-abab")
+    assert image.name.endswith(f".{os.uname().machine}.sqsh")
+    assert image.read_text() == f"{URI}@sha256:{'ab' * 32}\n"
+    assert image.stat().st_mode & 0o777 == 0o644
+    assert image.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_twenty_at_once_import_once(node):
+    node.note("seconds", "0.5")
+    with ThreadPoolExecutor(20) as pool:
+        done = list(pool.map(lambda _: node.run("get", URI), range(20)))
+    assert {each.returncode for each in done} == {0}
+    assert len({each.stdout for each in done}) == 1
+    assert len(node.imports()) == 1
+
+
+def test_a_tag_that_moved_is_imported_anew(node):
+    first = node.run("get", URI).stdout
+    node.note("digest", "sha256:" + "cd" * 32)
+    assert node.run("get", URI).stdout != first
+    assert len(node.imports()) == 2
+
+
+def test_an_image_named_by_digest_is_not_named_twice(node):
+    node.run("get", f"{URI}@sha256:{'ab' * 32}")
+    assert node.imports()[0].count("@sha256:") == 1
+
+
+def test_a_failed_import_leaves_nothing_and_the_next_one_works(node):
+    node.note("broken")
+    done = node.run("get", URI)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "No space left" in done.stderr
+    assert f"enroot import {URI}@sha256:" in done.stderr
+    assert node.files() == [".lock"]
+    (node.folder / "log.broken").unlink()
+    assert node.run("get", URI).returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_one_that_was_killed_holds_nobody_up(node, number):
+    node.note("seconds", "8")
+    first = node.start("get", URI)
+    assert waited_for(lambda: ".part" in node.files())
+    node.kill(first, number)
+    node.note("seconds", "0")
+    done = node.run("get", URI)
+    assert done.returncode == 0, done.stderr
+    assert node.files() == [".lock", ".sqsh"]
+
+
+def test_release_removes_what_a_killed_step_began_and_may_come_twice(node):
+    node.note("seconds", "8")
+    first = node.start("get", URI)
+    assert waited_for(lambda: ".part" in node.files())
+    node.kill(first, signal.SIGKILL)
+    for _ in range(2):
+        assert node.run("release").returncode == 0
+    assert node.files() == [".lock"]
+
+
+def test_release_keeps_the_image(node):
+    image = Path(node.run("get", URI).stdout.strip())
+    assert node.run("release").returncode == 0
+    assert image.exists()
+
+
+def test_no_registry_is_said_in_enroots_words(node):
+    node.note("no-registry")
+    done = node.run("get", URI)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"pyxis-importer: enroot digest {URI} gave no digest: [ERROR] no route to host\n"
+    )
+
+
+def test_a_digest_that_is_none_is_no_file_name(node):
+    node.note("digest", "../../etc/passwd")
+    done = node.run("get", URI)
+    assert done.returncode == 1
+    assert "gave no digest" in done.stderr
+
+
+def test_a_folder_that_others_may_write_to_is_not_trusted(node):
+    own = node.folder / "cache" / str(os.getuid())
+    own.mkdir()
+    own.chmod(0o777)
+    done = node.run("get", URI)
+    assert done.returncode == 1
+    assert "is not a folder of user" in done.stderr
+    assert node.imports() == []
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(node):
+    elsewhere = node.folder / "elsewhere"
+    elsewhere.mkdir()
+    (node.folder / "cache" / str(os.getuid())).symlink_to(elsewhere)
+    assert node.run("get", URI).returncode == 1
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_shared_cache_has_one_folder(node):
+    node.settings(scope="shared")
+    image = Path(node.run("get", URI).stdout.strip())
+    assert image.parent == node.folder / "cache"
+    assert image.with_suffix(".lock").stat().st_mode & 0o777 == 0o666
+
+
+def test_what_was_not_used_for_long_goes_and_the_rest_stays(node):
+    old = Path(node.run("get", URI).stdout.strip())
+    node.note("digest", "sha256:" + "cd" * 32)
+    new = Path(node.run("get", URI).stdout.strip())
+    long_ago = time.time() - 20 * 86400
+    os.utime(old, (long_ago, long_ago))
+    assert node.run("clean").returncode == 0
+    assert not old.exists()
+    assert not old.with_suffix(".lock").exists()
+    assert new.exists()
+
+
+def test_a_new_use_counts(node):
+    image = Path(node.run("get", URI).stdout.strip())
+    long_ago = time.time() - 20 * 86400
+    os.utime(image, (long_ago, long_ago))
+    assert node.run("get", URI).returncode == 0
+    assert node.run("clean").returncode == 0
+    assert image.exists()
+
+
+def test_a_folder_of_another_name_is_nobodys_cache(node):
+    strange = node.folder / "cache" / "strange"
+    strange.mkdir()
+    old = strange / "a.sqsh"
+    old.write_text("x")
+    os.utime(old, (0, 0))
+    assert node.run("clean").returncode == 0
+    assert old.exists()
+
+
+def test_another_word_is_usage(node):
+    assert node.run("put").returncode == 2
