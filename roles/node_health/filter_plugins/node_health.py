@@ -1,0 +1,25 @@
+"""The role's filters; what they do is in plugin_utils, by subject."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from roles.node_health.plugin_utils import checks
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "node_health_checks": checks.merged,
+            "node_health_problems": checks.problems,
+            "node_health_rows": checks.rows,
+            "node_health_draining": checks.draining,
+        }

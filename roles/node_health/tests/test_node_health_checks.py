@@ -1,0 +1,185 @@
+"""What a site may say of the checks, and that the docs say the same as the data."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from roles.node_health.plugin_utils import archive
+from roles.node_health.plugin_utils.checks import BUILTINS, draining, merged, problems, rows
+from validation.node_health import config
+
+ROLE = Path(__file__).resolve().parents[1]
+DOCS = ROLE.parents[1] / "docs/health.md"
+VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+SHIPPED, USUAL = VARS["__node_health_shipped"], VARS["__node_health_usual"]
+
+
+def site(**checks):
+    return merged(SHIPPED, checks, USUAL)
+
+
+def test_what_is_shipped_is_well_and_asks_every_builtin():
+    assert problems(SHIPPED, {}, USUAL) == []
+    assert {check.get("builtin") for check in SHIPPED.values()} - {None} == BUILTINS
+
+
+def test_what_is_shipped_can_be_read_by_the_program():
+    document = {
+        "version": 1,
+        "node": "n1",
+        "gpus": {"model": "none", "count": 0, "nvml": False, "mig": {}},
+        "fabric": "ethernet",
+        "hcas": "",
+        "memory_mb": 0,
+        "shared_filesystems": [],
+        "checks": site(dcgm={"enabled": True}),
+    }
+    assert {check.name for check in config.parse(document).checks} == set(SHIPPED)
+
+
+def test_a_prolog_has_ten_seconds_and_the_program_of_slurmd_a_minute():
+    for check in site(dcgm={"enabled": True}).values():
+        prolog = {"prolog", "epilog"} & set(check["contexts"])
+        assert check["timeout_s"] <= (9 if prolog else 30)
+
+
+def test_nothing_that_all_nodes_share_drains_them_all():
+    shared = {name: SHIPPED[name]["on_fail"] for name in ("clock", "mounts_answer")}
+    assert shared == {"clock": "log", "mounts_answer": "log"}
+
+
+def test_patterns_of_the_kernels_log_are_expressions_and_find_their_lines():
+    lines = {
+        "locked-up CPU": "[ 9.1] watchdog: Watchdog detected hard LOCKUP on cpu 3",
+        "machine check": "[ 9.1] mce: [Hardware Error]: Machine check: Processor context corrupt",
+        "kernel fault": "[ 9.1] BUG: unable to handle page fault for address: 0000000000000010",
+        "killed daemon": "[ 9.1] Out of memory: Killed process 812 (slurmd) total-vm:1kB",
+        "read-only filesystem": "[ 9.1] EXT4-fs (sda1): Remounting filesystem read-only",
+    }
+    patterns = SHIPPED["kernel_log"]["arguments"]["patterns"]
+    assert set(lines) == set(patterns)
+    for name, line in lines.items():
+        assert [one for one, pattern in patterns.items() if re.search(pattern, line)] == [name]
+    of_a_job = "[ 9.1] Memory cgroup out of memory: Killed process 99 (python3) total-vm:1kB"
+    assert not any(re.search(pattern, of_a_job) for pattern in patterns.values())
+
+
+def test_a_site_changes_one_word_and_the_rest_stays():
+    found = site(gpu_memory={"on_fail": "log"}, filesystems={"arguments": {"least_free_mb": 1}})
+    assert found["gpu_memory"] == {
+        **USUAL,
+        **SHIPPED["gpu_memory"],
+        "on_fail": "log",
+    }
+    assert found["filesystems"]["arguments"]["least_free_mb"] == 1
+    assert found["filesystems"]["arguments"]["least_free_inodes_percent"] == 1
+
+
+def test_a_site_switches_off_and_on_and_adds():
+    found = site(munge={"enabled": False}, dcgm={"enabled": True}, own={"command": ["/bin/x"]})
+    assert "munge" not in found
+    assert found["dcgm"]["command"][0] == "/usr/bin/dcgmi"
+    assert found["own"] == {**USUAL, "command": ["/bin/x"]}
+    assert "dcgm" not in site()
+
+
+def test_a_command_takes_the_place_of_a_builtin():
+    assert "builtin" not in site(munge={"command": ["/bin/x"]})["munge"]
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "said"),
+    [
+        ("Own", {"command": ["/x"]}, "is no name of a check"),
+        ("own", "off", "write a mapping"),
+        ("own", {"comand": ["/x"]}, "has comand, which is no word of a check"),
+        ("own", {"command": "/x"}, "command is '/x'; set it to a list"),
+        ("own", {"command": ["x"]}, "write the program's full path"),
+        ("own", {}, "needs either a command or a builtin"),
+        ("own", {"command": ["/x"], "builtin": "munge"}, "needs either a command or a builtin"),
+        ("own", {"builtin": "mungo"}, "builtin is mungo; use one of clock,"),
+        ("munge", {"contexts": ["login"]}, "contexts has login; use prolog, epilog, check"),
+        ("munge", {"contexts": []}, "set enabled: false"),
+        ("munge", {"on_fail": "panic"}, "on_fail is panic; use drain or log"),
+        ("munge", {"timeout_s": 10}, "timeout_s is 10; set it to a number of seconds up to 9"),
+        ("clock", {"timeout_s": 31}, "up to 30"),
+        ("clock", {"timeout_s": "5"}, "timeout_s is 5; set it to a number"),
+        ("munge", {"enabled": "no"}, "enabled is 'no'; set it to true or false"),
+    ],
+)
+def test_what_cannot_work_is_said_in_a_sentence(name, check, said):
+    (sentence,) = problems(SHIPPED, {name: check}, USUAL)
+    assert sentence.startswith(f"node_health_checks.{name}")
+    assert said in sentence
+
+
+def test_rows_of_the_table():
+    found = {
+        "checks": [
+            {"check": "a", "verdict": "pass", "on_fail": "drain", "text": ""},
+            {"check": "b", "verdict": "fail", "on_fail": "drain", "text": "broken"},
+            {"check": "c", "verdict": "skip", "on_fail": "drain", "text": "no GPU"},
+            {"check": "d", "verdict": "unknown", "on_fail": "drain", "text": "no log"},
+            {"check": "e", "verdict": "fail", "on_fail": "log", "text": "late"},
+            {"check": "f", "verdict": "warn", "on_fail": "drain", "text": "worth a look"},
+        ]
+    }
+    verdicts = [row["verdict"] for row in rows(found)]
+    assert verdicts == ["PASS", "FAIL", "SKIP", "FAIL", "FAIL", "PASS"]
+    assert [row["found"] for row in rows(found)][1:] == [
+        "broken", "no GPU", "no log", "late", "worth a look",
+    ]  # fmt: skip
+    assert [row["what"] for row in draining(found)] == ["a", "b", "c", "d", "f"]
+
+
+# --- the file that the nodes get -------------------------------------------------------------
+
+
+def test_the_same_checkout_gives_the_same_file():
+    assert archive.content() == archive.content()
+
+
+def test_the_file_runs_by_itself_and_knows_every_rule(tmp_path):
+    """Isolated, as on a node: nothing but the file and the standard library."""
+    file = tmp_path / "node-health.pyz"
+    file.write_bytes(archive.content())
+    with zipfile.ZipFile(file) as packed:
+        assert not [name for name in packed.namelist() if "/tests/" in name or "/slurm/" in name]
+    program = (
+        f"import sys; sys.path[:0] = [{str(file)!r}];"
+        "from validation.node_health import gpus, main, node, runner, slurm, state;"
+        "import pynvml; print(len(gpus._xids().by_code), len(gpus.BUILTINS))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split()[-1:] == ["10"], done.stderr
+    assert int(done.stdout.split()[0]) > 50
+
+
+# --- the page --------------------------------------------------------------------------------
+
+
+def table():
+    """The rows of the page's table of checks: name, contexts, on_fail, limit."""
+    lines = DOCS.read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("| check |"))
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            return
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        yield cells[0].strip("`"), cells[2], cells[3], cells[4]
+
+
+def test_the_page_has_the_checks_that_are_shipped():
+    whole = merged(SHIPPED, {"dcgm": {"enabled": True}}, USUAL)
+    expected = []
+    for name, check in whole.items():
+        on_fail = "off" if SHIPPED[name].get("enabled") is False else check["on_fail"]
+        expected.append((name, ", ".join(check["contexts"]), on_fail, f"{check['timeout_s']} s"))
+    assert list(table()) == expected
