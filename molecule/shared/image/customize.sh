@@ -12,6 +12,24 @@ for unit in apt-daily.timer apt-daily-upgrade.timer; do
     ln -sf /dev/null "/etc/systemd/system/$unit"
 done
 
+# Each boot has an identity of its own, as on a machine: who waits for a reboot asks for it. The
+# container would show the host's. Before the journal, which sorts by it.
+cat > /etc/systemd/system/boot-id.service <<'END'
+[Unit]
+Description=An identity for this boot
+DefaultDependencies=no
+Before=systemd-journald.service sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'cat /proc/sys/kernel/random/uuid > /run/boot_id && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id'
+
+[Install]
+WantedBy=sysinit.target
+END
+systemctl enable --quiet boot-id.service
+
 useradd --create-home --shell /bin/bash ops
 echo 'ops ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/ops
 chmod 0440 /etc/sudoers.d/ops

@@ -1,0 +1,255 @@
+"""Nodes in use are rebooted by `playbooks/reboot-nodes.yml`, and what came of their jobs.
+
+What Slurm says of its nodes is written down on the controller while the playbook runs, several
+times a second: a node too many that was out for a moment shows there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.live_cluster import PLAIN, REPOSITORY, virtual_cluster
+
+CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-reboot")
+INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
+NODES = ("gpu1", "gpu2", "gpu3")
+MARK = "[plumbline:reboot]"
+RUN_SECONDS = 900
+SAMPLES = "/run/samples"
+SAMPLER = f"while sleep 0.2; do scontrol -o show node; echo; done > {SAMPLES}"
+
+
+def command(playbook: str, *arguments: str, **variables: object) -> list[str]:
+    """At once: as many as a site of three nodes has by default, which is one."""
+    inventories = (f"--inventory={INVENTORY}", "--inventory=inventory/demo/groups.yml")
+    extra = ("--extra-vars", json.dumps(variables)) if variables else ()
+    return ["ansible-playbook", *inventories, f"playbooks/{playbook}", *arguments, *extra]
+
+
+def run(playbook: str, *arguments: str, **variables: object) -> tuple[int, str]:
+    """Exit status, and what was said as one line."""
+    done = subprocess.run(
+        command(playbook, *arguments, **variables),
+        cwd=REPOSITORY,
+        env=os.environ | PLAIN,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_SECONDS,
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def on(node: str, words: str) -> str:
+    done = virtual_cluster(CLUSTER, "ssh", node, words)
+    assert done.returncode == 0, f"{node}: {words}\n{done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+def boot(node: str) -> str:
+    return on(node, "cat /proc/sys/kernel/random/boot_id")
+
+
+def drain(node: str, reason: str) -> None:
+    on("ctl1", f"sudo scontrol update nodename={node} state=drain reason='{reason}'")
+
+
+def resume(node: str) -> None:
+    on("ctl1", f"sudo scontrol update nodename={node} state=resume")
+
+
+def reason(node: str) -> str:
+    """Why Slurm gives the node no jobs; "" when it does."""
+    shown = on("ctl1", f"scontrol -o show node {node}")
+    if not re.search(r"State=\S*(DRAIN|DOWN|NOT_RESP)", shown):
+        return ""
+    return shown.partition(" Reason=")[2]
+
+
+def submit(node: str, seconds: int, *options: str) -> str:
+    where = [f"--nodelist={node}"] if node else []
+    words = " ".join(["sbatch --parsable --output=/dev/null", *where, *options])
+    return on("login1", f"{words} --wrap 'sleep {seconds}'")
+
+
+def state(job: str) -> list[str]:
+    """How it ended; one that was requeued has more than one end."""
+    return on("login1", f"sacct -D -X -n -P -o state -j {job}").split()
+
+
+def eventually(what, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.3)
+
+
+@pytest.fixture(autouse=True)
+def _in_service() -> None:
+    eventually(lambda: not any(reason(node) for node in NODES))
+
+
+@contextmanager
+def watched() -> Iterator[list[dict[str, str]]]:
+    """What Slurm said meanwhile: for each moment NodeName -> state; known afterwards."""
+    seen: list[dict[str, str]] = []
+    on("ctl1", f"sudo systemd-run --quiet --unit=sampler bash -c '{SAMPLER}'")
+    try:
+        yield seen
+    finally:
+        on("ctl1", "sudo systemctl stop sampler")
+        for moment in on("ctl1", f"cat {SAMPLES}").split("\n\n"):
+            seen.append(dict(re.findall(r"^NodeName=(\S+) .* State=(\S+) ", moment, re.MULTILINE)))
+
+
+def test_a_rolling_reboot_loses_no_job_and_returns_what_it_took() -> None:
+    before = {node: boot(node) for node in NODES}
+    drain("gpu3", "bad fan")
+    running = [submit("gpu1", 25), submit("gpu2", 25)]
+    waiting = [submit("", 8, "--exclusive") for _ in range(10)]
+    eventually(lambda: all("RUNNING" in state(job) for job in running))
+    with watched() as moments:
+        code, said = run("reboot-nodes.yml")
+    try:
+        assert code == 0, said[-3000:]
+        assert "gpu3 stays out of service, as somebody wants it: bad fan" in said
+        assert "bad fan" in reason("gpu3")
+    finally:
+        resume("gpu3")
+    assert [reason(node) for node in ("gpu1", "gpu2")] == ["", ""]
+
+    whole = [moment for moment in moments if set(moment) == set(NODES)]
+    assert len(whole) > 20
+    out = [
+        {node for node, word in moment.items() if re.search("DRAIN|DOWN|NOT_RESP", word)}
+        for moment in whole
+    ]
+    assert max(len(nodes - {"gpu3"}) for nodes in out) == 1
+    assert set().union(*out) == set(NODES)
+    assert all("gpu3" in nodes for nodes in out)
+    # The cluster was in use: one node ended its job while it drained, the other went on with jobs.
+    assert any(re.search("(MIXED|ALLOCATED).*DRAIN", moment["gpu1"]) for moment in whole)
+    assert any(
+        "DRAIN" in moment["gpu1"] and re.search("MIXED|ALLOCATED", moment["gpu2"])
+        for moment in whole
+    )
+
+    after = {node: boot(node) for node in NODES}
+    assert not set(before.values()) & set(after.values())
+    eventually(lambda: not on("login1", "squeue --noheader"))
+    assert [state(job) for job in running + waiting] == [["COMPLETED"]] * 12
+    for node in NODES:
+        assert on(node, "stat --format=%F /dev/nvidia1") == "character special file"
+
+
+def test_a_run_that_was_killed_is_taken_up_by_the_next_and_nobody_goes_out_meanwhile() -> None:
+    first, second = boot("gpu1"), boot("gpu2")
+    job = submit("gpu1", 25)
+    eventually(lambda: "RUNNING" in state(job))
+    killed = subprocess.Popen(
+        command("reboot-nodes.yml", "--limit", "gpu1"),
+        cwd=REPOSITORY,
+        env=os.environ | PLAIN,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        eventually(lambda: MARK in reason("gpu1"))
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+    assert " by " in reason("gpu1")
+
+    code, said = run("reboot-nodes.yml", "--limit", "gpu2")
+    assert code != 0
+    assert "gpu2 stays in service, for gpu1 (" in said
+    assert (reason("gpu2"), boot("gpu2")) == ("", second)
+
+    code, said = run("reboot-nodes.yml", "--limit", "gpu1")
+    assert code == 0, said[-3000:]
+    assert reason("gpu1") == ""
+    assert boot("gpu1") != first
+    assert state(job) == ["COMPLETED"]
+
+
+def test_a_node_that_is_not_fit_stays_out_with_its_reason_and_stops_the_others() -> None:
+    before = {node: boot(node) for node in NODES}
+    on("gpu1", "sudo touch /etc/broken")
+    check = "test ! -e /etc/broken || { echo 'GPU 3 fell off the bus'; false; }"
+    code, said = run("reboot-nodes.yml", node_reboot_check=check)
+    on("gpu1", "sudo rm /etc/broken")
+    assert code != 0
+    assert (
+        "gpu1 is not fit for jobs: node_reboot_check ended with 1: GPU 3 fell off the bus" in said
+    )
+    assert f"{MARK} gpu1 is not fit for jobs" in reason("gpu1")
+    assert "Cut short" in said
+    assert boot("gpu1") != before["gpu1"]
+    assert {node: boot(node) for node in NODES[1:]} == {n: before[n] for n in NODES[1:]}
+    assert [reason(node) for node in NODES[1:]] == ["", ""]
+
+    code, said = run("reboot-nodes.yml", "--limit", "gpu1", node_reboot_check=check)
+    assert code == 0, said[-3000:]
+    assert reason("gpu1") == ""
+
+
+def test_a_job_that_takes_too_long_is_not_ended() -> None:
+    before = boot("gpu2")
+    job = submit("gpu2", 300)
+    eventually(lambda: "RUNNING" in state(job))
+    try:
+        code, said = run("reboot-nodes.yml", "--limit", "gpu2", node_reboot_jobs_timeout=5)
+        assert code != 0
+        assert f"gpu2 is not free after 5 s: job {job} (ops). No job was ended" in said
+        assert state(job) == ["RUNNING"]
+        assert MARK in reason("gpu2")
+        assert boot("gpu2") == before
+    finally:
+        on("login1", f"scancel {job}")
+        resume("gpu2")
+
+
+def test_a_node_that_waits_for_slurm_is_brought_back_when_slurm_was_told() -> None:
+    """As one whose GPUs were cut otherwise: its slurmd has to wait for slurm.yml."""
+    drain("gpu1", "[plumbline:slurm] another MIG layout")
+    code, said = run("gpu-software.yml")
+    assert code == 0, said[-3000:]
+    assert "gpu1 stays out of service until Slurm knows its MIG layout" in said
+    assert reason("gpu1").startswith("[plumbline:slurm] another MIG layout")
+    code, said = run("reboot-nodes.yml", "--limit", "gpu2")
+    assert (code, reason("gpu2")) == (0, ""), said[-3000:]
+    code, said = run("slurm-cluster.yml")
+    assert code == 0, said[-3000:]
+    assert reason("gpu1") == ""
+
+
+def test_verify_is_one_table_and_changes_nothing() -> None:
+    code, said = run("gpu-software.yml", "--tags", "verify")
+    assert code == 0, said[-4000:]
+    assert "NODES COMPONENT WHAT EXPECTED FOUND VERDICT" in said
+    assert re.search(r"gpu\[1-3\] +nvidia_driver ", said)
+    assert "5 nodes, all as they should be" in said
+    assert set(re.findall(r"changed=(\d+)", said)) == {"0"}
+
+
+def test_a_node_that_is_off_stays_off_and_is_a_row_of_the_table() -> None:
+    assert virtual_cluster(CLUSTER, "stop", "gpu3").returncode == 0
+    try:
+        code, said = run("gpu-software.yml", "--tags", "verify")
+        assert code != 0
+        assert re.search(r"gpu3 node answer an answer .* FAIL", said)
+        assert "5 nodes, 1 not as they should be: gpu3" in said
+        assert "gpu3 exited" in " ".join(virtual_cluster(CLUSTER, "status").stdout.split())
+    finally:
+        assert virtual_cluster(CLUSTER, "start", "gpu3").returncode == 0

@@ -1,0 +1,233 @@
+"""Nodes on their way out of Slurm's service and back: pure functions from what Slurm says.
+
+Whose a drained node is, its reason says: what begins with MARK was taken out by this role, and goes
+back by it, also when another run finds it so. Whatever else drained a node stays as it is.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from roles.slurm.plugin_utils.state import NOWHERE, SIGNED, UNSETTLED, Seen, nodes_seen
+from validation.nodelist import expand
+
+MARK = "[plumbline:reboot]"
+# The same, and Slurm first has to be told what the node is now: its slurmd cannot start before.
+WAITS = "[plumbline:slurm]"
+# Between the parts of one answer; the first line says whether there is a Slurm.
+STARTS, JOBS = "-- slurmd --", "-- jobs --"
+# What slurmd notes as its start and what it registers with may be a second apart.
+START_SECONDS = 5
+ANSWERS, SILENT, ABSENT = "answers", "silent", "absent"
+# Pending jobs run nowhere; every other state holds its nodes, a suspended one too.
+NOWHERE_YET = {"PD"}
+BUSY = {"ALLOCATED", "ALLOC", "MIXED", "COMPLETING"}
+BROKEN = {"DOWN", "FAIL", "FAILING"}
+REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Slurm said of nodes, and of the jobs on them."""
+
+    slurm: str
+    nodes: Mapping[str, Seen]
+    starts: Mapping[str, str]  # node -> when its slurmd started, as slurmctld was told
+    jobs: Mapping[str, Sequence[str]]  # node -> `7 (ops)` of each job that holds it
+
+    def seen(self, node: str) -> Seen:
+        return self.nodes.get(node, NOWHERE)
+
+
+def read(said: str) -> Answer:
+    """Raises ValueError when the text is not an answer: nothing said is not `no jobs`."""
+    first, _, rest = said.strip().partition("\n")
+    if first not in (ANSWERS, SILENT, ABSENT):
+        raise ValueError(f"Slurm was asked for its nodes, and the answer began with {first!r}")
+    if first != ANSWERS:
+        return Answer(first, {}, {}, {})
+    nodes, _, rest = rest.partition(STARTS)
+    starts, separator, jobs = rest.partition(JOBS)
+    if not separator:
+        raise ValueError("Slurm was asked for its nodes, and the answer is cut off")
+    held: dict[str, list[str]] = {}
+    for line in jobs.strip().splitlines():
+        number, state, user, where = line.split(None, 3)
+        if state not in NOWHERE_YET:
+            for node in expand(where):
+                held.setdefault(node, []).append(f"{number} ({user})")
+    started = dict(line.split() for line in starts.strip().splitlines())
+    return Answer(ANSWERS, nodes_seen(nodes), started, held)
+
+
+# --- whose a node is -----------------------------------------------------------------------------
+
+
+def is_ours(node: Seen) -> bool:
+    return node.drained and node.reason.startswith((MARK, WAITS))
+
+
+def waits(said: str, node: str) -> bool:
+    """Whether the node was taken out of service until Slurm has been told what it is now."""
+    return _waits(read(said).seen(node))
+
+
+def _waits(node: Seen) -> bool:
+    return is_ours(node) and node.reason.startswith(WAITS)
+
+
+def keeper(node: Seen) -> str:
+    """The reason for which somebody else keeps a node out of service; "" when nobody does."""
+    if is_ours(node):
+        return ""
+    if node.drained:
+        return node.reason or "no reason given"
+    signed = SIGNED.match(node.reason[node.reason.rfind(" [") :]) if node.reason else None
+    by_person = signed is not None and signed["who"] != "slurm"
+    return node.reason if node.flags & BROKEN and by_person else ""
+
+
+def place(said: str, node: str, slurmd: bool, due: bool) -> str:
+    """When a node has its turn.
+
+    now   Slurm gives it no jobs, or there is nothing to do that its jobs would notice
+    left  an earlier run took it out of service and did not bring it back
+    turn  it has to be taken out of service first, and not too many at once
+    """
+    answer = read(said)
+    if answer.slurm == ABSENT or not slurmd:
+        return "now"
+    if answer.slurm == SILENT:
+        return "turn" if due else "now"
+    if node not in answer.nodes:
+        return "now"
+    if is_ours(answer.nodes[node]):
+        return "left"
+    return "turn" if due else "now"
+
+
+# --- out -----------------------------------------------------------------------------------------
+
+
+def reason(words: str, waits: bool = False) -> str:
+    """A reason for Slurm: what for, in one line that its tables can show."""
+    line = re.sub(r"\s+", " ", words).replace('"', "'").strip()
+    return f"{WAITS if waits else MARK} {line[:REASON_CHARACTERS].rstrip()}"
+
+
+def operator() -> str:
+    """Who runs this, and where."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = f"user {os.getuid()}"
+    return f"{name} on {socket.gethostname()}"
+
+
+def to_drain(said: str, nodes: Collection[str]) -> list[str]:
+    """Of these nodes, those in service."""
+    answer = read(said)
+    seen = ((name, answer.seen(name)) for name in nodes)
+    return [name for name, node in seen if not is_ours(node) and not keeper(node)]
+
+
+def out_already(said: str, nodes: Collection[str], begun: Collection[str] = ()) -> list[str]:
+    """`NAME (reason)` of other nodes for which no further one may go out of service.
+
+    Those that only wait for Slurm to be told of them are well.
+
+    nodes  those that have their turn
+    begun  those of this run that had it and are not well
+    """
+    answer = read(said)
+    here = set(nodes)
+    found = {
+        name: node.reason
+        for name, node in answer.nodes.items()
+        if is_ours(node) and not _waits(node)
+    }
+    found = {name: answer.seen(name).reason for name in begun} | found
+    return [f"{name} ({why})" if why else name for name, why in found.items() if name not in here]
+
+
+def busy(said: str, nodes: Collection[str]) -> dict[str, str]:
+    """Node -> what runs there, or why nobody knows; a node that is missing here is empty."""
+    answer = read(said)
+    if answer.slurm != ANSWERS:
+        return dict.fromkeys(nodes, "slurmctld does not answer")
+    found = {}
+    for name in nodes:
+        jobs, node = answer.jobs.get(name, ()), answer.seen(name)
+        if jobs:
+            found[name] = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
+        elif name not in answer.nodes:
+            found[name] = "slurmctld does not know the node any more"
+        elif node.flags & BUSY:
+            found[name] = "a job that is just ending"
+        elif not node.drained and not keeper(node):
+            found[name] = "it is not drained any more"
+    return found
+
+
+# --- back ----------------------------------------------------------------------------------------
+
+
+def slurmd_start(said: str) -> str:
+    """When the slurmd that runs now was started, from `scontrol show slurmd`; "" when none does."""
+    match = re.search(r"^Boot time\s*=\s*(\S+)$", said, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def silent(said: str, starts: Mapping[str, str]) -> list[str]:
+    """Of these nodes, those whose slurmd, as it runs now, has not registered with slurmctld.
+
+    starts  node -> when its slurmd started, of which slurmctld may only know an earlier one
+    """
+    answer = read(said)
+    return [
+        name
+        for name, start in starts.items()
+        if answer.seen(name).flags & (UNSETTLED - BROKEN)
+        or not _registered(start, answer.starts.get(name, ""))
+    ]
+
+
+def _registered(start: str, told: str) -> bool:
+    """Both in UTC and as Slurm writes times. What is no time is no registration."""
+    try:
+        late = datetime.fromisoformat(start) - datetime.fromisoformat(told)
+    except ValueError:
+        return False
+    return late.total_seconds() <= START_SECONDS
+
+
+def to_return(said: str, nodes: Collection[str]) -> list[str]:
+    """Of these nodes, those that this role took out and that nobody claimed since."""
+    answer = read(said)
+    return [name for name in nodes if is_ours(answer.seen(name))]
+
+
+def kept_out(said: str, nodes: Collection[str]) -> dict[str, str]:
+    """Node -> the reason for which somebody else keeps it out of service."""
+    answer = read(said)
+    return {name: why for name in nodes if (why := keeper(answer.seen(name)))}
+
+
+def not_back(said: str, nodes: Collection[str]) -> dict[str, str]:
+    """Node -> why Slurm gives it no jobs although nobody keeps it."""
+    answer = read(said)
+    found = {}
+    for name in nodes:
+        node = answer.seen(name)
+        if not keeper(node) and (node.unsettled or node.drained):
+            state = "+".join(sorted(node.flags))
+            found[name] = f"slurmctld holds it as {state}" + (
+                f": {node.reason}" if node.reason else ""
+            )
+    return found

@@ -1,0 +1,137 @@
+"""Who goes out of service, who is waited for, who comes back; answers as Slurm 24.11 gave them."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.node_reboot.plugin_utils import service as s
+
+MINE = "[plumbline:reboot] new kernel, by ops on control [root@2026-11-22T06:03:27]"
+ANSWER = f"""answers
+gpu1 IDLE
+gpu2 MIXED+DRAIN {MINE}
+gpu3 IDLE+DRAIN bad fan [ops@2026-11-21T16:43:23]
+gpu4 DOWN+NOT_RESPONDING Not responding [slurm@2026-11-21T16:43:23]
+gpu5 DOWN waits for a board [root@2026-11-21T16:43:23]
+gpu6 IDLE+DRAIN {MINE}
+gpu7 ALLOCATED+DRAIN bad fan [ops@2026-11-21T16:43:23]
+gpu8 IDLE+COMPLETING+DRAIN {MINE}
+gpu9 MIXED
+-- slurmd --
+gpu1 2026-11-22T06:02:54
+gpu2 2026-11-22T06:02:54
+gpu6 2026-11-22T06:20:00
+-- jobs --
+7 R ann gpu[2,7]
+8 S bob gpu2
+9 PD bob gpu1
+"""
+EMPTY = "answers\n-- slurmd --\n-- jobs --\n"
+
+
+@pytest.mark.parametrize("said", ["", "scontrol: error", "answers\ngpu1 IDLE\n-- slurmd --\n"])
+def test_what_is_no_answer_is_not_no_jobs(said: str) -> None:
+    with pytest.raises(ValueError, match="Slurm was asked"):
+        s.busy(said, ["gpu1"])
+
+
+def test_whose_turn_is_when() -> None:
+    def place(node: str, due: bool = True, slurmd: bool = True, said: str = ANSWER) -> str:
+        return s.place(said, node, slurmd, due)
+
+    assert place("gpu1") == "turn"
+    assert place("gpu1", due=False) == "now"
+    assert place("gpu2") == place("gpu2", due=False) == "left"
+    assert place("gpu3") == "turn"  # somebody else's: worked on, but with a turn like others
+    assert place("gpu1", slurmd=False) == "now"
+    assert place("new") == "now"
+    assert place("gpu1", said="absent") == "now"
+    assert (place("gpu1", said="silent"), place("gpu1", due=False, said="silent")) == (
+        "turn",
+        "now",
+    )
+
+
+def test_only_nodes_in_service_are_drained() -> None:
+    everyone = [f"gpu{number}" for number in range(1, 10)]
+    assert s.to_drain(ANSWER, everyone) == ["gpu1", "gpu4", "gpu9"]
+
+
+def test_no_node_goes_out_while_another_is_out() -> None:
+    out = s.out_already(ANSWER, ["gpu1"])
+    assert [word.split()[0] for word in out] == ["gpu2", "gpu6", "gpu8"]
+    assert s.out_already(ANSWER, ["gpu1", "gpu2", "gpu6", "gpu8"]) == []
+    assert s.out_already(EMPTY, ["gpu1"]) == []
+
+
+def test_one_that_failed_in_this_run_counts_whoever_keeps_it() -> None:
+    assert s.out_already(EMPTY, ["gpu1"], ["gpu1", "gpu3"]) == [
+        "gpu3 (slurmctld does not know the node)"
+    ]
+
+
+def test_one_that_waits_for_slurm_is_ours_and_keeps_no_other_in_service() -> None:
+    waiting = ANSWER.replace(
+        MINE, "[plumbline:slurm] another MIG layout [root@2026-11-22T06:03:27]"
+    )
+    assert s.place(waiting, "gpu6", True, False) == "left"
+    assert (s.waits(waiting, "gpu6"), s.waits(ANSWER, "gpu6")) == (True, False)
+    assert not s.waits(waiting, "gpu1")
+    assert not s.waits("absent", "gpu6")
+    assert s.out_already(waiting, ["gpu1"]) == []
+    assert s.to_drain(waiting, ["gpu1", "gpu6"]) == ["gpu1"]
+    assert s.to_return(waiting, ["gpu6"]) == ["gpu6"]
+    # One that failed while it waited counts like any other, and waits on.
+    assert s.out_already(waiting, ["gpu1"], ["gpu6"]) != []
+    assert s.reason("it is cut wrongly", waits=True).startswith(s.WAITS)
+
+
+def test_every_job_is_waited_for() -> None:
+    nodes = ["gpu2", "gpu3", "gpu5", "gpu6", "gpu7", "gpu8"]
+    assert s.busy(ANSWER, nodes) == {
+        "gpu2": "jobs 7 (ann), 8 (bob)",
+        "gpu7": "job 7 (ann)",
+        "gpu8": "a job that is just ending",
+    }
+
+
+def test_a_node_that_is_not_drained_may_get_a_job_at_any_time() -> None:
+    assert s.busy(ANSWER, ["gpu1"]) == {"gpu1": "it is not drained any more"}
+    assert s.busy("silent", ["gpu6"]) == {"gpu6": "slurmctld does not answer"}
+    assert s.busy(EMPTY, ["gpu6"]) == {"gpu6": "slurmctld does not know the node any more"}
+
+
+def test_only_ours_return() -> None:
+    assert s.to_return(ANSWER, ["gpu1", "gpu3", "gpu5", "gpu6", "gone"]) == ["gpu6"]
+    assert s.kept_out(ANSWER, ["gpu1", "gpu3", "gpu4", "gpu5", "gpu6"]) == {
+        "gpu3": "bad fan [ops@2026-11-21T16:43:23]",
+        "gpu5": "waits for a board [root@2026-11-21T16:43:23]",
+    }
+
+
+def test_a_slurmd_of_before_the_reboot_is_none() -> None:
+    assert s.silent(ANSWER, {"gpu6": "2026-11-22T06:20:01"}) == []
+    assert s.silent(ANSWER, {"gpu6": "2026-11-22T06:30:00"}) == ["gpu6"]
+    assert s.silent(ANSWER, {"gpu6": ""}) == ["gpu6"]
+    assert s.silent(ANSWER, {"gpu4": "2026-11-22T06:20:00"}) == ["gpu4"]
+
+
+def test_the_start_of_slurmd_is_read() -> None:
+    said = "Actual Boards  = 1\nBoot time      = 2026-11-22T06:02:54\nHostname = x\n"
+    assert s.slurmd_start(said) == "2026-11-22T06:02:54"
+    assert s.slurmd_start("slurm_load_slurmd_status: Connection refused") == ""
+
+
+def test_what_did_not_come_back_is_told() -> None:
+    assert s.not_back(ANSWER, ["gpu1", "gpu3", "gpu9"]) == {}
+    told = s.not_back(ANSWER, ["gpu4", "gpu6"])
+    assert told["gpu4"] == (
+        "slurmctld holds it as DOWN+NOT_RESPONDING: Not responding [slurm@2026-11-21T16:43:23]"
+    )
+    assert told["gpu6"].startswith("slurmctld holds it as DRAIN+IDLE: [plumbline:reboot]")
+
+
+def test_a_reason_is_one_line_of_a_bounded_length() -> None:
+    assert s.reason('new\n "kernel"') == "[plumbline:reboot] new 'kernel'"
+    assert len(s.reason("x" * 999)) < 230
+    assert " on " in s.operator()
