@@ -152,18 +152,31 @@ def change(
     """What is to be installed, or to be of another version.
 
     A driver of the wanted branch stays as it is: the archive's newer one of that branch is no
-    reason to change a running node.
+    reason to change a running node. What was installed as a dependency goes with the driver, also
+    where the packages themselves would accept another branch of it.
     """
     if not wanted:
         return []
     stays = fits(installed.get(wanted[0], ""), version)
-    return [
+    asked = [
         name
         for name in wanted
         if name not in installed
         or (not stays and installed[name] != candidates.get(name, installed[name]))
         or (name == wanted[0] and not stays)
     ]
+    return asked + [
+        name
+        for name in parts(installed)
+        if name not in wanted
+        and not fits(installed[name], version)
+        and fits(candidates.get(name, ""), version)
+    ]
+
+
+def parts(installed: Mapping[str, str]) -> list[str]:
+    """Installed packages that have a driver's version and are named so."""
+    return sorted(name for name, of in installed.items() if OURS.search(name) and number(of))
 
 
 def to_hold(wanted: list[str], installed: Mapping[str, str], held: Iterable[str]) -> list[str]:
@@ -171,7 +184,7 @@ def to_hold(wanted: list[str], installed: Mapping[str, str], held: Iterable[str]
     if not wanted or wanted[0] not in installed:
         return []
     version = number(installed[wanted[0]])
-    driver = {name for name, of in installed.items() if OURS.search(name) and number(of) == version}
+    driver = {name for name in parts(installed) if number(installed[name]) == version}
     return sorted(
         (driver | {name for name in wanted if OURS.search(name)} & set(installed)) - set(held)
     )
@@ -239,7 +252,8 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
     kind = flavour(kernel, installed)
     wanted = resolved(arguments["packages"], kernel, kind)
     optional = resolved(arguments["optional"], kernel, kind)
-    candidates = policy(run(["apt-cache", "policy", *wanted, *optional])[1]) if wanted else {}
+    asked = [*wanted, *optional, *parts(installed)] if wanted else []
+    candidates = policy(run(["apt-cache", "policy", *asked])[1]) if asked else {}
     wanted += [name for name in optional if name in candidates or name in installed]
     version, modules = loaded(read(LOADED).decode(errors="replace"))
     module = run(["modinfo", "--field", "version", "nvidia"])[1].strip()

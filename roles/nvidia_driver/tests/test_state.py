@@ -85,6 +85,7 @@ def test_the_kind_of_a_kernel(kernel: str, images: list[str], flavour: str) -> N
 WANTED = ["libcuda1", "nvidia-smi", "nvidia-persistenced"]
 OLD = {"libcuda1": "535.1.1-1", "nvidia-smi": "535.1.1-1", "nvidia-persistenced": "535.0.9-1"}
 NEW = {"libcuda1": "550.2.2-1", "nvidia-smi": "550.2.2-1", "nvidia-persistenced": "550.2.2-1"}
+MODPROBE = {**NEW, "nvidia-modprobe": "550.2.2-1"}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,12 @@ NEW = {"libcuda1": "550.2.2-1", "nvidia-smi": "550.2.2-1", "nvidia-persistenced"
         ("550", {"libcuda1": "550.2.2-1"}, NEW, ["nvidia-smi", "nvidia-persistenced"]),
         # No archive has the branch: that is told, not overlooked.
         ("590", NEW, {}, ["libcuda1"]),
+        # What it depends on goes with it, there and back.
+        ("550", {**OLD, "nvidia-modprobe": "535.1.1-1"}, MODPROBE, [*WANTED, "nvidia-modprobe"]),
+        ("550", {**NEW, "nvidia-modprobe": "570.3.3-1"}, MODPROBE, ["nvidia-modprobe"]),
+        # But not what the archive has in one version for all drivers.
+        ("550", {**NEW, "nvidia-modprobe": "570.3.3-1"}, NEW, []),
+        ("550", {**NEW, "nvidia-container-toolkit": "1.18.0-1"}, NEW, []),
     ],
 )
 def test_what_changes(

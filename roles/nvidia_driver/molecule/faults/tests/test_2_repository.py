@@ -115,5 +115,5 @@ def test_a_node_without_the_repository_is_told_what_is_missing(node, apply):
             node.check_output(f"mv {SOURCES}.away {SOURCES}; apt-get -qq update")
     assert run.code != 0
     assert "has nvidia-driver-cuda, and no package was changed" in run.output
-    assert "whether package_repositories has NVIDIA's repository for this system" in run.output
+    assert "whether package_repositories has the repository of NVIDIA for this system" in run.output
     assert apply(580).code == 0
