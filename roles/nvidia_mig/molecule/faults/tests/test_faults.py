@@ -9,7 +9,10 @@ def test_another_layout_waits_for_processes_and_jobs(host, play, whole):
     write(host, document)
     before = state(host)
     with host.sudo():
-        host.run_expect([0], "setsid --fork bash -c \"exec -a 'slurmstepd: [4242.0]' sleep 300\"")
+        host.run_expect(
+            [0],
+            "systemd-run --unit=a-job bash -c \"exec -a 'slurmstepd: [4242.0]' sleep infinity\"",
+        )
     run = play(nvidia_mig_layout={"7g.40gb": 1})
     assert run.code != 0
     assert "are not cut while they are used" in run.output
