@@ -8,22 +8,13 @@ so that whatever goes wrong, what was there before still is.
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import http.client
-import os
 import re
-import socket
-import ssl
-import tempfile
-import urllib.error
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
-from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.download import NoFile, download, other_hash, replacing
 
 DOCUMENTATION = r"""
 module: release_file
@@ -62,10 +53,6 @@ author: The Plumbline authors
 _CHUNK = 2**20  # bytes
 
 
-class NoFile(Exception):
-    """One sentence: why the file is not there, and what to do."""
-
-
 def digest(path: Path) -> str:
     """SHA-256 of a file, or "" where there is none."""
     found = hashlib.sha256()
@@ -80,82 +67,12 @@ def digest(path: Path) -> str:
 
 def fetch(url: str, sha256: str, dest: Path, mode: int, timeout: float, variable: str = "") -> None:
     """Replaces `dest` by what is at `url`. Raises NoFile, and then nothing has changed."""
-    mirror = f"set {variable} to a mirror that the nodes reach" if variable else "use a mirror"
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{dest.name}.", dir=dest.parent)
-    except OSError as error:
-        raise NoFile(f"{dest.parent} takes no file: {_disk(error)}") from None
-    part = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            found = _download(url, file, timeout, mirror)
-            if found != sha256.lower():
-                raise NoFile(
-                    f"{url} has the SHA-256 {found}, and {sha256.lower()} is pinned; it is not the "
-                    "file that was meant, or the pin is of another version"
-                )
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(dest)
-    except OSError as error:
-        raise NoFile(f"{dest} cannot be written: {_disk(error)}") from None
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _download(url: str, file: BinaryIO, timeout: float, mirror: str) -> str:
-    """Writes what is at the address; its SHA-256. Raises OSError only of the disk."""
-    host = urlsplit(url).netloc or urlsplit(url).path
-    found, received = hashlib.sha256(), 0
-    try:
-        answer = urllib.request.urlopen(url, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in (404, 410):
+    with replacing(dest, mode) as file:
+        if problem := other_hash(download(url, file, timeout, variable), sha256):
             raise NoFile(
-                f"{url} does not exist ({error.code}); see the version, or {mirror}"
-            ) from None
-        raise NoFile(f"{host} refuses {url}: {error.code} {error.reason}; {mirror}") from None
-    except (OSError, http.client.HTTPException) as error:
-        raise NoFile(f"{url} cannot be reached: {_network(error, timeout)}; {mirror}") from None
-    with answer:
-        length = answer.headers.get("Content-Length")
-        while True:
-            try:
-                chunk = answer.read(_CHUNK)
-            except (OSError, http.client.HTTPException) as error:
-                raise NoFile(
-                    f"{url} broke off after {received} bytes: {_network(error, timeout)}; run again"
-                ) from None
-            if not chunk:
-                break
-            file.write(chunk)
-            found.update(chunk)
-            received += len(chunk)
-    if length is not None and received != int(length):
-        raise NoFile(f"{url} broke off after {received} of {length} bytes; run again, or {mirror}")
-    return found.hexdigest()
-
-
-def _network(error: Exception, timeout: float) -> str:
-    """Why there was no answer, in a few words."""
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(reason, TimeoutError):
-        return f"no answer for {timeout:g} s"
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({reason.verify_message})"
-    if isinstance(reason, socket.gaierror):
-        return "its name is not known"
-    if isinstance(reason, http.client.IncompleteRead):
-        return "the connection was closed"
-    return (getattr(reason, "strerror", None) or str(reason) or type(reason).__name__).rstrip(".")
-
-
-def _disk(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "its disk is full; make room there and run again"
-    return f"{error.strerror or error}"
+                f"{url} {problem}; it is not the file that was meant, or the pin is of another "
+                "version"
+            )
 
 
 def main() -> None:

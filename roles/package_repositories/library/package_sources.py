@@ -11,22 +11,21 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import http.client
+import io
 import os
 import re
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.download import NoFile, download, other_hash, replacing
 
 DOCUMENTATION = r"""
 module: package_sources
@@ -157,10 +156,9 @@ def packet(data: bytes) -> tuple[int, bytes, bytes]:
 
 def key_problem(data: bytes, entry: Mapping[str, Any]) -> str:
     """Why this is not the key that the entry pins; "" if it is."""
-    if pinned := (entry.get("key_sha256") or "").lower():
-        found = hashlib.sha256(data).hexdigest()
-        if found != pinned:
-            return f"has the SHA-256 {found}, and {pinned} is pinned in key_sha256"
+    pinned = entry.get("key_sha256")
+    if pinned and (problem := other_hash(hashlib.sha256(data).hexdigest(), pinned)):
+        return f"{problem} in key_sha256"
     if pinned := "".join((entry.get("key_fingerprint") or "").split()).upper():
         try:
             found_keys = fingerprints(data)
@@ -169,26 +167,6 @@ def key_problem(data: bytes, entry: Mapping[str, Any]) -> str:
         if strangers := [key for key in found_keys if key != pinned]:
             return f"has the fingerprint {strangers[0]}, and {pinned} is pinned in key_fingerprint"
     return ""
-
-
-def download(url: str, timeout: float) -> bytes:
-    """What is at the address, whole. Raises Refused."""
-    try:
-        with urllib.request.urlopen(url, timeout=timeout) as answer:
-            data: bytes = answer.read()
-            length = answer.headers.get("Content-Length")
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise Refused(f"its key {url} cannot be had: {error.code} {error.reason}") from None
-    except http.client.IncompleteRead as error:
-        raise Refused(f"its key {url} broke off after {len(error.partial)} bytes") from None
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        words = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-        raise Refused(f"its key {url} cannot be reached: {words}") from None
-    if length is not None and len(data) != int(length):
-        raise Refused(f"its key {url} broke off after {len(data)} of {length} bytes")
-    return data
 
 
 # --- what the files say ---------------------------------------------------------------------------
@@ -226,17 +204,20 @@ def read(path: Path) -> bytes:
         return b""
 
 
-def put(path: Path, data: bytes) -> None:
-    """A file for everybody to read, at once; an empty one is removed."""
-    if not data:
-        path.unlink(missing_ok=True)
-        return
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    # APT ignores other endings, also while it is half-written.
-    part = path.with_name(f"{path.name}.new")
-    part.write_bytes(data)
-    part.chmod(0o644)
-    part.replace(path)
+def put(files: Mapping[Path, bytes]) -> None:
+    """Files for everybody to read, all or, with NoFile, none; an empty one is removed."""
+    with ExitStack() as stack:
+        # Opened from the last to the first, so that they get their names, and APT sees them, from
+        # the first to the last: a key before the source that needs it.
+        for path, data in reversed(list(files.items())):
+            if data:
+                path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                file = stack.enter_context(replacing(path))
+                file.write(data)
+                file.flush()  # a full disk shows here, before any file has its name
+    for path, data in files.items():
+        if not data:
+            path.unlink(missing_ok=True)
 
 
 # --- asking APT -----------------------------------------------------------------------------------
@@ -391,7 +372,12 @@ def key_of(entry: Mapping[str, Any], apt: Apt, may_ask: bool, timeout: int) -> b
             return there
     if not may_ask:
         return b""
-    data = download(entry["key_url"], timeout)
+    answer = io.BytesIO()
+    try:
+        download(entry["key_url"], answer, timeout, "key_url")
+    except NoFile as error:
+        raise Refused(f"its key {error}") from None
+    data = answer.getvalue()
     if problem := key_problem(data, entry):
         raise Refused(
             f"its key {entry['key_url']} {problem}; find out which is right before you change it"
@@ -409,7 +395,10 @@ def state(apt: Apt, name: str, files: Mapping[Path, bytes]) -> str:
 
 
 def bring(entry: Mapping[str, Any], apt: Apt, may_ask: bool, check_mode: bool, timeout: int) -> str:
-    """Brings one repository up to date; its state before. Raises Refused, with nothing changed."""
+    """Brings one repository up to date; its state before.
+
+    Raises Refused or NoFile, with nothing changed.
+    """
     name = entry["name"]
     key = key_of(entry, apt, may_ask, timeout)
     armoured, binary = apt.keys(name)
@@ -426,15 +415,14 @@ def bring(entry: Mapping[str, Any], apt: Apt, may_ask: bool, check_mode: bool, t
     with tempfile.TemporaryDirectory(prefix="plumbline-apt-", dir=apt.staging) as scratch:
         staged = Path(scratch)
         staged.chmod(0o755)  # APT reads it as a user of its own
-        put(staged / ours.name, key)
         source = staged / apt.source(name).name
-        put(source, source_text(entry, staged / ours.name).encode())
+        staged_key = staged / ours.name
+        put({staged_key: key, source: source_text(entry, staged_key).encode()})
         if said := update(source, timeout):
             raise Refused(meaning(said, entry))
         if not was_read(source):
             raise Refused(f"{' '.join(entry['uris'])} has no packages for this node's architecture")
-    for path, data in files.items():
-        put(path, data)
+    put(files)
     return found
 
 
@@ -467,7 +455,7 @@ def bring_all(
             if problem_of_two := shared(entry, others):
                 raise Refused(problem_of_two)
             found = bring(entry, apt, may_ask, check_mode, timeout)
-        except Refused as problem:
+        except (Refused, NoFile) as problem:
             outcome.problems.append(f"{entry['name']}: {problem}.")
             continue
         outcome.states[entry["name"]] = found

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import base64
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
 import pytest
+from ansible.module_utils.download import NoFile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.package_repositories.library import package_sources
 from tests.standins import mirror
-
-PATH = Path(__file__).resolve().parent.parent / "library/package_sources.py"
-spec = spec_from_file_location("package_sources", PATH)
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-package_sources: Any = module_from_spec(spec)
-sys.modules["package_sources"] = package_sources
-spec.loader.exec_module(package_sources)
 
 ENTRY = {
     "name": "cuda",
@@ -100,6 +92,29 @@ def test_a_source_says_what_it_was_given_and_no_more() -> None:
     ]
 
 
+def test_files_are_put_all_or_none(tmp_path: Path) -> None:
+    key, other, source = tmp_path / "keys/a.asc", tmp_path / "keys/a.gpg", tmp_path / "a.sources"
+    package_sources.put({key: b"old", other: b"old"})
+    package_sources.put({key: b"new", other: b"", source: b"x"})
+    assert (key.read_bytes(), other.exists(), source.read_bytes()) == (b"new", False, b"x")
+    assert key.stat().st_mode & 0o777 == 0o644
+    # Linux's file that is always full.
+    source.with_name("a.sources.new").symlink_to("/dev/full")
+    with pytest.raises(NoFile, match=f"{source} cannot be written: its disk is full"):
+        package_sources.put({key: b"newer", other: b"newer", source: b"y"})
+    assert (key.read_bytes(), other.exists(), source.read_bytes()) == (b"new", False, b"x")
+    assert sorted(tmp_path.rglob("*")) == [source, key.parent, key]
+
+
+def test_a_key_that_cannot_be_had(tmp_path: Path) -> None:
+    apt = package_sources.Apt(etc=tmp_path)
+    entry = ENTRY | {"key_url": (tmp_path / "key.asc").as_uri()}
+    assert package_sources.key_of(entry, apt, may_ask=False, timeout=1) == b""
+    said = rf"its key {entry['key_url']} cannot be reached: .*; set key_url to a mirror"
+    with pytest.raises(package_sources.Refused, match=said):
+        package_sources.key_of(entry, apt, may_ask=True, timeout=1)
+
+
 def test_preferences_are_of_the_host_or_of_a_version() -> None:
     pins = [
         {"packages": ["*"], "priority": 100},
@@ -165,7 +180,7 @@ def test_strangers_are_ours_only(tmp_path: Path) -> None:
         "keyrings/plumbline-old.asc",
         "preferences.d/plumbline-old.pref",
     ):
-        package_sources.put(tmp_path / path, b"x")
+        package_sources.put({tmp_path / path: b"x"})
     assert [path.name for path in package_sources.strangers(apt, ["cuda"])] == [
         "plumbline-old.asc",
         "plumbline-old.pref",

@@ -1,0 +1,143 @@
+"""Bytes from an address to a file: whole, or one sentence and what was there before."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import io
+import socket
+import threading
+
+import pytest
+
+from playbooks.module_utils import download as m
+
+BODY = b"release\n" * 500_000
+SHA = hashlib.sha256(BODY).hexdigest()
+
+
+class Mirror(http.server.BaseHTTPRequestHandler):
+    """/whole, /short (says more than it sends), /unsized, /503; anything else is not there."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        if self.path in ("/whole", "/short", "/unsized"):
+            self.send_response(200)
+            if self.path != "/unsized":
+                self.send_header("Content-Length", str(len(BODY)))
+            self.end_headers()
+            self.wfile.write(BODY[:100] if self.path == "/short" else BODY)
+            self.close_connection = True
+        else:
+            self.send_error(503 if self.path == "/503" else 404)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def mirror():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def refused(url: str, variable: str = "enroot_mirror") -> str:
+    with pytest.raises(m.NoFile) as problem:
+        m.download(url, io.BytesIO(), 5, variable)
+    return str(problem.value)
+
+
+@pytest.mark.parametrize("path", ["whole", "unsized"])
+def test_all_of_it_arrives_and_is_hashed(mirror, path):
+    file = io.BytesIO()
+    assert m.download(f"{mirror}/{path}", file, 5) == SHA
+    assert file.getvalue() == BODY
+
+
+def test_a_file_of_a_mounted_mirror(tmp_path):
+    (tmp_path / "enroot.deb").write_bytes(BODY)
+    assert m.download((tmp_path / "enroot.deb").as_uri(), io.BytesIO(), 5) == SHA
+    assert "cannot be reached" in refused("file:///nowhere/enroot.deb")
+
+
+def test_a_download_that_broke_off(mirror):
+    assert f"{mirror}/short broke off after 100" in refused(f"{mirror}/short")
+
+
+def test_an_address_at_which_there_is_nothing(mirror):
+    said = refused(f"{mirror}/v9")
+    assert said.startswith(f"{mirror}/v9 does not exist (404); ")
+    assert said.endswith(" or set enroot_mirror to a mirror that the nodes reach")
+    assert refused(f"{mirror}/v9", variable="").endswith(" or use a mirror")
+
+
+def test_a_mirror_in_trouble(mirror):
+    assert f" refuses {mirror}/503: 503 Service Unavailable; set " in refused(f"{mirror}/503")
+
+
+def test_nobody_answers():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = refused(f"http://127.0.0.1:{port}/x")
+    assert "cannot be reached: Connection refused; set enroot_mirror to a mirror" in said
+
+
+def test_a_name_that_nobody_knows():
+    assert "cannot be reached: its name is not known; " in refused("http://mirror.invalid/x")
+
+
+def test_a_mirror_that_keeps_silent():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(
+            m.NoFile, match=r"cannot be reached: no answer for 0\.2 s; use a mirror"
+        ):
+            m.download(f"http://127.0.0.1:{port}/x", io.BytesIO(), 0.2)
+
+
+def test_a_hash_is_the_pinned_one_whatever_its_case():
+    assert m.other_hash(SHA, SHA.upper()) == ""
+    assert m.other_hash(SHA, "A" * 64) == f"has the SHA-256 {SHA}, and {'a' * 64} is pinned"
+
+
+def test_a_file_takes_its_name_when_it_is_whole(tmp_path):
+    dest = tmp_path / "enroot.deb"
+    dest.write_bytes(b"before")
+    with m.replacing(dest, 0o640) as file:
+        file.write(b"after")
+        assert dest.read_bytes() == b"before"
+    assert (dest.read_bytes(), dest.stat().st_mode & 0o777) == (b"after", 0o640)
+    assert list(tmp_path.iterdir()) == [dest]
+
+
+def test_a_body_that_fails_leaves_what_was_there(tmp_path):
+    dest = tmp_path / "enroot.deb"
+    dest.write_bytes(b"before")
+    with pytest.raises(ZeroDivisionError), m.replacing(dest) as file:
+        file.write(bytes(1 // 0))
+    assert dest.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [dest]
+
+
+def test_a_full_disk(tmp_path):
+    """Linux has one that is always full."""
+    full = tmp_path / "enroot.deb"
+    (tmp_path / "enroot.deb.new").symlink_to("/dev/full")
+    with pytest.raises(m.NoFile) as problem, m.replacing(full) as file:
+        file.write(BODY)
+    said = f"{full} cannot be written: its disk is full; make room there and run again"
+    assert str(problem.value) == said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_missing(tmp_path):
+    with (
+        pytest.raises(m.NoFile, match="away/file cannot be written: No such file"),
+        m.replacing(tmp_path / "away" / "file"),
+    ):
+        pass
