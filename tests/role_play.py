@@ -25,6 +25,12 @@ class Run:
         return sum(map(int, re.findall(r"changed=(\d+)", self.output)))
 
 
+def refused(run: Run, sentence: str) -> None:
+    """The run ended with this sentence, and not with a slip of Ansible."""
+    assert run.code == 2, run.output
+    assert sentence in run.output, run.output
+
+
 @pytest.fixture
 def play(tmp_path):
     """A function that runs tasks on the node, the whole role if none are given."""

@@ -13,11 +13,6 @@ def started(host) -> str:
     return host.check_output("systemctl show nvidia-dcgm --property=ActiveEnterTimestampMonotonic")
 
 
-def refused(run, sentence: str) -> None:
-    assert run.code == 2, run.output
-    assert sentence in run.output, run.output
-
-
 def diagnose(host, *options: str):
     with host.sudo():
         return host.run(f"plumbline-dcgm-diag --gpus 2 {' '.join(options)}")

@@ -2,7 +2,8 @@
 
 import json
 
-from roles.dcgm.molecule.default.tests.parts import CORE, OLD, diagnose, refused, version
+from roles.dcgm.molecule.default.tests.parts import CORE, OLD, diagnose, version
+from tests.role_play import refused
 
 
 def test_all_parts_have_the_version_and_are_held(host):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from roles.dcgm.molecule.default.tests.parts import CORE, refused, started, version
+from roles.dcgm.molecule.default.tests.parts import CORE, started, version
+from tests.role_play import refused
 
 
 @pytest.mark.usefixtures("unharmed")

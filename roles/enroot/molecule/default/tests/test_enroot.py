@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.standins.mirror import TRUNCATED, WRONG, OnNode
+from tests.standins.mirror import TRUNCATED, WRONG
 
 OLD, NEW, BROKEN = "4.9.0", "4.9.1", "4.9.2"
 PACKAGES = ("enroot", "enroot+caps")
@@ -24,14 +24,6 @@ CONFIGURE = [
     for name in ("look", "configure")
 ]
 TABLE = [*VERIFY, {"ansible.builtin.debug": {"msg": "{{ __enroot_verified }}"}}]
-
-
-@pytest.fixture
-def mirror(host):
-    served = OnNode(host)
-    served.healed()
-    yield served
-    served.healed()
 
 
 @pytest.fixture

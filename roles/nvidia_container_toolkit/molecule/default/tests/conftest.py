@@ -1,20 +1,10 @@
 import pytest
 
 from roles.nvidia_container_toolkit.molecule.default.tests.parts import SPEC, versions
+from tests.role_mirror import mirror
 from tests.role_play import play
-from tests.standins.mirror import OnNode
 
 __all__ = ["mirror", "play"]
-
-
-@pytest.fixture
-def mirror(host):
-    """The node's mirror, which serves all again afterwards."""
-    on_node = OnNode(host)
-    on_node.healed()
-    on_node.requests()
-    yield on_node
-    on_node.healed()
 
 
 @pytest.fixture

@@ -16,8 +16,3 @@ def versions(host) -> set[str]:
             "dpkg-query --show --showformat='${Version}\\n' " + " ".join(PARTS)
         ).split()
     )
-
-
-def refused(run, sentence: str) -> None:
-    assert run.code == 2, run.output
-    assert sentence in run.output, run.output

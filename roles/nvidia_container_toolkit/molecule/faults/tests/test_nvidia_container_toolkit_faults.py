@@ -2,7 +2,8 @@
 
 import pytest
 
-from roles.nvidia_container_toolkit.molecule.default.tests.parts import SPEC, refused, versions
+from roles.nvidia_container_toolkit.molecule.default.tests.parts import SPEC, versions
+from tests.role_play import refused
 
 
 def test_mig_instances_are_noticed(host, play, gpus):

@@ -9,9 +9,9 @@ from roles.package_repositories.molecule.default.tests.lists import (
     candidate,
     fingerprint,
     flat,
-    refused,
     suites,
 )
+from tests.role_play import refused
 
 
 def test_apt_trusts_and_prefers_what_was_declared(host):

@@ -6,9 +6,9 @@ from roles.package_repositories.molecule.default.tests.lists import (
     another,
     candidate,
     flat,
-    refused,
     suites,
 )
+from tests.role_play import refused
 
 
 def test_lists_that_are_gone_are_read_again(host, play):
