@@ -20,6 +20,8 @@ _SCHEMES = ("https://", "http://", "file:///")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-fA-F]{40}")
 
+_MENDED = (None, "absent", "different", "never read")
+
 Entry = Mapping[str, Any]
 
 
@@ -76,7 +78,7 @@ def _key_problems(entry: Entry) -> Iterator[str]:
 
 
 def rows(entries: Sequence[Entry], states: Mapping[str, str]) -> list[dict[str, str]]:
-    """A row of the verify table for each repository."""
+    """A row of the verify table for each repository, from what the module package_sources found."""
     component = "package_repositories"
     if not entries:
         return [verify_skipped(component, "repositories", "none is declared for this node")]
@@ -86,7 +88,8 @@ def rows(entries: Sequence[Entry], states: Mapping[str, str]) -> list[dict[str, 
             component,
             f"repository {entry['name']}",
             "in place",
-            "apply the role package_repositories",
+            # Any other state is a sentence, which says itself what to do.
+            "apply the role package_repositories" if states.get(entry["name"]) in _MENDED else "",
         )
         for entry in entries
     ]

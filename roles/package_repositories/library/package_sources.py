@@ -53,9 +53,11 @@ author: The Plumbline authors
 
 RETURN = r"""
 states:
-  description: For each repository, one of C(in place), C(absent), C(different) and C(never read), before the run.
+  description: >-
+    For each repository, one of C(in place), C(absent), C(different) and C(never read), before the run, or the sentence
+    why it cannot be one of ours.
   type: dict
-  returned: success
+  returned: always
 """  # noqa: E501 - YAML
 
 HEADER = "# Managed by Ansible; changes made here are lost.\n"
@@ -449,6 +451,7 @@ def bring_all(
         others = of_others(apt) if entries else {}
     except Refused as problem:
         outcome.problems.append(f"{problem}.")
+        outcome.states = {entry["name"]: str(problem) for entry in entries}
         return outcome
     for entry in entries:
         try:
@@ -457,6 +460,7 @@ def bring_all(
             found = bring(entry, apt, may_ask, check_mode, timeout)
         except (Refused, NoFile) as problem:
             outcome.problems.append(f"{entry['name']}: {problem}.")
+            outcome.states[entry["name"]] = str(problem)
             continue
         outcome.states[entry["name"]] = found
         outcome.changed |= found != IN_PLACE
@@ -477,7 +481,8 @@ def main() -> None:
         given["repositories"], Apt(), given["download"], module.check_mode, given["timeout"]
     )
     if outcome.problems:
-        module.fail_json(msg=" ".join(outcome.problems), changed=outcome.changed)
+        said = " ".join(outcome.problems)
+        module.fail_json(msg=said, changed=outcome.changed, states=outcome.states)
     module.exit_json(changed=outcome.changed, states=outcome.states)
 
 

@@ -63,3 +63,12 @@ def test_rows_fail_for_all_but_what_is_in_place() -> None:
     assert [row["verdict"] for row in found] == ["PASS", "FAIL"]
     assert [row["verdict"] for row in rows([FLAT], {})] == ["FAIL"]
     assert verify_failures(rows([], {})) == []
+
+
+def test_a_row_says_what_to_do() -> None:
+    conflict = "theirs.list has its address already; remove that file"
+    assert verify_failures(rows([FLAT, SUITES], {"cuda": "absent", "tool": conflict})) == [
+        "package_repositories: repository cuda is absent, expected in place; "
+        "apply the role package_repositories",
+        f"package_repositories: repository tool is {conflict}, expected in place",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible.module_utils.download import NoFile
@@ -204,3 +205,32 @@ def test_somebody_elses_list_with_the_same_address(uri: str, suite: str, release
     said = package_sources.shared(entry, {release: theirs})
     assert said.startswith(f"{theirs} on the node has its address {uri} already")
     assert package_sources.shared(entry, {f"{release}2": theirs}) == ""
+
+
+def test_what_is_refused_is_a_state_of_that_repository_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "sources.list.d/theirs.list"
+    apt = package_sources.Apt(etc=tmp_path)
+    entries: list[Any] = [
+        ENTRY,
+        ENTRY | {"name": "other", "uris": ["https://mirror.example.org/other/"]},
+    ]
+
+    def look() -> package_sources.Outcome:
+        return package_sources.bring_all(entries, apt, may_ask=False, check_mode=True, timeout=1)
+
+    release = f"{ENTRY['uris'][0]}InRelease"
+    monkeypatch.setattr(package_sources, "of_others", lambda _: {release: theirs})
+    found = look()
+    assert found.states["cuda"].startswith(f"{theirs} on the node has its address ")
+    assert found.states["other"] == "absent"
+    assert found.problems == [f"cuda: {found.states['cuda']}."]
+
+    def unreadable(_: package_sources.Apt) -> None:
+        raise package_sources.Refused(f"{theirs} cannot be read")
+
+    monkeypatch.setattr(package_sources, "of_others", unreadable)
+    found = look()
+    assert found.states == dict.fromkeys(["cuda", "other"], f"{theirs} cannot be read")
+    assert found.problems == [f"{theirs} cannot be read."]

@@ -13,6 +13,9 @@ from roles.package_repositories.molecule.default.tests.lists import (
 )
 from tests.role_play import refused
 
+VERIFY = {"ansible.builtin.include_role": {"name": "package_repositories", "tasks_from": "verify"}}
+SHOW = {"ansible.builtin.debug": {"var": "__package_repositories_verified | verify_failures"}}
+
 
 def test_apt_trusts_and_prefers_what_was_declared(host):
     assert candidate(host, "plumbline-tool") == "1.0"  # pinned, though there is a 2.0
@@ -93,21 +96,21 @@ class TestWhatCannotBeHad:
             # A list that came later, in conflict with what is in place: all of APT is in its way.
             host.check_output(f"echo 'deb [trusted=yes] {URL}/flat/ /' > {theirs}")
             later = play()
+            table = play([VERIFY, SHOW])
             host.check_output(f"rm -f {theirs}")
         refused(run, f"another: {theirs} on the node has its address {URL}/unread/ already")
         assert works.rc == 0, works.stderr
         refused(later, f"flat: {theirs} on the node has its address {URL}/flat/ already")
+        assert table.code == 0, table.output
+        assert f"repository flat is {theirs} on the node has its address" in table.output
+        assert "repository suites" not in table.output
 
 
 def test_it_verifies_what_is_there_and_what_is_not(host, play):
     """Also where the role was never applied, and without a change."""
-    verify = {
-        "ansible.builtin.include_role": {"name": "package_repositories", "tasks_from": "verify"}
-    }
-    show = {"ansible.builtin.debug": {"var": "__package_repositories_verified | verify_failures"}}
-    assert "verify_failures: []" in play([verify, show]).output
+    assert "verify_failures: []" in play([VERIFY, SHOW]).output
     run = play(
-        [verify, show], package_repositories_list=[flat(pins=[]), another("unread"), suites()]
+        [VERIFY, SHOW], package_repositories_list=[flat(pins=[]), another("unread"), suites()]
     )
     assert run.changed == 0
     assert "repository flat is different, expected in place" in run.output
