@@ -1,0 +1,341 @@
+"""What a GPU node that is deployed as scripts/bench declares it answers to those who look at it.
+
+Facts, modules that look, readers on the standard input of python3, and programs: each table says
+what one of them finds, in the words that the real one uses and about as many of them, because the
+control node reads them. Nothing here knows Ansible.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+GPUS = 8
+DRIVER = "580.95.05"
+SLURM, SLURM_NUMBER = "24.11.5", "0x180b05"  # Debian 13's, and as its headers have it
+ENROOT = "4.2.1"
+VERSION = "1.20.1-1"  # of any package; nvidia_container_toolkit wants this one
+# Where a node makes temporary folders: one is enough. A pyxis that is built lies there.
+TEMPORARY = "/tmp/made"
+FILES = {f"{TEMPORARY}/out/lib/slurm/spank_pyxis.so": b"a plugin"}
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, the names of all nodes that were asked anything, and the files that it was given."""
+
+    name: str
+    names: Callable[[], list[str]]
+    files: list[str]
+    text: Callable[[str], str]
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+def facts(name: str) -> Answer:
+    """On Debian 13."""
+    return {
+        "module_setup": True,
+        "gather_subset": ["min", "hardware"],
+        "ansible_architecture": "x86_64",
+        "ansible_distribution": "Debian",
+        "ansible_distribution_major_version": "13",
+        "ansible_distribution_release": "trixie",
+        "ansible_distribution_version": "13.1",
+        "ansible_fqdn": name,
+        "ansible_hostname": name,
+        "ansible_nodename": name,
+        "ansible_kernel": "6.12.0",
+        "ansible_memtotal_mb": 2_063_000,
+        "ansible_os_family": "Debian",
+        "ansible_pkg_mgr": "apt",
+        "ansible_processor_cores": 56,
+        "ansible_processor_count": 2,
+        "ansible_processor_threads_per_core": 2,
+        "ansible_processor_vcpus": 224,
+        "ansible_python": {"version": {"major": 3, "minor": 13}},
+        "ansible_service_mgr": "systemd",
+        "ansible_system": "Linux",
+        "ansible_env": {},
+        "ansible_local": {},
+    }
+
+
+# --- modules -------------------------------------------------------------------------------------
+
+
+def _driver(asked: Mapping[str, Any]) -> Answer:
+    packages = [*asked["packages"], *asked["optional"]]
+    versions = dict.fromkeys(packages, f"{DRIVER}-1")
+    state = {
+        "kernel": "6.12.0",
+        "packages": packages,
+        "installed": versions,
+        "candidates": versions,
+        "missing": [],
+        "change": [],
+        "hold": [],
+        "loaded": DRIVER,
+        "loaded_modules": "open",
+        "module": DRIVER,
+        "stale": False,
+        "nouveau": False,
+        "secure_boot": False,
+        "key_enrolled": False,
+        "lists": True,
+        "archives": [],
+    }
+    return {"state": state}
+
+
+def _fabric(asked: Mapping[str, Any]) -> Answer:
+    return {
+        "installed": DRIVER,
+        "loaded": DRIVER,
+        "switches": 4,
+        "bridges": 0,
+        "umad": True,
+        "channel": False,
+        "versions": {"nv-fabricmanager": DRIVER, "nvidia-imex": ""},
+        "services": {"nvidia-fabricmanager": "active", "nvidia-imex": "inactive"},
+        "imex": "",
+        "nvlsm": False,
+    }
+
+
+def _enroot(asked: Mapping[str, Any]) -> Answer:
+    return {
+        "packages": {"enroot": f"{ENROOT}-1", "enroot+caps": f"{ENROOT}-1"},
+        "version": ENROOT,
+        "sysctls": {
+            "user.max_user_namespaces": "65536",
+            "user.max_mnt_namespaces": "65536",
+            "kernel.unprivileged_userns_clone": "1",
+        },
+        "apparmor": {"enabled": True, "abi": True, "restricted": False, "loaded": True},
+        "user_namespaces": "yes",
+        "disk": {
+            "path": asked["scratch"],
+            "filesystem": "ext4",
+            "free_gib": 6500.0,
+            "size_gib": 7000.0,
+        },
+        "overridden": [],
+    }
+
+
+# What they return beside `changed`. Those in LOOKS never change anything; of the others the second
+# time is unchanged.
+MODULES: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
+    "nvidia_driver_state": _driver,
+    "nvidia_fabric_look": _fabric,
+    "enroot_host": _enroot,
+    "exact_packages": lambda asked: {"version": VERSION, "removed": []},
+    "package_sources": lambda asked: {
+        "states": {entry["name"]: "in place" for entry in asked["repositories"]}
+    },
+    "tempfile": lambda asked: {"path": TEMPORARY},
+}
+LOOKS = frozenset(
+    {
+        "assert",
+        "command",
+        "enroot_host",
+        "getent",
+        "nvidia_driver_state",
+        "nvidia_fabric_look",
+        "ping",
+        "pyxis_trial",
+        "service_facts",
+        "setup",
+        "slurp",
+        "stat",
+        "tempfile",
+    }
+)
+
+# --- readers (playbooks/plugin_utils/node_reader.py) ---------------------------------------------
+
+READERS: dict[str, Answer] = {
+    "plumbline_nvml": {
+        "error": None,
+        "driver": DRIVER,
+        "nvml": f"13.{DRIVER}",
+        "cuda": 13000,
+        "count": GPUS,
+        "gpus": [
+            {
+                "index": number,
+                "error": None,
+                "seconds": 0.1,
+                "values": {
+                    "name": "NVIDIA H100 80GB HBM3",
+                    "uuid": f"GPU-00000000-0000-0000-0000-{number:012}",
+                    "persistence": "on",
+                    "fabric": {"state": "completed", "status": 0},
+                    "processes": [],
+                },
+                "unknown": {},
+            }
+            for number in range(GPUS)
+        ],
+    },
+    "plumbline_infiniband": {
+        "error": None,
+        "ports": [
+            {
+                "device": f"mlx5_{number}",
+                "port": 1,
+                "state": "4: ACTIVE",
+                "phys_state": "5: LinkUp",
+                "rate": "400 Gb/sec (4X NDR)",
+                "link_layer": "InfiniBand",
+                "firmware": "28.43.2026",
+                "board": "MT_0000000838",
+                "counters": {"link_downed": 0, "symbol_error": 0, "port_rcv_errors": 0},
+                "unread": {},
+            }
+            for number in range(GPUS)
+        ],
+    },
+}
+
+
+def read(archive: bytes) -> str:
+    """What a reader prints. Raises BadZipFile for what is none, StopIteration for one unknown."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        main = packed.read("__main__.py").decode()
+    mark = next(mark for mark in READERS if mark in main)
+    return json.dumps({mark: READERS[mark]}) + "\n"
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+def _packages(command: str) -> list[str]:
+    """The names after dpkg-query's format."""
+    names = re.search(r"\\n['\"] ([^|>]+?)\s*(?:\||2>)", command)
+    return re.sub(r"['\"]", "", names[1]).split() if names else []
+
+
+def _rdma(command: str, node: Node) -> str:
+    packages = [f"package installed {name} {VERSION}" for name in _packages(command)]
+    limits = ["login unlimited", "slurmd LoadState=loaded", "slurmd LimitMEMLOCK=infinity"]
+    devices = [f"device /dev/infiniband/uverbs{number}" for number in range(GPUS)]
+    return "\n".join([*packages, *limits, *devices])
+
+
+def _packages_held(command: str, node: Node) -> str:
+    names = _packages(command)
+    packages = [f"package:{name} {VERSION}" for name in names]
+    running = ["path active", "service active", f"engine {GPUS}"]
+    return "\n".join([*packages, f"held {len(names)}", *running])
+
+
+def _cdi(command: str, node: Node) -> str:
+    """A CDI specification: NVIDIA's has each GPU by two names, and some tens of mounts."""
+    devices = [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{number}"}]}}
+        for number in range(GPUS)
+        for name in (str(number), f"GPU-00000000-0000-0000-0000-{number:012}")
+    ]
+    mounts = [
+        {
+            "hostPath": f"/usr/lib/x86_64-linux-gnu/libnvidia-{number}.so.{DRIVER}",
+            "containerPath": f"/usr/lib/x86_64-linux-gnu/libnvidia-{number}.so.{DRIVER}",
+            "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
+        }
+        for number in range(40)
+    ]
+    # JSON is YAML.
+    return json.dumps(
+        {
+            "cdiVersion": "0.5.0",
+            "kind": "nvidia.com/gpu",
+            "devices": devices,
+            "containerEdits": {"mounts": mounts},
+        }
+    )
+
+
+def _mig(command: str, node: Node) -> str:
+    whole = f"{GPUS} GPUs: MIG off"
+    answer = {"error": "", "expected": whole, "found": whole, "change": False, "reboot": False}
+    return json.dumps({**answer, "busy": [], "names": [0, 0]})
+
+
+def _health(command: str, node: Node) -> str:
+    names = (
+        "gpu_driver gpu_ecc gpu_xid gpu_pcie gpu_nvlink gpu_clocks gpu_persistence gpu_mig "
+        "filesystems memory memory_errors munge mounted mounts_answer infiniband clock kernel_log"
+    )
+    checks = [
+        {"check": name, "verdict": "pass", "text": "", "on_fail": "drain"} for name in names.split()
+    ]
+    return json.dumps({"checks": checks})
+
+
+def _pyxis(command: str, node: Node) -> str:
+    """What tasks/look.yml prints: the plugin is what was brought, and its stamp says."""
+    stamps = [path for path in node.files if path.endswith("/stamp.json")]
+    stamp = node.text(stamps[0]).strip() if stamps else "{}"
+    brought = " ".join(f"{PurePosixPath(path).parent.name}/" for path in stamps)
+    return (
+        f"slurm=slurm {SLURM}\nlibrary={json.loads(stamp).get('library', '')}\nstamp={stamp}\n"
+        f"brought={brought}\noffered={'yes' if stamps else 'no'}"
+    )
+
+
+def _pip(command: str, node: Node) -> str:
+    """The virtual environment has what its requirements say."""
+    lines = node.text("/opt/plumbline/requirements.txt").split()
+    pins = (line.partition("==") for line in lines)
+    return json.dumps([{"name": name, "version": version} for name, _, version in pins])
+
+
+def _jobs(command: str, node: Node) -> str:
+    """roles/node_reboot: the nodes, when their slurmd started, and no jobs."""
+    started = [f"{name} 2026-11-01T06:00:00" for name in node.names()]
+    return "\n".join(["answers", _idle(command, node), "-- slurmd --", *started, "-- jobs --"])
+
+
+def _idle(command: str, node: Node) -> str:
+    return "\n".join(f"{name} IDLE " for name in node.names())
+
+
+def _words(said: str) -> Callable[[str, Node], str]:
+    return lambda command, node: said
+
+
+# By what the command has in it, the first that fits; all else says nothing.
+PROGRAMS = [
+    (r"nvidia\[0-9\]", _words(f"{GPUS} {GPUS}")),  # tasks/gpus.yml
+    (r"munge\W+--no-input", _words("MUNGE:of-no-node:")),
+    (r"scontrol ping", lambda command, node: f"Slurmctld(primary) at {node.name} is UP"),
+    (r"scontrol show hostnames", _words("node")),
+    (r"-- jobs --", _jobs),
+    (r"scontrol -o show node", _idle),
+    (r"sacctmgr .*show cluster", _words("10.0.0.1")),
+    (r"no-package", _rdma),
+    (r"apt-mark showhold", _packages_held),
+    (r"/run/cdi/|nvidia-ctk cdi generate", _cdi),
+    (r"python3 - look", _mig),
+    (r"plumbline-health check", _health),
+    (r"SLURM_VERSION_NUMBER", _words(SLURM_NUMBER)),
+    (r"srun --version", _pyxis),
+    (r"-m pip list", _pip),
+]
+
+
+def say(command: str, node: Node) -> str:
+    answers = (answer for pattern, answer in PROGRAMS if re.search(pattern, command))
+    return next(answers, _words(""))(command, node)
