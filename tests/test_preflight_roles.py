@@ -59,12 +59,14 @@ def shop(tmp_path: Path) -> dict[str, Path]:
             {"import_playbook": "layer.yml"},
             {"ansible.builtin.import_playbook": "b.yml"},
         ],
+        "tasks/one.yml": [{"import_tasks": "two.yml"}, {"include_tasks": "{{ item }}.yml"}],
+        "tasks/two.yml": [{"include_role": {"name": "paint"}}],
         "layer.yml": [{"hosts": "slurm_compute:!gpu2", "roles": [{"role": "paint"}, "quiet"]}],
         "b.yml": [
             {
                 "hosts": ["slurm_login", "slurm_controller"],
                 "tasks": [
-                    {"block": [{"include_role": {"name": "paint"}}]},
+                    {"block": [{"ansible.builtin.include_tasks": {"file": "tasks/one.yml"}}]},
                     {"include_role": {"name": "quiet", "tasks_from": "other"}},
                     {"ansible.builtin.include_role": {"name": "{{ item }}"}},
                 ],
@@ -92,7 +94,8 @@ def test_our_playbook_gives_every_role_to_someone() -> None:
         REPOSITORY / "playbooks" / "slurm-cluster.yml",
         lambda path: yaml.safe_load(path.read_text()),
     )
-    assert {role for _, role in found} >= {"node_base", "munge", "slurm", "slurm_database"}
+    given = {role for _, role in found}
+    assert given >= {"node_base", "munge", "nvidia_driver", "enroot", "slurm", "slurm_database"}
 
 
 def test_a_good_inventory_is_refused_nothing(tmp_path: Path, shop: dict[str, Path]) -> None:

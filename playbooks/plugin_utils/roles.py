@@ -19,6 +19,12 @@ _INCLUDE = (
     "include_role",
     "import_role",
 )
+_TASKS = (
+    "ansible.builtin.include_tasks",
+    "ansible.builtin.import_tasks",
+    "include_tasks",
+    "import_tasks",
+)
 _IMPORT = ("ansible.builtin.import_playbook", "import_playbook")
 _SECTIONS = ("pre_tasks", "tasks", "post_tasks", "handlers", "block", "rescue", "always")
 # An assert with one of these means more than its words.
@@ -48,7 +54,7 @@ def roles_of(playbook: Path, read: Read) -> Iterator[tuple[str, str]]:
             continue
         hosts = play.get("hosts", "")
         pattern = ":".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts)
-        for role in (*_listed(play.get("roles") or []), *_included(play)):
+        for role in (*_listed(play.get("roles") or []), *_included(play, playbook.parent, read)):
             yield pattern, role
 
 
@@ -57,7 +63,8 @@ def _listed(roles: Sequence[Any]) -> Iterator[str]:
         yield str(role) if isinstance(role, str) else str(role.get("role") or role.get("name"))
 
 
-def _included(holder: Mapping[str, Any]) -> Iterator[str]:
+def _included(holder: Mapping[str, Any], folder: Path, read: Read) -> Iterator[str]:
+    """The roles in the tasks of a play or a block, and in files of tasks below `folder`."""
     for section in _SECTIONS:
         for task in holder.get(section) or []:
             for key in _INCLUDE:
@@ -66,7 +73,13 @@ def _included(holder: Mapping[str, Any]) -> Iterator[str]:
                     name = str(task[key].get("name", ""))
                     if name and "{{" not in name:
                         yield name
-            yield from _included(task)
+            yield from _included(task, folder, read)
+            for key in _TASKS:
+                given = task.get(key) or ""
+                name = str(given.get("file", "") if isinstance(given, dict) else given)
+                if name and "{{" not in name:
+                    file = folder / name
+                    yield from _included({"tasks": read(file)}, file.parent, read)
 
 
 def assertions(role: str, tasks: Any) -> Iterator[Assertion]:

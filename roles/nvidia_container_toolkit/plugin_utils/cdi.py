@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 KIND = "nvidia.com/gpu"
 
@@ -16,7 +17,7 @@ KIND = "nvidia.com/gpu"
 def read(text: str) -> Any:
     """The specification; None for a text that is none."""
     try:
-        document = yaml.safe_load(text)
+        document = yaml_load(text)  # in C, where PyYAML has it: a specification is long
     except yaml.YAMLError:
         return None
     return document if isinstance(document, dict) else None
