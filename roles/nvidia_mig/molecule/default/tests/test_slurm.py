@@ -54,7 +54,10 @@ def test_all_instances_of_a_node_are_shown_in_the_order_of_their_names(host, slu
 
 def test_each_task_is_shown_the_instance_it_is_bound_to(host, slurm):
     names = slurm(HALVES)
-    shown = host.check_output(f"{JOB} --ntasks=2 --gpus-per-task=3g.20gb:1 {SHOW}")
+    # Slurm 22.05 binds no second task to an instance of a named type ("Not enough gpus to bind").
+    old = host.check_output("sinfo --version").startswith("slurm-wlm 22.")
+    each = "1" if old else "3g.20gb:1"
+    shown = host.check_output(f"{JOB} --ntasks=2 --gpus-per-task={each} {SHOW}")
     assert sorted(shown.splitlines()) == sorted(
         names[f"gpu0-3g.20gb-{number}"] for number in (0, 1)
     )
