@@ -19,8 +19,8 @@ sys.exit(main(sys.argv[1:]))
 CHECKS = '"""The rules that the node\'s own checks share with the validator."""\n'
 LIST = "validation/checks/__init__.py"
 
-# What only submits jobs and reports.
-NOT_HERE = ("report", "slurm", "suites", "transport")
+# What only submits jobs and reports, and daemons of their own.
+NOT_HERE = ("exporters", "job_report", "report", "slurm", "suites", "transport")
 PACKAGES = ("PyYAML", "nvidia-ml-py")
 
 

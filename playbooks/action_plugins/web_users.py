@@ -1,0 +1,86 @@
+"""Passwords of web listeners, kept on the control node, and their hashes for the listeners.
+
+    - name: Keep the passwords
+      web_users:
+        files: {prometheus: /site/.secrets/monitoring_prometheus_password}
+        deployed: {prometheus: what the cluster has}
+      register: __users
+      run_once: true
+      no_log: true
+
+A file that does not exist is made (not in check mode): of what the cluster has, else at random.
+Fails with one sentence for a file that others can read, or a password that can be guessed. Returned
+are `hashes`, by user the bcrypt hash, and `made`, the files that were made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils import kept, vaulted, web
+
+
+def passwords(
+    files: Mapping[str, Path],
+    deployed: Mapping[str, str],
+    decrypted: kept.Decrypted,
+    *,
+    make: bool,
+) -> tuple[dict[str, str], list[Path]]:
+    """By user the password, and the files that were made. Raises NotKept.
+
+    With `make` false a user whose file is missing is left out.
+    """
+    found: dict[str, str] = {}
+    made = []
+    for user, path in files.items():
+        if text := kept.read(path, decrypted):
+            found[user] = kept.password(text, path)
+        elif make:
+            had = deployed.get(user, "").strip("\n")
+            found[user] = kept.password(had, path) if had else kept.new_password()
+            kept.keep(path, found[user] + "\n")
+            made.append(path)
+    return found, made
+
+
+class ActionModule(ActionBase):
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        ansible: Any = self  # whose methods have no types
+        _, arguments = ansible.validate_argument_spec(
+            argument_spec={
+                "files": {"type": "dict", "required": True},
+                "deployed": {"type": "dict", "default": {}, "no_log": True},
+            }
+        )
+        files = {str(user): Path(path) for user, path in arguments["files"].items()}
+        try:
+            found, made = passwords(
+                files,
+                arguments["deployed"],
+                vaulted.reader(self._loader),
+                make=not self._task.check_mode,
+            )
+        except (kept.NotKept, AnsibleError) as problem:
+            return {**result, "failed": True, "msg": f"{problem}."}
+        return {
+            **result,
+            "changed": bool(made),
+            "made": [str(path) for path in made],
+            "hashes": {user: web.hashed(user, password) for user, password in found.items()},
+        }

@@ -1,0 +1,42 @@
+"""Filters of the monitoring: group_vars and the roles of its listeners use them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils import documents, monitoring, systemd
+
+
+def web_config(users: Mapping[str, str], certificate: str, key: str) -> str:
+    """The text of a listener's web configuration; `users` has a bcrypt hash for each name."""
+    # Where bcrypt is needed: not in every process that has filters.
+    from playbooks.plugin_utils import web  # noqa: PLC0415
+
+    try:
+        return documents.to_yaml(web.web_config(users, certificate, key))
+    except ValueError as problem:
+        raise AnsibleFilterError(str(problem)) from None
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "monitoring_address": monitoring.address,
+            "monitoring_hosts": monitoring.hosts,
+            "monitoring_gpu_hosts": monitoring.gpu_hosts,
+            "monitoring_slurm_scrapes": monitoring.slurm_scrapes,
+            "monitoring_expected_gpus": monitoring.expected_gpus,
+            "grafana_repositories": monitoring.grafana_repositories,
+            "systemd_command": systemd.command,
+            "web_config": web_config,
+        }
