@@ -1,0 +1,55 @@
+"""The authority on the control node, made when there is none (not in check mode).
+
+    tls_authority: {file: /site/.secrets/tls_authority.pem, name: site, days: 3650, renew_days: 90}
+
+Fails with one sentence where it cannot be used. Returns `certificate`, what clients trust, in PEM;
+empty where there is none yet.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from playbooks.plugin_utils import kept, vaulted
+from roles.tls_certificate.plugin_utils import authority_file
+from roles.tls_certificate.plugin_utils.certificates import new_authority
+
+
+class ActionModule(ActionBase):
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        ansible: Any = self  # whose methods have no types
+        _, given = ansible.validate_argument_spec(
+            argument_spec={
+                "file": {"type": "path", "required": True},
+                "name": {"type": "str", "required": True},
+                "days": {"type": "int", "required": True},
+                "renew_days": {"type": "int", "required": True},
+            }
+        )
+        path, now = Path(given["file"]), datetime.now(UTC)
+        changed = False
+        try:
+            found = authority_file.read(
+                path, vaulted.reader(self._loader), now, given["renew_days"]
+            )
+            if found is None and not self._task.check_mode:
+                found, changed = new_authority(given["name"], now, given["days"]), True
+                kept.keep(path, found.secret)
+        except (kept.NotKept, AnsibleError) as problem:
+            return {**result, "failed": True, "msg": f"tls_certificate: {problem}."}
+        return {**result, "changed": changed, "certificate": found.pem if found else ""}

@@ -1,0 +1,28 @@
+"""The authority as the control node keeps it: certificate and key in one file."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from playbooks.plugin_utils import kept
+from roles.tls_certificate.plugin_utils import certificates
+
+
+def read(
+    path: Path, decrypted: kept.Decrypted, now: datetime, renew_days: int
+) -> certificates.Authority | None:
+    """None where there is no file. Raises NotKept where nothing should be signed with it."""
+    text = kept.read(path, decrypted)
+    if not text:
+        return None
+    try:
+        found = certificates.read_authority(text)
+    except certificates.Unusable as error:
+        raise kept.NotKept(f"{path} is no authority: {error}") from None
+    if problem := certificates.authority_problem(found.certificate, now, renew_days):
+        raise kept.NotKept(
+            f"the authority in {path} {problem}; move the file away and set tls_certificate_rotate "
+            "to true for one run of all hosts, to have another one made"
+        )
+    return found
