@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from validation import (
     baseline,
@@ -28,6 +28,7 @@ from validation import (
     plan,
     suites,
     terminal,
+    textfile,
     tiers,
 )
 from validation.checks import CHECKS
@@ -105,11 +106,14 @@ def _run(options: argparse.Namespace) -> int:
     if options.dry_run:
         terminal.say(f"{plan_report.render(made)}  dry run: nothing was submitted\n")
         return 0
+    transport = _transport(options, inventories, declared)
+    if options.metrics is not None:
+        textfile.check(options.metrics, transport)
     # The id and not only the time: two runs may start in one second.
     folder = RunFolder(Path(options.output or f"results/{run_id}"))
     folder.prepare(made)
     terminal.say(f"{plan_report.render(made)}\n", sys.stderr)
-    client = _client(options, inventories, declared, made)
+    client = _client(options, transport, made)
     begin = time.monotonic()
     with Watcher(sys.stderr, folder) as watcher:
         # A look at this machine costs nothing; through Ansible each costs a second or two.
@@ -120,20 +124,25 @@ def _run(options: argparse.Namespace) -> int:
     if options.record_baseline is not None:
         note = baseline.record(report, options.record_baseline)
         report = replace(report, notes=(*report.notes, note))
+    if options.metrics is not None:
+        report = textfile.publish(report, options.metrics, transport)
     report = folder.finish(report)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     terminal.say(console.render(report, width=console.terminal_width(), colour=colour))
     return report.exit_code
 
 
-def _client(
-    options: argparse.Namespace, inventories: Sequence[str], declared: Declaration, made: Plan
-) -> SlurmClient:
+def _transport(
+    options: argparse.Namespace, inventories: Sequence[str], declared: Declaration
+) -> Transport:
+    if options.here or options.local:
+        return Here()
+    return inventory.Inventory(inventories, declared.submit_hosts)
+
+
+def _client(options: argparse.Namespace, transport: Transport, made: Plan) -> SlurmClient:
     if options.local:
         return local.LocalClient(made.run_id, made.python)
-    transport: Transport = (
-        Here() if options.here else inventory.Inventory(inventories, declared.submit_hosts)
-    )
     return CommandLineClient(transport, made.run_id, made.python, made.submission.words)
 
 
@@ -202,6 +211,12 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
     for name, what in _CONTAINER.items():
         parser.add_argument(f"--container-{name}", metavar=name.upper(), help=what)
     parser.add_argument("--output", metavar="DIR", help="results (default: results/<run id>)")
+    parser.add_argument(
+        "--metrics",
+        metavar="DIR",
+        type=PurePosixPath,
+        help="also for Prometheus: a textfile folder of the host that submits the jobs",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
     parser.add_argument("--list", action="store_true", help="list suites and checks")
     cluster.add_data(parser)
@@ -244,7 +259,7 @@ def _repeat(options: argparse.Namespace) -> str:
     words += ["--here"] if options.here else []
     words += ["--local"] if options.local else []
     words += [word for text in options.inventory or [] for word in ("-i", text)]
-    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds"):
+    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds", "metrics"):
         value = getattr(options, name)
         if value is not None:
             words += [f"--{name}", str(value)]

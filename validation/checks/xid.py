@@ -99,12 +99,19 @@ def _judged(
         raise Unusable(f"{count} events of the kind {kind!r}")
     address = _address(pci)
     index = None if kind == "sxid" else indices.get(address)
-    verdict, name = _sxid(text) if kind == "sxid" else _xid(code, text, known)
+    verdict, name = judge(kind, code, text, known)
     if verdict is None:
         return
     times = "" if count == 1 else f" {count} times"
     where = "" if index is not None else f" at PCI {printable(pci, 20)}"
     yield Finding(verdict, f"{kind.upper()} {code}{where}{times} ({name})", index)
+
+
+def judge(kind: str, code: int, text: str, known: xids.Xids) -> tuple[Verdict | None, str]:
+    """What a line of the driver's is worth, and its name. None is a fault of nobody's, or of a
+    program.
+    """
+    return _sxid(text) if kind == "sxid" else _xid(code, text, known)
 
 
 def _xid(code: int, text: str, known: xids.Xids) -> tuple[Verdict | None, str]:

@@ -108,7 +108,7 @@ class Gpu:
     index     NVML's, as nvidia-smi prints it: in the order of PCI addresses
     error     why the GPU gave no more answers, or None
     seconds   from the start of its process to its last answer
-    values    by the names of what was asked, see QUESTIONS; None where a value is not known
+    values    by the names of what was asked (QUESTIONS, MEASURES); None where one is not known
     unknown   why not; a GPU with an `error` may owe that for some
     """
 
@@ -125,8 +125,8 @@ class Gpu:
 def ask(limit_s: float, names: Sequence[str] | None = None) -> tuple[System, list[Gpu]]:
     """What NVML says of the node and of each GPU it counts; no GPU where it cannot be asked.
 
-    `names` are the questions about a GPU, all of QUESTIONS without them. Takes at most twice
-    `limit_s` and a few seconds, whatever the driver does.
+    `names` are questions about a GPU, of QUESTIONS or MEASURES; all of QUESTIONS without them.
+    Takes at most twice `limit_s` and a few seconds, whatever the driver does.
     """
     names = list(QUESTIONS) if names is None else list(names)
     (said,) = _run([["system"]], limit_s)
@@ -300,7 +300,7 @@ def _read(output: int, status: int | None, seconds: float) -> _Said:
 def answer(arguments: Sequence[str]) -> None:
     """Writes a line before each call and one after it, and "done" after the last.
 
-    arguments: "system"; "gpu", an index and names of QUESTIONS; "pcie" and for how many seconds.
+    arguments: "system"; "gpu", an index and names of questions; "pcie" and for how many seconds.
     """
     try:
         nvml = importlib.import_module("pynvml")
@@ -336,7 +336,7 @@ def _answer_gpu(nvml: Any, index: int, names: Sequence[str]) -> None:
     for name in names:
         _say(ask=name)
         try:
-            value = QUESTIONS[name](nvml, handle)
+            value = _ASKED[name](nvml, handle)
         except nvml.NVMLError as error:
             kind = "unsupported" if error.value in _UNKNOWN_HERE else "error"
             if error.value in _GONE:
@@ -636,6 +636,29 @@ def _processes(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
     return found
 
 
+def _utilization(nvml: Any, gpu: Any) -> dict[str, int]:
+    """Percent of the last sample period in which a kernel ran, and memory was read or written."""
+    rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
+    return {"gpu": rates.gpu, "memory": rates.memory}
+
+
+def _framebuffer(nvml: Any, gpu: Any) -> dict[str, int]:
+    """MiB of the whole board, as DCGM counts them: what the driver reserves is not used."""
+    found = nvml.nvmlDeviceGetMemoryInfo(gpu, nvml.nvmlMemory_v2)
+    return {name: getattr(found, name) // _MIB for name in ("free", "used", "reserved")}
+
+
+def _mig_memory(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
+    """MiB of each MIG device, with the number of its GPU instance and its name."""
+    found = []
+    for device in _mig_devices(nvml, gpu):
+        memory = nvml.nvmlDeviceGetMemoryInfo(device)
+        name, number = nvml.nvmlDeviceGetName(device), nvml.nvmlDeviceGetGpuInstanceId(device)
+        sizes = {"free": memory.free // _MIB, "used": memory.used // _MIB}
+        found.append({"instance": number, "name": _text(name), **sizes})
+    return found
+
+
 SYSTEM: dict[str, Callable[[Any], Any]] = {
     "driver": lambda nvml: _text(nvml.nvmlSystemGetDriverVersion()),
     "nvml": lambda nvml: _text(nvml.nvmlSystemGetNVMLVersion()),
@@ -695,3 +718,16 @@ QUESTIONS: dict[str, Question] = {
     "mig_instances": _mig_instances,
     "processes": _processes,
 }
+
+# What changes by the second, for exporters; no check asks it. Percent, millijoules, °C and MiB.
+MEASURES: dict[str, Question] = {
+    "utilization": _utilization,
+    "utilization_encoder": lambda nvml, gpu: nvml.nvmlDeviceGetEncoderUtilization(gpu)[0],
+    "utilization_decoder": lambda nvml, gpu: nvml.nvmlDeviceGetDecoderUtilization(gpu)[0],
+    "framebuffer": _framebuffer,
+    "mig_memory": _mig_memory,
+    "energy_mj": lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu),
+    "temperature_memory_c": lambda nvml, gpu: _field(nvml, gpu, nvml.NVML_FI_DEV_MEMORY_TEMP),
+}
+
+_ASKED = {**QUESTIONS, **MEASURES}

@@ -1,71 +1,165 @@
 """`metrics.prom`: the run in Prometheus' text format, for node_exporter's textfile collector.
 
-A partial run says so in every series that could be taken for a verdict about the cluster.
+A judgement is told with its verdict, its time, what was measured and what that was held against,
+each with the labels suite, check, subject and node. `node` is empty where the subject is several
+nodes: node_exporter hands that on, and Prometheus (honor_labels) does not put the host there that
+the file lies on, which would accuse it.
+
+What a partial run did not judge is not forgotten: see `render`.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
-from validation.model import RunReport, Standing, Verdict, printable
+from validation.model import Result, RunReport, Standing, Tier, Verdict, printable
 from validation.report import words
 
-Series = tuple[Mapping[str, str], float]
+PREFIX = "plumbline_validation_"
+
+_FAMILIES = {
+    "exit_code": "Exit code of the last run.",
+    "duration_seconds": "How long the run took.",
+    "last_run_timestamp_seconds": "When the run began.",
+    "results": "Judgements by verdict.",
+    "nodes": "Nodes by what the run makes of them.",
+    "left_out": "What a partial run was not asked for.",
+    "verdict": "1 for the verdict that was given last.",
+    "timestamp_seconds": "When the run began that gave it.",
+    "blamed": "1 for a node that is at fault for a failure of several nodes.",
+    "value": "What was measured.",
+    "threshold": "What the measured value was held against.",
+}
 
 
-def render(report: RunReport) -> str:
+@dataclass(frozen=True)
+class Series:
+    family: str
+    labels: Mapping[str, str]
+    value: float
+
+    @property
+    def judged(self) -> tuple[str, str] | None:
+        """Check and subject; None of what is about the run."""
+        return (self.labels["check"], self.labels["subject"]) if "check" in self.labels else None
+
+
+def render(report: RunReport, former: str = "") -> str:
+    """The run, and of a partial run also what it leaves standing of the text before it.
+
+    A partial run replaces what it judged of single nodes. Of several nodes only a failure counts:
+    that a few of them, or a few checks, passed does not take back what failed with all.
+    """
+    series = list(_of_run(report))
+    earlier = parse(former) if report.left_out else []
+    known = {one.judged for one in earlier}
+    replaced = set()
+    for result in report.results:
+        key = (_text(result.check), _text(result.subject.name))
+        if key not in known or _counts(result):
+            replaced.add(key)
+            series += _of_result(report, result)
+    series = [*_kept(earlier, replaced), *series]
     lines = []
-    for name, text, series in _families(report):
-        lines += [f"# HELP plumbline_{name} {text}", f"# TYPE plumbline_{name} gauge"]
-        lines += [f"plumbline_{name}{_labels(labels)} {value:.17g}" for labels, value in series]
+    for family, text in _FAMILIES.items():
+        if found := [one for one in series if one.family == family]:
+            lines += [f"# HELP {PREFIX}{family} {text}", f"# TYPE {PREFIX}{family} gauge"]
+            lines += [_line(one) for one in found]
     return "\n".join(lines) + "\n"
 
 
-def _families(report: RunReport) -> Iterator[tuple[str, str, list[Series]]]:
+def _counts(result: Result) -> bool:
+    """Whether what a partial run found takes the place of what an earlier one did."""
+    if result.tier is Tier.NODE:
+        return result.verdict is not Verdict.INCONCLUSIVE
+    return result.verdict is Verdict.FAIL
+
+
+def _kept(earlier: Iterable[Series], replaced: Collection[tuple[str, str]]) -> Iterator[Series]:
+    for one in earlier:
+        if one.judged is None:
+            if one.labels.get("partial") == "false":
+                yield one
+        elif one.judged not in replaced:
+            yield one
+
+
+def _of_run(report: RunReport) -> Iterator[Series]:
     partial = "true" if report.left_out else "false"
     scope = {"cluster": report.cluster, "suite": report.suite, "partial": partial}
-    yield "exit_code", "Exit code of the last run.", [(scope, report.exit_code)]
-    yield "duration_seconds", "How long the run took.", [(scope, round(report.seconds, 1))]
-    started = datetime.fromisoformat(report.started).timestamp()
-    yield "started_timestamp_seconds", "When the run began.", [(scope, started)]
-    yield (
-        "results",
-        "Judgements by verdict.",
-        [
-            ({**scope, "verdict": v.value}, sum(r.verdict is v for r in report.results))
-            for v in Verdict
-        ],
-    )
-    yield (
-        "nodes",
-        "Nodes by what the run makes of them.",
-        [
-            ({**scope, "standing": which.value}, len(words.standing(report, which)))
-            for which in Standing
-        ],
-    )
-    if report.left_out:
-        series: list[Series] = [({**scope, "what": what}, 1) for what in report.left_out]
-        yield "left_out", "What a partial run was not asked for.", series
-    yield "measured", "What was measured.", list(_measured(report))
+    yield Series("exit_code", scope, report.exit_code)
+    yield Series("duration_seconds", scope, round(report.seconds, 1))
+    yield Series("last_run_timestamp_seconds", scope, _began(report))
+    for verdict in Verdict:
+        count = sum(result.verdict is verdict for result in report.results)
+        yield Series("results", {**scope, "verdict": verdict.value}, count)
+    for which in Standing:
+        count = len(words.standing(report, which))
+        yield Series("nodes", {**scope, "standing": which.value}, count)
+    for what in report.left_out:
+        yield Series("left_out", {**scope, "what": what}, 1)
 
 
-def _measured(report: RunReport) -> Iterator[Series]:
-    for result in report.results:
-        what = {
-            "cluster": report.cluster,
-            "check": result.check,
-            "subject": result.subject.name,
-            "verdict": result.verdict.value,
-        }
-        values = dict.fromkeys((*((result.value,) if result.value else ()), *result.metrics))
-        for metric in values:
-            if not isinstance(metric.value, str):
-                yield {**what, "metric": metric.name, "unit": metric.unit}, metric.value
+def _of_result(report: RunReport, result: Result) -> Iterator[Series]:
+    alone = result.tier is Tier.NODE
+    what = {
+        "suite": report.suite,
+        "check": result.check,
+        "subject": result.subject.name,
+        "node": result.subject.name if alone else "",
+    }
+    yield Series("verdict", {**what, "verdict": result.verdict.value}, 1)
+    yield Series("timestamp_seconds", what, _began(report))
+    if result.verdict is Verdict.FAIL and not alone:
+        for node in result.blamed or ():
+            yield Series("blamed", {**what, "node": node}, 1)
+    values: dict[tuple[str, str], float] = {}
+    for metric in (*((result.value,) if result.value else ()), *result.metrics):
+        if not isinstance(metric.value, str):
+            # A series that is there twice would cost all of node_exporter's.
+            values.setdefault((metric.name, metric.unit), metric.value)
+    for (name, unit), number in values.items():
+        yield Series("value", {**what, "metric": name, "unit": unit}, number)
+    limit, value = result.threshold, result.value
+    if limit is not None and value is not None and not isinstance(limit.value, str):
+        named = {"metric": value.name, "unit": limit.unit, "op": limit.op}
+        yield Series("threshold", {**what, **named}, limit.value)
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_quoted(text)}"' for name, text in labels.items()) + "}"
+def _began(report: RunReport) -> float:
+    return datetime.fromisoformat(report.started).timestamp()
+
+
+# --- the text format: https://prometheus.io/docs/instrumenting/exposition_formats/ -----------
+
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LINE = re.compile(rf'{PREFIX}(\w+)\{{((?:\w+="(?:[^"\\]|\\.)*",?)+)\}} (\S+)')
+
+
+def parse(text: str) -> list[Series]:
+    """What a text has that `render` made. Raises ValueError for any other."""
+    series = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None or match[1] not in _FAMILIES:
+            raise ValueError(f"not written by a validation: {printable(line, 60)!r}")
+        labels = {name: re.sub(r"\\(.)", r"\1", text) for name, text in _LABEL.findall(match[2])}
+        series.append(Series(match[1], labels, float(match[3])))
+    return series
+
+
+def _line(one: Series) -> str:
+    labels = ",".join(f'{name}="{_quoted(text)}"' for name, text in one.labels.items())
+    return f"{PREFIX}{one.family}{{{labels}}} {one.value:.17g}"
+
+
+def _text(text: str) -> str:
+    """As it is read again: nothing invisible, and nothing that no file can hold."""
+    return printable(text).encode(errors="replace").decode()
 
 
 def _quoted(text: str) -> str:
-    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
+    return _text(text).replace("\\", "\\\\").replace('"', '\\"')

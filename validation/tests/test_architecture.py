@@ -37,6 +37,9 @@ FORBIDDEN = {
     "report": (*INNER, "checks", "slurm", "transport", "payloads"),
     "slurm": (*INNER, "checks", "plan", "report"),
     "transport": (*INNER, "checks", "plan", "report", "slurm"),
+    # Which lines of the kernel's log tell of a fault is one rule, the validator's.
+    "exporters/xid.py": (*INNER, "plan", "report", "slurm", "transport"),
+    "exporters": (*INNER, "checks", "plan", "report", "slurm", "transport"),
     "run.py": (),
     ".": ("run",),
 }

@@ -15,6 +15,8 @@ import pytest
 from validation import tiers
 from validation.checks import CHECKS
 from validation.model import (
+    Key,
+    Metric,
     NodeState,
     Outcome,
     Reply,
@@ -38,6 +40,7 @@ from validation.tests.standin import GPU
 from validation.tests.test_tiers import FakeSlurm, Silent
 
 DOCS = Path(__file__).parents[2] / "docs" / "validation.md"
+BEGAN = 1767323045
 EVIL = "</script><script>alert(1)</script>\x1b[31m\x00 & \"'\ud800"
 
 
@@ -282,17 +285,152 @@ def test_metrics_have_every_verdict_node_and_value(report):
     found = list(samples(metrics.render(report)))
     series = dict(found)
     assert len(series) == len(found), "a series is there twice"
-    by_verdict = {name: v for name, v in series.items() if name.startswith("plumbline_results")}
-    assert sum(by_verdict.values()) == len(report.results)
-    of_nodes = [v for name, v in series.items() if name.startswith("plumbline_nodes")]
-    assert sum(of_nodes) == len(report.nodes)
-    assert [v for name, v in series.items() if "_exit_code" in name] == [report.exit_code]
-    assert [v for name, v in series.items() if "_started_" in name] == [1767323045]
+
+    def values(name):
+        return [v for text, v in found if text.startswith(f"plumbline_validation_{name}{{")]
+
+    assert sum(values("results")) == len(report.results)
+    assert sum(values("nodes")) == len(report.nodes)
+    assert values("exit_code") == [report.exit_code]
+    assert values("last_run_timestamp_seconds") == [BEGAN]
+    assert values("timestamp_seconds") == [BEGAN] * len(report.results)
+    for result in report.results:
+        what = of(result.check, result.subject.name, result.tier)
+        name = f'plumbline_validation_verdict{{{what},verdict="{result.verdict.value}"}}'
+        assert series[name] == 1
+    assert len(values("verdict")) == len(report.results)
+
+
+def of(check, subject, tier=Tier.NODE):
+    node = subject if tier is Tier.NODE else ""
+    return f'suite="quick",check="{check}",subject="{subject}",node="{node}"'
+
+
+def test_what_is_about_several_nodes_is_told_of_no_host():
+    """Not of the one that serves the file, which a missing label would mean."""
+    found = [one for one in metrics.parse(metrics.render(healthy())) if one.judged]
+    assert {one.labels["node"] for one in found} == {"gpu1", "gpu2", ""}
+    together = {one.labels["check"] for one in found if not one.labels["node"]}
+    assert together == {"accounting", "all_reduce", "ddp", "pipeline"}
+
+
+def test_metrics_have_what_a_value_was_held_against():
+    report = healthy()
+    (result,) = [r for r in report.results if r.key == Key("cpus", "gpu1")]
+    series = dict(samples(metrics.render(report)))
+    what = of("cpus", "gpu1")
+    measured = f'metric="{result.value.name}",unit="{result.value.unit}"'
+    assert series[f"plumbline_validation_value{{{what},{measured}}}"] == result.value.value
+    limit = f'metric="{result.value.name}",unit="{result.threshold.unit}",op="="'
+    assert series[f"plumbline_validation_threshold{{{what},{limit}}}"] == result.threshold.value
+
+
+def test_metrics_name_the_node_at_fault_among_several():
+    report = healthy()
+    (result,) = [r for r in report.results if r.check == "all_reduce"]
+    told = []
+    for blamed in (("gpu2",), (), None):
+        failed = replace(result, verdict=Verdict.FAIL, blamed=blamed)
+        text = metrics.render(replace(report, results=(failed,)))
+        told.append([one.labels["node"] for one in metrics.parse(text) if one.family == "blamed"])
+    assert told == [["gpu2"], [], []]
+    text = metrics.render(replace(report, results=(replace(result, blamed=("gpu2",)),)))
+    assert "blamed" not in text  # it passed
+
+
+def test_metrics_never_have_a_series_twice():
+    report = healthy()
+    result = report.results[0]
+    twice = replace(result, metrics=(Metric("load", 1.0, "x"), Metric("load", 2.0, "x")))
+    found = [name for name, _ in samples(metrics.render(replace(report, results=(twice,))))]
+    assert len(found) == len(set(found))
+
+
+def test_metrics_are_read_as_they_were_written(report):
+    text = metrics.render(report)
+    assert metrics.render(replace(report, results=(), left_out=("checks",)), text).count(
+        "_verdict{"
+    ) == len(report.results)
+    with pytest.raises(ValueError, match="not written by a validation: 'up 1'"):
+        metrics.parse("up 1")
+
+
+# --- metrics of a partial run ------------------------------------------------------------------
+
+LATER = "2026-01-03T03:04:05+00:00"
+
+
+def judged(text):
+    """Verdict and time by check and subject."""
+    found: dict[Any, list[Any]] = {}
+    for one in metrics.parse(text):
+        if one.family == "verdict":
+            found[one.judged] = [one.labels["verdict"]]
+    for one in metrics.parse(text):
+        if one.family == "timestamp_seconds":
+            found[one.judged].append(one.value)
+    return found
+
+
+def with_verdicts(report, verdicts):
+    """A run that gave these verdicts, by check and subject."""
+    results = [r for r in report.results if (r.check, r.subject.name) in verdicts]
+    changed = [replace(r, verdict=verdicts[r.check, r.subject.name]) for r in results]
+    return replace(report, results=tuple(changed))
+
+
+@pytest.mark.parametrize(
+    ("check", "tier", "before", "after", "stands"),
+    [
+        ("cpus", Tier.NODE, Verdict.FAIL, Verdict.PASS, "pass"),
+        ("cpus", Tier.NODE, Verdict.PASS, Verdict.FAIL, "fail"),
+        ("cpus", Tier.NODE, Verdict.FAIL, Verdict.SKIP, "skip"),
+        ("cpus", Tier.NODE, Verdict.FAIL, Verdict.INCONCLUSIVE, None),
+        ("all_reduce", Tier.CLUSTER, Verdict.PASS, Verdict.FAIL, "fail"),
+        ("all_reduce", Tier.CLUSTER, Verdict.FAIL, Verdict.PASS, None),
+    ],
+)
+def test_a_partial_run_replaces_what_it_can_judge(check, tier, before, after, stands):
+    report = healthy()
+    (subject, *_) = [r.subject.name for r in report.results if r.check == check]
+    assert {r.tier for r in report.results if r.check == check} == {tier}
+    whole = with_verdicts(report, {(check, subject): before, ("munge", "gpu2"): Verdict.WARN})
+    later = with_verdicts(report, {(check, subject): after})
+    text = metrics.render(
+        replace(later, left_out=("nodes: gpu2",), started=LATER), metrics.render(whole)
+    )
+    found = judged(text)
+    assert found["munge", "gpu2"] == ["warn", BEGAN]
+    if stands is None:
+        assert found[check, subject] == [before.value, BEGAN]
+    else:
+        assert found[check, subject] == [stands, BEGAN + 86400]
+    runs = {
+        one.labels["partial"]: one.value
+        for one in metrics.parse(text)
+        if one.family == "last_run_timestamp_seconds"
+    }
+    assert runs == {"false": BEGAN, "true": BEGAN + 86400}
+
+
+def test_a_second_partial_run_takes_the_place_of_the_first():
+    report = replace(healthy(), left_out=("nodes: gpu2",))
+    once = metrics.render(report, metrics.render(healthy()))
+    twice = metrics.render(replace(report, started=LATER), once)
+    found = [name for name, _ in samples(twice)]
+    assert len(found) == len(set(found)) == len(list(samples(once)))
+
+
+def test_a_whole_run_forgets_all_that_was_before():
+    report = healthy()
+    former = metrics.render(replace(report, results=report.results[:3]))
+    assert metrics.render(report, former) == metrics.render(report)
+    assert metrics.render(report, "something else") == metrics.render(report)
 
 
 def test_metrics_have_the_bandwidth_of_each_size():
     series = dict(samples(metrics.render(healthy())))
-    found = {name: v for name, v in series.items() if "busbw" in name}
+    found = {name: v for name, v in series.items() if "_value{" in name and "busbw" in name}
     assert len(found) == 3
     assert set(found.values()) == {1.2}
 
@@ -334,8 +472,8 @@ def test_what_a_partial_run_left_out_stands_in_every_report():
     series = dict(samples(metrics.render(report)))
     scope = 'cluster="plumbline",suite="quick",partial="true"'
     for what in LEFT_OUT:
-        assert series[f'plumbline_left_out{{{scope},what="{what}"}}'] == 1
-    assert series[f"plumbline_exit_code{{{scope}}}"] == 0
+        assert series[f'plumbline_validation_left_out{{{scope},what="{what}"}}'] == 1
+    assert series[f"plumbline_validation_exit_code{{{scope}}}"] == 0
     root = ET.fromstring(junit.render(report).encode())
     assert root.get("name") == "plumbline quick (partial)"
     left = [case.get("name") for case in root.findall("./testsuite[@name='left out']/testcase")]

@@ -531,6 +531,21 @@ def test_a_folder_with_something_else_is_left_alone(cluster):
     assert [path.name for path in cluster.output.iterdir()] == ["thesis.tex"]
 
 
+def test_metrics_are_put_where_prometheus_finds_them(cluster):
+    cluster.install()
+    folder = cluster.path / "textfiles"
+    status, _, err = cluster.run("--metrics", str(folder))
+    assert status == 2
+    assert f"--metrics: {folder} on " in err
+    assert "is no folder there" in err
+    assert not cluster.output.exists()
+    folder.mkdir()
+    assert cluster.run("--only", "slurm_state", "--metrics", str(folder))[0] == 0
+    text = (folder / "plumbline_validation_quick.prom").read_text()
+    assert text == (cluster.output / "metrics.prom").read_text()
+    assert 'check="slurm_state",subject="gpu1",node="gpu1",verdict="pass"} 1' in text
+
+
 def test_a_sites_thresholds_are_used(cluster):
     cluster.install()
     folder = cluster.path / "thresholds"
