@@ -1,0 +1,87 @@
+"""Alertmanager on one node: closed to strangers, and never running what its checker refuses."""
+
+import pytest
+import yaml
+
+from tests.role_play import refused
+from tests.web_listener import Listener
+
+SERVICE = "prometheus-alertmanager"
+FILE = "/etc/plumbline/alertmanager/alertmanager.yml"
+
+
+@pytest.fixture
+def alertmanager(host):
+    return Listener(host, 9093)
+
+
+def started(host) -> str:
+    return host.check_output(f"systemctl show {SERVICE} --property=ActiveEnterTimestampMonotonic")
+
+
+def running(alertmanager):
+    """The configuration that it runs, as it says itself."""
+    status = alertmanager.ask("/api/v2/status").document
+    return yaml.safe_load(status["config"]["original"])
+
+
+def written(host):
+    with host.sudo():
+        return host.file(FILE).content_string
+
+
+def test_nobody_is_answered_without_a_password_over_tls(alertmanager):
+    alertmanager.is_closed_to_strangers("/api/v2/status")
+    assert alertmanager.ask("/api/v2/status", user="admin").status == 200
+
+
+def test_by_default_nobody_is_told(alertmanager):
+    assert [one["name"] for one in running(alertmanager)["receivers"]] == ["null"]
+
+
+def test_it_is_alone(host):
+    assert not host.socket("tcp://0.0.0.0:9094").is_listening
+    assert not host.socket("tcp://:::9094").is_listening
+
+
+def test_a_new_way_is_read_without_a_restart_and_its_secret_stays_in_a_file(
+    host, play, alertmanager, tmp_path
+):
+    before = started(host)
+    secret = tmp_path / "url"
+    secret.write_text("https://hooks.slack.example/T0/B0/word\n")
+    secret.chmod(0o600)
+    run = play(alertmanager_slack={"channel": "#gpu", "url_file": str(secret)})
+    assert run.code == 0, run.output
+    assert "B0/word" not in run.output
+    assert [one["name"] for one in running(alertmanager)["receivers"]] == ["null", "operators"]
+    with host.sudo():
+        copy = host.file("/etc/plumbline/alertmanager/slack_url")
+        assert (copy.group, copy.mode) == ("prometheus", 0o640)
+        assert "B0/word" not in host.file(FILE).content_string
+    assert play().code == 0
+    assert started(host) == before
+    with host.sudo():
+        assert not host.file("/etc/plumbline/alertmanager/slack_url").exists
+
+
+def test_a_route_to_nobody_is_refused(play, alertmanager):
+    before = running(alertmanager)
+    run = play(alertmanager_routes=[{"receiver": "pager"}])
+    refused(run, "alertmanager_routes leads to pager, which is no receiver")
+    assert running(alertmanager) == before
+
+
+def test_what_amtool_refuses_is_not_written(host, play, alertmanager):
+    before, kept = running(alertmanager), written(host)
+    wrong = [{"name": "pager", "webhook_configs": [{"adress": "http://pager.example/"}]}]
+    refused(play(alertmanager_receivers=wrong), "stays as it was: amtool refuses it: ")
+    tests = [{"labels": {"severity": "critical"}, "receivers": ["pager"]}]
+    refused(play(alertmanager_route_tests=tests), "stays as it was: amtool refuses it: ")
+    assert running(alertmanager) == before
+    assert written(host) == kept
+
+
+def test_it_comes_back_after_a_reboot(host):
+    assert host.service(SERVICE).is_enabled
+    assert host.service(SERVICE).is_running

@@ -1,0 +1,167 @@
+"""Who is told of which alert, asked of Alertmanager's own checker too."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from roles.alertmanager.filter_plugins.alertmanager import made
+from roles.alertmanager.plugin_utils import config
+from tests.checkers import checker
+
+NOBODY: dict[str, Any] = {
+    "mail": {},
+    "slack": {},
+    "webhook": {},
+    "webhook_url": "",
+    "severities": ["critical", "warning"],
+    "routes": [],
+    "more_receivers": [],
+    "group_wait": "30s",
+    "group_interval": "5m",
+    "repeat_interval": "4h",
+    "tests": [],
+    "checker": "/usr/bin/amtool",
+}
+MAIL = {
+    "to": ["a@site", "b@site"],
+    "from": "plumbline@site",
+    "server": "mail.site:587",
+    "user": "plumbline",
+    "file": "/etc/plumbline/alertmanager/mail_password",
+}
+ALL = NOBODY | {
+    "mail": MAIL,
+    "slack": {"channel": "#gpu", "file": "/etc/plumbline/alertmanager/slack_url"},
+    "webhook": {"file": "/etc/plumbline/alertmanager/webhook_url"},
+}
+PAGER: dict[str, Any] = {
+    "routes": [{"receiver": "pager", "matchers": ['severity="critical"'], "continue": True}],
+    "more_receivers": [{"name": "pager", "webhook_configs": [{"url": "http://pager.site/"}]}],
+}
+
+
+def document(settings):
+    return yaml.safe_load(made(settings)["files"]["alertmanager.yml"])
+
+
+def receiver(found, name):
+    return next(one for one in found["receivers"] if one["name"] == name)
+
+
+def test_by_default_nobody_is_told():
+    found = document(NOBODY)
+    assert found["route"]["receiver"] == "null"
+    assert found["route"]["routes"] == []
+    assert found["receivers"] == [{"name": "null"}]
+
+
+def test_secrets_stay_in_their_files():
+    found = document(ALL)
+    operators = receiver(found, "operators")
+    assert found["global"] == {
+        "smtp_smarthost": "mail.site:587",
+        "smtp_from": "plumbline@site",
+        "smtp_require_tls": True,
+        "smtp_auth_username": "plumbline",
+        "smtp_auth_password_file": "/etc/plumbline/alertmanager/mail_password",
+    }
+    assert operators["email_configs"] == [{"to": "a@site, b@site", "send_resolved": True}]
+    assert operators["slack_configs"][0]["api_url_file"] == "/etc/plumbline/alertmanager/slack_url"
+    assert operators["webhook_configs"][0]["url_file"] == "/etc/plumbline/alertmanager/webhook_url"
+
+
+def test_a_version_without_url_file_has_the_address_itself():
+    operators = receiver(document(ALL | {"webhook_url": "http://hook.site/"}), "operators")
+    assert operators["webhook_configs"] == [{"url": "http://hook.site/", "send_resolved": True}]
+
+
+def test_mail_without_an_account_names_none():
+    mail = {key: MAIL[key] for key in ("to", "from", "server")} | {"tls": False}
+    assert document(NOBODY | {"mail": mail})["global"] == {
+        "smtp_smarthost": "mail.site:587",
+        "smtp_from": "plumbline@site",
+        "smtp_require_tls": False,
+    }
+
+
+def test_a_sites_routes_are_asked_first():
+    found = document(ALL | PAGER)
+    assert [one["receiver"] for one in found["route"]["routes"]] == ["pager", "operators"]
+
+
+def test_a_route_to_nobody_is_named():
+    inner = {"receiver": "pagr", "routes": [{"receiver": "operators"}, {"receiver": "chat"}]}
+    known = ["null", "operators", "pager"]
+    assert config.unknown_receivers([inner], known) == ["pagr", "chat"]
+    assert config.unknown_receivers(PAGER["routes"], known) == []
+
+
+def test_a_host_that_is_away_hides_what_is_on_it():
+    rules = document(NOBODY)["inhibit_rules"]
+    assert [rule["source_matchers"] for rule in rules] == [
+        ['alertname="TargetDown"', 'job="node"'],
+        ['alertname="NodeRebooted"'],
+    ]
+    for rule in rules:
+        assert rule["equal"] == ["node"]
+        # Alertmanager takes two alerts without a label for equal: those without a node stay.
+        assert 'node=~".+"' in rule["target_matchers"]
+
+
+def test_our_own_routes_are_asked_and_a_sites_are_not_guessed():
+    questions = [" ".join(command[4:]) for command in made(ALL)["checks"][1:]]
+    assert questions == [
+        "--config.file=alertmanager.yml --verify.receivers=operators severity=critical",
+        "--config.file=alertmanager.yml --verify.receivers=null alertname=Watchdog severity=none",
+    ]
+    asked = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
+    questions = [" ".join(one[4:]) for one in made(ALL | PAGER | {"tests": [asked]})["checks"][1:]]
+    assert questions == [
+        "--config.file=alertmanager.yml --verify.receivers=pager,operators severity=critical"
+    ]
+
+
+# --- Alertmanager's own checker -------------------------------------------------------------------
+
+
+@pytest.fixture
+def amtool(tmp_path):
+    """A function that checks as the role does: the output of the check that fails, else ""."""
+    program = checker("amtool")
+
+    def check(settings):
+        found = made(settings)
+        for name, text in found["files"].items():
+            (tmp_path / name).write_text(text)
+        for command in found["checks"]:
+            run = [*program, *command[1:]]
+            done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return done.stdout + done.stderr
+        return ""
+
+    return check
+
+
+# The oldest amtool knows no url_file.
+OLD = {"webhook_url": "http://hook.site/"}
+
+
+@pytest.mark.parametrize("settings", [NOBODY, ALL | OLD, ALL | PAGER | OLD])
+def test_amtool_accepts_it(amtool, settings):
+    assert amtool(settings) == ""
+
+
+def test_amtool_answers_a_sites_question(amtool):
+    both = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
+    one = {"labels": {"severity": "critical"}, "receivers": ["pager"]}
+    assert amtool(ALL | PAGER | OLD | {"tests": [both]}) == ""
+    assert "did not match" in amtool(ALL | PAGER | OLD | {"tests": [one]})
+
+
+def test_amtool_refuses_a_route_to_nobody(amtool):
+    assert 'undefined receiver "pagr"' in amtool(NOBODY | {"routes": [{"receiver": "pagr"}]})

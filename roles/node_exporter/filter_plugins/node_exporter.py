@@ -1,0 +1,32 @@
+"""The role's filters; what they do is in plugin_utils."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+
+def certificates(paths: Iterable[str], slurped: Iterable[Mapping[str, Any]]) -> str:
+    """The textfile of certificates; `slurped` has the result of slurp for each of their paths."""
+    # Where it is needed: not in every process that has filters.
+    from roles.node_exporter.plugin_utils import expiry  # noqa: PLC0415
+
+    return expiry.textfile(
+        {
+            path: base64.b64decode(one.get("content") or "").decode(errors="replace")
+            for path, one in zip(paths, slurped, strict=True)
+        }
+    )
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"node_exporter_certificates": certificates}

@@ -1,0 +1,81 @@
+"""The exporter on one node, asked as Prometheus asks it, and by strangers."""
+
+import pytest
+
+from tests.role_play import refused
+from tests.web_listener import SECRETS, Listener, password
+
+SERVICE = "prometheus-node-exporter"
+
+
+@pytest.fixture
+def exporter(host):
+    return Listener(host, 9100)
+
+
+def started(host) -> str:
+    return host.check_output(f"systemctl show {SERVICE} --property=ActiveEnterTimestampMonotonic")
+
+
+def test_nobody_is_answered_without_a_password_over_tls(exporter):
+    exporter.is_closed_to_strangers("/metrics")
+
+
+def test_it_tells_of_the_host_its_services_and_its_certificates(exporter):
+    text = exporter.ask("/metrics").text
+    assert "node_load1 " in text
+    assert f'node_systemd_unit_state{{name="{SERVICE}.service",state="active"' in text
+    assert 'name="dbus.service"' not in text  # only those that were asked for
+    path = "/etc/plumbline/tls/host.crt"
+    assert f'plumbline_certificate_expiry_timestamp_seconds{{path="{path}"}} ' in text
+    assert "node_textfile_scrape_error 0" in text
+
+
+def test_hosts_have_hashes_and_no_password(host):
+    with host.sudo():
+        assert host.run(f"grep -rF {password('prometheus')} /etc").rc != 0
+        web = host.file("/etc/plumbline/node_exporter/web.yml")
+        assert (web.user, web.group, web.mode) == ("root", "prometheus", 0o640)
+
+
+def test_another_password_counts_at_once_and_restarts_nothing(host, play, exporter):
+    file = SECRETS / "monitoring_prometheus_password"
+    before, kept = started(host), file.read_text()
+    file.write_text("another password of the site\n")
+    try:
+        assert play().code == 0
+        assert exporter.ask("/metrics").status == 200
+        assert exporter.ask("/metrics", word=kept.strip()).status == 401
+    finally:
+        file.write_text(kept)
+        assert play().code == 0
+    assert started(host) == before
+    assert exporter.ask("/metrics").status == 200
+
+
+def test_a_port_that_is_taken_is_refused_and_the_exporter_runs_on(host, play, exporter):
+    with host.sudo():
+        host.check_output(
+            "systemd-run --unit=squatter python3 -c "
+            "'import socket, time; s = socket.create_server((\"\", 9199)); time.sleep(600)'"
+        )
+    before = started(host)
+    try:
+        refused(play(node_exporter_port=9199), "port 9199 is taken by python3 (process")
+    finally:
+        with host.sudo():
+            host.check_output("systemctl stop squatter")
+    assert started(host) == before
+    assert exporter.ask("/metrics").status == 200
+
+
+def test_a_password_that_can_be_guessed_is_refused(play, tmp_path):
+    file = tmp_path / "password"
+    file.write_text("short\n")
+    file.chmod(0o600)
+    refused(play(node_exporter_users={"prometheus": str(file)}), "has 5 characters; give it 16")
+
+
+def test_it_comes_back_after_a_reboot(host):
+    assert host.service(SERVICE).is_enabled
+    assert host.service(SERVICE).is_running

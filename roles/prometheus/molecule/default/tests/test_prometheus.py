@@ -1,0 +1,129 @@
+"""Prometheus on one node, which scrapes itself, the exporter and Alertmanager over TLS."""
+
+import pytest
+
+from tests.role_play import refused
+from tests.web_listener import SECRETS, Listener, password, until
+
+RULES = "/etc/prometheus/rules"
+
+
+@pytest.fixture
+def prometheus(host):
+    return Listener(host, 9090)
+
+
+def started(host) -> str:
+    return host.check_output("systemctl show prometheus --property=ActiveEnterTimestampMonotonic")
+
+
+def rule_names(prometheus) -> set[str]:
+    groups = prometheus.ask("/api/v1/rules").document["data"]["groups"]
+    return {rule["name"] for group in groups for rule in group["rules"]}
+
+
+@pytest.fixture
+def rules(tmp_path):
+    """A function that makes a file of rules on the control node."""
+
+    def write(expression: str) -> list[str]:
+        file = tmp_path / "site.yml"
+        rule = f"{{alert: OfTheSite, expr: '{expression}'}}"
+        file.write_text(f"groups: [{{name: site, rules: [{rule}]}}]\n")
+        return [str(file)]
+
+    return write
+
+
+def test_nobody_is_answered_without_a_password_over_tls(prometheus):
+    prometheus.is_closed_to_strangers("/api/v1/status/config")
+    assert prometheus.ask("/", user="admin").status == 200
+
+
+def test_every_target_is_up_and_has_its_labels(prometheus):
+    def up():
+        found = prometheus.query("up == 1")
+        return len(found) == 3 and found
+
+    found = until(up)
+    assert {one["metric"]["job"] for one in found} == {"node", "prometheus", "alertmanager"}
+    assert {one["metric"]["node"] for one in found} == {"node"}
+    assert {one["metric"]["group"] for one in found} == {"monitoring"}
+
+
+def test_a_textfile_may_speak_of_another_node(prometheus):
+    [found] = until(lambda: prometheus.query("plumbline_expected_gpus"))
+    assert (found["metric"]["node"], found["metric"]["model"]) == ("gpu1", "h100_sxm")
+    assert found["value"][1] == "8"
+
+
+def test_alerts_reach_alertmanager(prometheus):
+    found = prometheus.ask("/api/v1/alertmanagers").document["data"]["activeAlertmanagers"]
+    assert [one["url"] for one in found] == ["https://node:9093/api/v2/alerts"]
+
+
+def test_it_can_neither_be_stopped_nor_emptied(prometheus):
+    assert prometheus.ask("/-/quit", method="POST").status == 403
+    assert prometheus.ask("/-/reload", method="POST").status == 403
+    snapshot = prometheus.ask("/api/v1/admin/tsdb/snapshot", method="POST")
+    assert "admin APIs disabled" in snapshot.text
+
+
+def test_a_changed_rule_is_read_without_a_restart(host, play, prometheus, rules):
+    before = started(host)
+    run = play(prometheus_rule_files=rules("up == 2"))
+    assert run.code == 0, run.output
+    assert "OfTheSite" in rule_names(prometheus)
+    assert play(prometheus_rule_files=rules("up == 2")).changed == 0
+    assert play().code == 0
+    assert "OfTheSite" not in rule_names(prometheus)
+    assert started(host) == before
+
+
+def test_a_rule_that_does_not_parse_leaves_the_old_ones(host, play, prometheus, rules):
+    assert play(prometheus_rule_files=rules("up == 2")).code == 0
+    with host.sudo():
+        files = host.check_output(f"sha256sum {RULES}/* /etc/prometheus/prometheus.yml")
+    run = play(prometheus_rule_files=rules("up =="), prometheus_scrape_interval="7s")
+    refused(run, "/etc/prometheus stays as it was: promtool refuses it: rules/site.yml: ")
+    assert "OfTheSite" in rule_names(prometheus)
+    with host.sudo():
+        assert host.check_output(f"sha256sum {RULES}/* /etc/prometheus/prometheus.yml") == files
+    assert play().code == 0
+
+
+def test_a_run_that_was_interrupted_before_its_reload_is_mended_by_the_next(
+    host, play, prometheus, rules
+):
+    before = started(host)
+    configure = {"ansible.builtin.include_role": {"name": "prometheus", "tasks_from": "configure"}}
+    stop = {"ansible.builtin.fail": {"msg": "interrupted"}}
+    play([configure, stop], prometheus_rule_files=rules("up == 2"))
+    assert "OfTheSite" not in rule_names(prometheus)
+    assert play(prometheus_rule_files=rules("up == 2")).code == 0
+    assert "OfTheSite" in rule_names(prometheus)
+    assert play().code == 0
+    assert started(host) == before
+
+
+def test_lost_passwords_are_taken_over_from_the_host(play):
+    file = SECRETS / "monitoring_admin_password"
+    kept = file.read_text()
+    file.unlink()
+    run = play()
+    assert run.code == 0, run.output
+    assert file.read_text().strip() == kept.strip()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert password("admin") not in run.output
+
+
+def test_secrets_are_nobody_elses(host):
+    with host.sudo():
+        for user, group, mode in (("prometheus", "prometheus", 0o640), ("admin", "root", 0o600)):
+            file = host.file(f"/etc/prometheus/secrets/{user}_password")
+            assert (file.user, file.group, file.mode) == ("root", group, mode)
+
+
+def test_it_comes_back_after_a_reboot(host):
+    assert host.service("prometheus").is_enabled
+    assert host.service("prometheus").is_running

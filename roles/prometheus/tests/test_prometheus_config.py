@@ -1,0 +1,169 @@
+"""Prometheus' files, as they are read by Prometheus' own checker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from roles.prometheus.filter_plugins import prometheus
+from roles.prometheus.plugin_utils import config
+from tests.checkers import checker
+
+HOSTS = [
+    {"name": "ctl1", "labels": {"group": "controller"}},
+    {"name": "gpu1", "labels": {"group": "compute", "partition_group": "h100"}},
+]
+JOBS = [
+    {"name": "node", "port": 9100, "honor_labels": True},
+    {"name": "dcgm", "port": 9400, "hosts": ["gpu1"], "scrape_interval": "30s"},
+    {"name": "nobody", "port": 9999, "hosts": []},
+]
+SETTINGS: dict[str, Any] = {
+    "user": "prometheus",
+    "password_file": "/etc/prometheus/secrets/scrape_password",
+    "authority": "/etc/plumbline/tls/ca.crt",
+    "alertmanagers": ["ctl1:9093"],
+    "scrape_interval": "15s",
+    "external_labels": {"cluster": "site", "region": 1},
+    "scrape_configs": [{"job_name": "own", "static_configs": [{"targets": ["own:1"]}]}],
+    "remote_write": [{"url": "https://long.term/write"}],
+}
+
+
+@pytest.fixture
+def files():
+    return prometheus.files(JOBS, HOSTS, SETTINGS, [])
+
+
+def test_each_target_has_its_node_and_its_group(files):
+    assert json.loads(files["targets/node.json"]) == [
+        {"targets": ["ctl1:9100"], "labels": {"node": "ctl1", "group": "controller"}},
+        {
+            "targets": ["gpu1:9100"],
+            "labels": {"node": "gpu1", "group": "compute", "partition_group": "h100"},
+        },
+    ]
+    assert [one["targets"] for one in json.loads(files["targets/dcgm.json"])] == [["gpu1:9400"]]
+    assert json.loads(files["targets/nobody.json"]) == []
+
+
+def test_everything_is_scraped_over_tls_with_a_password(files):
+    document = yaml.safe_load(files["prometheus.yml"])
+    ours = [one for one in document["scrape_configs"] if one["job_name"] != "own"]
+    assert len(ours) == len(JOBS)
+    for one in [*ours, *document["alerting"]["alertmanagers"]]:
+        assert one["scheme"] == "https"
+        assert one["tls_config"] == {"ca_file": "/etc/plumbline/tls/ca.crt"}
+        assert one["basic_auth"] == {
+            "username": "prometheus",
+            "password_file": "/etc/prometheus/secrets/scrape_password",
+        }
+
+
+def test_a_job_has_what_it_says_and_no_more(files):
+    node, dcgm, *_ = yaml.safe_load(files["prometheus.yml"])["scrape_configs"]
+    assert node["honor_labels"] is True
+    assert dcgm["scrape_interval"] == "30s"
+    assert "honor_labels" not in dcgm
+
+
+def test_what_a_site_adds_is_there_as_it_is(files):
+    document = yaml.safe_load(files["prometheus.yml"])
+    assert document["scrape_configs"][-1] == SETTINGS["scrape_configs"][0]
+    assert document["remote_write"] == SETTINGS["remote_write"]
+    assert document["global"]["external_labels"] == {"cluster": "site", "region": "1"}
+
+
+def test_without_an_alertmanager_nobody_is_told():
+    files = prometheus.files(JOBS, HOSTS, SETTINGS | {"alertmanagers": [], "remote_write": []}, [])
+    document = yaml.safe_load(files["prometheus.yml"])
+    assert "alerting" not in document
+    assert "remote_write" not in document
+
+
+def test_rules_are_the_roles_and_then_the_sites(tmp_path):
+    own, site = tmp_path / "own", tmp_path / "site"
+    for folder, names in ((own, ("a.yml", "b.yml", "c.txt")), (site, ("b.yml", "d.yml"))):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(f"{folder.name} {name}")
+    found = config.rule_files(own, [str(site / "b.yml"), str(site / "d.yml")])
+    assert found == {"a.yml": "own a.yml", "b.yml": "site b.yml", "d.yml": "site d.yml"}
+    with pytest.raises(ValueError, match=r"2 files of prometheus_rule_files have the name b\.yml"):
+        config.rule_files(own, [str(site / "b.yml"), str(own / "b.yml")])
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ({"name": "a b", "port": 1}, "'a b' is no name of a job; give it letters, digits, - and _"),
+        ({"name": "../x", "port": 1}, "'../x' is no name of a job; give it"),
+        ({"name": "node", "port": 1}, "2 jobs have the name node"),
+        ({"name": "x", "port": 0}, "the job x has the port 0; give it a number up to 65535"),
+        ({"name": "x", "port": True}, "the job x has the port True; give it a number"),
+        ({"name": "x"}, "the job x has the port None; give it a number"),
+        ({"name": "x", "port": 1, "hosts": ["gpu2"]}, "the job x scrapes gpu2, which is not in"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused(job, said):
+    [found] = prometheus.problems([*JOBS, job], HOSTS)
+    assert found.startswith(said)
+
+
+def test_jobs_that_can_be_are_not():
+    assert prometheus.problems(JOBS, HOSTS) == []
+
+
+def test_expected_gpus_are_a_textfile():
+    gpu1 = {"node": "gpu1", "model": "h100_sxm", "count": 8, "names": ["NVIDIA H100 80GB HBM3"]}
+    text = config.expected_gpus([gpu1, {"node": "cpu1", "model": "none", "count": 0}])
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        'plumbline_expected_gpus{node="gpu1",model="h100_sxm"} 8',
+        'plumbline_expected_gpus{node="cpu1",model="none"} 0',
+        'plumbline_expected_gpu_name{node="gpu1",modelName="NVIDIA H100 80GB HBM3"} 1',
+    ]
+    assert text.endswith("\n")
+
+
+# --- Prometheus' own checker ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def promtool(tmp_path, files):
+    """A function that checks files as the role does, and returns status and output."""
+    program = checker("promtool")
+
+    def check(changed: dict[str, str]) -> tuple[int, str]:
+        for name in ("password", "ca.crt"):
+            (tmp_path / name).write_text("")
+        for name, text in (files | changed).items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            known = text.replace(SETTINGS["password_file"], str(tmp_path / "password"))
+            path.write_text(known.replace(SETTINGS["authority"], str(tmp_path / "ca.crt")))
+        command = [*program, "check", "config", "prometheus.yml"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return check
+
+
+def test_promtool_accepts_it(promtool):
+    status, said = promtool({})
+    assert status == 0, said
+
+
+def test_promtool_refuses_a_broken_rule_beside_it(promtool):
+    rule = "groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]"
+    status, said = promtool({"rules/broken.yml": rule})
+    assert status != 0
+    assert "rules/broken.yml" in said
+
+
+def test_promtool_refuses_broken_targets(promtool):
+    status, said = promtool({"targets/node.json": "[{]"})
+    assert status != 0, said

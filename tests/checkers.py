@@ -1,0 +1,34 @@
+"""Programs with which daemons check their files: of this machine, or unpacked by scripts/test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+UNPACKED = Path(__file__).resolve().parents[1] / ".cache/checkers/usr"
+PACKAGES = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "amtool": "prometheus-alertmanager",
+    "rsyslogd": "rsyslog",
+}
+
+
+def checker(name: str) -> list[str]:
+    """The command that starts a checker. Where it is missing, the test that asks fails."""
+    # Daemons lie where an ordinary user does not look.
+    if own := shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"):
+        return [own]
+    found = shutil.which(name, path=f"{UNPACKED}/bin:{UNPACKED}/sbin")
+    if found is None:
+        pytest.fail(
+            f"{name} is missing: run `scripts/test unit`, which unpacks it, "
+            f"or install the distribution's package {PACKAGES[name]}"
+        )
+    if name != "rsyslogd":
+        return [found]
+    (modules,) = UNPACKED.glob("lib/*/rsyslog")
+    return ["env", f"LD_LIBRARY_PATH={modules.parent}", found, f"-M{modules}"]
