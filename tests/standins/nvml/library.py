@@ -32,6 +32,12 @@ _ANY = {
     "clock_reasons": "1",
     "temperature_c": "34",
     "persistence": "1",
+    "utilization_gpu": "0",
+    "utilization_memory": "0",
+    "utilization_encoder": "0",
+    "utilization_decoder": "0",
+    "memory_reserved_mb": "500",
+    "energy_mj": "1234567890",
 }
 
 _ROWS = {
@@ -63,6 +69,7 @@ BOARDS: dict[str, dict[str, str]] = {
         "clock_sm_max_mhz": "1980",
         "clock_memory_mhz": "2619",
         "clock_memory_max_mhz": "2619",
+        "field.82": "41",  # the memory's temperature; boards without HBM have none
         "temperature_slowdown_c": "87",
         "temperature_shutdown_c": "92",
         "power_mw": "71000",

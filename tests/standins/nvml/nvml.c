@@ -317,6 +317,28 @@ Return nvmlDeviceGetMemoryInfo(Device *gpu, Memory *to) {
     return SUCCESS;
 }
 
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} MemoryV2;
+
+/* `memory_used_mb` counts what is reserved, as the first version of the structure does. */
+Return nvmlDeviceGetMemoryInfo_v2(Device *gpu, MemoryV2 *to) {
+    unsigned long long reserved = 0;
+    Memory whole;
+    if (to->version != (sizeof *to | 2 << 24)) return 25; /* ARGUMENT_VERSION_MISMATCH */
+    Return found = before(gpu, "nvmlDeviceGetMemoryInfo_v2");
+    if (found || (found = described(gpu, "memory_total_mb", &whole.total)) ||
+        (found = described(gpu, "memory_used_mb", &whole.used)) ||
+        (found = described(gpu, "memory_reserved_mb", &reserved)))
+        return found;
+    to->total = whole.total << 20;
+    to->reserved = reserved << 20;
+    to->used = (whole.used - reserved) << 20;
+    to->free = (whole.total - whole.used) << 20;
+    return SUCCESS;
+}
+
 Return nvmlDeviceGetBAR1MemoryInfo(Device *gpu, Memory *to) {
     Return found = big(gpu, "nvmlDeviceGetBAR1MemoryInfo", "bar1_total_mb", &to->total);
     to->total <<= 20;
@@ -556,6 +578,34 @@ Return nvmlDeviceGetPowerManagementLimitConstraints(Device *gpu, unsigned *least
 
 NUMBER(nvmlDeviceGetPersistenceMode, "persistence")
 
+Return nvmlDeviceGetTotalEnergyConsumption(Device *gpu, unsigned long long *to) {
+    return big(gpu, "nvmlDeviceGetTotalEnergyConsumption", "energy_mj", to);
+}
+
+typedef struct {
+    unsigned gpu, memory;
+} Utilization;
+
+Return nvmlDeviceGetUtilizationRates(Device *gpu, Utilization *to) {
+    const char *function = "nvmlDeviceGetUtilizationRates";
+    Return found = number(gpu, function, "utilization_gpu", &to->gpu);
+    return found ? found : number(gpu, function, "utilization_memory", &to->memory);
+}
+
+static Return of_engine(Device *gpu, const char *function, const char *name, unsigned *to,
+                        unsigned *period_us) {
+    *period_us = 167000;
+    return number(gpu, function, name, to);
+}
+
+Return nvmlDeviceGetEncoderUtilization(Device *gpu, unsigned *to, unsigned *period_us) {
+    return of_engine(gpu, "nvmlDeviceGetEncoderUtilization", "utilization_encoder", to, period_us);
+}
+
+Return nvmlDeviceGetDecoderUtilization(Device *gpu, unsigned *to, unsigned *period_us) {
+    return of_engine(gpu, "nvmlDeviceGetDecoderUtilization", "utilization_decoder", to, period_us);
+}
+
 /* --- MIG and processes ---------------------------------------------------------------------- */
 
 Return nvmlDeviceGetMigMode(Device *gpu, unsigned *current, unsigned *pending) {
@@ -584,6 +634,13 @@ Return nvmlDeviceGetMigDeviceHandleByIndex(Device *gpu, unsigned index, Device *
     instances[gpu->index][index].instance = (int)index;
     *to = &instances[gpu->index][index];
     return SUCCESS;
+}
+
+Return nvmlDeviceGetGpuInstanceId(Device *gpu, unsigned *to) {
+    char name[64];
+    if (gpu->instance < 0) return INVALID_ARGUMENT;
+    snprintf(name, sizeof name, "mig.%d.instance", gpu->instance);
+    return number(gpu, "nvmlDeviceGetGpuInstanceId", name, to);
 }
 
 typedef struct {

@@ -1,0 +1,191 @@
+"""What the role decides of what it finds, and what it packs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from playbooks.filter_plugins.verify import verify_failures
+from roles.gpu_exporter.plugin_utils import archive, pairs
+from tests.standins.nvml import library
+from validation.exporters.gpu import jobs, metrics
+
+ROLE = Path(__file__).resolve().parents[1]
+BOOT = "[    0.000000] gpu1 kernel: Linux version 6.12"
+FELL_OFF = "[   99.500000] gpu1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, fallen off the bus."
+spec = spec_from_file_location("gpu_exporter_filters", ROLE / "filter_plugins/gpu_exporter.py")
+assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
+filters = module_from_spec(spec)
+spec.loader.exec_module(filters)
+
+
+@pytest.mark.parametrize(
+    ("dcgm", "exporter"),
+    [("1:4.6.0-1", "4.8.3"), ("4.5.3", "4.8.2"), ("1:4.7.1-1\n", "4.9.0"), ("3.3.9", ""), ("", "")],
+)
+def test_an_exporter_belongs_to_a_dcgm(dcgm, exporter):
+    assert pairs.exporter_of(dcgm) == exporter
+
+
+def test_the_readme_has_the_same_pairs():
+    text = (ROLE / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (4[\d., ]+) \| (4[\d.]+) \|$", text, re.MULTILINE)
+    assert {dcgm: own for all_, own in rows for dcgm in all_.split(", ")} == pairs.PAIRS
+
+
+def counters():
+    text = (ROLE / "templates/etc/dcgm-exporter/plumbline-counters.csv.j2").read_text("utf-8")
+    rows = [line.split(", ", 2) for line in text.splitlines() if line.startswith("DCGM_")]
+    found = {name: (kind, about) for name, kind, about in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_both_exporters_have_the_same_counters():
+    """Names, types and what they mean: the fallback says nothing that dcgm-exporter does not."""
+    named = counters()
+    assert {kind for kind, _ in named.values()} == {"gauge", "counter"}
+    own = {metric.name: (metric.kind, metric.help) for metric in metrics.METRICS}
+    own |= {f"DCGM_FI_DEV_{name}": ("gauge", about) for name, about, _ in metrics.MEMORY}
+    assert {name: named.get(name) for name in own} == own
+    assert named["DCGM_EXP_CLOCK_EVENTS_COUNT"][0] == "gauge"
+
+
+def test_a_counter_is_three_columns():
+    """dcgm-exporter reads CSV: a comma in the help would be a fourth."""
+    assert [name for name, (_, about) in counters().items() if "," in about] == []
+
+
+def test_the_rows_say_what_is_wrong():
+    good = ["own active", "log 1"]
+    packaged = ["package:datacenter-gpu-manager-exporter 4.8.3-1", "service active", "held 1"]
+    told = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{gpu}",UUID="x"}} 40\n' for gpu in (0, 1, 1))
+    answers = [{"status": 401}, {"status": 200, "content": told}]
+    assert verify_failures(filters.rows("dcgm", good + packaged, 2, "", answers)) == []
+    bad = ["own active", "log 0", "service failed", "held 0"]
+    assert verify_failures(filters.rows("dcgm", bad, 8, "4.8.3", [{"status": 200}])) == [
+        "gpu_exporter: kernel's log can be read is 0, expected 1; see plumbline-gpu-exporter there",
+        "gpu_exporter: version of the packages is none, expected 4.8.3; "
+        "apply the role gpu_exporter",
+        "gpu_exporter: packages that are held is 0, expected 1; apply the role gpu_exporter",
+        "gpu_exporter: service nvidia-dcgm-exporter is failed, expected active; see journalctl "
+        "--unit=nvidia-dcgm-exporter there",
+        "gpu_exporter: answer without a password is 200, expected 401; apply the role gpu_exporter",
+        "gpu_exporter: GPUs that dcgm-exporter tells is 0, expected 8; see journalctl "
+        "--unit=nvidia-dcgm-exporter there",
+    ]
+    assert verify_failures(filters.rows("nvml", [*good, "gpus 8"], 8, "")) == []
+    assert verify_failures(filters.rows("nvml", ["own failed", "log 1", "gpus 7"], 8, "")) == [
+        "gpu_exporter: service plumbline-gpu-exporter is failed, expected active; see journalctl "
+        "--unit=plumbline-gpu-exporter there",
+        "gpu_exporter: GPUs that answer is 7, expected 8; see plumbline-gpu-exporter there",
+    ]
+    (skipped,) = filters.rows("none", [], 0, "")
+    assert skipped["verdict"] == "SKIP"
+
+
+def test_prolog_and_exporter_mean_the_same_folder():
+    text = (ROLE / "vars/main.yml").read_text(encoding="utf-8")
+    program = (ROLE / "files/usr/local/lib/plumbline/gpu_jobs.py").read_text(encoding="utf-8")
+    assert "__gpu_exporter_jobs_folder: /run/plumbline/gpu-jobs" in text
+    assert 'jobs: Path = Path("/run/plumbline/gpu-jobs")' in program
+    assert f'NAME = re.compile(r"{jobs.NAME.pattern}")' in program
+
+
+def told(tmp_path, monitoring, **variables):
+    """What the playbooks give the role and Slurm, for a node of a cluster."""
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    groups = {"monitoring": {"hosts": {"m1": None} if monitoring else {}}}
+    inventory = {"all": {"hosts": {"gpu1": host | variables}, "children": groups}}
+    (tmp_path / "inventory.yml").write_text(json.dumps(inventory))
+    said = ["gpu_exporter_source", "gpu_exporter_gpus", "gpu_exporter_gpu_order"]
+    said.append("slurm_component_gpu_exporter")
+    content = "{{ {" + ", ".join(f"'{name}': {name}" for name in said) + "} | to_json }}"
+    task = {"ansible.builtin.copy": {"content": content, "dest": str(tmp_path / "said")}}
+    play = {"hosts": "gpu1", "gather_facts": False, "tasks": [task]}
+    play["vars_files"] = [str(ROLE.parents[1] / "group_vars/all/gpu_exporter.yml")]
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(tmp_path / "inventory.yml"),
+        str(tmp_path / "play.yml"),
+    ]
+    done = subprocess.run(command, cwd=ROLE.parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return json.loads((tmp_path / "said").read_text(encoding="utf-8"))
+
+
+def test_slurm_gets_scripts_that_a_shell_runs_as_they_are_meant(tmp_path):
+    gpus = {"model": "virtual", "count": 2, "nvml": True}
+    found = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
+    assert (found["gpu_exporter_source"], found["gpu_exporter_gpus"]) == ("nvml", 2)
+    assert found["gpu_exporter_gpu_order"] == "device"
+    for kind, phase in (("prolog", "begin"), ("epilog", "end")):
+        (script,) = found["slurm_component_gpu_exporter"][kind]
+        program = tmp_path / "gpu-jobs"
+        program.write_text('#!/bin/sh\necho "$#:$1"\n')
+        program.chmod(0o755)
+        text = script["content"].replace("/usr/local/libexec/plumbline/gpu-jobs", str(program))
+        ran = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+        assert ran.stdout == f"1:{phase}\n"
+        program.unlink()  # as on a node without the exporter
+        assert subprocess.run(["sh", "-c", text], check=False).returncode == 0
+
+
+def test_real_gpus_are_dcgms_and_without_a_monitoring_host_nobodys(tmp_path):
+    gpus = {"model": "h100_sxm", "count": 8}
+    detected = [{"autodetect": "nvml"}]
+    found = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=8, slurm_node_gres=detected)
+    assert (found["gpu_exporter_source"], found["gpu_exporter_gpu_order"]) == ("dcgm", "pci")
+    found = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
+    assert found["gpu_exporter_source"] == "nvml"
+    found = told(tmp_path, True, node_gpus={"model": "virtual", "count": 2}, dcgm_gpus=0)
+    assert found["gpu_exporter_source"] == "none"
+    found = told(tmp_path, False, node_gpus=gpus, dcgm_gpus=8)
+    assert (found["gpu_exporter_source"], found["slurm_component_gpu_exporter"]) == ("none", {})
+
+
+def test_a_bare_python_runs_what_is_packed(tmp_path):
+    assert archive.content() == archive.content()
+    program = tmp_path / "gpu-exporter"  # unpacked, as on a node
+    with zipfile.ZipFile(io.BytesIO(archive.content())) as packed:
+        packed.extractall(program)
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    description = tmp_path / "description"
+    description.write_text(library.describe(2))
+    command = tmp_path / "journalctl"
+    command.write_text(f"#!/bin/sh\necho '{BOOT}'\necho '{FELL_OFF}'\n")
+    command.chmod(0o755)
+
+    environment = {**library.environment(library.build(tmp_path), description)}
+
+    def run(*arguments):
+        done = subprocess.run(
+            [str(bare / "bin/python"), "-I", str(program), *arguments],
+            env=environment | {"PATH": str(tmp_path)},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    said = run()
+    assert said.count("DCGM_FI_DEV_GPU_TEMP{") == 2
+    told = 'pci_bus_id="00000000:1B:00.0",kind="xid",xid="79",verdict="fail"'
+    assert f"plumbline_kernel_xid_total{{{told}}} 1\n" in said
+    # What DCGM tells is told once.
+    said = run("--collect", "xid")
+    assert "DCGM" not in said
+    assert f"plumbline_kernel_xid_total{{{told}}} 1\n" in said
+    assert re.findall(r'collector="(\w+)"} 1', said) == ["xid"]

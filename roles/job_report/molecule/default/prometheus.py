@@ -1,0 +1,32 @@
+#!/usr/bin/python3
+"""A stand-in for Prometheus, made by a test: one job's GPU, for those who have the password."""
+
+import base64
+import json
+import ssl
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+WANTED = "Basic " + base64.b64encode(b"grafana:secret").decode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        asked = dict(urllib.parse.parse_qsl(form))
+        allowed = self.headers["Authorization"] == WANTED
+        known = 'DCGM_FI_DEV_GPU_UTIL{hpc_job="4711"}' in asked["query"]
+        values = [[float(asked["start"]), "40"], [float(asked["end"]), "60"]]
+        series = [{"metric": {"node": "node", "gpu": "0"}, "values": values}] if known else []
+        data = {"resultType": "matrix", "result": series}
+        document = {"status": "success", "data": data} if allowed else {"error": "Unauthorized"}
+        self.send_response(200 if allowed else 401)
+        self.end_headers()
+        self.wfile.write(json.dumps(document).encode())
+
+
+server = HTTPServer(("127.0.0.1", 9090), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/etc/scenario/host.crt", "/etc/scenario/host.key")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()

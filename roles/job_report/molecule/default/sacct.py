@@ -1,0 +1,24 @@
+#!/usr/bin/python3
+"""A stand-in for sacct, made by a test: one job with a GPU, in the columns that are asked for."""
+
+import sys
+
+options = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:] if "=" in word)
+job = {
+    "JobID": "4711",
+    "JobIDRaw": "4711",
+    "JobName": "train",
+    "User": "alice",
+    "Account": "physics",
+    "State": "COMPLETED",
+    "ExitCode": "0:0",
+    "Start": "1795327200",
+    "End": "1795330800",
+    "ElapsedRaw": "3600",
+    "AllocCPUS": "2",
+    "NodeList": "node",
+    "AllocTRES": "cpu=2,gres/gpu=1,mem=1G",
+    "TotalCPU": "01:00:00",
+}
+if options["jobs"] == "4711":
+    print(options["delimiter"].join(job.get(name, "") for name in options["format"].split(",")))

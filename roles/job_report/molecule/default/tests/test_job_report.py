@@ -1,0 +1,53 @@
+"""job-report on a login node. Slurm and Prometheus are stand-ins: the role is tested."""
+
+import json
+
+from tests.role_play import refused
+
+
+def test_those_who_may_ask_are_told_of_gpus(host):
+    with host.sudo():
+        said = host.check_output("job-report 4711")
+        found = json.loads(host.check_output("job-report --json 4711"))
+    assert "  CPU     50% of 2: 1.0 busy in the mean" in said
+    assert "  GPU     1, 50% busy in the mean; found by the job's id" in said
+    assert found["gpu_ratio"] == 0.5
+
+
+def test_others_are_told_the_rest_and_why(host):
+    with host.sudo("nobody"):
+        said = host.check_output("job-report 4711")
+    assert "  CPU     50% of 2" in said
+    assert "You may not read /etc/plumbline/job_report.password" in said
+
+
+def test_a_job_that_there_is_not(host):
+    done = host.run("job-report 1")
+    assert (done.rc, done.stdout) == (1, "")
+    assert done.stderr == "Slurm's accounting has no job 1, or none that you may see.\n"
+
+
+def test_the_password_is_the_groups_alone(host):
+    with host.sudo():
+        file = host.file("/etc/plumbline/job_report.password")
+        assert (file.mode, file.user, file.group) == (0o640, "root", "root")
+
+
+def test_a_run_that_changes_nothing(play):
+    again = play()
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert play(None, "--check").changed == 0
+
+
+def test_what_cannot_work_is_refused(play):
+    refused(play(job_report_url="http://localhost:9090"), "job_report_url is http://localhost:9090")
+    refused(play(job_report_password_file=""), "job_report_password_file is empty; set it to")
+
+
+def test_without_a_prometheus_nothing_of_it_stays(host, play):
+    run = play(job_report_url="")
+    assert run.code == 0, run.output
+    with host.sudo():
+        assert not host.file("/etc/plumbline/job_report.password").exists
+        assert "No Prometheus is named here" in host.check_output("job-report 4711")
+    assert play().code == 0

@@ -1,0 +1,41 @@
+"""What the role packs, and what it says of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from playbooks.filter_plugins.verify import verify_failures
+from roles.job_report.plugin_utils import archive
+
+ROLE = Path(__file__).resolve().parents[1]
+spec = spec_from_file_location("job_report_filters", ROLE / "filter_plugins/job_report.py")
+assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
+filters = module_from_spec(spec)
+spec.loader.exec_module(filters)
+
+
+def test_a_bare_python_runs_what_is_packed(tmp_path):
+    assert archive.content() == archive.content()
+    file = tmp_path / "job-report.pyz"
+    file.write_bytes(archive.content())
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    command = [str(bare / "bin/python"), "-I", str(file)]
+    shown = subprocess.run(
+        [*command, "--help"], cwd="/", capture_output=True, text=True, check=True
+    )
+    assert verify_failures(filters.rows(shown.stdout)) == []
+    none = subprocess.run(
+        [*command, "4711"], env={"PATH": "/nowhere"}, capture_output=True, text=True, check=False
+    )
+    assert (none.returncode, none.stdout) == (1, "")
+    assert none.stderr == "sacct cannot be started: No such file or directory.\n"
+
+
+def test_a_program_that_does_not_run_is_told():
+    assert verify_failures(filters.rows("")) == [
+        "job_report: job-report runs is nothing, expected yes; apply the role job_report"
+    ]

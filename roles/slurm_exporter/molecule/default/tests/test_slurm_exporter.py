@@ -1,0 +1,158 @@
+"""The exporter beside a real slurmctld: what it says, what it says no more, and what that costs."""
+
+import re
+import time
+
+import pytest
+
+from tests.role_play import refused
+
+FILE = "/var/lib/prometheus/node-exporter/slurm.prom"
+UNIT = "plumbline-slurm-exporter"
+COLLECTORS = {"nodes", "partitions", "jobs", "fairshare", "scheduler", "rpcs"}
+LAST_RUN = 'plumbline_exporter_last_run_timestamp_seconds{exporter="slurm"}'
+
+
+@pytest.fixture(autouse=True)
+def as_root(host):
+    with host.sudo():
+        yield
+
+
+def series(host):
+    """What the file has now; a file that is not there is empty."""
+    found = {}
+    for line in host.run(f"cat {FILE}").stdout.splitlines():
+        if line and not line.startswith("#"):
+            key, _, value = line.rpartition(" ")
+            found[key] = float(value)
+    return found
+
+
+def until(host, holds, seconds=60):
+    """The first series for which it holds."""
+    limit = time.monotonic() + seconds
+    while not holds(found := series(host)):
+        assert time.monotonic() < limit, found
+        time.sleep(0.3)
+    return found
+
+
+def success(found):
+    expression = re.compile(r'plumbline_exporter_collector_success\{collector="(\w+)"')
+    return {m[1]: value for key, value in found.items() if (m := expression.match(key))}
+
+
+def well(found):
+    return success(found) == dict.fromkeys(COLLECTORS, 1.0)
+
+
+def state(found, name):
+    return found.get(f'slurm_node_state{{node="node",state="{name}"}}')
+
+
+def test_everything_is_told_of_a_cluster_that_is_well(host):
+    found = until(host, lambda found: well(found) and state(found, "idle"))
+    assert found['slurm_node_gpus{node="node"}'] == 2
+    assert found['slurm_partition_gpus{partition="main"}'] == 2
+    assert found["slurm_nodes_idle"] == found["slurm_nodes"] == 1
+    assert 'slurm_account_fairshare{account="root",user="root"}' in found
+    assert found['slurm_rpc_count{rpc="REQUEST_NODE_INFO"}'] > 0
+    assert found["slurm_schedule_cycle_cnt"] >= 0
+
+
+def test_the_file_is_for_node_exporter_to_read_and_alone(host):
+    until(host, well)
+    assert host.file(FILE).mode == 0o644
+    assert host.check_output(f"ls {FILE}*") == FILE
+
+
+def test_a_drained_node_a_running_and_a_waiting_job_show(host):
+    job = host.check_output("sbatch --parsable --gres=gpu:2 --output=/dev/null --wrap='sleep 600'")
+    held = host.check_output("sbatch --parsable --hold --output=/dev/null --wrap=true")
+    try:
+        found = until(host, lambda found: found.get(f'slurm_job_gpus{{hpc_job="{job}"}}') == 2)
+        assert found['slurm_node_gpus_alloc{node="node"}'] == 2
+        assert found['slurm_jobs_pending_reason{reason="JobHeldUser"}'] == 1
+        told = f'hpc_job="{job}",node="node",partition="main",user="root"}}'
+        assert [key for key in found if key.startswith("slurm_job_gpu_info") and told in key]
+        reason = 'board "A" = loose'
+        host.run_expect([0], f"scontrol update NodeName=node State=DRAIN Reason='{reason}'")
+        found = until(host, lambda found: state(found, "drain"))
+        told = 'node="node",reason="board \\"A\\" = loose",user="root"'
+        assert found[f"slurm_node_reason_info{{{told}}}"] == 1
+        assert found["slurm_nodes_draining"] == 1
+    finally:
+        host.run(f"scancel {job} {held}")
+        host.run("scontrol update NodeName=node State=RESUME")
+    until(host, lambda found: state(found, "idle") and not state(found, "drain"))
+
+
+def test_a_controller_that_is_gone_takes_its_series_with_it_and_they_return(host):
+    host.run_expect([0], "systemctl stop slurmctld")
+    try:
+        found = until(host, lambda found: success(found) == dict.fromkeys(COLLECTORS, 0.0))
+        assert not [key for key in found if key.startswith("slurm_")]
+    finally:
+        host.run_expect([0], "systemctl start slurmctld")
+    until(host, well)
+    journal = host.check_output(f"journalctl --unit={UNIT} --output=cat")
+    assert journal.count("nodes: well again") >= 1
+
+
+def test_one_command_that_hangs_takes_its_own_collector_alone(host):
+    host.run_expect([0], "printf '#!/bin/sh\nsleep 600\n' > /usr/local/bin/squeue")
+    host.run_expect([0], "chmod +x /usr/local/bin/squeue")
+    try:
+        found = until(host, lambda found: success(found).get("jobs") == 0)
+        assert {name for name, value in success(found).items() if not value} == {"jobs"}
+        assert "slurm_nodes" in found
+    finally:
+        host.run("rm /usr/local/bin/squeue")
+    until(host, well)
+
+
+def test_nothing_stays_of_an_exporter_that_ends_however_it_ends(host):
+    until(host, well)
+    host.run_expect([0], f"systemctl stop {UNIT}")
+    assert not host.file(FILE).exists
+    host.run_expect([0], f"systemctl start {UNIT}")
+    until(host, well)
+    host.run_expect([0], f"systemctl kill --signal=KILL {UNIT}")
+    until(host, lambda found: not found, 10)
+    until(host, well)  # systemd starts it again
+
+
+def test_a_round_asks_each_thing_once_whoever_reads(host):
+    def next_round():
+        """Waits for its end. The next one begins seconds later."""
+        before = series(host).get(LAST_RUN, 0)
+        until(host, lambda found: found.get(LAST_RUN, 0) > before)
+
+    def asked():
+        return int(re.findall(r"REQUEST_STATS_INFO .*count:(\d+)", host.check_output("sdiag"))[0])
+
+    next_round()
+    first = asked()
+    for _ in range(50):
+        series(host)
+    next_round()
+    next_round()
+    assert asked() - first == 1 + 2  # one is ours
+
+
+def test_what_cannot_work_is_refused_and_the_exporter_goes_on(host, play):
+    refused(play(None, slurm_exporter_timeout=5), "slurm_exporter_interval to 20 or more")
+    refused(play(None, slurm_exporter_collectors=["moon"]), "slurm_exporter_collectors is moon")
+    refused(play(None, slurm_exporter_openmetrics=True), "set slurm_exporter_openmetrics to false")
+    until(host, well)
+
+
+def test_a_host_that_is_not_the_one_any_more_keeps_nothing(host, play):
+    role = {"name": "slurm_exporter"}
+    leave = [{"ansible.builtin.include_role": {**role, "tasks_from": "leave"}}]
+    assert play(leave).code == 0
+    assert host.run(f"ls /etc/systemd/system/{UNIT}.service {FILE}").rc == 2
+    assert play(leave).changed == 0
+    assert play(None).code == 0
+    until(host, well)

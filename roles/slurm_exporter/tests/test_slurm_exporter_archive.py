@@ -1,0 +1,66 @@
+"""The file that the controller gets, and that the role's words are the program's."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+
+import yaml
+
+from roles.slurm_exporter.plugin_utils import archive
+from validation.exporters.slurm import config
+
+ROLE = Path(__file__).resolve().parents[1]
+
+
+def read(name):
+    return yaml.safe_load((ROLE / name).read_text(encoding="utf-8"))
+
+
+def test_the_same_checkout_gives_the_same_file():
+    assert archive.content() == archive.content()
+
+
+def test_the_file_runs_by_itself_and_has_nothing_else_in_it(tmp_path):
+    """Isolated, as on a node: nothing but the file and the standard library."""
+    file = tmp_path / "slurm-exporter.pyz"
+    file.write_bytes(archive.content())
+    with zipfile.ZipFile(file) as packed:
+        own = {name for name in packed.namelist() if name.startswith("validation/")}
+    assert not [name for name in own if re.search(r"/(tests|checks|payloads|gpu)\b", name)]
+    assert "validation/exporters/common.py" in own
+    settings = {
+        "file": str(tmp_path / "slurm.prom"), "interval_s": 60, "limit_s": 15,
+        "collectors": ["nodes"], "openmetrics": False, "per_job": True,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", file, "--config", tmp_path / "config.json", "--once"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert done.stderr == "nodes: scontrol cannot be started: No such file or directory\n"
+    assert 'collector_success{collector="nodes",exporter="slurm"} 0.0\n' in done.stdout
+
+
+def test_the_role_says_what_the_program_reads():
+    found = read("vars/main.yml")
+    assert list(found["__slurm_exporter_document"]) == [f.name for f in fields(config.Config)]
+    assert tuple(found["__slurm_exporter_known"]) == config.COLLECTORS
+    assert found["__slurm_exporter_commands"] == config.COMMANDS
+    defaults = read("defaults/main.yml")
+    document = {
+        "file": defaults["slurm_exporter_textfile_folder"] + "/slurm.prom",
+        "interval_s": defaults["slurm_exporter_interval"],
+        "limit_s": defaults["slurm_exporter_timeout"],
+        "collectors": defaults["slurm_exporter_collectors"],
+        "openmetrics": defaults["slurm_exporter_openmetrics"],
+        "per_job": defaults["slurm_exporter_per_job"],
+    }
+    assert config.parse(document).collectors == config.COLLECTORS
