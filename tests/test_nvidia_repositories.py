@@ -9,7 +9,7 @@ import yaml
 from ansible.template import Templar, trust_as_template
 
 from playbooks.filter_plugins import nvidia as filters
-from playbooks.plugin_utils import nvidia
+from playbooks.plugin_utils import monitoring, nvidia
 from roles.package_repositories.filter_plugins.package_repositories import problems
 from tests.conftest import REPOSITORY
 
@@ -58,6 +58,12 @@ def test_the_role_takes_what_is_made(system: str) -> None:
     assert problems(made("cuda", "nvidia_container_toolkit", system=system, only=("a*",))) == []
 
 
+def test_the_role_takes_grafanas() -> None:
+    (entry,) = monitoring.grafana_repositories("https://m/grafana/")
+    assert problems([entry]) == []
+    assert entry["key_url"] == "https://m/grafana/gpg.key"
+
+
 def test_a_driver_of_the_distribution_stays_its_own() -> None:
     (entry,) = made("cuda", only=("datacenter-gpu-manager-4-*",))
     assert [(pin["packages"], pin["priority"]) for pin in entry["pins"]] == [
@@ -85,11 +91,12 @@ def test_a_system_without_one_is_one_sentence(
 def listed(**variables: Any) -> list[str]:
     """The names of the repositories that group_vars give a node."""
     raw: dict[str, Any] = {}
-    for name in ("package_repositories", "dcgm", "nvidia_container_toolkit"):
+    for name in ("package_repositories", "dcgm", "nvidia_container_toolkit", "grafana"):
         raw |= yaml.safe_load((REPOSITORY / f"group_vars/all/{name}.yml").read_text())
-    raw |= variables | {"ansible_facts": facts()}
+    raw |= {"group_names": []} | variables | {"ansible_facts": facts()}
     templar = Templar(variables={name: trusted(value) for name, value in raw.items()})
     templar.environment.filters["nvidia_repositories"] = filters.repositories
+    templar.environment.filters["grafana_repositories"] = monitoring.grafana_repositories
     return [entry["name"] for entry in templar.template(trusted(raw["package_repositories_list"]))]
 
 
@@ -106,6 +113,9 @@ def trusted(value: Any) -> Any:
         ({"node_gpus": {"model": "h100_sxm", "count": 8}}, ["cuda", "nvidia_container_toolkit"]),
         ({"nvidia_driver_source": "cuda_repo"}, ["cuda"]),
         ({"cluster_package_repositories": [{"name": "site"}]}, ["site"]),
+        ({"group_names": ["monitoring"]}, ["grafana"]),
+        ({"group_names": ["monitoring"], "grafana_source": "none"}, []),
+        ({"group_names": ["monitoring"], "grafana_source": "package"}, []),
     ],
 )
 def test_what_a_node_declares_decides(variables: dict[str, Any], names: list[str]) -> None:

@@ -1,0 +1,221 @@
+"""Slurm controller: does Slurm keep up, and what does it make of nodes and jobs?"""
+
+from roles.grafana.dashboards.shared import (
+    Column,
+    Query,
+    above,
+    board,
+    graph,
+    number,
+    one,
+    rows,
+    section,
+    states,
+)
+
+WELL = {0: ("failed", "red"), 1: ("well", "green")}
+EXPORTER = "2m"  # sdiag is asked once a minute
+
+THREADS = number(
+    "Threads",
+    "Requests that slurmctld works on at the moment. It has 256 threads at most.",
+    "short",
+    one("slurm_server_thread_cnt"),
+    above(100, 200),
+)
+
+MESSAGES_TO_NODES = number(
+    "Messages to nodes",
+    "What slurmctld still has to tell the nodes.",
+    "short",
+    one("slurm_agent_queue_size"),
+    above(100, 500),
+)
+
+MESSAGES_TO_SLURMDBD = number(
+    "Messages to slurmdbd",
+    "They wait while slurmdbd or its database is away; from MaxDBDMsgs on they are lost.",
+    "short",
+    one("slurm_slurmdbd_queue_size"),
+    above(1000, 5000),
+)
+
+LAST_SCHEDULING_CYCLE = number(
+    "Last scheduling cycle",
+    "How long it took.",
+    "s",
+    "max(slurm_schedule_cycle_last) / 1e6",
+    above(1, 5),
+)
+
+LAST_BACKFILL_CYCLE = number(
+    "Last backfill cycle",
+    "How long it took.",
+    "s",
+    "max(slurm_bf_cycle_last) / 1e6",
+    above(30, 120),
+)
+
+ANSWERS_ARE_OLD_BY = number(
+    "Answers are old by",
+    "Time since the exporter asked Slurm last.",
+    "s",
+    'time() - max(plumbline_exporter_last_run_timestamp_seconds{exporter="slurm"})',
+    above(150, 300),
+)
+
+NODES_BY_STATE = graph(
+    "Nodes by state",
+    "As Slurm counts them. One that is drained and down is in two.",
+    "short",
+    Query(one("slurm_nodes_alloc"), "allocated"),
+    Query(one("slurm_nodes_mixed"), "mixed"),
+    Query(one("slurm_nodes_idle"), "idle"),
+    Query(one("slurm_nodes_draining"), "draining"),
+    Query(one("slurm_nodes_drained"), "drained"),
+    Query(one("slurm_nodes_down"), "down"),
+    Query(one("slurm_nodes_noresp"), "not responding"),
+)
+
+JOBS_BY_STATE = graph(
+    "Jobs by state",
+    "Those that ended count for MinJobAge, five minutes by default.",
+    "short",
+    Query(one("slurm_jobs_running"), "running"),
+    Query(one("slurm_jobs_pending"), "pending"),
+    Query(one("slurm_jobs_hold"), "held"),
+    Query(one("slurm_jobs_completing"), "completing"),
+    Query(one("slurm_jobs_completed"), "completed"),
+    Query(one("slurm_jobs_failed"), "failed"),
+    Query(one("slurm_jobs_timeout"), "timed out"),
+    Query(one("slurm_jobs_outofmemory"), "out of memory"),
+    Query(one("slurm_jobs_node_failed"), "ended by a node's failure"),
+)
+
+PARTITIONS = rows(
+    "Partitions",
+    "A node counts in each of its partitions.",
+    {"partition": "Partition"},
+    Column("max by (partition) (slurm_partition_nodes)", "Nodes"),
+    Column("max by (partition) (slurm_partition_cpus)", "CPUs"),
+    Column("max by (partition) (slurm_partition_nodes_cpus_alloc)", "CPUs allocated"),
+    Column("max by (partition) (slurm_partition_gpus)", "GPUs"),
+    Column("max by (partition) (slurm_partition_gpus_alloc)", "GPUs allocated"),
+    Column("max by (partition) (slurm_partition_jobs_running)", "Running"),
+    Column("max by (partition) (slurm_partition_jobs_pending)", "Waiting"),
+)
+
+NODES = rows(
+    "Nodes",
+    "What Slurm gives to jobs, and what of it they have.",
+    {"node": "Node"},
+    Column('max by (node) (slurm_node_cpus_effective{node=~"$node"})', "CPUs"),
+    Column('max by (node) (slurm_node_cpus_alloc{node=~"$node"})', "CPUs allocated"),
+    Column('max by (node) (slurm_node_gpus{node=~"$node"})', "GPUs"),
+    Column('max by (node) (slurm_node_gpus_alloc{node=~"$node"})', "GPUs allocated"),
+)
+
+CYCLES = graph(
+    "Cycles",
+    "How long the last one took.",
+    "s",
+    Query("max(slurm_schedule_cycle_last) / 1e6", "main"),
+    Query("max(slurm_bf_cycle_last) / 1e6", "backfill"),
+)
+
+CYCLES_PER_MINUTE = graph(
+    "Cycles per minute",
+    "A scheduler without any is stuck.",
+    "short",
+    Query("max(rate(slurm_schedule_cycle_cnt[$__rate_interval])) * 60", "main"),
+    Query("max(rate(slurm_bf_cycle_cnt[$__rate_interval])) * 60", "backfill"),
+    every=EXPORTER,
+)
+
+JOBS_LOOKED_AT = graph(
+    "Jobs looked at",
+    "By the last cycle of backfill, and how many there were.",
+    "short",
+    Query(one("slurm_bf_last_depth"), "looked at"),
+    Query(one("slurm_bf_last_depth_try"), "tried"),
+    Query(one("slurm_bf_queue_len"), "in the queue"),
+)
+
+THREADS_AND_QUEUES = graph(
+    "Threads and queues",
+    "What slurmctld has to do at the moment.",
+    "short",
+    Query(one("slurm_server_thread_cnt"), "threads"),
+    Query(one("slurm_agent_queue_size"), "messages to nodes"),
+    Query(one("slurm_slurmdbd_queue_size"), "messages to slurmdbd"),
+)
+
+REQUESTS_BY_KIND = graph(
+    "Requests by kind",
+    "The ten kinds that come most often.",
+    "reqps",
+    Query("topk(10, max by (rpc) (rate(slurm_rpc_count[$__rate_interval])))", "{{rpc}}"),
+    every=EXPORTER,
+)
+
+TIME_SPENT_ON_REQUESTS = graph(
+    "Time spent on requests",
+    "The ten kinds that cost most: seconds of work in each second.",
+    "short",
+    Query(
+        "topk(10, max by (rpc) (rate(slurm_rpc_seconds_total[$__rate_interval])))",
+        "{{rpc}}",
+    ),
+    every=EXPORTER,
+)
+
+FAIR_SHARE = rows(
+    "Fair share",
+    "The factor of each user in an account: 1 has used nothing, 0 far too much.",
+    {"account": "Account", "user": "User"},
+    Column("max by (account, user) (slurm_account_fairshare)", "Factor", "percentunit"),
+)
+
+QUESTIONS_TO_SLURM = states(
+    "Questions to Slurm",
+    "Whether the exporter got an answer. What failed has no metrics.",
+    Query(
+        'min by (collector) (plumbline_exporter_collector_success{exporter="slurm"})',
+        "{{collector}}",
+    ),
+    WELL,
+)
+
+WHAT_THE_QUESTIONS_TAKE = graph(
+    "What the questions take",
+    "Time for each.",
+    "s",
+    Query(
+        'max by (collector) (plumbline_exporter_collector_duration_seconds{exporter="slurm"})',
+        "{{collector}}",
+    ),
+)
+
+
+BOARD = board(
+    "slurm",
+    "Slurm controller",
+    "Does Slurm keep up, and what does it make of nodes and jobs?",
+    section(
+        "At a glance",
+        [
+            THREADS,
+            MESSAGES_TO_NODES,
+            MESSAGES_TO_SLURMDBD,
+            LAST_SCHEDULING_CYCLE,
+            LAST_BACKFILL_CYCLE,
+            ANSWERS_ARE_OLD_BY,
+        ],
+    ),
+    section("Nodes and jobs", [NODES_BY_STATE, JOBS_BY_STATE], [PARTITIONS, NODES]),
+    section("Scheduler", [CYCLES, CYCLES_PER_MINUTE, JOBS_LOOKED_AT]),
+    section("Requests", [THREADS_AND_QUEUES, REQUESTS_BY_KIND, TIME_SPENT_ON_REQUESTS]),
+    section(
+        "Accounting, and what is asked", [FAIR_SHARE, QUESTIONS_TO_SLURM, WHAT_THE_QUESTIONS_TAKE]
+    ),
+)

@@ -1,0 +1,190 @@
+"""Validation history: what was proven, when, and how far from its threshold?"""
+
+from roles.grafana.dashboards.shared import (
+    Column,
+    Query,
+    above,
+    bars,
+    board,
+    choice,
+    graded,
+    graph,
+    number,
+    rows,
+    section,
+    states,
+)
+
+VERDICTS = {"pass": 1, "skip": 2, "inconclusive": 3, "warn": 4, "fail": 5}
+GRADES = {
+    1: ("pass", "green"),
+    2: ("skip", "blue"),
+    3: ("inconclusive", "purple"),
+    4: ("warn", "orange"),
+    5: ("fail", "red"),
+}
+_WHAT = 'suite=~"$suite",check=~"$check"'
+_OF_NODES = f'{_WHAT},node=~"$node|"'
+_EACH = "suite, check, subject, metric, unit"
+
+
+def _family(name: str, where: str = 'suite=~"$suite"') -> str:
+    return f"plumbline_validation_{name}{{{where}}}"
+
+
+def _worst(by: str) -> str:
+    verdicts = graded("plumbline_validation_verdict", "verdict", VERDICTS, _OF_NODES)
+    return f"max by ({by}) ({verdicts})"
+
+
+def _count(verdict: str) -> str:
+    where = f'{_OF_NODES},verdict="{verdict}"'
+    return f"count({_family('verdict', where)} == 1) or vector(0)"
+
+
+def _to_threshold(operator: str) -> str:
+    value = f"max by ({_EACH}) ({_family('value', _OF_NODES)})"
+    where = f'{_OF_NODES},op="{operator}"'
+    return f"{value} / (max by ({_EACH}) ({_family('threshold', where)}) != 0)"
+
+
+FAILURES = number(
+    "Failures",
+    "Judgements of the last runs that are failures.",
+    "short",
+    _count("fail"),
+    above(1),
+)
+
+PASSED = number(
+    "Passed",
+    "Judgements of the last runs that are passes.",
+    "short",
+    _count("pass"),
+)
+
+LAST_RUN = number(
+    "Last run",
+    "Time since the last run of any suite began.",
+    "s",
+    f"time() - max({_family('last_run_timestamp_seconds')})",
+    above(8 * 86400),
+)
+
+LONGEST_WITHOUT = number(
+    "Longest without",
+    "Time since the node was judged that was judged the longest ago.",
+    "s",
+    "max(time() - max by (node) ("
+    + _family("timestamp_seconds", 'suite=~"$suite",node=~"$node",node!=""')
+    + "))",
+    above(8 * 86400),
+)
+
+TOOK = number(
+    "Took",
+    "How long the last whole run took; of several suites the longest.",
+    "s",
+    f"max({_family('duration_seconds')})",
+)
+
+VERDICTS_BARS = bars(
+    "Verdicts",
+    "Of the last run of each suite.",
+    "short",
+    Query(f"max by (suite, verdict) ({_family('results')})", "{{suite}} {{verdict}}"),
+)
+
+WHAT_IS_NOT_A_PASS = rows(
+    "What is not a pass",
+    "The last verdict of each check that warns, fails, or could not be reached.",
+    {"suite": "Suite", "check": "Check", "subject": "Subject", "verdict": "Verdict"},
+    Column(
+        "max by (suite, check, subject, verdict) ("
+        + _family("verdict", _OF_NODES + ',verdict=~"fail|warn|inconclusive"')
+        + " == 1)"
+    ),
+)
+
+VERDICTS_OF_EACH_SUBJECT = states(
+    "Verdicts of each subject",
+    "The worst of its checks.",
+    Query(_worst("subject"), "{{subject}}"),
+    GRADES,
+)
+
+VERDICTS_OF_EACH_CHECK = states(
+    "Verdicts of each check",
+    "The worst of its subjects.",
+    Query(_worst("check"), "{{check}}"),
+    GRADES,
+)
+
+NODES = graph(
+    "Nodes",
+    "What the last run makes of them.",
+    "short",
+    Query(f"max by (suite, standing) ({_family('nodes')})", "{{suite}} {{standing}}"),
+)
+
+EXIT_CODE = graph(
+    "Exit code",
+    "Of the last run of each suite. 0 is a pass.",
+    "short",
+    Query(f"max by (suite) ({_family('exit_code')})", "{{suite}}"),
+)
+
+WHAT_MUST_BE_AT_LEAST_SOMETHING = graph(
+    "What must be at least something",
+    "The measured value, of its threshold. Below 100 % it fails.",
+    "percentunit",
+    Query(_to_threshold("≥"), "{{check}} {{subject}} {{metric}}"),
+)
+
+WHAT_MUST_BE_AT_MOST_SOMETHING = graph(
+    "What must be at most something",
+    "The measured value, of its threshold. Above 100 % it fails.",
+    "percentunit",
+    Query(_to_threshold("≤"), "{{check}} {{subject}} {{metric}}"),
+)
+
+VALUES = rows(
+    "Values",
+    "What was measured last, in the unit beside it, and what it is held against.",
+    {
+        "suite": "Suite",
+        "check": "Check",
+        "subject": "Subject",
+        "metric": "Metric",
+        "unit": "Unit",
+        "op": "Must be",
+    },
+    Column(
+        f"max by ({_EACH}) ({_family('value', _OF_NODES)})",
+        "Measured",
+    ),
+    Column(
+        f"max by ({_EACH}, op) ({_family('threshold', _OF_NODES)})",
+        "Threshold",
+    ),
+)
+
+BOARD = board(
+    "validation",
+    "Validation history",
+    "What was proven, when, and how far from its threshold?",
+    section(
+        "The last runs",
+        [FAILURES, PASSED, LAST_RUN, LONGEST_WITHOUT, TOOK],
+        [VERDICTS_BARS, WHAT_IS_NOT_A_PASS],
+    ),
+    section("History", [VERDICTS_OF_EACH_SUBJECT, VERDICTS_OF_EACH_CHECK], [NODES, EXIT_CODE]),
+    section(
+        "Measured", [WHAT_MUST_BE_AT_LEAST_SOMETHING, WHAT_MUST_BE_AT_MOST_SOMETHING], [VALUES]
+    ),
+    variables=[
+        choice("suite", "Suite", "plumbline_validation_verdict"),
+        choice("check", "Check", 'plumbline_validation_verdict{suite=~"$suite"}'),
+    ],
+    since="now-30d",
+)

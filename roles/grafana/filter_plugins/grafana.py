@@ -1,0 +1,68 @@
+"""The role's filters; what they do is in plugin_utils."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from playbooks.plugin_utils.documents import plain, to_yaml
+from roles.grafana.plugin_utils import config, dashboards
+
+OWN = Path(__file__).resolve().parents[1] / "files" / config.DASHBOARDS.lstrip("/")
+
+
+def ini(given: Mapping[str, Any], sites: Mapping[str, Any]) -> str:
+    """The text of grafana.ini; `given` are the role's variables."""
+    return config.ini(config.merged(config.sections(given), plain(sites)))
+
+
+def datasources(given: Mapping[str, Any]) -> str:
+    return to_yaml(config.datasource(given))
+
+
+def provider(_: object) -> str:
+    return to_yaml(config.provider())
+
+
+def settings_problems(sites: Mapping[str, Any]) -> list[str]:
+    return list(config.settings_problems(plain(sites)))
+
+
+def _found(folders: Mapping[str, str]) -> list[dashboards.Dashboard]:
+    sites = {str(name): Path(path) for name, path in folders.items()}
+    return dashboards.read({dashboards.FOLDER: OWN, **sites})
+
+
+def dashboard_problems(folders: Mapping[str, str]) -> list[str]:
+    """What is wrong with a site's dashboards, or of the role's own beside them."""
+    wrong = list(dashboards.folder_problems({str(name): str(p) for name, p in folders.items()}))
+    return wrong or list(dashboards.problems(_found(folders)))
+
+
+def dashboard_files(folders: Mapping[str, str]) -> dict[str, str]:
+    """Text of each dashboard, by its path below the folder that Grafana reads."""
+    return dashboards.files(_found(folders))
+
+
+def dashboard_uids(folders: Mapping[str, str]) -> list[str]:
+    return [one.uid for one in _found(folders)]
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "grafana_ini": ini,
+            "grafana_datasources": datasources,
+            "grafana_provider": provider,
+            "grafana_settings_problems": settings_problems,
+            "grafana_dashboard_problems": dashboard_problems,
+            "grafana_dashboard_files": dashboard_files,
+            "grafana_dashboard_uids": dashboard_uids,
+        }

@@ -1,0 +1,17 @@
+"""What the scenarios of this role have in common: questions to Grafana as its administrator."""
+
+from tests.web_listener import SECRETS, Answer, Listener
+
+INI = "/etc/grafana/grafana.ini"
+SERVICE = "grafana-server"
+
+
+class Grafana(Listener):
+    def ask(self, path: str, **given) -> Answer:
+        if given.get("user", "admin") == "admin" and given.get("word") is None:
+            given["word"] = (SECRETS / "grafana_admin_password").read_text().strip()
+        return super().ask(path, **{"user": "admin"} | given)
+
+
+def started(host) -> str:
+    return host.check_output(f"systemctl show {SERVICE} --property=ActiveEnterTimestampMonotonic")

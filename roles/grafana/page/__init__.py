@@ -1,0 +1,1 @@
+"""The dashboards without Grafana: their queries asked of a Prometheus, and drawn as one page."""

@@ -1,0 +1,106 @@
+"""Dashboards as files: the role's own, and those of a site; each in a folder of Grafana.
+
+Grafana takes one dashboard for each `uid`, and one for each title in a folder; of any further one
+it writes a line into its log and shows what it had.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = "Plumbline"  # of the role's own dashboards
+
+_UID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_FOLDER = re.compile(r"\w[\w .-]*")
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A file, the folder that it is shown in, and what is in it: no document if it is no JSON."""
+
+    path: Path
+    folder: str
+    text: str
+    document: Any = None
+    wrong: str = ""
+
+    @property
+    def uid(self) -> str:
+        return str(self._said("uid"))
+
+    @property
+    def title(self) -> str:
+        return str(self._said("title"))
+
+    def _said(self, key: str) -> Any:
+        return (self.document.get(key) if isinstance(self.document, dict) else None) or ""
+
+
+def read(folders: Mapping[str, Path]) -> list[Dashboard]:
+    """Every *.json of the folders, in order. Raises OSError."""
+    return [
+        _read(path, name)
+        for name, folder in folders.items()
+        for path in sorted(folder.glob("*.json"))
+    ]
+
+
+def _read(path: Path, folder: str) -> Dashboard:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        return Dashboard(path, folder, text, json.loads(text))
+    except ValueError as error:
+        return Dashboard(path, folder, text, wrong=f"is no JSON: {error}")
+
+
+def files(found: list[Dashboard]) -> dict[str, str]:
+    """Text of each file, by its path below the provider's folder."""
+    return {f"{one.folder}/{one.path.name}": one.text for one in found}
+
+
+def folder_problems(folders: Mapping[str, str]) -> Iterator[str]:
+    """Clauses with their subject: folders of a site that are none."""
+    for name, path in folders.items():
+        if not _FOLDER.fullmatch(name):
+            yield f"{name!r} is no name of a folder; give it letters, digits, spaces, - and _"
+        elif name == FOLDER:
+            yield f"{name} is the folder of Plumbline's own dashboards; give yours another name"
+        elif not Path(path).is_absolute() or not Path(path).is_dir():
+            yield f"{path} is no folder on the control node; give its absolute path"
+        elif not any(Path(path).glob("*.json")):
+            yield f"{path} has no *.json"
+
+
+def problems(found: list[Dashboard]) -> Iterator[str]:
+    """Clauses with their subject: dashboards that Grafana would not show as they are."""
+    uids, titles = defaultdict(list), defaultdict(list)
+    for one in found:
+        if wrong := _wrong(one):
+            yield f"{one.path} {wrong}"
+        else:
+            uids[one.uid].append(one.path)
+            titles[one.folder, one.title].append(one.path)
+    for uid, paths in uids.items():
+        if len(paths) > 1:
+            yield f"{' and '.join(map(str, paths))} have the same uid {uid}"
+    for (_, title), paths in titles.items():
+        if len(paths) > 1:
+            yield f"{' and '.join(map(str, paths))} have the same title {title!r}"
+
+
+def _wrong(one: Dashboard) -> str:
+    if one.wrong:
+        return one.wrong
+    if not isinstance(one.document, dict) or not one.title:
+        return "is no dashboard: it has no title"
+    if "__inputs" in one.document:
+        return "was exported to be shared (__inputs); export it without that"
+    if not _UID.fullmatch(one.uid):
+        return f"has the uid {one.uid!r}; give it up to 40 letters, digits, - and _"
+    return ""

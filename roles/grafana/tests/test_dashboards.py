@@ -1,0 +1,280 @@
+"""The dashboards: what is committed is what is generated, and Grafana and people can use it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from roles.grafana.dashboards import FOLDER, files
+from roles.grafana.page import boards, promql
+from roles.grafana.tests import sample
+from tests import promtool
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "scripts/dashboards"
+# https://grafana.com/docs/grafana/latest/panels-visualizations/visualizations/; `graph`,
+# `singlestat` and `table-old` were Angular's.
+KINDS = {"bargauge", "gauge", "row", "stat", "state-timeline", "table", "timeseries"}
+# That a unit is misspelt, Grafana does not say: it shows it behind the number.
+UNITS = {
+    "binBps", "Bps", "bps", "bool_yes_no", "bytes", "celsius", "hertz", "mbytes", "none", "ops",
+    "percent", "percentunit", "reqps", "s", "short", "watt", "watth",
+}  # fmt: skip
+
+BOARDS = boards.read(FOLDER)
+PANELS = [(board, panel) for board in BOARDS for panel in board.asking]
+TARGETS = [
+    (f"{board.title}/{panel.title}/{target.ref}", board, panel, target)
+    for board, panel in PANELS
+    for target in panel.targets
+]
+each_board = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+KNOWN = sample.catalogue()
+
+
+def expr(board: boards.Board, target: boards.Target) -> str:
+    return boards.expanded(target.expr, board.variables, 3600)
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+def test_the_files_are_what_is_generated():
+    assert {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()} == files()
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_program_writes_the_same_every_time(tmp_path):
+    for _ in range(2):
+        assert program("--folder", str(tmp_path)).returncode == 0
+        assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == (
+            files()
+        )
+
+
+def test_the_program_says_what_is_not_as_it_writes_it(tmp_path):
+    assert program("--folder", str(tmp_path)).returncode == 0
+    names = sorted(path.name for path in tmp_path.iterdir())
+    (tmp_path / names[0]).write_text("{}")
+    (tmp_path / names[1]).unlink()
+    (tmp_path / "old.json").write_text("{}")
+    done = program("--check", "--folder", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"dashboards: {tmp_path / 'old.json'}: no dashboard is written there; remove it.",
+        f"dashboards: {tmp_path / names[0]}: is not what scripts/dashboards writes; run it.",
+        f"dashboards: {tmp_path / names[1]}: is missing; run scripts/dashboards.",
+    ]
+
+
+# --- boards --------------------------------------------------------------------------------------
+
+
+def test_there_are_six_each_with_a_uid_and_a_title_of_its_own():
+    assert len(BOARDS) == 6
+    assert len({board.uid for board in BOARDS}) == len({board.title for board in BOARDS}) == 6
+
+
+@each_board
+def test_grafana_takes_the_board_as_it_is(board):
+    text = str(board.document)
+    assert 39 <= board.document["schemaVersion"] <= 41
+    assert board.document.get("id") is None
+    assert "__inputs" not in board.document
+    assert "${DS_" not in text
+    assert re.fullmatch(r"[a-z-]{1,40}", board.uid)
+    assert board.description
+    assert board.document["tags"] == ["plumbline"]
+    assert board.document["editable"] is False
+
+
+@each_board
+def test_ids_and_titles_of_panels_are_there_once(board):
+    ids = [panel.id for panel in board.panels]
+    assert len(ids) == len(set(ids))
+    titles = [panel.title for panel in board.asking]
+    assert len(titles) == len(set(titles))
+
+
+@each_board
+def test_panels_lie_inside_the_grid_and_beside_each_other(board):
+    taken: set[tuple[int, int]] = set()
+    for panel in board.panels:
+        assert panel.width >= 4
+        assert panel.x + panel.width <= 24
+        cells = set(
+            itertools.product(
+                range(panel.x, panel.x + panel.width), range(panel.y, panel.y + panel.height)
+            )
+        )
+        assert not cells & taken, panel.title
+        taken |= cells
+    # No hole either: a line is filled.
+    assert len(taken) == 24 * max(panel.y + panel.height for panel in board.panels)
+
+
+@each_board
+def test_one_variable_for_the_source_and_one_for_nodes_the_same_everywhere(board):
+    source, node, *_ = board.document["templating"]["list"]
+    first = BOARDS[0].document["templating"]["list"]
+    assert (source, node) == (first[0], first[1])
+    assert (source["name"], source["type"], source["query"]) == (
+        "datasource",
+        "datasource",
+        "prometheus",
+    )
+    assert source["current"]["value"] == "plumbline-prometheus"
+    assert (node["name"], node["allValue"], node["multi"]) == ("node", ".*", True)
+    assert node["query"]["query"] == 'label_values(up{job="node"}, node)'
+
+
+@each_board
+def test_every_variable_is_used(board):
+    used = {
+        name
+        for panel in board.asking
+        for target in panel.targets
+        for name in re.findall(r"\$(\w+)", target.expr)
+    }
+    assert board.variables.keys() <= used
+
+
+@each_board
+def test_variables_list_values_of_labels_that_are_there(board):
+    for one in board.document["templating"]["list"][1:]:
+        found = re.fullmatch(r"label_values\((.+), (\w+)\)", one["query"]["query"])
+        assert found
+        assert found[2] == one["name"]
+        (selector,) = promql.selectors(found[1])
+        assert {found[2], *selector.labels} <= KNOWN[selector.metric]
+
+
+# --- panels --------------------------------------------------------------------------------------
+
+
+@each_board
+def test_panels_say_what_they_are(board):
+    for panel in board.panels:
+        assert panel.kind in KINDS
+        assert panel.title
+        if panel.kind == "row":
+            continue
+        assert panel.description.endswith("."), panel.title
+        assert panel.defaults["unit"] in UNITS, panel.title
+        for override in panel.settings["fieldConfig"]["overrides"]:
+            assert override["properties"][0]["id"] == "unit"
+            assert override["properties"][0]["value"] in UNITS
+        assert panel.settings["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert panel.targets
+        assert len({target.ref for target in panel.targets}) == len(panel.targets)
+
+
+@each_board
+def test_what_shows_now_asks_for_now_and_what_shows_time_asks_for_all_of_it(board):
+    for panel in board.asking:
+        over_time = panel.kind in ("timeseries", "state-timeline")
+        assert all(target.instant is not over_time for target in panel.targets), panel.title
+        assert all(target.table is (panel.kind == "table") for target in panel.targets)
+
+
+@each_board
+def test_series_beside_each_other_have_names(board):
+    for panel in board.asking:
+        if panel.kind in ("timeseries", "state-timeline", "bargauge"):
+            assert all(target.legend for target in panel.targets), panel.title
+            names = [target.legend for target in panel.targets]
+            assert len(names) == len(set(names)), panel.title
+
+
+def test_legends_name_labels_that_are_left():
+    for name, _, _, target in TARGETS:
+        # The first grouping is the outermost; without one, series have all labels of their metrics.
+        outermost = re.search(r"\bby \(([^)]*)\)", target.expr)
+        metrics = {one.metric for one in promql.selectors(target.expr)}
+        every = set().union(*(KNOWN[one] for one in metrics))
+        left = set(outermost[1].split(", ")) if outermost else every
+        assert {*re.findall(r"{{(\w+)}}", target.legend)} <= left, name
+
+
+@each_board
+def test_a_table_shows_each_label_that_is_left_and_no_other(board):
+    for panel in board.asking:
+        if panel.kind != "table":
+            continue
+        (organised,) = (
+            one["options"] for one in panel.settings["transformations"] if one["id"] == "organize"
+        )
+        labels = {name for name in organised["renameByName"] if not name.startswith("Value")}
+        left = set()
+        for target in panel.targets:
+            found = re.search(r"^(?:max|count|avg|min|sum) by \(([^)]*)\)", target.expr)
+            assert found, target.expr
+            left |= set(found[1].split(", "))
+        assert left == labels, panel.title
+        # Rows of several queries meet on what all of them have.
+        assert (len(panel.targets) > 1) == ("merge" in str(panel.settings["transformations"]))
+
+
+# --- queries -------------------------------------------------------------------------------------
+
+
+def test_promtool_reads_every_query(tmp_path):
+    assert promtool.wrong((expr(board, target) for _, board, _, target in TARGETS), tmp_path) == ""
+
+
+def test_promtool_is_heard(tmp_path):
+    assert "could not parse expression" in promtool.wrong(["up", "sum(up"], tmp_path)
+
+
+def test_every_metric_is_told_by_somebody_with_these_labels():
+    for name, _, _, target in TARGETS:
+        found = list(promql.selectors(target.expr))
+        assert found or "vector" in target.expr, name
+        for selector in found:
+            assert selector.metric in KNOWN, f"{name}: nobody tells {selector.metric}"
+            assert selector.labels <= KNOWN[selector.metric], f"{name}: {selector.text}"
+        known = set().union(*(KNOWN[selector.metric] for selector in found))
+        assert promql.grouped(target.expr) <= known, name
+
+
+def test_the_list_of_metrics_of_others_has_nothing_that_nobody_uses():
+    used = {one.metric for _, _, _, target in TARGETS for one in promql.selectors(target.expr)}
+    listed = {item["name"] for item in sample.items(sample.OF_OTHERS)}
+    assert listed <= used
+    assert not listed & {item["name"] for item in sample.items(sample.OF_ALERTS)}
+
+
+def test_rates_are_taken_over_what_grafana_works_out():
+    for name, _, _, target in TARGETS:
+        for function, range_ in re.findall(r"\b(i?rate|increase)\([^[]*\[([^]]*)\]", target.expr):
+            allowed = {"$__rate_interval"} | ({"$__range"} if function == "increase" else set())
+            assert range_ in allowed, name
+
+
+def test_a_variable_with_several_values_is_matched_as_a_pattern():
+    for name, board, _, target in TARGETS:
+        for label, operator, variable in re.findall(r'(\w+)(=~?)"\$(\w+)\|?"', target.expr):
+            assert (operator, variable) == ("=~", label), name
+            assert variable in board.variables
+        assert len(re.findall(r"\$(?!__)", target.expr)) == len(
+            re.findall(r'=~"\$\w+\|?"', target.expr)
+        ), name
+
+
+def test_names_of_series_are_found_in_promql():
+    text = 'sum by (a) (rate(x_total{b="}",c!="d"}[5m])) / on (a) group_left (e) y offset 5m > 2'
+    assert [(one.metric, set(one.labels)) for one in promql.selectors(text)] == [
+        ("x_total", {"b", "c"}),
+        ("y", set()),
+    ]
+    assert promql.grouped(text) == {"a", "e"}

@@ -1,0 +1,88 @@
+"""Dashboards as files: what Grafana would not show is refused, by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from roles.grafana.filter_plugins import grafana
+from roles.grafana.plugin_utils import dashboards
+
+UP = {"uid": "up", "title": "Up", "schemaVersion": 41}
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A function that puts dashboards into a folder of the site's."""
+
+    def put(folder: str = "Site", **documents) -> dict[str, str]:
+        path = tmp_path / folder
+        path.mkdir(exist_ok=True)
+        for name, document in documents.items():
+            text = document if isinstance(document, str) else json.dumps(document)
+            (path / f"{name}.json").write_text(text)
+        return {folder: str(path)}
+
+    return put
+
+
+def test_the_roles_own_can_be_shown():
+    assert grafana.dashboard_problems({}) == []
+
+
+def test_a_sites_are_in_its_folder(site):
+    folders = site(up=UP)
+    assert grafana.dashboard_problems(folders) == []
+    assert json.loads(grafana.dashboard_files(folders)["Site/up.json"]) == UP
+    assert "up" in grafana.dashboard_uids(folders)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("{", "is no JSON: Expecting property name"),
+        ([1], "is no dashboard: it has no title"),
+        ({"uid": "up"}, "is no dashboard: it has no title"),
+        ({"title": "Up"}, "has the uid ''; give it up to 40 letters, digits, - and _"),
+        (UP | {"uid": "a b"}, "has the uid 'a b'; give it"),
+        (UP | {"uid": "a" * 41}, f"has the uid '{'a' * 41}'; give it"),
+        (UP | {"__inputs": []}, "was exported to be shared (__inputs); export it without that"),
+    ],
+)
+def test_one_that_would_not_be_shown_is_refused(site, document, said):
+    folders = site(up=document)
+    [found] = grafana.dashboard_problems(folders)
+    assert found.startswith(f"{folders['Site']}/up.json {said}")
+
+
+def test_a_uid_is_there_once(site):
+    folders = site(a=UP) | site("More", b=UP | {"title": "Other"})
+    [found] = grafana.dashboard_problems(folders)
+    assert found.endswith("have the same uid up")
+
+
+def test_a_title_is_there_once_in_a_folder(site):
+    folders = site(a=UP, b=UP | {"uid": "other"})
+    [found] = grafana.dashboard_problems(folders)
+    assert found.endswith("have the same title 'Up'")
+    folders = site("One", a=UP) | site("Two", b=UP | {"uid": "other"})
+    assert grafana.dashboard_problems({"One": folders["One"], "Two": folders["Two"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("folders", "said"),
+    [
+        ({"../x": "/tmp"}, "'../x' is no name of a folder"),
+        ({dashboards.FOLDER: "/tmp"}, "Plumbline is the folder of Plumbline's own dashboards"),
+        ({"Site": "here"}, "here is no folder on the control node; give its absolute path"),
+        ({"Site": "/nowhere"}, "/nowhere is no folder on the control node"),
+    ],
+)
+def test_a_folder_that_is_none_is_refused(folders, said):
+    [found] = grafana.dashboard_problems(folders)
+    assert found.startswith(said)
+
+
+def test_a_folder_without_dashboards_is_refused(tmp_path):
+    assert grafana.dashboard_problems({"Site": str(tmp_path)}) == [f"{tmp_path} has no *.json"]

@@ -1,0 +1,211 @@
+"""Every query of the dashboards, executed by a real Prometheus that was fed known values."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roles.grafana.dashboards import FOLDER
+from roles.grafana.page import boards, expected
+from roles.grafana.page.prometheus import NoAnswer, Server
+from roles.grafana.tests import sample
+from tests import fed_prometheus
+
+PROGRAM = Path(__file__).resolve().parents[3] / "scripts/dashboards"
+RANGE_S = 3600
+BOARDS = boards.read(FOLDER)
+ASKED = list(expected.of_panels(BOARDS, RANGE_S))
+OF_GPUS = [asked for asked in ASKED if "DCGM_" in asked.expr]
+
+# Of each query the values at the end, by the values of the series' labels in the order of the
+# labels' names. Worked out by hand from the values in `sample.py`.
+GPUS = {
+    "Cluster overview/Power of the GPUs/A": {"gpu1": 1100, "gpu2": 400, "gpu3": 200},
+    "GPU fleet/GPUs seen/A": {"": 5},
+    "GPU fleet/GPUs missing/A": {"": 6 - 5},
+    "GPU fleet/Power/A": {"": 600 + 500 + 100 + 300 + 200},
+    "GPU fleet/Hottest/A": {"": 70},
+    "GPU fleet/Busy/A": {"": (0.9 + 0.7 + 0 + 0.4 + 0.2) / 5},
+    # Of the board that is split: 2000 + 3000 used, 18000 + 17000 free.
+    "GPU fleet/Memory used/A": {"": 135 / 360},
+    "GPU fleet/Busy, by node/A": {"gpu1": 80, "gpu2": 20, "gpu3": 20},
+    "GPU fleet/Memory used, by node/A": {"gpu1": 100 / 160, "gpu2": 30 / 160, "gpu3": 5 / 40},
+    "GPU fleet/Engines at work/A": {"": (0.8 + 0.2 + 0.2) / 3},
+    "GPU fleet/Engines at work/B": {"": (0.4 + 0.1 + 0.1) / 3},
+    "GPU fleet/Engines at work/C": {"": (0.2 + 0.05 + 0.05) / 3},
+    "GPU fleet/Engines at work/D": {"": (0.16 + 0.04 + 0.04) / 3},
+    "GPU fleet/Allocated and idle/A": {"0 4713 gpu2": 0, "0 4714 gpu2": 0},
+    "GPU fleet/Temperature, by node/A": {"gpu1": 70, "gpu2": 55, "gpu3": 50},
+    "GPU fleet/Degrees left until the board slows down/A": {
+        "0 gpu1": 20, "1 gpu1": 25, "0 gpu2": 50, "1 gpu2": 35, "0 gpu3": 40,
+    },
+    "GPU fleet/Power, by node/A": {"gpu1": 1100, "gpu2": 400, "gpu3": 200},
+    "GPU fleet/Clock of the SMs, by node/A": {"gpu1": 1.9e9, "gpu2": 0.345e9, "gpu3": 1.2e9},
+    "GPU fleet/Clocks held back/A": {"power_cap gpu1": 6, "power_cap gpu2": 6, "power_cap gpu3": 3},
+    "GPU fleet/Errors of the boards/A": dict.fromkeys(
+        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 0
+    ),
+    "GPU fleet/Errors of the boards/B": {
+        "0 gpu1": 0, "1 gpu1": 0, "0 gpu2": 2, "1 gpu2": 0, "0 gpu3": 0,
+    },
+    "GPU fleet/Errors of the boards/C": {
+        "0 gpu1": 0, "1 gpu1": 0, "0 gpu2": 1, "1 gpu2": 0, "0 gpu3": 0,
+    },
+    "GPU fleet/Errors of the boards/D": dict.fromkeys(
+        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 0
+    ),
+    "GPU fleet/Errors of the boards/E": {
+        "0 gpu1": 0, "1 gpu1": 7, "0 gpu2": 0, "1 gpu2": 0, "0 gpu3": 0,
+    },
+    "GPU fleet/Errors of NVLink/A": {"gpu1": 0.5, "gpu2": 0, "gpu3": 0},
+    "GPU fleet/Errors of NVLink/B": {"gpu1": 0, "gpu2": 2, "gpu3": 0},
+    "GPU fleet/Errors of NVLink/C": {"gpu1": 0, "gpu2": 0, "gpu3": 0},
+    "GPU fleet/PCIe links/A": {"0 gpu1": 16, "1 gpu1": 8, "0 gpu2": 16, "1 gpu2": 16, "0 gpu3": 16},
+    "GPU fleet/PCIe links/B": dict.fromkeys(
+        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 16
+    ),
+    "GPU fleet/PCIe links/C": {"0 gpu1": 5, "1 gpu1": 5, "0 gpu2": 1, "1 gpu2": 5, "0 gpu3": 5},
+    "GPU fleet/PCIe links/D": dict.fromkeys(
+        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 5
+    ),
+    "Job view/GPUs busy/A": {"": (0.9 + 0.7 + 0 + 0) / 4},
+    "Job view/Jobs with GPUs/C": {"4711": 80, "4713": 0, "4714": 0},
+    "Job view/Jobs with GPUs/D": {"4711": 100 / 160, "4713": 10 / 80, "4714": 10 / 80},
+    "Job view/GPUs busy, by job/A": {"4711": 80, "4713": 0, "4714": 0},
+    "Job view/Each GPU busy/A": {
+        "0 4711 gpu1": 90, "1 4711 gpu1": 70, "0 4713 gpu2": 0, "0 4714 gpu2": 0,
+    },
+    "Job view/GPU memory used, by job/A": {"4711": 100 / 160, "4713": 10 / 80, "4714": 10 / 80},
+    "Job view/GPU power, by job/A": {"4711": 1100, "4713": 100, "4714": 100},
+    "Job view/Tensor cores at work, by job/A": {"4711": 0.2, "4713": 0, "4714": 0},
+    "Job view/Over the whole time/A": {"4711": 80, "4713": 0, "4714": 0},
+    "Job view/Over the whole time/B": {"4711": 70, "4713": 0, "4714": 0},
+    "Job view/Over the whole time/C": {"4711": 60000, "4713": 10000, "4714": 10000},
+    # Watts for one hour.
+    "Job view/Over the whole time/D": {"4711": 1100, "4713": 100, "4714": 100},
+    "Node detail/GPU busy/A": {
+        "0 gpu1": 90, "1 gpu1": 70, "0 gpu2": 0, "1 gpu2": 40, "0 gpu3": 20,
+    },
+    "Node detail/GPU memory used/A": {
+        "0 gpu1": 60000, "1 gpu1": 40000, "0 gpu2": 10000, "1 gpu2": 20000, "0 gpu3": 5000,
+    },
+    "Node detail/GPU temperature/A": {
+        "0 gpu1": 70, "1 gpu1": 65, "0 gpu2": 40, "1 gpu2": 55, "0 gpu3": 50,
+    },
+    "Node detail/GPU power/A": {
+        "0 gpu1": 600, "1 gpu1": 500, "0 gpu2": 100, "1 gpu2": 300, "0 gpu3": 200,
+    },
+}  # fmt: skip
+
+# The others, where a join or a word of Slurm could be wrong.
+OTHERS = {
+    "Cluster overview/Nodes out of service/A": {"": 1},
+    "Cluster overview/CPUs allocated/A": {"": 80 / 224},
+    "Cluster overview/GPUs allocated/A": {"": 3 / 6},
+    "Cluster overview/State of each node/A": {"cpu1": 4, "gpu1": 2, "gpu2": 2, "gpu3": 1},
+    "Cluster overview/Alerts/A": {"": 1},
+    "Cluster overview/Jobs waiting/A": {"": 1},
+    "Cluster overview/CPU busy/A": {"": 0.5},
+    "GPU fleet/GPUs declared/A": {"": 6},
+    "GPU fleet/Allocated/A": {"": 3 / 6},
+    "GPU fleet/XIDs/A": {"gpu2 00000000:01:00.0 warn 63": 2},
+    "Job view/Jobs/A": {"": 3},
+    "Job view/GPUs/A": {"": 4},
+    "Job view/CPU of its nodes, by job/A": {"4711": 0.3, "4713": 0.5, "4714": 0.5},
+    "Job view/Memory of its nodes, by job/A": {"4711": 0.3, "4713": 0.5, "4714": 0.5},
+    "Job view/CPUs of their nodes busy/A": {"": (0.3 + 0.5 + 0.5) / 3},
+    "Node detail/Since the last boot/A": {"": 86400},
+    "Node detail/Certificates end in/A": {"": 90 * 86400},
+    "Node detail/Services/A": {"munge.service": 1, "slurmd.service": 0},
+    "Node detail/Ethernet/A": dict.fromkeys(sample.HOSTS, 2e6),
+    "Node detail/Load for each CPU/A": {
+        "ctl1": 0.1, "gpu1": 0.3, "gpu2": 0.5, "gpu3": 0.7, "cpu1": 0.9,
+    },
+    "Slurm controller/Answers are old by/A": {"": 30},
+    "Slurm controller/Cycles per minute/A": {"": 6},
+    "Slurm controller/Questions to Slurm/A": {"nodes": 1, "jobs": 1, "rpcs": 0},
+    "Validation history/Last run/A": {"": 3600},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    with fed_prometheus.running(folder, sample.text()) as url:
+        yield Server(url)
+
+
+def at_the_end(server: Server, asked: expected.Asked) -> dict[str, float]:
+    found = expected.answer(server, asked, sample.END, RANGE_S)
+    for one in found:
+        assert one.points[-1][0] == sample.END
+    values = {" ".join(text for _, text in sorted(one.labels.items())): one.last for one in found}
+    assert len(values) == len(found)
+    return values
+
+
+def test_every_query_of_a_gpu_has_its_value_here():
+    assert {asked.name.removeprefix("panel/") for asked in OF_GPUS} == GPUS.keys()
+
+
+def test_queries_give_the_values_that_were_fed(server):
+    known = {asked.name.removeprefix("panel/"): asked for asked in ASKED}
+    wrong = []
+    for name, values in (GPUS | OTHERS).items():
+        found = at_the_end(server, known[name])
+        if found != pytest.approx(values, rel=1e-6, abs=1e-9):
+            wrong.append(f"{name}: {found}, expected {values}")
+    assert not wrong
+
+
+def test_every_query_has_data_where_everything_is_there(server):
+    """Also those that are listed as being without, elsewhere."""
+    empty = [
+        asked.name for asked in ASKED if not expected.answer(server, asked, sample.END, RANGE_S)
+    ]
+    assert not empty
+
+
+def program(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PROGRAM), "ask", "--prometheus", server.url]
+    return subprocess.run(
+        [*command, "--end", str(sample.END), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_program_says_what_has_no_data_and_what_should_have_none(server):
+    done = program(server, "--lacking", "gpu,native")
+    assert done.returncode == 1
+    assert "    1  panel/Cluster overview/Nodes/A\n" in done.stdout
+    assert "    0  alert/SlurmctldDown/up/2  (native)\n" in done.stdout
+    told = done.stderr.splitlines()
+    # The sample has GPUs; of what Prometheus tells of itself it has nothing.
+    assert [line for line in told if line.startswith("dashboards: panel/Cluster overview")] == [
+        "dashboards: panel/Cluster overview/Power of the GPUs/A has data, and is listed as without"
+        ' (gpu): sum by (node) (max by (node, gpu) (DCGM_FI_DEV_POWER_USAGE{node=~".*"}))'
+    ]
+    assert 'dashboards: alert/TargetMissing/up/2 has no data: up{job="prometheus"}' in told
+
+
+def test_the_program_refuses_a_reason_that_is_none(server):
+    done = program(server, "--lacking", "gpus")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "dashboards: --lacking gpus: no such reason in without_data.yml.\n",
+    )
+
+
+def test_a_query_that_is_wrong_is_no_empty_answer(server):
+    with pytest.raises(NoAnswer, match=r"answers with 400: .*parse error"):
+        expected.answer(server, expected.Asked("panel", ("a", "b"), "A", "sum(up"), sample.END, 60)
+    with pytest.raises(NoAnswer, match=r"many-to-many"):
+        expected.answer(
+            server, expected.Asked("panel", ("a", "b"), "A", "up * on (job) up"), sample.END, 60
+        )
