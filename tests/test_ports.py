@@ -1,0 +1,186 @@
+"""Which sockets of a host its roles' declarations cover, and the table of docs/security.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests import ports
+from tests.ports import Port, Socket, problems, sockets
+from tests.standins.inventories import REPOSITORY, good, site, write
+
+ROLES = sorted(path.parents[1] for path in ports.ROLES.glob("*/meta/ports.yml"))
+WRITTEN = [ports.port(role.name, one) for role in ROLES for one in ports.read(role)]
+
+# As a controller's, of iproute2 6.15.
+OUTPUT = """\
+u_dgr UNCONN 0 0 /run/chrony/chronyd.sock 23490732 * 0 users:(("chronyd",pid=788,fd=7))
+u_str UNCONN 0 0 * 23761397 * 0 users:(("python3",pid=4477,fd=6))
+u_str LISTEN 0 256 /run/munge/munge.socket.2 23503398 * 0 users:(("munged",pid=1060,fd=6))
+udp UNCONN 0 0 127.0.0.53%lo:53 0.0.0.0:* users:(("systemd-resolve",pid=9,fd=5))
+udp UNCONN 0 0 [::1]:323 [::]:* users:(("chronyd",pid=788,fd=6))
+tcp LISTEN 0 64 0.0.0.0:2049 0.0.0.0:*
+tcp LISTEN 0 4096 *:9093 *:* users:(("prometheus-aler",pid=4136,fd=3))
+tcp LISTEN 0 4096 *:9000 *:* users:(("systemd-journal",pid=55,fd=4),("systemd",pid=1,fd=58))
+"""
+
+
+def port(**changes: Any) -> Port:
+    made: dict[str, Any] = {
+        "role": "paint",
+        "process": ("paintd",),
+        "port": "7000",
+        "where": "every host",
+        "asked_by": "painters",
+        "authentication": "munge",
+    }
+    return Port(**(made | changes))
+
+
+PAINTD = Socket("tcp", "0.0.0.0", "7000", ("paintd",))
+
+
+def test_the_output_of_ss_is_read():
+    assert list(sockets(OUTPUT)) == [
+        Socket("unix", "", "/run/chrony/chronyd.sock", ("chronyd",)),
+        Socket("unix", "", "/run/munge/munge.socket.2", ("munged",)),
+        Socket("udp", "127.0.0.53", "53", ("systemd-resolve",)),
+        Socket("udp", "[::1]", "323", ("chronyd",)),
+        Socket("tcp", "0.0.0.0", "2049", ()),
+        Socket("tcp", "*", "9093", ("prometheus-aler",)),
+        Socket("tcp", "*", "9000", ("systemd-journal", "systemd")),
+    ]
+
+
+def test_output_of_another_kind_is_not_passed_over():
+    with pytest.raises(AssertionError):
+        list(sockets("sctp LISTEN 0 4096 *:9093 *:*\n"))
+    with pytest.raises(ValueError, match="unpack"):
+        list(sockets("Cannot open netlink socket\n"))
+
+
+def test_what_is_declared_may_listen():
+    assert problems("ctl1", [PAINTD], [port()]) == []
+
+
+@pytest.mark.parametrize(
+    "socket",
+    [
+        replace(PAINTD, port="7001"),
+        replace(PAINTD, protocol="udp"),
+        replace(PAINTD, processes=("python3",)),
+        replace(PAINTD, processes=()),
+        Socket("unix", "", "/run/paintd.sock", ("paintd",)),
+        Socket("unix", "", "@abstract", ("paintd",)),
+    ],
+    ids=str,
+)
+def test_one_more_listener_is_named(socket):
+    assert problems("ctl1", [PAINTD, socket], [port()]) == [
+        f"ctl1: {socket} listens, and no role of the host declares it"
+    ]
+
+
+def test_it_is_named_by_process_protocol_address_and_port():
+    assert str(PAINTD) == "paintd on tcp 0.0.0.0:7000"
+    assert str(replace(PAINTD, processes=())) == "the kernel on tcp 0.0.0.0:7000"
+    assert str(Socket("unix", "", "/run/x", ("a", "b"))) == "a/b on unix /run/x"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "[::]", "*", "10.0.0.1"])
+def test_what_is_declared_for_loopback_may_not_listen_for_all(address):
+    ours = port(address="loopback")
+    there = [replace(PAINTD, address=address)]
+    [found] = problems("ctl1", there, [ours])
+    assert found.endswith("listens for all, and paint declares it for loopback")
+    assert problems("ctl1", there, [ours, port()]) == []  # another declaration allows it
+    for local in ("127.0.0.1", "127.0.0.53", "[::1]"):
+        assert problems("ctl1", [replace(PAINTD, address=local)], [ours]) == []
+
+
+def test_a_port_that_others_await_is_there():
+    sentence = "ctl1: paintd on tcp 7000 does not listen, and paint declares it"
+    assert problems("ctl1", [], [port()]) == [sentence]
+    for other in (
+        port(address="loopback"),
+        port(port="any"),
+        port(port="7000-7010"),
+        port(protocol="unix", port="/run/paint/*"),
+    ):
+        assert problems("ctl1", [], [other]) == []
+
+
+def test_ranges_globs_and_names_that_the_kernel_cuts():
+    def covers(ours: Port, socket: Socket) -> bool:
+        return ours.is_of(socket)
+
+    for number, inside in (("6999", False), ("7000", True), ("7010", True), ("7011", False)):
+        assert covers(port(port="7000-7010"), replace(PAINTD, port=number)) is inside
+    assert covers(port(port="any"), PAINTD)
+    unix = port(protocol="unix", port="/run/paint/*")
+    assert covers(unix, Socket("unix", "", "/run/paint/a.sock", ("paintd",)))
+    assert not covers(unix, Socket("unix", "", "/run/other/a.sock", ("paintd",)))
+    long = port(process=("painter", "prometheus-node-exporter"))
+    assert covers(long, replace(PAINTD, processes=("prometheus-node",)))
+
+
+# --- the declarations of the roles ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", WRITTEN, ids=lambda one: f"{one.role}: {one}, {one.authentication}")
+def test_a_declaration_says_who_may_ask(one):
+    assert one.authentication in ports.AUTHENTICATION
+    assert one.protocol in {"tcp", "udp", "unix"}
+    assert one.address in {"all", "loopback"}
+    assert one.where
+    assert one.asked_by
+    assert bool(one.reason) == (one.authentication == "none")
+    assert bool(one.path) == bool(one.users) == (one.authentication == "tls+password")
+
+
+def test_the_table_of_the_page_is_made_of_them():
+    text = ports.PAGE.read_text(encoding="utf-8")
+    assert text.count(ports.BEGIN) == text.count(ports.END) == 1
+    assert text == ports.page_with(text, ports.table()), "run: python -m tests.ports"
+    assert ports.table().count("\n") == len(WRITTEN) + 2
+
+
+def by_host(tmp_path, cluster, **variables):
+    read = site(write(tmp_path / "i", cluster, {"group_vars/all.yml": variables}))
+    found = ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")
+    return {host: {(one.process[0], one.port) for one in of} for host, of in found.items()}
+
+
+def test_a_host_has_the_ports_of_its_roles(tmp_path):
+    cluster = good() | {"monitoring": {"hosts": {"ctl1": {}}}}
+    found = by_host(tmp_path, cluster)
+    assert {("slurmctld", "6817"), ("slurmdbd", "6819"), ("prometheus", "9090")} < found["ctl1"]
+    assert ("slurmd", "6818") in found["gpu1"]
+    assert ("prometheus-node-exporter", "9100") in found["login1"]
+    assert not {"slurmd", "slurmctld", "slurmdbd", "mariadbd"} & {p for p, _ in found["login1"]}
+    assert not {"slurmctld", "rsyslogd", "prometheus"} & {process for process, _ in found["gpu1"]}
+
+
+def test_a_port_that_a_site_sets_is_the_one(tmp_path):
+    found = by_host(
+        tmp_path,
+        good(),
+        slurm_settings={"SlurmdPort": 7818, "SrunPortRange": "60001-63000"},
+        node_exporter_port=9200,
+        log_collection_host="login1",
+    )
+    assert {("slurmd", "7818"), ("srun", "60001-63000")} < found["gpu1"]
+    assert ("prometheus-node-exporter", "9200") in found["ctl1"]
+    assert [host for host, of in found.items() if ("rsyslogd", "6514") in of] == ["login1"]
+
+
+def test_passwords_are_where_the_inventory_says(tmp_path):
+    read = site(write(tmp_path / "i", good(), {"group_vars/all.yml": {"cluster_secrets": "/s"}}))
+    [exporter] = [
+        one
+        for one in ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")["gpu1"]
+        if one.role == "node_exporter"
+    ]
+    assert exporter.users == {"prometheus": "/s/monitoring_prometheus_password"}
