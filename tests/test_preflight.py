@@ -73,10 +73,10 @@ def test_two_groups_of_a_host_may_declare_the_same(tmp_path: Path) -> None:
     "name",
     [
         "cluster_domain",
-        "node_exporter_version",
+        "node_agent_version",
         "slurm_component_settings",
         "slurm_component_pyxis",
-        "munge_exporter_port",
+        "munge_relay_port",
         "my_site",
         "node_rack",
     ],

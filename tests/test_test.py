@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import checkers
+
 # Notes how it was called; fails if its name and arguments hold the word in $FAILS.
 STAND_IN = """#!/bin/sh
 called="$(basename "$0") $*"
@@ -16,6 +18,7 @@ echo "$called os=$PLUMBLINE_OS" >>"$CALLS"
 case "$called" in *"${FAILS:-nothing fails}"*) echo "words of the failure"; exit 1 ;; esac
 """
 TOOLS = ("ansible-lint", "molecule", "mypy", "pytest", "python", "ruff", "shellcheck", "yamllint")
+CHECKERS = ("promtool", "amtool", "rsyslogd")
 TREE = (
     "playbooks/site.yml",
     "roles/one/tasks/main.yml",
@@ -35,6 +38,7 @@ class Checkout:
         subprocess.run(["git", "init", "--quiet", folder], check=True)
         programs = [f".venv/bin/{tool}" for tool in TOOLS]
         programs += [f"scripts/{name}" for name in ("setup", "test-role", "virtual-cluster")]
+        programs += [f".cache/checkers/usr/bin/{name}" for name in CHECKERS]
         for name in programs:
             self.write(name, STAND_IN).chmod(0o755)
         for name in ("test", "role-chains"):
@@ -54,8 +58,10 @@ class Checkout:
         play = f"- hosts: all\n  roles:\n    - role: {other}\n"
         self.write(f"roles/{role}/molecule/default/prepare.yml", play)
 
-    def test(self, *arguments: str, fails: str = "") -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.environ["PATH"], "CALLS": str(self.log)}
+    def test(
+        self, *arguments: str, fails: str = "", path: str = os.environ["PATH"]
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": path, "CALLS": str(self.log)}
         if fails:
             environment["FAILS"] = fails
         return subprocess.run(
@@ -208,3 +214,79 @@ def test_an_unknown_stage_is_refused(checkout):
     done = checkout.test("lnit")
     assert done.returncode == 2
     assert "unknown stage: lnit" in done.stderr
+
+
+# --- the daemons' own checkers -------------------------------------------------------------------
+
+APT_GET = """#!/bin/sh
+echo "apt-get $*" >>"$CALLS"
+[ "$1" = install ] || exit 0
+for word; do case $word in Dir::Cache::archives=*) folder=${word#*=} ;; esac; done
+[ ! -e offline ] || { echo "E: Failed to fetch" >&2; exit 100; }
+touch "$folder/one.deb" "$folder/two.deb"
+"""
+DPKG = """#!/bin/sh
+echo "dpkg $1 $(basename "$2")" >>"$CALLS"
+mkdir -p "$3/usr/bin"
+for name in promtool amtool rsyslogd prometheus; do
+    echo "#!/bin/sh" >"$3/usr/bin/$name"
+    chmod +x "$3/usr/bin/$name"
+done
+"""
+
+
+@pytest.fixture
+def bare(checkout, tmp_path):
+    """The PATH of a machine without a checker; what it gets from its distribution is made up."""
+    shutil.rmtree(checkout.folder / ".cache")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (("apt-get", APT_GET), ("dpkg", DPKG)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    for place in os.environ["PATH"].split(":"):
+        for program in Path(place).glob("*"):
+            if program.name not in CHECKERS and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
+def test_checkers_are_unpacked_once_and_not_installed(checkout, bare):
+    first = checkout.test("unit", path=bare)
+    assert first.stdout.startswith("test: unpacking from the distribution, installing nothing: ")
+    calls = [call for call in checkout.calls() if call.startswith(("apt-get install", "dpkg"))]
+    assert "--download-only" in calls[0]
+    assert calls[0].endswith(" prometheus prometheus-alertmanager rsyslog")
+    assert calls[1:] == ["dpkg --extract one.deb", "dpkg --extract two.deb"]
+    unpacked = [path.name for path in (checkout.folder / ".cache/checkers").rglob("*")]
+    assert sorted(unpacked) == [
+        "amtool",
+        "bin",
+        "partial",
+        "prometheus",
+        "promtool",
+        "rsyslogd",
+        "usr",
+    ]
+    assert "unpacking" not in checkout.test("unit", path=bare).stdout
+
+
+def test_checkers_that_cannot_be_had_are_for_the_unit_tests_to_miss(checkout, bare):
+    (checkout.folder / "offline").touch()
+    done = checkout.test("unit", path=bare)
+    assert done.stdout.splitlines()[-1] == "1 passed, 0 failed"
+    assert "E: Failed to fetch" in done.stderr
+    assert "unpacking" in checkout.test("unit", path=bare).stdout
+
+
+def test_only_the_unit_tests_need_checkers(checkout, bare):
+    assert "unpacking" not in checkout.test("lint", path=bare).stdout
+
+
+def test_a_missing_checker_fails_a_test_by_name(monkeypatch, tmp_path):
+    monkeypatch.setattr(checkers, "UNPACKED", tmp_path)
+    monkeypatch.setattr("shutil.which", lambda name, path: None)
+    with pytest.raises(
+        pytest.fail.Exception, match=r"^promtool is missing: run `scripts/test unit`"
+    ):
+        checkers.checker("promtool")

@@ -53,7 +53,7 @@ def operator() -> Operator:
     return Operator(Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def node(operator):
     """A function from a node's name to its testinfra host, by SSH over one connection for all."""
     config = REPOSITORY / ".cache/virtual-cluster" / operator.cluster / "ssh_config"
