@@ -133,6 +133,15 @@ def _enroot(asked: Mapping[str, Any]) -> Answer:
     }
 
 
+def _uri(asked: Mapping[str, Any]) -> Answer:
+    """What the listeners of the monitoring say, all of it to everybody who gives a password."""
+    if not asked.get("url_username"):
+        return {"status": 401, "content": ""}
+    lines = [f"{name}_config_last_reload_successful 1" for name in ("prometheus", "alertmanager")]
+    lines += [f'DCGM_FI_DEV_GPU_TEMP{{gpu="{number}"}} 40' for number in range(GPUS)]
+    return {"status": 200, "content": "\n".join(lines)}
+
+
 # What they return beside `changed`. Those in LOOKS never change anything; of the others the second
 # time is unchanged.
 MODULES: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
@@ -144,12 +153,15 @@ MODULES: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
         "states": {entry["name"]: "in place" for entry in asked["repositories"]}
     },
     "tempfile": lambda asked: {"path": TEMPORARY},
+    "find": lambda asked: {"files": [], "matched": 0},
+    "uri": _uri,
 }
 LOOKS = frozenset(
     {
         "assert",
         "command",
         "enroot_host",
+        "find",
         "getent",
         "nvidia_driver_state",
         "nvidia_fabric_look",
@@ -160,6 +172,7 @@ LOOKS = frozenset(
         "slurp",
         "stat",
         "tempfile",
+        "uri",
     }
 )
 
@@ -312,6 +325,21 @@ def _idle(command: str, node: Node) -> str:
     return "\n".join(f"{name} IDLE " for name in node.names())
 
 
+# Of every host: a key and names that are the same everywhere let nodes be made like one another.
+REQUEST = """-----BEGIN CERTIFICATE REQUEST-----
+MIHKMHECAQAwDzENMAsGA1UEAwwEaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEH
+A0IABA1gpZEwjqqCadlO+5ISwvv4hTmgLiq+u7HB8pCNGYS2+KLpR8DSPmiiBrVC
+mwhUjyCvRbovweB5vsPKhD+T/kmgADAKBggqhkjOPQQDAgNJADBGAiEApXHuu9TV
+SjOWhLujz5TDKtPLPBP/9NQroZIhGH44tOUCIQC5sP9Q7L/r1/1+JyhCR3RJkBDC
+QQTpZ9US71YYyOmL+g==
+-----END CERTIFICATE REQUEST-----
+"""
+
+
+def _exporters(command: str, node: Node) -> str:
+    return f"own active\nlog 1\ngpus {GPUS}"
+
+
 def _words(said: str) -> Callable[[str, Node], str]:
     return lambda command, node: said
 
@@ -333,6 +361,11 @@ PROGRAMS = [
     (r"SLURM_VERSION_NUMBER", _words(SLURM_NUMBER)),
     (r"srun --version", _pyxis),
     (r"-m pip list", _pip),
+    (r"openssl\W+req", _words(REQUEST)),
+    (r"plumbline_exporter_collector_success\\{", _exporters),
+    (r"datacenter-gpu-manager-4-core", _words("4.6.1")),
+    (r"datacenter-gpu-manager-exporter", _packages_held),
+    (r"job-report --help", _words("usage: job-report")),
 ]
 
 

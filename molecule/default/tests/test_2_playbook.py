@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import time
 
 import pytest
@@ -134,14 +133,18 @@ def test_a_checkout_without_secrets_takes_over_those_of_the_cluster(node, operat
     """It once made new ones, and gave them to all hosts, or with --limit to one, then alone."""
     before = started(node)
     secrets = tmp_path / "fresh/.secrets"
-    # What signs certificates is on no host: that one file is brought along.
-    secrets.mkdir(parents=True)
-    shutil.copy2(operator.inventory / ".secrets/tls_authority.pem", secrets)
-    run = operator.playbook(
-        "slurm-cluster.yml", "-e", f"cluster_secrets={secrets}", "--limit", "gpu2,ctl1"
-    )
-    assert run.returncode == 0, run.stdout[-3000:]
-    assert "is taken over from ctl1" in words(run)
+    given = "sha256sum /etc/plumbline/tls/*.crt /etc/plumbline/node_exporter/web.yml"
+    with node("gpu2").sudo():
+        had = node("gpu2").check_output(given)
+    for playbook, host in [("slurm-cluster.yml", "gpu2"), ("slurm.yml", "ctl1")]:
+        run = operator.playbook(playbook, "-e", f"cluster_secrets={secrets}", "--limit", host)
+        assert run.returncode == 0, run.stdout[-3000:]
+    with node("gpu2").sudo():
+        assert node("gpu2").check_output(given) == had
+    for name in ("tls_authority.pem", "monitoring_admin_password"):
+        assert (secrets / name).read_bytes() == (
+            operator.inventory / ".secrets" / name
+        ).read_bytes()
     with node("ctl1").sudo():
         assert (secrets / "munge.key").read_bytes() == node("ctl1").file(
             "/etc/munge/munge.key"

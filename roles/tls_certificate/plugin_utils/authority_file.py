@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from datetime import datetime
 from pathlib import Path
 
@@ -25,4 +26,19 @@ def read(
             f"the authority in {path} {problem}; move the file away and set tls_certificate_rotate "
             "to true for one run of all hosts, to have another one made"
         )
+    return found
+
+
+def deployed(
+    text: str, decrypted: kept.Decrypted, now: datetime, renew_days: int
+) -> certificates.Authority:
+    """The authority in a copy of the file, as a host has it. Raises NotKept, as `read` does."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "authority.pem"
+        kept.keep(path, text)
+        try:
+            found = read(path, decrypted, now, renew_days)
+        except kept.NotKept as problem:
+            raise kept.NotKept(str(problem).replace(str(path), "the cluster's copy")) from None
+    assert found is not None  # the text is not empty
     return found

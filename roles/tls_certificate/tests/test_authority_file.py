@@ -48,3 +48,10 @@ def test_half_a_file_is_none(file):
 def test_one_that_ends_says_what_to_do(file):
     with pytest.raises(kept.NotKept, match="ends on 2036-11-19; move the file away and set tls_"):
         read(file, NOW + timedelta(days=3600))
+
+
+def test_a_copy_is_read_as_the_file_and_named_as_a_copy():
+    found = authority_file.deployed(AUTHORITY.secret, Path.read_text, NOW, 90)
+    assert found.certificate == AUTHORITY.certificate
+    with pytest.raises(kept.NotKept, match=r"^the cluster's copy is no authority: "):
+        authority_file.deployed(AUTHORITY.pem, Path.read_text, NOW, 90)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 AUTHORITY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets/tls_authority.pem"
 FOLDER = "/etc/plumbline/tls"
+COPY = f"{FOLDER}/authority.pem"
 
 
 def serial(host) -> str:

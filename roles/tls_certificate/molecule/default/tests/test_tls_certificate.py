@@ -4,7 +4,7 @@ import shlex
 import subprocess
 from datetime import UTC, datetime, timedelta
 
-from roles.tls_certificate.molecule.default.tests.deployed import AUTHORITY, FOLDER, serial
+from roles.tls_certificate.molecule.default.tests.deployed import AUTHORITY, COPY, FOLDER, serial
 from roles.tls_certificate.plugin_utils import certificates
 from tests.role_play import refused
 
@@ -21,10 +21,21 @@ def test_the_key_is_for_daemons_of_its_group_alone(host):
     assert AUTHORITY.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_authoritys_key_is_on_no_host(host):
+def test_the_authoritys_host_has_a_copy_for_root_alone(host):
     with host.sudo():
-        found = host.run(f"grep -rl 'PRIVATE KEY' {FOLDER}").stdout.split()
-    assert found == [f"{FOLDER}/host.key"]
+        copy = host.file(COPY)
+        assert (copy.user, copy.group, copy.mode) == ("root", "root", 0o600)
+        assert copy.content_string == AUTHORITY.read_text()
+
+
+def test_a_control_node_without_an_authority_takes_over_the_clusters(host, play):
+    before, had = serial(host), AUTHORITY.read_bytes()
+    AUTHORITY.unlink()
+    run = play()
+    assert run.code == 0, run.output
+    assert (AUTHORITY.read_bytes(), AUTHORITY.stat().st_mode & 0o777) == (had, 0o600)
+    assert serial(host) == before
+    assert play().changed == 0
 
 
 def test_a_client_accepts_the_host_by_its_name_and_no_other(host):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from roles.tls_certificate.molecule.default.tests.deployed import AUTHORITY, FOLDER, serial
+from roles.tls_certificate.molecule.default.tests.deployed import AUTHORITY, COPY, FOLDER, serial
 from tests.role_play import refused
 
 
@@ -29,9 +29,28 @@ def test_another_name_is_another_certificate(host, play):
 def test_a_lost_authority_is_not_made_anew_for_a_cluster_that_has_one(host, play, kept):
     before = serial(host)
     kept.unlink()
-    refused(play(), "node trusts another authority than")
+    refused(play(tls_certificate_authority_host=""), "this host trusts another authority than")
     assert not kept.exists()
     assert serial(host) == before
+
+
+def test_none_is_made_while_the_host_with_the_copy_is_away(host, play, kept):
+    kept.unlink()
+    run = play(tls_certificate_authority_host="nowhere.invalid")
+    refused(run, "nowhere.invalid, which may have the cluster's authority, cannot be asked")
+    assert not kept.exists()
+
+
+def test_a_damaged_copy_is_not_taken_over(host, play, kept):
+    kept.unlink()
+    with host.sudo():
+        host.check_output(f"cp {COPY} {COPY}.kept && truncate --size=200 {COPY}")
+    try:
+        refused(play(), "the cluster's copy is no authority")
+        assert not kept.exists()
+    finally:
+        with host.sudo():
+            host.check_output(f"mv {COPY}.kept {COPY}")
 
 
 def test_another_authority_is_rotated_in(host, play, kept):
@@ -51,10 +70,17 @@ def test_an_authority_that_others_can_read_signs_nothing(play, kept):
     refused(play(), f"{kept} has mode 0644, and others can read it; chmod 0600 {kept}")
 
 
-def test_an_authority_in_the_vault_signs_as_well(play, kept, tmp_path):
+def test_an_authority_in_the_vault_signs_as_well(host, play, kept, tmp_path):
     word = tmp_path / "word"
     word.write_text("of the vault\n")
     vault = f"--vault-password-file={word}"
     subprocess.run(["ansible-vault", "encrypt", vault, str(kept)], check=True, capture_output=True)
     run = play(None, vault)
-    assert (run.code, run.changed) == (0, 0), run.output
+    assert (run.code, run.changed) == (0, 1), run.output  # the copy lies in the vault now
+    with host.sudo():
+        assert host.file(COPY).content_string == kept.read_text()
+    kept.unlink()
+    run = play(None, vault)
+    assert run.code == 0, run.output
+    with host.sudo():
+        assert host.file(COPY).content_string == kept.read_text()
