@@ -37,9 +37,19 @@ def test_they_find_each_other_over_tls(prometheus):
 def test_another_archive_than_the_one_that_was_named_is_refused_and_nothing_stops(host, play):
     before = program(host, "prometheus")
     done = play(prometheus_release_sha256="0" * 64)
-    refused(done, "prometheus_release_url")
+    refused(done, "is pinned; it is not the file that was meant")
     assert program(host, "prometheus") == before
     assert host.service("prometheus").is_running
+
+
+def test_what_an_interrupted_run_unpacked_half_is_unpacked_anew(host, play):
+    whole = program(host, "prometheus")
+    with host.sudo():
+        folder = host.check_output(f"dirname {whole}")
+        host.check_output(f"truncate --size=1000 {folder}/promtool")
+    assert play().code == 0
+    assert host.run(f"{folder}/promtool --version").rc == 0
+    assert play().changed == 0
 
 
 def test_the_distributions_takes_its_place_and_it_the_distributions(host, play, prometheus):
