@@ -54,6 +54,8 @@ SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
     "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py",
+    "python -m validation.run -i inventory/demo "
+    "--metrics /var/lib/prometheus/node-exporter-validation": "test_8_monitoring.py, --suite quick",
 }
 
 
