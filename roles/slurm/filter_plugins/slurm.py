@@ -10,7 +10,7 @@ from typing import Any
 # Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from roles.slurm.plugin_utils import components, nodes, state
+from roles.slurm.plugin_utils import components, nodes, releases, state
 
 
 class FilterModule:
@@ -19,6 +19,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "slurm_composed": components.composed,
+            "slurm_asked": components.asked,
             "slurm_plugstack": components.plugstack,
             "slurm_scripts": components.scripts,
             "slurm_setting_problems": components.setting_problems,
@@ -29,6 +30,7 @@ class FilterModule:
             "slurm_node_problems": nodes.node_problems,
             "slurm_controller_problems": nodes.controller_problems,
             "slurm_partition_problems": nodes.partition_problems,
+            "slurm_unread_settings": releases.unread_settings,
             "slurm_waiting": state.waiting,
             "slurm_mended": state.mended,
             "slurm_kept_out": state.kept_out,

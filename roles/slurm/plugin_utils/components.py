@@ -3,6 +3,7 @@
 A component is a role that comes later, or a site's own addition. It contributes
 
     settings     slurm.conf(5): name -> value
+    settings_where_known  the same, left out for a Slurm whose release does not read them
     plugstack    lines of plugstack.conf
     prolog       scripts, each {name, content}; they run on compute nodes
     epilog       the same
@@ -18,6 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from playbooks.plugin_utils.slurm_keys import NONE, File, Release, read
+from playbooks.plugin_utils.slurm_settings import mapping_problems, text
 
 Settings = Mapping[str, Any]
 Components = Mapping[str, Mapping[str, Any]]
@@ -54,18 +58,9 @@ ELSEWHERE = {
 }
 
 SCRIPTS = ("prolog", "epilog", "task_prolog")
-PARTS = ("settings", "plugstack", *SCRIPTS, "gres")
-SETTING = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+SETTINGS = ("settings", "settings_where_known")
+PARTS = (*SETTINGS, "plugstack", *SCRIPTS, "gres")
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-
-
-def text(value: Any) -> str:
-    """A value as slurm.conf has it; nothing is empty."""
-    if value is None:
-        return ""
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(text, value))
-    return str(value)
 
 
 def items(value: Any) -> list[str]:
@@ -87,18 +82,26 @@ def contributed(own: Settings, components: Components) -> Iterator[tuple[str, st
     for name, value in own.items():
         yield ROLE, name, value
     for who, component in components.items():
-        for name, value in (component.get("settings") or {}).items():
-            yield f"slurm_component_{who}", name, value
+        for part in SETTINGS:
+            for name, value in (component.get(part) or {}).items():
+                yield f"slurm_component_{who}", name, value
 
 
-def composed(own: Settings, components: Components, site: Settings) -> dict[str, str]:
+def composed(
+    own: Settings, components: Components, site: Settings, found: Release = NONE
+) -> dict[str, str]:
     """The settings by name, sorted; what ends up empty is left out.
 
-    Where two disagree, the last one stands; `setting_problems` tells of it.
+    What the role and its components can do without is left out where the release that was found
+    does not read it. Where two disagree, the last one stands; `setting_problems` tells of it.
     """
     spelling: dict[str, str] = {}
     values: dict[str, list[Any]] = {}
-    for _, name, value in contributed(own, components):
+    known = {
+        who: {**part, "settings_where_known": _read(part.get("settings_where_known"), found)}
+        for who, part in components.items()
+    }
+    for _, name, value in contributed(_read(own, found), known):
         key = name.lower()
         spelling.setdefault(key, name)
         values.setdefault(key, []).append(value)
@@ -107,6 +110,23 @@ def composed(own: Settings, components: Components, site: Settings) -> dict[str,
         spelling[name.lower()] = name
         result[name.lower()] = text(value)
     return {spelling[key]: value for key, value in sorted(result.items()) if value}
+
+
+def _read(settings: Settings | None, found: Release) -> Settings:
+    return read(settings or {}, File.SLURM, found)
+
+
+def asked(components: Components, site: Settings, name: str) -> bool:
+    """Whether a component or the site gives a setting a value; what is no mapping asks nothing."""
+    values = {}
+    for settings in (*(_settings_of(part) for part in components.values()), site):
+        if isinstance(settings, Mapping):
+            values.update({str(key).lower(): value for key, value in settings.items()})
+    return bool(text(values.get(name.lower())))
+
+
+def _settings_of(component: Any) -> Any:
+    return component.get("settings") if isinstance(component, Mapping) else None
 
 
 def plugstack(components: Components) -> list[str]:
@@ -127,50 +147,9 @@ def scripts(components: Components, kind: str) -> dict[str, str]:
 # --- what is wrong, as sentences -----------------------------------------------------------------
 
 
-def value_problems(where: str, value: Any) -> Iterator[str]:
-    """A value that YAML has read as something else than was meant, or that breaks the file."""
-    if isinstance(value, bool):
-        yield (
-            f"{where} is {str(value).lower()}, which YAML made of yes, no, on, off, true or false; "
-            "put the word that Slurm wants in quotes."
-        )
-    elif isinstance(value, (list, tuple)):
-        for entry in value:
-            yield from value_problems(where, entry)
-    elif isinstance(value, Mapping):
-        yield f"{where} is a mapping; give one value, or a list."
-    elif re.search(r"[\n#]", text(value)):
-        yield f"{where} has a line break or a # in it, which ends a line of Slurm's; remove it."
-
-
-def mapping_problems(
-    where: str, settings: Any, elsewhere: Mapping[str, str] = ELSEWHERE
-) -> Iterator[str]:
-    """Keys and values of a mapping that becomes words `Key=value`."""
-    if not isinstance(settings, Mapping):
-        yield f"{where} is {settings!r}; it must be a mapping, name to value."
-        return
-    for name, value in settings.items():
-        if not SETTING.fullmatch(str(name)):
-            yield f"{where} has the key {name!r}, which is no name; write it as Slurm does."
-        elif (instead := elsewhere.get(str(name).lower())) is not None:
-            yield f"{where}.{name} is not for this place; set {instead}."
-        else:
-            yield from value_problems(f"{where}.{name}", value)
-    for twice in _same_but_for_case(settings):
-        yield f"{where} has {twice}, which Slurm takes for one setting; leave one of them."
-
-
-def _same_but_for_case(names: Mapping[str, Any]) -> Iterator[str]:
-    spelt: dict[str, list[str]] = {}
-    for name in names:
-        spelt.setdefault(str(name).lower(), []).append(str(name))
-    return (" and ".join(same) for same in spelt.values() if len(same) > 1)
-
-
 def setting_problems(own: Settings, components: Components, site: Settings) -> list[str]:
     """Everything that is wrong with settings and components."""
-    problems = [*mapping_problems("slurm_settings", site)]
+    problems = [*mapping_problems("slurm_settings", site, ELSEWHERE)]
     for name, component in components.items():
         problems += component_problems(name, component)
     if not problems:
@@ -187,7 +166,8 @@ def component_problems(name: str, component: Any) -> Iterator[str]:
     for key in component:
         if key not in PARTS:
             yield f"{where} has the key {key!r}; it may have {', '.join(PARTS)}."
-    yield from mapping_problems(f"{where}.settings", component.get("settings") or {})
+    for part in SETTINGS:
+        yield from mapping_problems(f"{where}.{part}", component.get(part) or {}, ELSEWHERE)
     for line in component.get("plugstack") or []:
         if not isinstance(line, str) or "\n" in line:
             yield f"{where}.plugstack has {line!r}; it must be a list of lines."
@@ -195,7 +175,7 @@ def component_problems(name: str, component: Any) -> Iterator[str]:
         for script in component.get(kind) or []:
             yield from _script_problems(f"{where}.{kind}", script)
     for entry in component.get("gres") or []:
-        yield from mapping_problems(f"{where}.gres", entry, {})
+        yield from mapping_problems(f"{where}.gres", entry)
 
 
 def _script_problems(where: str, script: Any) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from playbooks.filter_plugins.hostlist import compressed_hostlist
 from playbooks.plugin_utils import mig
-from roles.slurm.plugin_utils.components import mapping_problems, text, value_problems
+from playbooks.plugin_utils.slurm_settings import mapping_problems, text, value_problems
 
 Node = Mapping[str, Any]
 Partition = Mapping[str, Any]

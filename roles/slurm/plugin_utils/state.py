@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from playbooks.plugin_utils.slurm_keys import release
+
 # --- nodes ---------------------------------------------------------------------------------------
 
 # A node with one of these takes no job, and may yet get rid of it by itself.
@@ -116,18 +118,6 @@ def parser_verdict(said: str) -> str:
 # --- hosts ---------------------------------------------------------------------------------------
 
 
-def version(policy: str) -> tuple[int, int] | None:
-    """Slurm's release (24, 11) from `apt-cache policy`: installed, else what would be installed."""
-    for kind in ("Installed", "Candidate"):
-        if match := re.search(rf"^\s*{kind}: (?:\d+:)?(\d+)\.(\d+)", policy, re.MULTILINE):
-            return int(match[1]), int(match[2])
-    return None
-
-
-def _shown(release: tuple[int, int]) -> str:
-    return f"{release[0]}.{release[1]:02d}"
-
-
 def host_problems(
     look: str, controller: str, host: Mapping[str, object], cluster: Mapping[str, object]
 ) -> list[str]:
@@ -143,16 +133,16 @@ def _host_problems(
     look: str, controller: str, host: Mapping[str, object], cluster: Mapping[str, object]
 ) -> Iterator[str]:
     name = host["name"]
-    mine, theirs = version(look), version(controller)
+    mine, theirs = release(look), release(controller)
     if mine and theirs and mine > theirs:
         yield (
-            f"{name} has Slurm {_shown(mine)}, and its controller {cluster['controller']} has the "
-            f"older {_shown(theirs)}, which refuses it; upgrade the controller first, or install "
-            f"{_shown(theirs)} on {name}."
+            f"{name} has Slurm {mine}, and its controller {cluster['controller']} has the "
+            f"older {theirs}, which refuses it; upgrade the controller first, or install "
+            f"{theirs} on {name}."
         )
-    if mine and mine < (22, 5) and "cgroup2fs" in look and host["constrain"]:
+    if mine and mine < "22.05" and "cgroup2fs" in look and host["constrain"]:
         yield (
-            f"{name} has Slurm {_shown(mine)}, which knows no cgroup v2; boot it with "
+            f"{name} has Slurm {mine}, which knows no cgroup v2; boot it with "
             "systemd.unified_cgroup_hierarchy=0, install Slurm 22.05 or newer, or set "
             "slurm_constrain: false, which confines no job to what it asked for."
         )

@@ -97,6 +97,50 @@ def test_components_that_cannot_work_are_named(part: Any, words: str) -> None:
     assert words in " ".join(c.setting_problems(OWN, {"x": part}, {}))
 
 
+def test_what_can_be_left_out_is_where_the_release_does_not_read_it() -> None:
+    own = {"CommunicationParameters": "disable_http", "MpiDefault": "none"}
+    parts = {
+        "health": {"settings_where_known": {"HealthCheckTimeout": 55, "HealthCheckInterval": 60}}
+    }
+    assert c.composed(own, parts, {}, "26.05") == {
+        "CommunicationParameters": "disable_http",
+        "HealthCheckInterval": "60",
+        "HealthCheckTimeout": "55",
+        "MpiDefault": "none",
+    }
+    assert c.composed(own, parts, {}, "24.11") == {
+        "HealthCheckInterval": "60",
+        "MpiDefault": "none",
+    }
+    assert c.composed(own, parts, {}) == {"HealthCheckInterval": "60", "MpiDefault": "none"}
+    # What somebody asked for stays: it is refused, by name.
+    asked = {"a": component(MetricsType="metrics/openmetrics")}
+    assert "MetricsType" in c.composed({}, asked, {}, "24.11")
+    assert "HealthCheckTimeout" in c.composed({}, {}, {"HealthCheckTimeout": 9}, "24.11")
+
+
+def test_what_can_be_left_out_is_judged_like_other_settings() -> None:
+    parts: dict[str, Any] = {"a": {"settings_where_known": {"SlurmctldHost": "x", "B": True}}}
+    said = " ".join(c.setting_problems({}, parts, {}))
+    assert "slurm_component_a.settings_where_known.SlurmctldHost is not for this place" in said
+    assert "slurm_component_a.settings_where_known.B is true" in said
+    several = {"a": {"settings_where_known": {"B": 1}}, "b": component(B=2)}
+    assert "slurm_component_a sets B to 1" in c.setting_problems({}, several, {})[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "site", "asked"),
+    [
+        ({"a": component(metricstype="x")}, {}, True),
+        ({}, {"MetricsType": "x"}, True),
+        ({"a": component(MetricsType="x")}, {"METRICSTYPE": ""}, False),
+        ({"a": [], "b": {"settings": 7}}, {}, False),
+    ],
+)
+def test_whether_anybody_asks_for_a_setting(parts: Any, site: dict[str, Any], asked: bool) -> None:
+    assert c.asked(parts, site, "MetricsType") is asked
+
+
 def test_plugstack_and_scripts_of_all_components_come_together() -> None:
     script = {"name": "10-a", "content": "#!/bin/sh\n"}
     parts: dict[str, dict[str, Any]] = {

@@ -1,5 +1,6 @@
 """Slurm on one node, asked by submitting jobs as its users do."""
 
+import re
 import time
 
 import pytest
@@ -70,6 +71,7 @@ def test_settings_of_the_site_are_in_force(host):
     shown = host.check_output("scontrol show config")
     assert "MessageTimeout          = 20 sec" in shown
     assert "ConstrainSwapSpace      = yes" in shown
+    assert re.search(r"^MinRAMSpace += 41 ?MB", shown, re.MULTILINE)
 
 
 def test_options_of_a_node_are_in_its_line(host):
@@ -128,6 +130,19 @@ def nodes_of_the_scenario(host, **changes):
     ("variables", "sentence"),
     [
         ({"slurm_settings": {"SlurmdTimout": 5}}, "knows no setting SlurmdTimout"),
+        # Of these two Slurm's parser says nothing.
+        (
+            {
+                "slurm_components": {
+                    "a": {"settings": {"SlurmctldParameters": "enable_async_reply"}}
+                }
+            },
+            "only 25.11 and newer read SlurmctldParameters=enable_async_reply",
+        ),
+        (
+            {"slurm_cgroup_settings": {"CgroupJobIdPaths": "yes"}},
+            "only 26.05 and newer read CgroupJobIdPaths; remove it",
+        ),
         ({"slurm_cluster_name": "another"}, "node is the controller of the cluster scenario"),
     ],
 )

@@ -1,6 +1,7 @@
 """Accounting on one node: slurmdbd answers, its database is nobody else's; runs that go wrong."""
 
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -24,7 +25,9 @@ def test_slurmdbd_answers_and_keeps_what_it_is_told(host):
         host.check_output(f"{sacctmgr} -i add cluster scenario")
         host.check_output(f"{sacctmgr} -i add account physics")
         shown = host.check_output(f"{sacctmgr} -n -P show account physics format=account")
+        config = host.check_output(f"{sacctmgr} show config")
     assert shown == "physics"
+    assert re.search(r"^MessageTimeout += 21 sec", config, re.MULTILINE)
 
 
 def test_the_daemons_come_back_after_a_reboot(host):
@@ -153,6 +156,19 @@ def test_the_password_of_a_site_is_its_word(host, play):
 )
 def test_what_is_no_secret_is_refused(play, variables, sentence):
     refused = play(**variables)
+    assert (refused.code != 0, refused.changed) == (True, 0)
+    assert sentence in refused.output
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"StoragePassScript": "/x"}, "only 25.11 and newer read StoragePassScript; set slurm_dat"),
+        ({"StoragePass": "x"}, "is not for this place; set slurm_database_password"),
+    ],
+)
+def test_settings_that_slurmdbd_would_not_read_are_refused(play, settings, sentence):
+    refused = play(slurm_database_settings=settings)
     assert (refused.code != 0, refused.changed) == (True, 0)
     assert sentence in refused.output
 

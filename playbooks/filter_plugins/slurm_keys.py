@@ -1,0 +1,31 @@
+"""Filters for settings of Slurm's files, and for what its releases read of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils import slurm_keys, slurm_settings
+
+
+def _problems(settings: Any, where: str, elsewhere: Mapping[str, str]) -> list[str]:
+    """What is wrong with settings, as sentences; `elsewhere` says of what is not for this place."""
+    return list(slurm_settings.mapping_problems(where, settings, elsewhere))
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "slurm_release": slurm_keys.release,
+            "slurm_keys_read": slurm_keys.read,
+            "slurm_keys_unread": slurm_keys.unread,
+            "slurm_settings_merged": slurm_settings.merged,
+            "slurm_settings_problems": _problems,
+        }

@@ -1,0 +1,70 @@
+"""Settings of Slurm's files, name to value, as a site writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+NOWHERE: Mapping[str, str] = {}
+
+
+def text(value: Any) -> str:
+    """A value as slurm.conf has it; nothing is empty."""
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(text, value))
+    return str(value)
+
+
+def merged(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, str]:
+    """The settings of a file: a role's and a site's, which wins and removes with an empty value."""
+    replaced = {name.lower() for name in site}
+    kept = {name: value for name, value in own.items() if name.lower() not in replaced}
+    return {name: text(value) for name, value in {**kept, **site}.items() if text(value)}
+
+
+# --- what is wrong, as sentences -----------------------------------------------------------------
+
+
+def value_problems(where: str, value: Any) -> Iterator[str]:
+    """A value that YAML has read as something else than was meant, or that breaks the file."""
+    if isinstance(value, bool):
+        yield (
+            f"{where} is {str(value).lower()}, which YAML made of yes, no, on, off, true or false; "
+            "put the word that Slurm wants in quotes."
+        )
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from value_problems(where, entry)
+    elif isinstance(value, Mapping):
+        yield f"{where} is a mapping; give one value, or a list."
+    elif re.search(r"[\n#]", text(value)):
+        yield f"{where} has a line break or a # in it, which ends a line of Slurm's; remove it."
+
+
+def mapping_problems(
+    where: str, settings: Any, elsewhere: Mapping[str, str] = NOWHERE
+) -> Iterator[str]:
+    """Keys and values of a mapping that becomes words `Key=value`."""
+    if not isinstance(settings, Mapping):
+        yield f"{where} is {settings!r}; it must be a mapping, name to value."
+        return
+    for name, value in settings.items():
+        if not NAME.fullmatch(str(name)):
+            yield f"{where} has the key {name!r}, which is no name; write it as Slurm does."
+        elif (instead := elsewhere.get(str(name).lower())) is not None:
+            yield f"{where}.{name} is not for this place; set {instead}."
+        else:
+            yield from value_problems(f"{where}.{name}", value)
+    for twice in _same_but_for_case(settings):
+        yield f"{where} has {twice}, which Slurm takes for one setting; leave one of them."
+
+
+def _same_but_for_case(names: Mapping[str, Any]) -> Iterator[str]:
+    spelt: dict[str, list[str]] = {}
+    for name in names:
+        spelt.setdefault(str(name).lower(), []).append(str(name))
+    return (" and ".join(same) for same in spelt.values() if len(same) > 1)

@@ -1,0 +1,120 @@
+"""The files of one rich cluster for the releases of Slurm, word by word.
+
+`pytest roles/slurm roles/slurm_database --renew-golden` writes them anew; read the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from playbooks.plugin_utils.slurm_keys import File, Release
+from tests.standins.golden import entries, unexplained
+from tests.standins.slurm_files import RELEASES, declared, of_role, policy
+
+GOLDEN = Path(__file__).parent / "golden"
+FILES = {
+    "slurm.conf": File.SLURM,
+    "nodes.conf": File.NODE,
+    "partitions.conf": File.PARTITION,
+    "gres.conf": File.GRES,
+    "cgroup.conf": File.CGROUP,
+}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_files_are_the_golden_ones_and_nothing_is_refused(
+    release: Release, golden: Callable[[Path, str], None]
+) -> None:
+    look = {"__slurm_controllers_look": policy(release)}
+    site = declared(release)
+    rendered = of_role(site, "slurm", "ctl1", "__slurm_rendered_files", **look)
+    for name in FILES:
+        golden(GOLDEN / release / name, rendered[name])
+    refused = "__slurm_set | slurm_unread_settings(__slurm_release, 'ctl1')"
+    assert of_role(site, "slurm", "ctl1", refused, **look) == []
+
+
+@pytest.mark.parametrize(("older", "newer"), [*pairwise(RELEASES)])
+def test_releases_differ_in_what_the_table_says_and_in_nothing_else(
+    older: Release, newer: Release
+) -> None:
+    for name, file in FILES.items():
+        before, after = ((GOLDEN / release / name).read_text() for release in (older, newer))
+        assert unexplained(before, after, file, (older, newer)) == set(), name
+
+
+def test_a_difference_that_the_table_does_not_have_is_found() -> None:
+    before, after = "MessageTimeout=30\nMetricsType=a\n", "MessageTimeout=31\nMetricsType=a\n"
+    assert unexplained(before, after, File.SLURM, ("24.11", "25.11")) == {
+        " MessageTimeout=30",
+        " MessageTimeout=31",
+    }
+
+
+def test_what_the_role_itself_writes_is_left_out_of_releases_that_do_not_read_it() -> None:
+    first: dict[str, Release] = {}
+    for release in RELEASES:
+        for entry in entries((GOLDEN / release / "slurm.conf").read_text()):
+            first.setdefault(entry.strip(), release)
+    assert first["CommunicationParameters=disable_http"] == "25.11"
+    assert first["HealthCheckTimeout=55"] == "26.05"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on", "sentence"),
+    [
+        (
+            "26.05",
+            "24.11",
+            "slurm_cgroup_settings.CgroupJobIdPaths: ctl1 has Slurm 24.11, and only 26.05 and "
+            "newer read CgroupJobIdPaths; remove it, paths have the job's number.",
+        ),
+        (
+            "22.05",
+            "24.11",
+            "slurm_cgroup_settings.CgroupAutomount: ctl1 has Slurm 24.11, and only 23.02 and "
+            "older read CgroupAutomount; remove it, systemd mounts the cgroups.",
+        ),
+        (
+            "24.11",
+            "22.05",
+            "slurm_component_site.settings.SlurmctldParameters: ctl1 has Slurm 22.05, and only "
+            "24.05 and newer read SlurmctldParameters=enable_stepmgr; remove it, slurmctld "
+            "manages all steps.",
+        ),
+        (
+            "24.11",
+            "22.05",
+            "slurm_node_options.RestrictedCoresPerGPU: ctl1 has Slurm 22.05, and only 24.05 and "
+            "newer read RestrictedCoresPerGPU; remove it, or keep CPUs for GPU jobs with "
+            "MaxCPUsPerNode.",
+        ),
+        (
+            "24.11",
+            "22.05",
+            "slurm_partitions[1].settings.PowerDownOnIdle: ctl1 has Slurm 22.05, and only 23.02 "
+            "and newer read PowerDownOnIdle; set SuspendTime of the partition.",
+        ),
+    ],
+)
+def test_the_settings_of_one_release_are_refused_on_another(
+    wanted: Release, on: Release, sentence: str
+) -> None:
+    site = declared(wanted)
+    refused = "__slurm_set | slurm_unread_settings(__slurm_release, 'ctl1')"
+    said = of_role(site, "slurm", "ctl1", refused, __slurm_controllers_look=policy(on))
+    assert sentence in said
+    assert len(said) == len(set(said))
+
+
+def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_written() -> None:
+    site = declared("24.11")
+    refused = "__slurm_set | slurm_unread_settings(__slurm_release, 'ctl1')"
+    assert of_role(site, "slurm", "ctl1", refused) == []
+    written = of_role(site, "slurm", "ctl1", "__slurm_rendered_files['slurm.conf']")
+    assert "disable_http" not in written
+    assert "enable_stepmgr" in written

@@ -1,0 +1,74 @@
+"""slurmdbd.conf of one rich cluster for the releases of Slurm, word by word.
+
+`pytest roles/slurm roles/slurm_database --renew-golden` writes it anew; read the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playbooks.plugin_utils.slurm_keys import File, Release
+from tests.standins.golden import unexplained
+from tests.standins.slurm_files import RELEASES, declared, of_role, policy
+
+GOLDEN = Path(__file__).parent / "golden"
+NAME = "slurmdbd.conf"
+
+
+def asked(site: Any, release: Release, expression: str) -> Any:
+    look = {"__slurm_database_look": policy(release)}
+    return of_role(site, "slurm_database", "ctl1", expression, **look)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_slurmdbd_conf_is_the_golden_one(
+    release: Release, golden: Callable[[Path, str], None]
+) -> None:
+    template = "lookup('ansible.builtin.template', 'etc/slurm/slurmdbd.conf.j2')"
+    golden(GOLDEN / release / NAME, asked(declared(release), release, template))
+
+
+@pytest.mark.parametrize(("older", "newer"), [*pairwise(RELEASES)])
+def test_releases_differ_in_what_the_table_says_and_in_nothing_else(
+    older: Release, newer: Release
+) -> None:
+    before, after = ((GOLDEN / release / NAME).read_text() for release in (older, newer))
+    assert unexplained(before, after, File.SLURMDBD, (older, newer)) == set()
+
+
+def test_what_this_slurmdbd_does_not_read_is_refused_with_what_to_set_instead() -> None:
+    site = declared("26.05")
+    (task,) = (
+        task
+        for task in site.read(Path(__file__).parents[1] / "tasks/version.yml")
+        if "__slurm_database_unread" in task.get("vars", {})
+    )
+    said = asked(site, "24.11", task["vars"]["__slurm_database_unread"].strip().strip("{}"))
+    host = site.values.hosts["ctl1"].get("inventory_hostname")
+    assert said == [
+        f"slurm_database_purge.PurgeJobScriptAfter: {host} has Slurm 24.11, and only 26.05 and "
+        "newer read PurgeJobScriptAfter; set PurgeJobAfter, which is for all of a job.",
+        f"slurm_database_settings.MaxPurgeLimit: {host} has Slurm 24.11, and only 25.11 and "
+        "newer read MaxPurgeLimit; remove it, the limit is 50000.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"StoragePass": "x"}, "set slurm_database_password."),
+        ({"DbdPort": 7000}, "set slurm_database_port."),
+        ({"TrackWCKey": True}, "put the word that Slurm wants in quotes."),
+    ],
+)
+def test_settings_that_cannot_work_are_named(settings: dict[str, Any], words: str) -> None:
+    site = declared("24.11")
+    look = {"slurm_database_settings": settings}
+    (said,) = of_role(site, "slurm_database", "ctl1", "__slurm_database_problems", **look)
+    assert said.startswith("slurm_database_settings.")
+    assert said.endswith(words)

@@ -1,0 +1,36 @@
+"""What two golden files of Slurm differ in, setting by setting."""
+
+from __future__ import annotations
+
+from playbooks.plugin_utils.slurm_keys import TABLE, File, Release
+
+
+def entries(text: str) -> set[str]:
+    """`Name=entry` of each setting, and of each word of a NodeName or PartitionName line.
+
+    A list is one for each of its entries: it may differ in one of them.
+    """
+    found = set()
+    for line in text.splitlines():
+        if line.startswith("#") or "=" not in line:
+            continue
+        first, *rest = line.split()
+        for word in rest or [line]:
+            name, _, value = word.partition("=")
+            found |= {f"{first if rest else ''} {name}={entry}" for entry in value.split(",")}
+        if rest:
+            found.add(first)
+    return found
+
+
+def unexplained(older: str, newer: str, file: File, releases: tuple[Release, Release]) -> set[str]:
+    """What differs, and should not by the table."""
+    return {entry for entry in entries(older) ^ entries(newer) if not _told(entry, file, *releases)}
+
+
+def _told(entry: str, file: File, older: Release, newer: Release) -> bool:
+    name, _, value = entry.rpartition(" ")[2].partition("=")
+    return any(
+        key.file == file and key.means(name, value) and key.read_by(older) != key.read_by(newer)
+        for key in TABLE
+    )
