@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from playbooks.plugin_utils.slurm_keys import TABLE, File, Key, read, release, unread
+from playbooks.plugin_utils.slurm_keys import (
+    TABLE,
+    File,
+    Key,
+    oldest_release,
+    read,
+    release,
+    unread,
+)
 from playbooks.plugin_utils.slurm_settings import merged
 
 REPOSITORY = Path(__file__).parents[1]
@@ -87,6 +95,20 @@ def test_an_entry_has_a_bound_and_says_what_to_do() -> None:
 )
 def test_the_release_is_that_of_the_package_that_is_there_or_comes(policy: str, found: str) -> None:
     assert release(policy) == found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "found"),
+    [
+        ("", "26.05"),
+        ("slurmd 26.05.5\nslurmd 26.05.3\n", "26.05"),
+        ("slurmd 25.11.7\nslurmd 26.05.5\n", "25.11"),
+        ("slurmd (null)\nslurmd N/A\nslurmd \n", "26.05"),
+    ],
+)
+def test_while_nodes_are_upgraded_the_oldest_slurmd_counts(nodes: str, found: str) -> None:
+    assert oldest_release(f"  Installed: 26.05.5-1\n{nodes}") == found
+    assert oldest_release("") == ""
 
 
 def test_a_key_that_is_read_from_to_and_between_releases() -> None:

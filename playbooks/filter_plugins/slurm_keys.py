@@ -24,6 +24,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "slurm_release": slurm_keys.release,
+            "slurm_oldest_release": slurm_keys.oldest_release,
             "slurm_keys_read": slurm_keys.read,
             "slurm_keys_unread": slurm_keys.unread,
             "slurm_settings_merged": slurm_settings.merged,

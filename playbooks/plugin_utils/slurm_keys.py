@@ -269,6 +269,16 @@ def release(policy: str) -> Release:
     return NONE
 
 
+def oldest_release(look: str) -> Release:
+    """The oldest of the package's release and of those in lines `slurmd 24.11.5`, from sinfo.
+
+    While a cluster is upgraded the nodes' slurmd are older, and read the controller's files.
+    """
+    running = re.findall(r"^slurmd (\d+)\.(\d+)", look, re.MULTILINE)
+    found = [release(look), *(f"{int(year):02d}.{int(month):02d}" for year, month in running)]
+    return min(filter(None, found), default=NONE)
+
+
 def read(settings: Mapping[str, Any], file: str, found: Release) -> dict[str, Any]:
     """The settings without what the release does not read; of a list without such entries.
 

@@ -111,6 +111,19 @@ def test_the_settings_of_one_release_are_refused_on_another(
     assert len(said) == len(set(said))
 
 
+def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read() -> None:
+    look = {"stdout": policy("26.05")["stdout"] + "slurmd 25.11.7\nslurmd 26.05.5\n"}
+    written = of_role(
+        declared("25.11"),
+        "slurm",
+        "ctl1",
+        "__slurm_rendered_files",
+        __slurm_controllers_look=look,
+    )
+    for name in FILES:
+        assert written[name] == (GOLDEN / "25.11" / name).read_text()
+
+
 def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_written() -> None:
     site = declared("24.11")
     refused = "__slurm_set | slurm_unread_settings(__slurm_release, 'ctl1')"
