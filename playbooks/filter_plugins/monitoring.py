@@ -17,8 +17,7 @@ from playbooks.plugin_utils import documents, monitoring, systemd
 
 def web_config(users: Mapping[str, str], certificate: str, key: str) -> str:
     """The text of a listener's web configuration; `users` has a bcrypt hash for each name."""
-    # Where bcrypt is needed: not in every process that has filters.
-    from playbooks.plugin_utils import web  # noqa: PLC0415
+    from playbooks.plugin_utils import web  # noqa: PLC0415 - bcrypt, not in every process that has filters
 
     try:
         return documents.to_yaml(web.web_config(users, certificate, key))

@@ -42,6 +42,8 @@ log = logging.getLogger("launcher")
 
 OUTPUT_LIMIT = 1 << 23  # bytes kept of each stream of a job; every rank's proof is about 1 KiB
 TICK = 0.1  # seconds between two looks at a job
+SETTLE = 5.0  # seconds for which Slurm may count a job that has ended against a limit
+REFUSED_WAIT = 0.5  # seconds before another try, where nobody else of this run is left to wait for
 SQUEUE_EVERY = 2.0  # seconds between two questions to slurmctld, for all jobs together
 COMMAND_TIMEOUT = 10  # seconds for scancel, squeue, munge, unmunge
 KILL_AFTER = 5  # seconds srun has to end after scancel
@@ -171,25 +173,41 @@ class Gate:
     def __init__(self, capacity: int) -> None:
         self._changed = threading.Condition()
         self.capacity = capacity
-        self.inside = 0
+        self._inside: dict[object, bool] = {}  # whether others of this run counted beside it
+        self._counted_until = -SETTLE
 
-    def enter(self) -> None:
+    def enter(self) -> object:
+        """Wait for room; what to leave with."""
         with self._changed:
-            self._changed.wait_for(lambda: self.inside < self.capacity)
-            self.inside += 1
+            self._changed.wait_for(lambda: len(self._inside) < self.capacity)
+            settling = time.monotonic() - self._counted_until < SETTLE
+            beside = settling or bool(self._inside)
+            self._inside = dict.fromkeys(self._inside, True)
+            ticket = object()
+            self._inside[ticket] = beside
+            return ticket
 
-    def leave(self) -> None:
+    def leave(self, ticket: object) -> None:
+        """Slurm has ended what it had taken."""
         with self._changed:
-            self.inside -= 1
+            del self._inside[ticket]
+            self._counted_until = time.monotonic()
             self._changed.notify_all()
 
-    def narrow(self) -> bool:
-        """Slurm refused one job more than there are: no more than these, if there are any."""
+    def refused(self, ticket: object) -> bool:
+        """Leave without having been taken; whether others of this run may be why.
+
+        They may have ended since Slurm said so, or Slurm may count them a moment longer: then it
+        is worth another try, beside no more than there are now.
+        """
         with self._changed:
-            if self.inside == 0:
-                return False
-            self.capacity = min(self.capacity, self.inside)
-            return True
+            beside = self._inside.pop(ticket)
+            if beside:
+                self.capacity = min(self.capacity, max(1, len(self._inside)))
+            self._changed.notify_all()
+        if beside and not self._inside:
+            time.sleep(REFUSED_WAIT)
+        return beside
 
 
 class Limits:
@@ -329,6 +347,7 @@ class Allocation(Submission):
         self._users = 0
         self._lock = threading.Lock()
         self._tried = False
+        self._ticket: object = None
         self._out: Stream | None = None
         self._held: subprocess.Popen[bytes] | None = None
 
@@ -340,12 +359,14 @@ class Allocation(Submission):
         """The allocation's job id; None where Slurm does not grant it."""
         with self._lock:
             while not self._tried and not cancelled.is_set():
-                self._gate.enter()
+                self._ticket = self._gate.enter()
                 outcome = self._ask(cancelled)
-                if outcome != "granted":
-                    self._gate.leave()
-                others = self.limited and self._gate.narrow()
-                self._tried = not others and outcome != "held"
+                again = outcome == "held"
+                if self.limited:
+                    again = self._gate.refused(self._ticket) or again
+                elif outcome != "granted":
+                    self._gate.leave(self._ticket)
+                self._tried = not again
             return self.job_id if self._held else None
 
     def leave(self) -> None:
@@ -361,7 +382,7 @@ class Allocation(Submission):
             except subprocess.TimeoutExpired:
                 self._end(self._held)
             self.state = "done"
-            self._gate.leave()
+            self._gate.leave(self._ticket)
 
     def gone(self) -> bool:
         """Whether Slurm does not run the allocation any more."""
@@ -611,14 +632,19 @@ class Launcher:
 
     def _run_alone(self, job: Job) -> dict[str, Any]:
         while True:
-            self.gate.enter()
+            ticket = self.gate.enter()
             try:
                 record = job.run(self.cancelled)
-            finally:
-                self.gate.leave()
+            except BaseException:
+                self.gate.leave(ticket)
+                raise
             # Submitted anew, with a fresh credential, when there is room again.
-            others = job.limited and self.gate.narrow()
-            if not others and record["outcome"] != "held":
+            again = record["outcome"] == "held"
+            if job.limited:
+                again = self.gate.refused(ticket) or again
+            else:
+                self.gate.leave(ticket)
+            if not again:
                 return record
             job.state = "pending"
             log.info("%s: a limit lets no more jobs through, waits for another", job.name)

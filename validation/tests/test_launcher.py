@@ -324,6 +324,30 @@ def test_jobs_that_a_limit_holds_are_taken_back_until_there_is_room(slurm, run, 
     assert len((tmp_path / "state" / "cancelled").read_text().splitlines()) >= 2
 
 
+def test_a_refusal_counts_only_of_a_job_that_was_alone():
+    """Slurm says no while the other is there; that it has gone when we look changes nothing."""
+    gate = launcher.Gate(2)
+    other, refused = gate.enter(), gate.enter()
+    gate.leave(other)
+    assert gate.refused(refused)
+    assert gate.capacity == 1
+
+
+def test_a_refusal_right_after_another_job_ended_is_no_last_word(monkeypatch):
+    gate = launcher.Gate(1)
+    gate.leave(gate.enter())
+    assert gate.refused(gate.enter())
+    monkeypatch.setattr(launcher, "SETTLE", 0)
+    assert not gate.refused(gate.enter())
+
+
+def test_jobs_that_were_all_refused_are_no_reason_for_each_other():
+    gate = launcher.Gate(2)
+    for ticket in (gate.enter(), gate.enter()):
+        assert gate.refused(ticket)
+    assert not gate.refused(gate.enter())
+
+
 def test_a_limit_that_lets_nothing_through_is_told_once(slurm, run, tmp_path):
     client = slurm(ddp="never")
     reply = run(client, [short(cluster_job("ddp"))])["ddp"]

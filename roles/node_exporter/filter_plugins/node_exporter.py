@@ -14,8 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 def certificates(paths: Iterable[str], slurped: Iterable[Mapping[str, Any]]) -> str:
     """The textfile of certificates; `slurped` has the result of slurp for each of their paths."""
-    # Where it is needed: not in every process that has filters.
-    from roles.node_exporter.plugin_utils import expiry  # noqa: PLC0415
+    from roles.node_exporter.plugin_utils import expiry  # noqa: PLC0415 - not in every process
 
     return expiry.textfile(
         {
