@@ -1,0 +1,160 @@
+"""Brings Slurm's accounts, QOS and users to what is declared, by sacctmgr.
+
+    slurm_associations:
+      cluster: site
+      accounts: [{name: physics, qos: [normal, high]}]
+      qos: [{name: high, priority: 100, limits: {MaxWall: "1-00:00:00"}}]
+      users: [{name: alice, account: physics}]
+      unmanaged: keep
+
+It plans on the control node, and asks the host once for each kind of thing, not for each thing. In
+check mode nothing is changed; with --diff each change is a line. What nobody declares stays
+(`keep`), or goes (`remove`), of the kinds that are declared at all.
+
+Returned are `commands`, what sacctmgr did or would do, and `kept`, what stays undeclared.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from roles.slurm_associations.plugin_utils import found, plan
+from roles.slurm_associations.plugin_utils.declared import ROLE, Declared, read
+
+MODULE = "sacctmgr_calls"
+
+
+class Failed(Exception):
+    """One sentence."""
+
+
+def said(result: dict[str, Any]) -> str:
+    """The last words of a call that failed, on one line."""
+    lines = [*result.get("stderr", "").splitlines(), *result.get("stdout", "").splitlines()]
+    words = [line.strip().removeprefix("sacctmgr: error: ") for line in lines if line.strip()]
+    return " / ".join(words[:3]) or f"exit status {result.get('rc')}"
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        ansible: Any = self  # whose methods have no types
+        entries = {"type": "list", "elements": "dict", "default": []}
+        _, given = ansible.validate_argument_spec(
+            argument_spec={
+                "cluster": {"type": "str", "required": True},
+                "accounts": entries,
+                "qos": entries,
+                "users": entries,
+                "unmanaged": {"type": "str", "choices": ["keep", "remove"], "default": "keep"},
+            }
+        )
+        self._variables = task_vars
+        try:
+            return {**result, **self._apply(given)}
+        except Failed as failed:
+            return {**result, "failed": True, "msg": str(failed)}
+
+    def _apply(self, given: dict[str, Any]) -> dict[str, Any]:
+        declared, problems = read(given["accounts"], given["qos"], given["users"])
+        if problems:
+            raise Failed(" ".join(problems))
+        cluster, remove = given["cluster"].lower(), given["unmanaged"] == "remove"
+        planned = self._plan(declared, cluster, remove=remove)
+        if planned.problems:
+            raise Failed(" ".join(planned.problems))
+        if planned.removals:
+            jobs = self._calls([plan.JOBS])[0]["stdout"]
+            if problems := plan.busy(planned.removals, jobs):
+                raise Failed(" ".join(problems))
+        commands = planned.commands
+        if commands and not self._task.check_mode:
+            self._calls(commands)
+            self._settled(declared, cluster, remove=remove)
+        return {
+            "changed": bool(commands),
+            "commands": [shlex.join(command) for command in commands],
+            "kept": list(planned.kept),
+            "msg": plan.told(planned.kept),
+            "diff": {
+                "before_header": f"associations of {cluster}",
+                "after_header": f"associations of {cluster}",
+                "before": planned.before,
+                "after": planned.after,
+            },
+        }
+
+    def _plan(self, declared: Declared, cluster: str, *, remove: bool) -> plan.Plan:
+        try:
+            there = self._find(declared, cluster)
+        except Failed:
+            if not self._task.check_mode:
+                raise
+            there = found.Found()  # a cluster that is not up yet has nothing
+        if problems := plan.untracked(declared, there):
+            raise Failed(" ".join(problems))
+        return plan.plan(declared, there, cluster, remove=remove)
+
+    def _find(self, declared: Declared, cluster: str) -> found.Found:
+        questions = found.questions(declared)
+        answers = self._calls(list(questions.values()))
+        printed = {name: answer["stdout"] for name, answer in zip(questions, answers, strict=True)}
+        there = found.parse(printed, declared, cluster)
+        if not there.associations:
+            raise Failed(
+                f"{ROLE}: Slurm's database does not know the cluster {cluster}; set "
+                "slurm_associations_cluster to one that it has, or start slurmctld first, which "
+                "makes itself known."
+            )
+        if there.other_clusters:
+            [answer] = self._calls([found.DEFAULTS])
+            there = found.with_defaults(there, found.defaults(answer["stdout"], cluster))
+        return there
+
+    def _settled(self, declared: Declared, cluster: str, *, remove: bool) -> None:
+        """sacctmgr ends well also where it has changed nothing."""
+        left = self._plan(declared, cluster, remove=remove)
+        if left.changes:
+            [line, *_] = (*left.changes[0].after, *left.changes[0].before)
+            raise Failed(
+                f"{ROLE}: sacctmgr took the changes, and Slurm's database has not all of them; the "
+                f"first that lacks: {line}; see /var/log/slurm/slurmdbd.log on slurmdbd's host."
+            )
+
+    def _calls(self, calls: Sequence[found.Call]) -> list[dict[str, Any]]:
+        """The results of commands, all of which ended well."""
+        ansible: Any = self
+        done: dict[str, Any] = ansible._execute_module(
+            MODULE, {"calls": [list(call) for call in calls]}, task_vars=self._variables
+        )
+        results: list[dict[str, Any]] = done.get("results") or []
+        if done.get("failed") and not results:
+            raise Failed(f"{ROLE}: {done.get('msg') or 'the host said nothing'}")
+        if len(results) < len(calls) or results[-1]["rc"] != 0:
+            last = results[-1]
+            before = len(results) - 1
+            progress = f"; {before} of {len(calls)} commands were done before it"
+            raise Failed(
+                f"{ROLE}: `{_shown(calls[before])}` failed: {said(last)}"
+                f"{progress if '--immediate' in calls[before] else ''}."
+            )
+        return results
+
+
+def _shown(call: found.Call, most: int = 200) -> str:
+    text = shlex.join(call)
+    return f"{text[:most]} …" if len(text) > most else text
