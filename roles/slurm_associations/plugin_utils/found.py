@@ -92,9 +92,9 @@ def questions(declared: Declared) -> dict[str, Call]:
         "qos": ("show", "qos", _format("Name", *qos, "Description")),
         "accounts": ("show", "account", _format("Account", "Organization", "Description")),
         "users": ("show", "user", _format("User", "DefaultAccount", "AdminLevel")),
-        # Without what an association has from those above it.
+        # Without what an association has from those above it, and with the + of `qos+=`.
         "associations": (
-            *("show", "associations", "WOPLimits"),
+            *("show", "associations", "WOPLimits", "WithRawQOSLevel"),
             _format("Cluster", "Account", "User", "Partition", "ParentName", *associations),
         ),
     }
