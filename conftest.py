@@ -1,4 +1,4 @@
-"""For tests of modules, wherever they lie: what ansible.cfg has Ansible send along with them.
+"""For tests of modules, wherever they lie: what Ansible sends along with them.
 
 And golden files: `pytest FOLDER --renew-golden` writes what is rendered instead of comparing it.
 """
@@ -9,7 +9,11 @@ from pathlib import Path
 import ansible.module_utils
 import pytest
 
-ansible.module_utils.__path__.append(str(Path(__file__).parent / "playbooks/module_utils"))
+ROOT = Path(__file__).parent
+ansible.module_utils.__path__ += [
+    str(ROOT / "playbooks/module_utils"),
+    *map(str, sorted(ROOT.glob("roles/*/module_utils"))),
+]
 
 RENEW = "--renew-golden"
 

@@ -115,3 +115,12 @@ rules/bad.yml: yaml: unmarshal errors:
 """
     expected = "rules/bad.yml: yaml: unmarshal errors: line 1: field alrt not found in type"
     assert checked_files.reason(said, "/copy") == f"{expected} rulefmt.RuleNode"
+
+
+def test_a_daemon_may_want_another_mode(tmp_path):
+    private = Owner(OURS.user, OURS.group, 0o600)
+    for changed in (True, False):
+        result = checked_files.run(tmp_path, {"a.yml": "x"}, (), (CHECK,), private, False)
+        assert result["changed"] is changed
+        assert (tmp_path / "a.yml").stat().st_mode & 0o7777 == 0o600
+    assert run(tmp_path, {"a.yml": "x"})["changed_files"] == ["a.yml"]

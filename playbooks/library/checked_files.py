@@ -57,6 +57,10 @@ options:
     description: Group of the files and of folders below O(folder), who may read them.
     type: str
     default: root
+  mode:
+    description: Mode of the files, for a daemon that takes no other.
+    type: str
+    default: "0640"
 author: The Plumbline authors
 """
 
@@ -79,10 +83,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Owner:
-    """Numbers of a user and of a group."""
+    """Numbers of a user and of a group, and the mode of their files."""
 
     user: int
     group: int
+    mode: int = MODE
 
 
 def place(name: str) -> PurePosixPath:
@@ -104,14 +109,15 @@ def write(path: Path, text: str, owner: Owner) -> None:
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
     os.chown(new, owner.user, owner.group)
-    new.chmod(MODE)
+    new.chmod(owner.mode)
     new.replace(path)
 
 
 def differs(path: Path, text: str, owner: Owner) -> bool:
     try:
         stat = path.stat()
-        same = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid) == (MODE, owner.user, owner.group)
+        found = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid)
+        same = found == (owner.mode, owner.user, owner.group)
         return not same or path.read_text(encoding="utf-8") != text
     except (FileNotFoundError, UnicodeDecodeError):
         return True
@@ -198,13 +204,18 @@ def main() -> None:
             "checks": {"type": "list", "elements": "list", "default": []},
             "owner": {"type": "str", "default": "root"},
             "group": {"type": "str", "default": "root"},
+            "mode": {"type": "str", "default": "0640"},
         },
         supports_check_mode=True,
     )
     given = module.params
     folder = given["folder"]
     try:
-        owner = Owner(pwd.getpwnam(given["owner"]).pw_uid, grp.getgrnam(given["group"]).gr_gid)
+        owner = Owner(
+            pwd.getpwnam(given["owner"]).pw_uid,
+            grp.getgrnam(given["group"]).gr_gid,
+            int(given["mode"], 8),
+        )
         result = run(
             Path(folder),
             {name: str(text) for name, text in given["files"].items()},

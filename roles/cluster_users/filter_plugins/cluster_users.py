@@ -1,0 +1,52 @@
+"""The role's filters; what they do is in plugin_utils."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from roles.cluster_users.plugin_utils import accounts, sssd
+
+Entries = Sequence[accounts.Entry]
+
+
+def site(settings: Mapping[str, Any]) -> accounts.Site:
+    return accounts.Site(
+        system_groups=[str(name) for name in settings["system_groups"]],
+        home_root=str(settings["home_root"]),
+        shell=str(settings["shell"]),
+        quota=settings["quota"],
+    )
+
+
+def problems(users: Entries, groups: Entries, settings: Mapping[str, Any]) -> list[str]:
+    return accounts.problems(users, groups, site(settings))
+
+
+def users_for_hosts(
+    users: Entries, groups: Entries, settings: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    return accounts.users_for_hosts(users, groups, site(settings))
+
+
+def homes_for_host(users: Entries, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return accounts.homes_for_host(users, site(settings))
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "cluster_users_problems": problems,
+            "cluster_users_for_hosts": users_for_hosts,
+            "cluster_users_groups_for_hosts": accounts.groups_for_hosts,
+            "cluster_users_homes_for_host": homes_for_host,
+            "cluster_users_sssd_problems": sssd.problems,
+            "cluster_users_sssd_conf": sssd.sssd_conf,
+        }

@@ -1,0 +1,353 @@
+#!/usr/bin/python
+"""Brings all accounts and groups of the cluster's users to what is declared, in one go.
+
+A task for each user would be minutes on each host: here /etc/passwd, group and shadow are read
+once, what differs is planned, and the distribution's own programs (useradd and its like) do it.
+Whatever cannot be done is refused first, all of it, and then nothing has changed. No file of a
+user is touched: neither a home nor the owner of anything.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.cluster_users_plan import (
+    Beyond,
+    Found,
+    Group,
+    Step,
+    User,
+    found_in,
+    plan,
+    refusals,
+    user_of,
+)
+
+DOCUMENTATION = r"""
+module: cluster_users
+short_description: Bring all accounts and groups of the cluster's users to what is declared
+description:
+  - Owns the accounts and groups that it is given, the files of keys in O(keys_folder) that begin
+    with its header, and a record of the accounts that it made. An account of the record that is
+    given no more is refused, or it would keep its access in silence.
+  - Is refused, with a sentence for each reason and nothing changed, where a name or a number is
+    another's on the host.
+options:
+  users:
+    description: The accounts; the role's argument specs describe an entry.
+    type: list
+    elements: dict
+    required: true
+  groups:
+    description: The groups, each with name, gid and state.
+    type: list
+    elements: dict
+    required: true
+  system_groups:
+    description: >-
+      Groups that hosts have by themselves and users may be in; one that a host lacks is passed
+      over there.
+    type: list
+    elements: str
+    default: []
+  nologin:
+    description: The shell of who is locked.
+    type: path
+    default: /usr/sbin/nologin
+  keys_folder:
+    description: Where sshd reads a file of keys of each user's name.
+    type: path
+    default: /etc/ssh/authorized_keys.d
+author: The Plumbline authors
+"""
+
+RETURN = r"""
+refused:
+  description: Why nothing can be done, a sentence each without its end; empty on success.
+  type: list
+  elements: str
+  returned: always
+removed:
+  description: Names of the accounts that were removed, or would be.
+  type: list
+  elements: str
+  returned: success
+"""
+
+HEADER = "# Managed by Ansible; changes made here are lost. A user's own keys are in his home.\n"
+# Whoever else changes accounts now, a package for instance, is done by then.
+LOCK_S = 60
+
+
+class Refused(Exception):
+    """What cannot be done, a sentence each without its end. Nothing has changed."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__(". ".join(sentences))
+        self.sentences = sentences
+
+
+class Failed(Exception):
+    """One sentence: a program that did not do what it was asked."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where things are."""
+
+    etc: Path = Path("/etc")
+    record: Path = Path("/var/lib/plumbline/cluster_users.json")
+    keys: Path = Path("/etc/ssh/authorized_keys.d")
+
+
+# --- what the host has ---------------------------------------------------------------------------
+
+
+def read(host: Host) -> Found:
+    def text(name: str) -> str:
+        return (host.etc / name).read_text(encoding="utf-8", errors="surrogateescape")
+
+    recorded = {}
+    if host.record.exists():
+        recorded = json.loads(host.record.read_text(encoding="utf-8"))["users"]
+    return found_in(text("passwd"), text("shadow"), text("group"), recorded)
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def key_files(users: Iterable[User]) -> dict[str, str]:
+    """By name the text of the file of keys of everybody who may log in with one."""
+    return {
+        user.name: HEADER + "".join(f"{key}\n" for key in dict.fromkeys(user.keys))
+        for user in users
+        if user.state == "present" and user.keys
+    }
+
+
+def file_changes(folder: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Path, str, str]]:
+    """(path, text before, text after) of each file that differs; "" is no file.
+
+    A file that does not begin with our header, and is of none of our users, is somebody else's.
+    """
+    there = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
+    for name in sorted({*there, *wanted}):
+        path = folder / name
+        before = ""
+        if name in there:
+            before = path.read_text(encoding="utf-8", errors="surrogateescape")
+        if name not in wanted and not before.startswith(HEADER):
+            continue
+        after = wanted.get(name, "")
+        if before != after or not is_roots(path):
+            yield path, before, after
+
+
+def is_roots(path: Path) -> bool:
+    status = path.lstat()
+    mine = (os.geteuid(), os.getegid())
+    return (status.st_uid, status.st_gid) == mine and status.st_mode == 0o100644
+
+
+def write(path: Path, text: str, mode: int) -> None:
+    """A whole file or none; "" removes it."""
+    if not text:
+        path.unlink()
+        return
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    # Of a name that sshd looks for on behalf of nobody.
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(text)
+    new.replace(path)
+
+
+# --- the module ----------------------------------------------------------------------------------
+
+Execute = Callable[[Sequence[str]], None]
+
+
+def execute(command: Sequence[str]) -> None:
+    """Runs one of the distribution's programs, with patience for whoever else has the lock."""
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return
+        said = " ".join(done.stderr.split())
+        if command[0] == "groupdel" and "does not exist" in said:
+            return
+        if "cannot lock" not in said or time.monotonic() > deadline:
+            raise Failed(f"{command[0]} {command[-1]} failed: {said or 'it said nothing'}")
+        time.sleep(1)
+
+
+def remember(host: Host, users: Mapping[str, int]) -> None:
+    document = {"users": dict(sorted(users.items()))}
+    write(host.record, json.dumps(document, indent=1) + "\n", 0o644)
+
+
+def run(
+    users: Sequence[User],
+    groups: Sequence[Group],
+    system_groups: Collection[str],
+    nologin: str,
+    host: Host,
+    beyond: Beyond,
+    check_mode: bool,
+    execute: Execute = execute,
+) -> dict[str, Any]:
+    """The module's result. Raises Refused, with nothing changed, and Failed."""
+    found = read(host)
+    if refused := refusals(users, groups, found, beyond):
+        raise Refused(refused)
+    steps = plan(users, groups, system_groups, found, nologin)
+    files = [*file_changes(host.keys, key_files(users))]
+    ours = {user.name: user.uid for user in users if user.state != "absent"}
+    if not check_mode:
+        # Before an account is made, and until it is gone: an interrupted run forgets nobody.
+        meanwhile = {**{n: u for n, u in found.recorded.items() if n in found.accounts}, **ours}
+        if meanwhile != found.recorded:
+            remember(host, meanwhile)
+        # Who is locked or goes loses his keys first.
+        for path, _, after in files:
+            if not after:
+                write(path, after, 0o644)
+        for step in steps:
+            execute(step.command)
+        for path, _, after in files:
+            if after:
+                write(path, after, 0o644)
+        if ours != meanwhile:
+            remember(host, ours)
+    return {
+        "changed": bool(steps or files),
+        "refused": [],
+        "removed": [step.command[-1] for step in steps if step.command[0] == "userdel"],
+        "warnings": missing_shells(users),
+        "diff": [*_step_difference(steps), *map(_file_difference, files)],
+    }
+
+
+def missing_shells(users: Iterable[User]) -> list[str]:
+    """Sentences for shells that no login would find; a later role may bring them."""
+    named: dict[str, list[str]] = {}
+    for user in users:
+        if user.state == "present":
+            named.setdefault(user.shell, []).append(user.name)
+    return [
+        f"The shell {shell} of {', '.join([*names[:3], *['…'][: len(names) - 3]])} is not there."
+        for shell, names in named.items()
+        if not os.access(shell, os.X_OK)
+    ]
+
+
+def _step_difference(steps: Sequence[Step]) -> Iterator[dict[str, str]]:
+    if steps:
+        yield {
+            "before": "".join(f"{step.before}\n" for step in steps if step.before),
+            "after": "".join(f"{step.after}\n" for step in steps if step.after),
+            "before_header": "accounts",
+            "after_header": "accounts",
+        }
+
+
+def _file_difference(change: tuple[Path, str, str]) -> dict[str, str]:
+    path, before, after = change
+    header = {"before_header": str(path), "after_header": str(path)}
+    return {"before": before, "after": after, **header}
+
+
+def processes(uids: Collection[int]) -> dict[int, list[int]]:
+    """Processes by the uid of who runs them, of these users alone."""
+    found: dict[int, list[int]] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                uid = path.stat().st_uid
+            except OSError:  # it has ended
+                continue
+            if uid in uids:
+                found.setdefault(uid, []).append(int(path.name))
+    return found
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """An answer of NSS; None where nobody has such a name or number."""
+    try:
+        return question()
+    except KeyError:
+        return None
+
+
+HERE = Beyond(
+    uid_of=lambda name: _asked(lambda: pwd.getpwnam(name).pw_uid),
+    user_with=lambda uid: _asked(lambda: pwd.getpwuid(uid).pw_name),
+    gid_of=lambda name: _asked(lambda: grp.getgrnam(name).gr_gid),
+    group_with=lambda gid: _asked(lambda: grp.getgrgid(gid).gr_name),
+    processes=processes,
+    caller=os.environ.get("SUDO_USER", ""),
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "users": {"type": "list", "elements": "dict", "required": True},
+            "groups": {"type": "list", "elements": "dict", "required": True},
+            "system_groups": {"type": "list", "elements": "str", "default": []},
+            "nologin": {"type": "path", "default": "/usr/sbin/nologin"},
+            "keys_folder": {
+                "type": "path",
+                "default": "/etc/ssh/authorized_keys.d",
+                "no_log": False,
+            },
+        },
+        supports_check_mode=True,
+        no_log=True,  # in the host's log, where a thousand users would be half a megabyte each time
+    )
+    given = module.params
+    # Nor are they sent back.
+    quiet: dict[str, Any] = {"invocation": {}}
+    try:
+        result = run(
+            [user_of(entry) for entry in given["users"]],
+            [Group(**entry) for entry in given["groups"]],
+            given["system_groups"],
+            given["nologin"],
+            Host(keys=Path(given["keys_folder"])),
+            HERE,
+            module.check_mode,
+        )
+    except Refused as problem:
+        module.fail_json(msg=f"cluster_users: {problem}.", refused=problem.sentences, **quiet)
+    except Failed as problem:
+        module.fail_json(msg=f"cluster_users: {problem}.", **quiet)
+    except OSError as error:
+        module.fail_json(msg=f"cluster_users: {error.filename}: {error.strerror}.", **quiet)
+    for warning in result.pop("warnings"):
+        module.warn(warning)
+    module.exit_json(**result, **quiet)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""Lists of users and groups: what no host could have is refused before any is asked."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from roles.cluster_users.plugin_utils import accounts, public_keys, quota
+from roles.cluster_users.plugin_utils.accounts import Site
+
+SITE = Site(system_groups=["video"], home_root="/home", shell="/bin/bash", quota={})
+PHYSICS = {"name": "physics", "gid": 3000}
+
+
+def openssh(key) -> str:
+    return (
+        key.public_key()
+        .public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        .decode()
+    )
+
+
+ED25519 = openssh(ed25519.Ed25519PrivateKey.generate())
+ECDSA = openssh(ec.generate_private_key(ec.SECP256R1()))
+RSA = openssh(rsa.generate_private_key(65537, 2048))
+# A security key's: the blob is type, curve's point and application (PROTOCOL.u2f).
+SK = (
+    "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIJdWzhnHGEgmSs2cJRzc"
+    "9SCtL5/+I8kqAi8MPd2XOlBlAAAABHNzaDo="
+)
+
+
+def user(name="ada", uid=2001, **more):
+    return {"name": name, "uid": uid, "gid": uid, **more}
+
+
+def problems(*users, groups=(PHYSICS,), site=SITE):
+    return accounts.problems(users, groups, site)
+
+
+def test_users_that_can_be_have_no_problem():
+    assert problems() == []
+    assert (
+        problems(
+            user(groups=["physics", "video"], comment="Ada Lovelace, 1843", ssh_keys=[ED25519]),
+            user("bob", 2002, gid=3000, state="locked", home="/data/bob", shell="/bin/zsh"),
+            user("carol_2-x", 70000, state="absent"),
+        )
+        == []
+    )
+
+
+def test_two_users_with_one_uid():
+    assert problems(user(), user("bob", gid=2002), user("carol", 2003)) == [
+        "ada and bob have one uid, 2001; give each its own"
+    ]
+    assert problems(user(), user("bob", gid=2002, state="absent")) == [
+        "ada and bob have one uid, 2001; give each its own, for the files of who is absent keep it"
+    ]
+    assert "ada, bob and carol have one uid" in " ".join(
+        problems(user(), user("bob", gid=2), user("carol", gid=3))
+    )
+
+
+def test_two_groups_with_one_gid():
+    said = problems(groups=[PHYSICS, {"name": "chemistry", "gid": 3000}])
+    assert said == ["physics and chemistry have one gid, 3000; give each its own"]
+
+
+def test_one_name_twice():
+    assert problems(user(), user(uid=2002)) == ["ada is listed 2 times"]
+    assert problems(groups=[PHYSICS, {"name": "physics", "gid": 3001}]) == [
+        "physics is listed 2 times"
+    ]
+
+
+def test_primary_groups():
+    assert problems(user(), user("bob", 2002, gid=2001)) == [
+        "ada and bob have one gid, 2001, that is no group's in cluster_users_groups; declare the "
+        "group there, or give each a gid of its own"
+    ]
+    assert problems(user(gid=3000), user("bob", 2002, gid=3000)) == []
+    assert problems(user("physics", 2002)) == [
+        "physics: the gid is 2002, and the group physics has 3000 in cluster_users_groups; make "
+        "them one number"
+    ]
+    gone = {**PHYSICS, "state": "absent"}
+    assert "the primary group physics is absent" in problems(user(gid=3000), groups=[gone])[0]
+    assert problems(user(gid=3000, state="absent"), groups=[gone]) == []
+
+
+def test_the_group_users_has_its_own_number_everywhere():
+    assert problems(user(gid=100), groups=[{"name": "users", "gid": 100}]) == []
+    assert problems(user(gid=100)) == [
+        "ada: gid 100 is the group users; declare it in cluster_users_groups"
+    ]
+    assert "gid 100 is the system's" in problems(groups=[{"name": "staff", "gid": 100}])[0]
+
+
+@pytest.mark.parametrize("uid", [0, 999, 61184, 65519, 65534, 65535, 2**31, 2**32 - 1, -1])
+def test_numbers_of_the_system(uid):
+    said = problems(user(uid=uid, gid=2001))
+    assert said == [
+        f"ada: uid {uid} is the system's; use one from 1000 to 61183, or from 65536 to 2147483647"
+    ]
+    assert f"gid {uid} is the system's" in problems(groups=[{"name": "physics", "gid": uid}])[0]
+
+
+@pytest.mark.parametrize("uid", [1000, 61183, 65536, 2**31 - 1])
+def test_numbers_of_people(uid):
+    assert problems(user(uid=uid)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Ada", "ada lovelace", "1ada", "-ada", "ada.l", "a" * 33, "", "ädä", "ada:x", "ada\n"]
+)
+def test_names_that_useradd_would_not_take(name):
+    assert "cannot be an account's name" in " ".join(problems(user(name)))
+    assert "cannot be a group's name" in " ".join(problems(groups=[{"name": name, "gid": 3000}]))
+
+
+def test_root_is_nobody_of_ours():
+    assert problems(user("root", 2001)) == [
+        "root: root is no user of the cluster; take it off the list"
+    ]
+
+
+def test_a_group_that_is_not_declared():
+    assert problems(user(groups=["phisics"])) == [
+        "ada: the group phisics is not declared; did you mean physics?"
+    ]
+    assert problems(user(groups=["docker"])) == [
+        "ada: the group docker is not declared; declare it in cluster_users_groups, or in "
+        "cluster_users_system_groups if hosts have it by themselves"
+    ]
+    gone = [{**PHYSICS, "state": "absent"}]
+    assert "the group physics is absent" in problems(user(groups=["physics"]), groups=gone)[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"comment": "Ada: x"}, "the comment has a colon"),
+        ({"comment": "Ada\nroot"}, "the comment has a colon or a line's end"),
+        ({"shell": "bash"}, "the shell 'bash' is no absolute path"),
+        ({"shell": "/bin/bash\nx:y"}, "is no absolute path"),
+        ({"home": "home/ada"}, "the home 'home/ada' is no absolute path"),
+        ({"home": "/home/../root"}, "is no absolute path"),
+        ({"home": "/home/ada/"}, "is no absolute path"),
+        ({"home": "/"}, "is no absolute path"),
+        ({"home": "/home"}, "the home is /home, which all homes are in"),
+    ],
+)
+def test_what_passwd_cannot_hold(more, said):
+    assert said in " ".join(problems(user(**more)))
+
+
+def test_homes():
+    assert problems(user(), user("bob", 2002, home="/home/ada")) == [
+        "ada and bob have one home, /home/ada; give each its own"
+    ]
+    assert problems(user(state="absent"), user("bob", 2002, home="/home/ada")) == []
+    wrong = Site([], "home", "/bin/bash", {})
+    assert "cluster_users_home_root is 'home'" in problems(site=wrong)[0]
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ED25519,
+        f"{ECDSA} ada@laptop",
+        f"{RSA} a comment of several words",
+        SK,
+        f'from="10.0.0.0/8,*.site",no-pty {ED25519} ada',
+        f'command="echo \\"a b\\"",restrict {ED25519}',
+        f"restrict {ED25519}",
+    ],
+    ids=lambda line: line[:30],
+)
+def test_lines_that_sshd_takes(line):
+    assert public_keys.key_problem(line) == ""
+
+
+def test_what_is_no_public_key_is_told_without_its_text():
+    private = (
+        ed25519.Ed25519PrivateKey.generate()
+        .private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        )
+        .decode()
+    )
+    said = problems(user(ssh_keys=[ED25519, private]))
+    assert said == [
+        "ada: key 2 of 2 is a private key; give the public one, and replace the pair: it was "
+        "written down"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "is not one line"),
+        (f"{ED25519}\n{ECDSA}", "is not one line; list each key by itself"),
+        ("/home/ada/.ssh/id_ed25519.pub", "is the name of a file"),
+        ("AAAAC3NzaC1lZDI1NTE5AAAAI", "is no public key"),
+        ("hunter2", "is no public key"),
+        (ED25519[:-12], "is no whole public key of type ssh-ed25519"),
+        (ED25519.replace("ssh-ed25519", "ssh-rsa", 1), "is no whole public key of type ssh-rsa"),
+        ("ssh-ed25519 !!!", "is no whole public key"),
+        ("ssh-ed25519-cert-v01@openssh.com AAAA", "is a certificate"),
+        ("ssh-foo AAAA", "is no whole public key of type ssh-foo"),
+    ],
+)
+def test_lines_that_sshd_does_not_take(line, said):
+    assert public_keys.key_problem(line).startswith(said)
+
+
+def test_a_short_key_of_rsa():
+    short = openssh(rsa.generate_private_key(65537, 1024))
+    assert public_keys.key_problem(short) == "has 1024 bits; one of RSA has at least 2048"
+
+
+# --- quota ---------------------------------------------------------------------------------------
+
+
+def test_limits_are_kib_and_files():
+    written = {"blocks_soft": "100G", "blocks_hard": "1T", "files_hard": 500000}
+    assert [*quota.quota_problems(written)] == []
+    assert quota.quota_values(written) == [100 * 1024**2, 1024**3, 0, 500000]
+    assert quota.quota_values({}) == []
+    assert quota.quota_values({"blocks_hard": 0}) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"blocks": "1G"}, "there is no limit blocks"),
+        ({"blocks_hard": "100"}, "set it to a size such as 100G"),
+        ({"blocks_hard": "lots"}, "blocks_hard is 'lots'"),
+        ({"files_hard": "1M"}, "set it to a number"),
+        ({"files_hard": -1}, "files_hard is -1"),
+        ({"blocks_soft": "2G", "blocks_hard": "1G"}, "blocks_soft is above blocks_hard"),
+    ],
+)
+def test_limits_that_are_none(written, said):
+    assert said in " ".join(quota.quota_problems(written))
+    site = Site([], "/home", "/bin/bash", written)
+    assert problems(site=site)[0].startswith("cluster_users_quota: ")
+
+
+def test_a_users_own_limit_is_held_against_everybodys():
+    site = Site([], "/home", "/bin/bash", {"blocks_soft": "10G", "blocks_hard": "11G"})
+    assert problems(user(quota={"blocks_hard": "1G"}), site=site) == [
+        "ada: blocks_soft is above blocks_hard, so it would never be told"
+    ]
+    homes = accounts.homes_for_host([user(quota={"blocks_hard": "1T"}), user("bob", 2002)], site)
+    assert [home["quota"] for home in homes] == [
+        [10 * 1024**2, 1024**3, 0, 0],
+        [10 * 1024**2, 11 * 1024**2, 0, 0],
+    ]
+
+
+# --- what hosts are told -------------------------------------------------------------------------
+
+
+def test_what_the_list_leaves_out_is_filled_in():
+    told = accounts.users_for_hosts(
+        [user(ssh_keys=[f" {ED25519} "]), user("bob", 2002, gid=3000, groups=["video"])],
+        [PHYSICS],
+        SITE,
+    )
+    assert told == [
+        {
+            "name": "ada",
+            "uid": 2001,
+            "gid": 2001,
+            "group": "ada",
+            "groups": [],
+            "comment": None,
+            "shell": "/bin/bash",
+            "home": "/home/ada",
+            "ssh_keys": [ED25519],
+            "state": "present",
+        },
+        {
+            "name": "bob",
+            "uid": 2002,
+            "gid": 3000,
+            "group": "physics",
+            "groups": ["video"],
+            "comment": None,
+            "shell": "/bin/bash",
+            "home": "/home/bob",
+            "ssh_keys": [],
+            "state": "present",
+        },
+    ]
+    assert accounts.groups_for_hosts([PHYSICS]) == [{**PHYSICS, "state": "present"}]

@@ -1,0 +1,373 @@
+"""What a host lacks is planned from its files alone; what is another's there is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from ansible.module_utils.cluster_users_plan import (
+    LOCKED_DATE,
+    LOCKED_DAY,
+    Account,
+    Beyond,
+    Found,
+    Group,
+    User,
+    found_in,
+    plan,
+    refusals,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+PASSWD = """\
+root:x:0:0:root:/root:/bin/bash
+ops:x:1000:1000::/home/ops:/bin/bash
+ada:x:2001:2001:Ada Lovelace:/home/ada:/bin/bash
++nis::::::
+broken
+"""
+GROUP = """\
+root:x:0:
+video:x:44:ada
+ops:x:1000:
+ada:x:2001:
+physics:x:3000:ada,ops
+"""
+SHADOW = "root:*:20000:0:99999:7:::\nada:$6$x:20000:0:99999:7:::\nops:!:20000:0:99999:7::20500:\n"
+
+ADA = User("ada", 2001, 2001, "ada", "/home/ada", "/bin/bash", groups=("physics", "video"))
+BOB = User("bob", 2002, 3000, "physics", "/home/bob", "/bin/bash")
+PHYSICS = Group("physics", 3000)
+HAS = found_in(PASSWD, SHADOW, GROUP, {})
+NOLOGIN = "/usr/sbin/nologin"
+
+
+def commands(users, groups=(PHYSICS,), found=HAS, system_groups=("video",)):
+    return [" ".join(s.command) for s in plan(users, groups, system_groups, found, NOLOGIN)]
+
+
+def refused(users, groups=(PHYSICS,), found=HAS, **beyond):
+    return refusals(users, groups, found, Beyond(**beyond))
+
+
+def with_account(name="ada", **changes):
+    changed = replace(HAS.accounts[name], **changes)
+    return replace(HAS, accounts={**HAS.accounts, name: changed})
+
+
+def test_the_files_are_read():
+    assert set(HAS.accounts) == {"root", "ops", "ada"}
+    assert HAS.accounts["ada"] == Account(
+        2001, 2001, "Ada Lovelace", "/home/ada", "/bin/bash", "$6$x", "", frozenset(ADA.groups)
+    )
+    assert HAS.accounts["ops"].ends == "20500"
+    assert HAS.groups["physics"] == 3000
+
+
+def test_what_is_as_declared_needs_nothing():
+    assert commands([ADA]) == []
+    assert refused([ADA]) == []
+
+
+# --- what is planned -----------------------------------------------------------------------------
+
+
+def test_an_account_is_made_with_its_numbers_and_no_home():
+    [made] = commands([ADA, BOB])
+    assert made.startswith("useradd --uid 2002 --gid 3000 --no-user-group --groups  --comment")
+    assert "--no-create-home --shell /bin/bash --password * --no-log-init" in made
+    assert "SUB_UID_COUNT=0" in made
+    assert made.endswith(" bob")
+
+
+def test_groups_come_before_who_is_in_them():
+    carol = User("carol", 2003, 2003, "carol", "/home/carol", "/bin/bash", groups=("maths",))
+    said = commands([ADA, carol], [PHYSICS, Group("maths", 3001)])
+    assert said[:2] == ["groupadd --gid 3001 maths", "groupadd --gid 2003 carol"]
+    assert "--groups maths " in said[2]
+
+
+def test_one_usermod_for_all_that_differs():
+    wanted = replace(ADA, comment="Ada", shell="/bin/zsh", home="/data/ada", groups=("physics",))
+    assert commands([wanted]) == [
+        "usermod --comment Ada --home /data/ada --shell /bin/zsh --groups physics ada"
+    ]
+    assert commands([replace(ADA, comment=None)]) == []
+    assert commands([replace(ADA, groups=())]) == ["usermod --groups  ada"]
+
+
+def test_a_system_group_that_the_host_lacks_is_passed_over():
+    render = replace(ADA, groups=("physics", "render", "video"))
+    assert commands([render], system_groups=["video", "render"]) == []
+    # A group of the site's own that only has the same name is none of the system's.
+    other = replace(HAS, groups={**HAS.groups, "render": 1500})
+    assert commands([render], found=other, system_groups=["video", "render"]) == []
+
+
+def test_who_is_locked_is_out_in_every_way():
+    locked = replace(ADA, state="locked")
+    assert commands([locked]) == [
+        f"usermod --shell {NOLOGIN} --expiredate {LOCKED_DATE} --lock ada"
+    ]
+    done = with_account(shell=NOLOGIN, ends=LOCKED_DAY, password="!$6$x")
+    assert commands([locked], found=done) == []
+    [made] = commands([ADA, replace(BOB, state="locked")])
+    assert f"--shell {NOLOGIN} --password !*" in made
+    assert f"--expiredate {LOCKED_DATE} bob" in made
+
+
+def test_unlocking_takes_back_what_locking_did():
+    locked = with_account(shell=NOLOGIN, ends=LOCKED_DAY, password="!$6$x")
+    assert commands([ADA], found=locked) == ["usermod --shell /bin/bash --expiredate  --unlock ada"]
+    nothing = with_account(shell=NOLOGIN, ends=LOCKED_DAY, password="!")
+    # usermod does not unlock an account without a password.
+    assert commands([ADA], found=nothing) == [
+        "usermod --shell /bin/bash --expiredate  --password * ada"
+    ]
+
+
+def test_what_somebody_else_locked_or_let_end_stays_so():
+    assert commands([ADA], found=with_account(password="!$6$x")) == []
+    assert commands([ADA], found=with_account(ends="20000")) == []
+
+
+def test_nobody_gets_in_with_an_empty_password():
+    assert commands([ADA], found=with_account(password="")) == ["usermod --password * ada"]
+
+
+def test_who_is_absent_goes_with_the_group_of_his_own():
+    gone = replace(ADA, state="absent")
+    assert commands([gone]) == ["userdel ada", "groupdel ada"]
+    assert commands([replace(BOB, state="absent")]) == []
+    shared = replace(HAS, accounts={**HAS.accounts, "eve": replace(HAS.accounts["ada"], uid=2009)})
+    assert commands([gone], found=shared) == ["userdel ada"]
+
+
+def test_a_group_goes_after_its_users():
+    gone = replace(ADA, gid=3000, group="physics", state="absent")
+    found = with_account(gid=3000)
+    assert commands([gone], [replace(PHYSICS, state="absent")], found) == [
+        "userdel ada",
+        "groupdel physics",
+    ]
+
+
+def test_passwords_are_in_no_description():
+    for step in plan([replace(ADA, state="locked")], [PHYSICS], ["video"], HAS, NOLOGIN):
+        assert "$6$" not in step.before + step.after
+        assert step.before.endswith("open")
+        assert step.after.endswith("locked")
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["present", "locked", "absent"])
+def test_a_name_with_another_number(state):
+    said = refused([replace(ADA, uid=2005, state=state)])
+    assert said == [
+        "ada has uid 2001 here and 2005 in the list; make them one number: usermod here, and the "
+        "owner of the files, or the list"
+    ]
+
+
+def test_a_number_with_another_name():
+    assert refused([User("bob", 2001, 3000, "physics", "/home/bob", "/bin/bash")]) == [
+        "uid 2001 of bob is that of ada here already"
+    ]
+    assert refused([ADA], [Group("maths", 3000)]) == [
+        "gid 3000 of maths is that of the group physics here already"
+    ]
+
+
+def test_another_primary_group_is_refused_because_files_would_follow():
+    """usermod --gid gives a whole home to the new group."""
+    assert refused([replace(ADA, gid=3000, group="physics")])[0].startswith(
+        "ada has gid 2001 here and 3000 in the list"
+    )
+
+
+def test_a_group_with_another_number():
+    assert "the group physics has gid 3000 here and 3001 in the list" in " ".join(
+        refused([ADA], [Group("physics", 3001)])
+    )
+    # A group of a user's own is held against the host's like any other.
+    video = User("video", 2005, 2005, "video", "/home/video", "/bin/bash")
+    assert "the group video has gid 44 here and 2005 in the list" in " ".join(refused([video]))
+
+
+def test_names_and_numbers_of_a_directory():
+    assert refused([ADA, BOB], user_with=lambda uid: "zoe") == [
+        "uid 2002 of bob is that of zoe here already"
+    ]
+    assert refused([ADA, BOB], uid_of=lambda name: 70001) == [
+        "bob is there already with uid 70001, not from /etc/passwd"
+    ]
+    maths = Group("maths", 3001)
+    assert (
+        "gid 3001 of maths is that of the group zoo"
+        in refused([ADA], [PHYSICS, maths], group_with=lambda gid: "zoo")[0]
+    )
+    assert (
+        "the group maths is there already with gid 9"
+        in refused([ADA], [PHYSICS, maths], gid_of=lambda name: 9)[0]
+    )
+
+
+def test_a_directory_is_not_asked_of_what_the_host_has():
+    def never(_):
+        raise AssertionError
+
+    asked = dict.fromkeys(("uid_of", "user_with", "gid_of", "group_with"), never)
+    assert refused([ADA], **asked) == []
+
+
+def test_who_is_on_the_list_no_more_is_not_forgotten():
+    found = replace(HAS, recorded={"ada": 2001, "eve": 2009, "ops": 1001})
+    assert refused([], found=found) == [
+        "an earlier run made ada, and the list has no such name; set state: absent or locked "
+        "there, or the account keeps what it has"
+    ]
+    assert refused([ADA], found=found) == []
+
+
+@pytest.mark.parametrize("state", ["locked", "absent"])
+def test_nobody_locks_ansible_out(state):
+    ops = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash", state=state)
+    assert refused([ops], caller="ops") == [
+        f"ops is {state} in the list, and Ansible comes here as ops"
+    ]
+    assert refused([replace(ops, state="present")], caller="ops") == []
+
+
+def test_who_has_processes_does_not_go():
+    gone = replace(ADA, state="absent")
+    said = refused([gone], processes=lambda uids: {2001: [11, 12, 13, 14]} if 2001 in uids else {})
+    assert said == [
+        "ada is absent in the list and has processes here (11, 12, 13, …); set state: locked until "
+        "they have ended, or end them"
+    ]
+    assert refused([replace(BOB, state="absent")], processes=lambda uids: 1 / 0) == []
+
+
+def test_a_primary_group_does_not_go():
+    found = with_account(gid=3000)
+    gone = replace(PHYSICS, state="absent")
+    assert refused([], [gone], found) == [
+        "the group physics cannot go: it is the primary group of ada"
+    ]
+    left = replace(ADA, gid=3000, group="physics", state="absent")
+    assert refused([left], [gone], found) == []
+
+
+# --- what a plan comes to ------------------------------------------------------------------------
+
+
+def applied(step, found: Found) -> Found:
+    """What useradd and its like do to the files, as far as plans go."""
+    program, *words, name = step.command
+    options = {}
+    while words:
+        word = words.pop(0)
+        flag = word in (
+            "--no-user-group",
+            "--no-create-home",
+            "--no-log-init",
+            "--lock",
+            "--unlock",
+        )
+        options[word] = "" if flag else words.pop(0)
+    accounts, groups = dict(found.accounts), dict(found.groups)
+    match program:
+        case "groupadd":
+            assert name not in groups
+            groups[name] = int(options["--gid"])
+        case "groupdel":
+            assert groups.pop(name) not in {account.gid for account in accounts.values()}
+            accounts = {n: replace(a, groups=a.groups - {name}) for n, a in accounts.items()}
+        case "userdel":
+            del accounts[name]
+        case "useradd" | "usermod":
+            if program == "useradd":
+                gid = int(options["--gid"])
+                assert gid in groups.values()
+                assert name not in accounts
+                account = Account(int(options["--uid"]), gid, "", "", "")
+            else:
+                account = accounts[name]
+            password = options.get("--password", account.password)
+            if "--lock" in options and not password.startswith("!"):
+                password = f"!{password}"
+            if "--unlock" in options:
+                password = password.removeprefix("!")
+                assert password
+            member = account.groups
+            if "--groups" in options:
+                member = frozenset(filter(None, options["--groups"].split(",")))
+            assert member <= set(groups)
+            ends = {LOCKED_DATE: LOCKED_DAY}.get(*[options.get("--expiredate", account.ends)] * 2)
+            accounts[name] = replace(
+                account,
+                comment=options.get("--comment", account.comment),
+                home=options.get("--home", options.get("--home-dir", account.home)),
+                shell=options.get("--shell", account.shell),
+                password=password,
+                ends=ends,
+                groups=member,
+            )
+    return replace(found, accounts=accounts, groups=groups)
+
+
+STATES = st.sampled_from(["present", "locked", "absent"])
+USERS = st.builds(
+    lambda number, shared, groups, state, comment: User(
+        name=f"user{number}",
+        uid=2000 + number,
+        gid=3000 if shared else 2000 + number,
+        group="physics" if shared else f"user{number}",
+        home=f"/home/user{number}",
+        shell="/bin/bash",
+        groups=tuple(groups),
+        comment=comment,
+        state=state,
+    ),
+    st.integers(0, 5),
+    st.booleans(),
+    st.sets(st.sampled_from(["physics", "maths", "video", "render"])),
+    STATES,
+    st.sampled_from([None, "", "somebody"]),
+)
+LISTS = st.lists(USERS, unique_by=lambda user: user.name)
+GROUPS = [PHYSICS, Group("maths", 3001)]
+
+
+@given(LISTS, LISTS, st.data())
+def test_a_plan_is_right_after_each_step_and_leaves_nothing_to_do(first, second, data):
+    """Also when it is interrupted: the next run finishes it."""
+    system_groups = ["video", "render"]
+    found = HAS
+    for step in plan(first, GROUPS, system_groups, found, NOLOGIN):
+        found = applied(step, found)
+    # A primary group is never changed, it is refused.
+    wanted = [
+        user
+        for user in second
+        if not any("has gid" in said for said in refused([user], GROUPS, found))
+    ]
+    steps = plan(wanted, GROUPS, system_groups, found, NOLOGIN)
+    for step in steps[: data.draw(st.integers(0, len(steps)))]:
+        found = applied(step, found)
+    for step in plan(wanted, GROUPS, system_groups, found, NOLOGIN):
+        found = applied(step, found)
+    assert plan(wanted, GROUPS, system_groups, found, NOLOGIN) == []
+    for user in wanted:
+        account = found.accounts.get(user.name)
+        assert (account is None) == (user.state == "absent")
+        if account:
+            assert (account.uid, account.gid) == (user.uid, user.gid)
+            assert (account.ends == LOCKED_DAY) == (user.state == "locked")
+            assert account.password.startswith("!") == (user.state == "locked")
+            expected = set(user.groups) & {"physics", "maths", "video"} - {user.group}
+            assert account.groups == expected
+    assert found.accounts["ada"] == HAS.accounts["ada"]
