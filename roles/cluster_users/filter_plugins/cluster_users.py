@@ -1,7 +1,11 @@
-"""The role's filters; what they do is in plugin_utils."""
+"""The role's filters; what they do is in plugin_utils.
+
+What hosts are told is text: of a thousand users Ansible would look at each value again.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,14 +32,16 @@ def problems(users: Entries, groups: Entries, settings: Mapping[str, Any]) -> li
     return accounts.problems(users, groups, site(settings))
 
 
-def users_for_hosts(
-    users: Entries, groups: Entries, settings: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    return accounts.users_for_hosts(users, groups, site(settings))
+def users_for_hosts(users: Entries, groups: Entries, settings: Mapping[str, Any]) -> str:
+    return json.dumps(accounts.users_for_hosts(users, groups, site(settings)))
 
 
-def homes_for_host(users: Entries, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return accounts.homes_for_host(users, site(settings))
+def groups_for_hosts(groups: Entries) -> str:
+    return json.dumps(accounts.groups_for_hosts(groups))
+
+
+def homes_for_host(users: Entries, settings: Mapping[str, Any]) -> str:
+    return json.dumps(accounts.homes_for_host(users, site(settings)))
 
 
 class FilterModule:
@@ -45,7 +51,7 @@ class FilterModule:
         return {
             "cluster_users_problems": problems,
             "cluster_users_for_hosts": users_for_hosts,
-            "cluster_users_groups_for_hosts": accounts.groups_for_hosts,
+            "cluster_users_groups_for_hosts": groups_for_hosts,
             "cluster_users_homes_for_host": homes_for_host,
             "cluster_users_sssd_problems": sssd.problems,
             "cluster_users_sssd_conf": sssd.sssd_conf,

@@ -45,13 +45,11 @@ description:
 options:
   users:
     description: The accounts; the role's argument specs describe an entry.
-    type: list
-    elements: dict
+    type: json
     required: true
   groups:
     description: The groups, each with name, gid and state.
-    type: list
-    elements: dict
+    type: json
     required: true
   system_groups:
     description: >-
@@ -312,8 +310,8 @@ HERE = Beyond(
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "users": {"type": "list", "elements": "dict", "required": True},
-            "groups": {"type": "list", "elements": "dict", "required": True},
+            "users": {"type": "json", "required": True},
+            "groups": {"type": "json", "required": True},
             "system_groups": {"type": "list", "elements": "str", "default": []},
             "nologin": {"type": "path", "default": "/usr/sbin/nologin"},
             "keys_folder": {
@@ -330,8 +328,8 @@ def main() -> None:
     quiet: dict[str, Any] = {"invocation": {}}
     try:
         result = run(
-            [user_of(entry) for entry in given["users"]],
-            [Group(**entry) for entry in given["groups"]],
+            [user_of(entry) for entry in json.loads(given["users"])],
+            [Group(**entry) for entry in json.loads(given["groups"])],
             given["system_groups"],
             given["nologin"],
             Host(keys=Path(given["keys_folder"])),

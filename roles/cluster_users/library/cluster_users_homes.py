@@ -7,6 +7,7 @@ A home that is there is its user's: neither its owner, nor its mode, nor anythin
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -30,8 +31,7 @@ options:
     description: >-
       The users, each with name, uid, gid, home, state and quota (soft and hard KiB, soft and hard
       files).
-    type: list
-    elements: dict
+    type: json
     required: true
   mode:
     description: Mode of a new home.
@@ -312,7 +312,7 @@ def told(limits: Limits) -> str:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "users": {"type": "list", "elements": "dict", "required": True},
+            "users": {"type": "json", "required": True},
             "mode": {"type": "str", "default": "0700"},
             "skeleton": {"type": "path", "default": "/etc/skel"},
         },
@@ -324,7 +324,7 @@ def main() -> None:
     quiet: dict[str, Any] = {"invocation": {}}
     try:
         result = run(
-            [user_of(entry) for entry in given["users"]],
+            [user_of(entry) for entry in json.loads(given["users"])],
             int(given["mode"], 8),
             Path(given["skeleton"]),
             module.check_mode,

@@ -264,11 +264,11 @@ def plan(
     nologin: str,
 ) -> list[Step]:
     """The commands that are due, in their order; after each of them the rest is still right."""
-    steps = []
+    steps: list[Step] = []
     for group in wanted_groups(users, groups).values():
         if group.state != "absent" and group.name not in found.groups:
-            command = ("groupadd", "--gid", str(group.gid), group.name)
-            steps.append(Step(command, after=f"group {group.name}: gid {group.gid}"))
+            added = ("groupadd", "--gid", str(group.gid), group.name)
+            steps.append(Step(added, after=f"group {group.name}: gid {group.gid}"))
     here = {
         name for name in system_groups if found.groups.get(name, FIRST_OF_USERS) < FIRST_OF_USERS
     }

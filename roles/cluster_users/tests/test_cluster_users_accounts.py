@@ -14,11 +14,10 @@ PHYSICS = {"name": "physics", "gid": 3000}
 
 
 def openssh(key) -> str:
-    return (
-        key.public_key()
-        .public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-        .decode()
+    public: bytes = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
+    return public.decode()
 
 
 ED25519 = openssh(ed25519.Ed25519PrivateKey.generate())

@@ -3,38 +3,10 @@
 import os
 from pathlib import Path
 
-import pytest
-import yaml
-
+from roles.cluster_users.molecule.users import NEW, everything, listed
 from tests.role_play import refused
 
-SCENARIO = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "molecule/default/molecule.yml")
-VARIABLES = yaml.safe_load(SCENARIO.read_text())["provisioner"]["inventory"]["group_vars"]["all"]
-USERS = {user["name"]: user for user in VARIABLES["cluster_users_list"]}
-NEW = {"name": "dan", "uid": 2004, "gid": 2004}
-ACCOUNTS = "cat /etc/passwd /etc/group /etc/shadow /etc/gshadow /etc/ssh/authorized_keys.d/*"
-
-
-def listed(*more, **changes):
-    """The scenario's users with changes by name, and further ones."""
-    return [*({**user, **changes.get(name, {})} for name, user in USERS.items()), *more]
-
-
-def everything(host) -> str:
-    with host.sudo():
-        return host.check_output(f"{ACCOUNTS} | sha256sum; ls -lan /home")
-
-
-@pytest.fixture
-def back(play):
-    """Afterwards the host is as the scenario declares it; who came in between is gone."""
-    yield
-    gone = play(cluster_users_list=listed({**NEW, "state": "absent"}))
-    assert gone.code == 0, gone.output
-    assert play().code == 0
-
-
-# --- who they are --------------------------------------------------------------------------------
+SECRETS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets"
 
 
 def test_users_have_the_numbers_of_the_list(host):
@@ -63,12 +35,13 @@ def test_a_user_gets_in_with_the_key_of_the_list(login):
 
 
 def test_keys_that_users_added_count_and_stay(host, login, play):
-    key = (Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets/own.pub").read_text()
+    key = (SECRETS / "own.pub").read_text()
     assert login("ada", key="own").returncode == 255
     done = login("ada", f"mkdir -pm 700 .ssh && echo '{key.strip()}' >> .ssh/authorized_keys")
     assert done.returncode == 0, done.stderr
     assert login("ada", key="own").returncode == 0
-    assert play().changed == 0
+    again = play()
+    assert (again.code, again.changed) == (0, 0), again.output
     assert login("ada", key="own").returncode == 0
 
 
@@ -81,15 +54,6 @@ def test_the_file_of_keys_is_not_the_users(host):
     with host.sudo():
         file = host.file("/etc/ssh/authorized_keys.d/ada")
         assert (file.user, file.group, file.mode) == ("root", "root", 0o644)
-
-
-# --- changes -------------------------------------------------------------------------------------
-
-
-def test_a_run_that_changes_nothing(play):
-    again = play()
-    assert (again.code, again.changed) == (0, 0), again.output
-    assert play(None, "--check").changed == 0
 
 
 def test_check_mode_tells_what_would_be(host, play):
@@ -106,7 +70,6 @@ def test_check_mode_tells_what_would_be(host, play):
     assert everything(host) == before
 
 
-@pytest.mark.usefixtures("back")
 def test_groups_are_those_of_the_list_and_no_others(host, play):
     with host.sudo():
         host.check_output("usermod --append --groups maths,adm ada")
@@ -116,9 +79,8 @@ def test_groups_are_those_of_the_list_and_no_others(host, play):
     assert sorted(host.user("bob").groups) == ["maths", "physics"]
 
 
-@pytest.mark.usefixtures("back")
 def test_a_locked_user_gets_in_by_no_key_and_no_password(host, login, play):
-    key = (Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets/own.pub").read_text()
+    key = (SECRETS / "own.pub").read_text()
     with host.sudo():
         host.check_output("usermod --password '$6$salt$hash' ada")
         host.check_output(
@@ -139,9 +101,8 @@ def test_a_locked_user_gets_in_by_no_key_and_no_password(host, login, play):
         # Its processes are the admin's to end.
         assert host.service("adas").is_running
         host.check_output("systemctl stop adas")
-        # Without PAM sshd itself asks whether the account has ended.
+        # The account has ended, for su as for sshd.
         assert host.run("su ada -s /bin/sh -c true").rc != 0
-    assert play(cluster_users_list=listed(ada={"state": "locked"})).changed == 0
 
     assert play().code == 0
     assert login("ada").returncode == 0
@@ -150,7 +111,6 @@ def test_a_locked_user_gets_in_by_no_key_and_no_password(host, login, play):
         host.check_output("usermod --password '*' ada")
 
 
-@pytest.mark.usefixtures("back")
 def test_who_goes_leaves_the_home(host, play):
     assert play(cluster_users_list=listed(NEW)).code == 0
     with host.sudo():
@@ -163,25 +123,6 @@ def test_who_goes_leaves_the_home(host, play):
     assert not host.group("dan").exists
     with host.sudo():
         assert (host.file("/home/dan/thesis").uid, host.file("/home/dan").uid) == (2004, 2004)
-    assert play(cluster_users_list=listed({**NEW, "state": "absent"})).changed == 0
-    # Who comes back has everything again.
-    assert play(cluster_users_list=listed(NEW)).code == 0
-    with host.sudo():
-        assert host.file("/home/dan/thesis").user == "dan"
-
-
-@pytest.mark.usefixtures("back")
-def test_hosts_without_the_storage_make_no_homes(host, play):
-    run = play(
-        cluster_users_list=listed({**NEW, "home": "/home/not-here"}), cluster_users_make_homes=False
-    )
-    assert run.code == 0, run.output
-    assert host.user("dan").home == "/home/not-here"
-    with host.sudo():
-        assert not host.file("/home/not-here").exists
-
-
-# --- what is refused, with nothing changed -------------------------------------------------------
 
 
 def test_two_users_with_one_uid_are_one_sentence(host, play):
@@ -207,34 +148,6 @@ def test_a_number_that_the_host_gave_to_somebody_else(host, play):
             host.check_output("userdel eve")
 
 
-def test_a_home_of_somebody_else(host, play):
-    with host.sudo():
-        host.check_output("install -d -o 2999 /home/dan.old")
-    try:
-        before = everything(host)
-        said = play(cluster_users_list=listed({**NEW, "home": "/home/dan.old"}))
-        refused(said, "/home/dan.old is uid 2999's here and should be the home of dan (2004)")
-        assert everything(host) == before
-    finally:
-        with host.sudo():
-            host.check_output("rmdir /home/dan.old")
-
-
-def test_homes_are_not_made_below_what_is_to_be_mounted(host, play):
-    before = everything(host)
-    said = play(cluster_users_list=listed({**NEW, "home": "/shared/home/dan"}))
-    refused(said, "/shared/home is not there, where the home of dan belongs; mount or make it")
-    assert everything(host) == before
-
-
-def test_a_quota_where_the_filesystem_has_none(host, play):
-    before = everything(host)
-    said = play(cluster_users_list=listed(NEW), cluster_users_quota={"blocks_hard": "1G"})
-    refused(said, "a quota is declared, and /")
-    assert "that holds no user to one; mount it with usrquota" in said.output
-    assert everything(host) == before
-
-
 def test_who_was_taken_off_the_list_is_not_forgotten(host, play):
     before = everything(host)
     said = play(cluster_users_list=listed()[1:])
@@ -258,69 +171,3 @@ def test_who_has_processes_does_not_go(host, play):
 def test_nobody_locks_ansible_out(play):
     ops = {"name": "ops", "uid": 1000, "gid": 1000, "state": "locked"}
     refused(play(cluster_users_list=listed(ops)), "ops is locked in the list, and Ansible comes")
-
-
-# --- sshd ----------------------------------------------------------------------------------------
-
-
-def test_keys_that_sshd_would_not_look_for_end_the_run_with_a_sentence(host, play):
-    site = "/etc/ssh/sshd_config.d/10-site.conf"
-    with host.sudo():
-        host.check_output(f"echo 'AuthorizedKeysFile .ssh/authorized_keys' > {site}")
-    try:
-        said = play()
-        refused(said, "looks for keys in authorizedkeysfile .ssh/authorized_keys, so an")
-    finally:
-        with host.sudo():
-            host.check_output(f"rm {site}")
-        assert play().code == 0
-
-
-def test_an_sshd_that_would_not_come_back_is_not_told(host, login, play):
-    site = "/etc/ssh/sshd_config.d/90-site.conf"
-    with host.sudo():
-        host.check_output(f"echo 'NoSuchOption yes' > {site}")
-    try:
-        refused(play(), "sshd on node cannot read its files, and was not told of any")
-        assert login("ada").returncode == 0
-    finally:
-        with host.sudo():
-            host.check_output(f"rm {site}")
-    assert play().code == 0
-
-
-def test_a_run_that_was_interrupted_before_sshd_knew_is_mended_by_the_next(host, login, play):
-    drop_in = "/etc/ssh/sshd_config.d/30-plumbline-users.conf"
-    with host.sudo():
-        host.check_output(f"mv {drop_in} /root/ && systemctl restart ssh")
-    assert login("ada").returncode == 255
-    configure = {
-        "ansible.builtin.include_role": {"name": "cluster_users", "tasks_from": "configure"}
-    }
-    interrupted = play([configure, {"ansible.builtin.fail": {"msg": "interrupted"}}])
-    assert "interrupted" in interrupted.output
-    assert login("ada").returncode == 255
-    mended = play()
-    assert mended.code == 0, mended.output
-    assert login("ada").returncode == 0
-    assert play().changed == 0
-
-
-# --- a thousand ----------------------------------------------------------------------------------
-
-
-def test_a_thousand_users_are_one_task(host, play):
-    many = [
-        {"name": f"user{n}", "uid": 5000 + n, "gid": 3001, "home": f"/home/user{n}"}
-        for n in range(1000)
-    ]
-    try:
-        made = play(cluster_users_list=listed(*many), cluster_users_make_homes=False)
-        assert made.code == 0, made.output
-        assert host.user("user999").uid == 5999
-        again = play(cluster_users_list=listed(*many), cluster_users_make_homes=False)
-        assert (again.code, again.changed) == (0, 0), again.output
-    finally:
-        gone = [{**user, "state": "absent"} for user in many]
-        assert play(cluster_users_list=listed(*gone), cluster_users_make_homes=False).code == 0
-    assert not host.user("user999").exists

@@ -1,0 +1,105 @@
+"""What is in the way of users on a node, and a thousand of them."""
+
+from roles.cluster_users.molecule.users import NEW, everything, listed
+from tests.role_play import refused
+
+
+def test_hosts_without_the_storage_make_no_homes(host, play):
+    run = play(
+        cluster_users_list=listed({**NEW, "home": "/home/not-here"}), cluster_users_make_homes=False
+    )
+    assert run.code == 0, run.output
+    assert host.user("dan").home == "/home/not-here"
+    with host.sudo():
+        assert not host.file("/home/not-here").exists
+    gone = play(cluster_users_list=listed({**NEW, "state": "absent"}))
+    assert gone.code == 0, gone.output
+
+
+def test_a_home_of_somebody_else(host, play):
+    with host.sudo():
+        host.check_output("install -d -o 2999 /home/dan.old")
+    try:
+        before = everything(host)
+        said = play(cluster_users_list=listed({**NEW, "home": "/home/dan.old"}))
+        refused(said, "/home/dan.old is uid 2999's here and should be the home of dan (2004)")
+        assert everything(host) == before
+    finally:
+        with host.sudo():
+            host.check_output("rmdir /home/dan.old")
+
+
+def test_homes_are_not_made_below_what_is_to_be_mounted(host, play):
+    before = everything(host)
+    said = play(cluster_users_list=listed({**NEW, "home": "/shared/home/dan"}))
+    refused(said, "/shared/home is not there, where the home of dan belongs; mount or make it")
+    assert everything(host) == before
+
+
+def test_a_quota_where_the_filesystem_has_none(host, play):
+    before = everything(host)
+    said = play(cluster_users_list=listed(NEW), cluster_users_quota={"blocks_hard": "1G"})
+    refused(said, "a quota is declared, and /")
+    assert "that holds no user to one; mount it with usrquota" in said.output
+    assert everything(host) == before
+
+
+def test_keys_that_sshd_would_not_look_for_end_the_run_with_a_sentence(host, play):
+    site = "/etc/ssh/sshd_config.d/10-site.conf"
+    with host.sudo():
+        host.check_output(f"echo 'AuthorizedKeysFile .ssh/authorized_keys' > {site}")
+    try:
+        said = play()
+        refused(said, "looks for keys in authorizedkeysfile .ssh/authorized_keys, so an")
+    finally:
+        with host.sudo():
+            host.check_output(f"rm {site}")
+        assert play().code == 0
+
+
+def test_an_sshd_that_would_not_come_back_is_not_told(host, login, play):
+    site = "/etc/ssh/sshd_config.d/90-site.conf"
+    with host.sudo():
+        host.check_output(f"echo 'NoSuchOption yes' > {site}")
+    try:
+        refused(play(), "sshd on node cannot read its files, and was not told of any")
+        assert login("ada").returncode == 0
+    finally:
+        with host.sudo():
+            host.check_output(f"rm {site}")
+    assert play().code == 0
+
+
+def test_a_run_that_was_interrupted_before_sshd_knew_is_mended_by_the_next(host, login, play):
+    drop_in = "/etc/ssh/sshd_config.d/30-plumbline-users.conf"
+    with host.sudo():
+        host.check_output(f"mv {drop_in} /root/ && systemctl restart ssh")
+    assert login("ada").returncode == 255
+    configure = {
+        "ansible.builtin.include_role": {"name": "cluster_users", "tasks_from": "configure"}
+    }
+    interrupted = play([configure, {"ansible.builtin.fail": {"msg": "interrupted"}}])
+    assert "interrupted" in interrupted.output
+    assert login("ada").returncode == 255
+    mended = play()
+    assert mended.code == 0, mended.output
+    assert login("ada").returncode == 0
+    again = play()
+    assert (again.code, again.changed) == (0, 0), again.output
+
+
+def test_a_thousand_users_are_one_task(host, play):
+    many = [
+        {"name": f"user{n}", "uid": 5000 + n, "gid": 3001, "home": f"/home/user{n}"}
+        for n in range(1000)
+    ]
+    try:
+        made = play(cluster_users_list=listed(*many), cluster_users_make_homes=False)
+        assert made.code == 0, made.output
+        assert host.user("user999").uid == 5999
+        again = play(cluster_users_list=listed(*many), cluster_users_make_homes=False)
+        assert (again.code, again.changed) == (0, 0), again.output
+    finally:
+        gone = [{**user, "state": "absent"} for user in many]
+        assert play(cluster_users_list=listed(*gone), cluster_users_make_homes=False).code == 0
+    assert not host.user("user999").exists
