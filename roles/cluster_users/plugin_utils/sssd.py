@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 Settings = Mapping[str, Any]
 
+HEADER = "# Managed by Ansible; changes made here are lost."
+
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FILTER = re.compile(r"\(.+\)", re.DOTALL)
 
@@ -76,7 +78,7 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
-def sssd_conf(settings: Settings, header: str, authority: str, password: str) -> str:
+def sssd_conf(settings: Settings, authority: str, password: str) -> str:
     """The text of sssd.conf. Responders are started by their sockets, so no section lists them."""
     domain: dict[str, Any] = {
         "id_provider": "ldap",
@@ -114,4 +116,4 @@ def sssd_conf(settings: Settings, header: str, authority: str, password: str) ->
         "\n".join([f"[{name}]", *(f"{key} = {_word(value)}" for key, value in keys.items()), ""])
         for name, keys in sections.items()
     )
-    return f"{header}\n{body}"
+    return f"{HEADER}\n{body}"

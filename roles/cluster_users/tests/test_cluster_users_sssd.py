@@ -27,7 +27,7 @@ def problems(**changes):
 
 
 def domain(**changes):
-    text = sssd.sssd_conf({**SETTINGS, **changes}, "# managed", "/ca.crt", "pass%word = #x")
+    text = sssd.sssd_conf({**SETTINGS, **changes}, "/ca.crt", "pass%word = #x")
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(text)
     assert parser["sssd"]["domains"] == "site"

@@ -70,7 +70,7 @@ def test_a_run_that_changes_nothing(play):
 
 def test_a_directory_is_asked_over_starttls_too(host, play):
     try:
-        run = play(cluster_users_sssd_uris=["ldap://localhost"])
+        run = play(cluster_users_sssd_uris=["ldap://node"])
         assert run.code == 0, run.output
         assert "ldap_id_use_start_tls = true" in text(host)
     finally:
@@ -82,7 +82,7 @@ def test_a_server_that_another_authority_signed_gets_no_password(host, play):
         since = host.check_output("date '+%F %T'")
     try:
         said = play(cluster_users_sssd_ca_file=str(SECRETS / "other.crt"))
-        refused(said, "sssd on node gets no answer from ldaps://localhost; look whether")
+        refused(said, "sssd on node gets no answer from ldaps://node; look whether")
         with host.sudo():
             log = host.check_output(f"journalctl --unit=scenario-slapd --since='{since}'")
         assert "BIND" not in log
