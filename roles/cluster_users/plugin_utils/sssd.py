@@ -91,6 +91,9 @@ def sssd_conf(settings: Settings, authority: str, password: str) -> str:
         "ldap_tls_cacert": authority,
         # No entry of the directory is root, or a daemon's account.
         "min_id": 1000,
+        # Rules of sudo and mounts are the hosts' own; nobody polls for them.
+        "sudo_provider": "none",
+        "autofs_provider": "none",
         # Nobody needs a list of all users; on a big directory it takes minutes.
         "enumerate": False,
         # Of what a host knows already it goes on living when no server answers.
