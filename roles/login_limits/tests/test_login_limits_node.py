@@ -1,0 +1,181 @@
+"""What is read of a host, and how files are written to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROLE = Path(__file__).resolve().parents[1]
+CGROUP2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n"
+HYBRID = (
+    "tmpfs /sys/fs/cgroup tmpfs rw,mode=755 0 0\n"
+    "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
+    "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,nsdelegate 0 0\n"
+)
+V1 = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n"
+
+
+def load(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, ROLE / f"library/{name}.py")
+    assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+reader = load("login_limits_node")
+files = load("login_limits_files")
+
+
+@pytest.fixture
+def host(tmp_path):
+    """One user is logged in, and a user manager's own slice lies below."""
+    made = reader.Host(tmp_path / "proc", tmp_path / "cgroup", tmp_path / "linger")
+    (made.proc / "sys/kernel").mkdir(parents=True)
+    (made.proc / "meminfo").write_text("MemTotal:  2048 kB\nSwapTotal: 0 kB\nHugePages_Total: 0\n")
+    (made.proc / "mounts").write_text(CGROUP2)
+    (made.proc / "sys/kernel/pid_max").write_text("32768\n")
+    (made.proc / "sys/kernel/threads-max").write_text("15000\n")
+    slice_of = made.slice(2001)
+    slice_of.mkdir(parents=True)
+    (made.cgroup / "cgroup.controllers").write_text("cpu io memory pids\n")
+    (slice_of / "cpu.max").write_text("80000 100000\n")
+    (slice_of / "io.weight").write_text("default 30\n8:0 10\n")
+    made.linger.mkdir()
+    (made.linger / "alice").touch()
+    return made
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Answers of commands, by the first two words."""
+    answers: dict[str, str] = {}
+
+    def run(*command):
+        return reader.subprocess.CompletedProcess(
+            command, 0, answers.get(" ".join(command[:2]), ""), ""
+        )
+
+    monkeypatch.setattr(reader, "run", run)
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("mounts", "version"), [(CGROUP2, "v2"), (HYBRID, "hybrid"), (V1, "v1"), ("", "no version")]
+)
+def test_the_version_of_cgroups(mounts, version):
+    assert reader.cgroup_version(mounts) == version
+
+
+def test_a_host_is_read_as_it_is(host, said):
+    found = reader.node(host, ["root", "nobody-of-this-name"], False)
+    assert (found["cgroup"], found["memory"], found["swap"]) == ("v2", 2 << 20, 0)
+    assert found["controllers"] == ["cpu", "io", "memory", "pids"]
+    assert found["tasks"] == 15000
+    assert found["users"] == {"root": 0, "nobody-of-this-name": None}
+    assert found["slices"] == {"2001": {"cpu.max": "80000 100000", "io.weight": "30"}}
+    assert found["linger"] == ["alice"]
+    assert found["free"] == []
+
+
+def test_of_v1_nothing_more_is_asked(host, said):
+    (host.proc / "mounts").write_text(HYBRID)
+    found = reader.node(host, [], True)
+    assert (found["cgroup"], found["controllers"], found["slices"]) == ("hybrid", [], {})
+
+
+def test_a_probe_is_the_first_line_of_each_file(host, said):
+    said["systemd-run --quiet"] = "cpu.max 80000 100000\nmemory.max max\nio.weight default 30\n"
+    found = reader.node(host, [], True)
+    assert found["probe"] == {"cpu.max": "80000 100000", "memory.max": "max", "io.weight": "30"}
+    assert found["probe_error"] == ""
+
+
+def test_who_is_free_is_what_systemd_reads(said, monkeypatch):
+    monkeypatch.setattr(reader, "uid_of", {"root": 0, "ops": 1000, "late": 1001}.get)
+    said["systemctl show"] = (
+        "Id=user-0.slice\nDropInPaths=/x/user-0.slice.d/50-plumbline.conf\nNeedDaemonReload=no\n\n"
+        "Id=user-1000.slice\nDropInPaths=/x/user-.slice.d/50-plumbline.conf\nNeedDaemonReload=no\n"
+        "\nId=user-1001.slice\nDropInPaths=\nNeedDaemonReload=yes\n"
+    )
+    assert reader.free_users({"root": 0, "ops": 1000, "late": 1001, "unknown": None}) == ["root"]
+
+
+def test_slices_that_systemd_has_not_read_anew(said):
+    said["systemctl show"] = (
+        "Id=user-0.slice\nNeedDaemonReload=no\n\nId=user-2001.slice\nNeedDaemonReload=yes\n"
+    )
+    assert reader.waiting_for_reload() == ["user-2001.slice"]
+
+
+def test_logind_is_asked_itself(said):
+    said["busctl get-property"] = "b true\n"
+    assert reader.logind() == {"RemoveIPC": "yes", "KillUserProcesses": "yes"}
+    said["busctl get-property"] = ""
+    assert reader.logind() == {}
+
+
+def test_who_logged_in_is_not_whom_sudo_makes_of_him(monkeypatch):
+    monkeypatch.setenv("SUDO_UID", "0")
+    assert reader.operator() == "root"
+    monkeypatch.setenv("SUDO_UID", "3999999999")
+    assert reader.operator() == "3999999999"
+
+
+def test_a_command_that_cannot_be_started_has_no_answer():
+    done = reader.run("/nonexistent/command")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.fixture
+def root(monkeypatch):
+    """Files are root's for whoever runs the tests."""
+    monkeypatch.setattr(files.os, "chown", lambda *_: None)
+    status = Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda path, **kw: os.stat_result((*status(path, **kw)[:4], 0, 0, *[0] * 4))
+    )
+
+
+def test_files_come_and_go_with_their_folders(tmp_path, root):
+    every, one = tmp_path / "user-.slice.d/50.conf", tmp_path / "user-7.slice.d/50.conf"
+    owned = [f"{tmp_path}/user-*.slice.d/50.conf"]
+    wanted = {str(every): "[Slice]\n", str(one): ""}
+    assert files.apply(wanted, owned, True) == sorted(wanted)
+    assert not every.parent.exists()
+    assert files.apply(wanted, owned, False) == sorted(wanted)
+    assert (every.read_text(), one.read_text()) == ("[Slice]\n", "")
+    assert files.apply(wanted, owned, False) == []
+
+    assert files.apply({str(every): "[Slice]\n"}, owned, True) == [str(one)]
+    assert one.exists()
+    assert files.apply({str(every): "[Slice]\n"}, owned, False) == [str(one)]
+    assert not one.parent.exists()
+
+
+def test_what_somebody_else_put_into_a_folder_stays(tmp_path, root):
+    ours, theirs = tmp_path / "user-7.slice.d/50.conf", tmp_path / "user-7.slice.d/60.conf"
+    files.apply({str(ours): ""}, [], False)
+    theirs.touch()
+    files.apply({}, [str(ours)], False)
+    assert (ours.exists(), theirs.exists()) == (False, True)
+
+
+def test_a_file_that_others_changed_is_written_anew(tmp_path, root):
+    path = tmp_path / "file"
+    files.apply({str(path): "a\n"}, [], False)
+    path.chmod(0o600)
+    assert files.apply({str(path): "a\n"}, [], False) == [str(path)]
+    path.write_bytes(b"\xff")
+    assert files.apply({str(path): "a\n"}, [], False) == [str(path)]
+    assert path.read_text() == "a\n"
+
+
+def test_hosts_differ_only_by_their_folders(host):
+    assert replace(host, proc=Path("/proc")).slice(7) == host.slice(7)
