@@ -1,0 +1,303 @@
+"""Modules as users load them, in the shells and scripts that they have."""
+
+import shlex
+
+import pytest
+
+from tests.role_play import refused
+
+TREE = "/srv/shared/modules/modulefiles"
+CACHE = "/srv/shared/modules/cache"
+ALL = {
+    "away/1",
+    "mpi-a/1",
+    "mpi-b/1",
+    "nasty/1",
+    "python-env/1",
+    "rival/1",
+    "tool/1.10",
+    "tool/2.0",
+}
+NASTY = "a \"b\" 'c' $HOME $(touch /tmp/set) `touch /tmp/set` \\n \\ ;&|<>*?!#~ {x,y} [z] %d ü ]]"
+TOOL = {"name": "tool", "version": "3", "description": "x", "kind": "folder", "folder": "/srv/x"}
+
+
+def login(host, command, user="alice"):
+    with host.sudo():
+        return host.run(f"su - {user} -c {shlex.quote(command)}")
+
+
+def loaded(host, command, user="alice"):
+    done = login(host, command, user)
+    assert done.rc == 0, done.stderr
+    return done.stdout.strip()
+
+
+def avail(host, user="alice"):
+    lines = loaded(host, "module --terse avail 2>&1", user).splitlines()
+    return {line for line in lines if "/" in line and line[-1] not in ":/"}
+
+
+@pytest.fixture
+def job(host):
+    """A function that runs a batch script with what Slurm passes on, which is no shell function."""
+
+    def run(text, interpreter="/bin/bash"):
+        with host.sudo():
+            told = host.check_output(
+                "su - alice -c 'env --null' | tr '\\0\\n' '\\n\\1'"
+            ).splitlines()
+            assert any(line.startswith("BASH_FUNC_module") for line in told)
+            passed = [
+                line for line in told if "\1" not in line and not line.startswith("BASH_FUNC")
+            ]
+            environment = shlex.join([*passed, "SLURM_JOB_ID=7", "SLURM_EXPORT_ENV=NONE"])
+            script = shlex.quote(f"#!{interpreter}\n{text}\n")
+            host.check_output(f"printf %s {script} > /tmp/job && chmod 755 /tmp/job")
+            return host.run(f"runuser -u alice -- env -i {environment} /tmp/job")
+
+    return run
+
+
+def test_users_see_all_modules_and_those_of_other_trees(host):
+    assert avail(host) >= ALL | {"cuda/13.0"}
+    assert loaded(host, "module load cuda && echo $CUDA_HOME") == "/srv/cuda"
+    assert "A tool, chosen by hand" in loaded(host, "module spider tool/1.10 2>&1")
+
+
+def test_a_module_is_loaded_and_purged_in_a_login_shell(host):
+    said = loaded(host, "module load tool/2.0; tool; module purge; command -v tool || echo none")
+    assert said.splitlines() == ["tool 2.0", "none"]
+    show = "module load tool/1.10; printenv LD_LIBRARY_PATH CMAKE_PREFIX_PATH; printenv CPATH; tool"
+    root = "/srv/apps/tool-1.10"
+    assert loaded(host, show).splitlines() == [f"{root}/lib", root, "tool 1.10"]
+    before = loaded(host, "echo $PATH; module load tool; module unload tool; echo $PATH")
+    assert len(set(before.splitlines())) == 1
+
+
+def test_the_default_is_loaded_though_there_is_a_higher_version(host):
+    assert loaded(host, "module load tool; tool") == "tool 1.10"
+
+
+def test_manual_pages_of_the_system_are_found_all_the_same(host):
+    path = loaded(host, "module load tool; echo $MANPATH").split(":")
+    assert path[0] == "/srv/apps/tool-1.10/share/man"
+    assert "" in path
+
+
+@pytest.mark.parametrize("below", ["", "bash -c ", "exec bash "])
+def test_a_batch_script_has_modules(job, host, below):
+    text = "module load tool && tool"
+    if below == "bash -c ":
+        text = f"bash -c {shlex.quote(text)}"
+    elif below:
+        text = f"echo {shlex.quote(text)} > $HOME/step; exec bash $HOME/step"
+    done = job(text)
+    assert (done.rc, done.stdout) == (0, "tool 1.10\n"), done.stderr
+
+
+def test_modules_of_the_login_shell_are_loaded_in_the_job(host):
+    said = loaded(host, "module load tool/2.0; echo 'module list; tool' > s; bash s 2>&1")
+    assert "tool/2.0" in said
+    assert said.endswith("tool 2.0")
+
+
+def test_a_zsh_script_has_modules(job):
+    done = job("module load tool && tool", "/bin/zsh")
+    assert (done.rc, done.stdout) == (0, "tool 1.10\n"), done.stderr
+    with_nothing = job("env -i HOME=$HOME PATH=/usr/bin:/bin zsh -c 'module load tool && tool'")
+    assert (with_nothing.rc, with_nothing.stdout) == (0, "tool 1.10\n"), with_nothing.stderr
+
+
+def test_zsh_as_a_login_shell_has_modules(host):
+    assert loaded(host, "module load tool; tool", "zoe") == "tool 1.10"
+    assert avail(host, "zoe") >= ALL
+
+
+def test_an_interactive_shell_that_is_no_login_shell_has_modules(host):
+    with host.sudo():
+        done = host.run(
+            "runuser -u alice -- env -i HOME=/home/alice PATH=/usr/bin:/bin TERM=dumb "
+            "bash -i -c 'module load tool && tool' 2>/dev/null"
+        )
+    assert (done.rc, done.stdout) == (0, "tool 1.10\n")
+
+
+def test_a_virtual_environment_is_the_python_of_the_shell(host):
+    said = loaded(host, "module load python-env; python3 -c 'import sys; print(sys.prefix)'")
+    assert said == "/srv/apps/venv"
+
+
+@pytest.mark.parametrize("names", ["python-env rival", "rival python-env"])
+def test_modules_in_conflict_are_not_loaded_together(host, names):
+    first, second = names.split()
+    done = login(host, f"module load {first} && module load {second}")
+    assert done.rc != 0
+    assert f'Cannot load module "{second}/1"' in done.stderr
+    assert first in done.stderr
+
+
+def test_of_a_family_the_next_takes_the_place(host):
+    assert loaded(host, "module load mpi-a && module load mpi-b; echo $WHICH_MPI") == "b"
+    assert "mpi-a" not in loaded(host, "module load mpi-a mpi-b 2>/dev/null; module -t list 2>&1")
+
+
+def test_nothing_that_is_written_is_run(host):
+    show = 'module load nasty && printf \'%s\\n\' "$NASTY" "$NASTY_PATH" "${EMPTY-unset}."'
+    assert loaded(host, show).splitlines() == [NASTY, "/first/of two:/second/$HOME", "."]
+    said = loaded(host, "module help nasty 2>&1; module whatis nasty 2>&1")
+    assert "\"]] --[[ ' $(touch /tmp/described) \\ ünï" in said
+    assert "second line" in said
+    assert not host.file("/tmp/described").exists
+    assert not host.file("/tmp/set").exists
+
+
+def test_what_is_not_on_the_host_says_so(host):
+    done = login(host, "module load away && echo $PATH")
+    assert (done.rc != 0, done.stdout) == (True, "")
+    assert "away/1 cannot be loaded on this host: there is no folder" in done.stderr
+    assert "/srv/apps/away" in done.stderr
+
+
+def test_users_may_read_all_and_change_nothing(host):
+    with host.sudo():
+        assert host.run(f"find {TREE} {CACHE} ! -perm -o=r -o -perm /o=w | grep .").rc == 1
+
+
+def test_lmod_uses_the_cache(host):
+    said = loaded(host, "module --terse avail 2>&1; module --config 2>&1")
+    assert CACHE in said
+    with host.sudo():
+        # What is not in the cache is not seen: so it is used.
+        host.check_output(f"cp {TREE}/rival/1.lua {TREE}/rival/2.lua")
+        try:
+            assert "rival/2" not in avail(host)
+            assert loaded(host, "module load rival/2; echo $RIVAL") == "yes"
+            host.check_output("systemctl start plumbline-module-cache")
+            assert "rival/2" in avail(host)
+        finally:
+            host.check_output(f"rm {TREE}/rival/2.lua; systemctl start plumbline-module-cache")
+    assert "rival/2" not in avail(host)
+    assert host.service("plumbline-module-cache.timer").is_running
+    assert host.service("plumbline-module-cache.timer").is_enabled
+
+
+def test_what_leaves_the_list_goes_and_a_sites_own_stays(host, play):
+    with host.sudo():
+        host.check_output(f"mkdir -p {TREE}/site && cp {TREE}/rival/1.lua {TREE}/site/1.lua")
+        host.check_output(f"cp {TREE}/tool/2.0.lua {TREE}/tool/2.1.lua")
+    fewer = [
+        {"name": "rival", "version": "1", "description": "alone", "kind": "variables"},
+    ]
+    run = play(environment_modules_modulefiles=fewer)
+    assert run.code == 0, run.output
+    assert avail(host) & (ALL | {"site/1", "tool/2.1"}) == {"rival/1", "site/1", "tool/2.1"}
+    assert not host.file(f"{TREE}/nasty").exists
+    assert not host.file(f"{TREE}/tool/.modulerc.lua").exists
+    again = play(environment_modules_modulefiles=fewer)
+    assert (again.code, again.changed) == (0, 0), again.output
+
+    with host.sudo():
+        host.check_output(f"rm -r {TREE}/site {TREE}/tool/2.1.lua")
+    assert play().code == 0
+    assert avail(host) >= ALL
+
+
+def test_somebody_elses_file_is_not_written_over(host, play):
+    with host.sudo():
+        host.check_output(f"mkdir -p {TREE}/tool && echo '-- ours' > {TREE}/tool/3.lua")
+    try:
+        refused(
+            play(environment_modules_modulefiles=[TOOL]), f"{TREE}/tool/3.lua is somebody else's"
+        )
+    finally:
+        with host.sudo():
+            host.check_output(f"rm {TREE}/tool/3.lua")
+
+
+def test_a_default_of_somebody_else_is_told(host, play):
+    with host.sudo():
+        host.check_output(f"ln -s 2.0.lua {TREE}/tool/default")
+    try:
+        refused(play(), f"{TREE}/tool/default of somebody else chooses the default")
+    finally:
+        with host.sudo():
+            host.check_output(f"rm {TREE}/tool/default")
+
+
+def test_a_run_that_was_interrupted_is_mended_by_the_next(host, play):
+    """Until then no user sees what is no longer true."""
+    more = [{"name": "rival", "version": "1", "description": "alone", "kind": "variables"}]
+    half = {"name": "environment_modules", "tasks_from": "configure"}
+    tasks = [
+        {"ansible.builtin.include_role": half},
+        {"ansible.builtin.fail": {"msg": "interrupted"}},
+    ]
+    interrupted = play(tasks, environment_modules_modulefiles=more)
+    assert "interrupted" in interrupted.output
+    assert avail(host) & ALL == {"rival/1"}
+    assert not host.file(f"{CACHE}/spiderT.lua").exists
+    mended = play(environment_modules_modulefiles=more)
+    assert mended.code == 0, mended.output
+    assert host.file(f"{CACHE}/spiderT.lua").exists
+    assert play().code == 0
+
+
+def test_check_mode_writes_nothing(host, play):
+    with host.sudo():
+        before = host.check_output(
+            f"find {TREE} {CACHE} /etc -newermt '-1 minute' -type f; ls -lR {TREE}"
+        )
+        run = play(None, "--check", environment_modules_modulefiles=[TOOL])
+        assert (run.code, run.changed > 0) == (0, True), run.output
+        assert host.check_output(f"ls -lR {TREE}") in before
+        assert not host.file(f"{TREE}/tool/3.lua").exists
+    assert play(None, "--check").changed == 0
+
+
+def test_a_host_that_does_not_write_uses_the_tree_as_it_is(host, play):
+    run = play(environment_modules_write=False)
+    assert run.code == 0, run.output
+    assert not host.service("plumbline-module-cache.timer").is_running
+    missing = play(
+        environment_modules_write=False, environment_modules_modulefiles=[TOOL | {"folder": "/"}]
+    )
+    assert missing.code == 2
+    assert "modules is 0 of 1, expected 1 of 1; tool/3: look whether users" in missing.output
+    assert play().code == 0
+
+
+def test_what_users_do_not_have_is_told(host, play):
+    with host.sudo():
+        host.check_output(f"chmod 700 {TREE}/mpi-a")
+    try:
+        run = play()
+        assert run.code == 2, run.output
+        assert "modules is 7 of 8, expected 8 of 8; mpi-a/1: look whether" in run.output
+    finally:
+        with host.sudo():
+            host.check_output(f"chmod 755 {TREE}/mpi-a")
+
+
+def test_what_cannot_work_is_refused(play):
+    refused(
+        play(
+            environment_modules_modulefiles=[
+                TOOL | {"default": True},
+                TOOL | {"version": "4", "default": True},
+            ]
+        ),
+        "environment_modules: tool has 2 defaults, 3, 4; leave one.",
+    )
+    refused(
+        play(environment_modules_modulefiles=[TOOL | {"name": "my tool"}]),
+        'environment_modules_modulefiles[0].name is "my tool"; a name is made of letters',
+    )
+    refused(
+        play(environment_modules_modulefiles=[TOOL | {"folder": "srv/x"}]),
+        'environment_modules: tool/3 has the folder "srv/x"; give an absolute path',
+    )
+    refused(
+        play(environment_modules_modulefiles=[TOOL | {"conflict": ["tol"]}]),
+        "tool/3 conflicts with tol, which is not in environment_modules_modulefiles",
+    )
