@@ -21,6 +21,7 @@ from playbooks.filter_plugins.verify import verify_row
 Module = Mapping[str, Any]
 
 COMPONENT = "environment_modules"
+HEADER = "-- Managed by Ansible; changes made here are lost."
 LIST = f"{COMPONENT}_modulefiles"
 
 # Of what a name is made: it is a file's, and a word of a command.
@@ -184,7 +185,7 @@ def call(function: str, *arguments: Any) -> str:
     return f"{function}({', '.join(map(quoted, arguments))})"
 
 
-def files(modules: Sequence[Module], managed: str, mark: str) -> dict[str, str]:
+def files(modules: Sequence[Module], mark: str) -> dict[str, str]:
     """The modulefiles by their path below the tree, and a file for each name with a default."""
     conflicts = _conflicts(modules)
     written = {}
@@ -194,7 +195,7 @@ def files(modules: Sequence[Module], managed: str, mark: str) -> dict[str, str]:
         if module.get("default"):
             written[f"{module['name']}/.modulerc.lua"] = [call("module_version", name, "default")]
     return {
-        path: "\n".join([f"-- {managed}", f"{mark}{path}", *lines, ""])
+        path: "\n".join([HEADER, f"{mark}{path}", *lines, ""])
         for path, lines in sorted(written.items())
     }
 

@@ -37,7 +37,7 @@ def problems(*given, root=ROOT, extra=(), others=()):
 
 
 def files(*given):
-    return modules.files(list(given), "Managed.", MARK)
+    return modules.files(list(given), MARK)
 
 
 def test_what_is_well_written_is_not_refused():
@@ -131,7 +131,7 @@ def test_a_modulefile_of_variables():
     )
     assert files(given) == {
         "gcc/14.2.lua": """\
--- Managed.
+-- Managed by Ansible; changes made here are lost.
 -- environment_modules: gcc/14.2.lua
 whatis("Name: gcc")
 whatis("Version: 14.2")
@@ -165,7 +165,8 @@ def test_a_default_is_a_file_of_its_own():
     written = files(module(default=True), module(version="15.1"))
     assert sorted(written) == ["gcc/.modulerc.lua", "gcc/14.2.lua", "gcc/15.1.lua"]
     assert written["gcc/.modulerc.lua"] == (
-        "-- Managed.\n-- environment_modules: gcc/.modulerc.lua\n"
+        "-- Managed by Ansible; changes made here are lost.\n"
+        "-- environment_modules: gcc/.modulerc.lua\n"
         'module_version("gcc/14.2", "default")\n'
     )
 

@@ -133,8 +133,8 @@ def test_modules_in_conflict_are_not_loaded_together(host, names):
     first, second = names.split()
     done = login(host, f"module load {first} && module load {second}")
     assert done.rc != 0
-    assert f'Cannot load module "{second}/1"' in done.stderr
-    assert first in done.stderr
+    said = " ".join(done.stderr.split())  # Lmod breaks lines
+    assert f'Cannot load module "{second}/1" because these module(s) are loaded: {first}' in said
 
 
 def test_of_a_family_the_next_takes_the_place(host):
@@ -155,8 +155,8 @@ def test_nothing_that_is_written_is_run(host):
 def test_what_is_not_on_the_host_says_so(host):
     done = login(host, "module load away && echo $PATH")
     assert (done.rc != 0, done.stdout) == (True, "")
-    assert "away/1 cannot be loaded on this host: there is no folder" in done.stderr
-    assert "/srv/apps/away" in done.stderr
+    said = " ".join(done.stderr.split())
+    assert "away/1 cannot be loaded on this host: there is no folder /srv/apps/away" in said
 
 
 def test_users_may_read_all_and_change_nothing(host):
@@ -164,20 +164,23 @@ def test_users_may_read_all_and_change_nothing(host):
         assert host.run(f"find {TREE} {CACHE} ! -perm -o=r -o -perm /o=w | grep .").rc == 1
 
 
-def test_lmod_uses_the_cache(host):
-    said = loaded(host, "module --terse avail 2>&1; module --config 2>&1")
-    assert CACHE in said
+def test_lmod_uses_the_cache_and_it_can_be_made_anew(host):
+    assert CACHE in loaded(host, "module --config 2>&1")
+    spider = "module --terse spider rival 2>&1"
     with host.sudo():
-        # What is not in the cache is not seen: so it is used.
+        # What the cache lacks is not told: so it is used. Without it `module spider` asks the tree.
         host.check_output(f"cp {TREE}/rival/1.lua {TREE}/rival/2.lua")
-        try:
-            assert "rival/2" not in avail(host)
-            assert loaded(host, "module load rival/2; echo $RIVAL") == "yes"
+    try:
+        assert "rival/2" not in loaded(host, spider)
+        assert "rival/2" in avail(host)
+        assert loaded(host, "module load rival/2; echo $RIVAL") == "yes"
+        with host.sudo():
             host.check_output("systemctl start plumbline-module-cache")
-            assert "rival/2" in avail(host)
-        finally:
+        assert "rival/2" in loaded(host, spider)
+    finally:
+        with host.sudo():
             host.check_output(f"rm {TREE}/rival/2.lua; systemctl start plumbline-module-cache")
-    assert "rival/2" not in avail(host)
+    assert "rival/2" not in loaded(host, spider)
     assert host.service("plumbline-module-cache.timer").is_running
     assert host.service("plumbline-module-cache.timer").is_enabled
 
@@ -236,6 +239,7 @@ def test_a_run_that_was_interrupted_is_mended_by_the_next(host, play):
     interrupted = play(tasks, environment_modules_modulefiles=more)
     assert "interrupted" in interrupted.output
     assert avail(host) & ALL == {"rival/1"}
+    assert "tool" not in loaded(host, "module --terse spider 2>&1")
     assert not host.file(f"{CACHE}/spiderT.lua").exists
     mended = play(environment_modules_modulefiles=more)
     assert mended.code == 0, mended.output
