@@ -1,32 +1,32 @@
 #!/bin/sh
-# Runs in a node of scripts/virtual-cluster: makes a disk of its files and starts a virtual machine from
-# it, which takes over port 22. Hardware helps (/dev/kvm) and is not needed.
+# Runs in a node of scripts/virtual-cluster: makes a disk of its files and starts User Mode Linux from it,
+# a kernel that is a process and needs no hardware. The machine has the node's address; the container
+# keeps none.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
 if [ "$(dpkg --print-architecture)" != amd64 ]; then
-    echo "machine.sh: only amd64 is handled; run this scenario on a host with cgroup v2" >&2
+    echo "machine.sh: there is no User Mode Linux but for amd64; run this on a host with cgroup v2" >&2
     exit 1
 fi
 apt-get -qq -o DPkg::Lock::Timeout=600 install --no-install-recommends \
-    e2fsprogs initramfs-tools linux-image-cloud-amd64 qemu-system-x86 zstd >/dev/null
+    e2fsprogs user-mode-linux >/dev/null
 
-# Devices are the machine's own; its network is what qemu has.
-for unit in systemd-modules-load systemd-udevd systemd-udev-trigger; do
-    rm -f "/etc/systemd/system/$unit.service"
-done
-cat >/etc/systemd/system/machine-network.service <<'END'
+address=$(ip -o -4 address show dev eth0 | awk '{print $4}')
+gateway=$(ip -o route show default | awk '{print $3}')
+hardware=$(cat /sys/class/net/eth0/address)
+cat >/etc/systemd/system/machine-network.service <<END
 [Unit]
 Description=Network of the machine
-ConditionVirtualization=vm
-After=systemd-udev-trigger.service
+ConditionVirtualization=uml
 Before=network.target ssh.service
 
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c 'until ip link set eth0 up; do sleep 0.1; done'
-ExecStart=ip address add 10.0.2.15/24 dev eth0
-ExecStart=ip route add default via 10.0.2.2
+ExecStart=ip link set vec0 address $hardware
+ExecStart=ip link set vec0 up
+ExecStart=ip address add $address dev vec0
+ExecStart=ip route add default via $gateway
 
 [Install]
 WantedBy=multi-user.target
@@ -44,13 +44,24 @@ done
 mke2fs -q -t ext4 -d $root $place/disk 6G
 umount --recursive $root
 
-# The connection that this came through stays.
+# The machine's memory is a file that must be executable.
+mkdir -p /run/memory
+mount -t tmpfs -o exec,size=3G none /run/memory
+cat >$place/run <<END
+#!/bin/sh
+set -e
+ip address flush dev eth0
+ip link set eth0 address 02:00:00:00:00:01
+ip tuntap add dev tap0 mode tap
+ip link add br0 type bridge
+for end in eth0 tap0; do ip link set \$end master br0 up; done
+ip link set br0 up
+export HOME=/root TMPDIR=/run/memory
+exec linux.uml mem=2048M ubd0=$place/disk root=/dev/ubda rw vec0:transport=tap,ifname=tap0,depth=128,gro=1 \\
+    con=null con0=fd:0,fd:1 ssl=null </dev/null >$place/console 2>&1
+END
+chmod 755 $place/run
+
+# The connection that this came through ends with the container's address.
 systemctl stop ssh.service
-kernel=$(find /boot -name 'vmlinuz-*' | sort --version-sort | tail -n 1)
-systemd-run --quiet --unit=machine qemu-system-x86_64 \
-    -accel kvm -accel tcg -cpu max -smp 2 -m 2048 -display none -no-reboot \
-    -kernel "$kernel" -initrd "/boot/initrd.img-${kernel#/boot/vmlinuz-}" \
-    -append "root=/dev/vda rw net.ifnames=0 console=ttyS0 quiet" \
-    -drive file=$place/disk,format=raw,if=virtio,cache=unsafe \
-    -netdev user,id=net,hostfwd=tcp::22-:22 -device virtio-net-pci,netdev=net,romfile= \
-    -device virtio-rng-pci -serial file:$place/console
+systemd-run --quiet --unit=machine --on-active=2 $place/run

@@ -48,6 +48,10 @@ CGROUPS = {
     "no version": "no cgroups",
 }
 
+ADVICE = {
+    "io.weight": "a kernel without iocost has no weights; set login_limits_io_weight to nothing",
+}
+
 # What the kernel must have for a limit.
 CONTROLLERS = {
     "cpu_quota": "cpu",
@@ -303,9 +307,9 @@ def rows(settings: Settings, node: Node, exempt: Iterable[str]) -> list[dict[str
 
 
 def _probe_rows(settings: Settings, node: Node) -> Iterator[dict[str, str]]:
-    advice = node["probe_error"] or "apply the role login_limits"
     expected = kernel(settings, node)
     for file, value in expected.items():
+        advice = node["probe_error"] or ADVICE.get(file, "apply the role login_limits")
         found = node["probe"].get(file)
         shown = value if found is not None and same(found, value) else found
         yield verify_row(shown, COMPONENT, f"{file} of a new session", value, advice)

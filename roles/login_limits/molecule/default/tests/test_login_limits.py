@@ -66,7 +66,6 @@ def test_the_kernel_holds_a_session_to_what_is_declared(host, session):
     assert limit(host, "alice", "memory.max") == str(256 << 20)
     assert limit(host, "alice", "memory.swap.max") == "0"
     assert limit(host, "alice", "pids.max") == "100"
-    assert limit(host, "alice", "io.weight") == "default 30"
     cgroup = host.check_output(f"cat /proc/{session}/cgroup")
     assert cgroup.startswith("0::/user.slice/user-2001.slice/")
 
@@ -127,6 +126,18 @@ def test_services_and_the_exempt_have_no_limits(host):
     assert host.check_output("cat /proc/self/cgroup").startswith("0::/user.slice/user-1000.slice/")
     assert limit(host, "ops", "memory.max") == "max"
     assert limit(host, "ops", "cpu.max") in {"max", "max 100000"}
+
+
+def test_a_limit_that_the_kernel_does_not_know_is_told(host, play, session):
+    known = host.file(f"{SLICES}/io.weight").exists
+    run = play(login_limits_io_weight="30")
+    if known:
+        assert run.code == 0, run.output
+        assert limit(host, "alice", "io.weight") == "default 30"
+    else:
+        assert run.code == 2, run.output
+        assert "io.weight of a new session is nothing, expected 30; a kernel" in run.output
+    assert play().code == 0
 
 
 def test_new_limits_hold_for_a_session_that_runs(host, play, session):
