@@ -49,9 +49,11 @@ def sleeping(host):
 @pytest.fixture
 def session(host):
     """A session of alice's that stays; the process ID of what runs in it."""
-    command = f"systemd-run --quiet --unit=session-of-alice {LOGIN} alice@localhost sleep 600"
     with host.sudo():
-        host.check_output(command)
+        host.check_output(
+            "systemd-run --quiet --collect --unit=session-of-alice "
+            f"{LOGIN} alice@localhost sleep 600"
+        )
     yield until(lambda: sleeping(host))[0]
     with host.sudo():
         host.run("systemctl stop session-of-alice")
@@ -74,11 +76,11 @@ def test_the_kernel_holds_a_session_to_what_is_declared(host, session):
 def test_who_takes_too_much_memory_is_killed_and_nobody_else(host, session):
     with host.sudo():
         host.check_output(
-            f"systemd-run --quiet --unit=work-of-bob {LOGIN} bob@localhost "
+            f"systemd-run --quiet --collect --unit=work-of-bob {LOGIN} bob@localhost "
             + shlex.quote("python3 -c 'import time; x = b\"x\" * (150 << 20); time.sleep(600)'")
         )
         host.check_output(
-            "systemd-run --quiet --unit=work-of-root "
+            "systemd-run --quiet --collect --unit=work-of-root "
             "python3 -c 'import time; x = b\"x\" * (400 << 20); time.sleep(600)'"
         )
         memory = f"cat {SLICES}/user-{UIDS['bob']}.slice/memory.current"
