@@ -2,6 +2,7 @@
 
 Each fault is a line of one node's description (tests/standins/nvml/description.md), or one of its
 kernel log. The run must fail, name that node and that GPU and no other, and go on without the node.
+Faults that one GPU tells by itself are seen three at a time, one on each node.
 What every run made of its fault is written to .cache/test/nvml-faults.md; docs/faults.md has it.
 """
 
@@ -151,21 +152,31 @@ FAULTS = [
 ]
 
 
+THREE = [FAULTS[first : first + len(NODES)] for first in range(0, len(FAULTS), len(NODES))]
+
+
 @pytest.fixture
 def written(node):
-    """A function that writes lines below a file of gpu2's; afterwards the file is as before."""
-    gpu2, changed = node("gpu2"), []
+    """A function that writes lines below a file of a node's; afterwards the file is as before."""
+    changed = []
 
-    def write(path: str, lines: str) -> None:
-        with gpu2.sudo():
-            gpu2.check_output(f"cp {path} /run/healthy")
-            changed.append(path)
-            gpu2.check_output(f"printf '%s\\n' {shlex.quote(lines)} >> {path}")
+    def write(name: str, path: str, lines: str) -> None:
+        with (host := node(name)).sudo():
+            host.check_output(f"cp {path} /run/healthy")
+            changed.append((host, path))
+            host.check_output(f"printf '%s\\n' {shlex.quote(lines)} >> {path}")
 
     yield write
-    with gpu2.sudo():
-        for path in changed:
-            gpu2.check_output(f"cp /run/healthy {path}")
+    for host, path in changed:
+        with host.sudo():
+            host.check_output(f"cp /run/healthy {path}")
+
+
+def note(name: str, line: str, check: str, message: str) -> None:
+    TABLE.parent.mkdir(parents=True, exist_ok=True)
+    with TABLE.open("a") as table:
+        shown = "<br>".join(f"`{part}`" for part in line.split("\n"))
+        table.write(f"| {name} | {shown} | {check} | {message} |\n")
 
 
 def wrong(done: Run, check: str, name: str, line: str) -> str:
@@ -176,42 +187,46 @@ def wrong(done: Run, check: str, name: str, line: str) -> str:
     assert (done.nodes("failing"), done.nodes("suspect")) == (["gpu2"], [])
     assert done.hosts("ddp") == ["gpu1", "gpu3"]
     message = accused[check, "gpu2"]
-    TABLE.parent.mkdir(parents=True, exist_ok=True)
-    with TABLE.open("a") as table:
-        shown = "<br>".join(f"`{part}`" for part in line.split("\n"))
-        table.write(f"| {name} | {shown} | {check} | {message} |\n")
+    note(name, line, check, message)
     return message
+
+
+@pytest.mark.parametrize("faults", THREE, ids=[", ".join(one[0] for one in each) for each in THREE])
+def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, faults):
+    at = dict(zip(NODES, faults, strict=False))
+    for name, (_, _, line, _) in at.items():
+        written(name, DESCRIPTION, line)
+    done = validate("--suite", "full", "--only", ",".join(HEALTH))
+    assert done.code == 1, done.output
+    accused = done.verdicts("fail", "inconclusive", "warn")
+    assert accused.keys() == {(check, name) for name, (_, check, _, _) in at.items()}
+    assert (done.nodes("failing"), done.nodes("suspect")) == (list(at), [])
+    for name, (fault, check, line, said) in at.items():
+        message = accused[check, name]
+        note(fault, line, check, message)
+        assert message.startswith("GPU 1: ")
+        assert said in message
+        assert "GPU 0" not in message
 
 
 # Of the cluster tier ddp alone: it is judged by what it computes, however busy this machine is.
 SOME = ("--suite", "full", "--only", ",".join([*HEALTH, "ddp"]))
 
 
-@pytest.mark.parametrize(
-    ("name", "check", "line", "said"), FAULTS, ids=[name for name, *_ in FAULTS]
-)
-def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, name, check, line, said):
-    written(DESCRIPTION, line)
-    message = wrong(validate(*SOME), check, name, line)
-    assert message.startswith("GPU 1: ")
-    assert said in message
-    assert "GPU 0" not in message
-
-
 def test_a_gpu_that_is_not_counted_is_named_by_its_device(validate, written):
-    written(DESCRIPTION, "count = 1")
+    written("gpu2", DESCRIPTION, "count = 1")
     message = wrong(validate(*SOME), "driver", "a GPU not counted", "count = 1")
     assert message == "NVML counts 1 GPUs, 2 declared: without /dev/nvidia1"
 
 
 def test_an_xid_in_the_kernel_log_is_told_of_its_gpu(validate, written):
     xid = "NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus."
-    written(KERNEL_LOG, f"gpu2 kernel: [ 4711.500000] {xid}")
+    written("gpu2", KERNEL_LOG, f"gpu2 kernel: [ 4711.500000] {xid}")
     assert wrong(validate(*SOME), "xid", "an XID", xid).startswith("GPU 1: XID 79 ")
 
 
 def test_a_lowered_power_limit_is_a_warning_and_accuses_nobody(validate, written):
-    written(DESCRIPTION, "gpu.1.power_limit_mw = 350000")
+    written("gpu2", DESCRIPTION, "gpu.1.power_limit_mw = 350000")
     done = validate("--suite", "gpu", "--only", ",".join(HEALTH))
     assert done.code == 0, done.output
     warned = {("clocks", "gpu2"): "GPU 1: power limit 350 W, 700 W by default"}
