@@ -232,6 +232,20 @@ def test_faked_gpus_and_nodes_without_need_no_driver(tmp_path: Path) -> None:
         assert judged(with_gpus(tmp_path, **variables)).sentences == []
 
 
+def test_two_users_with_one_uid_are_one_sentence_without_a_host(tmp_path: Path) -> None:
+    users = [{"name": "ada", "uid": 2001, "gid": 2001}, {"name": "bob", "uid": 2001, "gid": 2002}]
+    write(tmp_path, good(), {"group_vars/all.yml": {"cluster_users_list": users}})
+    [said] = judged(tmp_path).sentences
+    assert "cluster_users: ada and bob have one uid, 2001; give each its own." in said
+
+
+def test_users_log_in_where_they_submit_and_where_their_jobs_run(tmp_path: Path) -> None:
+    read = site(write(tmp_path, good())).values
+    for name in ("cluster_users_logins", "cluster_users_make_homes"):
+        found = {host: read.value(host, name) for host in ("ctl1", "login1", "gpu1")}
+        assert found == {"ctl1": False, "login1": True, "gpu1": True}
+
+
 def test_the_cost_grows_with_the_nodes_and_not_with_their_square(tmp_path: Path) -> None:
     """Four times the nodes cost about four times as much; the square would be sixteen times."""
 

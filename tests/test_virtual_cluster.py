@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,18 @@ def virtual_cluster() -> ModuleType:
     return load_script("virtual-cluster")
 
 
+@pytest.fixture
+def cluster(
+    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """A cluster of no nodes, with a key of its own."""
+    monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
+    made = virtual_cluster.Cluster("unit")
+    virtual_cluster.make_keys(made, [])
+    yield made
+    made.sockets.rmdir()
+
+
 def test_the_nodes_of_a_cluster(virtual_cluster: ModuleType) -> None:
     nodes = virtual_cluster.planned_nodes(3, 2)
     assert [node.name for node in nodes] == ["ctl1", "login1", "gpu1", "gpu2", "gpu3"]
@@ -27,39 +41,31 @@ def test_the_nodes_of_a_cluster(virtual_cluster: ModuleType) -> None:
 
 
 def test_the_inventory_it_writes_is_one(
-    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
 ) -> None:
-    monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
-    cluster = virtual_cluster.Cluster("unit")
-    cluster.state.mkdir(parents=True)
     nodes = virtual_cluster.planned_nodes(2, 4)
     addresses = {node.name: f"10.0.0.{i}" for i, node in enumerate(nodes, 1)}
     virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses)
-    try:
-        shown = subprocess.run(
-            ["ansible-inventory", "-i", str(tmp_path / "nodes.yml"), "--list"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    finally:
-        cluster.sockets.rmdir()
+    shown = subprocess.run(
+        ["ansible-inventory", "-i", str(tmp_path / "nodes.yml"), "--list"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found: dict[str, Any] = json.loads(shown.stdout)
     assert found["gpu_virtual"]["hosts"] == ["gpu1", "gpu2"]
     assert found["_meta"]["hostvars"]["gpu2"]["ansible_host"] == "10.0.0.4"
-    assert found["_meta"]["hostvars"]["gpu1"]["node_gpus"] == {"model": "virtual", "count": 4}
+    gpu1 = found["_meta"]["hostvars"]["gpu1"]
+    assert gpu1["node_gpus"] == {"model": "virtual", "count": 4}
+    assert gpu1["virtual_cluster_public_key"].startswith("ssh-ed25519 AAAA")
 
 
 def test_the_inventory_says_where_a_stand_in_for_nvml_answers(
-    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
 ) -> None:
-    monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
-    cluster = virtual_cluster.Cluster("unit")
-    cluster.state.mkdir(parents=True)
     nodes = [virtual_cluster.Node("gpu1", ("gpu_virtual",), 2)]
     addresses = {"gpu1": "10.0.0.1"}
     path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses, with_nvml=True)
-    cluster.sockets.rmdir()
     groups = json.loads(path.read_text().partition("---")[2])["all"]["children"]
     declared = {"model": "virtual", "count": 2, "nvml": True}
     assert groups["gpu_virtual"]["vars"]["node_gpus"] == declared
@@ -104,31 +110,39 @@ def test_a_description_that_cannot_be_is_told(
 
 
 def test_every_connection_to_a_node_is_configured_by_one_file(
-    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
 ) -> None:
-    monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
-    cluster = virtual_cluster.Cluster("unit")
-    cluster.state.mkdir(parents=True)
     (cluster.state / "host_gpu1.pub").write_text("ssh-ed25519 AAAA\n")
     virtual_cluster.write_ssh_files(cluster, {"gpu1": "10.0.0.7"})
-    try:
-        for name in ("gpu1", "10.0.0.7"):
-            done = subprocess.run(
-                ["ssh", "-F", cluster.ssh_config, "-G", name],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-            assert found["hostname"] == "10.0.0.7"
-            assert found["user"] == "ops"
-            assert found["userknownhostsfile"] == str(cluster.state / "known_hosts")
-            assert found["controlpath"].startswith(str(cluster.sockets))
-        nodes = [virtual_cluster.Node("gpu1", ())]
-        path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, {"gpu1": "10.0.0.7"})
-        assert f'"-F {cluster.ssh_config}"' in path.read_text()
-    finally:
-        cluster.sockets.rmdir()
+    for name in ("gpu1", "10.0.0.7"):
+        done = subprocess.run(
+            ["ssh", "-F", cluster.ssh_config, "-G", name],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+        assert found["hostname"] == "10.0.0.7"
+        assert found["user"] == "ops"
+        assert found["userknownhostsfile"] == str(cluster.state / "known_hosts")
+        assert found["controlpath"].startswith(str(cluster.sockets))
+    nodes = [virtual_cluster.Node("gpu1", ())]
+    path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, {"gpu1": "10.0.0.7"})
+    assert f'"-F {cluster.ssh_config}"' in path.read_text()
+
+
+def test_a_user_of_the_cluster_logs_in_by_the_same_file(
+    virtual_cluster: ModuleType, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(virtual_cluster, "containers", lambda _: {"login1": {}})
+    monkeypatch.setattr(virtual_cluster.os, "execvp", lambda _, argv: started.append(argv))
+    for node in ("login1", "ada@login1"):
+        virtual_cluster.ssh(argparse.Namespace(name="unit", node=node, command=["id"]))
+    config = ["ssh", "-F", str(cluster.ssh_config)]
+    assert started == [[*config, "login1", "id"], [*config, "ada@login1", "id"]]
+    with pytest.raises(virtual_cluster.Failure, match="has no node gpu9"):
+        virtual_cluster.ssh(argparse.Namespace(name="unit", node="ada@gpu9", command=[]))
 
 
 def test_down_finds_the_inventory_that_up_wrote_and_no_other(

@@ -2,6 +2,18 @@
 
 import time
 
+import pytest
+
+
+@pytest.fixture(scope="module")
+def ada(operator):
+    """A function that runs a command on a node as the demo's ordinary user, with a key."""
+
+    def run(command, on="login1"):
+        return operator.virtual_cluster("ssh", f"ada@{on}", command)
+
+    return run
+
 
 def test_the_compute_nodes_are_idle_with_their_gpus(node):
     shown = node("login1").check_output("sinfo -h -N -o '%N %T %G'")
@@ -43,3 +55,30 @@ def test_a_node_without_the_key_is_not_let_in(node):
         login.check_output("mv /etc/munge/kept /etc/munge/munge.key && systemctl restart munge")
     assert refused.rc != 0
     assert login.run("sinfo").rc == 0
+
+
+# --- a user of the cluster -----------------------------------------------------------------------
+
+
+def test_a_user_is_the_same_on_every_node(node):
+    told = {name: node(name).check_output("id ada") for name in ("ctl1", "login1", "gpu1", "gpu2")}
+    assert set(told.values()) == {"uid=2001(ada) gid=2001(ada) groups=2001(ada)"}
+
+
+def test_a_user_logs_in_and_is_no_administrator(ada):
+    done = ada("id -un; pwd; sudo -n id -u")
+    assert (done.returncode, done.stdout) == (1, "ada\n/home/ada\n"), done.stderr
+
+
+def test_a_user_submits_jobs(ada, node):
+    done = ada("srun -N2 --ntasks-per-node=1 --gres=gpu:1 sh -c 'id -un; pwd'")
+    assert sorted(done.stdout.split()) == ["/home/ada", "/home/ada", "ada", "ada"], done.stderr
+    done = ada("sbatch --wait --nodelist=gpu1 --output=said --wrap 'id -un; pwd'")
+    assert done.returncode == 0, done.stderr
+    with node("gpu1").sudo():
+        assert node("gpu1").check_output("cat /home/ada/said") == "ada\n/home/ada"
+
+
+def test_a_user_does_not_log_in_to_the_controller(ada):
+    done = ada("true", on="ctl1")
+    assert (done.returncode, "Permission denied" in done.stderr) == (255, True), done.stderr

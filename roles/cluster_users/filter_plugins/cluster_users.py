@@ -25,6 +25,7 @@ def site(settings: Mapping[str, Any]) -> accounts.Site:
         home_root=str(settings["home_root"]),
         shell=str(settings["shell"]),
         quota=settings["quota"],
+        logins=settings["logins"],
     )
 
 
@@ -44,6 +45,10 @@ def homes_for_host(users: Entries, settings: Mapping[str, Any]) -> str:
     return json.dumps(accounts.homes_for_host(users, site(settings)))
 
 
+def shut_out(users: Entries, settings: Mapping[str, Any]) -> list[str]:
+    return accounts.shut_out(users, site(settings))
+
+
 class FilterModule:
     """Registers the filters with Ansible."""
 
@@ -53,6 +58,7 @@ class FilterModule:
             "cluster_users_for_hosts": users_for_hosts,
             "cluster_users_groups_for_hosts": groups_for_hosts,
             "cluster_users_homes_for_host": homes_for_host,
+            "cluster_users_shut_out": shut_out,
             "cluster_users_sssd_problems": sssd.problems,
             "cluster_users_sssd_conf": sssd.sssd_conf,
         }

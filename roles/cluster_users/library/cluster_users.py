@@ -16,7 +16,7 @@ import pwd
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,11 @@ options:
     description: Where sshd reads a file of keys of each user's name.
     type: path
     default: /etc/ssh/authorized_keys.d
+  closed_to_directory:
+    description: >-
+      Whether nobody of a directory may log in here; refused where Ansible itself comes as one.
+    type: bool
+    default: false
 author: The Plumbline authors
 """
 
@@ -319,6 +324,7 @@ def main() -> None:
                 "default": "/etc/ssh/authorized_keys.d",
                 "no_log": False,
             },
+            "closed_to_directory": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
         no_log=True,  # in the host's log, where a thousand users would be half a megabyte each time
@@ -333,7 +339,7 @@ def main() -> None:
             given["system_groups"],
             given["nologin"],
             Host(keys=Path(given["keys_folder"])),
-            HERE,
+            replace(HERE, closed_to_directory=given["closed_to_directory"]),
             module.check_mode,
         )
     except Refused as problem:

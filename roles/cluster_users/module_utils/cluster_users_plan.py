@@ -33,6 +33,7 @@ class User:
     comment: str | None = None
     keys: tuple[str, ...] = ()
     state: str = "present"
+    enters: bool = True  # whether he may log in to this host at all
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def user_of(entry: Mapping[str, Any]) -> User:
         comment=entry["comment"],
         keys=tuple(entry["ssh_keys"]),
         state=entry["state"],
+        enters=entry["enters"],
     )
 
 
@@ -132,6 +134,7 @@ class Beyond:
     # Processes of a user, by uid.
     processes: Callable[[Collection[int]], Mapping[int, list[int]]] = lambda uids: {}
     caller: str = ""  # by whom Ansible came to be root here
+    closed_to_directory: bool = False  # whether nobody of a directory may log in here
 
 
 def wanted_groups(users: Iterable[User], groups: Iterable[Group]) -> dict[str, Group]:
@@ -151,7 +154,7 @@ def refusals(
         *_group_refusals(users, groups, found, beyond),
         *_user_refusals(users, found, beyond),
         *_forgotten(users, found),
-        *_locked_out(users, beyond),
+        *_locked_out(users, found, beyond),
         *_busy(users, found, beyond),
     ]
 
@@ -224,10 +227,21 @@ def _forgotten(users: Sequence[User], found: Found) -> Iterator[str]:
         )
 
 
-def _locked_out(users: Sequence[User], beyond: Beyond) -> Iterator[str]:
+def _locked_out(users: Sequence[User], found: Found, beyond: Beyond) -> Iterator[str]:
+    caller = beyond.caller
     for user in users:
-        if user.name == beyond.caller and user.state != "present":
-            yield f"{user.name} is {user.state} in the list, and Ansible comes here as {user.name}"
+        if user.name == caller and user.state != "present":
+            yield f"{caller} is {user.state} in the list, and Ansible comes here as {caller}"
+        elif user.name == caller and not user.enters:
+            yield (
+                f"Ansible comes here as {caller}, and users of the list may not log in here; set "
+                "everywhere: true there, or cluster_users_logins: true for this host"
+            )
+    if beyond.closed_to_directory and caller and caller not in found.accounts:
+        yield (
+            f"Ansible comes here as {caller} of the directory, whose users may not log in here; "
+            "set cluster_users_logins: true for this host, or come as a local user"
+        )
 
 
 def _busy(users: Sequence[User], found: Found, beyond: Beyond) -> Iterator[str]:

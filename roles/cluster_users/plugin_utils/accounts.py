@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from roles.cluster_users.plugin_utils.public_keys import key_problem
 from roles.cluster_users.plugin_utils.quota import quota_problems, quota_values
 
@@ -42,6 +44,7 @@ class Site:
     home_root: str
     shell: str
     quota: Mapping[str, Any]
+    logins: bool = True  # whether users may log in to the host that is told of them
 
 
 def problems(users: Sequence[Entry], groups: Sequence[Entry], site: Site) -> list[str]:
@@ -220,10 +223,24 @@ def users_for_hosts(
             "comment": user.get("comment"),
             "shell": str(user.get("shell") or site.shell),
             "home": _home(user, site),
-            "ssh_keys": [str(key).strip() for key in user.get("ssh_keys") or []],
+            "ssh_keys": [str(key).strip() for key in user.get("ssh_keys") or []]
+            if _enters(user, site)
+            else [],
             "state": str(user.get("state") or "present"),
+            "enters": _enters(user, site),
         }
         for user in users
+    ]
+
+
+def _enters(user: Entry, site: Site) -> bool:
+    return site.logins or boolean(user.get("everywhere") or False)
+
+
+def shut_out(users: Sequence[Entry], site: Site) -> list[str]:
+    """Whom sshd of the host lets in by nothing, whatever keys they have in their homes."""
+    return [
+        _name(user) for user in users if not _enters(user, site) and user.get("state") != "absent"
     ]
 
 

@@ -78,13 +78,19 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
+def _access(settings: Settings) -> str:
+    if not settings["logins"]:
+        return "deny"
+    return "ldap" if settings["access_filter"] else "permit"
+
+
 def sssd_conf(settings: Settings, authority: str, password: str) -> str:
     """The text of sssd.conf. Responders are started by their sockets, so no section lists them."""
     domain: dict[str, Any] = {
         "id_provider": "ldap",
         "auth_provider": "ldap",
         "chpass_provider": "ldap",
-        "access_provider": "ldap" if settings["access_filter"] else "permit",
+        "access_provider": _access(settings),
         "ldap_uri": ", ".join(settings["uris"]),
         "ldap_search_base": settings["search_base"],
         "ldap_tls_reqcert": "demand",
@@ -107,7 +113,7 @@ def sssd_conf(settings: Settings, authority: str, password: str) -> str:
         domain["ldap_default_bind_dn"] = settings["bind_dn"]
         domain["ldap_default_authtok_type"] = "password"
         domain["ldap_default_authtok"] = password
-    if settings["access_filter"]:
+    if domain["access_provider"] == "ldap":
         domain["ldap_access_order"] = "filter"
         domain["ldap_access_filter"] = settings["access_filter"].strip()
     domain |= settings["settings"]

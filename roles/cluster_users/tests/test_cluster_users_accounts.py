@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -286,6 +288,7 @@ def test_what_the_list_leaves_out_is_filled_in():
             "home": "/home/ada",
             "ssh_keys": [ED25519],
             "state": "present",
+            "enters": True,
         },
         {
             "name": "bob",
@@ -298,6 +301,22 @@ def test_what_the_list_leaves_out_is_filled_in():
             "home": "/home/bob",
             "ssh_keys": [],
             "state": "present",
+            "enters": True,
         },
     ]
     assert accounts.groups_for_hosts([PHYSICS]) == [{**PHYSICS, "state": "present"}]
+
+
+def test_where_users_may_not_log_in_the_list_brings_no_keys():
+    closed = dataclasses.replace(SITE, logins=False)
+    users = [
+        user(ssh_keys=[ED25519]),
+        user("bob", 2002, ssh_keys=[ED25519], everywhere=True),
+        user("carol", 2003, state="locked"),
+        user("dan", 2004, state="absent"),
+    ]
+    told = {entry["name"]: entry for entry in accounts.users_for_hosts(users, [], closed)}
+    assert [told[name]["ssh_keys"] for name in ("ada", "bob")] == [[], [ED25519]]
+    assert [told[name]["enters"] for name in ("ada", "bob")] == [False, True]
+    assert accounts.shut_out(users, closed) == ["ada", "carol"]
+    assert accounts.shut_out(users, SITE) == []

@@ -17,7 +17,7 @@ from ansible.module_utils.cluster_users_plan import (
     plan,
     refusals,
 )
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 PASSWD = """\
@@ -241,6 +241,24 @@ def test_nobody_locks_ansible_out(state):
     assert refused([replace(ops, state="present")], caller="ops") == []
 
 
+def test_ansible_is_not_shut_out_where_users_may_not_log_in():
+    ops = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash", enters=False)
+    assert refused([ops], caller="ops") == [
+        "Ansible comes here as ops, and users of the list may not log in here; set everywhere: "
+        "true there, or cluster_users_logins: true for this host"
+    ]
+    assert refused([ops], caller="admin") == []
+    assert refused([replace(ops, enters=True)], caller="ops") == []
+
+
+def test_nor_as_a_user_of_a_directory():
+    [said] = refused([], caller="grace", closed_to_directory=True)
+    assert said.startswith("Ansible comes here as grace of the directory, whose users may not log")
+    assert refused([], caller="grace") == []
+    assert refused([], caller="ops", closed_to_directory=True) == []
+    assert refused([], caller="", closed_to_directory=True) == []
+
+
 def test_who_has_processes_does_not_go():
     gone = replace(ADA, state="absent")
     said = refused([gone], processes=lambda uids: {2001: [11, 12, 13, 14]} if 2001 in uids else {})
@@ -342,6 +360,7 @@ LISTS = st.lists(USERS, unique_by=lambda user: user.name)
 GROUPS = [PHYSICS, Group("maths", 3001)]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # that of a machine with other work
 @given(LISTS, LISTS, st.data())
 def test_a_plan_is_right_after_each_step_and_leaves_nothing_to_do(first, second, data):
     """Also when it is interrupted: the next run finishes it."""

@@ -19,6 +19,7 @@ SETTINGS = {
     "settings": {},
     "home_root": "/home",
     "shell": "/bin/bash",
+    "logins": True,
 }
 
 
@@ -103,6 +104,12 @@ def test_who_may_log_in():
     found = domain(access_filter="(memberOf=cn=hpc)")
     assert (found["access_provider"], found["ldap_access_order"]) == ("ldap", "filter")
     assert found["ldap_access_filter"] == "(memberOf=cn=hpc)"
+
+
+def test_nobody_of_a_directory_logs_in_where_users_may_not():
+    found = domain(access_filter="(memberOf=cn=hpc)", logins=False)
+    assert found["access_provider"] == "deny"
+    assert "ldap_access_filter" not in found
 
 
 def test_a_sites_settings_win():

@@ -148,26 +148,32 @@ def test_a_number_that_the_host_gave_to_somebody_else(host, play):
             host.check_output("userdel eve")
 
 
-def test_who_was_taken_off_the_list_is_not_forgotten(host, play):
-    before = everything(host)
-    said = play(cluster_users_list=listed()[1:])
-    refused(said, "an earlier run made ada, and the list has no such name; set state: absent or")
-    assert everything(host) == before
-
-
-def test_who_has_processes_does_not_go(host, play):
-    with host.sudo():
-        host.check_output("systemd-run --unit=bobs --uid=bob sleep 600")
-    try:
-        before = everything(host)
-        said = play(cluster_users_list=listed(bob={"state": "absent"}))
-        refused(said, "bob is absent in the list and has processes here (")
-        assert everything(host) == before
-    finally:
-        with host.sudo():
-            host.check_output("systemctl stop bobs")
-
-
 def test_nobody_locks_ansible_out(play):
     ops = {"name": "ops", "uid": 1000, "gid": 1000, "state": "locked"}
     refused(play(cluster_users_list=listed(ops)), "ops is locked in the list, and Ansible comes")
+
+
+def test_where_users_may_not_log_in_nobody_does_but_operators(host, login, play):
+    key = (SECRETS / "own.pub").read_text()
+    with host.sudo():
+        host.check_output(
+            "install -d -o ada -g ada -m 700 /home/ada/.ssh && "
+            f"echo '{key.strip()}' > /home/ada/.ssh/authorized_keys"
+        )
+    assert login("ada", key="own").returncode == 0
+    operators = listed(bob={"everywhere": True})
+    try:
+        closed = play(cluster_users_list=operators, cluster_users_logins=False)
+        assert closed.code == 0, closed.output
+        assert host.user("ada").uid == 2001
+        assert login("ada").returncode == 255
+        assert login("ada", key="own").returncode == 255
+        assert login("bob").returncode == 0
+        with host.sudo():
+            assert not host.file("/etc/ssh/authorized_keys.d/ada").exists
+    finally:
+        assert play().code == 0
+    assert login("ada").returncode == 0
+    ops = {"name": "ops", "uid": 1000, "gid": 1000}
+    said = play(cluster_users_list=listed(ops), cluster_users_logins=False)
+    refused(said, "Ansible comes here as ops, and users of the list may not log in here; set")

@@ -16,6 +16,47 @@ def test_hosts_without_the_storage_make_no_homes(host, play):
     assert gone.code == 0, gone.output
 
 
+def test_where_nobody_is_declared_and_nobody_was_nothing_is_done(host, login, play):
+    ours = "/etc/ssh/sshd_config.d/30-plumbline-users.conf /var/lib/plumbline/cluster_users.json"
+    with host.sudo():
+        host.check_output(f"mkdir /root/kept && mv {ours} /root/kept")
+        before = everything(host)
+    try:
+        run = play(cluster_users_list=[], cluster_users_groups=[])
+        assert (run.code, run.changed) == (0, 0), run.output
+        assert everything(host) == before
+        with host.sudo():
+            assert host.run(f"ls {ours}").rc != 0
+    finally:
+        with host.sudo():
+            host.check_output(
+                "mv /root/kept/*.conf /etc/ssh/sshd_config.d && "
+                "mv /root/kept/*.json /var/lib/plumbline && rmdir /root/kept"
+            )
+    assert play().code == 0
+    assert login("ada").returncode == 0
+
+
+def test_who_was_taken_off_the_list_is_not_forgotten(host, play):
+    before = everything(host)
+    said = play(cluster_users_list=listed()[1:])
+    refused(said, "an earlier run made ada, and the list has no such name; set state: absent or")
+    assert everything(host) == before
+
+
+def test_who_has_processes_does_not_go(host, play):
+    with host.sudo():
+        host.check_output("systemd-run --unit=bobs --uid=bob sleep 600")
+    try:
+        before = everything(host)
+        said = play(cluster_users_list=listed(bob={"state": "absent"}))
+        refused(said, "bob is absent in the list and has processes here (")
+        assert everything(host) == before
+    finally:
+        with host.sudo():
+            host.check_output("systemctl stop bobs")
+
+
 def test_a_home_of_somebody_else(host, play):
     with host.sudo():
         host.check_output("install -d -o 2999 /home/dan.old")

@@ -48,6 +48,25 @@ def test_whom_the_filter_leaves_out_is_known_and_not_let_in(host, login):
     assert login("heidi", key="grace").returncode == 255
 
 
+def test_nobody_of_the_directory_gets_in_where_users_may_not(host, login, play):
+    try:
+        assert play(cluster_users_logins=False).code == 0
+        assert host.check_output("id -u grace") == "70001"
+        assert login("grace").returncode == 255
+        # Nor with a key that sshd finds without asking the directory.
+        with host.sudo():
+            host.check_output(
+                "install -d -o grace -g physics -m 700 /home/grace/.ssh && "
+                "sss_ssh_authorizedkeys grace > /home/grace/.ssh/authorized_keys"
+            )
+        assert login("grace").returncode == 255
+    finally:
+        with host.sudo():
+            host.check_output("rm -rf /home/grace/.ssh")
+        assert play().code == 0
+    assert login("grace").returncode == 0
+
+
 def test_the_password_is_roots_alone(host):
     with host.sudo():
         file = host.file(CONF)
