@@ -12,6 +12,15 @@ fi
 apt-get -qq -o DPkg::Lock::Timeout=600 install --no-install-recommends \
     e2fsprogs user-mode-linux >/dev/null
 
+# While the node still has its address, and can say so. The device belongs to whoever may make one.
+mkdir -p /dev/net
+[ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200
+if ! told=$(ip tuntap add dev tap0 mode tap 2>&1); then
+    echo "machine.sh: the machine needs a tap device, and there is none: $told" \
+        "(on the host: modprobe tun; or run this on a host with cgroup v2)" >&2
+    exit 1
+fi
+
 address=$(ip -o -4 address show dev eth0 | awk '{print $4}')
 gateway=$(ip -o route show default | awk '{print $3}')
 hardware=$(cat /sys/class/net/eth0/address)
@@ -52,7 +61,6 @@ cat >$place/run <<END
 set -e
 ip address flush dev eth0
 ip link set eth0 address 02:00:00:00:00:01
-ip tuntap add dev tap0 mode tap
 ip link add br0 type bridge
 for end in eth0 tap0; do ip link set \$end master br0 up; done
 ip link set br0 up

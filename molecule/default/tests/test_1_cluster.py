@@ -1,5 +1,6 @@
 """The cluster as its users find it after the playbook."""
 
+import shlex
 import time
 
 import pytest
@@ -31,6 +32,29 @@ def test_a_job_over_both_nodes_runs_and_is_accounted(node):
         shown = login.check_output("sacct -a -X -n -P --name=both --format=state,nnodes,alloctres")
     assert shown.startswith("COMPLETED|2|")
     assert "gres/gpu=4" in shown
+
+
+def test_users_load_a_torch_in_a_batch_job_and_ask_what_it_used(node):
+    """From a login shell, as who came through SSH without a command has it."""
+    login = node("login1")
+    script = "#!/bin/bash\nmodule load pytorch\npython -c 'import torch; print(torch.__version__)'\n"
+    batch = "sbatch --parsable --wait --nodelist=gpu1 --output=/tmp/modules.out"
+    submit = f"printf %s {shlex.quote(script)} | {batch}"
+    job = login.check_output(f"bash --login -c {shlex.quote(submit)}").strip()
+    version = node("gpu1").check_output("cat /tmp/modules.out").partition("+")[0]
+    listed = login.check_output("bash --login -c 'module --terse avail 2>&1'")
+    assert f"pytorch/{version}" in listed.splitlines()
+    deadline = time.monotonic() + 30
+    while (said := login.run(f"seff {job}")).rc != 0 or "COMPLETED" not in said.stdout:
+        assert time.monotonic() < deadline, said.stdout + said.stderr
+        time.sleep(1)
+    assert said.stdout.startswith(f"Job {job} ")
+
+
+def test_a_module_says_where_it_cannot_be_loaded(node):
+    said = node("login1").run("bash --login -c 'module load pytorch'")
+    assert said.rc != 0
+    assert "cannot be loaded on this host: there is no folder" in " ".join(said.stderr.split())
 
 
 def test_an_ordinary_user_cannot_read_a_secret_on_any_node(node):

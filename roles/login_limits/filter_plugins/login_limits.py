@@ -80,6 +80,15 @@ def size(text: str) -> int | None:
     return int(found[1]) << UNITS[found[2]] if found else None
 
 
+def declared(settings: Settings) -> bool:
+    """Whether there is anything to hold users to."""
+    return _limited(settings) or settings["remove_ipc"] or settings["kill_user_processes"]
+
+
+def _limited(settings: Settings) -> bool:
+    return any(given(settings, name) for name in CONTROLLERS)
+
+
 def cpu_percent(text: str, node: Node) -> Decimal:
     """Percent of one CPU, with the two decimals that systemd reads."""
     part = percent(text)
@@ -160,10 +169,13 @@ def _above(high: str, most: str) -> str:
 
 def host_problems(settings: Settings, node: Node, host: str, exempt: Iterable[str]) -> list[str]:
     """Sentences on what this host cannot have. `settings` has no problem of its own."""
-    if node["cgroup"] != "v2":
+    if not declared(settings):
+        return []
+    if node["cgroup"] != "v2" and _limited(settings):
         return [
             f"{COMPONENT}: {host} has {CGROUPS[node['cgroup']]}, and only v2 holds users "
-            "to limits; boot it with systemd.unified_cgroup_hierarchy=1 and no other such option."
+            "to limits; boot it with systemd.unified_cgroup_hierarchy=1 and no other such option, "
+            f"or set {_listed(settings)} to nothing."
         ]
     return [
         f"{COMPONENT}: {sentence}"
@@ -173,6 +185,10 @@ def host_problems(settings: Settings, node: Node, host: str, exempt: Iterable[st
             *_operator(node, host, exempt),
         )
     ]
+
+
+def _listed(settings: Settings) -> str:
+    return ", ".join(f"{COMPONENT}_{name}" for name in CONTROLLERS if given(settings, name))
 
 
 def _missing_controllers(settings: Settings, node: Node, host: str) -> Iterator[str]:
@@ -296,7 +312,7 @@ def same(found: str, expected: str) -> bool:
 
 def rows(settings: Settings, node: Node, exempt: Iterable[str]) -> list[dict[str, str]]:
     """The verify table's rows. `node` was read with a probe."""
-    if node["cgroup"] != "v2":
+    if node["cgroup"] != "v2" and _limited(settings):
         return [verify_row(node["cgroup"], COMPONENT, "cgroup", "v2", "boot with cgroup v2")]
     return [
         *_probe_rows(settings, node),
@@ -369,6 +385,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "login_limits_problems": problems,
+            "login_limits_declared": declared,
             "login_limits_host_problems": host_problems,
             "login_limits_lines": lines,
             "login_limits_drop_ins": drop_ins,

@@ -176,9 +176,9 @@ def test_processes_are_slowed_down_before_they_are_killed():
 @pytest.mark.parametrize(
     ("settings", "node", "said"),
     [
-        ({}, {"cgroup": "v1"}, "login1 has cgroup v1, and only v2 holds users to limits; boot it"),
-        ({}, {"cgroup": "hybrid"}, "login1 has cgroup v1 with v2 beside it (hybrid), and only v2"),
-        ({}, {"cgroup": "no version"}, "login1 has no cgroups, and only v2"),
+        (ALL, {"cgroup": "v1"}, "login1 has cgroup v1, and only v2 holds users to limits; boot it"),
+        (ALL, {"cgroup": "hybrid"}, "login1 has cgroup v1 with v2 beside it (hybrid), and only v2"),
+        (ALL, {"cgroup": "no version"}, "login1 has no cgroups, and only v2"),
         (
             {"memory_max": "1G"},
             {"controllers": ["cpu"]},
@@ -189,7 +189,7 @@ def test_processes_are_slowed_down_before_they_are_killed():
         ({"memory_high": "1T"}, {}, "login_limits_memory_high is 1T, and login1 has 65536M of"),
         ({"memory_max": "0.1%"}, {"memory": GIB}, "is 0.1%, on login1 1M, with which nobody can"),
         ({"cpu_quota": "0.5%"}, {"cpus": 1}, "0.5%, less than 1% of one of the 1 CPUs of login1"),
-        ({}, {"operator": "eve"}, "Ansible logs in to login1 as eve, whom the limits would hit"),
+        (ALL, {"operator": "eve"}, "Ansible logs in to login1 as eve, whom the limits would hit"),
     ],
 )
 def test_what_the_host_cannot_have_is_one_sentence(settings, node, said):
@@ -197,6 +197,24 @@ def test_what_the_host_cannot_have_is_one_sentence(settings, node, said):
     (sentence,) = limits.host_problems(NONE | settings, NODE | node, "login1", ["ops"])
     assert sentence.startswith("login_limits: ")
     assert said in sentence
+
+
+@pytest.mark.parametrize("settings", [NONE, NONE | {"linger": True}])
+def test_nothing_declared_is_nothing_to_do_and_nothing_to_refuse(settings):
+    assert not limits.declared(settings)
+    assert limits.host_problems(settings, NODE | {"cgroup": "v1"}, "login1", []) == []
+
+
+@pytest.mark.parametrize("settings", [{"tasks_max": "100"}, {"kill_user_processes": True}])
+def test_one_thing_declared_is_something_to_do(settings):
+    assert limits.declared(NONE | settings)
+
+
+def test_what_v1_cannot_have_is_named_and_what_it_can_have_is_not_refused():
+    old = NODE | {"cgroup": "v1"}
+    [said] = limits.host_problems(NONE | {"tasks_max": "100", "cpu_quota": "2"}, old, "login1", [])
+    assert said.endswith("or set login_limits_cpu_quota, login_limits_tasks_max to nothing.")
+    assert limits.host_problems(NONE | {"remove_ipc": True}, old, "login1", ["ops"]) == []
 
 
 def test_files_of_the_exempt_have_the_name_of_the_one_for_all():

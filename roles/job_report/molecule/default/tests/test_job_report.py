@@ -21,6 +21,17 @@ def test_others_are_told_the_rest_and_why(host):
     assert "You may not read /etc/plumbline/job_report.password" in said
 
 
+def test_seff_is_another_name_for_it_and_not_in_the_place_of_one_that_is_there(host, play):
+    with host.sudo():
+        assert host.check_output("seff 4711") == host.check_output("job-report 4711")
+        host.check_output("rm /usr/local/bin/seff && printf '#!/bin/sh\n' > /usr/bin/seff")
+        assert play().code == 0
+        assert not host.file("/usr/local/bin/seff").exists
+        host.check_output("rm /usr/bin/seff")
+    assert play().code == 0
+    assert host.file("/usr/local/bin/seff").linked_to == "/usr/local/bin/job-report"
+
+
 def test_a_job_that_there_is_not(host):
     done = host.run("job-report 1")
     assert (done.rc, done.stdout) == (1, "")

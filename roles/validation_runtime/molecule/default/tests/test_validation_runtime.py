@@ -35,6 +35,30 @@ def test_the_declaration_is_there_for_a_login_node(host):
     assert declared == {"schema": 1, "cluster": "scenario"}
 
 
+TRAINING = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+ones = torch.ones(1)
+dist.all_reduce(ones)
+print(f" {dist.get_rank()}:{ones.item():.0f} ", end="")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(
+    os.environ.get("PLUMBLINE_OS", "debian13") != "debian13",
+    reason="only Debian 13 has a torch of the distribution's",
+)
+@pytest.mark.parametrize("options", ["", "--rdzv-backend=c10d --rdzv-endpoint=localhost:29501"])
+def test_torchrun_works_with_the_distributions_torch(host, options):
+    host.check_output(f"cat > /tmp/training.py <<'END'\n{TRAINING}END")
+    said = host.check_output(
+        "env USE_LIBUV=0 PATH=/opt/plumbline/torch/bin:$PATH "
+        f"torchrun {options} --nproc-per-node=2 /tmp/training.py"
+    )
+    assert sorted(said.split()) == ["0:2", "1:2"]
+
+
 # --- GPUs that are declared ----------------------------------------------------------------------
 
 

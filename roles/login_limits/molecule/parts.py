@@ -1,0 +1,59 @@
+"""Users of the scenarios, what they do, and what the kernel says of them."""
+
+import shlex
+import time
+
+import pytest
+
+LOGIN = "ssh -q -i /root/.ssh/users -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+SLICES = "/sys/fs/cgroup/user.slice"
+UIDS = {"root": 0, "ops": 1000, "alice": 2001, "bob": 2002, "carol": 2003}
+UNITS = "/etc/systemd/system"
+SECONDS = 60
+
+
+def run_as(host, user, command):
+    """In a session of the user's own, as one who came through SSH has it."""
+    # Of a shell that is replaced by a killed program SSH tells no exit status.
+    with host.sudo():
+        return host.run(f"{LOGIN} {user}@localhost {shlex.quote(f'{command}; exit $?')}")
+
+
+def allocate(mebibytes):
+    return f"python3 -c 'x = b\"x\" * ({mebibytes} << 20); print(len(x) >> 20)'"
+
+
+def limit(host, user, file):
+    with host.sudo():
+        return host.check_output(f"cat {SLICES}/user-{UIDS[user]}.slice/{file}")
+
+
+def events(host, user):
+    return dict(line.split() for line in limit(host, user, "memory.events").splitlines())
+
+
+def until(question):
+    deadline = time.monotonic() + SECONDS
+    while not (answer := question()):
+        assert time.monotonic() < deadline, f"nothing after {SECONDS} s"
+    return answer
+
+
+def sleeping(host):
+    """Process IDs of what alice runs."""
+    return host.run("pgrep --uid alice --exact sleep").stdout.split()
+
+
+@pytest.fixture
+def session(host):
+    """A session of alice's that stays; the process ID of what runs in it."""
+    with host.sudo():
+        host.check_output(
+            "systemd-run --quiet --collect --unit=session-of-alice "
+            f"{LOGIN} alice@localhost sleep 600"
+        )
+    yield until(lambda: sleeping(host))[0]
+    with host.sudo():
+        host.run("systemctl stop session-of-alice")
+        host.run("loginctl terminate-user alice")
+    until(lambda: not sleeping(host))
