@@ -36,6 +36,8 @@ def test_the_nodes_of_a_cluster(virtual_cluster: ModuleType) -> None:
     nodes = virtual_cluster.planned_nodes(3, 2)
     assert [node.name for node in nodes] == ["ctl1", "login1", "gpu1", "gpu2", "gpu3"]
     assert {node.gpus for node in nodes if node.name.startswith("gpu")} == {2}
+    two = virtual_cluster.planned_nodes(1, 0, 2)
+    assert [n.name for n in two if "slurm_controller" in n.groups] == ["ctl1", "ctl2"]
     groups = {group for node in nodes for group in node.groups}
     assert {"slurm_controller", "slurm_database", "slurm_login", "gpu_virtual"} <= groups
 
@@ -69,6 +71,24 @@ def test_the_inventory_says_where_a_stand_in_for_nvml_answers(
     groups = json.loads(path.read_text().partition("---")[2])["all"]["children"]
     declared = {"model": "virtual", "count": 2, "nvml": True}
     assert groups["gpu_virtual"]["vars"]["node_gpus"] == declared
+
+
+def test_the_inventory_declares_what_the_nodes_share(
+    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
+    cluster = virtual_cluster.Cluster("unit")
+    cluster.state.mkdir(parents=True)
+    nodes = virtual_cluster.planned_nodes(1, 0)
+    addresses = {node.name: f"10.0.0.{i}" for i, node in enumerate(nodes, 1)}
+    for shared in ("ext4", ""):
+        path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses, shared=shared)
+        declared = json.loads(path.read_text().partition("---")[2])["all"]["vars"]
+        assert ("shared_storage_mounts" in declared) == bool(shared)
+        if shared:
+            (mount,) = declared["shared_storage_mounts"]
+            assert mount == {"path": "/shared", "kind": "external", "type": "ext4"}
+    cluster.sockets.rmdir()
 
 
 def test_every_node_has_a_description_and_its_own_lines_come_last(

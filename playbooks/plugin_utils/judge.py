@@ -153,7 +153,7 @@ def _judged(
                 yield _about(site, name, hosts[0], Refusal(f"cannot be evaluated: {last}", IN_VAIN))
             continue
         distinct.setdefault(repr(value), []).extend(hosts)
-        kind = DERIVED if _is_ours(site, name) else ""
+        kind = DERIVED if _is_ours(site, name, hosts[0]) else ""
         for problem in variables.value_problems(name, option, value, contract.words, as_written):
             yield _about(site, name, hosts[0], Refusal(problem, kind))
     if name in contract.one_value:
@@ -181,9 +181,9 @@ def _about(site: Site, name: str, host: str, refusal: Refusal) -> Refusal:
     return Refusal(f"{name}{where}{space}{refusal.sentence}", refusal.kind, refusal.subject)
 
 
-def _is_ours(site: Site, name: str) -> bool:
-    """Whether we ship what the first host has; one of a site is always the site's."""
-    return comes_from(site.values.hosts[site.names[0]].get(name), OURS)
+def _is_ours(site: Site, name: str, host: str = "") -> bool:
+    """Whether we ship what a host has, the first if none is named."""
+    return comes_from(site.values.hosts[host or site.names[0]].get(name), OURS)
 
 
 def _places(site: Site) -> list[str]:

@@ -94,6 +94,7 @@ def variables(release: Release) -> dict[str, Any]:
     return {
         "cluster_name": "golden",
         "pyxis_source": "none",
+        "shared_storage_mounts": [{"path": "/shared", "kind": "external", "type": "lustre"}],
         "slurm_state_save_location": "/shared/slurmctld",
         "slurm_partitions": [
             {"name": "h100", "nodes": ["gpu_h100"], "default": True, "max_time": "2-00:00:00"},

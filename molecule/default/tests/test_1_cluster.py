@@ -91,18 +91,52 @@ def test_a_user_is_the_same_on_every_node(node):
 
 def test_a_user_logs_in_and_is_no_administrator(ada):
     done = ada("id -un; pwd; sudo -n id -u")
-    assert (done.returncode, done.stdout) == (1, "ada\n/home/ada\n"), done.stderr
+    assert (done.returncode, done.stdout) == (1, "ada\n/shared/home/ada\n"), done.stderr
 
 
 def test_a_user_submits_jobs(ada, node):
     done = ada("srun -N2 --ntasks-per-node=1 --gres=gpu:1 sh -c 'id -un; pwd'")
-    assert sorted(done.stdout.split()) == ["/home/ada", "/home/ada", "ada", "ada"], done.stderr
+    assert sorted(done.stdout.split()) == ["/shared/home/ada", "/shared/home/ada", "ada", "ada"], done.stderr
     done = ada("sbatch --wait --nodelist=gpu1 --output=said --wrap 'id -un; pwd'")
     assert done.returncode == 0, done.stderr
-    with node("gpu1").sudo():
-        assert node("gpu1").check_output("cat /home/ada/said") == "ada\n/home/ada"
+    assert ada("cat said").stdout == "ada\n/shared/home/ada\n"
 
 
 def test_a_user_does_not_log_in_to_the_controller(ada):
     done = ada("true", on="ctl1")
     assert (done.returncode, "Permission denied" in done.stderr) == (255, True), done.stderr
+
+
+def test_what_a_user_writes_on_one_node_all_nodes_have(node):
+    login = node("login1")
+    with login.sudo():
+        login.check_output("install -d -o ops /shared/home/of-a-job")
+    login.check_output("srun -w gpu1 sh -c 'echo weights > /shared/home/of-a-job/file'")
+    written = login.check_output("srun -w gpu2 cat /shared/home/of-a-job/file")
+    assert written == login.check_output("cat /shared/home/of-a-job/file") == "weights"
+    with login.sudo():
+        login.check_output("rm -r /shared/home/of-a-job")
+
+
+def test_a_node_without_its_filesystem_runs_no_slurmd_until_it_is_back(node):
+    lost = node("gpu2")
+    with lost.sudo():
+        lost.check_output("mount -t tmpfs none /shared")  # another one in its place
+        try:
+            lost.check_output("systemctl restart --no-block slurmd")
+            time.sleep(5)
+            assert lost.run("scontrol show slurmd").rc != 0
+            state = lost.run("systemctl show --property=SubState --value slurmd").stdout.strip()
+            assert state == "start-pre"
+        finally:
+            lost.check_output("umount /shared")
+        deadline = time.monotonic() + 60
+        while lost.run("scontrol show slurmd").rc != 0 and time.monotonic() < deadline:
+            time.sleep(0.5)
+    assert lost.check_output("systemctl is-active slurmd") == "active"
+    deadline = time.monotonic() + 30
+    state = ""
+    while state != "idle" and time.monotonic() < deadline:
+        time.sleep(0.5)
+        state = node("login1").check_output("sinfo -h -n gpu2 -o %T").strip()
+    assert state == "idle"

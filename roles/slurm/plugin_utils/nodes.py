@@ -317,21 +317,20 @@ def partition_problems(partitions: Any) -> list[str]:
     return problems
 
 
-LOCAL_STATE = "/var/lib/slurm/slurmctld"
-
-
 def controller_problems(
     controllers: Sequence[Mapping[str, str]], options: Mapping[str, Any]
 ) -> list[str]:
     """What contradicts itself about the controllers.
 
-    options: state, accounting, accounting_port, database_port, delivery, parameters
+    options: state, shared, accounting, accounting_port, database_port, delivery, parameters
     """
     problems = []
-    if len(controllers) > 1 and options["state"] == LOCAL_STATE:
+    state, shared = str(options["state"]), list(map(str, options["shared"]))
+    if len(controllers) > 1 and not any(state.startswith(f"{path}/") for path in shared):
         problems.append(
-            f"slurm_controllers has {len(controllers)} hosts, but slurm_state_save_location is a "
-            "local folder; set it to a folder on storage that all controllers reach."
+            f"slurm_controllers has {len(controllers)} hosts, but slurm_state_save_location is "
+            f"{state}, which is on no filesystem that they share; set it to a folder below "
+            f"{' or '.join(shared) or 'one that shared_storage_mounts declares'}."
         )
     if options["accounting"] and options["accounting_port"] != options["database_port"]:
         problems.append(

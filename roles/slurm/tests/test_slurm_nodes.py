@@ -228,6 +228,7 @@ def test_options_that_cannot_work_are_named(changes: dict[str, Any], words: str)
 
 FINE: dict[str, Any] = {
     "state": "/var/lib/slurm/slurmctld",
+    "shared": [],
     "accounting": "ctl1",
     "accounting_port": 6819,
     "database_port": 6819,
@@ -239,7 +240,9 @@ FINE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("controllers", "changes", "words"),
     [
-        (2, {}, "storage that all controllers reach"),
+        (2, {}, "below one that shared_storage_mounts declares"),
+        (2, {"shared": ["/shared"]}, "set it to a folder below /shared."),
+        (2, {"shared": ["/shared"], "state": "/shared2/x"}, "no filesystem that they share"),
         (1, {"accounting_port": 7000}, "set slurm_database_port alone"),
         (1, {"parameters": "rl_enable"}, "without enable_configless"),
     ],
@@ -257,3 +260,5 @@ def test_what_does_not_apply_contradicts_nothing() -> None:
     hosts = [{"name": "ctl", "address": "10.0.0.1"}]
     assert n.controller_problems(hosts, FINE | {"accounting": "", "database_port": 7}) == []
     assert n.controller_problems(hosts, FINE | {"delivery": "files", "parameters": ""}) == []
+    shared = FINE | {"state": "/shared/state/slurmctld", "shared": ["/home", "/shared"]}
+    assert n.controller_problems(hosts * 2, shared) == []

@@ -1,0 +1,200 @@
+"""Filesystems that a host mounts, or must find mounted, and the units of systemd that do it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from roles.shared_storage.plugin_utils import paths
+
+Entry = Mapping[str, Any]
+Hosts = Sequence[Mapping[str, str]]
+
+# `hard`: a process waits for a server that is away, and loses nothing. Users' filesystems bring
+# neither devices nor rights.
+OPTIONS = {
+    "nfs": ("vers=4", "proto=tcp", "hard", "timeo=600", "retrans=2", "nosuid", "nodev", "noatime"),
+    "glusterfs": ("_netdev", "nosuid", "nodev"),
+    "bind": ("bind", "nosuid", "nodev"),
+}
+_OPPOSITES = {
+    "soft": "hard",
+    "suid": "nosuid",
+    "dev": "nodev",
+    "rw": "ro",
+    "atime": "noatime",
+    "relatime": "noatime",
+    "nfsvers": "vers",
+}
+# Seconds for one mount or unmount. The kernel itself gives up an NFS server after two minutes.
+LIMIT = 90
+
+
+def problems(mounts: Sequence[Entry], exports: Sequence[Entry], hosts: Hosts) -> list[str]:
+    """Why mounts cannot be, a sentence each without its end."""
+    return list(dict.fromkeys(_problems(mounts, exports, hosts)))
+
+
+def _problems(mounts: Sequence[Entry], exports: Sequence[Entry], hosts: Hosts) -> Iterator[str]:
+    points = [str(mount["path"]) for mount in mounts]
+    for path in sorted({path for path in points if points.count(path) > 1}):
+        yield f"two mounts are declared at {path}; leave one of the two"
+    for mount in mounts:
+        path, kind = str(mount["path"]), str(mount["kind"])
+        source, where = str(mount.get("source") or ""), f"the mount at {path}"
+        if why := paths.problem(path):
+            yield f"{where} {why}; mount at a folder of its own, such as /home or /scratch"
+        if kind == "external":
+            if not mount.get("type"):
+                yield f"{where} has no type; set it to what `findmnt -no FSTYPE {path}` says"
+            if mount.get("options"):
+                yield f"{where} is mounted by something else, which has its options; leave them out"
+            continue
+        host, _, rest = source.partition(":/")
+        if not host or not rest or set(source) & set(" \t\n\\\"'%"):
+            yield f"{where} has the source {source!r}; set it to HOST:/PATH"
+            continue
+        if kind == "nfs":
+            yield from _nfs_problems(where, source, exports, hosts)
+        for option in map(str, mount.get("options") or []):
+            name, _, value = option.partition("=")
+            if not option or set(option) & set(" ,\t\n\\\"'%#"):
+                yield f"{where} has the option {option!r}; each is one word of its own"
+            elif name in ("soft", "softerr", "softreval"):
+                yield (
+                    f"{where} has the option {option}, with which writes are lost when the server "
+                    "is slow; leave it out"
+                )
+            elif kind == "nfs" and name in ("vers", "nfsvers") and not value.startswith("4"):
+                yield f"{where} has the option {option}, and only NFS 4 is for here; leave it out"
+
+
+def _nfs_problems(where: str, source: str, exports: Sequence[Entry], hosts: Hosts) -> Iterator[str]:
+    host, path = _split(source)
+    names = {entry["address"]: entry["name"] for entry in hosts}
+    server = names.get(host, host)
+    if server in names.values():
+        there = [str(export["path"]) for export in exports if export["server"] == server]
+        if path not in there:
+            yield (
+                f"{where} is {path} of {server}, which exports {', '.join(there) or 'nothing'}; "
+                "set its source to an export, or add one to shared_storage_exports"
+            )
+
+
+def _split(source: str) -> tuple[str, str]:
+    host, _, path = source.partition(":/")
+    return host.strip("[]"), f"/{path}"
+
+
+def options_of(mount: Entry, kind: str) -> list[str]:
+    """Its options, each kind once; those that it names itself win over the role's."""
+    given = [str(option) for option in mount.get("options") or []] if kind != "bind" else []
+    kinds = {_kind(option) for option in given}
+    return [*(option for option in OPTIONS[kind] if _kind(option) not in kinds), *given]
+
+
+def _kind(option: str) -> str:
+    name = option.partition("=")[0]
+    return _OPPOSITES.get(name, name)
+
+
+def of_host(mounts: Sequence[Entry], host: str, hosts: Hosts) -> list[dict[str, str]]:
+    """What a host mounts, in the order of its paths: path, type, source, unit, text.
+
+    A server has its own exports without NFS: at their path, or bound to another. What is mounted
+    by something else has no unit.
+    """
+    address = next((entry["address"] for entry in hosts if entry["name"] == host), host)
+    found = []
+    for mount in sorted(mounts, key=lambda entry: str(entry["path"])):
+        path, kind = str(mount["path"]), str(mount["kind"])
+        source = str(mount.get("source") or "")
+        if kind == "external":
+            found.append({"path": path, "type": str(mount["type"]), "source": source})
+            continue
+        server, exported = _split(source)
+        if kind == "nfs" and server in (host, address):
+            if exported != path:
+                # The kernel says where a bound folder is from in words of its own.
+                text = unit_text(path, "bind", exported, options_of(mount, "bind"))
+                found.append({"path": path, "unit": paths.mount_unit(path), "text": text})
+            continue
+        text = unit_text(path, kind, source, options_of(mount, kind))
+        unit = paths.mount_unit(path)
+        found.append({"path": path, "type": kind, "source": source, "unit": unit, "text": text})
+    return found
+
+
+def unit_text(path: str, kind: str, source: str, options: Sequence[str]) -> str:
+    """A mount unit. A host boots without the filesystem, and its daemons wait for it."""
+    remote = kind != "bind"
+    needs = (
+        "Wants=network-online.target\nAfter=network-online.target\n"
+        if remote
+        else f"RequiresMountsFor={source}\n"
+    )
+    return (
+        f"[Unit]\nDescription=Shared storage at {path}\n{needs}\n"
+        f"[Mount]\nWhat={source}\nWhere={path}\nType={kind if remote else 'none'}\n"
+        f"Options={','.join(options)}\nTimeoutSec={LIMIT}\n\n"
+        f"[Install]\nWantedBy={'remote' if remote else 'local'}-fs.target\n"
+    )
+
+
+def document(planned: Sequence[Mapping[str, str]], patience: int) -> str:
+    """What the program on the host reads."""
+    kept = ("path", "type", "source", "unit")
+    entries = [{key: entry[key] for key in kept if entry.get(key)} for entry in planned]
+    return json.dumps({"patience": patience, "mounts": entries}, indent=2) + "\n"
+
+
+def host_problems(
+    look: str, mounts: Sequence[Entry], exports: Sequence[Entry], host: str, hosts: Hosts
+) -> list[str]:
+    """What is wrong with a host as it is; `look` is what the program said of it."""
+    seen = json.loads(look)
+    planned = of_host(mounts, host, hosts)
+    found = []
+    if any(entry.get("type") == "nfs" for entry in planned) and not seen["kernel"]["nfs"]:
+        found.append(f"the kernel of {host} has no NFS client, which is in the module nfsv4")
+    if any(export["server"] == host for export in exports) and not seen["kernel"]["nfsd"]:
+        found.append(f"the kernel of {host} has no NFS server, which is in the module nfsd")
+    for entry in planned:
+        names = seen["files"].get(entry["path"])
+        if entry.get("unit") and names:
+            found.append(
+                f"{host} has files in {entry['path']} ({', '.join(names)}), which the mount there "
+                "would hide; move them to the filesystem, or away, or mount at another path"
+            )
+    return found
+
+
+def rows(said: str, planned: Sequence[Mapping[str, str]], host: str) -> list[dict[str, str]]:
+    """What each filesystem should be and what it is, in the words of filter_plugins/verify.py."""
+    try:
+        answer: Mapping[str, Mapping[str, str]] = json.loads(said)
+    except ValueError:
+        answer = {}
+    found = []
+    for entry in planned:
+        seen = answer.get(entry["path"])
+        problem = "not known: the program said nothing" if seen is None else seen["problem"]
+        note = f" ({seen['note']})" if seen and seen["note"] else ""
+        advice = (
+            f"see systemctl status {entry['unit']!r} on {host}"
+            if entry.get("unit")
+            else f"mount it on {host}; this role does not"
+        )
+        found.append(
+            {
+                "component": "shared_storage",
+                "what": f"{entry['path']} on {host}",
+                "expected": "mounted as declared, and answers",
+                "found": problem or f"mounted as declared, and answers{note}",
+                "verdict": "FAIL" if problem else "PASS",
+                "advice": advice,
+            }
+        )
+    return found
