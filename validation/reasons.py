@@ -156,6 +156,29 @@ _REFUSED = re.compile(
 )
 
 
+# How Slurm says that the user has no association with the account, or may not use it or the QOS
+# there (slurm_errno.c, job_state_reason.c).
+_ACCOUNT = re.compile(
+    r"invalid ?(account|qos)\b|(account|qos)notallowed|invalid or unknown association",
+    re.IGNORECASE,
+)
+ACCOUNT_HINT = (
+    "give the user an account, in slurm_users or by sacctmgr, or name one of the user's, with "
+    "--account or in validation_submission (docs/accounting.md)"
+)
+
+
+def of_account(said: str) -> bool:
+    """Whether a refusal or a reason is about the user's account, or the QOS in it.
+
+    >>> of_account("Invalid account or account/partition combination specified")
+    True
+    >>> of_account("QOSMaxJobsPerUserLimit")
+    False
+    """
+    return _ACCOUNT.search(said) is not None
+
+
 def refusal(stderr: str) -> tuple[str, Cause] | None:
     """The sentence with which srun ended because Slurm took no job, and whose matter that is.
 

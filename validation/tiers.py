@@ -324,7 +324,8 @@ def _refused_for_all(ledger: _Ledger) -> None:
     """
     found = {_refusal(item.reply) for item in ledger.jobs if item.reply}
     if len(found) == 1 and (sentence := found.pop()):
-        raise EnvironmentProblem(f"Slurm takes no job of this user: {sentence}")
+        hint = f"; {reasons.ACCOUNT_HINT}" if reasons.of_account(sentence) else ""
+        raise EnvironmentProblem(f"Slurm takes no job of this user: {sentence}{hint}")
 
 
 def _refusal(reply: Reply) -> str:

@@ -40,6 +40,7 @@ class Cause(enum.Enum):
     NO_THRESHOLD = "no threshold"
     CONTROLLER = "controller"
     REFUSED = "refused"
+    ACCOUNT = "account"
     LOST = "lost"
     BUSY = "busy"
     NOT_STARTED = "not started"
@@ -62,7 +63,7 @@ class Advice:
 
 
 # Nothing that these say is about a node.
-_NOBODYS = (Cause.CONTROLLER, Cause.REFUSED, Cause.LOST)
+_NOBODYS = (Cause.CONTROLLER, Cause.REFUSED, Cause.ACCOUNT, Cause.LOST)
 
 _WITHOUT_A_JOB = (Cause.NOT_RUN, Cause.UNPROVEN)
 
@@ -87,6 +88,17 @@ ADVICE: Mapping[Cause, Advice] = {
         "submits; for a generic resource, at Gres= in slurm.conf and node_gpus in the inventory.",
         (
             'sacctmgr show associations where user="$USER"',
+            "scontrol show partition {partition}",
+            _READ,
+        ),
+    ),
+    Cause.ACCOUNT: Advice(
+        "No node is known to be at fault: Slurm knows no account under which the user who submits "
+        "may use this partition and QOS. Declare the user in slurm_users, or add one by hand "
+        "(docs/accounting.md); name another account with --account, or for every run in "
+        "validation_submission; look whether the partition allows it (AllowAccounts, AllowQos).",
+        (
+            'sacctmgr show associations where user="$USER" format=account,partition,qos,defaultqos',
             "scontrol show partition {partition}",
             _READ,
         ),
@@ -271,6 +283,8 @@ def _cause_of_reply(result: Result, job: JobReport, reply: Reply) -> Cause:
 
 
 def _by_reason(reply: Reply) -> Cause:
+    if reasons.of_account(reply.reason):
+        return Cause.ACCOUNT
     return _BY_REASON.get(reasons.cause(reply.reason), Cause.NOT_STARTED)
 
 
@@ -293,7 +307,9 @@ def _cause_of_exit(result: Result, reply: Reply) -> Cause:
         read = result.proof is not None and result.proof.python is not None
         return Cause.FINDING if read else Cause.NO_ANSWER
     if not reply.starts and reply.job_id is None:
-        return Cause.REFUSED if result.blamed == () else Cause.NOT_STARTED
+        if result.blamed != ():
+            return Cause.NOT_STARTED
+        return Cause.ACCOUNT if reasons.of_account(reply.stderr) else Cause.REFUSED
     lost = result.tier is Tier.CLUSTER and _CONNECTION.search(result.message)
     return Cause.NOT_CONNECTED if lost else Cause.ENDED_BADLY
 

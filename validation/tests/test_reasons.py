@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.reasons import CAUSES, Cause, cause, refusal
+from validation.reasons import CAUSES, Cause, cause, of_account, refusal
 
 RECORDED = {
     path.stem: path.read_text().split()
@@ -89,6 +89,25 @@ def test_whose_matter_a_reason_is(reason, expected):
 )
 def test_what_a_refused_submission_says(sentence, expected):
     assert refusal(f"srun: error: {sentence}\n") == (sentence, expected)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Invalid account or account/partition combination specified", True),
+        ("Invalid qos specification", True),
+        ("Invalid or unknown association", True),
+        ("InvalidAccount", True),
+        ("AccountNotAllowed", True),
+        ("QOSNotAllowed", True),
+        ("AccountingPolicy", False),
+        ("QOSMaxJobsPerUserLimit", False),
+        ("Invalid accounting frequency requested", False),
+        ("Invalid partition name specified", False),
+    ],
+)
+def test_what_is_about_the_account_is_told_from_limits(said, expected):
+    assert of_account(said) is expected
 
 
 def test_an_ordinary_failure_is_no_refusal():

@@ -589,8 +589,31 @@ def test_a_controller_that_is_down_is_told_once_and_of_no_node(blame):
     [
         (Reply("x", Outcome.NOT_SUBMITTED, reason="no srun"), "as it was submitted"),
         (
-            Reply("x", Outcome.EXITED, 1, stderr="srun: error: Invalid account"),
+            Reply("x", Outcome.EXITED, 1, stderr="srun: error: Invalid partition name specified"),
             "as it was submitted",
+        ),
+        (
+            Reply(
+                "x",
+                Outcome.EXITED,
+                1,
+                stderr="srun: error: Unable to allocate resources: Invalid account or "
+                "account/partition combination specified",
+            ),
+            "Declare the user in slurm_users",
+        ),
+        (
+            Reply(
+                "x",
+                Outcome.EXITED,
+                1,
+                stderr="srun: error: Unable to allocate resources: Invalid qos specification",
+            ),
+            "may use this partition and QOS",
+        ),
+        (
+            Reply("x", Outcome.QUEUE_LIMIT, reason="InvalidAccount"),
+            "name another account with --account",
         ),
         (Reply("x", Outcome.LOST, reason="login1 is gone"), "the login node"),
     ],
@@ -733,7 +756,7 @@ def test_a_job_that_waited_in_vain_is_told_of_slurm_or_of_its_neighbours():
     for reason, sentence in (
         ("Resources", "Others are using"),
         ("QOSMaxJobsPerUserLimit", "the limits of the user"),
-        ("InvalidAccount", "the limits of the user"),
+        ("InvalidAccount", "another account with --account"),
         ("SystemFailure", "Slurm's controller"),
     ):
         (step,) = steps_of({"node-gpu2": replace(waited, reason=reason)}, *THREE)

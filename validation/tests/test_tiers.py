@@ -518,6 +518,13 @@ def test_an_account_that_slurm_refuses_everywhere_is_one_sentence(line):
         tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
 
 
+def test_a_user_without_an_account_is_told_how_to_get_one():
+    replies = {f"node-gpu{n}": ended(f"node-gpu{n}", stderr=REFUSED) for n in (1, 2)}
+    slurm = FakeSlurm(make_plan(), replies=replies)
+    with pytest.raises(EnvironmentProblem, match=r"partition; give the user an account, in slurm_"):
+        tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
+
+
 def test_one_refused_job_is_no_nodes_fault():
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": ended("node-gpu2", stderr=REFUSED)})
     found = walk(slurm)

@@ -33,6 +33,8 @@ ELSEWHERE = {
     "python -m validation.run -i inventory/demo --container-image": "needs pyxis; its tests do it",
     "python -m validation.run -i inventory/demo --record-baseline": "real GPUs only; unit tests",
     'srun --nodelist="$(paste': "test_3_validation.py reads that file",
+    "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
+    "--tags slurm -e": "molecule/interruptions/tests/test_users_with_jobs.py",
     # Advice for hardware that containers do not have.
     "ssh NODE 'cd /sys/class/infiniband": "RDMA ports only",
     "ssh NODE dmidecode": "real machines only",
@@ -52,6 +54,10 @@ ELSEWHERE = {
 # Whole commands that other steps of this scenario run with the same meaning: each costs minutes.
 SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
+    "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
+    "--tags slurm": "molecule/interruptions/tests/test_users_with_jobs.py",
+    "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
+    "--tags slurm_associations --check --diff": "test_1_accounts.py, with another limit",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
     "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py",
     "python -m validation.run -i inventory/demo "
@@ -95,7 +101,7 @@ def test_a_command_of_the_documentation_works(operator, command, tmp_path):
     here = re.sub(r"^ssh NODE ", f"{login} gpu1 ", here)
     here = re.sub(r"^scontrol update ", f"{login} ctl1 sudo scontrol update ", here)
     here = re.sub(r"^scontrol show ", f"{login} login1 scontrol show ", here)
-    here = re.sub(r"^(systemctl|sacctmgr) ", rf"{login} ctl1 \1 ", here)
+    here = re.sub(r"^(systemctl|sacctmgr|sshare|sreport) ", rf"{login} ctl1 \1 ", here)
     if "state=resume" in here:  # what is not drained cannot be given back
         here = f"{login} ctl1 sudo scontrol update nodename=NODE state=drain reason=docs && {here}"
     here = here.replace("NODE", "gpu1")

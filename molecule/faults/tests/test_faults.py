@@ -336,6 +336,7 @@ def test_a_colleague_has_a_job_on_a_node(run):
     on("login1", "id colleague || useradd -m colleague")
     for node in ("ctl1", "gpu1", "gpu2"):
         on(node, "id colleague || useradd -m colleague")
+    on("ctl1", "sacctmgr -i add user colleague account=research || true")  # there it is already
     job = (
         "runuser -u colleague -- sbatch --chdir=/tmp -w gpu2 --exclusive -t 20 --wrap 'sleep 1200'"
     )

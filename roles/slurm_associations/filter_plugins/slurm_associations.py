@@ -20,4 +20,6 @@ class FilterModule:
         return {
             "slurm_associations_problems": declared.problems,
             "slurm_associations_unenforced": enforced.unenforced,
+            "slurm_associations_not_asked": enforced.not_asked,
+            "slurm_associations_locked_out": enforced.locked_out,
         }

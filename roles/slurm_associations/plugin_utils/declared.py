@@ -30,6 +30,7 @@ OF_PARTITIONS = {
     "denyaccounts": "account",
 }
 EVERY = "all"  # AllowQos=ALL
+NOWHERE: Entry = {}
 MOST_NAMES = 30  # that a sentence offers
 
 
@@ -384,10 +385,7 @@ def partition_problems(
 
     Where no QOS is declared, or no account, the site keeps them by hand, and nothing is known.
     """
-    known = {
-        "QOS": {NORMAL, *(str(entry.get("name")) for entry in qos)} if qos else None,
-        "account": {ROOT, *(str(entry.get("name")) for entry in accounts)} if accounts else None,
-    }
+    known = _known(accounts, qos)
     reader = _Reader()
     for partition in partitions:
         for option, value in (partition.get("settings") or {}).items():
@@ -403,11 +401,37 @@ def partition_problems(
     return list(dict.fromkeys(reader.problems))
 
 
+def submission_problems(
+    submission: Entry, accounts: Sequence[Entry], qos: Sequence[Entry]
+) -> list[str]:
+    """The account and the QOS that the validation's jobs name, in the same way."""
+    known = _known(accounts, qos)
+    reader = _Reader()
+    for option, kind in (("account", "account"), ("qos", "QOS")):
+        name, names = submission.get(option), known[kind]
+        if name and names is not None:
+            reader.known(f"validation_submission: {option}", kind, str(name).lower(), names)
+    return reader.problems
+
+
+def _known(accounts: Sequence[Entry], qos: Sequence[Entry]) -> Mapping[str, set[str] | None]:
+    """The names that may be used; None where the site keeps them by hand."""
+    return {
+        "QOS": {NORMAL, *(str(entry.get("name")) for entry in qos)} if qos else None,
+        "account": {ROOT, *(str(entry.get("name")) for entry in accounts)} if accounts else None,
+    }
+
+
 def problems(
     accounts: Sequence[Entry],
     qos: Sequence[Entry],
     users: Sequence[Entry],
     partitions: Sequence[Entry] = (),
+    submission: Entry = NOWHERE,
 ) -> list[str]:
     """All that is wrong, told at once."""
-    return read(accounts, qos, users)[1] + partition_problems(partitions, accounts, qos)
+    return [
+        *read(accounts, qos, users)[1],
+        *partition_problems(partitions, accounts, qos),
+        *submission_problems(submission, accounts, qos),
+    ]

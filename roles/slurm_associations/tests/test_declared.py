@@ -148,6 +148,14 @@ def test_a_partition_names_what_is_declared():
     ]
 
 
+def test_the_validation_submits_with_what_is_declared():
+    assert problems(ACCOUNTS, QOS, [], [], {"account": "Physics", "qos": "urgent"}) == []
+    assert problems(ACCOUNTS, QOS, [], [], {"account": "phisics", "qos": "normal"}) == [
+        "slurm_associations: validation_submission: account names the account phisics, which is "
+        "not declared; did you mean physics?"
+    ]
+
+
 def test_what_is_kept_by_hand_is_not_judged():
     partitions = [{"name": "gpu", "settings": {"QOS": "mine", "AllowAccounts": "ours"}}]
-    assert problems([], [], [], partitions) == []
+    assert problems([], [], [], partitions, {"account": "ours", "qos": "mine"}) == []

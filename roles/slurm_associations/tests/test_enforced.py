@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from roles.slurm_associations.plugin_utils.enforced import unenforced
+from roles.slurm_associations.plugin_utils.enforced import locked_out, not_asked, unenforced
 
 ACCOUNTS = [{"name": "a"}]
 LIMITED = [{"name": "a", "limits": {"MaxJobs": 1}}]
 QOS = [{"name": "q", "limits": {"MaxWall": "60"}}]
+ALL = "associations,limits,qos,safe"
 
 
 def config(value: str) -> str:
@@ -39,3 +40,78 @@ def test_what_is_missing_is_named(value, declared, missing):
 
 def test_nothing_is_said_of_a_slurmctld_that_is_away():
     assert unenforced("", LIMITED, QOS, []) == ""
+
+
+def test_a_site_that_wants_no_enforcement_is_not_told_of_it():
+    assert unenforced(config("none"), LIMITED, QOS, [], enforce=False) == ""
+
+
+# --- what has no weight --------------------------------------------------------------------------
+
+
+def priorities(kind: str = "priority/multifactor", **weights: int) -> str:
+    given = {"Assoc": 0, "FairShare": 0, "QOS": 0} | weights
+    lines = [f"PriorityWeight{name:<9} = {value}" for name, value in given.items()]
+    return "\n".join([config(ALL), f"PriorityType            = {kind}", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("settings", "declared", "words"),
+    [
+        (
+            priorities(),
+            ([{"name": "a", "fairshare": 3}], [], []),
+            "fairshare counts nothing: PriorityWeightFairshare is 0;",
+        ),
+        (
+            priorities(),
+            ([], [], [{"name": "u", "per_account": {"a": {"fairshare": 3}}}]),
+            "fairshare counts nothing: PriorityWeightFairshare is 0;",
+        ),
+        (
+            priorities(FairShare=1),
+            ([{"name": "a", "priority": 3}], [{"name": "q", "priority": 3}], []),
+            "priority counts nothing: PriorityWeightAssoc is 0, "
+            "priority counts nothing: PriorityWeightQOS is 0;",
+        ),
+        (
+            priorities("priority/basic", FairShare=1),
+            ([{"name": "a", "fairshare": 3}], [], []),
+            "PriorityType is priority/basic, not priority/multifactor;",
+        ),
+        (priorities(FairShare=1), ([{"name": "a", "fairshare": 3}], [], []), ""),
+        (priorities(), ([{"name": "a", "fairshare": -1}], [], []), ""),
+        (priorities(), (ACCOUNTS, QOS, []), ""),
+    ],
+)
+def test_shares_and_priorities_that_count_nothing_are_named(settings, declared, words):
+    said = unenforced(settings, *declared)
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+# --- before slurmctld asks for associations -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("enforce", "kind", "expected"),
+    [
+        ("none", "accounting_storage/slurmdbd", True),
+        ("nojobs", "accounting_storage/slurmdbd", True),
+        ("associations", "accounting_storage/slurmdbd", False),
+        ("safe", "accounting_storage/slurmdbd", False),
+        ("none", "(null)", False),  # there is no database to know anybody
+    ],
+)
+def test_only_a_cluster_in_use_that_does_not_ask_yet_has_a_before(enforce, kind, expected):
+    assert not_asked(f"AccountingStorageType = {kind}\n{config(enforce)}") is expected
+    assert not not_asked("")
+
+
+def test_who_has_jobs_and_would_be_let_in_no_more_is_named():
+    answer = "job ada\njob eve\njob mallory\njob root\nuser \nuser ada\nuser root\n"
+    said = locked_out(answer, [{"name": "mallory", "account": "a"}])
+    assert said.startswith("slurm_associations: users who have jobs have no association (eve), ")
+    assert locked_out("user root\n", []) == ""
+    many = "\n".join(f"job u{number:02}" for number in range(12))
+    assert "(u00, u01, u02, u03, u04, u05, u06, u07, u08, u09 and 2 more)" in locked_out(many, [])

@@ -58,9 +58,45 @@ def test_what_this_slurmdbd_does_not_read_is_refused_with_what_to_set_instead() 
     ]
 
 
+def test_a_database_elsewhere_is_named_with_its_port_and_who_vouches_for_it() -> None:
+    elsewhere = {
+        "slurm_database_storage_host": "db1",
+        "slurm_database_storage_port": 3307,
+        "slurm_database_storage_ca_file": "/site/ca.pem",
+    }
+    site = declared("24.11")
+    settings = of_role(site, "slurm_database", "ctl1", "__slurm_database_composed", **elsewhere)
+    stored = {name: value for name, value in settings.items() if name.startswith("Storage")}
+    assert stored == {
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "db1",
+        "StoragePort": "3307",
+        "StorageParameters": "SSL_CA=/etc/slurm/storage-ca.pem",
+        "StorageLoc": "slurm_acct_db",
+        "StorageUser": "slurm",
+        "StoragePass": "a-password-of-the-tests",
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "records", "password"),
+    [
+        ("Host=localhost\nPass=x=y", "localhost", "x=y"),
+        ("Pass=secret", "", "secret"),
+        ("", "", ""),
+    ],
+)
+def test_what_a_slurmdbd_has_is_read_from_two_lines(said: str, records: str, password: str) -> None:
+    look = {"__slurm_database_deployed": {"stdout": said}}
+    for name, expected in (("storage", records), ("password", password)):
+        expression = f"__slurm_database_{name}_deployed"
+        assert of_role(declared("24.11"), "slurm_database", "ctl1", expression, **look) == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"StorageHost": "db1"}, "set slurm_database_storage_host."),
         ({"StoragePass": "x"}, "set slurm_database_password."),
         ({"DbdPort": 7000}, "set slurm_database_port."),
         ({"TrackWCKey": True}, "put the word that Slurm wants in quotes."),

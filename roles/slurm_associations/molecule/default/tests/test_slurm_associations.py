@@ -271,6 +271,40 @@ def test_what_is_added_by_hand_is_kept_and_named_and_removed_when_the_site_says_
     assert association(host, "root", "root", "Account") == "root"
 
 
+BEFORE = [{"ansible.builtin.include_role": {"name": "slurm_associations", "tasks_from": "before"}}]
+
+
+@pytest.fixture
+def unasked(host):
+    """A slurmctld in use that asks nobody for an association yet."""
+    restart = "systemctl restart slurmctld && until scontrol ping | grep -q UP; do sleep 0.2; done"
+    host.check_output("cp -p /etc/slurm/slurm.conf /root/slurm.conf")
+    host.check_output(f"sed -i /^AccountingStorageEnforce/d /etc/slurm/slurm.conf && {restart}")
+    yield
+    host.check_output(f"scancel --user=nobody; mv /root/slurm.conf /etc/slurm/ && {restart}")
+
+
+def test_users_with_jobs_are_not_locked_out_by_a_cluster_that_begins_to_ask(host, play, unasked):
+    job = submit(host, "nobody", "--begin=now+1hour", "--time=1")
+    assert job.rc == 0, job.stderr
+    run = play(BEFORE)
+    refused(run, "users who have jobs have no association (nobody), and would be locked out")
+    with_nobody = {"slurm_associations_users": [*USERS, {"name": "nobody", "account": "chemistry"}]}
+    predicted = play(BEFORE, *PREDICT, **with_nobody)
+    assert predicted.code == 0, predicted.output
+    assert "+user nobody in chemistry" in predicted.output
+    assert shown(host, "assoc where user=nobody", "Account") == []
+    done = play(BEFORE, **with_nobody)
+    assert (done.code, "not enforced" in done.output) == (0, False), done.output
+    assert shown(host, "assoc where user=nobody", "Account") == ["chemistry"]
+
+
+def test_a_cluster_that_asks_already_has_no_before(host, play):
+    run = play(BEFORE, slurm_associations_users=[*USERS, {"name": "late", "account": "chemistry"}])
+    assert (run.code, run.changed) == (0, 0), run.output
+    assert play(None, slurm_associations_unmanaged="remove").code == 0  # nobody goes
+
+
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from roles.slurm_database.filter_plugins.slurm_database import buffer_pool_mb, log_file_mb
+
 PASSWORD = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets/slurm_database_password"
 CONFIGURE = {"ansible.builtin.include_role": {"name": "slurm_database", "tasks_from": "configure"}}
 INTERRUPT = {"ansible.builtin.fail": {"msg": "interrupted"}}
@@ -70,10 +72,21 @@ def started(host, unit: str) -> str:
     return host.check_output(f"systemctl show {unit} --property=ActiveEnterTimestampMonotonic")
 
 
-def buffer_pool(host) -> int:
+def innodb(host, name: str) -> int:
+    """In MiB."""
     with host.sudo():
-        shown = host.check_output("mariadb -BNe 'select @@innodb_buffer_pool_size'")
+        shown = host.check_output(f"mariadb -BNe 'select @@innodb_{name}'")
     return int(shown) // 1024**2
+
+
+def memory_mb(host) -> int:
+    return int(host.check_output("sed -n 's/^MemTotal: *//p' /proc/meminfo").split()[0]) // 1024
+
+
+def test_innodb_has_its_part_of_the_memory(host):
+    pool = buffer_pool_mb(memory_mb(host))
+    assert innodb(host, "buffer_pool_size") == pool
+    assert innodb(host, "log_file_size") == log_file_mb(pool)
 
 
 def configured(host, name: str) -> str:
@@ -87,14 +100,16 @@ def test_runs_that_were_interrupted_before_a_restart_are_mended_by_the_next(host
     folder = Path(__file__).resolve().parents[3] / "templates"
     mariadb = "etc/mysql/mariadb.conf.d/60-slurm.cnf"
     template = {"src": f"{folder}/{mariadb}.j2", "dest": f"/{mariadb}"}
+    rendered = {"__slurm_database_buffer_pool_mb": 512, "__slurm_database_log_file_mb": 128}
     managed = "Managed by Ansible; changes made here are lost."
-    play([{"ansible.builtin.template": template}, INTERRUPT], ansible_managed=managed, **settings)
-    assert buffer_pool(host) == 2048  # as it was started
+    write = {"ansible.builtin.template": template, "vars": rendered}
+    play([write, INTERRUPT], ansible_managed=managed, **settings)
+    assert innodb(host, "buffer_pool_size") > 512  # as it was started
     assert started(host, "mariadb") == before["mariadb"]
 
     # The next run is cut off later: between slurmdbd's file and its restart.
     play([CONFIGURE, INTERRUPT], ansible_managed=managed, **settings)
-    assert buffer_pool(host) == 512
+    assert innodb(host, "buffer_pool_size") == 512
     assert not configured(host, "PurgeJobAfter")  # an emptied setting is gone
     assert started(host, "slurmdbd") == before["slurmdbd"]
 
@@ -147,7 +162,7 @@ def test_the_password_of_a_site_is_its_word(host, play):
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
-        ({"slurm_database_password": "changeme"}, "is shorter than 16 characters or a well-known"),
+        ({"slurm_database_password": "changeme"}, "is shorter than 16 characters, a well-known"),
         (
             {"slurm_database_password_file": "secrets/x"},
             'is "secrets/x"; give the file\'s absolute',

@@ -1,0 +1,72 @@
+"""How MariaDB is tuned by the host's memory, and what cannot be of a database elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles.slurm_database.filter_plugins.slurm_database import (
+    buffer_pool_mb,
+    log_file_mb,
+    storage_problems,
+)
+
+
+@pytest.mark.parametrize(
+    ("memory", "pool", "log"),
+    [
+        (0, 1024, 256),  # nobody knows
+        (1900, 1024, 256),
+        (4000, 1024, 256),
+        (7900, 3072, 768),
+        (16000, 4096, 1024),
+        (24105, 5120, 1024),
+        (24300, 5120, 1024),  # another kernel, the same pool
+        (1000000, 65536, 1024),
+    ],
+)
+def test_the_pool_is_a_part_of_the_memory_in_whole_gib(memory: int, pool: int, log: int) -> None:
+    assert (buffer_pool_mb(memory), log_file_mb(pool)) == (pool, log)
+
+
+def test_a_small_pool_has_no_smaller_log_than_slurmdbd_asks_for() -> None:
+    assert log_file_mb(128) == 64
+
+
+def storage(**given: Any) -> dict[str, Any]:
+    return {"host": "db1", "port": 3306, "ca": "", "pool": 0, "settings": {}, **given}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            storage(host="", ca="/site/ca.pem"),
+            "slurm_database_storage_ca_file is set, which is for",
+        ),
+        (storage(host="", port=3307), "or remove slurm_database_storage_port."),
+        (storage(pool=4096), "slurm_database_storage_host is db1, whose database others tune;"),
+        (
+            storage(ca="/site/ca.pem", settings={"storageParameters": "SSL_CERT=/x"}),
+            "put SSL_CA=/etc/slurm/storage-ca.pem into it",
+        ),
+    ],
+)
+def test_contradictions_are_one_sentence_each(given: dict[str, Any], words: str) -> None:
+    [said] = storage_problems(given)
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        storage(host=""),
+        storage(host="", pool=8192),
+        storage(port=3307, ca="/site/ca.pem"),
+        storage(ca="/site/ca.pem", settings={"StorageParameters": "SSL_CERT=/x,SSL_CA=/y"}),
+        storage(settings={"StorageParameters": "SSL_CERT=/x"}),
+    ],
+)
+def test_what_fits_together_is_refused_nothing(given: dict[str, Any]) -> None:
+    assert storage_problems(given) == []
