@@ -37,7 +37,9 @@ def test_a_job_over_both_nodes_runs_and_is_accounted(node):
 def test_users_load_a_torch_in_a_batch_job_and_ask_what_it_used(node):
     """From a login shell, as who came through SSH without a command has it."""
     login = node("login1")
-    script = "#!/bin/bash\nmodule load pytorch\npython -c 'import torch; print(torch.__version__)'\n"
+    script = (
+        "#!/bin/bash\nmodule load pytorch\npython -c 'import torch; print(torch.__version__)'\n"
+    )
     batch = "sbatch --parsable --wait --nodelist=gpu1 --output=/tmp/modules.out"
     submit = f"printf %s {shlex.quote(script)} | {batch}"
     job = login.check_output(f"bash --login -c {shlex.quote(submit)}").strip()
@@ -96,7 +98,9 @@ def test_a_user_logs_in_and_is_no_administrator(ada):
 
 def test_a_user_submits_jobs(ada, node):
     done = ada("srun -N2 --ntasks-per-node=1 --gres=gpu:1 sh -c 'id -un; pwd'")
-    assert sorted(done.stdout.split()) == ["/shared/home/ada", "/shared/home/ada", "ada", "ada"], done.stderr
+    assert sorted(done.stdout.split()) == ["/shared/home/ada", "/shared/home/ada", "ada", "ada"], (
+        done.stderr
+    )
     done = ada("sbatch --wait --nodelist=gpu1 --output=said --wrap 'id -un; pwd'")
     assert done.returncode == 0, done.stderr
     assert ada("cat said").stdout == "ada\n/shared/home/ada\n"

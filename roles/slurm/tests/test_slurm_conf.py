@@ -71,6 +71,7 @@ def test_slurm_conf_of_a_plain_site() -> None:
 ClusterName=site
 SlurmctldHost=ctl1(10.0.0.1)
 AuthType=auth/munge
+DependencyParameters=kill_invalid_depend
 GresTypes=gpu
 JobAcctGatherType=jobacct_gather/cgroup
 MpiDefault=none

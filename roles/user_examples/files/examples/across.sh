@@ -1,0 +1,10 @@
+#!/bin/bash
+# across.sh NODES GPUS PROGRAM [ARGUMENT...]: one process for each of so many GPUs, on so many nodes of this job.
+set -euo pipefail
+nodes=$1 gpus=$2
+shift 2
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# torchrun meets on a port of its own for each job, and starts the processes of its node.
+exec srun --nodes="$nodes" --ntasks="$nodes" --gpus-per-node="$gpus" --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+    torchrun --nnodes="$nodes" --nproc-per-node="$gpus" \
+    --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$first:$((20000 + SLURM_JOB_ID % 10000))" "$@"

@@ -1,0 +1,78 @@
+"""A training that can be stopped at any time, and goes on where it was.
+
+It writes a checkpoint every few steps, and when Slurm says that the end is near: SIGUSR1 some time
+before the time limit (--signal), SIGTERM when a job that matters more needs the GPUs. Then it ends
+with 75, on which checkpoint.sbatch has the job queued again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from transformer import Transformer, batch, loss_of
+
+AGAIN = 75  # EX_TEMPFAIL of sysexits.h
+
+parser = argparse.ArgumentParser()
+parser.add_argument("checkpoint", type=Path)
+parser.add_argument("--steps", type=int, default=200)
+parser.add_argument("--every", type=int, default=20, help="steps between two checkpoints")
+parser.add_argument("--pause", type=float, default=0, help="seconds to wait after each step")
+given = parser.parse_args()
+
+stop = False
+
+
+def be_told(number: int, frame: object) -> None:
+    global stop  # noqa: PLW0603 - a handler has no other way to say it
+    stop = True
+
+
+signal.signal(signal.SIGUSR1, be_told)
+signal.signal(signal.SIGTERM, be_told)
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+model = Transformer().to(device)
+optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4)
+begin = 0
+if given.checkpoint.exists():
+    saved = torch.load(given.checkpoint, map_location=device, weights_only=True)
+    model.load_state_dict(saved["model"])
+    optimiser.load_state_dict(saved["optimiser"])
+    begin = saved["step"]
+print(f"from step {begin} of {given.steps}", flush=True)
+
+
+def save(step: int) -> None:
+    """Under another name first: a job that is killed here leaves the checkpoint before it."""
+    new = given.checkpoint.with_suffix(".new")
+    state = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step}
+    with new.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(given.checkpoint)
+
+
+loss = torch.zeros(())
+for step in range(begin + 1, given.steps + 1):
+    words, following = (one.to(device) for one in batch(16, step))
+    loss = loss_of(model(words), following)
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    time.sleep(given.pause)
+    if stop or step % given.every == 0:
+        save(step)
+    if stop:
+        print(f"stopped after step {step}, to go on from there", flush=True)
+        sys.exit(AGAIN)
+print(f"done, loss {loss.item():.3f}")
