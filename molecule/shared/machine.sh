@@ -10,10 +10,7 @@ if [ "$(dpkg --print-architecture)" != amd64 ]; then
     exit 1
 fi
 apt-get -qq -o DPkg::Lock::Timeout=600 install --no-install-recommends \
-    e2fsprogs kmod user-mode-linux >/dev/null
-# The kernel looks for its modules where every kernel does.
-mkdir -p /lib/modules
-ln -sfn /usr/lib/uml/modules/* /lib/modules/
+    e2fsprogs user-mode-linux >/dev/null
 
 # While the node still has its address, and can say so. The device belongs to whoever may make one.
 mkdir -p /dev/net

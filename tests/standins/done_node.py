@@ -321,6 +321,12 @@ def _jobs(command: str, node: Node) -> str:
     return "\n".join(["answers", _idle(command, node), "-- slurmd --", *started, "-- jobs --"])
 
 
+def _leaving(command: str, node: Node) -> str:
+    """roles/slurm: compute nodes are what Slurm knows, nothing is bound to them."""
+    nodes = [f"{name} IDLE " for name in node.names() if name.startswith("gpu")]
+    return "\n".join(["answers", *nodes, "-- jobs --", "-- reservations --"])
+
+
 def _idle(command: str, node: Node) -> str:
     return "\n".join(f"{name} IDLE " for name in node.names())
 
@@ -350,6 +356,7 @@ PROGRAMS = [
     (r"munge\W+--no-input", _words("MUNGE:of-no-node:")),
     (r"scontrol ping", lambda command, node: f"Slurmctld(primary) at {node.name} is UP"),
     (r"scontrol show hostnames", _words("node")),
+    (r"-- reservations --", _leaving),
     (r"-- jobs --", _jobs),
     (r"scontrol -o show node", _idle),
     (r"sacctmgr .*show cluster", _words("10.0.0.1")),

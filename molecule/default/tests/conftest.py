@@ -38,8 +38,11 @@ class Operator:
         """As molecule's converge has them: the secrets lie beside the first."""
         return ("-i", str(self.inventory), "-i", str(REPOSITORY / "inventory/demo/groups.yml"))
 
-    def playbook(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self("ansible-playbook", *self.inventories, f"playbooks/{name}", *arguments)
+    def playbook(
+        self, name: str, *arguments: str, timeout: int = 600
+    ) -> subprocess.CompletedProcess[str]:
+        command = ("ansible-playbook", *self.inventories, f"playbooks/{name}", *arguments)
+        return self(*command, timeout=timeout)
 
     def validate(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         return self(sys.executable, "-m", "validation.run", *self.inventories, *arguments)

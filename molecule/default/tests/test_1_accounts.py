@@ -18,9 +18,9 @@ def ctl1(node):
 
 
 def submit(node, user, *options):
-    words = " ".join(["--parsable", "--output=/dev/null", *options])
+    words = " ".join(["--parsable", "--output=/dev/null", *options, "--wrap='sleep 2'"])
     with node("login1").sudo():
-        return node("login1").run(f"cd /tmp && runuser -u {user} -- sbatch {words} --wrap true")
+        return node("login1").run(f"cd /tmp && runuser -u {user} -- sbatch {words}")
 
 
 def test_slurm_asks_everybody_for_an_account_and_holds_all_to_their_limits(node):
@@ -38,6 +38,9 @@ def test_ops_and_ada_have_the_accounts_that_are_declared(node):
 
 
 def test_jobs_of_ops_and_ada_are_accounted_and_reported(node, ctl1):
+    begin, end = (
+        ctl1.check_output(f"date +%Y-%m-%dT%H:00:00 --date='{hours} hour'") for hours in (0, 1)
+    )
     jobs = [submit(node, user, "--time=1") for user in ("ops", "ada")]
     assert [job.rc for job in jobs] == [0, 0], jobs
     numbers = ",".join(job.stdout.strip() for job in jobs)
@@ -47,11 +50,11 @@ def test_jobs_of_ops_and_ada_are_accounted_and_reported(node, ctl1):
         time.sleep(1)
         shown = ctl1.check_output(f"sacct -anXP --jobs={numbers} --format=user,account,state")
     assert set(shown.splitlines()) == {"ops|operations|COMPLETED", "ada|research|COMPLETED"}
-    # What sreport adds up is worked out once an hour.
-    ctl1.check_output("sacctmgr -i rollup 00:00 $(date +%H:%M:%S --date='now + 1 hour')")
+    # What sreport adds up is worked out once an hour, when it is over.
+    ctl1.check_output(f"sacctmgr -i rollup {begin} {end}")
     report = ctl1.check_output(
-        "sreport -nP -t seconds cluster AccountUtilizationByUser start=00:00 end=now+1hour "
-        "format=Account,Login,Used"
+        "sreport -nP -t seconds cluster AccountUtilizationByUser "
+        f"start={begin} end={end} format=Account,Login,Used"
     )
     used = dict(line.rsplit("|", 1) for line in report.splitlines())
     assert int(used["research|ada"]) > 0, report

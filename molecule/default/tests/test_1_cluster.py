@@ -37,9 +37,8 @@ def test_a_job_over_both_nodes_runs_and_is_accounted(node):
 def test_users_load_a_torch_in_a_batch_job_and_ask_what_it_used(node):
     """From a login shell, as who came through SSH without a command has it."""
     login = node("login1")
-    script = (
-        "#!/bin/bash\nmodule load pytorch\npython -c 'import torch; print(torch.__version__)'\n"
-    )
+    ask = "python -c 'import torch; print(torch.__version__)'"
+    script = f"#!/bin/bash\nmodule load pytorch\n{ask}\n"
     batch = "sbatch --parsable --wait --nodelist=gpu1 --output=/tmp/modules.out"
     submit = f"printf %s {shlex.quote(script)} | {batch}"
     job = login.check_output(f"bash --login -c {shlex.quote(submit)}").strip()

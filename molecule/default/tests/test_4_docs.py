@@ -31,6 +31,8 @@ ELSEWHERE = {
     "scripts/virtual-cluster down": "destroy.yml of this scenario",
     "scripts/virtual-cluster packages": "scripts/test runs it first",
     "scripts/virtual-cluster ssh --name": "names the nodes of a role's scenario",
+    "ansible-playbook -i inventory/demo playbooks/add-nodes.yml": "test_5_growth.py",
+    "ansible-playbook -i inventory/demo playbooks/remove-nodes.yml": "test_5_growth.py",
     "python -m validation.run --here": "test_3_validation.py runs it on login1",
     "python -m validation.run -i inventory/demo --container-image": "needs pyxis; its tests do it",
     "python -m validation.run -i inventory/demo --record-baseline": "real GPUs only; unit tests",

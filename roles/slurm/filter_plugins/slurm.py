@@ -10,7 +10,7 @@ from typing import Any
 # Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from roles.slurm.plugin_utils import components, nodes, releases, state
+from roles.slurm.plugin_utils import components, leaving, nodes, releases, state
 
 
 class FilterModule:
@@ -30,6 +30,13 @@ class FilterModule:
             "slurm_node_problems": nodes.node_problems,
             "slurm_controller_problems": nodes.controller_problems,
             "slurm_partition_problems": nodes.partition_problems,
+            "slurm_leaving": leaving.leaving_nodes,
+            "slurm_leaving_refusals": leaving.leaving_refusals,
+            "slurm_removal_refusals": leaving.removal_refusals,
+            "slurm_to_drain": leaving.to_drain,
+            "slurm_to_cancel": leaving.to_cancel,
+            "slurm_to_set_down": leaving.to_set_down,
+            "slurm_still_bound": leaving.still_bound,
             "slurm_unread_settings": releases.unread_settings,
             "slurm_waiting": state.waiting,
             "slurm_mended": state.mended,

@@ -4,38 +4,18 @@ import shlex
 
 import pytest
 
+from roles.environment_modules.molecule.parts import (
+    ALL,
+    CACHE,
+    TOOL,
+    TREE,
+    avail,
+    loaded,
+    login,
+)
 from tests.role_play import refused
 
-TREE = "/srv/shared/modules/modulefiles"
-CACHE = "/srv/shared/modules/cache"
-ALL = {
-    "away/1",
-    "mpi-a/1",
-    "mpi-b/1",
-    "nasty/1",
-    "python-env/1",
-    "rival/1",
-    "tool/1.10",
-    "tool/2.0",
-}
 NASTY = "a \"b\" 'c' $HOME $(touch /tmp/set) `touch /tmp/set` \\n \\ ;&|<>*?!#~ {x,y} [z] %d ü ]]"
-TOOL = {"name": "tool", "version": "3", "description": "x", "kind": "folder", "folder": "/srv/x"}
-
-
-def login(host, command, user="alice"):
-    with host.sudo():
-        return host.run(f"su - {user} -c {shlex.quote(command)}")
-
-
-def loaded(host, command, user="alice"):
-    done = login(host, command, user)
-    assert done.rc == 0, done.stderr
-    return done.stdout.strip()
-
-
-def avail(host, user="alice"):
-    lines = loaded(host, "module --terse avail 2>&1", user).splitlines()
-    return {line for line in lines if "/" in line and line[-1] not in ":/"}
 
 
 @pytest.fixture
@@ -218,35 +198,6 @@ def test_somebody_elses_file_is_not_written_over(host, play):
             host.check_output(f"rm {TREE}/tool/3.lua")
 
 
-def test_a_default_of_somebody_else_is_told(host, play):
-    with host.sudo():
-        host.check_output(f"ln -s 2.0.lua {TREE}/tool/default")
-    try:
-        refused(play(), f"{TREE}/tool/default of somebody else chooses the default")
-    finally:
-        with host.sudo():
-            host.check_output(f"rm {TREE}/tool/default")
-
-
-def test_a_run_that_was_interrupted_is_mended_by_the_next(host, play):
-    """Until then no user sees what is no longer true."""
-    more = [{"name": "rival", "version": "1", "description": "alone", "kind": "variables"}]
-    half = {"name": "environment_modules", "tasks_from": "configure"}
-    tasks = [
-        {"ansible.builtin.include_role": half},
-        {"ansible.builtin.fail": {"msg": "interrupted"}},
-    ]
-    interrupted = play(tasks, environment_modules_modulefiles=more)
-    assert "interrupted" in interrupted.output
-    assert avail(host) & ALL == {"rival/1"}
-    assert "tool" not in loaded(host, "module --terse spider 2>&1")
-    assert not host.file(f"{CACHE}/spiderT.lua").exists
-    mended = play(environment_modules_modulefiles=more)
-    assert mended.code == 0, mended.output
-    assert host.file(f"{CACHE}/spiderT.lua").exists
-    assert play().code == 0
-
-
 def test_check_mode_writes_nothing(host, play):
     with host.sudo():
         before = host.check_output(
@@ -257,18 +208,6 @@ def test_check_mode_writes_nothing(host, play):
         assert host.check_output(f"ls -lR {TREE}") in before
         assert not host.file(f"{TREE}/tool/3.lua").exists
     assert play(None, "--check").changed == 0
-
-
-def test_a_host_that_does_not_write_uses_the_tree_as_it_is(host, play):
-    run = play(environment_modules_write=False)
-    assert run.code == 0, run.output
-    assert not host.service("plumbline-module-cache.timer").is_running
-    missing = play(
-        environment_modules_write=False, environment_modules_modulefiles=[TOOL | {"folder": "/"}]
-    )
-    assert missing.code == 2
-    assert "modules is 0 of 1, expected 1 of 1; tool/3: look whether users" in missing.output
-    assert play().code == 0
 
 
 def test_what_users_do_not_have_is_told(host, play):
