@@ -28,6 +28,9 @@ ENVIRONMENT, SHARED = "environment", "shared_filesystems"
 ADDITIONS = {
     "slurm_node_options": "options",
     "slurm_node_gres": "gres",
+    "slurm_node_autodetect": "autodetect",
+    "node_rack": "rack",
+    "node_switch": "switch",
     "validation_environment": ENVIRONMENT,
     "validation_shared_filesystems": SHARED,
 }

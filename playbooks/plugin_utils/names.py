@@ -129,6 +129,11 @@ def name_refusals(names: Sequence[str]) -> Iterator[Refusal]:
                 "to the resolver; name it as the other hosts know it, and put its address into "
                 "ansible_host."
             )
+        elif match := re.fullmatch(r"(.*)\[(\d+)-(\d+)\](.*)", name):
+            yield Refusal(
+                f"{name} is one host to Ansible, whose ranges have a colon; write "
+                f"{match[1]}[{match[2]}:{match[3]}]{match[4]}."
+            )
         elif not NODENAME.fullmatch(name):
             yield Refusal(
                 f"{name!r} cannot be a NodeName; name the host with letters, digits and dashes, "

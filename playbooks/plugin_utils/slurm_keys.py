@@ -1,4 +1,4 @@
-"""Which releases of Slurm read which keys of slurm.conf, gres.conf, cgroup.conf and slurmdbd.conf.
+"""Which releases of Slurm read which keys of its files: slurm.conf, gres.conf and the others.
 
 A key that a release does not know ends its daemons; one that it reads no more, and most entries of
 lists that it does not know, it only passes over. So what a role writes of its own accord is left
@@ -30,6 +30,7 @@ class File(enum.StrEnum):
     NODE = "NodeName"
     PARTITION = "PartitionName"
     GRES = "gres.conf"
+    TOPOLOGY = "topology.conf"
     CGROUP = "cgroup.conf"
     SLURMDBD = "slurmdbd.conf"
 
@@ -140,7 +141,7 @@ TABLE: tuple[Key, ...] = (
             "AuthType=auth/slurm": "set auth/munge, or nothing: the role does",
             "TopologyParam=RouteTree": "set RoutePlugin to route/topology",
             "TopologyParam=RoutePart": NOTHING_LIKE_IT,
-            "TopologyPlugin=topology/block": "set topology/tree",
+            "TopologyPlugin=topology/block": "set slurm_topology.plugin to tree",
         },
         GRES={"AutoDetect=nrt": "name the devices with File"},
         CGROUP={"SignalChildrenProcesses": NOTHING_LIKE_IT},
@@ -157,6 +158,7 @@ TABLE: tuple[Key, ...] = (
         },
         NODE={"RestrictedCoresPerGPU": "remove it, or keep CPUs for GPU jobs with MaxCPUsPerNode"},
         PARTITION={"ExclusiveTopo": NOTHING_LIKE_IT},
+        TOPOLOGY={"BlockSizes": "remove it, the first block's size is that of all"},
         CGROUP={
             "CgroupPlugin=disabled": "set slurm_constrain to false",
             "SystemdTimeout": "remove it, slurmd waits a second for systemd",
@@ -172,6 +174,7 @@ TABLE: tuple[Key, ...] = (
             "SlurmctldParameters=ignore_constraint_validation": NOTHING_LIKE_IT,
             "TaskPluginParam=OOMKillStep": NOTHING_LIKE_IT,
         },
+        GRES={"AutoDetect=nvidia": "name the devices with File, or set nvml"},
     ),
     *_until(
         "24.11",

@@ -32,7 +32,7 @@ READ_ANY: Final = frozenset(
     {"vars", "varnames", "ansible.builtin.vars", "ansible.builtin.varnames"}
 )
 ANY: Final = "*"
-OWN: Final = ("ansible_", "inventory_hostname", "node_address")
+OWN: Final = ("ansible_", "inventory_hostname", "node_address", "node_rack", "node_switch")
 # This lookup makes the secret that it does not find; preflight writes nothing.
 WRITES: Final = frozenset({"password", "ansible.builtin.password"})
 MARKS = ("{{", "{%", "{#")

@@ -25,7 +25,7 @@ CPUS = {"sockets": 2, "cores_per_socket": 56, "threads_per_core": 2}
 
 
 def cluster(release: Release) -> dict[str, Any]:
-    """Two kinds of GPU nodes, MIG, a backup controller, accounting, and nodes without GPUs.
+    """Two kinds of GPU nodes, MIG, a backup controller, accounting, nodes without GPUs, switches.
 
     The site wants what is newest, and sets of it what its release reads.
     """
@@ -50,6 +50,7 @@ def cluster(release: Release) -> dict[str, Any]:
                         "node_memory_mb": 2000000,
                         "node_gpus": {"model": "h100_sxm", "count": 8},
                         "fabric": "ib_ndr400",
+                        "node_switch": "leaf1",
                         "nvidia_driver_branch": 580,
                         "slurm_node_options": read(
                             {"Weight": 10, "Feature": "nvme,ib", "RestrictedCoresPerGPU": 2},
@@ -72,6 +73,7 @@ def cluster(release: Release) -> dict[str, Any]:
                             "mig": {"3g.20gb": 1, "2g.10gb": 2},
                         },
                         "fabric": "ib_hdr200",
+                        "node_switch": "leaf2",
                         "nvidia_driver_branch": 580,
                     },
                 },
@@ -82,6 +84,7 @@ def cluster(release: Release) -> dict[str, Any]:
                         "node_memory_mb": 500000,
                         "node_gpus": {"model": "none", "count": 0},
                         "fabric": "ethernet",
+                        "node_switch": "eth1",
                     },
                 },
             }
@@ -96,6 +99,11 @@ def variables(release: Release) -> dict[str, Any]:
         "pyxis_source": "none",
         "shared_storage_mounts": [{"path": "/shared", "kind": "external", "type": "lustre"}],
         "slurm_state_save_location": "/shared/slurmctld",
+        "slurm_topology": {
+            "plugin": "tree",
+            "switches": {"spine": "leaf[1-2]", "core": "spine,eth1"},
+        },
+        "slurm_licenses": {"matlab": 10},
         "slurm_partitions": [
             {"name": "h100", "nodes": ["gpu_h100"], "default": True, "max_time": "2-00:00:00"},
             {
@@ -112,7 +120,18 @@ def variables(release: Release) -> dict[str, Any]:
         "slurm_settings": read(
             {
                 "MessageTimeout": 30,
-                "PriorityType": "priority/multifactor",
+                "PriorityWeightAge": 5000,
+                "PreemptType": "preempt/qos",
+                "PreemptMode": "REQUEUE",
+                # Power saving is a site's own: its programs know the machines.
+                "SuspendProgram": "/opt/site/suspend",
+                "ResumeProgram": "/opt/site/resume",
+                "SuspendTime": 1800,
+                "SuspendTimeout": 120,
+                "ResumeTimeout": 900,
+                "SuspendExcNodes": "gpu[1-2]",
+                "SuspendExcParts": "h100",
+                "SuspendExcStates": "DRAIN,MAINTENANCE",
                 "LaunchType": "launch/slurm",
                 "GetEnvTimeout": 10,
                 "MaxBatchRequeue": 3,

@@ -10,7 +10,16 @@ from typing import Any
 # Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from roles.slurm.plugin_utils import components, leaving, nodes, releases, state
+from roles.slurm.plugin_utils import (
+    components,
+    leaving,
+    licenses,
+    nodes,
+    releases,
+    reservations,
+    state,
+    topology,
+)
 
 
 class FilterModule:
@@ -37,6 +46,13 @@ class FilterModule:
             "slurm_to_cancel": leaving.to_cancel,
             "slurm_to_set_down": leaving.to_set_down,
             "slurm_still_bound": leaving.still_bound,
+            "slurm_topology_settings": topology.settings,
+            "slurm_topology_lines": topology.lines,
+            "slurm_topology_problems": topology.problems,
+            "slurm_licenses": licenses.licenses,
+            "slurm_license_problems": licenses.license_problems,
+            "slurm_reservations_wanted": reservations.wanted,
+            "slurm_reservation_problems": reservations.problems,
             "slurm_unread_settings": releases.unread_settings,
             "slurm_waiting": state.waiting,
             "slurm_mended": state.mended,

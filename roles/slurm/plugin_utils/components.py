@@ -55,6 +55,7 @@ ELSEWHERE = {
     "partitionname": "slurm_partitions",
     "slurmctldhost": "slurm_controllers",
     "statesavelocation": "slurm_state_save_location",
+    "topologyplugin": "slurm_topology",
 }
 
 SCRIPTS = ("prolog", "epilog", "task_prolog")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from playbooks.filter_plugins.hostlist import compressed_hostlist
-from playbooks.plugin_utils import mig
+from playbooks.plugin_utils import contract, mig
 from playbooks.plugin_utils.slurm_settings import mapping_problems, text, value_problems
 
 Node = Mapping[str, Any]
@@ -42,6 +43,7 @@ FROM_PARTITION = {
 OF_GRES = frozenset(
     ("autodetect", "count", "cores", "file", "flags", "links", "multiplefiles", "name", "type")
 )
+OFF = "off"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RESERVED = {"all", "default", "n/a"}
 
@@ -67,10 +69,26 @@ def entries(node: Node) -> list[Mapping[str, Any]]:
     count = int(node["gpus"]["count"])
     if not count:
         return []
+    if detected := detection(node):
+        return [{"AutoDetect": detected}]
     if layout := node["gpus"].get("mig"):
         return [_instance(one) for one in mig.instances(count, layout)]
     files = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
     return [{"Name": "gpu", "Type": node["gpus"]["model"], "File": files}]
+
+
+def detection(node: Node) -> str:
+    """How slurmd finds the node's GPUs by itself; empty where their device files are named."""
+    how = str(node.get("autodetect") or OFF)
+    return "" if how == OFF else how
+
+
+def detected_type(kind: str) -> str:
+    """The type of a GPU that Slurm finds: it takes one only that is part of the GPU's own name.
+
+    NVML's names are such as nvidia_a100-sxm4-80gb, so of a100_sxm it is a100.
+    """
+    return re.sub(r"_(sxm|pcie|nvl)$", "", kind)
 
 
 def _instance(one: mig.Instance) -> Mapping[str, Any]:
@@ -122,7 +140,8 @@ def gres(node: Node) -> str:
     named = [entry for entry in entries(node) if _get(entry, "name")]
     if entries(node) and not named:  # AutoDetect alone: what is found must be what is declared
         named = [
-            {"Name": "gpu", "Type": kind, "Count": count} for kind, count in kinds(node).items()
+            {"Name": "gpu", "Type": detected_type(kind), "Count": count}
+            for kind, count in kinds(node).items()
         ]
     counts: dict[str, list[str]] = {}
     for entry in named:
@@ -249,13 +268,18 @@ def node_problems(nodes: Sequence[Node]) -> list[str]:
     """What is wrong with the options and GRES that nodes declare; each sentence once."""
     found: dict[str, None] = {}
     for node in nodes:
-        if not any((node.get("options"), node.get("gres"), node["gpus"].get("mig"))):
+        if not any(
+            (node.get("options"), node.get("gres"), node["gpus"].get("mig"), detection(node))
+        ):
             continue
         sentences = [*_options_problems(node.get("options") or {})]
         for entry in node.get("gres") or []:
             sentences += _gres_problems(entry)
+        sentences += _detection_problems(node)
         if node["gpus"].get("mig") and not sentences:
             sentences += _mig_problems(node)
+        elif node.get("gres") and not sentences:
+            sentences += _gpu_problems(node)
         found.update(dict.fromkeys(f"{node['name']}: {sentence}" for sentence in sentences))
     return list(found)
 
@@ -271,6 +295,52 @@ def _mig_problems(node: Node) -> Iterator[str]:
             f"slurm_node_gres makes {','.join(sorted(found)) or 'no GPU'}, node_gpus declares "
             f"{declared}; change one of them."
         )
+
+
+def _detection_problems(node: Node) -> Iterator[str]:
+    how = detection(node)
+    if how and node.get("gres"):
+        yield (
+            f"slurm_node_autodetect is {how}, and slurm_node_gres names what there is; "
+            "remove one of them."
+        )
+    if how == "nvidia" and node["gpus"].get("mig"):
+        yield (
+            "slurm_node_autodetect is nvidia, which finds no instances of MIG; set nvml, or "
+            "nothing: their device files are then named."
+        )
+    if how and node["gpus"]["model"] == "virtual":
+        yield (
+            f"slurm_node_autodetect is {how}, and slurmd would find none of the virtual GPUs; "
+            "remove it."
+        )
+
+
+def _gpu_problems(node: Node) -> Iterator[str]:
+    """Lines for other GPUs than the node has; their type may be of the site's own making."""
+    model, count = node["gpus"]["model"], int(node["gpus"]["count"])
+    lines = [entry for entry in node["gres"] if _get(entry, "name").lower() == "gpu"]
+    if not lines and (not count or any(_get(entry, "autodetect") for entry in node["gres"])):
+        return
+    files = {file for entry in lines for file in _expanded(_get(entry, "file"))}
+    counts = [_count(entry, node) for entry in lines]
+    made = len(files) or sum(int(number) for number in counts if number.isdigit())
+    if made != count and not any(_get(entry, "multiplefiles") for entry in lines):
+        yield (
+            f"slurm_node_gres has {made} GPUs, and node_gpus declares {count}; change one of them."
+        )
+        return
+    for kind in dict.fromkeys(_get(entry, "type") for entry in lines):
+        if kind != model and kind in _models():
+            yield (
+                f"slurm_node_gres has GPUs of type {kind}, and node_gpus declares {model}; "
+                "change one of them."
+            )
+
+
+@cache
+def _models() -> frozenset[str]:
+    return frozenset(contract.load().gpu_models)
 
 
 def _gpus(words: str) -> set[str]:

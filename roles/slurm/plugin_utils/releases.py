@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from playbooks.plugin_utils.slurm_keys import File, Release, unread
+from roles.slurm.plugin_utils import nodes, topology
 
 
 def unread_settings(configuration: Mapping[str, Any], found: Release, host: str) -> list[str]:
     """Sentences, each once; none where the release is not known.
 
-    configuration: settings, cgroup, components, nodes, partitions
+    configuration: settings, cgroup, components, nodes, partitions, topology
     """
     if not found:
         return []
@@ -27,12 +28,17 @@ def _set(configuration: Mapping[str, Any]) -> Iterator[tuple[File, str, Mapping[
     """(file, variable, settings) of everything that is set, and not what can be left out."""
     yield File.SLURM, "slurm_settings", configuration["settings"]
     yield File.CGROUP, "slurm_cgroup_settings", configuration["cgroup"]
+    declared = configuration.get("topology") or {}
+    yield File.SLURM, "slurm_topology", topology.settings(declared)
+    yield File.TOPOLOGY, "slurm_topology", topology.keys(declared)
     for who, component in configuration["components"].items():
         yield File.SLURM, f"slurm_component_{who}.settings", component.get("settings") or {}
         for entry in component.get("gres") or ():
             yield File.GRES, f"slurm_component_{who}.gres", entry
     for options in _distinct(node.get("options") or {} for node in configuration["nodes"]):
         yield File.NODE, "slurm_node_options", options
+    for how in dict.fromkeys(nodes.detection(node) for node in configuration["nodes"]):
+        yield File.GRES, "slurm_node_autodetect", {"AutoDetect": how}
     entries = (entry for node in configuration["nodes"] for entry in node.get("gres") or ())
     for entry in _distinct(entries):
         yield File.GRES, "slurm_node_gres", entry

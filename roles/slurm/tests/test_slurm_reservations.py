@@ -1,0 +1,199 @@
+"""Licences and reservations: what is refused, and what scontrol is asked for."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from roles.slurm.library import slurm_reservations as m
+from roles.slurm.plugin_utils import licenses
+from roles.slurm.plugin_utils import reservations as r
+
+NODES = [{"name": f"gpu{n}"} for n in range(1, 5)]
+GROUPS = {"gpu_h100": ["gpu1", "gpu2"]}
+KNOWN: dict[str, Any] = {"groups": GROUPS, "partitions": ["main"], "users": [], "accounts": []}
+COURSE = {
+    "name": "course",
+    "nodes": ["gpu_h100"],
+    "accounts": ["teaching"],
+    "duration": "UNLIMITED",
+}
+NOW = datetime.datetime(2026, 11, 22, 12, 0)
+
+# What Slurm 24.11 prints, on one line each.
+SHOWN = """\
+ReservationName=course StartTime=2026-11-20T08:00:00 EndTime=2027-11-20T08:00:00 \
+Duration=365-00:00:00 Nodes=gpu[1-2] NodeCnt=2 CoreCnt=448 Features=(null) \
+PartitionName=(null) Flags=SPEC_NODES TRES=cpu=896 Users=(null) Groups=(null) \
+Accounts=teaching Licenses=(null) State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null)
+ReservationName=power StartTime=2026-12-01T08:00:00 EndTime=2026-12-01T18:00:00 \
+Duration=10:00:00 Nodes=gpu[1-4] NodeCnt=4 CoreCnt=896 Features=(null) PartitionName=(null) \
+Flags=MAINT,SPEC_NODES,ALL_NODES TRES=cpu=1792 Users=root Groups=(null) Accounts=(null) \
+Licenses=(null) State=INACTIVE BurstBuffer=(null) MaxStartDelay=(null)
+"""
+
+
+def wanted(**changes: Any) -> dict[str, str]:
+    (one,) = r.wanted([{**COURSE, **changes}], NODES, GROUPS)
+    settings: dict[str, str] = one["settings"]
+    return settings
+
+
+def test_a_reservation_in_scontrols_words() -> None:
+    assert wanted() == {
+        "Nodes": "gpu[1-2]",
+        "Accounts": "teaching",
+        "StartTime": "now",
+        "Duration": "UNLIMITED",
+    }
+    assert wanted(start="2026-12-01T08:00", flags=["MAINT", "IGNORE_JOBS"]) | {} == {
+        **wanted(),
+        "StartTime": "2026-12-01T08:00:00",
+        "Flags": "MAINT,IGNORE_JOBS",
+    }
+
+
+def test_one_that_is_not_there_is_made_and_one_that_is_absent_removed() -> None:
+    assert m.command("course", False, wanted(), None, NOW) == [
+        "create",
+        "ReservationName=course",
+        "Nodes=gpu[1-2]",
+        "Accounts=teaching",
+        "StartTime=now",
+        "Duration=UNLIMITED",
+    ]
+    found = m.shown(SHOWN)
+    assert m.command("course", True, {}, found["course"], NOW) == [
+        "delete",
+        "ReservationName=course",
+    ]
+    assert m.command("course", True, {}, None, NOW) == []
+
+
+@pytest.mark.parametrize("none", ["", "No reservations in the system\n"])
+def test_none_are_none(none: str) -> None:
+    assert m.shown(none) == {}
+
+
+def test_one_that_is_as_declared_is_left() -> None:
+    found = m.shown(SHOWN)
+    assert m.command("course", False, wanted(), found["course"], NOW) == []
+    power = wanted(
+        nodes=["ALL"],
+        users=["root"],
+        accounts=[],
+        start="2026-12-01T08:00",
+        duration="10:00:00",
+        flags=["MAINT", "IGNORE_JOBS"],
+    )
+    assert m.command("power", False, power, found["power"], NOW) == []
+    ends = wanted(nodes=["ALL"], duration="", end="2026-12-01T18:00", users=["root"], accounts=[])
+    assert m.command("power", False, ends, found["power"], NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"nodes": ["gpu[1-3]"]}, ["Nodes=gpu[1-3]"]),
+        ({"accounts": ["physics"]}, ["Accounts=physics"]),
+        ({"users": ["alice"]}, ["Users=alice"]),
+        ({"duration": "600"}, ["Duration=600"]),
+        ({"duration": "365-00:00:00"}, []),
+        ({"flags": ["flex"]}, ["Flags=+FLEX"]),
+        ({"start": "2026-11-21T08:00"}, []),  # it has begun
+    ],
+)
+def test_what_differs_is_changed_and_nothing_else(
+    changes: dict[str, Any], asked: list[str]
+) -> None:
+    argv = m.command("course", False, wanted(**changes), m.shown(SHOWN)["course"], NOW)
+    assert argv == (["update", "ReservationName=course", *asked] if asked else [])
+
+
+def test_one_that_has_not_begun_can_be_moved() -> None:
+    later = wanted(
+        nodes=["ALL"], users=["root"], accounts=[], start="2026-12-02T08:00", duration=600
+    )
+    argv = m.command("power", False, later, m.shown(SHOWN)["power"], NOW)
+    assert argv == ["update", "ReservationName=power", "StartTime=2026-12-02T08:00:00"]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"start": "2026-11-21T08:00", "duration": "60"},
+        {"start": "2026-11-21T08:00", "duration": "", "end": "2026-11-22T12:00"},
+    ],
+)
+def test_one_that_is_over_is_not_made_again(times: dict[str, str]) -> None:
+    assert m.command("course", False, wanted(**times), None, NOW) == []
+    weekly = wanted(**times, flags=["WEEKLY"])
+    assert m.command("course", False, weekly, None, NOW)[0] == "create"
+
+
+@pytest.mark.parametrize(
+    ("duration", "minutes"),
+    [("90", 90), ("8:00:00", 480), ("00:30", 30), ("2-00:00:00", 2880), ("unlimited", 525600)],
+)
+def test_durations_are_compared_by_what_they_mean(duration: str, minutes: int) -> None:
+    assert m.minutes(duration) == minutes
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "1st"}, "1st is no name"),
+        ({"nodes": []}, "has no nodes"),
+        ({"nodes": ["gpu_h200"]}, 'course.nodes names "gpu_h200", which is neither a compute node'),
+        ({"nodes": ["gpu[3-6]"]}, 'names "gpu[3-6]", and gpu[5-6] are no compute nodes'),
+        ({"accounts": []}, "course is for nobody; name users or accounts"),
+        ({"partition": "gpu"}, "is in the partition gpu, which slurm_partitions does not have"),
+        ({"start": "tomorrow"}, "starts at 'tomorrow'; write now, or"),
+        ({"duration": ""}, "needs either a duration or an end"),
+        ({"end": "2026-12-01T08:00"}, "needs either a duration or an end"),
+        ({"duration": "a day"}, "lasts 'a day'; write minutes"),
+        ({"duration": "", "end": "noon"}, "ends at 'noon'; write"),
+        (
+            {"start": "2026-12-02T08:00", "duration": "", "end": "2026-12-01T08:00"},
+            "ends at 2026-12-01T08:00, before it starts",
+        ),
+    ],
+)
+def test_what_cannot_be_reserved_is_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    (said,) = r.problems([{**COURSE, **changes}], NODES, KNOWN)
+    assert said.startswith("slurm_reservations")
+    assert sentence in said
+
+
+def test_users_and_accounts_are_held_against_those_that_are_declared() -> None:
+    known = KNOWN | {"users": ["alice"], "accounts": ["physics"]}
+    (account,) = r.problems([COURSE], NODES, known)
+    assert account == (
+        "slurm_reservations: course is for the account teaching, which slurm_accounts does not "
+        "declare; add it there, or correct the name."
+    )
+    (user,) = r.problems([{**COURSE, "accounts": [], "users": ["root", "eve"]}], NODES, known)
+    assert "is for the user eve, which slurm_users does not declare" in user
+    assert r.problems([COURSE], NODES, KNOWN) == []
+
+
+def test_two_of_one_name_are_refused_and_one_that_goes_needs_only_its_name() -> None:
+    (said,) = r.problems([COURSE, COURSE], NODES, KNOWN)
+    assert said == "slurm_reservations has two with the name course; rename one."
+    assert r.problems([{"name": "course", "state": "absent"}], NODES, KNOWN) == []
+
+
+def test_licences() -> None:
+    assert licenses.licenses({"matlab": 10, "ansys": 4}) == "matlab:10,ansys:4"
+    assert licenses.license_problems({"matlab": 10}) == []
+    bad = licenses.license_problems({"matlab:x": 1, "ansys": 0, "abaqus": True})
+    assert [said.partition(";")[0] for said in bad] == [
+        "slurm_licenses has the name 'matlab:x'",
+        "slurm_licenses.ansys is 0",
+        "slurm_licenses.abaqus is True",
+    ]

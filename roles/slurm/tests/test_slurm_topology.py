@@ -1,0 +1,148 @@
+"""topology.conf, from the racks and switches of declared nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles.slurm.plugin_utils import topology as t
+
+TREE = {"plugin": "tree"}
+BLOCK = {"plugin": "block", "block_sizes": [2, 4]}
+
+
+def nodes(**places: str) -> list[dict[str, Any]]:
+    """`gpu1="leaf1/rack1"`: nodes at a switch and in a rack; "" is neither."""
+    found = []
+    for name, place in places.items():
+        switch, _, rack = place.partition("/")
+        found.append({"name": name, "switch": switch, "rack": rack})
+    return found
+
+
+FOUR = nodes(gpu1="leaf1/a", gpu2="leaf1/a", gpu3="leaf2/b", gpu4="leaf2/b")
+
+
+def test_without_a_topology_there_is_no_file() -> None:
+    assert t.lines({}, FOUR) == []
+    assert t.settings({}) == {}
+    assert t.problems({}, nodes(gpu1="")) == []
+
+
+def test_leaves_have_the_nodes_that_name_them_and_one_switch_joins_them() -> None:
+    assert t.lines(TREE, FOUR) == [
+        "SwitchName=leaf1 Nodes=gpu[1-2]",
+        "SwitchName=leaf2 Nodes=gpu[3-4]",
+        "SwitchName=top Switches=leaf[1-2]",
+    ]
+    assert t.settings(TREE) == {"TopologyPlugin": "topology/tree"}
+    assert t.problems(TREE, FOUR) == []
+
+
+def test_one_leaf_needs_nothing_above_it() -> None:
+    assert t.lines(TREE, FOUR[:2]) == ["SwitchName=leaf1 Nodes=gpu[1-2]"]
+    assert t.problems({**TREE, "switches": {}}, FOUR[:2]) == []
+
+
+def test_switches_above_are_host_lists_or_lists_of_them() -> None:
+    many = nodes(n1="l1", n2="l2", n3="l3", n4="x")
+    declared = {**TREE, "switches": {"s1": "l[1-2]", "s2": ["l3", "x"], "core": ["s[1-2]"]}}
+    assert t.lines(declared, many)[4:] == [
+        "SwitchName=s1 Switches=l[1-2]",
+        "SwitchName=s2 Switches=l3,x",
+        "SwitchName=core Switches=s[1-2]",
+    ]
+    assert t.problems(declared, many) == []
+
+
+def test_racks_are_leaves_and_switches_blocks_where_a_site_says_so() -> None:
+    assert t.lines({**TREE, "from": "rack"}, FOUR)[0] == "SwitchName=a Nodes=gpu[1-2]"
+    assert t.lines({**BLOCK, "from": "switch"}, FOUR)[0] == "BlockName=leaf1 Nodes=gpu[1-2]"
+
+
+def test_blocks_are_the_racks_with_their_sizes() -> None:
+    assert t.lines(BLOCK, FOUR) == [
+        "BlockName=a Nodes=gpu[1-2]",
+        "BlockName=b Nodes=gpu[3-4]",
+        "BlockSizes=2,4",
+    ]
+    assert t.lines({"plugin": "block"}, FOUR)[2:] == []
+    assert t.problems(BLOCK, FOUR) == []
+
+
+def test_a_thousand_nodes_are_a_line_for_each_leaf() -> None:
+    many = [{"name": f"gpu{n:04d}", "switch": f"leaf{n // 32:02d}"} for n in range(1000)]
+    lines = t.lines(TREE, many)
+    assert len(lines) == 33
+    assert lines[-1] == "SwitchName=top Switches=leaf[00-31]"
+    assert t.problems(TREE, many) == []
+
+
+@pytest.mark.parametrize(
+    ("topology", "of", "sentence"),
+    [
+        ({"plugin": "ring"}, FOUR, "slurm_topology.plugin is 'ring'; set it to tree or block."),
+        (
+            TREE,
+            [*FOUR, *nodes(cpu1="", cpu2="", cpu3="")],
+            "slurm_topology makes a leaf switch of each node_switch, and cpu[1-3] have none; set "
+            "node_switch for every group of nodes.",
+        ),
+        (BLOCK, [*FOUR, *nodes(cpu1="x")], "makes a block of each node_rack, and cpu1 has none;"),
+        (TREE, nodes(gpu1="leaf 1"), "node_switch is 'leaf 1'; name it with letters, digits"),
+        ({**TREE, "block_sizes": [2]}, FOUR, "slurm_topology.block_sizes is nothing of a topology"),
+        ({**BLOCK, "switches": {"s": "a"}}, FOUR, "slurm_topology.switches is nothing of a topol"),
+        (
+            {**TREE, "switches": {"s": "leaf[1-3]"}},
+            FOUR,
+            "slurm_topology.switches.s names leaf3, which is no other switch and no node's "
+            "node_switch; correct or remove it.",
+        ),
+        (
+            {**TREE, "switches": {"s": "leaf1"}},
+            FOUR,
+            "slurm_topology.switches has no switch above leaf2; no job could have nodes there and",
+        ),
+        (
+            {**TREE, "switches": {"s": "leaf[1-2]", "r": "leaf2"}},
+            FOUR,
+            "slurm_topology.switches has leaf2 below s and r; a tree has one way up",
+        ),
+        (
+            {**TREE, "switches": {"s": "leaf1", "leaf1": "leaf2"}},
+            FOUR,
+            "slurm_topology.switches has leaf1, which is the node_switch of gpu[1-2]; a switch",
+        ),
+        (
+            {**TREE, "switches": {"s": "leaf[2-1]"}},
+            FOUR,
+            "slurm_topology.switches: the range '2-1'",
+        ),
+        ({**TREE, "switches": ["leaf1"]}, FOUR, "is ['leaf1']; write each switch with those below"),
+        (
+            {**BLOCK, "block_sizes": [2, 6]},
+            FOUR,
+            "slurm_topology.block_sizes has 6, which is not 2 times a power of two",
+        ),
+        ({**BLOCK, "block_sizes": [2, 3]}, FOUR, "has 3, which is not 2 times a power of two"),
+        ({**BLOCK, "block_sizes": [0]}, FOUR, "is [0]; set it to numbers of nodes"),
+        (
+            {**BLOCK, "block_sizes": [2]},
+            FOUR[:3],
+            "slurm_topology: the block b has fewer than 2 nodes, the base size of a block; set "
+            "block_sizes to [1], or correct node_rack.",
+        ),
+        ({"plugin": "block"}, FOUR[:3], "the block b has fewer than 2 nodes"),
+    ],
+)
+def test_what_is_no_topology_is_one_sentence(
+    topology: dict[str, Any], of: list[dict[str, Any]], sentence: str
+) -> None:
+    (said,) = t.problems(topology, of)
+    assert sentence in said
+
+
+def test_switches_that_are_below_each_other_are_refused() -> None:
+    around = {**TREE, "switches": {"s": "leaf[1-2],r", "r": "s"}}
+    assert t.problems(around, FOUR) == ["slurm_topology.switches has s below itself; correct it."]

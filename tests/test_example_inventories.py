@@ -1,0 +1,130 @@
+"""The sites that inventory/example-* describe: nothing is refused, and Slurm's files, word by word.
+
+`pytest tests/test_example_inventories.py --renew-golden` writes them anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playbooks.filter_plugins.partitions import slurm_partitions_expanded
+from playbooks.plugin_utils import contract, judge
+from playbooks.plugin_utils.cluster import work_out
+from playbooks.plugin_utils.site import Site
+from roles.slurm.plugin_utils import nodes
+from roles.slurm.plugin_utils import reservations as booked
+from roles.slurm.plugin_utils import topology as topologies
+from roles.slurm_associations.plugin_utils import declared as associations
+from tests.standins.inventories import REPOSITORY, judged, site
+from tests.standins.slurm_files import of_role, policy
+from validation import declaration
+
+GOLDEN = Path(__file__).parent / "golden"
+RELEASE = "24.11"
+PREFIX = "example-"
+SITES = {
+    "university": {"controller": "head", "nodes": 2},
+    "centre": {"controller": "ctl1", "nodes": 34},
+    "company": {"controller": "ctl1", "nodes": 1000},
+}
+# Seconds of this process for a thousand nodes; a quiet machine takes a tenth.
+MOST_SECONDS = 90
+LOOK = {"__slurm_controllers_look": policy(RELEASE)}
+
+
+@cache
+def worked_out(name: str) -> tuple[Site, Any]:
+    """The inventory as preflight reads it, and the cluster that it declares."""
+    found = site(REPOSITORY / "inventory" / f"{PREFIX}{name}")
+    cluster, refusals = work_out(found, contract.load())
+    assert refusals == []
+    plain = {"cluster": cluster.plain()}
+    for raw in found.values.hosts.values():
+        raw[judge.WORKED_OUT] = plain
+    return found, cluster
+
+
+def of_controller(name: str, expression: str, role: str = "slurm") -> Any:
+    found, _ = worked_out(name)
+    return of_role(found, role, str(SITES[name]["controller"]), expression, **LOOK)
+
+
+def test_every_example_is_held_here() -> None:
+    folders = {path.name.removeprefix(PREFIX) for path in (REPOSITORY / "inventory").glob("ex*-*")}
+    assert folders == set(SITES)
+    for name in SITES:
+        assert (REPOSITORY / "inventory" / f"{PREFIX}{name}" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["university", "centre"])
+def test_preflight_refuses_nothing(name: str) -> None:
+    assert judged(REPOSITORY / "inventory" / f"{PREFIX}{name}").sentences == []
+
+
+def test_groups_names_and_hardware_of_a_company_are_refused_nothing() -> None:
+    whole, cluster = worked_out("company")
+    assert list(judge.inventory_refusals(whole, contract.load())) == []
+    assert cluster.declaration
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_accounts_qos_and_users_fit_together_and_with_the_partitions(name: str) -> None:
+    variables = worked_out(name)[0].values
+    host = str(SITES[name]["controller"])
+    told = (f"slurm_{part}" for part in ("accounts", "qos", "users", "partitions"))
+    assert associations.problems(*(variables.value(host, one) for one in told)) == []
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_the_declaration_is_what_the_validation_reads(name: str) -> None:
+    read = declaration.parse(dict(worked_out(name)[1].declaration), "test")
+    assert len(read.nodes) == SITES[name]["nodes"]
+
+
+@pytest.mark.parametrize("name", ["university", "centre"])
+def test_slurms_files_are_the_golden_ones(name: str, golden: Callable[[Path, str], None]) -> None:
+    rendered = of_controller(name, "__slurm_rendered_files")
+    for file, text in rendered.items():
+        if text:
+            golden(GOLDEN / f"{PREFIX}{name}" / file, text)
+    refused = f"__slurm_set | slurm_unread_settings('{RELEASE}', 'ctl1')"
+    assert of_controller(name, refused) == []
+
+
+def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
+    golden: Callable[[Path, str], None],
+) -> None:
+    """Its lines are made here by the role's functions, not through its templates."""
+    before = time.process_time()  # without what another test has worked out before
+    found, cluster = worked_out("company")
+    topology, partitions, reservations = (
+        found.values.value("ctl1", f"slurm_{name}")
+        for name in ("topology", "partitions", "reservations")
+    )
+    expanded = slurm_partitions_expanded(partitions, cluster.nodes, found.groups)
+    lines = {
+        "nodes.conf": nodes.node_lines(cluster.nodes),
+        "gres.conf": nodes.gres_lines(cluster.nodes),
+        "partitions.conf": nodes.partition_lines(expanded, cluster.nodes),
+        "topology.conf": topologies.lines(topology, cluster.nodes),
+    }
+    assert time.process_time() - before < MOST_SECONDS
+    for file, text in lines.items():
+        golden(GOLDEN / f"{PREFIX}company" / file, "\n".join(text) + "\n")
+    assert len(lines["nodes.conf"]) == 5
+    assert len(lines["topology.conf"]) == 63
+    known = {"groups": found.groups, "partitions": ["train", "small", "cpu"]}
+    assert [
+        *nodes.node_problems(cluster.nodes),
+        *nodes.partition_problems(partitions),
+        *topologies.problems(topology, cluster.nodes),
+        *booked.problems(reservations, cluster.nodes, known | {"users": [], "accounts": []}),
+    ] == []
+    (acceptance,) = booked.wanted(reservations, cluster.nodes, found.groups)
+    assert acceptance["settings"]["Nodes"] == "gpu[897-928]"
