@@ -81,6 +81,7 @@ def test_the_inventory_declares_what_the_nodes_share(
     cluster.state.mkdir(parents=True)
     nodes = virtual_cluster.planned_nodes(1, 0)
     addresses = {node.name: f"10.0.0.{i}" for i, node in enumerate(nodes, 1)}
+    Path(f"{cluster.key}.pub").write_text("ssh-ed25519 AAAA\n")
     for shared in ("ext4", ""):
         path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses, shared=shared)
         declared = json.loads(path.read_text().partition("---")[2])["all"]["vars"]

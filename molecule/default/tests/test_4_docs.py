@@ -31,8 +31,8 @@ ELSEWHERE = {
     "scripts/virtual-cluster down": "destroy.yml of this scenario",
     "scripts/virtual-cluster packages": "scripts/test runs it first",
     "scripts/virtual-cluster ssh --name": "names the nodes of a role's scenario",
-    "ansible-playbook -i inventory/demo playbooks/add-nodes.yml": "test_5_growth.py",
-    "ansible-playbook -i inventory/demo playbooks/remove-nodes.yml": "test_5_growth.py",
+    "ansible-playbook -i inventory/demo playbooks/add-nodes.yml": "molecule/growth",
+    "ansible-playbook -i inventory/demo playbooks/remove-nodes.yml": "molecule/growth",
     "python -m validation.run --here": "test_3_validation.py runs it on login1",
     "python -m validation.run -i inventory/demo --container-image": "needs pyxis; its tests do it",
     "python -m validation.run -i inventory/demo --record-baseline": "real GPUs only; unit tests",
@@ -62,6 +62,10 @@ SAME = {
     "--tags slurm": "molecule/interruptions/tests/test_users_with_jobs.py",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm_associations --check --diff": "test_1_accounts.py, with another limit",
+    "ansible-playbook -i inventory/demo playbooks/users.yml": "a layer of converge; test_2",
+    "ansible-playbook -i inventory/demo playbooks/users.yml --check --diff": "check; roles' own",
+    "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
+    "--tags slurm_associations": "test_1_accounts.py, in check mode",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
     "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py",
     "python -m validation.run -i inventory/demo "

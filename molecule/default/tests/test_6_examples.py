@@ -25,9 +25,7 @@ SAID = {
     "one-gpu.sbatch": r"accuracy on new pictures with rate 0.003: (1.0|0.9)",
     "ddp.sbatch": r"2 processes, gloo.*epoch 2: loss 0\.",
     "scaling.sbatch": r"GPUs +s/epoch +speed-up +efficiency\n +1 .* 100%\n +2 .*%\n +4 .*%",
-    "fsdp.sbatch": r"2 processes, gloo.*step 40: loss [01]\.",
     "tensor-parallel.sbatch": r"cut over 2 processes the same comes out.*step 40: loss [01]\.",
-    "pipeline.sbatch": r"step 40: loss [01]\.\d+, 8 microbatches",
 }
 # Seen by tests of their own, and what this cluster lacks.
 OTHERS = {
@@ -35,6 +33,8 @@ OTHERS = {
     "best.sbatch": "test_best_follows_the_array",
     "checkpoint.sbatch": "test_a_stopped_job_goes_on_where_it_was",
     "container.sbatch": "needs enroot and pyxis on the nodes",
+    "fsdp.sbatch": "torch 2.6 shards on GPUs alone; roles/user_examples/tests run it with 2.13",
+    "pipeline.sbatch": "torch before 2.8 loses sends of Gloo (pytorch#132644); as fsdp.sbatch",
     "mig.sbatch": "needs GPUs that have MIG",
 }
 ENDED = re.compile(r"COMPLETED|FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|DEADLINE")

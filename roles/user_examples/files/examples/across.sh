@@ -3,8 +3,10 @@
 set -euo pipefail
 nodes=$1 gpus=$2
 shift 2
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+these=$(IFS=, && echo "${hosts[*]:0:nodes}")
 # torchrun meets on a port of its own for each job, and starts the processes of its node.
-exec srun --nodes="$nodes" --ntasks="$nodes" --gpus-per-node="$gpus" --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+exec srun --nodes="$nodes" --nodelist="$these" --ntasks="$nodes" \
+    --gpus-per-node="$gpus" --cpus-per-task="$SLURM_CPUS_PER_TASK" \
     torchrun --nnodes="$nodes" --nproc-per-node="$gpus" \
-    --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$first:$((20000 + SLURM_JOB_ID % 10000))" "$@"
+    --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="${hosts[0]}:$((20000 + SLURM_JOB_ID % 10000))" "$@"

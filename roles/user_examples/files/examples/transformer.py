@@ -61,8 +61,7 @@ def batch(size: int, step: int, rank: int = 0) -> tuple[Tensor, Tensor]:
     text = [torch.randint(WORDS, (size,), generator=generator)]
     for _ in range(LENGTH):
         text.append(follows[text[-1]])
-    words = torch.stack(text, 1)
-    return words[:, :-1], words[:, 1:]
+    return torch.stack(text[:-1], 1), torch.stack(text[1:], 1)
 
 
 def loss_of(found: Tensor, wanted: Tensor) -> Tensor:

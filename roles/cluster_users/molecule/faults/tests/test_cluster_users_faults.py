@@ -1,5 +1,8 @@
 """What is in the way of users on a node, and a thousand of them."""
 
+import os
+from pathlib import Path
+
 from roles.cluster_users.molecule.users import NEW, everything, listed
 from tests.role_play import refused
 
@@ -144,3 +147,96 @@ def test_a_thousand_users_are_one_task(host, play):
         gone = [{**user, "state": "absent"} for user in many]
         assert play(cluster_users_list=listed(*gone), cluster_users_make_homes=False).code == 0
     assert not host.user("user999").exists
+
+
+SECRETS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets"
+
+
+def test_keys_that_users_added_count_and_stay(host, login, play):
+    key = (SECRETS / "own.pub").read_text()
+    assert login("ada", key="own").returncode == 255
+    done = login("ada", f"mkdir -pm 700 .ssh && echo '{key.strip()}' >> .ssh/authorized_keys")
+    assert done.returncode == 0, done.stderr
+    assert login("ada", key="own").returncode == 0
+    again = play()
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert login("ada", key="own").returncode == 0
+
+
+def test_check_mode_tells_what_would_be(host, play):
+    before = everything(host)
+    users = listed(NEW, bob={"comment": "Bob", "groups": ["maths"]})
+    told = play(None, "--check", "--diff", cluster_users_list=users)
+    assert told.code == 0, told.output
+    assert (
+        "+dan: uid 2004, gid 2004, groups -, '', home /home/dan, shell /bin/bash, open"
+        in told.output
+    )
+    assert "+bob: uid 2002, gid 3000, groups maths, 'Bob', home /home/bob" in told.output
+    assert "+/home/dan: uid 2004, gid 2004" in told.output
+    assert everything(host) == before
+
+
+def test_groups_are_those_of_the_list_and_no_others(host, play):
+    with host.sudo():
+        host.check_output("usermod --append --groups maths,adm ada")
+    run = play(cluster_users_list=listed(bob={"groups": ["maths"]}))
+    assert run.code == 0, run.output
+    assert sorted(host.user("ada").groups) == ["ada", "physics", "video"]
+    assert sorted(host.user("bob").groups) == ["maths", "physics"]
+
+
+def test_who_goes_leaves_the_home(host, play):
+    assert play(cluster_users_list=listed(NEW)).code == 0
+    with host.sudo():
+        host.check_output("echo thesis > /home/dan/thesis; chown dan: /home/dan/thesis")
+    gone = play(cluster_users_list=listed({**NEW, "state": "absent"}))
+    assert gone.code == 0, gone.output
+    assert "The accounts dan are gone from node; no file of theirs was touched" in gone.output
+    assert "these homes stay: /home/dan" in gone.output
+    assert not host.user("dan").exists
+    assert not host.group("dan").exists
+    with host.sudo():
+        assert (host.file("/home/dan/thesis").uid, host.file("/home/dan").uid) == (2004, 2004)
+
+
+def test_a_number_that_the_host_gave_to_somebody_else(host, play):
+    with host.sudo():
+        host.check_output("useradd --uid 2009 eve")
+    try:
+        before = everything(host)
+        said = play(cluster_users_list=listed({**NEW, "uid": 2009}))
+        refused(said, "cluster_users: uid 2009 of dan is that of eve here already.")
+        assert everything(host) == before
+        said = play(cluster_users_list=listed({"name": "eve", "uid": 2010, "gid": 2010}))
+        refused(said, "eve has uid 2009 here and 2010 in the list; make them one number")
+        assert everything(host) == before
+    finally:
+        with host.sudo():
+            host.check_output("userdel eve")
+
+
+def test_where_users_may_not_log_in_nobody_does_but_operators(host, login, play):
+    key = (SECRETS / "own.pub").read_text()
+    with host.sudo():
+        host.check_output(
+            "install -d -o ada -g ada -m 700 /home/ada/.ssh && "
+            f"echo '{key.strip()}' > /home/ada/.ssh/authorized_keys"
+        )
+    assert login("ada", key="own").returncode == 0
+    operators = listed(bob={"everywhere": True})
+    try:
+        closed = play(cluster_users_list=operators, cluster_users_logins=False)
+        assert closed.code == 0, closed.output
+        assert host.user("ada").uid == 2001
+        assert login("ada").returncode == 255
+        assert login("ada", key="own").returncode == 255
+        assert login("bob").returncode == 0
+        with host.sudo():
+            assert not host.file("/etc/ssh/authorized_keys.d/ada").exists
+    finally:
+        assert play().code == 0
+    assert login("ada").returncode == 0
+    ops = {"name": "ops", "uid": 1000, "gid": 1000}
+    said = play(cluster_users_list=listed(ops), cluster_users_logins=False)
+    refused(said, "Ansible comes here as ops, and users of the list may not log in here; set")

@@ -6,7 +6,6 @@ from roles.login_limits.molecule.parts import (
     LOGIN,
     SLICES,
     UIDS,
-    UNITS,
     allocate,
     events,
     limit,
@@ -92,49 +91,9 @@ def test_services_and_the_exempt_have_no_limits(host):
     assert limit(host, "ops", "cpu.max") in {"max", "max 100000"}
 
 
-def test_new_limits_hold_for_a_session_that_runs(host, play, session):
-    run = play(login_limits_memory_max="300M", login_limits_cpu_quota="0.5")
-    assert run.code == 0, run.output
-    assert limit(host, "alice", "memory.max") == str(300 << 20)
-    assert limit(host, "alice", "cpu.max") == "50000 100000"
-    assert sleeping(host) == [session]
-
-    run = play(login_limits_exempt=["ops", "alice"])
-    assert run.code == 0, run.output
-    assert limit(host, "alice", "memory.max") == "max"
-
-    run = play()
-    assert run.code == 0, run.output
-    assert limit(host, "alice", "memory.max") == str(256 << 20)
-    assert not host.file(f"{UNITS}/user-2001.slice.d").exists
-    assert sleeping(host) == [session]
-
-
-def test_check_mode_changes_nothing(host, play, session):
-    run = play(None, "--check", login_limits_memory_max="300M")
-    assert (run.code, run.changed) == (0, 1), run.output
-    assert limit(host, "alice", "memory.max") == str(256 << 20)
-    assert play(None, "--check").changed == 0
-
-
 def test_what_cannot_work_is_refused(play):
     refused(play(login_limits_cpu_quota="0"), "login_limits_cpu_quota is 0; set it to a part of")
     refused(play(login_limits_memory_max="9000G"), "login_limits_memory_max is 9000G, and node has")
     refused(play(login_limits_cpu_quota="9000"), "login_limits_cpu_quota is 9000, and node has")
     refused(play(login_limits_exempt=[]), "logs in to node as ops, whom the limits would hit")
     refused(play(login_limits_exempt=["1000"]), 'login_limits_exempt has "1000"; give the names')
-
-
-def test_where_nothing_is_declared_nothing_of_the_role_stays(host, play, session):
-    none = dict.fromkeys(("cpu_quota", "cpu_weight", "memory_high", "memory_max"), "")
-    none |= dict.fromkeys(("memory_swap_max", "tasks_max", "io_weight"), "")
-    settings = {f"login_limits_{name}": value for name, value in none.items()}
-    run = play(**settings)
-    assert run.code == 0, run.output
-    assert limit(host, "alice", "memory.max") == "max"
-    assert host.run(f"ls {UNITS}/user-*.slice.d {UNITS}/systemd-logind.service.d").rc != 0
-    assert not host.file("/etc/systemd/logind.conf.d/50-plumbline.conf").exists
-    again = play(**settings)
-    assert (again.code, again.changed) == (0, 0), again.output
-    assert sleeping(host) == [session]
-    assert play().code == 0

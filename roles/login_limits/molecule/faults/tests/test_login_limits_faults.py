@@ -2,8 +2,11 @@
 
 from roles.login_limits.molecule.parts import (
     SLICES,
+    UIDS,
+    UNITS,
     limit,
     run_as,
+    sleeping,
     until,
 )
 
@@ -107,3 +110,44 @@ def test_an_exempt_user_whom_nobody_knows_is_told(play):
     run = play(login_limits_exempt=["ops", "mallory"])
     assert run.code == 2, run.output
     assert "mallory: no such user; make it, or take it out of login_limits_exempt" in run.output
+
+
+def test_new_limits_hold_for_a_session_that_runs(host, play, session):
+    run = play(login_limits_memory_max="300M", login_limits_cpu_quota="0.5")
+    assert run.code == 0, run.output
+    assert limit(host, "alice", "memory.max") == str(300 << 20)
+    assert limit(host, "alice", "cpu.max") == "50000 100000"
+    assert sleeping(host) == [session]
+
+    run = play(login_limits_exempt=["ops", "alice"])
+    assert run.code == 0, run.output
+    assert limit(host, "alice", "memory.max") == "max"
+
+    run = play()
+    assert run.code == 0, run.output
+    assert limit(host, "alice", "memory.max") == str(256 << 20)
+    assert not host.file(f"{UNITS}/user-2001.slice.d").exists
+    assert sleeping(host) == [session]
+
+
+def test_check_mode_changes_nothing(host, play, session):
+    run = play(None, "--check", login_limits_memory_max="300M")
+    assert (run.code, run.changed) == (0, 1), run.output
+    assert limit(host, "alice", "memory.max") == str(256 << 20)
+    assert play(None, "--check").changed == 0
+
+
+def test_where_nothing_is_declared_nothing_of_the_role_stays(host, play, session):
+    none = dict.fromkeys(("cpu_quota", "cpu_weight", "memory_high", "memory_max"), "")
+    none |= dict.fromkeys(("memory_swap_max", "tasks_max", "io_weight"), "")
+    settings = {f"login_limits_{name}": value for name, value in none.items()}
+    run = play(**settings)
+    assert run.code == 0, run.output
+    fresh = f"cat {SLICES}/user-{UIDS['carol']}.slice/memory.max"
+    assert run_as(host, "carol", fresh).stdout == "max\n"
+    assert host.run(f"ls {UNITS}/user-*.slice.d {UNITS}/systemd-logind.service.d").rc != 0
+    assert not host.file("/etc/systemd/logind.conf.d/50-plumbline.conf").exists
+    again = play(**settings)
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert sleeping(host) == [session]
+    assert play().code == 0

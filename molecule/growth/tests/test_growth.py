@@ -1,0 +1,199 @@
+"""Nodes come and go while users' jobs run, on a cluster with two compute nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections import Counter
+
+import pytest
+import yaml
+
+from tests.live_cluster import PLAIN, REPOSITORY
+from tests.web_listener import Listener, until
+
+JOBS = 100
+STARTED = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
+# What no node that comes or goes is a reason to restart.
+KEPT = {
+    "ctl1": ["munge", "mariadb", "slurmdbd", "slurmctld", "prometheus", "prometheus-alertmanager"],
+    "login1": ["munge"],
+    "gpu1": ["munge", "slurmd"],
+    "gpu2": ["munge", "slurmd"],
+}
+RESTART_SLURMCTLD = {"debian12"}  # Slurm 22.05 takes over nodes no other way
+
+
+@pytest.fixture(scope="module")
+def kept(node, operator):
+    """Asserts at the end that no daemon was restarted; a function that asserts it in between."""
+    daemons = [
+        (host, daemon)
+        for host, several in KEPT.items()
+        for daemon in several
+        if not (daemon == "slurmctld" and operator.system in RESTART_SLURMCTLD)
+    ]
+
+    def started() -> dict[tuple[str, str], str]:
+        return {(host, d): node(host).check_output(STARTED + d) for host, d in daemons}
+
+    before = started()
+    assert all(before.values())
+
+    def same() -> None:
+        assert started() == before
+
+    return same
+
+
+@pytest.fixture(scope="module")
+def jobs(node, operator, kept):
+    """A user's hundred jobs, which take longer than the tests of this file."""
+    del operator, kept
+    command = f"sbatch --parsable --array=1-{JOBS} -o /dev/null --wrap 'sleep 25'"
+    return node("login1").check_output(command)
+
+
+@pytest.fixture(scope="module")
+def prometheus(node):
+    return Listener(node("ctl1"), 9090, "ctl1")
+
+
+def watched(prometheus) -> set[str]:
+    return {one["metric"]["node"] for one in prometheus.query('up{job="node"}')}
+
+
+def words(run) -> str:
+    return re.sub(r"\s+", " ", run.stdout)
+
+
+def hosts_of(run) -> set[str]:
+    return set(re.findall(r"^(\S+)\s+: ok=", run.stdout, re.MULTILINE))
+
+
+def test_two_new_nodes_touch_themselves_and_those_that_must_know(
+    node, operator, jobs, kept, prometheus, tmp_path
+):
+    """The other compute nodes cannot even be reached by Ansible here, and their jobs go on."""
+    arguments = ("--compute=4", "--gpus=2", f"--inventory={operator.inventory}")
+    added = operator.virtual_cluster("up", *arguments, f"--os={operator.system}")
+    assert added.returncode == 0, added.stderr
+    off = "all: {hosts: {gpu1: {ansible_port: 9}, gpu2: {ansible_port: 9}}}\n"
+    (tmp_path / "off.yml").write_text(off)
+    new = ("--limit", "gpu3,gpu4", "-i", str(tmp_path / "off.yml"))
+    run = operator.playbook("add-nodes.yml", *new, timeout=1800)
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert hosts_of(run) == {"ctl1", "login1", "gpu3", "gpu4"}
+    assert "--nodes gpu3,gpu4" in words(run)
+    shown = node("login1").check_output("sinfo -h -N -o '%N %G'")
+    assert shown.splitlines() == [f"gpu{i} gpu:virtual:2" for i in (1, 2, 3, 4)]
+    for name in ("gpu3", "gpu4"):
+        assert node("login1").check_output(f"srun -w {name} --overlap hostname") == name
+    assert node("login1").check_output(f"squeue -h -j {jobs} -o %T"), "the jobs ended too early"
+    assert {"gpu1", "gpu2", "gpu3", "gpu4"} <= watched(prometheus)
+    kept()
+
+
+def test_without_limit_nobody_is_new(operator):
+    run = operator.playbook("add-nodes.yml")
+    assert run.returncode != 0
+    assert "name them, as in --limit gpu5,gpu6" in words(run)
+
+
+# --- one leaves ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def retired(operator):
+    """What an operator does first: gpu4 is no compute node of the inventory any more."""
+    path = operator.inventory / "nodes.yml"
+    document = yaml.safe_load(path.read_text())
+    children = document["all"]["children"]
+    del children["gpu_virtual"]["hosts"]["gpu4"]
+    children["retired"] = {"hosts": {"gpu4": {}}}
+    path.write_text(yaml.safe_dump(document))
+
+
+@pytest.fixture(scope="module")
+def long_job(node, jobs):
+    """A job that nobody waits for; it has begun."""
+    del jobs
+    login = node("login1")
+    job = login.check_output("sbatch --parsable -w gpu4 -o /dev/null --wrap 'sleep 900'")
+    login.check_output(f"sudo scontrol update jobid={job} priority=4294967290")
+    until(lambda: login.check_output(f"squeue -h -j {job} -o %T") == "RUNNING", seconds=90)
+    yield job
+    login.check_output(f"scancel {job}")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "sentence"),
+    [
+        ("remove-nodes.yml", "gpu4 stays, for job"),
+        ("slurm.yml", "gpu4: in Slurm, not in slurm_compute any more, and job"),
+    ],
+)
+def test_a_node_with_a_job_is_not_removed(
+    node, operator, retired, long_job, playbook, sentence, kept
+):
+    run = operator.playbook(playbook)
+    assert run.returncode != 0
+    assert sentence in words(run), run.stdout[-3000:]
+    assert f"{long_job} (ops)" in words(run)
+    assert set(re.findall(r"^ctl1 .*changed=(\d+)", run.stdout, re.MULTILINE)) == {"0"}
+    assert "drain" not in node("login1").check_output("sinfo -h -n gpu4 -o %T")
+    kept()
+
+
+def test_a_removal_that_was_killed_goes_on(
+    node, operator, jobs, retired, long_job, kept, prometheus
+):
+    login = node("login1")
+    state = "sinfo -h -n gpu4 -o %T"
+    argv = ("ansible-playbook", *operator.inventories, "playbooks/remove-nodes.yml")
+    run = subprocess.Popen(
+        [*argv, "-e", "slurm_removal_wait=600"],
+        cwd=REPOSITORY,
+        env=os.environ | PLAIN,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        until(lambda: login.check_output(state) == "draining", seconds=90)
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    assert login.check_output(f"squeue -h -j {long_job} -o %T") == "RUNNING"
+    login.check_output(f"scancel {long_job}")
+
+    done = operator.playbook("remove-nodes.yml", "-e", "slurm_removal_wait=120")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert hosts_of(done) == {"ctl1", "login1", "gpu4"}
+    assert login.check_output("sinfo -h -N -o %N").split() == ["gpu1", "gpu2", "gpu3"]
+    assert not node("gpu4").package("slurmd").is_installed
+    with node("gpu4").sudo():
+        assert not node("gpu4").file("/etc/munge/munge.key").exists
+    until(lambda: "gpu4" not in watched(prometheus), seconds=60)
+    kept()
+
+
+def test_every_job_ran_once(node, jobs, kept):
+    login = node("login1")
+    until(lambda: login.check_output(f"squeue -h -j {jobs} -o %i") == "", seconds=300)
+    command = f"sacct --duplicates -X -n -P -j {jobs} -o jobid,state,restarts"
+
+    def told() -> list[str]:
+        return login.check_output(command).splitlines()
+
+    until(lambda: len(told()) == JOBS and "RUNNING" not in " ".join(told()), seconds=30)
+    assert Counter(line.partition("|")[2] for line in told()) == {"COMPLETED|0": JOBS}
+    assert len({line.partition("|")[0] for line in told()}) == JOBS
+    kept()
+
+
+def test_three_nodes_are_left_and_work_together(node, operator):
+    operator.virtual_cluster("stop", "gpu4")
+    hosts = node("login1").check_output("srun -N3 --ntasks-per-node=1 --gres=gpu:1 hostname")
+    assert sorted(hosts.splitlines()) == ["gpu1", "gpu2", "gpu3"]
