@@ -133,6 +133,44 @@ def _enroot(asked: Mapping[str, Any]) -> Answer:
     }
 
 
+CPUS, MEMORY, PAGE, TASKS = 224, 2_063_000 << 20, 4096, 4_194_304
+
+
+def _login(asked: Mapping[str, Any]) -> Answer:
+    """What login_limits' module finds: the limits that are the role's defaults, nobody logged in."""
+    limits = {
+        "cpu.max": f"{CPUS // 2 * 100_000} 100000",
+        "memory.max": str(MEMORY // 4 // PAGE * PAGE),
+        "memory.swap.max": "0",
+        "pids.max": "4096",
+    }
+    names = asked.get("users", [])
+    users = {name: number for number, name in enumerate(names)}
+    node = {
+        "cgroup": "v2",
+        "controllers": ["cpuset", "cpu", "io", "memory", "pids"],
+        "cpus": CPUS,
+        "memory": MEMORY,
+        "swap": 0,
+        "page": PAGE,
+        "tasks": TASKS,
+        "operator": "root",
+        "users": users,
+        "free": sorted(users),
+        "slices": {},
+        "probe": limits if asked.get("probe") else {},
+        "probe_error": "",
+        "reload": [],
+        "logind": {"RemoveIPC": "no", "KillUserProcesses": "no"},
+        "linger": [],
+    }
+    return {"node": node}
+
+
+def _sacctmgr(asked: Mapping[str, Any]) -> Answer:
+    return {"results": [{"rc": 0, "stdout": "", "stderr": ""} for _ in asked["calls"]]}
+
+
 def _uri(asked: Mapping[str, Any]) -> Answer:
     """What the listeners of the monitoring say, all of it to everybody who gives a password."""
     if not asked.get("url_username"):
@@ -148,6 +186,11 @@ MODULES: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
     "nvidia_driver_state": _driver,
     "nvidia_fabric_look": _fabric,
     "enroot_host": _enroot,
+    "login_limits_node": _login,
+    "sacctmgr_calls": _sacctmgr,
+    "cluster_users": lambda asked: {"refused": []},
+    "cluster_users_homes": lambda asked: {"refused": []},
+    "environment_modules_tree": lambda asked: {"changed_files": [], "cache": "valid"},
     "exact_packages": lambda asked: {"version": VERSION, "removed": []},
     "package_sources": lambda asked: {
         "states": {entry["name"]: "in place" for entry in asked["repositories"]}
@@ -163,10 +206,12 @@ LOOKS = frozenset(
         "enroot_host",
         "find",
         "getent",
+        "login_limits_node",
         "nvidia_driver_state",
         "nvidia_fabric_look",
         "ping",
         "pyxis_trial",
+        "sacctmgr_calls",
         "service_facts",
         "setup",
         "slurp",
@@ -372,6 +417,7 @@ PROGRAMS = [
     (r"plumbline_exporter_collector_success\\{", _exporters),
     (r"datacenter-gpu-manager-4-core", _words("4.6.1")),
     (r"datacenter-gpu-manager-exporter", _packages_held),
+    (r"module --terse avail", _words("\n----\n")),  # of a batch script: there are none
     (r"job-report --help", _words("usage: job-report")),
 ]
 
