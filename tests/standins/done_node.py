@@ -137,7 +137,7 @@ CPUS, MEMORY, PAGE, TASKS = 224, 2_063_000 << 20, 4096, 4_194_304
 
 
 def _login(asked: Mapping[str, Any]) -> Answer:
-    """What login_limits' module finds: the limits that are the role's defaults, nobody logged in."""
+    """A login node with the limits that are login_limits' defaults; nobody is logged in."""
     limits = {
         "cpu.max": f"{CPUS // 2 * 100_000} 100000",
         "memory.max": str(MEMORY // 4 // PAGE * PAGE),
