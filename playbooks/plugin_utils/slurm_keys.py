@@ -32,6 +32,7 @@ class File(enum.StrEnum):
     GRES = "gres.conf"
     TOPOLOGY = "topology.conf"
     CGROUP = "cgroup.conf"
+    JOB_CONTAINER = "job_container.conf"
     SLURMDBD = "slurmdbd.conf"
 
 
@@ -116,6 +117,14 @@ TABLE: tuple[Key, ...] = (
         },
         CGROUP={"EnableControllers": "remove it, systemd hands the controllers down"},
     ),
+    *_since(
+        "23.02",
+        "job_container.conf(5) of 23.02; the plugin of 22.05.8 ends slurmd",
+        JOB_CONTAINER={
+            "Dirs": "remove it, /tmp and /dev/shm are private",
+            "Shared": "remove it, and mount filesystems at boot, not on demand",
+        },
+    ),
     *_until(
         "23.02",
         "NEWS 23.11.0rc1",
@@ -175,6 +184,7 @@ TABLE: tuple[Key, ...] = (
             "TaskPluginParam=OOMKillStep": NOTHING_LIKE_IT,
         },
         GRES={"AutoDetect=nvidia": "name the devices with File, or set nvml"},
+        JOB_CONTAINER={"EntireStepInNS": NOTHING_LIKE_IT},
     ),
     *_until(
         "24.11",
@@ -202,8 +212,11 @@ TABLE: tuple[Key, ...] = (
     ),
     *_until(
         "25.05",
-        "CHANGELOG 25.11.0rc1",
-        SLURM={"AccountingStorageUser": "remove it, slurmdbd alone has an account"},
+        "CHANGELOG 25.11.0rc1, job_container.conf(5) of 25.11",
+        SLURM={
+            "AccountingStorageUser": "remove it, slurmdbd alone has an account",
+            "JobContainerType=job_container/tmpfs": "set NamespaceType to namespace/tmpfs",
+        },
     ),
     *_since(
         "25.11",

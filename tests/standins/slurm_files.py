@@ -169,6 +169,11 @@ def variables(release: Release) -> dict[str, Any]:
             File.CGROUP,
             release,
         ),
+        "slurm_private_tmp_folder": "/local/job-tmp",
+        "slurm_private_tmp_settings": read(
+            {"Shared": "true", "Dirs": "/tmp,/var/tmp,/dev/shm"}, File.JOB_CONTAINER, release
+        ),
+        "slurm_private_data": ["jobs", "usage"],
         "slurm_database_password": "a-password-of-the-tests",
         "slurm_database_purge": read(
             {"PurgeJobAfter": "24months", "PurgeJobScriptAfter": "3months"}, File.SLURMDBD, release

@@ -12,6 +12,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from roles.slurm.plugin_utils import (
     components,
+    confinement,
     leaving,
     licenses,
     nodes,
@@ -32,6 +33,7 @@ class FilterModule:
             "slurm_plugstack": components.plugstack,
             "slurm_scripts": components.scripts,
             "slurm_setting_problems": components.setting_problems,
+            "slurm_confinement_problems": confinement.problems,
             "slurm_node_lines": nodes.node_lines,
             "slurm_gres_lines": nodes.gres_lines,
             "slurm_gres_types": nodes.gres_types,

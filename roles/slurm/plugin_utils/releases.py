@@ -12,7 +12,7 @@ from roles.slurm.plugin_utils import nodes, topology
 def unread_settings(configuration: Mapping[str, Any], found: Release, host: str) -> list[str]:
     """Sentences, each once; none where the release is not known.
 
-    configuration: settings, cgroup, components, nodes, partitions, topology
+    configuration: settings, cgroup, private_tmp, components, nodes, partitions, topology
     """
     if not found:
         return []
@@ -31,6 +31,7 @@ def _set(configuration: Mapping[str, Any]) -> Iterator[tuple[File, str, Mapping[
     declared = configuration.get("topology") or {}
     yield File.SLURM, "slurm_topology", topology.settings(declared)
     yield File.TOPOLOGY, "slurm_topology", topology.keys(declared)
+    yield File.JOB_CONTAINER, "slurm_private_tmp_settings", configuration["private_tmp"]
     for who, component in configuration["components"].items():
         yield File.SLURM, f"slurm_component_{who}.settings", component.get("settings") or {}
         for entry in component.get("gres") or ():

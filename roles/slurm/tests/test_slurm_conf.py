@@ -72,6 +72,7 @@ ClusterName=site
 SlurmctldHost=ctl1(10.0.0.1)
 AuthType=auth/munge
 DependencyParameters=kill_invalid_depend
+DisableRootJobs=YES
 GresTypes=gpu
 JobAcctGatherType=jobacct_gather/cgroup
 MpiDefault=none

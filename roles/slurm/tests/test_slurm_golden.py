@@ -23,6 +23,7 @@ FILES = {
     "gres.conf": File.GRES,
     "cgroup.conf": File.CGROUP,
     "topology.conf": File.TOPOLOGY,
+    "job_container.conf": File.JOB_CONTAINER,
 }
 
 

@@ -1,0 +1,70 @@
+"""What of a job is kept from others: settings that need one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from playbooks.plugin_utils.slurm_settings import text
+from roles.slurm.plugin_utils.components import Components, Settings, asked, items
+
+PRIVATE = "/tmp,/dev/shm"  # what job_container/tmpfs makes private by itself
+
+
+def problems(
+    own: Settings, components: Components, site: Settings, private_tmp: Mapping[str, Any]
+) -> list[str]:
+    """Sentences. What is no mapping is told by others.
+
+    private_tmp: wanted, folder, settings
+    """
+    if not isinstance(site, Mapping) or not isinstance(private_tmp["settings"], Mapping):
+        return []
+    found = [*_hidden_from_metrics(own, components, site)]
+    if private_tmp["wanted"]:
+        found += [*_uncontained(site), *_folder(private_tmp)]
+    return found
+
+
+def _of(settings: Settings, name: str, default: Any = "") -> Any:
+    """A setting of a site, as Slurm finds it: case does not count."""
+    return next((value for key, value in settings.items() if str(key).lower() == name), default)
+
+
+def _uncontained(site: Settings) -> Iterator[str]:
+    """What a site sets takes the place of what the role asks for."""
+    flags = _of(site, "prologflags", "Contain")
+    if "contain" in {flag.lower() for flag in items(flags)}:
+        return
+    yield (
+        f"slurm_settings.PrologFlags is {text(flags) or 'empty'}, and a job's private /tmp is made "
+        "by Contain; add Contain, or set slurm_private_tmp to false."
+    )
+
+
+def _folder(private_tmp: Mapping[str, Any]) -> Iterator[str]:
+    folder = PurePosixPath(str(private_tmp["folder"]))
+    if not folder.is_absolute() or len(folder.parts) < 2:
+        yield (
+            f"slurm_private_tmp_folder is {folder}; set it to a folder of the nodes' own disks, as "
+            "an absolute path."
+        )
+    private = items(_of(private_tmp["settings"], "dirs") or PRIVATE)
+    for path in map(PurePosixPath, private):
+        if folder.is_relative_to(path):
+            yield (
+                f"slurm_private_tmp_folder is {folder}, and {path} is what each job has for "
+                "itself; set it to a folder outside."
+            )
+
+
+def _hidden_from_metrics(own: Settings, components: Components, site: Settings) -> Iterator[str]:
+    hidden = items(_of(site, "privatedata", _of(own, "privatedata")))
+    ignored = "ignore_private_data" in items(_of(site, "metricsparameters"))
+    if hidden and asked(components, site, "MetricsType") and not ignored:
+        yield (
+            f"PrivateData is {','.join(hidden)}, and slurmctld then serves no metrics "
+            "(MetricsType); set slurm_exporter_openmetrics to false, or from 26.05 on "
+            'slurm_settings: {MetricsParameters: "ignore_private_data"}.'
+        )

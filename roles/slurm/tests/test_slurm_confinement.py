@@ -1,0 +1,69 @@
+"""Settings that keep jobs from each other, and need one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles.slurm.plugin_utils.confinement import problems
+
+OWN = {"PrologFlags": "Contain", "PrivateData": []}
+PRIVATE = {"wanted": True, "folder": "/var/lib/slurm/job-tmp", "settings": {}}
+
+
+def said(site: Any = None, private: dict[str, Any] | None = None, **own: Any) -> list[str]:
+    return problems({**OWN, **own}, {}, site or {}, {**PRIVATE, **(private or {})})
+
+
+def test_what_the_role_sets_by_itself_can_work() -> None:
+    assert said() == []
+
+
+@pytest.mark.parametrize("flags", ["X11", ["Alloc", "X11"], "", None])
+def test_a_private_tmp_without_contain_is_refused(flags: Any) -> None:
+    (sentence,) = said({"prologflags": flags})
+    assert "a job's private /tmp is made by Contain; add Contain, or set" in sentence
+    assert said({"prologflags": flags}, {"wanted": False}) == []
+
+
+def test_a_site_may_have_x11_where_it_says_so() -> None:
+    assert said({"PrologFlags": "contain,X11"}) == []
+
+
+@pytest.mark.parametrize(
+    ("private", "sentence"),
+    [
+        ({"folder": "/tmp/jobs"}, "and /tmp is what each job has for itself"),
+        ({"folder": "/dev/shm"}, "and /dev/shm is what each job has for itself"),
+        ({"folder": "/scratch/a", "settings": {"dirs": "/tmp,/scratch"}}, "and /scratch is what"),
+        ({"folder": "jobs"}, "as an absolute path"),
+        ({"folder": "/"}, "as an absolute path"),
+    ],
+)
+def test_a_folder_that_a_job_would_hide_from_itself_is_refused(
+    private: dict[str, Any], sentence: str
+) -> None:
+    (found,) = said(private=private)
+    assert sentence in found
+    assert said(private={**private, "wanted": False}) == []
+
+
+def test_a_folder_outside_of_what_is_private_is_not() -> None:
+    assert said(private={"folder": "/tmpfs/jobs"}) == []
+    assert said(private={"folder": "/dev/shm/x", "settings": {"Dirs": "/tmp"}}) == []
+
+
+def test_metrics_that_nobody_would_get_are_refused() -> None:
+    metrics = {"MetricsType": "metrics/openmetrics"}
+    (sentence,) = said(metrics, PrivateData=["jobs"])
+    assert "PrivateData is jobs, and slurmctld then serves no metrics (MetricsType)" in sentence
+    assert said(metrics) == []
+    assert said({**metrics, "PrivateData": ""}, PrivateData=["jobs"]) == []
+    assert said({**metrics, "MetricsParameters": "ignore_private_data"}, PrivateData=["jobs"]) == []
+    assert len(said({**metrics, "PrivateData": "usage"})) == 1
+
+
+def test_what_is_no_mapping_is_told_by_others() -> None:
+    assert problems(OWN, {}, ["x"], PRIVATE) == []  # type: ignore[arg-type]
+    assert said(private={"settings": "x"}) == []
