@@ -62,7 +62,7 @@ def test_the_parser_of_a_release_agrees_with_the_table(of: str) -> None:
 @pytest.mark.parametrize("of", parsers())
 def test_every_key_of_the_golden_files_is_taken_by_the_parser(of: str) -> None:
     files = [*REPOSITORY.glob(f"roles/slurm*/tests/golden/{of}/*.conf")]
-    assert len(files) == 7
+    assert len(files) == 8
     for path in files:
         if path.name not in OF_FILE:
             continue  # keys of gres.conf and topology.conf are all releases'; the other is a plugin's
