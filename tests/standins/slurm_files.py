@@ -169,6 +169,7 @@ def variables(release: Release) -> dict[str, Any]:
             File.CGROUP,
             release,
         ),
+        "slurm_private_tmp": True,
         "slurm_private_tmp_folder": "/local/job-tmp",
         "slurm_private_tmp_settings": read(
             {"Shared": "true", "Dirs": "/tmp,/var/tmp,/dev/shm"}, File.JOB_CONTAINER, release
