@@ -44,6 +44,7 @@ AUTHENTICATION = {
     "peer": "the kernel says who asks",
     "ssh": "SSH keys",
     "tls+password": "TLS, password",
+    "token": "a token that Slurm has signed",
 }
 NAME = 15  # letters that the kernel keeps of a process' name
 

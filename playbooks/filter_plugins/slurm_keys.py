@@ -27,6 +27,8 @@ class FilterModule:
             "slurm_oldest_release": slurm_keys.oldest_release,
             "slurm_keys_read": slurm_keys.read,
             "slurm_keys_unread": slurm_keys.unread,
+            "slurm_components_problems": slurm_settings.component_problems,
+            "slurm_components_settings": slurm_settings.added,
             "slurm_settings_merged": slurm_settings.merged,
             "slurm_settings_problems": _problems,
         }

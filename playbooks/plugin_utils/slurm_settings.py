@@ -26,6 +26,15 @@ def merged(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, str]:
     return {name: text(value) for name, value in {**kept, **site}.items() if text(value)}
 
 
+def added(components: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What roles that come later add to a file, by name."""
+    return {
+        name: value
+        for component in components.values()
+        for name, value in (component.get("settings") or {}).items()
+    }
+
+
 # --- what is wrong, as sentences -----------------------------------------------------------------
 
 
@@ -68,3 +77,36 @@ def _same_but_for_case(names: Mapping[str, Any]) -> Iterator[str]:
     for name in names:
         spelt.setdefault(str(name).lower(), []).append(str(name))
     return (" and ".join(same) for same in spelt.values() if len(same) > 1)
+
+
+def component_problems(
+    components: Mapping[str, Any],
+    role: str,
+    own: Mapping[str, Any],
+    site: Mapping[str, Any],
+    elsewhere: Mapping[str, str] = NOWHERE,
+) -> list[str]:
+    """What is wrong with what roles add to the file of `role`.
+
+    The last word is the site's, so what it sets is no disagreement.
+    """
+    found = []
+    said = {name.lower(): (f"the role {role}", text(value)) for name, value in own.items()}
+    decided = {str(name).lower() for name in site} if isinstance(site, Mapping) else set()
+    for part, component in components.items():
+        who = f"{role}_component_{part}"
+        if not isinstance(component, Mapping) or set(component) - {"settings", "files"}:
+            found.append(f"{who} must be a mapping with settings and files, and nothing else.")
+            continue
+        settings = component.get("settings") or {}
+        if wrong := list(mapping_problems(f"{who}.settings", settings, elsewhere)):
+            found += wrong
+            continue
+        for name, value in settings.items():
+            first, before = said.setdefault(name.lower(), (who, text(value)))
+            if before != text(value) and name.lower() not in decided:
+                found.append(
+                    f"{first} sets {name} to {before}, and {who} sets it to {text(value)}; "
+                    f"decide with {name} in {role}_settings."
+                )
+    return found

@@ -32,7 +32,7 @@ SECRET_LENGTH = 16
 ALIKE = 0.86
 ALIKE_WITHIN_A_ROLE = 0.8
 # A component's own settings; the role slurm reads whatever names a site gives them.
-ANY_NAME = re.compile(r"slurm_component_|ansible_|__")
+ANY_NAME = re.compile(r"slurm_(database_)?component_|ansible_|__")
 
 # Ansible's check takes "no" for a bool and "a,b" for a list, but a role gets the text as it is.
 SHAPES: Mapping[str, tuple[type, ...]] = {

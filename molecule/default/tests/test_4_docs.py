@@ -39,6 +39,10 @@ ELSEWHERE = {
     'srun --nodelist="$(paste': "test_3_validation.py reads that file",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm -e": "molecule/interruptions/tests/test_users_with_jobs.py",
+    "export $(scontrol token": "roles/slurmrestd's tests run all of docs/rest-api.md",
+    "rest() {": "roles/slurmrestd's tests",
+    "rest http": "roles/slurmrestd's tests",
+    "rest --json": "roles/slurmrestd's tests",
     # Advice for hardware that containers do not have.
     "ssh NODE 'cd /sys/class/infiniband": "RDMA ports only",
     "ssh NODE dmidecode": "real machines only",

@@ -9,6 +9,7 @@ A component is a role that comes later, or a site's own addition. It contributes
     epilog       the same
     task_prolog  the same, run by each task's user; they print `export NAME=value` for the task
     gres         lines of gres.conf, each a mapping such as {Name: gpu, File: /dev/nvidia0}
+    slurmctld_files  what slurmctld reads at its start because of these settings, such as a key
 
 Lists (PrologFlags, SlurmctldParameters …) are the union of what all ask for. Two values for
 anything else are a conflict, which only the site can decide: what it sets wins over everybody.
@@ -60,7 +61,7 @@ ELSEWHERE = {
 
 SCRIPTS = ("prolog", "epilog", "task_prolog")
 SETTINGS = ("settings", "settings_where_known")
-PARTS = (*SETTINGS, "plugstack", *SCRIPTS, "gres")
+PARTS = (*SETTINGS, "plugstack", *SCRIPTS, "gres", "slurmctld_files")
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 

@@ -1,0 +1,114 @@
+"""What the inventory makes of it: off where nobody asked, the key where it must be; refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playbooks.plugin_utils import contract
+from playbooks.plugin_utils.cluster import work_out
+from playbooks.plugin_utils.judge import WORKED_OUT
+from playbooks.plugin_utils.site import Site
+from tests.standins.inventories import site, write
+from tests.standins.slurm_files import cluster, of_role, policy, variables
+
+RELEASE = "24.11"
+HOSTS = ("ctl1", "ctl2", "login1", "gpu1", "cpu1")
+
+
+def declared(folder: Path, **given: Any) -> Site:
+    found = site(write(folder, cluster(RELEASE), vars=variables(RELEASE) | given))
+    worked_out, refusals = work_out(found, contract.load())
+    assert not refusals
+    for raw in found.values.hosts.values():
+        raw[WORKED_OUT] = {"cluster": worked_out.plain()}
+    return found
+
+
+def parts(found: Site) -> dict[str, list[str]]:
+    return {host: of_role(found, "slurmrestd", host, "slurmrestd_parts") for host in HOSTS}
+
+
+def slurm_conf(found: Site) -> str:
+    look = {"__slurm_controllers_look": policy(RELEASE)}
+    template = "lookup('ansible.builtin.template', 'etc/slurm/slurm.conf.j2')"
+    return str(of_role(found, "slurm", "ctl1", template, **look))
+
+
+def slurmdbd_conf(found: Site) -> str:
+    look = {"__slurm_database_look": policy(RELEASE)}
+    template = "lookup('ansible.builtin.template', 'etc/slurm/slurmdbd.conf.j2')"
+    return str(of_role(found, "slurm_database", "ctl1", template, **look))
+
+
+def test_nothing_of_it_is_anywhere_until_a_site_turns_it_on(tmp_path: Path) -> None:
+    found = declared(tmp_path)
+    assert parts(found) == {host: [] for host in HOSTS}
+    assert "AuthAlt" not in slurm_conf(found) + slurmdbd_conf(found)
+    files = of_role(found, "slurm", "ctl1", "__slurm_slurmctld_files")
+    assert "/etc/slurm/jwt_hs256.key" not in files
+
+
+def test_the_key_is_with_slurmctld_and_slurmdbd_and_the_daemon_where_users_are(
+    tmp_path: Path,
+) -> None:
+    assert parts(declared(tmp_path, slurmrestd_enabled=True)) == {
+        "ctl1": ["key"],
+        "ctl2": ["key"],
+        "login1": ["daemon"],
+        "gpu1": [],
+        "cpu1": [],
+    }
+
+
+def test_both_daemons_are_told_and_start_again_with_another_key(tmp_path: Path) -> None:
+    found = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_token_lifespan_max=3600)
+    key = "/etc/slurm/jwt_hs256.key"
+    text = slurm_conf(found)
+    assert "AuthAltTypes=auth/jwt\n" in text
+    assert f"AuthAltParameters=jwt_key={key},max_token_lifespan=3600\n" in text
+    assert "AuthType=auth/munge\n" in text
+    assert key in of_role(found, "slurm", "ctl1", "__slurm_slurmctld_files")
+    assert of_role(found, "slurm", "ctl1", "__slurm_problems") == []
+    text = slurmdbd_conf(found)
+    assert "AuthAltTypes=auth/jwt\n" in text
+    assert f"AuthAltParameters=jwt_key={key}\n" in text
+    assert of_role(found, "slurm_database", "ctl1", "__slurm_database_problems") == []
+
+
+def test_what_the_site_sets_against_it_is_named(tmp_path: Path) -> None:
+    found = declared(
+        tmp_path,
+        slurmrestd_enabled=True,
+        slurm_settings={"AuthAltTypes": "auth/slurm"},
+        slurm_database_settings={"AuthAltParameters": "jwt_key=/site/key"},
+    )
+    said = of_role(found, "slurmrestd", "ctl1", "__slurmrestd_problems")
+    assert [sentence.split(" is ")[0] for sentence in said] == [
+        "slurm_settings.AuthAltTypes",
+        "slurm_database_settings.AuthAltParameters",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("socket", "taken"),
+    [
+        ("/run/slurmrestd/slurmrestd.socket", True),
+        ("/run/site/api", True),
+        ("", False),
+        ("0.0.0.0:6820", False),
+        ("127.0.0.1:6820", False),
+        ("https://10.0.0.1:6820", False),
+        ("/tmp/slurmrestd.socket", False),
+        ("/run/slurmrestd.socket", False),
+        ("/run/a/../../tmp/x", False),
+    ],
+)
+def test_tokens_are_taken_from_this_host_alone(tmp_path: Path, socket: str, taken: bool) -> None:
+    found = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_socket=socket)
+    tasks = found.read(Path(__file__).parents[1] / "tasks/refuse.yml")
+    (task,) = (task for task in tasks if "without TLS" in task["name"])
+    judged = of_role(found, "slurmrestd", "login1", task["ansible.builtin.assert"]["that"])
+    assert judged is taken
