@@ -23,6 +23,7 @@ ELSEWHERE = {
     "scripts/setup": "scripts/test runs it first",
     "scripts/demo": "its parts are the stages of this scenario",
     "scripts/test": "is what runs this",
+    "scripts/bench --nodes 4 --stage unchanged": "molecule/growth",
     "scripts/test-role": "scripts/test, stage roles",
     "scripts/pack-local": "tests/test_pack_local.py packs it and starts it",
     "scripts/fault-table": "validation/tests run the short one; the whole table takes minutes",
