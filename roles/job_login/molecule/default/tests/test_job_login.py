@@ -114,7 +114,7 @@ def test_a_job_has_a_tmp_and_a_shm_of_its_own_that_end_with_it(host, job):
         same = host.run(f"cd / && sudo -u alice srun --jobid={job} --overlap ls {names}")
         assert same.rc == 0, same.stderr
         assert host.run(f"ls {names}").stdout == ""
-        # Below the node's name where Slurm was built for several slurmd on one host, as Debian's is.
+        # Below the node's name where Slurm was built for several slurmd on a host, as Debian's is.
         folder = host.check_output(f"find /var/lib/slurm/job-tmp -maxdepth 2 -name {job}")
         assert folder
         assert host.run(f"sudo -u bob ls {folder}").rc != 0

@@ -228,7 +228,8 @@ def test_the_key_is_slurms_alone_and_in_no_other_place(host):
         file = host.file(KEY)
         assert (file.user, file.group, file.mode) == ("slurm", "slurm", 0o400)
         key = file.content_string
-        assert len(key) == 64 and key.isalnum()
+        assert len(key) == 64
+        assert key.isalnum()
         places = "/etc /run /var/lib/slurm /var/log /var/spool /tmp /home /root"
         # Not as a word of the command, which sudo writes to the journal.
         found = host.run(f"grep --recursive --files-with-matches --file={KEY} {places}")
