@@ -20,7 +20,7 @@ KEPT = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets/slurm_jwt_ke
 # What slurmctld does not take, 22.05 and 24.11. Without any token it is 401, and nobody is asked.
 REFUSED = (500, 511)
 ROLE = Path(__file__).resolve().parents[3]
-LAYER = [{"ansible.builtin.include_tasks": str(ROLE / "molecule/default/layer.yml")}]
+LAYER = [{"ansible.builtin.include_tasks": str(ROLE / "molecule/default/tasks/layer.yml")}]
 PAGE = ROLE.parents[1] / "docs/rest-api.md"
 
 
