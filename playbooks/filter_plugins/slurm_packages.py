@@ -1,0 +1,27 @@
+"""Names of Slurm's packages: `{{ ['client'] | slurm_packages(slurm_packaging) }}`.
+
+See plugin_utils/slurm_packages.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils import slurm_packages
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "slurm_packages": slurm_packages.names,
+            "slurm_packages_anybodys": slurm_packages.anybodys,
+            "slurm_packaging": slurm_packages.packaging,
+        }

@@ -1,0 +1,41 @@
+"""The role's filters; what they do is in plugin_utils, by subject."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from roles.slurm_install.plugin_utils import install
+
+
+def _change(answer: str, packed_by: str, version: str = "") -> dict[str, list[str]]:
+    found = install.change(install.seen(answer), packed_by, version)
+    return {"names": list(found.names), "remove": list(found.remove)}
+
+
+def _seen(answer: str) -> dict[str, Any]:
+    return asdict(install.seen(answer))
+
+
+class FilterModule:
+    """Registers the filters with Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "slurm_install_problems": install.problems,
+            "slurm_install_version": install.wanted_version,
+            "slurm_install_folder": install.folder,
+            "slurm_install_kind": install.kind,
+            "slurm_install_builders": install.builders,
+            "slurm_install_seen": _seen,
+            "slurm_install_change": _change,
+            "slurm_install_change_problems": install.change_problems,
+            "slurm_install_pattern": install.pattern,
+            "slurm_install_complaint": install.complaint,
+        }

@@ -1,0 +1,119 @@
+"""How far a build is, from what its host says; and the program that builds, up to the compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from roles.slurm_install.action_plugins import slurm_build_progress as m
+
+BUILD = Path(__file__).parents[1] / "files/build"
+
+
+def test_a_build_at_work() -> None:
+    now = m.state("active=active\ndone=\nat=configures and compiles\ncompiled=1240\nwords=\n")
+    assert (now.running, now.done, now.compiled) == (True, False, 1240)
+    said = m.told("ctl1", now, 150)
+    assert said == "  ctl1: configures and compiles, 1240 files compiled, 2.5 min"
+
+
+def test_one_that_ended_without_packages() -> None:
+    now = m.state(
+        "active=inactive\ndone=\nat=installs what the build needs\ncompiled=0\n"
+        "words=E: Unable to correct problems|build: error: no \n"
+    )
+    assert not now.running
+    assert now.words == "E: Unable to correct problems / build: error: no"
+
+
+def test_what_a_host_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "progress").write_text("packs\n")
+    (tmp_path / "log").write_text("ok\nconfigure: error: no MUNGE\n")
+    answer = subprocess.run(
+        ["bash", "-c", m.question(str(tmp_path), "no-such.service")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    now = m.state(answer.stdout)
+    assert (now.running, now.done, now.at) == (False, False, "packs")
+    assert now.words == "configure: error: no MUNGE"
+    (tmp_path / "packages.tar").touch()
+    done = subprocess.run(
+        ["bash", "-c", m.question(str(tmp_path), "no-such.service")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert m.state(done.stdout).done
+
+
+RULES = """#!/bin/sh
+# is called as make would be
+case $1 in
+build) grep dh_auto_configure "$0" > ../configured ;;
+binary) : > ../slurm-smd_24.11.5-1_amd64.deb; : > ../slurm-smd-doc_24.11.5-1_all.deb ;;
+esac
+exit
+\tdh_auto_configure -- --sysconfdir=/etc/slurm --with-pmix SUCMD=/bin/su
+"""
+
+
+def built(folder: Path, version: str, *options: str, found: str = "24.11.5-1") -> Path:
+    """Runs the program over a tarball of ours, with programs of ours in the place of APT's."""
+    source = folder / "slurm-24.11.5/debian"
+    source.mkdir(parents=True)
+    rules = source / "rules"
+    rules.write_text(RULES)
+    rules.chmod(0o755)
+    with tarfile.open(folder / "source.tar", "w") as packed:
+        packed.add(source.parent, "slurm-24.11.5")
+    programs = folder / "bin"
+    programs.mkdir()
+    listing = "echo ./usr/lib/slurm/gpu_nvml.so" if "yes" in found else "echo ./usr/lib/slurm"
+    for name, line in {
+        "apt-get": "exit 0",
+        "dpkg-parsechangelog": f"echo {found.split(maxsplit=1)[0]}",
+        "dpkg-deb": listing,
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    shutil.copy(BUILD, folder / "build")
+    subprocess.run(
+        [folder / "build", version, "2", *options],
+        env=os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"},
+        check=False,
+        timeout=60,
+    )
+    return folder
+
+
+def test_what_was_built_is_one_file(tmp_path: Path) -> None:
+    folder = built(tmp_path, "24.11.5")
+    assert (folder / "progress").read_text() == "finished\n", (folder / "log").read_text()
+    with tarfile.open(folder / "packages.tar") as packed:
+        assert packed.getnames() == ["./slurm-smd_24.11.5-1_amd64.deb"]
+    assert not (folder / "work").exists()
+
+
+def test_options_reach_configure_last(tmp_path: Path) -> None:
+    folder = built(tmp_path, "24.11.5", "--with-nvml=/usr/local/cuda", "--enable-x")
+    # Without NVML in what came of it, it is refused; its work stays for a look.
+    assert "NVML was asked for" in (folder / "log").read_text()
+    assert not (folder / "packages.tar").exists()
+    line = (folder / "work/configured").read_text().strip().splitlines()[-1]
+    assert line.endswith("SUCMD=/bin/su --with-nvml=/usr/local/cuda --enable-x")
+
+
+def test_nvml_that_was_found(tmp_path: Path) -> None:
+    folder = built(tmp_path, "24.11.5", "--with-nvml=/usr/local/cuda", found="24.11.5-1 yes")
+    assert (folder / "packages.tar").exists(), (folder / "log").read_text()
+
+
+def test_a_tarball_of_another_version(tmp_path: Path) -> None:
+    folder = built(tmp_path, "24.11.5", found="25.05.1-1")
+    assert "error: the tarball is of Slurm 25.05.1, and 24.11.5" in (folder / "log").read_text()
+    assert not (folder / "packages.tar").exists()

@@ -1,0 +1,97 @@
+"""A folder of packages that APT reads: whole, or the one before it."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from roles.slurm_install.library import slurm_repository as m
+from tests.standins.mirror import Deb, build
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> m.Node:
+    return m.Node(tmp_path / "lib/packages", tmp_path / "a.sources", tmp_path / "a.pref")
+
+
+@pytest.fixture
+def apt(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The lists that APT was asked to read."""
+    asked: list[Path] = []
+    monkeypatch.setattr(m, "have_apt_read", asked.append)
+    return asked
+
+
+def archive(folder: Path, *packages: Deb) -> Path:
+    path = folder / "packages.tar"
+    with tarfile.open(path, "w") as packed:
+        for package in packages:
+            built = build(package, folder / "debs")
+            packed.add(built, f"./{built.name}")
+    return path
+
+
+SMD = Deb("slurm-smd", "24.11.5-1", "amd64")
+CLIENT = Deb("slurm-smd-client", "24.11.5-1", "amd64", depends=("slurm-smd (= 24.11.5-1)",))
+
+
+def test_apt_finds_what_was_brought(node: m.Node, apt: list[Path], tmp_path: Path) -> None:
+    packed = archive(tmp_path, SMD, CLIENT)
+    assert m.apply(node, packed, "k1", "/x/", False) == {"changed": True, "lacking": True}
+    index = (node.folder / "Packages").read_text()
+    assert index.count("Package: slurm-smd") == 2
+    assert "Filename: ./slurm-smd-client_24.11.5-1_amd64.deb" in index
+    assert apt == [node.source]
+    assert "Pin: version /x/" in node.pin.read_text()
+    assert m.apply(node, None, "k1", "/x/", False) == {"changed": False, "lacking": False}
+
+
+def test_check_mode_says_what_is_lacking(node: m.Node, apt: list[Path]) -> None:
+    assert m.apply(node, None, "k1", "/x/", True) == {"changed": True, "lacking": True}
+    assert not node.folder.exists()
+    assert not node.pin.exists()
+    assert apt == []
+
+
+def test_what_apt_has_not_read_is_brought_again(
+    node: m.Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Path) -> None:
+        raise m.Refused("APT does not read it")
+
+    monkeypatch.setattr(m, "have_apt_read", fails)
+    packed = archive(tmp_path, SMD)
+    with pytest.raises(m.Refused):
+        m.apply(node, packed, "k1", "", False)
+    assert m.apply(node, None, "k1", "", True)["lacking"]
+
+
+def test_half_an_archive_leaves_what_was_there(
+    node: m.Node, apt: list[Path], tmp_path: Path
+) -> None:
+    m.apply(node, archive(tmp_path, SMD), "k1", "", False)
+    broken = tmp_path / "broken.tar"
+    broken.write_bytes(archive(tmp_path, SMD, CLIENT).read_bytes()[:700])
+    with pytest.raises(m.Refused):
+        m.apply(node, broken, "k2", "", False)
+    assert json.loads(node.stamp.read_text())["kind"] == "k1"
+    assert m.apply(node, None, "k1", "", False)["changed"] is False
+
+
+def test_nothing_lies_outside_of_the_folder(tmp_path: Path) -> None:
+    packed = tmp_path / "evil.tar"
+    with tarfile.open(packed, "w") as file:
+        file.add(build(SMD, tmp_path / "debs"), "../../evil.deb")
+        file.add(__file__, "../readme.txt")
+    assert [path.name for path in m.unpack(packed, tmp_path / "new")] == ["evil.deb"]
+    assert not (tmp_path.parent / "evil.deb").exists()
+
+
+def test_without_a_kind_nothing_of_it_stays(node: m.Node, apt: list[Path], tmp_path: Path) -> None:
+    m.apply(node, archive(tmp_path, SMD), "k1", "/x/", False)
+    assert m.apply(node, None, "", "", False)["changed"]
+    assert not any(path.exists() for path in (node.folder, node.source, node.pin))
+    assert not m.apply(node, None, "", "", False)["changed"]
