@@ -46,6 +46,7 @@ LISTS = frozenset(
 
 # What is made from something else, and from what.
 ELSEWHERE = {
+    "accountingstoragebackuphost": "slurm_accounting_backup_host",
     "accountingstoragehost": "slurm_accounting_host",
     "accountingstorageport": "slurm_accounting_port",
     "clustername": "slurm_cluster_name",
