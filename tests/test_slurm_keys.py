@@ -65,7 +65,7 @@ def test_every_key_of_the_golden_files_is_taken_by_the_parser(of: str) -> None:
     assert len(files) == 8
     for path in files:
         if path.name not in OF_FILE:
-            continue  # keys of gres.conf and topology.conf are all releases'; the other is a plugin's
+            continue  # of gres.conf and topology.conf all releases have the same; a plugin's
         taken = parsers()[of][OF_FILE[path.name]]["taken"]
         lines = [line for line in path.read_text().splitlines() if "=" in line and line[0] != "#"]
         in_lines = path.name in {"nodes.conf", "partitions.conf"}

@@ -372,6 +372,20 @@ def _leaving(command: str, node: Node) -> str:
     return "\n".join(["answers", *nodes, "-- jobs --", "-- reservations --"])
 
 
+# /etc/pam.d/sshd as the role job_login leaves it on a compute node, and as it finds it elsewhere.
+ADOPTED = """# BEGIN plumbline job_login
+account [success=1 default=ignore] pam_succeed_if.so quiet user ingroup sudo
+account required pam_slurm_adopt.so action_no_jobs=deny action_adopt_failure=deny \
+action_generic_failure=deny action_unknown=newest disable_x11=1
+# END plumbline job_login
+"""
+
+
+def _pam(command: str, node: Node) -> str:
+    own = ADOPTED if node.name.startswith("gpu") else ""
+    return f"== sshd\n@include common-account\n{own}== usepam\nusepam yes\n"
+
+
 def _idle(command: str, node: Node) -> str:
     return "\n".join(f"{name} IDLE " for name in node.names())
 
@@ -404,6 +418,9 @@ PROGRAMS = [
     (r"-- reservations --", _leaving),
     (r"-- jobs --", _jobs),
     (r"scontrol -o show node", _idle),
+    (r"scontrol show config", _words("PrologFlags = Contain\nProctrackType = proctrack/cgroup\n")),
+    (r"id --groups", _words("root")),
+    (r"/etc/pam\.d", _pam),
     (r"sacctmgr .*show cluster", _words("10.0.0.1")),
     (r"no-package", _rdma),
     (r"apt-mark showhold", _packages_held),
