@@ -1,11 +1,11 @@
-"""What the playbook does to two controllers: it leaves them alone, or changes one after the other."""
+"""What the playbook does to two controllers: nothing, or one after the other is changed."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from pathlib import Path
+import shlex
 
 import pytest
 import yaml
@@ -23,9 +23,7 @@ PING = "while [ ! -e ha.stop ]; do scontrol ping | tr '\\n' ' '; echo; sleep 0.2
 @pytest.fixture(scope="module")
 def playbook(operator):
     def run(name: str, *arguments: str):
-        return operator.playbook(
-            name, "-i", str(SCENARIO / "hosts.yml"), *arguments, timeout=1800
-        )
+        return operator.playbook(name, "-i", str(SCENARIO / "hosts.yml"), *arguments, timeout=1800)
 
     return run
 
@@ -53,8 +51,6 @@ def test_both_controllers_run_and_have_one_state(node):
     assert "/shared/state/slurmctld" in node("login1").check_output("scontrol show config")
     for name in CONTROLLERS:
         assert node(name).service("slurmdbd").is_running
-    sums = {node(name).check_output("cat /etc/slurm/*.conf | md5sum") for name in ("ctl1", "login1")}
-    assert len(sums) == 1 or "slurmdbd" in node("ctl1").check_output("ls /etc/slurm")
 
 
 def test_a_second_run_changes_nothing_on_both_controllers(node, playbook):
@@ -83,27 +79,23 @@ def test_a_change_for_one_controller_alone_is_refused(node, playbook):
 
 @pytest.mark.parametrize("away", CONTROLLERS)
 def test_with_one_controller_away_the_others_are_done(node, playbook, away, tmp_path):
-    """Ansible does not reach it; its daemon runs on. Nothing changes, so nothing is refused."""
+    """Ansible does not reach it; its daemon runs on. Only what changes Slurm's files is refused."""
     (tmp_path / "off.yml").write_text(f"all: {{hosts: {{{away}: {{ansible_port: 9}}}}}}\n")
     off = ("-i", str(tmp_path / "off.yml"))
+    before = started(node)
     run = playbook("slurm-cluster.yml", *off)
     assert f"{away} cannot be reached" in words(run)
-    assert not {n for n in changed(run).values() if n != "0"}
+    assert set(changed(run).values()) <= {"0"}
 
-    before = started(node)
-    silenced = given(cluster_silenced_refusals=[f"controller-away:{away}"])
-    run = playbook("slurm.yml", *off, *silenced)
+    silenced = {"cluster_silenced_refusals": [f"controller-away:{away}"]}
+    run = playbook("slurm-cluster.yml", *off, *given(**silenced))
     recap = dict(re.findall(r"^(\S+) .*?failed=(\d+)", run.stdout, re.MULTILINE))
     assert set(recap.values()) == {"0"}, run.stdout[-3000:]
     assert f"Not reached, and therefore not configured: {away}" in words(run)
     assert {changed(run)[name] for name in ("login1", "gpu1", "gpu2")} == {"0"}
-    assert started(node) == before
 
-    other = given(
-        slurm_settings=SETTINGS | {"MessageTimeout": 17},
-        cluster_silenced_refusals=[f"controller-away:{away}"],
-    )
-    run = playbook("slurm.yml", *off, *other)
+    other = given(slurm_settings=SETTINGS | {"MessageTimeout": 17}, **silenced)
+    run = playbook("slurm-cluster.yml", *off, *other)
     assert f"{away}: a controller that is not in this run" in words(run)
     assert started(node) == before
 
@@ -111,7 +103,7 @@ def test_with_one_controller_away_the_others_are_done(node, playbook, away, tmp_
 def test_a_change_restarts_one_controller_after_the_other_and_one_always_answers(node, playbook):
     login = node("login1")
     job = login.check_output("sbatch --parsable -N2 -o /dev/null --wrap 'sleep 900'")
-    login.check_output(f"rm -f ha.stop; nohup sh -c {PING!r} >ha.pings 2>&1 <&- &")
+    login.check_output(f"rm -f ha.stop; nohup sh -c {shlex.quote(PING)} >ha.pings 2>&1 <&- &")
     before = started(node)
     try:
         run = playbook("slurm.yml", *given(slurm_settings=SETTINGS | {"MessageTimeout": 15}))
@@ -169,7 +161,6 @@ def test_a_login_node_without_files_follows_by_sackd(node, playbook):
     assert changed(again)["login1"] == "0", again.stdout[-3000:]
     back = playbook("slurm.yml")
     assert back.returncode == 0, back.stdout[-3000:]
-    assert not Path("/usr/sbin/sackd").exists() or True
     assert not login.package("sackd").is_installed
     assert login.file("/etc/slurm/slurm.conf").exists
     assert sorted(login.check_output("srun -N2 hostname").split()) == ["gpu1", "gpu2"]
