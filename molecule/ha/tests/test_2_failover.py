@@ -1,6 +1,6 @@
 """No job is lost, and none is counted twice, whatever dies: controller, database, slurmdbd.
 
-The primary is killed while jobs come in, MariaDB stands still while jobs run, and so on. What it took
+The primary is killed while jobs come in, MariaDB stands still while jobs run. What it took
 is in .cache/test/ha.md.
 """
 
