@@ -185,10 +185,20 @@ def test_of_two_databases_one_is_the_backup(
 ) -> None:
     children = good()
     children["slurm_database"]["hosts"] = {host: {} for host in hosts}
-    files = {"group_vars/all.yml": {"cluster_database_backup": backup}}
-    found = sentences(write(tmp_path, children, files))
+    said = {"cluster_database_backup": backup, "slurm_database_storage_host": "db.example.org"}
+    found = sentences(write(tmp_path, children, {"group_vars/all.yml": said}))
     assert sentence in found
     assert bool(sentence) == bool(found)
+
+
+def test_a_backup_of_accounting_needs_a_database_that_both_reach(tmp_path: Path) -> None:
+    children = good()
+    children["slurm_database"]["hosts"] = {"ctl1": {}, "login1": {}}
+    files = {"group_vars/all.yml": {"cluster_database_backup": "login1"}}
+    assert sentences(write(tmp_path, children, files)).startswith(
+        "slurm_database: slurm_database_backup_host is login1, but the records are in a MariaDB on "
+        "ctl1, which login1 does not reach"
+    )
 
 
 def test_two_groups_of_one_host_do_not_disagree_about_its_hardware(tmp_path: Path) -> None:

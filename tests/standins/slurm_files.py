@@ -25,7 +25,7 @@ CPUS = {"sockets": 2, "cores_per_socket": 56, "threads_per_core": 2}
 
 
 def cluster(release: Release) -> dict[str, Any]:
-    """Two kinds of GPU nodes, MIG, a backup controller, accounting, nodes without GPUs, switches.
+    """Two kinds of GPU nodes, MIG, backups of the controller and of accounting, CPUs, switches.
 
     The site wants what is newest, and sets of it what its release reads.
     """
@@ -36,7 +36,7 @@ def cluster(release: Release) -> dict[str, Any]:
                 "ctl2": {"ansible_host": "192.0.2.2"},
             }
         },
-        "slurm_database": {"hosts": {"ctl1": {}}},
+        "slurm_database": {"hosts": {"ctl1": {}, "ctl2": {}}},
         "slurm_login": {"hosts": {"login1": {"ansible_host": "192.0.2.3"}}},
         "slurm_compute": {
             "children": {
@@ -96,6 +96,7 @@ def variables(release: Release) -> dict[str, Any]:
     """What the site sets for all hosts."""
     return {
         "cluster_name": "golden",
+        "cluster_database_backup": "ctl2",
         "pyxis_source": "none",
         "shared_storage_mounts": [{"path": "/shared", "kind": "external", "type": "lustre"}],
         "slurm_state_save_location": "/shared/slurmctld",
@@ -175,6 +176,7 @@ def variables(release: Release) -> dict[str, Any]:
             {"Shared": "true", "Dirs": "/tmp,/var/tmp,/dev/shm"}, File.JOB_CONTAINER, release
         ),
         "slurm_private_data": ["jobs", "usage"],
+        "slurm_database_storage_host": "db.example.org",
         "slurm_database_password": "a-password-of-the-tests",
         "slurm_database_purge": read(
             {"PurgeJobAfter": "24months", "PurgeJobScriptAfter": "3months"}, File.SLURMDBD, release

@@ -46,8 +46,11 @@ LISTS = frozenset(
 
 # What is made from something else, and from what.
 ELSEWHERE = {
+    "accountingstoragebackuphost": "slurm_accounting_backup_host",
     "accountingstoragehost": "slurm_accounting_host",
     "accountingstorageport": "slurm_accounting_port",
+    "backupaddr": "slurm_controllers",
+    "backupcontroller": "slurm_controllers",
     "clustername": "slurm_cluster_name",
     "controladdr": "slurm_controllers",
     "controlmachine": "slurm_controllers",

@@ -392,7 +392,8 @@ def controller_problems(
 ) -> list[str]:
     """What contradicts itself about the controllers.
 
-    options: state, shared, accounting, accounting_port, database_port, delivery, parameters
+    options: state, shared, accounting, accounting_backup, accounting_port, database_port,
+    delivery, login, parameters
     """
     problems = []
     state, shared = str(options["state"]), list(map(str, options["shared"]))
@@ -406,6 +407,18 @@ def controller_problems(
         problems.append(
             f"slurm_accounting_port is {options['accounting_port']}, and slurm_database_port is "
             f"{options['database_port']}; set slurm_database_port alone, the other follows."
+        )
+    backup = options["accounting_backup"]
+    if backup and options["accounting"] in ("", backup):
+        problems.append(
+            f"slurm_accounting_backup_host is {backup}, and slurm_accounting_host is "
+            f"{options['accounting'] or 'empty'}; a backup is beside another host of slurmdbd."
+        )
+    if options["login"] == "sackd" and options["delivery"] != "configless":
+        problems.append(
+            "slurm_login_delivery is sackd, which fetches what slurm_config_delivery: "
+            f"{options['delivery']} does not offer; set slurm_config_delivery: configless, or "
+            "slurm_login_delivery: files."
         )
     parameters = {word.strip().lower() for word in options["parameters"].split(",")}
     if options["delivery"] == "configless" and "enable_configless" not in parameters:

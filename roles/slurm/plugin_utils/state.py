@@ -123,7 +123,7 @@ def host_problems(
 ) -> list[str]:
     """What is wrong with a host as it is; `look` and `controller` are the role's look at each.
 
-    host     name, roles, constrain
+    host     name, constrain, sackd
     cluster  name, controller, state
     """
     return list(_host_problems(look, controller, host, cluster))
@@ -145,6 +145,17 @@ def _host_problems(
             f"{name} has Slurm {mine}, which knows no cgroup v2; boot it with "
             "systemd.unified_cgroup_hierarchy=0, install Slurm 22.05 or newer, or set "
             "slurm_constrain: false, which confines no job to what it asked for."
+        )
+    if host["sackd"] and mine and "sackd=there" not in look:
+        yield (
+            f"{name} has Slurm {mine}, and APT knows no package sackd there, which Slurm has from "
+            "23.11 on; set slurm_login_delivery: files."
+        )
+    if queue := re.search(r"^queue=(\S+)", look, re.MULTILINE):
+        yield (
+            f"slurmctld on {name} has its queue in {queue[1]}, and would begin without it in "
+            f"{cluster['state']}; stop slurmctld there, copy the folder with its owner, and run "
+            "this again (docs/ha.md)."
         )
     deployed = re.search(r"^cluster=([^|\s]+)", look, re.MULTILINE)
     if deployed and deployed[1].lower() != str(cluster["name"]).lower():

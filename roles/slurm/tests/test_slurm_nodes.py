@@ -233,9 +233,11 @@ FINE: dict[str, Any] = {
     "state": "/var/lib/slurm/slurmctld",
     "shared": [],
     "accounting": "ctl1",
+    "accounting_backup": "",
     "accounting_port": 6819,
     "database_port": 6819,
     "delivery": "configless",
+    "login": "files",
     "parameters": "idle_on_node_suspend,enable_configless",
 }
 
@@ -248,6 +250,9 @@ FINE: dict[str, Any] = {
         (2, {"shared": ["/shared"], "state": "/shared2/x"}, "no filesystem that they share"),
         (1, {"accounting_port": 7000}, "set slurm_database_port alone"),
         (1, {"parameters": "rl_enable"}, "without enable_configless"),
+        (1, {"accounting_backup": "ctl1"}, "and slurm_accounting_host is ctl1; a backup is beside"),
+        (1, {"accounting": "", "accounting_backup": "ctl2"}, "slurm_accounting_host is empty;"),
+        (1, {"delivery": "files", "login": "sackd"}, "set slurm_config_delivery: configless, or"),
     ],
 )
 def test_contradictions_of_the_controllers_are_named(
@@ -263,6 +268,8 @@ def test_what_does_not_apply_contradicts_nothing() -> None:
     hosts = [{"name": "ctl", "address": "10.0.0.1"}]
     assert n.controller_problems(hosts, FINE | {"accounting": "", "database_port": 7}) == []
     assert n.controller_problems(hosts, FINE | {"delivery": "files", "parameters": ""}) == []
+    assert n.controller_problems(hosts, FINE | {"accounting_backup": "ctl2"}) == []
+    assert n.controller_problems(hosts, FINE | {"login": "sackd"}) == []
     shared = FINE | {"state": "/shared/state/slurmctld", "shared": ["/home", "/shared"]}
     assert n.controller_problems(hosts * 2, shared) == []
 

@@ -82,7 +82,7 @@ def policy(installed: str, candidate: str = "(none)") -> str:
     return f"slurm-client:\n  Installed: {installed}\n  Candidate: {candidate}\n"
 
 
-HOST = {"name": "gpu1", "constrain": True}
+HOST = {"name": "gpu1", "constrain": True, "sackd": False}
 CLUSTER = {"name": "site", "controller": "ctl1", "state": "/state"}
 
 
@@ -119,3 +119,17 @@ def test_a_controller_of_another_cluster_is_refused(written: str) -> None:
 def test_the_name_that_is_deployed_is_taken_in_any_case() -> None:
     assert problems("cluster=SITE|12\n", "") == []
     assert problems("cluster=", "") == []
+
+
+def test_a_queue_is_not_left_behind() -> None:
+    (sentence,) = problems("cluster=site\nqueue=/var/lib/slurm/slurmctld\n", "")
+    assert sentence.startswith("slurmctld on gpu1 has its queue in /var/lib/slurm/slurmctld, and")
+    assert "would begin without it in /state; stop slurmctld there" in sentence
+
+
+def test_sackd_is_not_wanted_of_a_system_that_has_none() -> None:
+    host = {**HOST, "sackd": True}
+    (sentence,) = s.host_problems(policy("22.05.8-4"), "", host, CLUSTER)
+    assert sentence.startswith("gpu1 has Slurm 22.05, and APT knows no package sackd there")
+    assert s.host_problems(policy("24.11.5-4") + "sackd=there\n", "", host, CLUSTER) == []
+    assert s.host_problems("", "", host, CLUSTER) == []  # the lists of packages are yet to come

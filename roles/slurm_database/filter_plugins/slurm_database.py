@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 GIB = 1024  # MiB
 PORT = 3306
+LOOPBACK = re.compile(r"localhost|127\..*|::1")
 
 
 def buffer_pool_mb(memory_mb: int) -> int:
@@ -33,7 +35,11 @@ def lines(said: str) -> dict[str, str]:
 
 
 def storage_problems(storage: Mapping[str, Any]) -> list[str]:
-    """What contradicts itself in `storage`: host, port, ca, pool and settings of a site."""
+    """What contradicts itself in `storage`, as a site has it.
+
+    host, port, ca, pool, settings  of the database
+    slurmdbd, backup                hosts of slurmdbd
+    """
     return list(_problems(storage))
 
 
@@ -41,6 +47,13 @@ def _problems(storage: Mapping[str, Any]) -> Iterator[str]:
     host, ca = str(storage["host"]), str(storage["ca"])
     given = {str(name).lower(): value for name, value in storage["settings"].items()}
     parameters = str(given.get("storageparameters") or "")
+    if (backup := str(storage["backup"])) and (not host or LOOPBACK.fullmatch(host)):
+        yield (
+            f"slurm_database_backup_host is {backup}, but the records are in a MariaDB on "
+            f"{storage['slurmdbd']}, which {backup} does not reach and which is away when that is; "
+            "name a database that both reach in slurm_database_storage_host (docs/ha.md), or have "
+            "no backup (cluster_database_backup)."
+        )
     if not host:
         for name, is_set in (
             ("slurm_database_storage_ca_file", ca),

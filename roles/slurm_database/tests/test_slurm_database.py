@@ -35,7 +35,8 @@ def test_a_small_pool_has_no_smaller_log_than_slurmdbd_asks_for() -> None:
 
 
 def storage(**given: Any) -> dict[str, Any]:
-    return {"host": "db1", "port": 3306, "ca": "", "pool": 0, "settings": {}, **given}
+    hosts = {"slurmdbd": "ctl1", "backup": ""}
+    return {"host": "db1", "port": 3306, "ca": "", "pool": 0, "settings": {}, **hosts, **given}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,13 @@ def storage(**given: Any) -> dict[str, Any]:
             storage(ca="/site/ca.pem", settings={"storageParameters": "SSL_CERT=/x"}),
             "put SSL_CA=/etc/slurm/storage-ca.pem into it",
         ),
+        (
+            storage(host="", backup="ctl2"),
+            "slurm_database_backup_host is ctl2, but the records are in a MariaDB on ctl1, which "
+            "ctl2 does not reach",
+        ),
+        (storage(host="127.0.0.1", backup="ctl2"), "name a database that both reach in"),
+        (storage(host="localhost", backup="ctl2"), "or have no backup (cluster_database_backup)."),
     ],
 )
 def test_contradictions_are_one_sentence_each(given: dict[str, Any], words: str) -> None:
@@ -62,6 +70,7 @@ def test_contradictions_are_one_sentence_each(given: dict[str, Any], words: str)
     "given",
     [
         storage(host=""),
+        storage(backup="ctl2"),
         storage(host="", pool=8192),
         storage(port=3307, ca="/site/ca.pem"),
         storage(ca="/site/ca.pem", settings={"StorageParameters": "SSL_CERT=/x,SSL_CA=/y"}),

@@ -1,0 +1,108 @@
+"""Two controllers: which one is asked, which one restarts, and which hosts have files or sackd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.standins.inventories import REPOSITORY
+from tests.standins.slurm_files import declared, of_role
+
+ROLE = Path(__file__).parents[1]
+RELEASE = "24.11"
+
+
+def of(host: str, expression: str, **given: Any) -> Any:
+    return of_role(declared(RELEASE), "slurm", host, expression, **given)
+
+
+@pytest.mark.parametrize(
+    ("silenced", "asked"),
+    [
+        ([], "ctl1"),
+        (["machine-twice"], "ctl1"),
+        (["controller-away"], "ctl1"),  # of the kind: nobody is named
+        (["controller-away:ctl2"], "ctl1"),
+        (["controller-away:ctl1"], "ctl2"),
+        (["controller-away:ctl1", "controller-away:ctl2"], "ctl1"),
+    ],
+)
+def test_the_first_controller_that_is_not_said_to_be_away_is_asked(
+    silenced: list[str], asked: str
+) -> None:
+    said = {"cluster_silenced_refusals": silenced}
+    assert of("gpu1", "cluster_controller", **said) == asked
+    assert of("gpu1", "__slurm_controller", **said) == asked
+    assert of("ctl1", "__slurm_is_first_controller", **said) is (asked == "ctl1")
+
+
+@pytest.mark.parametrize(
+    ("run", "left"), [(["ctl1", "ctl2", "gpu1"], []), (["ctl1"], ["ctl2"]), (["gpu1"], None)]
+)
+def test_who_is_not_in_the_run_is_left_out(run: list[str], left: list[str] | None) -> None:
+    found = of("ctl1", "__slurm_controllers_left_out", ansible_play_hosts=run)
+    assert found == (["ctl1", "ctl2"] if left is None else left)
+
+
+@pytest.mark.parametrize(
+    ("host", "action", "restarts"),
+    [
+        ("ctl1", "restart", True),
+        ("ctl1", "reload", False),  # `scontrol reconfigure` does it
+        ("ctl2", "restart", True),
+        ("ctl2", "reload", True),
+        ("ctl2", "none", False),
+    ],
+)
+def test_a_backup_restarts_for_what_the_primary_reads_again(
+    host: str, action: str, restarts: bool
+) -> None:
+    (handler,) = (
+        handler
+        for handler in yaml.safe_load((ROLE / "handlers/main.yml").read_text())
+        if handler["name"] == "Restart slurmctld"
+    )
+    assert of(host, handler["when"], __slurm_slurmctld={"action": action}) is restarts
+
+
+def test_controllers_and_databases_are_changed_one_by_one_the_primary_first() -> None:
+    plays = yaml.safe_load((REPOSITORY / "playbooks/slurm.yml").read_text())
+    given = {play["name"]: play for play in plays}
+    for name in ("Set up accounting", "Set up the controllers"):
+        assert given[name]["serial"] == 1
+        assert given[name]["any_errors_fatal"]
+        assert "order" not in given[name]
+
+
+@pytest.mark.parametrize(
+    ("roles", "login", "delivery", "sackd", "files"),
+    [
+        (["login"], "files", "configless", False, True),
+        (["login"], "sackd", "configless", True, False),
+        (["compute", "login"], "sackd", "configless", False, True),
+        (["controller", "login"], "sackd", "configless", False, True),
+        (["compute"], "sackd", "configless", False, False),
+        (["compute"], "files", "files", False, True),
+    ],
+)
+def test_a_host_has_files_or_what_fetches_them(
+    roles: list[str], login: str, delivery: str, sackd: bool, files: bool
+) -> None:
+    given = {
+        "slurm_roles": roles,
+        "slurm_login_delivery": login,
+        "slurm_config_delivery": delivery,
+    }
+    assert of("login1", "__slurm_has_sackd", **given) is sackd
+    assert of("login1", "__slurm_has_files", **given) is files
+    assert of("login1", "'sackd' in __slurm_parts", **given) is sackd
+
+
+def test_sackd_and_slurmd_know_all_controllers() -> None:
+    servers = "--conf-server 192.0.2.1:6817,192.0.2.2:6817"
+    started = of("login1", "__slurm_units.sackd.Service.Environment")
+    assert started == f'SACKD_OPTIONS="{servers}"'
+    assert servers in of("gpu1", "__slurm_slurmd_options")
