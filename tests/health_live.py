@@ -14,6 +14,7 @@ WITHIN_S = 2 * INTERVAL_S + 70
 DESCRIPTION = "/etc/plumbline-fake-nvml.conf"
 CONFIG = "/etc/plumbline/node_health.json"
 PROGRAM = "/usr/local/sbin/plumbline-health"
+AS_USER = "runuser -u ops --"  # root submits no jobs
 COMMANDS = "scontrol squeue sinfo srun sbatch sacct sacctmgr scancel sdiag"
 
 

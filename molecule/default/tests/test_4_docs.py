@@ -63,6 +63,7 @@ ELSEWHERE = {
 # Whole commands that other steps of this scenario run with the same meaning: each costs minutes.
 SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
+    "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --check": "check",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm": "molecule/interruptions/tests/test_users_with_jobs.py",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
-
-def load(path: str) -> ModuleType:
-    spec = spec_from_file_location(Path(path).stem + "_under_test", ROLE / path)
-    assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-ROLE = Path(__file__).resolve().parents[1]
-role = load("filter_plugins/job_login.py")
+from roles.job_login.filter_plugins import job_login as role
 
 SSHD = """\
 # PAM configuration for the Secure Shell service

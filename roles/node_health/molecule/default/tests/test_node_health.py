@@ -1,6 +1,7 @@
 """Checks of a node in a real Slurm: what fails drains it, what is mended returns by itself."""
 
 from tests.health_live import (
+    AS_USER,
     PROGRAM,
     drained,
     in_service,
@@ -28,7 +29,7 @@ def test_what_fails_drains_and_what_is_mended_returns(host):
     assert "somebody broke it" in host.check_output("sinfo -R -h -o '%E'")
     host.run_expect([0], "rm /run/broken")
     in_service(host, look=node)
-    assert host.check_output("srun --immediate=30 hostname") == "node"
+    assert host.check_output(f"{AS_USER} srun --immediate=30 hostname") == "node"
 
 
 def test_the_drain_of_an_operator_is_left_alone(host):
@@ -43,7 +44,7 @@ def test_the_drain_of_an_operator_is_left_alone(host):
 
 def test_a_prolog_that_fails_queues_the_job_again_and_it_runs_after_the_repair(host):
     host.run_expect([0], "touch /run/before")
-    job = host.check_output("sbatch --parsable --output=/dev/null --wrap=hostname")
+    job = host.check_output(f"{AS_USER} sbatch --parsable --output=/dev/null --wrap=true")
     drained(host, "[plumbline:before] not before a job")
 
     def state():

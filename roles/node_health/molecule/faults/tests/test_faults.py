@@ -1,6 +1,7 @@
 """What else may be wrong with a node, or with the checks themselves: one fault after another."""
 
 from tests.health_live import (
+    AS_USER,
     CONFIG,
     PROGRAM,
     drained,
@@ -32,7 +33,7 @@ def test_a_check_that_hangs_is_killed_and_has_failed(host):
 
 def test_an_epilog_that_fails_drains_after_the_job(host):
     host.run_expect([0], "touch /run/after")
-    assert host.check_output("srun --immediate=30 hostname") == "node"
+    assert host.check_output(f"{AS_USER} srun --immediate=30 hostname") == "node"
     drained(host, "[plumbline:after] not after a job")
     host.run_expect([0], "rm /run/after")
     in_service(host)
@@ -41,7 +42,7 @@ def test_an_epilog_that_fails_drains_after_the_job(host):
 def test_a_gpu_that_is_lost_refuses_the_next_job(host, nvml):
     """Whichever comes first: slurmctld hears of the prolog, or the minute's checks see it."""
     nvml("gpu.1.error.* = GPU_IS_LOST")
-    host.run("sbatch --output=/dev/null --wrap=true --job-name=lost")
+    host.run(f"{AS_USER} sbatch --output=/dev/null --wrap=true --job-name=lost")
     drained(host, "[plumbline:gpu_driver] GPU 1: gives no answers")
     host.run_expect([0], "scancel --name=lost")
 

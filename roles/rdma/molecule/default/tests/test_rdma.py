@@ -66,12 +66,16 @@ def test_a_limit_that_is_lost_is_a_failure(broken, play):
 
 
 def test_a_slurmd_with_a_limit_is_a_failure(broken, play):
+    """After whatever the role slurm, which this node may have, says of it."""
     unit = "/etc/systemd/system/slurmd.service"
-    text = r"[Service]\nExecStart=/bin/true\nLimitMEMLOCK=65536\n"
-    mends = f"rm -f {unit} && systemctl daemon-reload"
-    broken(f"printf '{text}' > {unit} && systemctl daemon-reload", mends)
+    limit = f"{unit}.d/99-limit.conf"
+    broken(
+        rf"printf '[Service]\nExecStart=/bin/true\n' > {unit} && mkdir -p {unit}.d && "
+        rf"printf '[Service]\nLimitMEMLOCK=65536\n' > {limit} && systemctl daemon-reload",
+        f"rm -f {unit} {limit} && systemctl daemon-reload",
+    )
     assert "locked memory of slurmd is 65536, expected infinity" in refused(play())
-    broken(f"sed -i s/65536/infinity/ {unit} && systemctl daemon-reload", "true")
+    broken(f"sed -i s/65536/infinity/ {limit} && systemctl daemon-reload", "true")
     assert play().code == 0
 
 

@@ -68,13 +68,14 @@ def test_the_file_is_for_node_exporter_to_read_and_alone(host):
 
 
 def test_a_drained_node_a_running_and_a_waiting_job_show(host):
-    job = host.check_output("sbatch --parsable --gres=gpu:2 --output=/dev/null --wrap='sleep 600'")
-    held = host.check_output("sbatch --parsable --hold --output=/dev/null --wrap=true")
+    submit = "runuser -u ops -- sbatch --chdir=/tmp --parsable --output=/dev/null"  # root may not
+    job = host.check_output(f"{submit} --gres=gpu:2 --wrap='sleep 600'")
+    held = host.check_output(f"{submit} --hold --wrap=true")
     try:
         found = until(host, lambda found: found.get(f'slurm_job_gpus{{hpc_job="{job}"}}') == 2)
         assert found['slurm_node_gpus_alloc{node="node"}'] == 2
         assert found['slurm_jobs_pending_reason{reason="JobHeldUser"}'] == 1
-        told = f'hpc_job="{job}",node="node",partition="main",user="root"}}'
+        told = f'hpc_job="{job}",node="node",partition="main",user="ops"}}'
         assert [key for key in found if key.startswith("slurm_job_gpu_info") and told in key]
         reason = 'board "A" = loose'
         host.run_expect([0], f"scontrol update NodeName=node State=DRAIN Reason='{reason}'")
