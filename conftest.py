@@ -1,8 +1,12 @@
 """For tests of modules, wherever they lie: what Ansible sends along with them.
 
 And golden files: `pytest FOLDER --renew-golden` writes what is rendered instead of comparing it.
+
+And the tests that `scripts/test` leaves for `scripts/test --full`: they say so of themselves, and
+the summary counts them. Whoever runs pytest or molecule otherwise runs them.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +24,13 @@ RENEW = "--renew-golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(RENEW, action="store_true", help="write golden files instead of comparing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("PLUMBLINE_LONG_TESTS") == "no":
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="left for scripts/test --full"))
 
 
 @pytest.fixture

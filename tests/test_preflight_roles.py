@@ -246,6 +246,7 @@ def test_users_log_in_where_they_submit_and_where_their_jobs_run(tmp_path: Path)
         assert found == {"ctl1": False, "login1": True, "gpu1": True}
 
 
+@pytest.mark.long
 def test_the_cost_grows_with_the_nodes_and_not_with_their_square(tmp_path: Path) -> None:
     """Four times the nodes cost about four times as much; the square would be sixteen times."""
 

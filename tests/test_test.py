@@ -12,13 +12,16 @@ import pytest
 from tests import checkers
 
 # Notes how it was called; fails if its name and arguments hold the word in $FAILS.
-STAND_IN = """#!/bin/sh
+STAND_IN = r"""#!/bin/sh
 called="$(basename "$0") $*"
 echo "$called os=$PLUMBLINE_OS" >>"$CALLS"
 case "$called" in *"${FAILS:-nothing fails}"*) echo "words of the failure"; exit 1 ;; esac
+case "$PLUMBLINE_LONG_TESTS $called" in
+    no\ molecule*) echo "SKIPPED [2] tests/test_two.py:9: left for scripts/test --full" ;;
+esac
 """
 TOOLS = ("ansible-lint", "molecule", "mypy", "pytest", "python", "ruff", "shellcheck", "yamllint")
-CHECKERS = ("promtool", "amtool", "rsyslogd")
+CHECKERS = ("prometheus", "promtool", "amtool", "rsyslogd")
 TREE = (
     "playbooks/site.yml",
     "roles/one/tasks/main.yml",
@@ -102,6 +105,15 @@ def test_full_is_every_scenario_on_both_systems_from_a_bare_node(checkout):
     assert done.stdout.splitlines()[-1] == "8 passed, 0 failed"
     assert "test-role one test --scenario-name other os=debian12" in checkout.calls()
     assert not [call for call in checkout.calls() if "--on" in call]
+
+
+def test_what_is_left_for_full_is_counted_and_full_leaves_nothing(checkout):
+    *_, left, counted = checkout.test("cluster").stdout.splitlines()
+    assert (left, counted) == (
+        "2 tests marked `long` were left for scripts/test --full",
+        "1 passed, 0 failed",
+    )
+    assert "were left" not in checkout.test("--full", "cluster").stdout
 
 
 def test_roles_that_build_on_each_other_share_a_node(checkout):

@@ -40,13 +40,16 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(node, operator):
         node("login1").check_output(f"scancel {job}")
 
 
-def test_one_node_that_is_off_does_not_stop_the_others(node, operator):
+@pytest.mark.parametrize(
+    "playbook", ["nodes.yml", pytest.param("slurm-cluster.yml", marks=pytest.mark.long)]
+)
+def test_one_node_that_is_off_does_not_stop_the_others(node, operator, playbook):
     limits = "/etc/security/limits.d/90-plumbline.conf"
     operator.virtual_cluster("stop", "gpu2")
     try:
         with node("gpu1").sudo():
             node("gpu1").check_output(f"sed -i s/unlimited/64/ {limits}")
-        run = operator.playbook("slurm-cluster.yml")
+        run = operator.playbook(playbook)
         assert run.returncode != 0
         assert "Not reached, and therefore not configured: gpu2" in words(run)
         assert "--limit gpu2" in words(run)
@@ -122,11 +125,13 @@ def test_a_node_with_another_system_is_refused(node, operator):
 # --- one identity --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_another_name_for_a_deployed_cluster_is_refused(operator):
     run = operator.playbook("slurm-cluster.yml", "-e", "cluster_name=other")
     refused_before_any_change(run, "ctl1 is the controller of the cluster plumbline")
 
 
+@pytest.mark.long
 def test_a_checkout_with_another_key_is_refused(operator, tmp_path):
     key = tmp_path / "munge.key"
     key.write_bytes(os.urandom(1024))
@@ -135,6 +140,7 @@ def test_a_checkout_with_another_key_is_refused(operator, tmp_path):
     refused_before_any_change(run, "is not the key that the cluster has on ctl1")
 
 
+@pytest.mark.long
 def test_a_checkout_without_secrets_takes_over_those_of_the_cluster(node, operator, tmp_path):
     """It once made new ones, and gave them to all hosts, or with --limit to one, then alone."""
     before = started(node)

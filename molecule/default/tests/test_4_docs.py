@@ -64,6 +64,8 @@ ELSEWHERE = {
 SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --check": "check",
+    "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --limit gpu7": "test_5",
+    "ansible-playbook -i inventory/demo playbooks/preflight.yml": "with one word more, below",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm": "molecule/interruptions/tests/test_users_with_jobs.py",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
@@ -108,7 +110,6 @@ def test_what_is_run_elsewhere_is_documented():
 @pytest.mark.parametrize("command", RUN)
 def test_a_command_of_the_documentation_works(operator, command, tmp_path):
     here = command.replace("-i inventory/demo", " ".join(operator.inventories))
-    here = here.replace("--limit gpu7", "--limit gpu2")
     # A page writes `ssh NODE` and Slurm's commands as they are typed; here they go through the
     # program that reaches the nodes, `update` as the administrator that it needs.
     login = "scripts/virtual-cluster ssh"

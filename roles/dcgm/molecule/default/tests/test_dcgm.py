@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from roles.dcgm.molecule.default.tests.parts import CORE, OLD, diagnose, version
 from tests.role_play import refused
 
@@ -60,6 +62,7 @@ def test_fewer_gpus_than_declared(play):
     refused(play(dcgm_gpus=8), "GPUs that the host engine sees is 2, expected 8; see dcgmi")
 
 
+@pytest.mark.long
 def test_dcgm_3_goes_in_one_transaction_and_is_said(host, play, mirror):
     with host.sudo():
         parts = f"'{CORE.replace('core', '*')}'"

@@ -109,6 +109,7 @@ def test_hooks_are_linked_and_there(host):
         assert host.run(f"test -x {link.linked_to}").rc == 0
 
 
+@pytest.mark.long
 def test_the_key_is_nobody_elses(host, play):
     with host.sudo():
         key = host.file("/etc/enroot/.credentials")
@@ -274,6 +275,7 @@ def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, p
     assert root(f"ls -A {tiny}") in ("", f"enroot+caps_{OLD}-1_amd64.deb")  # that one has room
 
 
+@pytest.mark.long
 def test_another_version_and_back(root, play, mirror):
     """The packages are held, and go to what is asked for all the same, without imports as well."""
     assert play(INSTALL, enroot_version=OLD, enroot_import=False).code == 0

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from roles.gpu_exporter.molecule.default.tests.exporters import DCGM, OWN, TEXTFILE, series, wait
 
 JOBS = "/run/plumbline/gpu-jobs"
@@ -75,6 +77,7 @@ def test_a_run_that_changes_nothing(play):
     assert play(None, "--check").changed == 0
 
 
+@pytest.mark.long
 def test_dcgm_exporter_comes_in_the_version_of_the_dcgm(host, play):
     host.check_output("apt-get install --yes datacenter-gpu-manager-4-core=1:4.6.0-1")
     host.check_output("systemctl enable --now nvidia-dcgm")
@@ -101,6 +104,7 @@ def test_it_comes_back_whatever_ends_it_and_with_the_engine(host):
     assert host.check_output(f"systemctl show --property=MainPID {DCGM}") != before
 
 
+@pytest.mark.long
 def test_nothing_stays_without_gpus(host, play):
     run = play(gpu_exporter_source="none")
     assert run.code == 0, run.output

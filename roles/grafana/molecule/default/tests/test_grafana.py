@@ -86,6 +86,7 @@ def test_it_tells_nobody_and_fetches_nothing(grafana):
     assert said["security"]["cookie_secure"] == "true"
 
 
+@pytest.mark.long
 def test_a_new_dashboard_is_there_without_a_restart_and_goes_again(host, play, grafana, site):
     before = started(host)
     run = play(grafana_dashboard_folders=site("more.json", {"uid": "more", "title": "More"}))

@@ -183,6 +183,7 @@ def test_no_window_of_a_job_reaches_a_login_node(host):
     assert "X11" in tried.stderr, tried.stderr
 
 
+@pytest.mark.long
 def test_who_is_locked_out_comes_in_again(host, play):
     """The role is told to let in a group that nobody is in, past its own refusal."""
     before = host.file(STACK).content_string
@@ -210,6 +211,7 @@ def test_check_mode_changes_nothing(host, play):
     assert host.file(STACK).content_string == before
 
 
+@pytest.mark.long
 def test_it_can_be_taken_away(host, play):
     with host.sudo():
         shipped = host.check_output("dpkg-query --showformat='${Conffiles}' --show openssh-server")

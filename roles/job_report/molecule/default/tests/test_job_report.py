@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.role_play import refused
 
 
@@ -21,6 +23,7 @@ def test_others_are_told_the_rest_and_why(host):
     assert "You may not read /etc/plumbline/job_report.password" in said
 
 
+@pytest.mark.long
 def test_seff_is_another_name_for_it_and_not_in_the_place_of_one_that_is_there(host, play):
     with host.sudo():
         assert host.check_output("seff 4711") == host.check_output("job-report 4711")

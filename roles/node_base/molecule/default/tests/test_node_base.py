@@ -93,6 +93,7 @@ def hosts(host):
     return host.file("/etc/hosts")
 
 
+@pytest.mark.long
 def test_an_emptied_variable_takes_back_what_it_did(host, hosts, play):
     """And setting it again does it again, the entry that hides the node's address included."""
     pools = "grep -E '^(pool|server|sourcedir /run)' /etc/chrony/chrony.conf"

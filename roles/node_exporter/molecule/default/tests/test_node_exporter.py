@@ -38,6 +38,7 @@ def test_hosts_have_hashes_and_no_password(host):
         assert (web.user, web.group, web.mode) == ("root", "prometheus", 0o640)
 
 
+@pytest.mark.long
 def test_another_password_counts_at_once_and_restarts_nothing(host, play, exporter):
     file = SECRETS / "monitoring_prometheus_password"
     before, kept = started(host), file.read_text()

@@ -92,6 +92,7 @@ def test_a_rule_that_does_not_parse_leaves_the_old_ones(host, play, prometheus, 
     assert play().code == 0
 
 
+@pytest.mark.long
 def test_a_run_that_was_interrupted_before_its_reload_is_mended_by_the_next(
     host, play, prometheus, rules
 ):

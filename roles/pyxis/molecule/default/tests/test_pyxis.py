@@ -115,6 +115,7 @@ def test_one_that_cannot_be_loaded_is_not_put_in_place(node, play):
     assert runs_through_it(node)
 
 
+@pytest.mark.long
 def test_a_slurm_that_changed_gets_a_plugin_of_its_own(node, play):
     """The stamp is what an older Slurm left; login1 builds, as it alone lacks the plugin."""
     login = node("login1")

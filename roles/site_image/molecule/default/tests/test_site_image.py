@@ -113,6 +113,7 @@ def test_the_other_nodes_have_the_same_image(root, play):
     assert digest in told.output
 
 
+@pytest.mark.long
 def test_a_second_run_does_nothing_and_another_recipe_builds(root, play, unpacked):
     """From a folder, which takes seconds: the stamp is of the recipe."""
     own = {"site_image_rootfs": unpacked, "site_image_torch": "none"}
@@ -125,6 +126,7 @@ def test_a_second_run_does_nothing_and_another_recipe_builds(root, play, unpacke
     assert (again.code, again.changed) == (0, 1), again.output
 
 
+@pytest.mark.long
 def test_a_tar_is_as_good(root, play, unpacked):
     root(f"tar --create --file=/var/tmp/rootfs.tar --directory={unpacked} .")
     run = play(None, ON_LOGIN1, site_image_rootfs="/var/tmp/rootfs.tar", site_image_torch="none")
@@ -153,6 +155,7 @@ def test_what_fails_without_a_word_is_named_all_the_same(play, unpacked):
     assert "ended with status 1); the image of before is still there." in run.output
 
 
+@pytest.mark.long
 def test_wheels_of_a_folder_are_installed_without_an_index(root, play, unpacked):
     root("mkdir -p /var/tmp/wheels")
     bring(play, archive(TORCH), "/var/tmp/wheels/torch-2.99.0-py3-none-any.whl")

@@ -210,6 +210,7 @@ def test_a_changed_partition_restarts_nothing_and_a_drained_node_stays_so(host, 
     assert "MaxTime=1-00:00:00" in host.check_output("scontrol show partition gpu")
 
 
+@pytest.mark.long
 def test_a_wrong_declaration_ends_red_and_a_mended_one_needs_nobody(host, play):
     """Also where the unit is Type=simple, which is started and then dies."""
     four = nodes_of_the_scenario(host, gpus={"model": "virtual", "count": 4})
@@ -230,6 +231,7 @@ def test_a_wrong_declaration_ends_red_and_a_mended_one_needs_nobody(host, play):
     host.check_output(f"{JOB} true")
 
 
+@pytest.mark.long
 def test_a_host_that_is_no_compute_node_any_more_loses_its_slurmd(host, play):
     run = play(None, slurm_roles=["controller", "login"])
     assert run.code == 0, run.output

@@ -152,6 +152,7 @@ def test_check_mode_shows_each_change_and_makes_none(host, play):
     assert "carol|chemistry|None" in shown(host, "user", "User", "DefaultAccount", "AdminLevel")
 
 
+@pytest.mark.long
 def test_limits_lists_and_defaults_are_taken_away(host, play):
     gone = {
         "slurm_associations_qos": with_(

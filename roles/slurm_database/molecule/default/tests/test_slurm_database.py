@@ -94,6 +94,7 @@ def configured(host, name: str) -> str:
         return host.check_output(f"sed -n 's/^{name}=//p' /etc/slurm/slurmdbd.conf")
 
 
+@pytest.mark.long
 def test_runs_that_were_interrupted_before_a_restart_are_mended_by_the_next(host, play, tmp_path):
     settings = {"slurm_database_buffer_pool_mb": 512, "slurm_database_purge": {}}
     before = {unit: started(host, unit) for unit in ("mariadb", "slurmdbd")}

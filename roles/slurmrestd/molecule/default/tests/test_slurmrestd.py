@@ -291,6 +291,7 @@ def test_what_cannot_work_is_refused(play, variables, sentence):
     assert run.changed == 0
 
 
+@pytest.mark.long
 def test_a_lost_key_is_taken_over_and_another_one_ends_all_tokens(host, play, api):
     before = KEPT.read_text().strip()
     shown = token(host, "alice")
@@ -315,6 +316,7 @@ def test_a_lost_key_is_taken_over_and_another_one_ends_all_tokens(host, play, ap
     assert ask(host, f"slurmdb/{api}/clusters", token(host, "alice"))[0] == 200
 
 
+@pytest.mark.long
 def test_switched_off_nothing_of_it_stays(host, play):
     """The last one: Slurm's daemons are as they were before."""
     off = play(LAYER, slurmrestd_enabled=False)

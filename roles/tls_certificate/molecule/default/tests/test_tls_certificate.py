@@ -4,6 +4,8 @@ import shlex
 import subprocess
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from roles.tls_certificate.molecule.default.tests.deployed import AUTHORITY, COPY, FOLDER, serial
 from roles.tls_certificate.plugin_utils import certificates
 from tests.role_play import refused
@@ -28,6 +30,7 @@ def test_the_authoritys_host_has_a_copy_for_root_alone(host):
         assert copy.content_string == AUTHORITY.read_text()
 
 
+@pytest.mark.long
 def test_a_control_node_without_an_authority_takes_over_the_clusters(host, play):
     before, had = serial(host), AUTHORITY.read_bytes()
     AUTHORITY.unlink()
@@ -54,6 +57,7 @@ def test_one_that_ends_soon_is_renewed_for_the_same_key(host, play):
     assert play(tls_certificate_days=1000, tls_certificate_renew_days=998).changed == 0
 
 
+@pytest.mark.long
 def test_a_certificate_that_has_ended_is_renewed(host, play):
     """Of this authority, this key and these names, and a year too old."""
     names = certificates.Server(("node", "localhost"), ("127.0.0.1",))

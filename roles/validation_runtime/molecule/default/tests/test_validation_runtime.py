@@ -107,6 +107,7 @@ def hashes(tmp_path):
     return file
 
 
+@pytest.mark.long
 def test_the_control_node_collects_wheels_once_and_nodes_take_no_others(
     host, play, hashes, tmp_path
 ):
