@@ -45,6 +45,19 @@ def test_dpkg_understands_the_question():
     assert packages.missing(names, said.stdout) == names[1:]
 
 
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        ({"failed": True, "msg": "No package matching 'slurm-smd' is available"}, "slurm-smd"),
+        ({"failed": True, "msg": "no available installation candidate for jq=1.9"}, ""),
+        ({"failed": True}, ""),
+        ({"changed": True}, ""),
+    ],
+)
+def test_a_package_that_no_list_has_is_told_from_other_failures(answer, name):
+    assert packages.unknown(answer) == name
+
+
 def test_apt_waits_for_others_and_starts_no_daemon_that_is_not_configured():
     asked = packages.request(["munge"], start_daemons=False)
     assert (asked["lock_timeout"], asked["policy_rc_d"]) == (600, 101)

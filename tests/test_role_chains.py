@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import REPOSITORY, load_script
@@ -52,6 +52,7 @@ def test_roles_in_a_circle_are_refused(role_chains: ModuleType) -> None:
         role_chains.chains({"a": frozenset({"b"}), "b": frozenset({"a"})})
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # what else the machine does
 @given(st.lists(st.sets(st.integers(0, 24)), max_size=25))
 def test_every_role_is_there_once_and_after_those_it_builds_on(
     role_chains: ModuleType, below: list[set[int]]

@@ -56,7 +56,13 @@ def test_roles_ask_for_parts_that_there_are() -> None:
 def test_no_role_has_names_of_its_own() -> None:
     """What is not in the table is not found where SchedMD's packages are."""
     names = {name for names in m.table()[m.DISTRIBUTION].values() for name in names}
-    names -= {"slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sackd"}  # daemons are called so, too
+    names -= {
+        "slurmctld",
+        "slurmd",
+        "slurmdbd",
+        "slurmrestd",
+        "sackd",
+    }  # and daemons
     for file in REPOSITORY.glob("roles/*/tasks/*.yml"):
         words = set(re.findall(r"[\w-]+", re.sub(r"#.*", "", file.read_text(encoding="utf-8"))))
         assert not names & words, file

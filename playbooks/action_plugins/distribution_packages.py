@@ -7,12 +7,15 @@ is missing, and also when dpkg does not know what a name means (`name=version`, 
 How packages are installed is said here once for all roles: lists no older than an hour, no
 recommended packages, ten minutes of patience with whoever else installs something, and no daemon
 that starts before its role has configured it (`start_daemons: true` lets them).
+
+In check mode a package that no list has is one whose repository an earlier task would have brought.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.module_utils.common.text.converters import to_text
@@ -26,6 +29,8 @@ LISTS_VALID_S = 3600
 FORBIDDEN = 101
 
 INSTALLED = "installed"
+# What `ansible.builtin.apt` says of a name that no package list has.
+UNKNOWN = re.compile(r"No package matching '([^']+)' is available")
 
 
 def question(names: Iterable[str]) -> str:
@@ -57,6 +62,12 @@ def request(names: list[str], *, start_daemons: bool) -> dict[str, Any]:
     }
 
 
+def unknown(answer: Mapping[str, Any]) -> str:
+    """The package that `ansible.builtin.apt` failed for because no list has it; empty otherwise."""
+    found = UNKNOWN.match(str(answer.get("msg", ""))) if answer.get("failed") else None
+    return found[1] if found else ""
+
+
 class ActionModule(ActionBase):
     """`distribution_packages: {name: [...], start_daemons: false}`; returns what `apt` returns."""
 
@@ -82,4 +93,7 @@ class ActionModule(ActionBase):
             return {**result, "changed": False}
         install = request(names, start_daemons=arguments["start_daemons"])
         installed = ansible._execute_module("ansible.builtin.apt", install, task_vars=task_vars)
+        if ansible._task.check_mode and (name := unknown(installed)):
+            said = f"{name} would be installed from a repository that this host does not read yet"
+            return {**result, "changed": True, "msg": said}
         return {**result, **installed}

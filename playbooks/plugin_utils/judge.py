@@ -117,6 +117,8 @@ def variable_refusals(
     known = {*options, *contract.made}
     set_anywhere = {name for raw in site.values.hosts.values() for name in raw}
     for name, refusal in variables.unknown_variables(set_anywhere, known, specs):
+        if _is_ours(site, name):
+            continue  # scripts/check-role-specs judges those
         host = next(host for host in site.names if site.values.defined(host, name))
         yield _about(site, name, host, refusal)
     for name in options:
