@@ -82,7 +82,8 @@ class ActionModule(ActionBase):
         host = str((task_vars or {}).get("inventory_hostname", ""))
         began = said = time.monotonic()
         while True:
-            answer = ansible._low_level_execute_command(question(folder, unit))
+            # Without a terminal, whose lines end otherwise.
+            answer = ansible._low_level_execute_command(question(folder, unit), sudoable=False)
             now, seconds = state(to_text(answer["stdout"])), time.monotonic() - began
             if now.done:
                 return {**result, "changed": False}
