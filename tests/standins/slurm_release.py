@@ -24,6 +24,10 @@ override_dh_autoreconf:
 
 override_dh_auto_configure:
 \tdh_auto_configure -- --sysconfdir=/etc/slurm --with-pmix SUCMD=/bin/su
+
+override_dh_auto_install:
+\tdh_auto_install
+\ttest -n "$(DEB_BUILD_GNU_TYPE)"
 """
 CONTROL = """\
 Source: slurm-smd

@@ -39,8 +39,8 @@ def question(folder: str, unit: str) -> str:
         "echo done=$(test -e packages.tar && echo yes); "
         "echo at=$(cat progress 2>/dev/null); "
         "echo compiled=$(find work -name '*.o' 2>/dev/null | wc -l); "
-        "echo words=$(grep -E '(error:|Error [0-9]|^E: |unmet)' log 2>/dev/null | tail -n 3 "
-        "| cut -c 1-300 | paste -s -d '|')"
+        "printf 'words=%s\\n' \"$(grep -E '(error:|Error [0-9]|^E: |unmet)' log 2>/dev/null "
+        "| tail -n 3 | cut -c 1-300 | paste -s -d '|')\""
     )
 
 

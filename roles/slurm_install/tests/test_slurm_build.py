@@ -31,7 +31,7 @@ def test_one_that_ended_without_packages() -> None:
 
 def test_what_a_host_is_asked(tmp_path: Path) -> None:
     (tmp_path / "progress").write_text("packs\n")
-    (tmp_path / "log").write_text("ok\nconfigure: error: no MUNGE\n")
+    (tmp_path / "log").write_text("ok\nconfigure: error: no MUNGE\nmake: *** Error 2\n")
     answer = subprocess.run(
         ["bash", "-c", m.question(str(tmp_path), "no-such.service")],
         capture_output=True,
@@ -40,7 +40,7 @@ def test_what_a_host_is_asked(tmp_path: Path) -> None:
     )
     now = m.state(answer.stdout)
     assert (now.running, now.done, now.at) == (False, False, "packs")
-    assert now.words == "configure: error: no MUNGE"
+    assert now.words == "configure: error: no MUNGE / make: *** Error 2"
     (tmp_path / "packages.tar").touch()
     done = subprocess.run(
         ["bash", "-c", m.question(str(tmp_path), "no-such.service")],
@@ -78,6 +78,7 @@ def built(folder: Path, version: str, *options: str, found: str = "24.11.5-1") -
         "apt-get": "exit 0",
         "dpkg-parsechangelog": f"echo {found.split(maxsplit=1)[0]}",
         "dpkg-deb": listing,
+        "dpkg-buildpackage": 'exec debian/rules "${1#--rules-target=}"',
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{line}\n")
         (programs / name).chmod(0o755)
@@ -104,6 +105,7 @@ def test_options_reach_configure_last(tmp_path: Path) -> None:
     # Without NVML in what came of it, it is refused; its work stays for a look.
     assert "NVML was asked for" in (folder / "log").read_text()
     assert not (folder / "packages.tar").exists()
+    assert (folder / "progress").read_text() == "packs\n"
     line = (folder / "work/configured").read_text().strip().splitlines()[-1]
     assert line.endswith("SUCMD=/bin/su --with-nvml=/usr/local/cuda --enable-x")
 
