@@ -21,8 +21,8 @@ ARRAYS = -(-JOBS // ARRAY)
 TABLE = REPOSITORY / ".cache/test/ha.md"
 HEARTBEAT = "/shared/state/slurmctld/heartbeat"
 JOB_STATE = "/shared/state/slurmctld/job_state"
-# After a crash, as docs/ha.md has them: nodes tell which jobs they have, and what a node had begun and
-# is asked to begin again is not left held.
+# After a crash, as docs/ha.md has them: nodes tell which jobs they have; and what a node had begun,
+# and is asked to begin again, is not left held.
 NODES_REPORT = "scontrol reconfigure"
 RELEASE = (
     "squeue -h -r -t PD -o '%A %r' | sed -n 's/ launch failed requeued held$//p' "
