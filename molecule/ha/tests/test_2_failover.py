@@ -18,22 +18,25 @@ from tests.web_listener import until
 JOBS = int(os.environ.get("PLUMBLINE_HA_JOBS", "10000"))
 ARRAY = max(1, min(1000, JOBS // 10))
 ARRAYS = -(-JOBS // ARRAY)
+RUN = f"ha-{int(time.time())}"  # sacct still has the jobs of the run before
 TABLE = REPOSITORY / ".cache/test/ha.md"
 HEARTBEAT = "/shared/state/slurmctld/heartbeat"
 JOB_STATE = "/shared/state/slurmctld/job_state"
-# After a crash, as docs/ha.md has them: nodes tell which jobs they have; and what a node had begun,
-# and is asked to begin again, is not left held.
-NODES_REPORT = "scontrol reconfigure"
-RELEASE = (
-    "squeue -h -r -t PD -o '%A %r' | sed -n 's/ launch failed requeued held$//p' "
-    "| xargs --no-run-if-empty --max-args=1 scontrol release"
+# After a crash, as docs/ha.md has it: nodes tell which jobs they have, and what a node had begun and
+# is to begin again leaves neither job held nor node drained.
+NODES_TELL = "scontrol reconfigure"
+LET_GO = (
+    "squeue -h -r -t PD -o '%A %r' | sed -n 's/ launch failed requeued held$//p'"
+    " | xargs -r -n1 scontrol release",
+    "sinfo -h -N -o '%N %E' | sed -n 's/ Duplicate jobid$//p' | sort -u"
+    " | xargs -r -I{} scontrol update nodename={} state=resume",
 )
 # As a user's script does it, one array after another. A submission without an answer is made again.
 # The second half begins when nobody is in charge.
 SUBMIT = f"""
 for number in $(seq {ARRAYS}); do
   while [ $number -gt {ARRAYS // 2} ] && [ ! -e ha.killed ]; do sleep 0.1; done
-  until sbatch --parsable --job-name=ha-$number --array=1-{ARRAY} --ntasks=1 --output=/dev/null \\
+  until sbatch --parsable --job-name={RUN}-$number --array=1-{ARRAY} -n1 --output=/dev/null \\
       --time=60 --wrap=true >>ha.ids 2>>ha.errors; do
     echo $number >>ha.repeated
     sleep 0.5
@@ -86,7 +89,8 @@ def is_up(login, name: str) -> bool:
 
 def only_the_long_one_is_left(login) -> bool:
     with login.sudo():
-        login.check_output(RELEASE)
+        for command in LET_GO:
+            login.check_output(command)
     return login.run("squeue -h -o %j").stdout.split() == ["long"]
 
 
@@ -112,7 +116,7 @@ def long_job(node):
     )
     until(lambda: login.run(f"squeue -h -j {job} -o %T").stdout.strip() == "RUNNING", 60)
     yield job
-    login.run(f"scancel {job}")
+    until(lambda: login.run(f"scancel {job}").rc == 0, 60)
 
 
 def test_jobs_outlive_their_controller_and_are_counted_once(node, long_job):
@@ -122,7 +126,7 @@ def test_jobs_outlive_their_controller_and_are_counted_once(node, long_job):
     login.check_output(f"cat >ha.sh <<'END'\n{SUBMIT}\nEND\nnohup bash ha.sh >&- 2>&- <&- &")
     half = ARRAYS // 2
     until(lambda: int(login.run("cat ha.ids 2>&- | wc -l").stdout) >= half, 300)
-    until(lambda: "COMPLETED" in dict(rows(login, "ha-1")).values(), 300)
+    until(lambda: "COMPLETED" in dict(rows(login, f"{RUN}-1")).values(), 300)
 
     until(lambda: saved(login), 60)
 
@@ -138,7 +142,7 @@ def test_jobs_outlive_their_controller_and_are_counted_once(node, long_job):
         assert is_up(login, "ctl2")
         assert login.check_output(f"squeue -h -j {long_job} -o %T") == "RUNNING"
         with login.sudo():
-            login.check_output(NODES_REPORT)
+            login.check_output(NODES_TELL)
         until(lambda: login.run("test -e ha.done").rc == 0, 900)
         until(lambda: only_the_long_one_is_left(login), 300 + JOBS)
     finally:
@@ -147,7 +151,7 @@ def test_jobs_outlive_their_controller_and_are_counted_once(node, long_job):
     ids = [line.partition(";")[0] for line in login.check_output("cat ha.ids").splitlines()]
     assert len(set(ids)) == ARRAYS
     wanted = {f"{job}_{index}" for job in ids for index in range(1, ARRAY + 1)}
-    names = ",".join(f"ha-{number}" for number in range(1, ARRAYS + 1))
+    names = ",".join(f"{RUN}-{number}" for number in range(1, ARRAYS + 1))
 
     def all_final() -> bool:
         found = dict(rows(login, names))
