@@ -22,7 +22,7 @@ RUN = f"ha-{int(time.time())}"  # sacct still has the jobs of the run before
 TABLE = REPOSITORY / ".cache/test/ha.md"
 HEARTBEAT = "/shared/state/slurmctld/heartbeat"
 JOB_STATE = "/shared/state/slurmctld/job_state"
-# After a crash, as docs/ha.md has it: nodes tell which jobs they have, and what a node had begun and
+# After a crash, as docs/ha.md has it: nodes tell which jobs they have, and what one had begun and
 # is to begin again leaves neither job held nor node drained.
 NODES_TELL = "scontrol reconfigure"
 LET_GO = (
