@@ -12,6 +12,7 @@ from pathlib import Path
 
 import ansible.module_utils
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parent
 ansible.module_utils.__path__ += [
@@ -21,13 +22,19 @@ ansible.module_utils.__path__ += [
 
 RENEW = "--renew-golden"
 
+SHORT = os.environ.get("PLUMBLINE_LONG_TESTS") == "no"
+# The same examples each time, so that a change is red for what it changed; --full looks for others.
+settings.register_profile("same", derandomize=True)
+if SHORT:
+    settings.load_profile("same")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(RENEW, action="store_true", help="write golden files instead of comparing")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("PLUMBLINE_LONG_TESTS") == "no":
+    if SHORT:
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="left for scripts/test --full"))

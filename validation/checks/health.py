@@ -113,7 +113,8 @@ def read_gpus(document: Document) -> tuple[Gpu, ...]:
     """All GPUs that NVML counts, in order. Raises Unusable for any other list."""
     gpus = tuple(Gpu(item) for item in document.measured.items("gpus"))
     count = document.measured.inner("nvml").whole("count")
-    if [gpu.index for gpu in gpus] != list(range(count)):
+    # As many as it has told, whatever it counts: the number may be anything.
+    if count != len(gpus) or [gpu.index for gpu in gpus] != list(range(len(gpus))):
         raise Unusable(f"NVML counts {count} GPUs, the answer is about {len(gpus)}")
     return gpus
 

@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from validation import thresholds
@@ -509,6 +509,7 @@ CASES = [(check, path) for check, paths in READ.items() for path in paths]
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=st.sampled_from(CASES), value=ODD)
+@example(case=("alike", ("nvml", "count")), value=10**300)
 def test_no_malformed_answer_passes(case, value):
     check, path = case
     if path[-1] == "unknown" and value == []:
