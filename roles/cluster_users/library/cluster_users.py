@@ -13,7 +13,6 @@ import grp
 import json
 import os
 import pwd
-import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.cluster_users_module import Failed, Refused, answer, program, said
 from ansible.module_utils.cluster_users_plan import (
     Beyond,
     Found,
@@ -90,18 +90,6 @@ removed:
 HEADER = "# Managed by Ansible; changes made here are lost. A user's own keys are in his home.\n"
 # Whoever else changes accounts now, a package for instance, is done by then.
 LOCK_S = 60
-
-
-class Refused(Exception):
-    """What cannot be done, a sentence each without its end. Nothing has changed."""
-
-    def __init__(self, sentences: Sequence[str]) -> None:
-        super().__init__(". ".join(sentences))
-        self.sentences = sentences
-
-
-class Failed(Exception):
-    """One sentence: a program that did not do what it was asked."""
 
 
 @dataclass(frozen=True)
@@ -185,22 +173,12 @@ Execute = Callable[[Sequence[str]], None]
 def execute(command: Sequence[str]) -> None:
     """Runs one of the distribution's programs, with patience for whoever else has the lock."""
     deadline = time.monotonic() + LOCK_S
-    while True:
-        done = subprocess.run(
-            command,
-            env={**os.environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == 0:
+    while (done := program(command)).returncode:
+        why = said(done)
+        if command[0] == "groupdel" and "does not exist" in why:
             return
-        said = " ".join(done.stderr.split())
-        if command[0] == "groupdel" and "does not exist" in said:
-            return
-        if "cannot lock" not in said or time.monotonic() > deadline:
-            raise Failed(f"{command[0]} {command[-1]} failed: {said or 'it said nothing'}")
+        if "cannot lock" not in why or time.monotonic() > deadline:
+            raise Failed(f"{command[0]} {command[-1]} failed: {why}")
         time.sleep(1)
 
 
@@ -330,10 +308,9 @@ def main() -> None:
         no_log=True,  # in the host's log, where a thousand users would be half a megabyte each time
     )
     given = module.params
-    # Nor are they sent back.
-    quiet: dict[str, Any] = {"invocation": {}}
-    try:
-        result = run(
+    answer(
+        module,
+        lambda: run(
             [user_of(entry) for entry in json.loads(given["users"])],
             [Group(**entry) for entry in json.loads(given["groups"])],
             given["system_groups"],
@@ -341,16 +318,8 @@ def main() -> None:
             Host(keys=Path(given["keys_folder"])),
             replace(HERE, closed_to_directory=given["closed_to_directory"]),
             module.check_mode,
-        )
-    except Refused as problem:
-        module.fail_json(msg=f"cluster_users: {problem}.", refused=problem.sentences, **quiet)
-    except Failed as problem:
-        module.fail_json(msg=f"cluster_users: {problem}.", **quiet)
-    except OSError as error:
-        module.fail_json(msg=f"cluster_users: {error.filename}: {error.strerror}.", **quiet)
-    for warning in result.pop("warnings"):
-        module.warn(warning)
-    module.exit_json(**result, **quiet)
+        ),
+    )
 
 
 if __name__ == "__main__":

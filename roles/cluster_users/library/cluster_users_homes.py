@@ -10,13 +10,13 @@ import csv
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.cluster_users_module import Failed, Refused, answer, program, said
 
 DOCUMENTATION = r"""
 module: cluster_users_homes
@@ -64,18 +64,6 @@ LIMITS = ("BlockSoftLimit", "BlockHardLimit", "FileSoftLimit", "FileHardLimit")
 
 Limits = tuple[int, ...]  # soft and hard KiB, soft and hard files; 0 is none
 Ask = Callable[[Sequence[str], str], str]
-
-
-class Refused(Exception):
-    """What cannot be done, a sentence each without its end. Nothing has changed."""
-
-    def __init__(self, sentences: Sequence[str]) -> None:
-        super().__init__(". ".join(sentences))
-        self.sentences = sentences
-
-
-class Failed(Exception):
-    """One sentence: a program that did not do what it was asked."""
 
 
 @dataclass(frozen=True)
@@ -229,21 +217,11 @@ def due(users: Iterable[User], found: Mapping[int, Limits]) -> list[User]:
 
 
 def ask(command: Sequence[str], told: str = "") -> str:
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, "LC_ALL": "C"},
-            input=told,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError as error:
-        raise Failed(f"{command[0]} cannot be started: {error.strerror}") from None
+    done = program(command, told)
     if done.returncode:
-        said = " ".join(done.stderr.split()) or "it said nothing"
-        raise Failed(f"{' '.join(command)} failed: {said}")
-    return done.stdout
+        raise Failed(f"{' '.join(command)} failed: {said(done)}")
+    output: str = done.stdout
+    return output
 
 
 def found_limits(mount: Mount, ask: Ask) -> dict[int, Limits]:
@@ -320,25 +298,16 @@ def main() -> None:
         no_log=True,  # in the host's log, where a thousand users would be half a megabyte each time
     )
     given = module.params
-    # Nor are they sent back.
-    quiet: dict[str, Any] = {"invocation": {}}
-    try:
-        result = run(
+    answer(
+        module,
+        lambda: run(
             [user_of(entry) for entry in json.loads(given["users"])],
             int(given["mode"], 8),
             Path(given["skeleton"]),
             module.check_mode,
             mounts_of(MOUNTS.read_text(encoding="utf-8")),
-        )
-    except Refused as problem:
-        module.fail_json(msg=f"cluster_users: {problem}.", refused=problem.sentences, **quiet)
-    except Failed as problem:
-        module.fail_json(msg=f"cluster_users: {problem}.", **quiet)
-    except OSError as error:
-        module.fail_json(msg=f"cluster_users: {error.filename}: {error.strerror}.", **quiet)
-    for warning in result.pop("warnings"):
-        module.warn(warning)
-    module.exit_json(**result, **quiet)
+        ),
+    )
 
 
 if __name__ == "__main__":
