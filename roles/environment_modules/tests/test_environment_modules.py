@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from playbooks.filter_plugins.verify import verify_failures
+from roles.environment_modules.filter_plugins import environment_modules as modules
 
 ROLE = Path(__file__).resolve().parents[1]
 MARK = "-- environment_modules: "
 ROOT = "/opt/modules"
-
-
-def load(path: str) -> ModuleType:
-    spec = spec_from_file_location(Path(path).stem + "_under_test", ROLE / path)
-    assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-modules = load("filter_plugins/environment_modules.py")
 
 
 def module(name="gcc", version="14.2", **more):

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from playbooks.filter_plugins.verify import verify_failures
+from roles.login_limits.filter_plugins import login_limits as limits
 
 ROLE = Path(__file__).resolve().parents[1]
 
-
-def load(path: str) -> ModuleType:
-    spec = spec_from_file_location(Path(path).stem + "_under_test", ROLE / path)
-    assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-limits = load("filter_plugins/login_limits.py")
 
 GIB = 1 << 30
 NONE = {
