@@ -108,6 +108,7 @@ def test_a_node_in_two_kinds_of_hardware_is_refused(operator, tmp_path):
     refused_before_any_change(run, "set node_memory_mb to different values")
 
 
+@pytest.mark.long
 def test_a_node_with_another_system_is_refused(node, operator):
     with node("gpu1").sudo():
         node("gpu1").check_output("cp -L /etc/os-release /root/ && cp /etc/debian_version /root/")

@@ -191,7 +191,18 @@ def wrong(done: Run, check: str, name: str, line: str) -> str:
     return message
 
 
-@pytest.mark.parametrize("faults", THREE, ids=[", ".join(one[0] for one in each) for each in THREE])
+# Each is a run of the suite, so only the first of them are looked at each time.
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(
+            each,
+            id=", ".join(name for name, *_ in each),
+            marks=[pytest.mark.long] if each not in THREE[:2] else [],
+        )
+        for each in THREE
+    ],
+)
 def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, faults):
     at = dict(zip(NODES, faults, strict=False))
     for name, (_, _, line, _) in at.items():

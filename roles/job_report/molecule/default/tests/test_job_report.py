@@ -58,6 +58,7 @@ def test_what_cannot_work_is_refused(play):
     refused(play(job_report_password_file=""), "job_report_password_file is empty; set it to")
 
 
+@pytest.mark.long
 def test_without_a_prometheus_nothing_of_it_stays(host, play):
     run = play(job_report_url="")
     assert run.code == 0, run.output

@@ -126,6 +126,7 @@ users: []
 """
 
 
+@pytest.mark.long
 def test_cloud_init_takes_back_neither_the_hosts_nor_the_name(host, play):
     """Debian's own, at the first boot of an instance whose cloud asks for both in its user data."""
     run = play(node_base_extra_packages=["tree", "cloud-init"])

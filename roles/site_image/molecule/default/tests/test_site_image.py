@@ -147,6 +147,7 @@ def test_an_image_without_torch_does_not_get_the_name(root, play, unpacked):
     test_nothing_of_the_building_is_in_it_or_left(root)
 
 
+@pytest.mark.long
 def test_what_fails_without_a_word_is_named_all_the_same(play, unpacked):
     own = {"site_image_rootfs": unpacked, "site_image_torch": "none"}
     run = play(None, ON_LOGIN1, **own, site_image_python="/bin/false")
@@ -174,6 +175,7 @@ def test_wheels_of_a_folder_are_installed_without_an_index(root, play, unpacked)
     assert root("ls /var/tmp/wheels") == "torch-2.99.0-py3-none-any.whl"
 
 
+@pytest.mark.long
 def test_a_node_that_does_not_reach_the_image_is_told(root, play):
     hidden = [{"ansible.builtin.command": f"mv {IMAGE} {IMAGE}.kept"}]
     back = [{"ansible.builtin.command": f"mv {IMAGE}.kept {IMAGE}"}]
