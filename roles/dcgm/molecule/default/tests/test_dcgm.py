@@ -52,6 +52,7 @@ def test_the_diagnostic_fails_and_is_unknown_closed(host):
     assert "unable to establish a connection" in done.stdout
 
 
+@pytest.mark.long
 def test_a_run_that_changes_nothing_asks_no_mirror(play, mirror):
     again = play()
     assert (again.code, again.changed) == (0, 0), again.output

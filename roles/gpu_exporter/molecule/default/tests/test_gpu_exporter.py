@@ -71,6 +71,7 @@ def test_no_dead_value_stays(host):
     wait(lambda: host.file(TEXTFILE).exists)
 
 
+@pytest.mark.long
 def test_a_run_that_changes_nothing(play):
     again = play()
     assert (again.code, again.changed) == (0, 0), again.output
@@ -95,6 +96,7 @@ def test_dcgm_exporter_comes_in_the_version_of_the_dcgm(host, play):
     assert (again.code, again.changed) == (0, 0), again.output
 
 
+@pytest.mark.long
 def test_it_comes_back_whatever_ends_it_and_with_the_engine(host):
     host.check_output(f"systemctl kill --signal=KILL {DCGM}")
     wait(lambda: host.service(DCGM).is_running)

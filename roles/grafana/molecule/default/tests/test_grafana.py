@@ -98,6 +98,7 @@ def test_a_new_dashboard_is_there_without_a_restart_and_goes_again(host, play, g
     assert started(host) == before
 
 
+@pytest.mark.long
 def test_a_setting_of_the_sites_and_its_secret(host, play, grafana, tmp_path):
     secret = tmp_path / "mail"
     secret.write_text("word of the mail\n")

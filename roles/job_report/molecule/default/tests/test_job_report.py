@@ -47,6 +47,7 @@ def test_the_password_is_the_groups_alone(host):
         assert (file.mode, file.user, file.group) == (0o640, "root", "root")
 
 
+@pytest.mark.long
 def test_a_run_that_changes_nothing(play):
     again = play()
     assert (again.code, again.changed) == (0, 0), again.output

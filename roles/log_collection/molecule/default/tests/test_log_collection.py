@@ -109,6 +109,7 @@ def test_they_are_rotated_and_written_on(host):
     until(lambda: collected(host, "words after the rotation"))
 
 
+@pytest.mark.long
 def test_a_run_that_changes_nothing(play):
     again = play()
     assert (again.code, again.changed) == (0, 0), again.output
@@ -127,6 +128,7 @@ def test_what_cannot_work_is_refused(play):
     refused(play(log_collection_hosts=["node1"]), "log_collection_hosts lacks localhost; set it")
 
 
+@pytest.mark.long
 def test_nothing_is_collected_when_nobody_is_named(host, play):
     run = play(log_collection_host="")
     assert run.code == 0, run.output

@@ -47,7 +47,6 @@ def test_only_what_changed_is_asked_for(host, play, mirror):
     assert candidate(host, "plumbline-tool") == "1.0"
 
 
-@pytest.mark.long
 def test_what_is_no_longer_listed_goes(host, play):
     with host.sudo():
         host.check_output("touch /etc/apt/keyrings/site.asc")

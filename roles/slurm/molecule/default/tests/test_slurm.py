@@ -153,6 +153,7 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(host, play, vari
     assert run.changed == 0, run.output
 
 
+@pytest.mark.long
 def test_a_restart_that_was_lost_is_made_up_for_and_components_come_and_go(host, play):
     with_parts = {
         "slurm_settings": {"MessageTimeout": 21},
@@ -190,6 +191,7 @@ def test_a_restart_that_was_lost_is_made_up_for_and_components_come_and_go(host,
     host.check_output(f"{JOB} true")
 
 
+@pytest.mark.long
 def test_a_changed_partition_restarts_nothing_and_a_drained_node_stays_so(host, play):
     partition = {"name": "gpu", "nodes": ["node"], "default": True, "max_time": "2-00:00:00"}
     before = active_since(host, "slurmctld"), active_since(host, "slurmd")

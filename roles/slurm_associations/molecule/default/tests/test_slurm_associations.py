@@ -189,7 +189,6 @@ def test_limits_lists_and_defaults_are_taken_away(host, play):
     assert play().changed == 0
 
 
-@pytest.mark.long
 def test_qos_and_defaults_change_hands_in_an_order_that_slurm_takes(host, play):
     other = {
         "slurm_associations_accounts": with_(
@@ -205,7 +204,6 @@ def test_qos_and_defaults_change_hands_in_an_order_that_slurm_takes(host, play):
     assert association(host, "physics", "alice", "DefaultQOS") == "short"
 
 
-@pytest.mark.long
 def test_accounts_turn_round_and_users_move(host, play):
     turned = with_(
         with_(with_(ACCOUNTS, "science", parent="physics"), "physics", parent="chemistry"),
@@ -331,7 +329,6 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(host, play, vari
     assert transactions(host) == before
 
 
-@pytest.mark.long
 def test_a_thousand_users_are_two_commands(host, play):
     crowd = [{"name": f"u{number:04}", "account": "chemistry"} for number in range(1000)]
     users = {"slurm_associations_users": [*USERS, *crowd]}

@@ -149,6 +149,7 @@ def test_what_cannot_work_is_refused_and_the_exporter_goes_on(host, play):
     until(host, well)
 
 
+@pytest.mark.long
 def test_a_host_that_is_not_the_one_any_more_keeps_nothing(host, play):
     role = {"name": "slurm_exporter"}
     leave = [{"ansible.builtin.include_role": {**role, "tasks_from": "leave"}}]
