@@ -76,6 +76,7 @@ def test_it_runs_on_a_login_node_with_what_was_deployed(node, operator):
     assert "PASS" in run.stdout
 
 
+@pytest.mark.long
 def test_a_node_that_is_off_fails_the_run_and_is_named(node, operator, tmp_path):
     operator.virtual_cluster("stop", "gpu2")
     try:

@@ -63,7 +63,7 @@ ELSEWHERE = {
 # Whole commands that other steps of this scenario run with the same meaning: each costs minutes.
 SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
-    "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --check": "check",
+    "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --check": "built: check",
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --limit gpu7": "test_5",
     "ansible-playbook -i inventory/demo playbooks/preflight.yml": "with one word more, below",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
@@ -71,7 +71,7 @@ SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm_associations --check --diff": "test_1_accounts.py, with another limit",
     "ansible-playbook -i inventory/demo playbooks/users.yml": "a layer of converge; test_2",
-    "ansible-playbook -i inventory/demo playbooks/users.yml --check --diff": "check; roles' own",
+    "ansible-playbook -i inventory/demo playbooks/users.yml --check --diff": "roles' own: check",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm_associations": "test_1_accounts.py, in check mode",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
