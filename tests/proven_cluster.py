@@ -1,0 +1,34 @@
+"""What every whole cluster must show, whatever its nodes and its Slurm: molecule/*/tests ask it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.web_listener import until
+
+NODES = ("ctl1", "login1", "gpu1", "gpu2")
+
+
+def jobs_run_and_are_accounted(login: Any) -> None:
+    hosts = login.check_output("srun -N2 --ntasks-per-node=1 --gres=gpu:1 --job-name=new hostname")
+    assert sorted(hosts.splitlines()) == ["gpu1", "gpu2"]
+    asked = "sacct -n -X -P --name=new -o state"
+    until(lambda: login.check_output(asked) == "COMPLETED", 30)
+
+
+def the_quick_suite_passes(operator: Any) -> None:
+    run = operator.validate("--suite", "quick")
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    assert "PASS" in run.stdout
+
+
+def a_second_run_changes_nothing(operator: Any, inventory: str) -> str:
+    """What the playbook said, with the scenario's inventory last."""
+    run = operator.playbook("slurm-cluster.yml", "-i", inventory, timeout=1800)
+    assert run.returncode == 0, run.stdout[-3000:]
+    changed = dict(re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", run.stdout, re.MULTILINE))
+    assert changed.keys() >= {*NODES}
+    assert set(changed.values()) == {"0"}
+    said: str = run.stdout
+    return said
