@@ -32,6 +32,7 @@ class Contract:
     variables: Mapping[str, Option]  # what a site may set
     made: frozenset[str]  # variables that we work out
     one_value: frozenset[str]  # names of variables with one value in the whole cluster
+    switches: frozenset[str]  # bools that may come as text, from a command line
     hardware: tuple[str, ...]
     words: tuple[str, ...]
     gpu_models: tuple[str, ...]
@@ -59,6 +60,7 @@ def load(path: Path = PATH) -> Contract:
             for name, entry in variables.items()
             if entry["scope"] == "cluster" and not entry.get("made")
         },
+        switches=frozenset(document["switches"]),
         hardware=tuple(document["hardware"]),
         words=tuple(document["words"]),
         gpu_models=tuple(document["gpu_models"]),

@@ -156,6 +156,8 @@ def _judged(
             continue
         distinct.setdefault(repr(value), []).extend(hosts)
         kind = DERIVED if _is_ours(site, name, hosts[0]) else ""
+        if name in contract.switches:
+            value = variables.switched(value)
         for problem in variables.value_problems(name, option, value, contract.words, as_written):
             yield _about(site, name, hosts[0], Refusal(problem, kind))
     if name in contract.one_value:

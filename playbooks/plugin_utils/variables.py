@@ -6,6 +6,7 @@ is set and on which hosts.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from playbooks.plugin_utils.refusal import Refusal
 
@@ -103,6 +105,13 @@ def type_problem(name: str, option: Option, value: object) -> str:
     return f"must be {choices}, but is {shown}."
 
 
+def switched(value: object) -> object:
+    """The bool that a text says, in any spelling that Ansible's `bool` knows; else what it was."""
+    with contextlib.suppress(TypeError):
+        return boolean(value) if isinstance(value, str) else value
+    return value
+
+
 def word_problems(
     path: str,
     option: Option,
@@ -118,7 +127,7 @@ def word_problems(
     at = at or path
     kind = option.get("type", "str")
     if (wanted := SHAPES.get(kind)) and value is not None and not isinstance(value, wanted):
-        yield f"{path} must be of type {kind}, but is {value!r}."
+        yield f"{path} must be of type {kind}, but is {value!r}{_as_bool(path, kind, value)}."
     elif isinstance(value, Mapping):
         options = option.get("options") or {}
         for key, item in value.items():
@@ -134,6 +143,15 @@ def word_problems(
             yield from word_problems(f"{path}[{number}]", inner, item, words, as_written, f"{at}[]")
     elif kind == "str":
         yield from _one_word(path, value, as_written, numbers=False)
+
+
+def _as_bool(path: str, kind: str, value: object) -> str:
+    """How to say a bool on a command line, where all that is not JSON is text."""
+    meant = switched(value)
+    if kind != "bool" or not isinstance(meant, bool) or not path.isidentifier():
+        return ""
+    word = str(meant).lower()
+    return f", which is text; write {word} without quotes, with -e as '{{\"{path}\": {word}}}'"
 
 
 def _one_word(path: str, value: Any, as_written: AsWritten, *, numbers: bool) -> Iterator[str]:
