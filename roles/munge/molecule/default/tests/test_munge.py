@@ -99,7 +99,7 @@ def test_another_key_is_refused_unless_it_is_rotated_in(host, play, kept):
     assert "set munge_key_rotate to true" in refused.output
     assert key_of(host) == kept
 
-    assert play(munge_key_rotate=True).code == 0
+    assert play(munge_key_rotate="true").code == 0
     assert key_of(host) == other
 
 

@@ -144,7 +144,7 @@ def test_another_password_is_refused_unless_it_is_rotated_in(host, play):
     assert configured(host, "StoragePass") == before
 
     # The port too: a run ends green only when slurmdbd answers where it is told to.
-    rotated = play(slurm_database_password_rotate=True, slurm_database_port=6820)
+    rotated = play(slurm_database_password_rotate="true", slurm_database_port=6820)
     assert rotated.code == 0, rotated.output
     assert configured(host, "StoragePass") == other
     assert other not in rotated.output
@@ -157,7 +157,7 @@ def test_the_password_of_a_site_is_its_word(host, play):
     assert run.code == 0, run.output
     assert configured(host, "StoragePass") == "TheSitesOwn0123456789abcdefghijk"
     assert not PASSWORD.read_text().startswith("TheSites")
-    assert play(slurm_database_password_rotate=True).code == 0
+    assert play(slurm_database_password_rotate="true").code == 0
 
 
 @pytest.mark.parametrize(

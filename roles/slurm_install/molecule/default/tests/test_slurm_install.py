@@ -77,8 +77,8 @@ def test_another_release_needs_a_word(host, play, installed):
     newer = {"slurm_install_folder": str(FOLDERS / "25.05.1")}
     refused(play(None, **newer), "then run with -e slurm_install_change=true")
     assert candidate(host) == "24.11.5-1"
-    assert play(None, **newer, slurm_install_change=True).code == 0
-    assert play(CHANGE, **newer, slurm_install_change=True).code == 0
+    assert play(None, **newer, slurm_install_change="true").code == 0
+    assert play(CHANGE, **newer, slurm_install_change="true").code == 0
     assert host.check_output("sinfo --version") == "slurm 25.05.1"
 
 

@@ -309,7 +309,7 @@ def test_a_lost_key_is_taken_over_and_another_one_ends_all_tokens(host, play, ap
 
     other = secrets.token_hex(32)
     KEPT.write_text(other + "\n")
-    rotated = play(LAYER, slurmrestd_key_rotate=True)
+    rotated = play(LAYER, slurmrestd_key_rotate="true")
     assert rotated.code == 0, rotated.output
     assert other not in rotated.output
     assert ask(host, f"slurm/{api}/nodes", shown)[0] != 200

@@ -56,13 +56,13 @@ def test_a_damaged_copy_is_not_taken_over(host, play, kept):
 def test_another_authority_is_rotated_in(host, play, kept):
     before = serial(host)
     kept.unlink()
-    assert play(tls_certificate_rotate=True).code == 0
+    assert play(tls_certificate_rotate="true").code == 0
     try:
         assert serial(host) != before
         assert host.run(f"openssl verify -CAfile {FOLDER}/ca.crt {FOLDER}/host.crt").rc == 0
     finally:
         shutil.copy2(AUTHORITY.with_suffix(".kept"), AUTHORITY)
-        assert play(tls_certificate_rotate=True).code == 0
+        assert play(tls_certificate_rotate="true").code == 0
 
 
 def test_an_authority_that_others_can_read_signs_nothing(play, kept):
