@@ -421,6 +421,7 @@ PROGRAMS = [
     (r"scontrol show config", _words("PrologFlags = Contain\nProctrackType = proctrack/cgroup\n")),
     (r"id --groups", _words("root")),
     (r"/etc/pam\.d", _pam),
+    (r"my_print_defaults", _words("--socket=/run/mysqld/mysqld.sock\n")),
     (r"sacctmgr .*show cluster", _words("10.0.0.1")),
     (r"no-package", _rdma),
     (r"apt-mark showhold", _packages_held),

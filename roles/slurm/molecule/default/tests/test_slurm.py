@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+RESERVATIONS = {"ansible.builtin.include_role": {"name": "slurm", "tasks_from": "reservations"}}
 CONFIGURE = {"ansible.builtin.include_role": {"name": "slurm", "tasks_from": "configure"}}
 INTERRUPTED = [CONFIGURE, {"ansible.builtin.fail": {"msg": "interrupted"}}]
 
@@ -80,6 +81,32 @@ def test_options_of_a_node_are_in_its_line(host):
     assert "Weight=7" in shown
 
 
+def test_switches_licences_and_weights_are_slurmctlds(host):
+    leaf, *_, spine = sorted(host.check_output("scontrol -o show topology").splitlines())
+    assert re.match(r"SwitchName=leaf1 Level=0 .*Nodes=node\b", leaf)
+    assert re.match(r"SwitchName=spine Level=1 .*Switches=leaf\[1-2\]", spine)
+    assert "LicenseName=matlab Total=2" in host.check_output("scontrol -o show licenses")
+    assert host.run(f"{JOB} --licenses=matlab:3 true").rc != 0
+    shown = host.check_output("scontrol show config")
+    assert re.search(r"^TopologyPlugin += topology/tree", shown, re.MULTILINE)
+    assert re.search(r"^PriorityType += priority/multifactor", shown, re.MULTILINE)
+    assert re.search(r"^PriorityWeightFairShare += 10000", shown, re.MULTILINE)
+
+
+def test_the_node_has_fetched_its_switches(host):
+    with host.sudo():
+        assert "SwitchName=leaf1" in host.file("/run/slurm/conf/topology.conf").content_string
+
+
+def test_what_the_table_of_releases_says_is_in_this_slurm(host):
+    """It is 24.11 or newer where it reads these, and older where it does not."""
+    new = host.check_output("sinfo --version") >= "slurm 24.11"
+    found = host.run("find /usr/lib -path '*slurm*' -name gpu_nvidia.so").stdout != ""
+    assert found == new
+    sizes = host.run("grep -rql BlockSizes /usr/lib/*/slurm-wlm/topology_block.so").rc == 0
+    assert sizes == (host.check_output("sinfo --version") >= "slurm 24.05")
+
+
 @pytest.mark.parametrize("name", ["slurmctld", "slurmd"])
 def test_the_daemons_come_back_after_a_reboot(host, name):
     assert host.service(name).is_running
@@ -121,6 +148,7 @@ def nodes_of_the_scenario(host, **changes):
         "cpus": {"sockets": 1, "cores_per_socket": 1, "threads_per_core": 1},
         "memory_mb": 1024,
         "gpus": {"model": "virtual", "count": 2},
+        "switch": "leaf1",
     }
     away = node | {"name": "away", "address": address.rpartition(".")[0] + ".250"}
     return [node | changes, away]
@@ -189,6 +217,33 @@ def test_a_restart_that_was_lost_is_made_up_for_and_components_come_and_go(host,
     assert not host.file("/etc/slurm/prolog.d/mark").exists
     assert not host.file("/etc/slurm/bin/task_prolog").exists
     host.check_output(f"{JOB} true")
+
+
+def test_a_reservation_is_made_changed_left_and_removed(host, play):
+    mine = {"name": "course", "nodes": ["virtual_nodes"], "users": ["root"], "duration": "60"}
+
+    def changes(**others):
+        run = play([RESERVATIONS], slurm_reservations=[mine | others])
+        assert run.code == 0, run.output
+        return run.changed
+
+    assert changes(flags=["IGNORE_JOBS"]) == 1
+    shown = host.check_output("scontrol -o show reservation course")
+    assert {"Nodes=node", "Users=root", "Duration=01:00:00"} <= set(shown.split())
+    refused = host.run(f"{JOB} --reservation=course true")
+    assert "access/permission denied" in refused.stderr.lower()
+    assert changes(flags=["IGNORE_JOBS"]) == 0
+    assert changes(flags=["MAINT", "IGNORE_JOBS"], duration="2:00:00") == 1
+    shown = host.check_output("scontrol -o show reservation course")
+    assert "MAINT" in shown
+    assert "Duration=02:00:00" in shown
+    later = {"start": "2037-01-01T08:00", "nodes": ["ALL"], "name": "later", "flags": ["MAINT"]}
+    assert changes(**later) == 1
+    assert changes(**later) == 0
+    assert changes(**later, state="absent") == 1
+    assert changes(state="absent") == 1
+    assert changes(state="absent") == 0
+    assert "No reservations" in host.check_output("scontrol show reservation")
 
 
 @pytest.mark.long
