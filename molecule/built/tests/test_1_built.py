@@ -11,12 +11,13 @@ FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "slurm"
 VERSION = re.search(r"\d+\.\d+\.\d+", json.loads((FOLDER / "release.json").read_text())["name"])[0]
 
 
-def test_all_nodes_have_the_release_and_one_the_compiler(node):
+def test_all_nodes_have_the_release_and_none_but_the_build_host_a_compiler(node):
     assert len(list((FOLDER / "kept").glob("*.tar"))) == 1
     for name in proven_cluster.NODES:
         assert node(name).check_output("sinfo --version") == f"slurm {VERSION}"
         assert node(name).package("slurm-smd").version.startswith(VERSION)
-        assert node(name).package("debhelper").is_installed == (name == "ctl1")
+        # What an earlier run kept in the scenario's folder is not built again.
+        assert name == "ctl1" or not node(name).package("debhelper").is_installed
 
 
 def test_jobs_run_on_all_nodes_and_are_accounted(node):
