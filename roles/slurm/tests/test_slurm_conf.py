@@ -158,6 +158,14 @@ def test_the_other_files() -> None:
     ]
 
 
+def test_slurmd_leaves_cgroups_alone_where_nothing_is_constrained() -> None:
+    lines = rendered("cgroup.conf", slurm_constrain=False, __slurm_release="26.05.5").splitlines()
+    assert lines[-2:] == ["ConstrainDevices=no", "CgroupPlugin=disabled"]
+    assert "CgroupPlugin" not in rendered(
+        "cgroup.conf", slurm_constrain=False, __slurm_release="23.11.4"
+    )
+
+
 def test_weights_are_the_sites_to_change() -> None:
     lines = rendered(
         "slurm.conf",
