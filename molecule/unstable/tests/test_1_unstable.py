@@ -2,7 +2,9 @@
 
 import re
 
+from playbooks.plugin_utils.monitoring import SLURM_ENDPOINTS
 from tests import proven_cluster
+from tests.web_listener import Listener, until
 
 
 def test_it_is_the_newest_slurm(node):
@@ -16,6 +18,20 @@ def test_jobs_run_on_all_nodes_and_are_accounted(node):
 
 def test_the_quick_suite_passes(operator):
     proven_cluster.the_quick_suite_passes(operator)
+
+
+def test_prometheus_asks_slurmctld_itself(node):
+    prometheus = Listener(node("ctl1"), 9090, "ctl1")
+
+    def endpoints() -> set[str]:
+        return {one["metric"]["endpoint"] for one in prometheus.query('up{job="slurm"} == 1')}
+
+    until(lambda: endpoints() == {*SLURM_ENDPOINTS}, seconds=150)  # two intervals, and a half
+    assert [one["value"][1] for one in prometheus.query("slurm_nodes")] == ["2"]
+    assert {one["metric"]["node"] for one in prometheus.query("slurm_node_cpus")} == {
+        "gpu1",
+        "gpu2",
+    }
 
 
 def test_a_second_run_changes_nothing(operator):
