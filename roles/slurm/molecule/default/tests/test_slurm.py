@@ -145,8 +145,8 @@ def nodes_of_the_scenario(host, **changes):
         "gpus": {"model": "virtual", "count": 2},
         "switch": "leaf1",
     }
-    away = node | {"name": "away", "address": address.rpartition(".")[0] + ".250"}
-    return [node | changes, away]
+    elsewhere = address.rpartition(".")[0] + ".250"
+    return [node | changes, node | {"name": "away", "address": elsewhere, "switch": "leaf2"}]
 
 
 @pytest.mark.parametrize(
