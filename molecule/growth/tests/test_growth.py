@@ -15,6 +15,7 @@ from tests.live_cluster import PLAIN, REPOSITORY
 from tests.web_listener import Listener, until
 
 JOBS = 100
+END = "/tmp/growth-is-over"
 STARTED = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
 # What no node that comes or goes is a reason to restart.
 KEPT = {
@@ -50,10 +51,14 @@ def kept(node, operator):
 
 @pytest.fixture(scope="module")
 def jobs(node, operator, kept):
-    """A user's hundred jobs, which take longer than the tests of this file."""
+    """A user's hundred jobs; the last ten, on gpu1, wait for the end, however long it takes."""
     del operator, kept
-    command = f"sbatch --parsable --array=1-{JOBS} -o /dev/null --wrap 'sleep 25'"
-    return node("login1").check_output(command)
+    submit = "sbatch --parsable -o /dev/null"
+    wait = f"until [ -e {END} ]; do sleep 1; done"
+    login = node("login1")
+    several = login.check_output(f"{submit} --array=1-{JOBS - 10} --wrap 'sleep 25'")
+    last = login.check_output(f"{submit} --array=1-10 -w gpu1 --wrap '{wait}'")
+    return f"{several},{last}"
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +96,6 @@ def test_two_new_nodes_touch_themselves_and_those_that_must_know(
     assert shown.splitlines() == [f"gpu{i} gpu:virtual:2" for i in (1, 2, 3, 4)]
     for name in ("gpu3", "gpu4"):
         assert node("login1").check_output(f"srun -w {name} --overlap hostname") == name
-    assert node("login1").check_output(f"squeue -h -j {jobs} -o %T"), "the jobs ended too early"
     assert {"gpu1", "gpu2", "gpu3", "gpu4"} <= watched(prometheus)
     kept()
 
@@ -181,6 +185,8 @@ def test_a_removal_that_was_killed_goes_on(
 
 def test_every_job_ran_once(node, jobs, kept):
     login = node("login1")
+    assert login.check_output(f"squeue -h -j {jobs} -o %i"), "the jobs ended too early"
+    node("gpu1").check_output(f"touch {END}")
     until(lambda: login.check_output(f"squeue -h -j {jobs} -o %i") == "", seconds=300)
     command = f"sacct --duplicates -X -n -P -j {jobs} -o jobid,state,restarts"
 
