@@ -55,7 +55,9 @@ class Process:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._stderr = os.memfd_create("stderr")  # a full /tmp must not matter
+        # In memory: a full /tmp must not matter. As a file, for `end` is called more than once, and
+        # the number that it had may be another thread's by then.
+        self._stderr = os.fdopen(os.memfd_create("stderr"), "rb", buffering=0)
         self._rest = b""
         archive = re.fullmatch(r"/proc/self/fd/(\d+)", _root())
         try:
@@ -69,7 +71,7 @@ class Process:
                 pass_fds=(int(archive[1]),) if archive else (),
             )
         except OSError as error:
-            os.close(self._stderr)
+            self._stderr.close()
             raise Lost(f"could not be started: {error.strerror}") from error
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -123,12 +125,10 @@ class Process:
         except subprocess.TimeoutExpired:
             gone = False
             self._process.returncode = -signal.SIGKILL  # nobody shall wait for it again
-        for stream in (self._process.stdin, self._process.stdout):
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
-        with suppress(OSError):
-            os.close(self._stderr)
         return gone
 
     def _died(self) -> None:
@@ -141,8 +141,8 @@ class Process:
 
     def _last_words(self) -> str:
         """The last line on its standard error."""
-        size = os.fstat(self._stderr).st_size
-        text = os.pread(self._stderr, 4096, max(0, size - 4096)).decode("utf-8", "replace")
+        size = os.fstat(self._stderr.fileno()).st_size
+        text = os.pread(self._stderr.fileno(), 4096, max(0, size - 4096)).decode("utf-8", "replace")
         lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
         return lines[-1][:200] if lines else ""
 

@@ -703,3 +703,13 @@ def test_the_payload_runs_from_an_archive_in_memory():
 
 def test_the_archive_of_a_worker_is_passed_on():
     assert gpu_process.command()[-1] == str(ROOT)
+
+
+def test_a_worker_that_is_ended_twice_closes_nothing_of_another():
+    """Else a thread that starts its own worker meanwhile loses the pipe that it reads from."""
+    process = gpu_process.Process(["true"], {})
+    process.end()
+    others = [os.memfd_create("other") for _ in range(4)]
+    process.end()
+    for other in others:
+        os.close(other)
