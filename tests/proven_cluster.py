@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.web_listener import until
+from tests.patience import until
 
 NODES = ("ctl1", "login1", "gpu1", "gpu2")
 

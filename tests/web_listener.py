@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,12 +97,3 @@ class Listener:
         plain = self.ask(path, scheme="http")
         assert plain.status in {0, 400}, plain
         assert "CERTIFICATE_VERIFY_FAILED" in self.ask(path, authority="").text
-
-
-def until(question: Any, seconds: float = 60) -> Any:
-    """What a question answers once it is true; fails when that takes longer."""
-    end = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.5)
-    return answer

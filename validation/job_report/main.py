@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from validation.job_report import prometheus, report, sacct, usage
+from validation import prometheus
+from validation.job_report import report, sacct, site, usage
 from validation.job_report.errors import NotKnown
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("job", metavar="JOBID", type=_job)
     parser.add_argument("--json", action="store_true", help="one document, for programs")
-    parser.add_argument("--config", type=Path, default=prometheus.FILE, help=argparse.SUPPRESS)
+    parser.add_argument("--config", type=Path, default=site.FILE, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
@@ -65,16 +66,16 @@ def made(job: sacct.Job, config: Path, now: float) -> report.Report:
     def known(question: Callable[[], T]) -> T | None:
         try:
             return question()
-        except NotKnown as error:
+        except (NotKnown, prometheus.NoAnswer) as error:
             if str(error) not in missing:
                 missing.append(str(error))
             return None
 
     def asking() -> usage.Ask:
-        where = prometheus.config(config)
+        where = site.server(config)
         start, end = usage.span(job, now)
         step = usage.step_s(job, now)
-        return partial(prometheus.query, where, start=start, end=end, step_s=step)
+        return partial(prometheus.over, where, start=start, end=end, step_s=step)
 
     cpus_busy = job.cpu_s / job.elapsed_s if job.cpu_s is not None and job.elapsed_s else None
     gpus = None

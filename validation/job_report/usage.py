@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from validation.job_report.errors import NotKnown
-from validation.job_report.prometheus import POINTS, Series
 from validation.job_report.sacct import Job
+from validation.prometheus import Series
 
+POINTS = 1000  # of one series; Prometheus gives 11,000 at most
 INTERVAL_S = 30.0  # of scrapes: a shorter step would show each value twice
 
-Ask = Callable[[str], list[Series]]  # a query, for the time of the job
+Ask = Callable[[str], list[Series]]  # a query, for the time of the job; raises NoAnswer
 Key = tuple[str, str, str]  # node, GPU, instance of MIG or ""
 
 _BY = "node, gpu, GPU_I_ID"

@@ -92,8 +92,10 @@ class Process:
             ready = left > 0 and select.select([descriptor], [], [], left)[0]
             if not ready:
                 gone = self.end()
+                # Of a long limit a moment may be gone before the worker is asked.
+                seconds = round(limit_s, 1 if limit_s < 10 else None)
                 raise Lost(
-                    f"did not end in {round(limit_s, 1):g} s and was killed"
+                    f"did not end in {seconds:g} s and was killed"
                     + ("" if gone else "; the kernel cannot end it: it waits for the driver")
                 )
             part = os.read(descriptor, 1 << 16)

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from validation.job_report import main, prometheus, report, sacct, usage
+from validation import prometheus
+from validation.job_report import main, report, sacct, usage
 from validation.job_report.errors import NotKnown
 
 START, END = 1795327200, 1795330800  # an hour
@@ -239,13 +240,13 @@ def test_nan_is_no_value():
     ("document", "why"),
     [
         ({"status": "error", "error": "parse error"}, "Prometheus answers: parse error."),
-        ({"status": "success", "data": {"resultType": "vector"}}, "no matrix"),
+        ({"status": "success", "data": {"resultType": "vector"}}, "is not understood"),
         ({}, "is not understood"),
         ([], "is not understood"),
     ],
 )
 def test_what_is_no_answer_is_one_sentence(document, why):
-    with pytest.raises(NotKnown, match=why):
+    with pytest.raises(prometheus.NoAnswer, match=why):
         prometheus.parse(document)
 
 
@@ -379,7 +380,7 @@ def test_a_wrong_password_is_told_once_and_the_rest_reported(slurm, server, tmp_
     assert main.main(["4711", "--config", str(server[0])]) == 0
     said = capsys.readouterr().out
     assert "memory  8.0 GiB" in said
-    assert said.count("Prometheus answers with 401: Unauthorized.") == 1
+    assert said.count(" answers with 401: Unauthorized.") == 1
 
 
 def test_without_prometheus_slurms_part_is_reported(slurm, tmp_path, capsys):
@@ -392,11 +393,11 @@ def test_without_prometheus_slurms_part_is_reported(slurm, tmp_path, capsys):
 
 
 def test_a_prometheus_that_is_down_is_named(tmp_path):
-    where = prometheus.Config("http://127.0.0.1:9")
-    with pytest.raises(NotKnown, match=r"127[.]0[.]0[.]1:9 does not answer"):
-        prometheus.query(where, "up", 0, 1, 30)
-    with pytest.raises(NotKnown, match="does not answer"):
-        prometheus.query(prometheus.Config("https://x", ca=tmp_path / "none"), "up", 0, 1, 30)
+    where = prometheus.Server("http://127.0.0.1:9")
+    with pytest.raises(prometheus.NoAnswer, match=r"127[.]0[.]0[.]1:9 does not answer"):
+        prometheus.over(where, "up", 0, 1, 30)
+    with pytest.raises(prometheus.NoAnswer, match="none cannot be used: No such file"):
+        prometheus.over(prometheus.Server("https://x", ca=tmp_path / "none"), "up", 0, 1, 30)
 
 
 def test_a_password_that_one_may_not_read(tmp_path, monkeypatch):
@@ -404,9 +405,9 @@ def test_a_password_that_one_may_not_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(self))
 
     monkeypatch.setattr("pathlib.Path.read_text", refuse)
-    where = prometheus.Config("http://x", user="grafana", password=tmp_path / "password")
-    with pytest.raises(NotKnown, match="You may not read /"):
-        prometheus.query(where, "up", 0, 1, 30)
+    where = prometheus.Server("http://x", user="grafana", password=tmp_path / "password")
+    with pytest.raises(prometheus.NoAnswer, match="You may not read /"):
+        prometheus.over(where, "up", 0, 1, 30)
 
 
 def test_slurm_that_does_not_answer(slurm, capsys, monkeypatch):

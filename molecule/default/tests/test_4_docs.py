@@ -44,6 +44,7 @@ ELSEWHERE = {
     "rest() {": "roles/slurmrestd's tests",
     "rest http": "roles/slurmrestd's tests",
     "rest --json": "roles/slurmrestd's tests",
+    "ssh NODE 'sudo systemctl restart": "roles/shared_storage/molecule/glusterfs",
     # Advice for hardware that containers do not have.
     "ssh NODE 'cd /sys/class/infiniband": "RDMA ports only",
     "ssh NODE dmidecode": "real machines only",

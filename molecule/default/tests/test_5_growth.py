@@ -10,7 +10,8 @@ def test_a_new_node_touches_itself_and_the_controller(node, operator):
     added = operator.virtual_cluster("up", *arguments, f"--os={operator.system}")
     assert added.returncode == 0, added.stderr
     before = {name: node(name).check_output(DAEMON) for name in NODES}
-    run = operator.playbook("slurm-cluster.yml", "--limit", "gpu3,slurm_controller,slurm_login")
+    limit = "gpu3,slurm_controller,slurm_login"
+    run = operator.playbook("slurm-cluster.yml", "--limit", limit, timeout=1800)
     assert run.returncode == 0, run.stdout[-3000:]
     login = node("login1")
     shown = login.check_output("sinfo -h -N -o '%N %T %G'")

@@ -9,7 +9,8 @@ import pytest
 
 from tests import dashboards_live
 from tests.live_cluster import REPOSITORY
-from tests.web_listener import Listener, until
+from tests.patience import until
+from tests.web_listener import Listener
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNBOOKS = sorted((REPOSITORY / "docs/runbooks").glob("[A-Z][a-z]*.md"))

@@ -8,8 +8,9 @@ import pytest
 
 from tests import ports
 from tests.live_cluster import REPOSITORY
+from tests.patience import until
 from tests.standins.inventories import site
-from tests.web_listener import Listener, until
+from tests.web_listener import Listener
 
 
 @pytest.fixture(scope="module")

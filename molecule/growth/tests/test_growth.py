@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from tests.live_cluster import PLAIN, REPOSITORY
-from tests.web_listener import Listener, until
+from tests.patience import until
+from tests.web_listener import Listener
 
 JOBS = 100
 END = "/tmp/growth-is-over"

@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from tests.live_cluster import REPOSITORY
-from tests.web_listener import until
+from tests.patience import until
 
 JOBS = int(os.environ.get("PLUMBLINE_HA_JOBS", "10000"))
 ARRAY = max(1, min(1000, JOBS // 10))

@@ -59,13 +59,13 @@ MOMENTS = [
     Moment("packages of the base", [r"TASK \[node_base :"], "gpu1", "--unpack"),
     Moment("munge, dpkg dies", [r"TASK \[munge :"], "gpu2", "--configure", "is killed"),
     Moment("munge has another key", [r"RUNNING HANDLER \[munge :"]),
+    Moment("the payloads' packages", [r"\[validation_runtime :"], "gpu1", "--unpack"),
     Moment("the database, dpkg dies", [r"\[slurm_database :"], "ctl1", "--unpack", "is killed"),
     Moment("the database has settings", [r"RUNNING HANDLER \[slurm_database :"]),
     Moment("the controller's packages", [CONTROLLERS, r"\[slurm :"], "ctl1", "--configure"),
     Moment("the controller's settings", [CONTROLLERS, CONFIGURED]),
     Moment("a node loses power", [COMPUTE, r"\[slurm :"], "gpu2", "--unpack", "loses power"),
     Moment("a node has settings", [COMPUTE, CONFIGURED]),
-    Moment("the payloads' packages", [r"\[validation_runtime :"], "gpu1", "--unpack"),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.live_cluster import virtual_cluster
-from tests.web_listener import until
+from tests.patience import until
 
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring")
 DESCRIPTION = "/etc/plumbline-fake-nvml.conf"

@@ -19,7 +19,8 @@ import pytest
 import testinfra
 
 from tests.live_cluster import PLAIN, REPOSITORY, virtual_cluster
-from tests.web_listener import Listener, until
+from tests.patience import until
+from tests.web_listener import Listener
 
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring")
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"

@@ -4,7 +4,8 @@ import re
 
 from playbooks.plugin_utils.monitoring import SLURM_ENDPOINTS
 from tests import proven_cluster
-from tests.web_listener import Listener, until
+from tests.patience import until
+from tests.web_listener import Listener
 
 
 def test_it_is_the_newest_slurm(node):

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.grafana.page import units
 from roles.grafana.page.boards import Panel, Target
-from roles.grafana.page.prometheus import Series
+from validation.prometheus import Series
 
 Answers = Mapping[str, Sequence[Series]]  # by the letters of a panel's queries
 

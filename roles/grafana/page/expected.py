@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from roles.grafana.page import boards, promql
-from roles.grafana.page.prometheus import Series, Server, now, over
+from validation.prometheus import Series, Server, now, over
 
 FILE = Path(__file__).parent / "without_data.yml"
 RULES = Path(__file__).parents[2] / "prometheus/files/etc/prometheus/rules"

@@ -12,7 +12,7 @@ import jinja2
 
 from roles.grafana.page import content, expected
 from roles.grafana.page.boards import Board, Panel
-from roles.grafana.page.prometheus import NoAnswer, Series, Server
+from validation.prometheus import NoAnswer, Series, Server
 
 HERE = Path(__file__).parent
 

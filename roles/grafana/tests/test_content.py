@@ -12,7 +12,7 @@ import pytest
 from roles.grafana.dashboards import FOLDER
 from roles.grafana.page import boards, content, page
 from roles.grafana.page.content import Span
-from roles.grafana.page.prometheus import Series
+from validation.prometheus import Series
 
 BOARDS = {board.title: board for board in boards.read(FOLDER)}
 UPLOT = Path(page.__file__).parent / "uplot"

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from roles.grafana.dashboards import FOLDER
-from roles.grafana.page import boards, expected, prometheus
+from roles.grafana.page import boards, expected
 from roles.grafana.page.expected import Asked, Reason
+from validation import prometheus
 
 ASKED = [*expected.of_panels(boards.read(FOLDER), 3600), *expected.of_alerts()]
 LISTED = expected.read()

@@ -139,7 +139,7 @@ def test_a_prometheus_that_does_not_answer_is_told_once(tmp_path):
     file = tmp_path / "page.html"
     done = program("http://127.0.0.1:1", file)
     assert done.returncode == 1
-    assert done.stderr.startswith("dashboards: http://127.0.0.1:1 does not answer: ")
+    assert done.stderr.startswith("dashboards: Prometheus at http://127.0.0.1:1 does not answer: ")
     assert done.stderr.count("\n") == 1
     assert not file.exists()
 

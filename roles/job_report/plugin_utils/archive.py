@@ -14,7 +14,7 @@ from validation.job_report.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
-MODULES = ("__init__.py", "nodelist.py")
+MODULES = ("__init__.py", "nodelist.py", "prometheus.py")
 
 
 def wanted(place: Path) -> bool:

@@ -1,15 +1,15 @@
 """Users of the scenarios, what they do, and what the kernel says of them."""
 
 import shlex
-import time
 
 import pytest
+
+from tests.patience import until
 
 LOGIN = "ssh -q -i /root/.ssh/users -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 SLICES = "/sys/fs/cgroup/user.slice"
 UIDS = {"root": 0, "ops": 1000, "alice": 2001, "bob": 2002, "carol": 2003}
 UNITS = "/etc/systemd/system"
-SECONDS = 60
 
 
 def run_as(host, user, command):
@@ -30,13 +30,6 @@ def limit(host, user, file):
 
 def events(host, user):
     return dict(line.split() for line in limit(host, user, "memory.events").splitlines())
-
-
-def until(question):
-    deadline = time.monotonic() + SECONDS
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"nothing after {SECONDS} s"
-    return answer
 
 
 def sleeping(host):

@@ -389,6 +389,30 @@ def test_a_filesystem_that_hangs_keeps_nobody(tmp_path: Path) -> None:
     assert problem == "it does not answer within 0.3 s"
 
 
+@pytest.mark.parametrize(
+    ("problem", "verb"),
+    [
+        ("nothing is mounted there", "start"),
+        ("it does not answer within 10 s", "start"),  # a hard mount of NFS comes back by itself
+        ("Transport endpoint is not connected", "restart"),
+    ],
+)
+def test_a_mount_whose_process_died_is_made_anew(
+    problem: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = program()
+    said = iter([problem, ""])
+    monkeypatch.setattr(
+        asked, "judged", lambda *_, **__: {"/home": {"problem": next(said), "note": ""}}
+    )
+    monkeypatch.setattr(asked.time, "sleep", lambda _: None)
+    ran: list[list[str]] = []
+    monkeypatch.setattr(asked.subprocess, "run", lambda argv, **_: ran.append(argv))
+    declared = [{"path": "/home", "unit": "home.mount"}, {"path": "/home"}]
+    assert asked.wait({"patience": 5, "mounts": declared}) == 0
+    assert ran == [["systemctl", verb, "--no-block", "home.mount"]]
+
+
 def test_the_look_names_files_and_asks_nothing_of_what_is_mounted(tmp_path: Path) -> None:
     for name in ("ada", "bob", "cy", "dee", "lost+found"):
         (tmp_path / name).mkdir()

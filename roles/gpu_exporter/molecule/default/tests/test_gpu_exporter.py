@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from roles.gpu_exporter.molecule.default.tests.exporters import DCGM, OWN, TEXTFILE, series, wait
+from roles.gpu_exporter.molecule.default.tests.exporters import DCGM, OWN, TEXTFILE, series
+from tests.patience import until
 
 JOBS = "/run/plumbline/gpu-jobs"
 KERNEL_LOG = "/var/log/kern.log"
@@ -16,7 +17,7 @@ def run(host, phase, job, gpus):
 
 
 def test_the_gpus_are_read_and_everybody_may_read_the_file(host):
-    wait(lambda: len(series(host, "DCGM_FI_DEV_GPU_TEMP")) == 2)
+    until(lambda: len(series(host, "DCGM_FI_DEV_GPU_TEMP")) == 2)
     assert host.file(TEXTFILE).mode == 0o644
     (line,) = [one for one in series(host, "DCGM_FI_DEV_GPU_TEMP") if 'gpu="1"' in one]
     assert 'device="nvidia1"' in line
@@ -28,7 +29,7 @@ def xid(host, gpu, code):
     before = xids(host).get((gpu, code), 0)
     line = f"node kernel: [ 4711.5] NVRM: Xid (PCI:0000:{gpu}:00): {code}, pid=1, whatever"
     host.run_expect([0], f"echo '{line}' >> {KERNEL_LOG}")
-    wait(lambda: xids(host).get((gpu, code), 0) == before + 1)
+    until(lambda: xids(host).get((gpu, code), 0) == before + 1)
 
 
 def xids(host):
@@ -46,11 +47,11 @@ def test_an_xid_of_the_kernels_log_is_counted(host):
 def test_a_job_has_its_gpus_in_the_metrics_while_it_runs(host):
     run(host, "begin", 4711, "0")
     run(host, "begin", 4712, "0,1")
-    wait(lambda: len(series(host, "DCGM_FI_DEV_GPU_UTIL")) == 3)
+    until(lambda: len(series(host, "DCGM_FI_DEV_GPU_UTIL")) == 3)
     run(host, "end", 4712, "0,1")
     run(host, "end", 4711, "0")
     assert host.run(f"ls {JOBS}").stdout == ""
-    wait(lambda: "hpc_job" not in "".join(series(host, "DCGM_FI_DEV_GPU_UTIL")))
+    until(lambda: "hpc_job" not in "".join(series(host, "DCGM_FI_DEV_GPU_UTIL")))
 
 
 def test_a_prolog_never_fails_and_says_why(host):
@@ -61,14 +62,14 @@ def test_a_prolog_never_fails_and_says_why(host):
 def test_no_dead_value_stays(host):
     for signal in ("TERM", "KILL"):
         host.check_output(f"systemctl start {OWN}")
-        wait(lambda: host.file(TEXTFILE).exists)
+        until(lambda: host.file(TEXTFILE).exists)
         if signal == "TERM":
             host.check_output(f"systemctl stop {OWN}")
         else:
             host.check_output(f"systemctl kill --signal=KILL {OWN}")
-        wait(lambda: not host.file(TEXTFILE).exists, 15)
+        until(lambda: not host.file(TEXTFILE).exists, 15)
     host.check_output(f"systemctl start {OWN}")
-    wait(lambda: host.file(TEXTFILE).exists)
+    until(lambda: host.file(TEXTFILE).exists)
 
 
 @pytest.mark.long
@@ -99,10 +100,10 @@ def test_dcgm_exporter_comes_in_the_version_of_the_dcgm(host, play):
 @pytest.mark.long
 def test_it_comes_back_whatever_ends_it_and_with_the_engine(host):
     host.check_output(f"systemctl kill --signal=KILL {DCGM}")
-    wait(lambda: host.service(DCGM).is_running)
+    until(lambda: host.service(DCGM).is_running)
     before = host.check_output(f"systemctl show --property=MainPID {DCGM}")
     host.check_output("systemctl restart nvidia-dcgm")
-    wait(lambda: host.service(DCGM).is_running)
+    until(lambda: host.service(DCGM).is_running)
     assert host.check_output(f"systemctl show --property=MainPID {DCGM}") != before
 
 

@@ -1,12 +1,13 @@
 """What goes wrong with GPUs, DCGM and settings, and that what ran before runs on."""
 
-from roles.gpu_exporter.molecule.default.tests.exporters import OWN, TEXTFILE, series, wait
+from roles.gpu_exporter.molecule.default.tests.exporters import OWN, TEXTFILE, series
+from tests.patience import until
 from tests.role_play import refused
 
 
 def test_a_gpu_that_is_lost_is_gone_and_comes_back(host, nvml):
     nvml("gpu.1.error.* = GPU_IS_LOST")
-    wait(lambda: len(series(host, "DCGM_FI_DEV_GPU_TEMP")) == 1)
+    until(lambda: len(series(host, "DCGM_FI_DEV_GPU_TEMP")) == 1)
     failed = 'plumbline_exporter_collector_success{exporter="gpu",collector="gpu1"} 0'
     assert failed in series(host, "plumbline_exporter_collector_success")
 

@@ -6,8 +6,9 @@ import json
 import pytest
 
 from roles.grafana.molecule.default.tests.server import INI, SERVICE, Grafana, started
+from tests.patience import until
 from tests.role_play import refused
-from tests.web_listener import SECRETS, until
+from tests.web_listener import SECRETS
 
 
 @pytest.fixture

@@ -4,15 +4,14 @@
 """
 
 import shlex
-import time
 
 import pytest
 
+from tests.patience import until
 from tests.role_play import refused
 
 LOGIN = "ssh -q -i /root/.ssh/users -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 STACK = "/etc/pam.d/sshd"
-SECONDS = 60
 
 
 def run(host, command):
@@ -24,14 +23,6 @@ def run(host, command):
 def run_as(host, user, command):
     """In a login of the user's own."""
     return run(host, f"{LOGIN} {user}@localhost {shlex.quote(command)}")
-
-
-def until(question):
-    deadline = time.monotonic() + SECONDS
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"nothing after {SECONDS} s"
-        time.sleep(0.5)
-    return answer
 
 
 def submit(host, user, command="sleep 600", options="--gres=gpu:1 --mem=200M"):

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.patience import until
 from tests.role_play import refused
 
 LOGS = "/var/log/plumbline"
@@ -54,13 +55,6 @@ def sender(host):
         for name in started:
             host.run(f"systemctl kill --signal=KILL scenario-{name}")
             host.run(f"systemctl reset-failed scenario-{name}")
-
-
-def until(wanted, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not wanted():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
 
 
 def collected(host, text):

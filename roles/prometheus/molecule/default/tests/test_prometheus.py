@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.patience import until
 from tests.role_play import refused
-from tests.web_listener import SECRETS, Listener, password, until
+from tests.web_listener import SECRETS, Listener, password
 
 RULES = "/etc/prometheus/rules"
 

@@ -1,14 +1,13 @@
 """No daemon runs without what is declared, and what cannot be is refused in a sentence."""
 
 import json
-import time
 
 import pytest
 
+from tests.patience import until
 from tests.role_play import refused
 
 PROGRAM = "/usr/local/lib/plumbline/shared-storage"
-SECONDS = 60
 LUSTRE = {"path": "/lustre", "kind": "external", "type": "tmpfs", "source": "lustre"}
 
 
@@ -36,10 +35,7 @@ def test_a_daemon_does_not_run_without_it_and_starts_when_it_is_back(host):
     said = host.check_output("journalctl --unit=scenario --lines=20 --output=cat")
     assert "shared storage: /lustre: nothing is mounted there" in said
     host.check_output("mount -t tmpfs -o size=20m lustre /lustre && mkdir -m 1777 /lustre/scratch")
-    deadline = time.monotonic() + SECONDS
-    while not active(host):
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
+    until(lambda: active(host))
 
 
 def test_another_filesystem_in_its_place_is_told_by_its_type(play):

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from tests.patience import until
 from tests.role_play import refused
 
 PROGRAM = "/usr/local/lib/plumbline/shared-storage"
-SECONDS = 90
 NFS = [
     {"path": f"/shared/{tier}", "kind": "nfs", "source": f"127.0.0.1:/srv/{tier}"}
     for tier in ("home", "scratch", "state")
@@ -21,14 +21,6 @@ LUSTRE = {"path": "/lustre", "kind": "external", "type": "tmpfs", "source": "lus
 def root(host):
     with host.sudo():
         yield
-
-
-def until(question):
-    deadline = time.monotonic() + SECONDS
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"nothing after {SECONDS} s"
-        time.sleep(0.3)
-    return answer
 
 
 def mount_of(host, path):
@@ -100,6 +92,7 @@ def test_another_filesystem_in_its_place_is_told_by_its_type(host, play):
         play(shared_storage_mounts=wrong),
         "/lustre on node is tmpfs (lustre) is mounted there, not lustre",
     )
+    assert play().code == 0
 
 
 def test_a_server_that_is_dead_keeps_no_question_waiting(host):
@@ -113,7 +106,7 @@ def test_a_server_that_is_dead_keeps_no_question_waiting(host):
     finally:
         host.check_output("systemctl start nfs-server")
     # Version 4 has clients of before come back first; new writes wait for up to 90 s.
-    until(lambda: host.run("timeout 5 ls /shared/home").rc == 0)
+    until(lambda: host.run("timeout 5 ls /shared/home").rc == 0, seconds=120)
 
 
 def test_a_folder_with_files_is_not_hidden(host, play):
@@ -130,7 +123,9 @@ def test_what_is_declared_no_more_goes_unless_it_is_in_use(host, play):
     extra = NFS[1] | {"path": "/extra"}
     assert play(shared_storage_mounts=[*NFS, BOUND, LUSTRE, extra]).code == 0
     assert mount_of(host, "/extra")["fstype"] == "nfs4"
-    host.check_output("systemd-run --unit=busy --working-directory=/extra sleep infinity")
+    # A unit with WorkingDirectory= there would be stopped by systemd, together with the mount.
+    host.check_output("systemd-run --unit=busy sh -c 'cd /extra && exec sleep infinity'")
+    until(lambda: host.run("fuser --mount /extra").rc == 0)
     refused(play(), "/extra is declared no more, and cannot be unmounted")
     host.check_output("systemctl stop busy")
     assert play().code == 0

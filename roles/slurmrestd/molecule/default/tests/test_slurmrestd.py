@@ -6,12 +6,12 @@ import os
 import re
 import secrets
 import shlex
-import time
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.patience import until
 from tests.role_play import refused
 
 SOCKET = "/run/slurmrestd/slurmrestd.socket"
@@ -131,14 +131,6 @@ def state_of(job):
     """A word in older versions, a list of words in newer ones."""
     found = job["state"]["current"] if isinstance(job["state"], dict) else job["job_state"]
     return found if isinstance(found, str) else found[0]
-
-
-def until(holds, seconds=60):
-    limit = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < limit
-        time.sleep(0.5)
-    return found
 
 
 def test_a_job_that_is_posted_runs_as_its_user_and_is_accounted(host, document, api):

@@ -39,6 +39,10 @@ class Series:
     points: tuple[tuple[float, float], ...]
 
     @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(value for _, value in self.points)
+
+    @property
     def last(self) -> float:
         return self.points[-1][1]
 
@@ -66,11 +70,13 @@ def _asked(server: Server, what: str, form: Mapping[str, str]) -> list[Series]:
             return parse(json.load(answer))
     except urllib.error.HTTPError as error:
         with error:
-            raise NoAnswer(f"{server.url} answers with {error.code}: {_why(error)}.") from None
+            raise NoAnswer(
+                f"Prometheus at {server.url} answers with {error.code}: {_why(error)}."
+            ) from None
     except urllib.error.URLError as error:
-        raise NoAnswer(f"{server.url} does not answer: {error.reason}.") from None
+        raise NoAnswer(f"Prometheus at {server.url} does not answer: {error.reason}.") from None
     except (OSError, ValueError) as error:
-        raise NoAnswer(f"{server.url} does not answer: {error}.") from None
+        raise NoAnswer(f"Prometheus at {server.url} does not answer: {error}.") from None
 
 
 def _password(server: Server) -> dict[str, str]:
@@ -78,6 +84,9 @@ def _password(server: Server) -> dict[str, str]:
         return {}
     try:
         password = server.password.read_text(encoding="utf-8").strip()
+    except PermissionError:
+        why = f"You may not read {server.password}, which Prometheus asks for."
+        raise NoAnswer(why) from None
     except OSError as error:
         raise NoAnswer(f"{server.password} cannot be read: {error.strerror}.") from None
     pair = base64.b64encode(f"{server.user}:{password}".encode()).decode()

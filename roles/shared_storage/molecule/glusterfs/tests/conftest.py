@@ -1,0 +1,3 @@
+from tests.role_play import play
+
+__all__ = ["play"]
