@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.patience import until
 from validation.exporters.slurm import commands, diagnostics, jobs, main, nodes, series, shares
 from validation.exporters.slurm.config import COLLECTORS, BadConfig, Config, read
 from validation.exporters.slurm.words import Nonsense, gpus_of_gres, gpus_of_tres, number, whole
@@ -645,7 +646,7 @@ def test_a_command_takes_its_own_collectors_with_it_and_no_other(stand, command,
     }[command]
     expected = {key[0] for key in before if re.match(of, key[0])}
     assert names == expected != set()
-    assert not left_behind(seconds)
+    until(lambda: not left_behind(seconds), 10)  # killed is not yet gone
     # And back, when it is well again.
     stand.answers(**{command: (stand.bin / f"{command}.out").read_text(encoding="utf-8")})
     daemon.round()
