@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.patience import until
 from validation.exporters.common import (
     DURATION,
     LAST_RUN,
@@ -279,7 +280,7 @@ def test_it_ends_at_once_in_the_middle_of_a_command_and_leaves_nothing(tmp_path)
         process.kill()
         process.wait()
     assert list(tmp_path.iterdir()) == []
-    assert not any(alive(pid) for pid in sleeping)
+    until(lambda: not any(alive(pid) for pid in sleeping), 10)  # killed is not yet gone
 
 
 def children(pid):

@@ -419,7 +419,7 @@ def test_a_check_that_hangs_has_failed_and_is_killed_with_its_children(tmp_path)
     hanging = command("hang", "sh", "-c", f"sleep 1000 & echo $! > {pid}; wait", timeout_s=0.5)
     started = time.monotonic()
     found = runner.run(config(), [hanging, command("well", "true")], {}, {})
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
     assert found == {"hang": Outcome(FAIL, "did not answer within 0.5 s"), "well": Outcome(PASS)}
     state_of = Path(f"/proc/{pid.read_text().strip()}/stat")
     deadline = time.monotonic() + 5
@@ -429,10 +429,10 @@ def test_a_check_that_hangs_has_failed_and_is_killed_with_its_children(tmp_path)
 
 
 def test_checks_run_side_by_side():
-    checks = [command(f"c{number}", "sleep", "0.5") for number in range(8)]
+    checks = [command(f"c{number}", "sleep", "1.5") for number in range(8)]
     started = time.monotonic()
     runner.run(config(), checks, {}, {})
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 8  # 12 one after the other
 
 
 @pytest.mark.parametrize(
