@@ -85,6 +85,14 @@ def test_a_node_without_the_key_is_not_let_in(node):
 # --- a user of the cluster -----------------------------------------------------------------------
 
 
+def test_a_node_does_not_have_the_kernel_log_of_the_host(node):
+    """Where the host has real GPUs, their XIDs would be told of each node."""
+    compute = node("gpu1")
+    with compute.sudo():
+        assert compute.check_output("dmesg") == ""
+        assert compute.check_output("journalctl --dmesg --boot --quiet --no-pager") == ""
+
+
 def test_a_user_is_the_same_on_every_node(node):
     told = {name: node(name).check_output("id ada") for name in ("ctl1", "login1", "gpu1", "gpu2")}
     assert set(told.values()) == {"uid=2001(ada) gid=2001(ada) groups=2001(ada)"}
