@@ -27,7 +27,9 @@ from validation.payloads.rendezvous import node_name
 
 MUNGE_TIMEOUT_S = 5
 SCONTROL_TIMEOUT_S = 5
-TORCH_TIMEOUT_S = 30
+# Hundreds of megabytes, from a cold disk or a filesystem that all nodes ask at once. Three nodes on
+# one disk took more than 30 s.
+TORCH_TIMEOUT_S = 90
 NVML_TIMEOUT_S = 20  # without persistence mode the first question starts every GPU
 TMP = Path("/tmp")
 SPOOL = "/var/spool/slurmd"  # where slurmd keeps its jobs unless slurm.conf says otherwise

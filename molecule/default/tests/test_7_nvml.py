@@ -179,18 +179,6 @@ def note(name: str, line: str, check: str, message: str) -> None:
         table.write(f"| {name} | {shown} | {check} | {message} |\n")
 
 
-def wrong(done: Run, check: str, name: str, line: str) -> str:
-    """The message of the one judgement that is not green; the others go on without the node."""
-    assert done.code == 1, done.output
-    accused = done.verdicts("fail", "inconclusive", "warn")
-    assert list(accused) == [(check, "gpu2")], accused
-    assert (done.nodes("failing"), done.nodes("suspect")) == (["gpu2"], [])
-    assert done.hosts("ddp") == ["gpu1", "gpu3"]
-    message = accused[check, "gpu2"]
-    note(name, line, check, message)
-    return message
-
-
 # Each is a run of the suite, so only the first of them are looked at each time.
 @pytest.mark.parametrize(
     "faults",
@@ -220,28 +208,24 @@ def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, faults):
         assert "GPU 0" not in message
 
 
-# Of the cluster tier ddp alone: it is judged by what it computes, however busy this machine is.
-SOME = ("--suite", "full", "--only", ",".join([*HEALTH, "ddp"]))
-
-
-def test_a_gpu_that_is_not_counted_is_named_by_its_device(validate, written):
-    written("gpu2", DESCRIPTION, "count = 1")
-    message = wrong(validate(*SOME), "driver", "a GPU not counted", "count = 1")
-    assert message == "NVML counts 1 GPUs, 2 declared: without /dev/nvidia1"
-
-
-def test_an_xid_in_the_kernel_log_is_told_of_its_gpu(validate, written):
+def test_what_is_no_fault_of_the_board_is_told_too(validate, written):
+    """A GPU that is not counted, an XID in the kernel's log, a power limit that was lowered."""
     xid = "NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus."
-    written("gpu2", KERNEL_LOG, f"gpu2 kernel: [ 4711.500000] {xid}")
-    assert wrong(validate(*SOME), "xid", "an XID", xid).startswith("GPU 1: XID 79 ")
-
-
-def test_a_lowered_power_limit_is_a_warning_and_accuses_nobody(validate, written):
-    written("gpu2", DESCRIPTION, "gpu.1.power_limit_mw = 350000")
-    done = validate("--suite", "gpu", "--only", ",".join(HEALTH))
-    assert done.code == 0, done.output
-    warned = {("clocks", "gpu2"): "GPU 1: power limit 350 W, 700 W by default"}
-    assert done.verdicts("warn", "fail", "inconclusive") == warned
+    written("gpu1", DESCRIPTION, "gpu.1.power_limit_mw = 350000")
+    written("gpu2", DESCRIPTION, "count = 1")
+    written("gpu3", KERNEL_LOG, f"gpu3 kernel: [ 4711.500000] {xid}")
+    done = validate("--suite", "full", "--only", ",".join(HEALTH))
+    assert done.code == 1, done.output
+    accused = done.verdicts("fail", "inconclusive")
+    assert accused == {
+        ("driver", "gpu2"): "NVML counts 1 GPUs, 2 declared: without /dev/nvidia1",
+        ("xid", "gpu3"): "GPU 1: XID 79 (GPU has fallen off the bus)",
+    }
+    note("a GPU not counted", "count = 1", "driver", accused["driver", "gpu2"])
+    note("an XID", xid, "xid", accused["xid", "gpu3"])
+    warned = {("clocks", "gpu1"): "GPU 1: power limit 350 W, 700 W by default"}
+    assert done.verdicts("warn") == warned  # and accuses nobody
+    assert (done.nodes("failing"), done.nodes("suspect")) == (["gpu2", "gpu3"], [])
 
 
 def test_without_the_stand_in_nobody_is_asked(validate, up):

@@ -332,6 +332,7 @@ def test_what_cannot_work_is_said_in_a_sentence(root, play, mirror, tiny):
     assert mirror.requests() == []
 
 
+@pytest.mark.long
 def test_a_node_without_enroot_is_told_of_and_not_changed(root, play, mirror):
     root("apt-get remove -yq --allow-change-held-packages enroot enroot+caps >/dev/null 2>&1")
     try:

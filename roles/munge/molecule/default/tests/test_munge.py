@@ -152,6 +152,7 @@ def test_a_munged_that_does_not_decode_ends_the_run_with_a_sentence(host, play):
     )
 
 
+@pytest.mark.long
 def test_a_host_that_leaves_keeps_no_key(host, play):
     leave = [{"ansible.builtin.include_role": {"name": "munge", "tasks_from": "leave"}}]
     try:

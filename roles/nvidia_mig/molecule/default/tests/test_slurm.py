@@ -2,7 +2,12 @@
 
 import time
 
+import pytest
+
 from tests.mig_live import JOB, SHOW, opened
+
+# Slurm is deployed for them, which takes minutes.
+pytestmark = pytest.mark.long
 
 HALVES = {"3g.20gb": 2}
 

@@ -151,6 +151,7 @@ def test_another_password_is_refused_unless_it_is_rotated_in(host, play):
     assert ":6820 " in host.check_output("ss -Hltn")
 
 
+@pytest.mark.long
 def test_the_password_of_a_site_is_its_word(host, play):
     """It wins over the file and what is deployed, and is written nowhere on the control node."""
     run = play(slurm_database_password="TheSitesOwn0123456789abcdefghijk")
