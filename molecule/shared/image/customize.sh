@@ -30,6 +30,11 @@ WantedBy=sysinit.target
 END
 systemctl enable --quiet boot-id.service
 
+# A kernel log of its own, too, which begins anew with each boot: the container does not see the host's.
+cat > /etc/tmpfiles.d/kernel-log.conf <<'END'
+f+! /var/log/kern.log 0644 root root - %H kernel: [    0.000000] Linux version 0 (stand-in for a kernel log)\n
+END
+
 useradd --create-home --shell /bin/bash ops
 echo 'ops ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/ops
 chmod 0440 /etc/sudoers.d/ops
