@@ -126,8 +126,11 @@ def test_runs_that_were_interrupted_before_a_restart_are_mended_by_the_next(host
 def test_a_lost_password_is_taken_over_from_the_cluster(host, play):
     kept = PASSWORD.read_text().strip()
     PASSWORD.unlink()
-    run = play()
+    # The port too: a run is green when slurmdbd answers where it is told to. The next takes it
+    # back.
+    run = play(slurm_database_port=6820)
     assert run.code == 0, run.output
+    assert ":6820 " in host.check_output("ss -Hltn")
     assert "is taken over from slurmdbd on node into" in run.output
     assert PASSWORD.read_text().strip() == kept == configured(host, "StoragePass")
     assert PASSWORD.stat().st_mode & 0o777 == 0o600
@@ -143,12 +146,11 @@ def test_another_password_is_refused_unless_it_is_rotated_in(host, play):
     assert before not in refused.output
     assert configured(host, "StoragePass") == before
 
-    # The port too: a run ends green only when slurmdbd answers where it is told to.
-    rotated = play(slurm_database_password_rotate="true", slurm_database_port=6820)
+    rotated = play(slurm_database_password_rotate="true")
     assert rotated.code == 0, rotated.output
     assert configured(host, "StoragePass") == other
     assert other not in rotated.output
-    assert ":6820 " in host.check_output("ss -Hltn")
+    assert ":6819 " in host.check_output("ss -Hltn")
 
 
 @pytest.mark.long
@@ -191,14 +193,20 @@ def test_settings_that_slurmdbd_would_not_read_are_refused(play, settings, sente
 
 
 def test_a_slurmdbd_that_does_not_answer_ends_the_run_with_a_sentence(host, play):
-    """Green means running: without MUNGE it listens, and refuses whoever comes."""
+    """Without MUNGE it listens, and refuses whoever comes; started anew, it ends."""
     with host.sudo():
         host.check_output("systemctl stop munge")
     try:
         run = play(None, "-e", "__slurm_database_patience=1")
+        with host.sudo():
+            host.check_output("systemctl stop slurmdbd")
+        ended = play(None, "-e", "__slurm_database_patience=3")
     finally:
         with host.sudo():
             host.check_output("systemctl start munge")
     assert run.code != 0
     assert "slurmdbd on node does not answer on port 6819: sacctmgr: error:" in run.output
     assert "see /var/log/slurm/slurmdbd.log there" in run.output
+    assert ended.code != 0
+    assert "slurmdbd on node does not answer on port 6819: " in ended.output
+    assert "fatal: Unable to initialize authentication plugins" in ended.output
