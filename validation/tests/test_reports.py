@@ -558,7 +558,7 @@ def test_a_node_on_which_no_task_started_is_not_told_of_its_cpus():
     """Five checks would have judged the answer; the advice is that of none of them."""
     silent = Reply("node-gpu2", Outcome.RUN_LIMIT, job_id="9")
     (step,) = steps_of({"node-gpu2": silent}, *THREE)
-    assert step.title.startswith("gpu2: did not end in 60 s and was cancelled")
+    assert step.title.startswith("gpu2: did not end in 150 s and was cancelled")
     assert "ssh gpu2 systemctl status slurmd" in step.commands
     assert "no task began" in step.advice
     assert "6818" in step.advice
