@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from validation import allocations, interrupts, reasons
+from validation import allocations, interrupts, node_states, reasons
 from validation.checks import CHECKS, accounting, slurm_state
 from validation.checks.comparison import Asked
 from validation.errors import EnvironmentProblem, PlumblineError
@@ -334,7 +334,7 @@ def _refusal(reply: Reply) -> str:
     if reply.outcome is not Outcome.EXITED or reply.exit_code == 0 or reply.starts:
         return ""
     found = reasons.refusal(reply.stderr)
-    if found is None or any(map(slurm_state.out_of_service, reply.states)):
+    if found is None or any(map(node_states.out_of_service, reply.states)):
         return ""
     return found[0] if found[1] is not Cause.CLUSTER else ""
 
@@ -364,10 +364,10 @@ def _run(
         for reply in replies:
             job = waiting.pop(reply.job)
             seen = tuple(now[name] for name in job.hosts if name in now)
-            busy = any(map(slurm_state.busy, seen)) and reply.outcome is Outcome.QUEUE_LIMIT
+            busy = any(map(node_states.busy, seen)) and reply.outcome is Outcome.QUEUE_LIMIT
             ledger.judge(job, replace(reply, busy=busy, states=seen))
 
-    free = frozenset(name for name, state in states.items() if slurm_state.free(state))
+    free = frozenset(name for name, state in states.items() if node_states.free(state))
     batch = client.prepare(lanes, AT_ONCE, allocations.share(lanes, free, AT_ONCE))
     lost = "the login node forgot it"
     interrupted = False

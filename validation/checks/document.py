@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from validation import nodelist, reasons, strict
-from validation.checks import slurm_state
+from validation import node_states, nodelist, reasons, strict
 from validation.model import (
     Job,
     Outcome,
@@ -234,7 +233,7 @@ def _out_of_service(job: Job, reply: Reply) -> dict[str, str]:
     return {
         state.name: f"{state.state} ({state.reason})" if state.reason else state.state
         for state in reply.states
-        if state.name in job.hosts and slurm_state.out_of_service(state)
+        if state.name in job.hosts and node_states.out_of_service(state)
     }
 
 
@@ -283,10 +282,10 @@ def _waited(job: Job, reply: Reply) -> Unusable:
         return Unusable(f"{said}{_WHOSE[cause]}{reason}", verdict, ())
     if _out_of_service(job, reply):
         return _unusable(job, reply, f"{said}Slurm says {reply.reason or 'nothing'}")
-    if asleep := [state.name for state in reply.states if slurm_state.asleep(state)]:
+    if asleep := [state.name for state in reply.states if node_states.asleep(state)]:
         names = ", ".join(asleep[:8])
         return Unusable(f"{said}{names} is still being powered up", Verdict.INCONCLUSIVE, ())
-    if ending := [state.name for state in reply.states if slurm_state.completing(state)]:
+    if ending := [state.name for state in reply.states if node_states.completing(state)]:
         names = f"{', '.join(ending[:8])} {'is' if len(ending) == 1 else 'are'}"
         said = f"{said}{names} still completing a job that has ended{reason}"
         return Unusable(said, Verdict.INCONCLUSIVE, ())

@@ -18,31 +18,12 @@ What to do       Read Slurm's reason. A node that is down does not answer: look 
 import re
 from collections import Counter
 
+from validation import node_states
 from validation.model import Metric, Node, NodeState, Result, Subject, Threshold, Tier, Verdict
 
 NAME = "slurm_state"
 TIER = Tier.NODE
 PAYLOAD = None
-
-# States in which a node takes a job, now or when a running one ends. Anything else does not,
-# nor does a node with a flag: * no answer, ~ # % ! power saving, $ maintenance, @ ^ reboot.
-_TAKES_JOBS = ("idle", "mixed", "allocated", "completing", "planned")
-_BUSY = ("mixed", "allocated", "completing")
-_RESERVED = ("maint", "reserved")  # idle, and for the jobs of a reservation
-_HARMLESS_FLAGS = "-"  # planned for a job of higher priority
-_ASLEEP = "~#"  # a job wakes it
-_FLAGS = {
-    "*": "does not answer",
-    "~": "is powered down",
-    "#": "is powering up",
-    "%": "is powering down",
-    "!": "is about to be powered down",
-    "$": "is in a maintenance reservation",
-    "@": "is about to reboot",
-    "^": "is rebooting",
-}
-# What somebody did on purpose, and what passes: the node is not judged, and nobody is to mend it.
-_PASSING = "%!$@^"
 
 _EXPECTED = Threshold("in", "service", "", "defined", "states in which Slurm gives jobs")
 
@@ -51,58 +32,23 @@ def evaluate(node: Node, state: NodeState | None, reserved: bool = False) -> Res
     """`reserved` says that the jobs run inside of a reservation."""
     if state is None:
         return _result(node, "unknown", Verdict.FAIL, "Slurm does not know this node")
-    base, flags = _split(state.state)
+    base, flags = node_states.split(state.state)
     reason = f" ({state.reason})" if state.reason else ""
-    if base in _RESERVED and not flags.strip(_ASLEEP):
+    if base in node_states.RESERVED and not flags.strip(node_states.ASLEEP):
         if not reserved:
             message = f"the node is in a reservation{reason}: give --reservation to judge it"
             return _result(node, state.state, Verdict.INCONCLUSIVE, message)
-    elif base not in _TAKES_JOBS:
+    elif base not in node_states.TAKES_JOBS:
         return _result(node, state.state, Verdict.FAIL, f"Slurm says {state.state}{reason}")
-    flags = flags.translate(dict.fromkeys(map(ord, _ASLEEP + ("$" if reserved else ""))))
+    flags = flags.translate(dict.fromkeys(map(ord, node_states.ASLEEP + ("$" if reserved else ""))))
     if flags:
-        told = " and ".join(_FLAGS.get(flag, f"has the flag {flag}") for flag in flags)
-        only_passing = not flags.strip(_PASSING)
+        told = " and ".join(node_states.FLAGS.get(flag, f"has the flag {flag}") for flag in flags)
+        only_passing = not flags.strip(node_states.PASSING)
         verdict = Verdict.INCONCLUSIVE if only_passing else Verdict.FAIL
         return _result(node, state.state, verdict, f"the node {told}{reason}")
     if disagreements := _disagreements(node, state):
         return _result(node, state.state, Verdict.FAIL, "; ".join(disagreements))
     return _result(node, state.state, Verdict.PASS, "")
-
-
-def free(state: NodeState) -> bool:
-    """Whether a job of ours could start at once."""
-    base, flags = _split(state.state)
-    return base in ("idle", *_RESERVED) and not flags.strip("$") and "-" not in state.state
-
-
-def busy(state: NodeState) -> bool:
-    """Whether other jobs run on the node."""
-    return _split(state.state)[0] in _BUSY
-
-
-def completing(state: NodeState) -> bool:
-    """Whether Slurm waits for the node to finish with a job that has ended."""
-    return _split(state.state)[0] == "completing"
-
-
-def asleep(state: NodeState) -> bool:
-    """Whether power saving has the node switched off, or is switching it on."""
-    return any(flag in state.state for flag in _ASLEEP)
-
-
-def out_of_service(state: NodeState) -> bool:
-    """Whether Slurm does not use the node, and nobody meant it so."""
-    base, flags = _split(state.state)
-    usable = base in (*_TAKES_JOBS, *_RESERVED)
-    return not usable or bool(flags.strip(_PASSING + _ASLEEP))
-
-
-def _split(state: str) -> tuple[str, str]:
-    match = re.match(r"([a-z_]*)(.*)", state.lower(), re.DOTALL)
-    assert match is not None  # both halves may be empty
-    base, flags = match.groups()
-    return base, "".join(flag for flag in flags if flag not in _HARMLESS_FLAGS)
 
 
 def _disagreements(node: Node, state: NodeState) -> list[str]:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from validation import reasons
+from validation import node_states, reasons
 from validation.model import (
     JobReport,
     Key,
@@ -42,6 +42,7 @@ class Cause(enum.Enum):
     REFUSED = "refused"
     ACCOUNT = "account"
     LOST = "lost"
+    OUT_OF_SERVICE = "out of service"
     BUSY = "busy"
     NOT_STARTED = "not started"
     NO_TASK = "no task"
@@ -107,6 +108,16 @@ ADVICE: Mapping[Cause, Advice] = {
         "No node is known to be at fault: the login node, or what ran there, went away, and with "
         "it what was known of the jobs. Look for jobs that are left, then repeat the run.",
         ("squeue --me",),
+    ),
+    Cause.OUT_OF_SERVICE: Advice(
+        "Slurm had the node when the run began and gave it up meanwhile. With a star behind its "
+        "state it does not answer: look at its power, its network, slurmd and munge. Down or "
+        "drained without one, it was taken out of service: Slurm's reason says by whom.",
+        (
+            "scontrol show node {node}",
+            "ssh {node} systemctl status slurmd munge",
+            "ssh {node} journalctl --unit slurmd --lines 50",
+        ),
     ),
     Cause.BUSY: Advice(
         "Others are using what the job needs. Repeat the run when the nodes are free, or inside a "
@@ -270,6 +281,8 @@ def _right_alone(result: Result, job: JobReport | None) -> bool:
 
 
 def _cause_of_reply(result: Result, job: JobReport, reply: Reply) -> Cause:
+    if _gone(job, reply):
+        return Cause.OUT_OF_SERVICE
     cluster = result.tier is Tier.CLUSTER
     if reply.outcome is Outcome.EXITED:
         return _cause_of_exit(result, reply)
@@ -280,6 +293,13 @@ def _cause_of_reply(result: Result, job: JobReport, reply: Reply) -> Cause:
             return Cause.NO_TASK
         return Cause.NOT_CONNECTED if cluster else Cause.HUNG
     return _BY_OUTCOME[reply.outcome]
+
+
+def _gone(job: JobReport, reply: Reply) -> bool:
+    """Whether Slurm gave up a node of the job, which explains more than how the job ended."""
+    return reply.exit_code != 0 and any(
+        state.name in job.job.hosts and node_states.out_of_service(state) for state in reply.states
+    )
 
 
 def _by_reason(reply: Reply) -> Cause:

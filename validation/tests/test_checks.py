@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validation import thresholds
+from validation import node_states, thresholds
 from validation.checks import CHECKS, accounting, slurm_state
 from validation.model import (
     Accounting,
@@ -346,7 +346,7 @@ def test_real_gpus_are_counted_and_named_by_the_driver(names, changes, verdict, 
     ],
 )
 def test_a_node_is_busy_as_long_as_a_job_is_on_it(text, busy):
-    assert slurm_state.busy(state(text)) is busy
+    assert node_states.busy(state(text)) is busy
 
 
 @pytest.mark.parametrize("check", ["ddp", "pipeline"])

@@ -764,6 +764,28 @@ def test_a_job_that_waited_in_vain_is_told_of_slurm_or_of_its_neighbours():
         assert not any("drain" in command for command in step.commands)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        # What Slurm says of the job is that of a busy node, and the node's munge had stopped.
+        Reply("x", Outcome.QUEUE_LIMIT, reason="ReqNodeNotAvail, May be reserved for other job"),
+        Reply("x", Outcome.RUN_LIMIT, job_id="9", starts=STARTED[1:]),
+        Reply("x", Outcome.EXITED, 1, job_id="9", starts=STARTED[1:], stderr="Node failure"),
+    ],
+    ids=lambda reply: reply.outcome.value,
+)
+@pytest.mark.parametrize("state", ["completing*", "down*", "drained"])
+def test_a_job_whose_node_slurm_gave_up_is_told_of_the_node(reply, state):
+    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": replace(reply, job="node-gpu2")})
+    slurm.later["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
+    (step,) = advice.next_steps(report_of(slurm))
+    assert step.title.startswith(f"gpu2: gpu2 is {state} meanwhile; ")
+    assert "gave it up meanwhile" in step.advice
+    assert "ssh gpu2 systemctl status slurmd munge" in step.commands
+    assert "Others are using" not in step.advice
+    assert not any("drain" in command for command in step.commands)
+
+
 def test_an_answer_that_is_missing_is_looked_for_in_the_output():
     (step,) = steps_of({"node-gpu2": Reply("node-gpu2", Outcome.EXITED, 0, "9")}, *THREE)
     assert "less results/x/jobs/node-gpu2.stdout" in step.commands

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from validation import interrupts, tiers
-from validation.checks import ALONE, CHECKS, slurm_state
+from validation import interrupts, node_states, tiers
+from validation.checks import ALONE, CHECKS
 from validation.declaration import Submission
 from validation.errors import EnvironmentProblem, TransportError, Unreachable
 from validation.model import (
@@ -698,7 +698,7 @@ def test_only_free_nodes_share_an_allocation():
     ],
 )
 def test_what_counts_as_free(state, free):
-    assert slurm_state.free(NodeState("gpu1", state, 2, 2000, "")) is free
+    assert node_states.free(NodeState("gpu1", state, 2, 2000, "")) is free
 
 
 def test_a_maintenance_reservation_can_be_validated_from_inside():
