@@ -286,6 +286,15 @@ def test_only_what_is_a_nodes_fault_fails_a_node_that_got_no_job(state, reason, 
     assert standings(slurm, found)["gpu2"] is Standing.UNPROVEN
 
 
+@pytest.mark.parametrize("state", ["idle~", "idle#", "mixed#"])
+def test_a_node_that_power_saving_wakes_is_said_to_be_waking(state):
+    waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="None")
+    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
+    slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
+    found = messages(walk(slurm), Verdict.INCONCLUSIVE)
+    assert "gpu2 is still being powered up" in found["cpus", "gpu2"]
+
+
 @pytest.mark.parametrize("state", ["down*", "idle*", "drained", "inval"])
 @pytest.mark.parametrize(
     "reason", ["ReqNodeNotAvail,_UnavailableNodes:gpu2", "NodeDown", "None", ""]
