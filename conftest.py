@@ -4,15 +4,23 @@ And golden files: `pytest FOLDER --renew-golden` writes what is rendered instead
 
 And the tests that `scripts/test` leaves for `scripts/test --full`: they say so of themselves, and
 the summary counts them. Whoever runs pytest or molecule otherwise runs them.
+
+And the CPU time that a test may take, see tests/cpu_limit.py.
+
+And the fixtures of roles' scenarios: runs of the role, a mirror on its node, users who log in.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import ansible.module_utils
 import pytest
 from hypothesis import settings
+
+from tests import cpu_limit
+
+pytest_plugins = ("tests.role_login", "tests.role_mirror", "tests.role_play")
 
 ROOT = Path(__file__).parent
 ansible.module_utils.__path__ += [
@@ -39,6 +47,44 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="left for scripts/test --full"))
+
+
+# --- CPU time ------------------------------------------------------------------------------------
+
+BEGAN = pytest.StashKey[float]()
+TOOK = "took much CPU time"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Fixtures that a test is the first to ask for count as its own."""
+    item.stash[BEGAN] = cpu_limit.used()
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    yield
+    # What asks nodes is held to its time by those who run it.
+    if (
+        any(item.get_closest_marker(name) for name in ("heavy", "long"))
+        or "molecule" in item.nodeid
+    ):
+        return
+    seconds = cpu_limit.used() - item.stash[BEGAN]
+    if seconds > cpu_limit.LIMIT_S:
+        slowness = cpu_limit.yardstick()
+        if said := cpu_limit.complaint(seconds, slowness):
+            item.user_properties.append((TOOK, said))
+        if cpu_limit.is_failure(seconds, slowness):
+            pytest.fail(said, pytrace=False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.getreports("passed"):
+        for name, said in report.user_properties:
+            if name == TOOK and report.when == "call":
+                terminalreporter.write_line(f"{report.nodeid}: {said}")
 
 
 @pytest.fixture

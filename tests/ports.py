@@ -12,7 +12,7 @@ authentication  a word of AUTHENTICATION
 reason          why there is no authentication
 path, users     for tls+password: what to ask for, and the password's file of each user who may
 
-    python -m tests.ports      writes the table of docs/security.md
+    python -m tests.ports      writes the table of docs/reference/ports.md
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from playbooks.plugin_utils.site import Site
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROLES = REPOSITORY / "roles"
-PAGE = REPOSITORY / "docs/security.md"
+PAGE = REPOSITORY / "docs/reference/ports.md"
 BEGIN, END = "<!-- BEGIN PORTS -->\n", "<!-- END PORTS -->\n"
 
 AUTHENTICATION = {

@@ -1,5 +1,5 @@
 """A fixture of roles' scenarios: the node's own mirror (tests/standins/mirror.py), whole before and
-after each test that uses it. A scenario has it when its conftest.py imports it."""
+after each test that uses it."""
 
 import pytest
 

@@ -9,6 +9,7 @@ import pytest
 DEFAULTS = "roles/store/defaults/main.yml"
 SPECS = "roles/store/meta/argument_specs.yml"
 README = "roles/store/README.md"
+LINK = "[meta/argument_specs.yml](meta/argument_specs.yml)"
 
 TREE = {
     DEFAULTS: """
@@ -36,7 +37,7 @@ argument_specs:
           mode: {type: str, description: Access., choices: [ro, rw]}
 """,
     "roles/store/vars/main.yml": "__store_packages: [nfs]",
-    README: "# store\n\n<!-- BEGIN VARIABLES -->\n<!-- END VARIABLES -->\n\nLast words.\n",
+    README: f"# store\n\n{LINK}\n",
     # A role whose name begins with another's.
     "roles/store_client/defaults/main.yml": "store_client_mounts: []",
     "roles/store_client/meta/argument_specs.yml": """
@@ -45,7 +46,7 @@ argument_specs:
     options:
       store_client_mounts: {type: list, elements: str, description: Mounts., default: []}
 """,
-    "roles/store_client/README.md": "<!-- BEGIN VARIABLES -->\n<!-- END VARIABLES -->\n",
+    "roles/store_client/README.md": LINK,
     # Where variables are set.
     "group_vars/all/store.yml": "store_port: 1\nstore_client_mounts: [a]\nother: 1",
     "group_vars/all/secrets.yml": "$ANSIBLE_VAULT;1.1;AES256\n6162",
@@ -71,7 +72,6 @@ def tree(tmp_path, check_role_specs):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    check_role_specs.check(tmp_path, write_docs=True)
     return tmp_path
 
 
@@ -174,15 +174,9 @@ def test_a_right_tree_has_no_problem(tree, check_role_specs):
             id="private-name",
         ),
         pytest.param(
-            README, "Port.", "Harbour.",
-            f"{README}: the table of variables is old; run check-role-specs --write-docs.",
-            id="old-table",
-        ),
-        pytest.param(
-            README, "<!-- END VARIABLES -->", "",
-            f"{README}: has no place for the table of variables; add "
-            "`<!-- BEGIN VARIABLES -->` and `<!-- END VARIABLES -->`.",
-            id="no-markers",
+            README, "(meta/argument_specs.yml)", "(meta/main.yml)",
+            f"{README}: does not say where the variables are described; add a link, `{LINK}`.",
+            id="no-link",
         ),
         *(
             pytest.param(
@@ -241,24 +235,6 @@ def test_no_role_at_all_is_a_problem(tmp_path, check_role_specs):
     count, problems = check_role_specs.check(tmp_path)
     assert count == 0
     assert problems == ["roles: has no role; a check of nothing is no check."]
-
-
-def test_the_table_has_every_option_and_nothing_else_of_the_readme_changes(tree):
-    assert (tree / README).read_text() == (
-        "# store\n\n<!-- BEGIN VARIABLES -->\n"
-        "| Variable | Type | Default | Meaning |\n"
-        "|---|---|---|---|\n"
-        "| `store_password` | str | required | Secret. |\n"
-        "| `store_password_file` | str | required | Where it is. |\n"
-        "| `store_key_generate` | bool | required | A switch. |\n"
-        "| `store_port` | int | `2049` | Port. |\n"
-        "| `store_host` | str | `'{{ inventory_hostname }}'` | Host. |\n"
-        "| `store_exports` | list of dict | `[{path: /home}]` "
-        "| What is exported. To whom: a \\| b. |\n"
-        "| `store_exports[].path` | path | required | Folder. |\n"
-        "| `store_exports[].mode` | str: ro, rw |  | Access. |\n"
-        "<!-- END VARIABLES -->\n\nLast words.\n"
-    )
 
 
 def test_links_are_not_followed(tree, check_role_specs):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 
 import pytest
+from ansible.module_utils.whole_file import Access, NoPlace
 
 from playbooks.library import checked_files
-from playbooks.library.checked_files import Owner, Refused
+from playbooks.library.checked_files import Refused
 
-OURS = Owner(os.getuid(), os.getgid())
+OURS = Access(0o640, os.getuid(), os.getgid())
 # Refuses a file with the word `bad`, and says where it is.
 CHECK = [
     sys.executable,
@@ -92,7 +94,7 @@ def test_others_cannot_read_it(tmp_path):
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../a", "rules/../../a", ""])
 def test_nothing_is_written_elsewhere(tmp_path, name):
-    with pytest.raises(Refused, match="is no path of a file below the folder"):
+    with pytest.raises(NoPlace, match="is no path of a file below the folder"):
         run(tmp_path, {name: "text"})
 
 
@@ -118,9 +120,20 @@ rules/bad.yml: yaml: unmarshal errors:
 
 
 def test_a_daemon_may_want_another_mode(tmp_path):
-    private = Owner(OURS.user, OURS.group, 0o600)
+    private = replace(OURS, mode=0o600)
     for changed in (True, False):
         result = checked_files.run(tmp_path, {"a.yml": "x"}, (), (CHECK,), private, False)
         assert result["changed"] is changed
         assert (tmp_path / "a.yml").stat().st_mode & 0o7777 == 0o600
     assert run(tmp_path, {"a.yml": "x"})["changed_files"] == ["a.yml"]
+
+
+def test_a_pattern_says_whether_folders_below_are_meant(tmp_path):
+    for name in ("a.json", "one/b.json", "one/two/c.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    result = run(tmp_path, {}, owned=["*/*.json"], checks=(), check_mode=True)
+    assert result["changed_files"] == ["one/b.json"]
+    result = run(tmp_path, {}, owned=["**/*.json"], checks=())
+    assert result["changed_files"] == ["a.json", "one/b.json", "one/two/c.json"]
+    assert not list(tmp_path.rglob("*.json"))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from playbooks.library import exact_packages
 from playbooks.library.exact_packages import Refused, Wanted
+from playbooks.module_utils.package_version import fits
 
 TWO = Wanted(names=["core", "cuda13"], variable="dcgm_version")
 KNOWN = {"core": ["1:4.7.0-1", "1:4.5.2-1"], "cuda13": ["1:4.5.2-1"]}
@@ -19,9 +20,9 @@ KNOWN = {"core": ["1:4.7.0-1", "1:4.5.2-1"], "cuda13": ["1:4.5.2-1"]}
 
 @pytest.mark.parametrize("wanted", ["1:4.5.2-1", "4.5.2-1", "4.5.2", "1:4.5.2"])
 def test_a_version_may_leave_out_epoch_and_revision(wanted: str) -> None:
-    assert exact_packages.fits("1:4.5.2-1", wanted)
-    assert not exact_packages.fits("1:4.5.20-1", wanted)
-    assert not exact_packages.fits("1:4.5-2", wanted)
+    assert fits("1:4.5.2-1", wanted)
+    assert not fits("1:4.5.20-1", wanted)
+    assert not fits("1:4.5-2", wanted)
 
 
 def test_without_a_version_the_newest_that_all_have() -> None:

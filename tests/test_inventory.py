@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from ansible.template import trust_as_template
 
 from playbooks.filter_plugins import declaration, hostlist, partitions, preflight_hosts
+from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.values import Values, expression_reads, template_reads
-from tests.standins.inventories import REPOSITORY, good, write
+from tests.standins.inventories import REPOSITORY, good, site, write
 from validation import nodelist
 
 # --- host lists ----------------------------------------------------------------------------------
@@ -143,6 +145,114 @@ def test_a_lookup_of_variables_depends_on_all_of_them() -> None:
     values = Values(hosts, lambda variables, _: variables["b"])
     assert [values.value(host, "a") for host in hosts] == [1, 1, 2]
     assert values.token("x", "a") == values.token("y", "a") != values.token("z", "a")
+
+
+def test_a_name_that_is_only_compared_tells_two_kinds_of_hosts_apart() -> None:
+    assert expression_reads("inventory_hostname == first").compared == {"first"}
+    assert expression_reads("inventory_hostname == first").names == {"first"}
+    more = expression_reads("inventory_hostname != first and inventory_hostname in others")
+    assert not more.compared
+    assert more.names == {"inventory_hostname", "first", "others"}
+    rendered: list[str] = []
+
+    def render(variables: Mapping[str, Any], _: Any) -> Any:
+        rendered.append(variables["inventory_hostname"])
+        return variables["inventory_hostname"] == variables["first"]
+
+    common = {"a": "{{ inventory_hostname == first }}", "b": "{{ a }}", "first": "gpu7"}
+    hosts = {f"gpu{n}": common | {"inventory_hostname": f"gpu{n}"} for n in range(100)}
+    values = Values(hosts, render)
+    assert [host for host in hosts if values.value(host, "a")] == ["gpu7"]
+    assert len(rendered) == 2
+    assert len({values.token(host, "b") for host in hosts}) == 2
+
+
+def test_hosts_that_told_the_same_fact_share_what_reads_it() -> None:
+    assert template_reads("{{ ansible_facts['a'] + ansible_facts.b }}").names == {
+        "ansible_facts.a",
+        "ansible_facts.b",
+    }
+    assert template_reads("{{ ansible_facts['a'] | d(ansible_facts) }}").names == {"ansible_facts"}
+    assert template_reads("{{ ansible_facts[which] }}").names == {"ansible_facts", "which"}
+    hosts: dict[str, dict[str, Any]] = {
+        f"gpu{n}": {"a": "{{ ansible_facts.system }}", "ansible_facts": {"n": n, "system": n // 9}}
+        for n in range(10)
+    }
+    before = Values(hosts, lambda _, value: value)
+    assert before.reach(before.token("gpu1", "a")).facts
+    values = before.within(hosts, {}, {}, facts=True)
+    assert [len(alike) for alike in values.same(hosts, "a").values()] == [9, 1]
+
+
+def test_another_name_of_the_host_needs_no_engine() -> None:
+    hosts = {host: {"a": "{{ inventory_hostname }}", "inventory_hostname": host} for host in "xy"}
+    values = Values(hosts, lambda _, value: pytest.fail(f"{value} was rendered"))
+    assert [values.value(host, "a") for host in hosts] == ["x", "y"]
+    assert values.token("x", "a") != values.token("y", "a")
+
+
+def test_what_a_template_reads_is_put_in_as_what_it_is() -> None:
+    """So that it is rendered once; what may be slow, or fails, is left to who wants it."""
+
+    def render(variables: Mapping[str, Any], value: Any) -> Any:
+        if value == "{{ broken }}":
+            raise ValueError
+        return {name: variables[name] for name in ("b", "slow", "wrong") if name in variables}
+
+    raw = {
+        "a": "{{ b }}{{ slow }}{{ wrong }}",
+        "b": "{{ c }}",
+        "c": 1,
+        "slow": "{{ lookup('pipe', 'x') }}",
+        "wrong": "{{ broken }}",
+        "broken": 1,
+    }
+    values = Values({"x": raw}, render)
+    assert values.value("x", "a") == {
+        "b": {"b": "{{ c }}", "slow": raw["slow"], "wrong": raw["wrong"]},
+        "slow": raw["slow"],
+        "wrong": raw["wrong"],
+    }
+
+
+def test_kin_share_tokens_and_others_do_not() -> None:
+    hosts: dict[str, dict[str, Any]] = {
+        f"gpu{n}": {"a": "{{ b }}", "b": 1, "inventory_hostname": f"gpu{n}", "node_rack": n}
+        for n in range(3)
+    }
+    hosts["gpu2"] |= {"b": 2}
+    values = Values(hosts, lambda variables, _: variables["b"])
+    alike = values.alike(hosts, "key", expression_reads("a"))
+    assert list(alike.values()) == [["gpu0", "gpu1"], ["gpu2"]]
+    assert len(values.alike(hosts, "key", expression_reads("node_rack"))) == 3
+    within = values.within(hosts, {"c": 1}, {"b": 7})
+    assert len(within.alike(hosts, "key", expression_reads("a"))) == 1
+    told = {"gpu0": {"d": 1}, "gpu1": {"d": 2}, "gpu2": {}}
+    within = values.within(hosts, {}, {}, told=told, own={"d"})
+    assert len(within.alike(hosts, "key", expression_reads("d"))) == 3
+    values.define("e", "new")
+    assert values.value("gpu1", "e") == "new"
+
+
+def test_values_of_other_hosts_are_those_that_are_known(tmp_path: Path) -> None:
+    read = site(write(tmp_path, good()))
+    others = read.values.hosts["gpu1"]["hostvars"]
+    assert others["gpu2"]["node_health_node"] == "gpu2"
+    assert others["gpu2"].get("nothing") is None
+    assert "localhost" in others
+    assert len(list(others.values())) == len(others) == 4
+    count = trust_as_template("{{ hostvars.gpu2.node_gpus.count }}")
+    assert read.render({"hostvars": others}, count) == 8
+    names = trust_as_template("{{ lookup('declared_cluster').nodes | map(attribute='name') }}")
+    assert read.render({"hostvars": others}, names) == ["gpu1", "gpu2"]
+
+
+def test_what_takes_long_says_how_far_it_is() -> None:
+    said: list[str] = []
+    clock = iter([0, 1, 4, 6, 7, 8, 12, 13])
+    done = list(Progress(said.append, lambda: next(clock)).over("abcde", "letters judged"))
+    assert done == list("abcde")
+    assert said == ["letters judged: 2 of 5", "letters judged: 4 of 5"]
 
 
 def test_a_value_depends_on_what_its_variables_read() -> None:

@@ -135,12 +135,11 @@ def served(tmp_path: Path):
 Get = Callable[..., bytes]
 
 
-def test_without_a_fault_the_file_comes(served: Get) -> None:
-    assert served() == b"x" * 1000
-
-
-def test_another_file_comes_with_as_many_bytes(served: Get) -> None:
-    assert served(mirror.WRONG) == b"y" * 1000
+@pytest.mark.parametrize(("kind", "byte"), [("", b"x"), (mirror.WRONG, b"y")])
+def test_the_file_comes_or_another_one_of_as_many_bytes(
+    served: Get, kind: str, byte: bytes
+) -> None:
+    assert served(kind) == byte * 1000
 
 
 @pytest.mark.parametrize(

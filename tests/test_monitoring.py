@@ -50,7 +50,7 @@ def test_without_the_cluster_there_is_nobody():
 
 
 def test_a_host_has_one_address():
-    known = [{"name": "ctl1", "address": "10.0.0.1"}, {"name": "gpu1", "address": "10.0.0.11"}]
+    known = {"ctl1": "10.0.0.1", "gpu1": "10.0.0.11"}
     assert monitoring.address(known, "gpu1") == "10.0.0.11"
     with pytest.raises(ValueError, match="gpu2 is no host of the cluster"):
         monitoring.address(known, "gpu2")

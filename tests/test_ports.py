@@ -1,4 +1,4 @@
-"""Which sockets of a host its roles' declarations cover, and the table of docs/security.md."""
+"""Which sockets of a host its roles' declarations cover; the table of docs/reference/ports.md."""
 
 from __future__ import annotations
 

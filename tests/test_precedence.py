@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def shipped() -> list[str]:
 
 
 NAMES = shipped()
-# From the weakest to the strongest, as Ansible orders them and docs/inventory.md says.
+# From the weakest to the strongest, as Ansible orders them and docs/reference/inventory.md says.
 PLACES = [
     "vars of all in the inventory file",
     "vars of a group in the inventory file",
@@ -41,41 +41,49 @@ PLACES = [
 ]
 
 
-def site(folder: Path, *places: str) -> list[str]:
-    """Arguments for an inventory in which every setting has the name of its place as value."""
+# What all hosts of a run have in common: one run for the cases between two of them.
+SHARED = {"vars of all in the inventory file", "group_vars/all", "-e"}
+
+
+def site(folder: Path, cases: Mapping[str, Sequence[str]]) -> list[str]:
+    """Arguments for an inventory in which every setting has the name of its place as value.
+
+    cases: by host, which is alone in a group, the places where it is written
+    """
     children = good()
-    group = children["slurm_compute"]["children"]["gpu_h100"]
-    group["vars"] = {}
+    groups = children["slurm_compute"]["children"] = {}
     files: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    arguments = ["-i", str(folder)]
-    for place in places:
-        said = dict.fromkeys(NAMES, place)
-        match place:
-            case "vars of all in the inventory file":
-                rest["vars"] = said
-            case "vars of a group in the inventory file":
-                group["vars"] = said
-            case "group_vars/all":
-                files["group_vars/all/site.yml"] = said
-            case "group_vars of a group":
-                files["group_vars/gpu_h100.yml"] = said
-            case "a host's line":
-                group["hosts"]["gpu1"] |= said
-            case "host_vars":
-                files["host_vars/gpu1.yml"] = said
-            case "-e":
-                (folder / "extra").mkdir(parents=True)
-                (folder / "extra" / "vars.yml").write_text(yaml.safe_dump(said))
-                arguments += ["-e", f"@{folder}/extra/vars.yml"]
+    arguments = ["-i", str(folder / "inventory")]
+    for host, places in cases.items():
+        group: dict[str, Any] = {"hosts": {host: {}}}
+        groups[f"of_{host}"] = group
+        for place in places:
+            said = dict.fromkeys(NAMES, place)
+            match place:
+                case "vars of all in the inventory file":
+                    rest["vars"] = said
+                case "vars of a group in the inventory file":
+                    group["vars"] = said
+                case "group_vars/all":
+                    files["group_vars/all/site.yml"] = said
+                case "group_vars of a group":
+                    files[f"group_vars/of_{host}.yml"] = said
+                case "a host's line":
+                    group["hosts"][host] |= said
+                case "host_vars":
+                    files[f"host_vars/{host}.yml"] = said
+                case "-e":
+                    (folder / "extra.yml").write_text(yaml.safe_dump(said))
+                    arguments += ["-e", f"@{folder}/extra.yml"]
     write(folder / "inventory", children, files, **rest)
-    arguments[1] = str(folder / "inventory")
     return arguments
 
 
-def seen(folder: Path, arguments: list[str]) -> Mapping[str, Any]:
-    """What the roles see on gpu1, from a playbook that lies as ours do and has all roles."""
-    (folder / "playbooks").mkdir()
+def seen(folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, Any]]:
+    """What the roles see on each host, from a playbook that lies as ours do and has all roles."""
+    (folder / "playbooks").mkdir(parents=True)
+    arguments = site(folder, cases)
     (folder / "playbooks" / "group_vars").symlink_to(REPOSITORY / "group_vars")
     # Their defaults and vars count; nothing of them runs.
     roles = [
@@ -86,19 +94,18 @@ def seen(folder: Path, arguments: list[str]) -> Mapping[str, Any]:
         }
         for role in SPECS
     ]
-    out = folder / "seen.json"
     task = {
         "name": "Write down what is seen",
         "tags": ["seen"],
         "delegate_to": "localhost",
         "ansible.builtin.copy": {
             "content": "{{ query('ansible.builtin.vars', *names) | to_json }}",
-            "dest": str(out),
+            "dest": f"{folder}/{{{{ inventory_hostname }}}}.json",
             "mode": "0600",
         },
         "vars": {"names": NAMES, "ansible_connection": "local"},
     }
-    play = {"hosts": "gpu1", "gather_facts": False, "tasks": [*roles, task]}
+    play = {"hosts": list(cases), "gather_facts": False, "tasks": [*roles, task]}
     playbook = folder / "playbooks" / "see.yml"
     playbook.write_text(json.dumps([play]))
     done = subprocess.run(
@@ -110,19 +117,27 @@ def seen(folder: Path, arguments: list[str]) -> Mapping[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return dict(zip(NAMES, json.loads(out.read_text()), strict=True))
+    return {
+        host: dict(zip(NAMES, json.loads((folder / f"{host}.json").read_text()), strict=True))
+        for host in cases
+    }
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_a_site_writes_is_what_a_role_sees(tmp_path: Path, place: str) -> None:
-    found = seen(tmp_path, site(tmp_path, place))
-    assert {name: value for name, value in found.items() if value != place} == {}
-
-
-@pytest.mark.parametrize("most", range(2, len(PLACES) + 1))
-def test_of_two_places_the_nearer_one_wins(tmp_path: Path, most: int) -> None:
-    found = seen(tmp_path, site(tmp_path, *PLACES[most - 2 : most]))
-    assert set(found.values()) == {PLACES[most - 1]}
+@pytest.mark.heavy("runs Ansible three times, with all roles and all settings")
+def test_of_all_places_the_nearest_wins_and_over_what_we_ship(tmp_path: Path) -> None:
+    """One host for each number of places that speak; those with the same of SHARED are one run."""
+    runs: dict[frozenset[str], dict[str, Sequence[str]]] = {}
+    for number in range(1, len(PLACES) + 1):
+        places = PLACES[:number]
+        runs.setdefault(frozenset(places) & SHARED, {})[f"gpu{number}"] = places
+    wrong = {
+        (cases[host][-1], name): said
+        for number, cases in enumerate(runs.values())
+        for host, values in seen(tmp_path / str(number), cases).items()
+        for name, said in values.items()
+        if said != cases[host][-1]
+    }
+    assert wrong == {}
 
 
 # --- what would win over a site ------------------------------------------------------------------

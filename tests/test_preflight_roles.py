@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from playbooks.plugin_utils import roles
-from playbooks.plugin_utils.judge import judge_roles
+from playbooks.plugin_utils.refusing import Found, Here, refusing
+from playbooks.plugin_utils.site import Site
 from tests.standins.inventories import REPOSITORY, good, judged, site, write
 
 REFUSE = """
@@ -121,14 +122,24 @@ def test_a_role_refuses_without_a_host(
     assert sentence in found
 
 
+def told(read: Site, given: dict[str, list[str]], folder: Path) -> Found:
+    """What roles refuse by the facts of hosts, before these are asked for more."""
+
+    def here(_: object, host: str) -> dict[str, Any]:
+        pytest.fail(f"{host}: nothing is asked on the control node")
+
+    return refusing(read, given, folder, Here({}, set(given), lambda _: False, here))
+
+
 def test_facts_are_judged_for_all_hosts_at_once(tmp_path: Path, shop: dict[str, Path]) -> None:
     read = site(write(tmp_path / "i", good()))
     for host, system in (("gpu1", "Debian"), ("login1", "Slackware")):
         read.values.hosts[host]["ansible_facts"] = {"distribution": system}
     given = {"gpu1": ["paint"], "login1": ["paint"]}
-    found = judge_roles(read, given, shop["roles"], facts=True)
+    found = told(read, given, shop["roles"])
     assert found.sentences == {"gpu1": [], "login1": ["no paint."]}
-    assert found.remaining == given  # it also looks at the wall
+    assert [one["arguments"] for one in found.questions["gpu1"]] == [{"cmd": "wall"}]
+    assert found.left == {"gpu1": [], "login1": []}
 
 
 def test_a_role_that_only_asserts_is_not_asked_on_the_host(
@@ -141,8 +152,7 @@ def test_a_role_that_only_asserts_is_not_asked_on_the_host(
     assert found.roles["gpu1"] == ["paint"]  # without facts it has more to say
     read = site(tmp_path / "i")
     read.values.hosts["gpu1"]["ansible_facts"] = {"distribution": "Debian"}
-    told = judge_roles(read, {"gpu1": ["paint"]}, shop["roles"], facts=True)
-    assert told.remaining == {"gpu1": []}
+    assert told(read, {"gpu1": ["paint"]}, shop["roles"]) == Found({"gpu1": []}, {}, {"gpu1": []})
     (shop["roles"] / "paint/tasks/refuse.yml").write_text(yaml.safe_dump(tasks[:2]))
     assert judged(tmp_path / "i", **shop).roles["gpu1"] == []
 
@@ -174,7 +184,7 @@ def with_gpus(folder: Path, **variables: Any) -> Path:
             {"nvidia_driver_branch": 570, "validation_runtime_torch_build": "cu130"},
             "does not run on h100_sxm with driver branch 570: cu130 needs 580 or newer",
         ),
-        ({"validation_runtime_requirements_file": "/no/such"}, "/no/such, which is no file"),
+        ({"validation_runtime_requirements_file": "/no/such"}, "/no/such, which is not a file"),
         (
             {
                 "validation_runtime_wheel_folder": "/a",
@@ -220,8 +230,8 @@ def test_the_architecture_is_judged_when_the_host_has_told_it(
     }
     read.values.hosts["gpu1"]["ansible_facts"] = facts
     given = {"gpu1": ["validation_runtime"]}
-    found = judge_roles(read, given, REPOSITORY / "roles", facts=True)
-    assert found.remaining == {"gpu1": []}
+    found = told(read, given, REPOSITORY / "roles")
+    assert (found.questions, found.left) == ({}, {"gpu1": []})
     assert len(found.sentences["gpu1"]) == len(refused)
     assert all(words in found.sentences["gpu1"][0] for words in refused)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import combinations
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import REPOSITORY, load_script
+from tests.conftest import REPOSITORY
+from tests.runner import budget, chains
 
 FOUNDATION = {
     "munge": frozenset[str](),
@@ -20,65 +22,108 @@ FOUNDATION = {
 }
 
 
-@pytest.fixture(scope="module")
-def role_chains() -> ModuleType:
-    return load_script("role-chains")
+def test_roles_that_build_on_each_other_are_one_chain() -> None:
+    assert chains.chains(FOUNDATION) == [["munge", "node_base", "slurm_database", "slurm"]]
 
 
-def test_roles_that_build_on_each_other_are_one_chain(role_chains: ModuleType) -> None:
-    assert role_chains.chains(FOUNDATION) == [["munge", "node_base", "slurm_database", "slurm"]]
-
-
-def test_a_role_that_stands_alone_has_a_bare_node(role_chains: ModuleType) -> None:
-    planned = role_chains.chains(FOUNDATION | {"runtime": frozenset()})
+def test_a_role_that_stands_alone_has_a_bare_node() -> None:
+    planned = chains.chains(FOUNDATION | {"runtime": frozenset()})
     assert planned[1:] == [["runtime"]]
 
 
-def test_what_builds_on_the_same_roles_follows_on_their_node(role_chains: ModuleType) -> None:
+def test_what_builds_on_the_same_roles_follows_on_their_node() -> None:
     on_slurm = {name: frozenset({"slurm"}) for name in ("exporter", "health")}
-    (chain,) = role_chains.chains(FOUNDATION | on_slurm)
+    (chain,) = chains.chains(FOUNDATION | on_slurm)
     assert chain[4:] == ["exporter", "health"]
 
 
-def test_a_scenario_with_nodes_of_its_own_shares_none(role_chains: ModuleType) -> None:
-    planned = role_chains.chains(
+def test_a_scenario_with_nodes_of_its_own_shares_none() -> None:
+    planned = chains.chains(
         FOUNDATION | {"ha": frozenset({"slurm"})}, alone=frozenset({"ha", "slurm"})
     )
     assert planned == [["munge", "slurm_database"], ["ha"], ["slurm"], ["node_base"]]
 
 
-def test_roles_in_a_circle_are_refused(role_chains: ModuleType) -> None:
-    with pytest.raises(role_chains.Wrong, match="build on each other: a, b"):
-        role_chains.chains({"a": frozenset({"b"}), "b": frozenset({"a"})})
+def test_roles_in_a_circle_are_refused() -> None:
+    with pytest.raises(chains.Wrong, match="build on each other: a, b"):
+        chains.chains({"a": frozenset({"b"}), "b": frozenset({"a"})})
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])  # what else the machine does
 @given(st.lists(st.sets(st.integers(0, 24)), max_size=25))
-def test_every_role_is_there_once_and_after_those_it_builds_on(
-    role_chains: ModuleType, below: list[set[int]]
-) -> None:
+def test_every_role_is_there_once_and_after_those_it_builds_on(below: list[set[int]]) -> None:
     names = [f"role{i:02}" for i in range(len(below))]
     builds_on = {
         name: frozenset(names[j] for j in below[i] if j < i) for i, name in enumerate(names)
     }
-    planned = role_chains.chains(builds_on)
+    planned = chains.chains(builds_on)
     assert sorted(role for chain in planned for role in chain) == names
-    everything = role_chains.everything_below(builds_on)
+    everything = chains.everything_below(builds_on)
     for chain in planned:
         for earlier, later in combinations(chain, 2):
             assert later not in everything[earlier]
     assert [len(chain) for chain in planned] == sorted(map(len, planned), reverse=True)
 
 
-def test_a_role_that_nothing_tests_is_refused(role_chains: ModuleType, tmp_path: Path) -> None:
+def test_a_role_that_nothing_tests_is_refused(tmp_path: Path) -> None:
     (tmp_path / "roles/one/tasks").mkdir(parents=True)
-    with pytest.raises(role_chains.Wrong, match="roles/one has no scenario"):
-        role_chains.read(tmp_path)
+    with pytest.raises(chains.Wrong, match="roles/one has no scenario"):
+        chains.read(tmp_path)
 
 
-def test_the_roles_of_this_checkout_can_be_planned(role_chains: ModuleType) -> None:
-    builds_on, alone = role_chains.read(REPOSITORY)
+def test_a_scenario_says_which_roles_its_role_builds_on(tmp_path: Path) -> None:
+    scenario = "provisioner: {inventory: {group_vars: {all: {scenario_builds_on: [lower]}}}}"
+    for role, text in (("lower", ""), ("upper", scenario)):
+        folder = tmp_path / "roles" / role / "molecule/default"
+        folder.mkdir(parents=True)
+        (folder / "molecule.yml").write_text(text)
+    builds_on = {"lower": frozenset[str](), "upper": frozenset({"lower"})}
+    assert chains.read(tmp_path) == (builds_on, frozenset())
+    (tmp_path / "roles/upper/molecule/default/molecule.yml").write_text(
+        scenario.replace("lower", "lowre")
+    )
+    with pytest.raises(chains.Wrong, match=r"upper/molecule/default/molecule.yml: .* role lowre"):
+        chains.read(tmp_path)
+
+
+def test_the_roles_of_this_checkout_can_be_planned() -> None:
+    builds_on, alone = chains.read(REPOSITORY)
     assert set(builds_on) == {
         path.parts[-4] for path in REPOSITORY.glob("roles/*/molecule/default/molecule.yml")
     }
-    assert role_chains.chains(builds_on, alone)
+    assert chains.chains(builds_on, alone)
+
+
+def test_what_costs_most_begins_first() -> None:
+    cost = {"short": 1.0, "long": 9.0}
+    planned = [["short", "short"], ["unknown"], ["long"]]
+    assert chains.longest_first(planned, cost) == [["long"], ["unknown"], ["short", "short"]]
+
+
+def test_a_role_costs_what_it_used_here_and_on_its_node() -> None:
+    records = {
+        budget.Key("role munge debian13", "control"): 20.0,
+        budget.Key("role munge debian13", "nodes"): 5.0,
+        budget.Key("unit", "control"): 300.0,
+        budget.Key("role munge debian13", "forks"): 70.0,
+    }
+    assert chains.costs(records) == {"munge": 25.0}
+
+
+def test_some_roles_have_the_order_that_they_have_among_all() -> None:
+    program = REPOSITORY / "scripts/role-chains"
+    done = subprocess.run(
+        [sys.executable, program, "slurm", "munge"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "munge slurm\n"
+
+
+def test_a_role_that_is_none_is_refused() -> None:
+    program = REPOSITORY / "scripts/role-chains"
+    done = subprocess.run(
+        [sys.executable, program, "mung"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "role-chains: there is no role mung with a scenario\n",
+    )

@@ -25,7 +25,7 @@ def host(
     return {
         "inventory_hostname": name,
         "group_names": [group, "slurm_cluster"],
-        "__verify_reached": REACHED,
+        "__verify_connection": REACHED,
         "__driver_verified": rows,
         "__enroot_verified": [verify_skipped("enroot", "images", "nothing is declared")],
     } | more
@@ -34,7 +34,7 @@ def host(
 AWAY = {
     "inventory_hostname": "gpu9",
     "group_names": ["slurm_compute"],
-    "__verify_reached": {
+    "__verify_connection": {
         "unreachable": True,
         "msg": "ssh: connect to host 10.0.0.9 port 22: No route",
     },
@@ -75,10 +75,10 @@ def test_all_is_well() -> None:
     [
         ({"__driver_verified": []}, "gpu1: driver: answer is no answer, expected an answer"),
         ({"__driver_verified": None}, "gpu1: driver: answer is no answer"),
-        ({"__verify_lost": {"driver": "no module"}}, "gpu1: driver: answer is no module"),
-        ({"__verify_reached": None}, "gpu1: node: answer is it was not reached in this run"),
+        ({"__verify_failed_roles": {"driver": "no module"}}, "gpu1: driver: answer is no module"),
+        ({"__verify_connection": None}, "gpu1: node: answer is it was not reached in this run"),
         (
-            {"__verify_reached": {"failed": True, "msg": "sudo: no"}},
+            {"__verify_connection": {"failed": True, "msg": "sudo: no"}},
             "gpu1: node: answer is sudo: no",
         ),
     ],

@@ -62,34 +62,23 @@ def test_the_inventory_it_writes_is_one(
     assert gpu1["virtual_cluster_public_key"].startswith("ssh-ed25519 AAAA")
 
 
-def test_the_inventory_says_where_a_stand_in_for_nvml_answers(
+def test_the_inventory_declares_a_stand_in_for_nvml_and_what_the_nodes_share(
     virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
 ) -> None:
     nodes = [virtual_cluster.Node("gpu1", ("gpu_virtual",), 2)]
-    addresses = {"gpu1": "10.0.0.1"}
-    path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses, with_nvml=True)
-    groups = json.loads(path.read_text().partition("---")[2])["all"]["children"]
-    declared = {"model": "virtual", "count": 2, "nvml": True}
-    assert groups["gpu_virtual"]["vars"]["node_gpus"] == declared
 
+    def declared(**wishes: Any) -> dict[str, Any]:
+        path = virtual_cluster.write_inventory(
+            cluster, tmp_path, nodes, {"gpu1": "10.0.0.1"}, **wishes
+        )
+        everything: dict[str, Any] = json.loads(path.read_text().partition("---")[2])["all"]
+        return everything
 
-def test_the_inventory_declares_what_the_nodes_share(
-    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
-    cluster = virtual_cluster.Cluster("unit")
-    cluster.state.mkdir(parents=True)
-    nodes = virtual_cluster.planned_nodes(1, 0)
-    addresses = {node.name: f"10.0.0.{i}" for i, node in enumerate(nodes, 1)}
-    Path(f"{cluster.key}.pub").write_text("ssh-ed25519 AAAA\n")
-    for shared in ("ext4", ""):
-        path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses, shared=shared)
-        declared = json.loads(path.read_text().partition("---")[2])["all"]["vars"]
-        assert ("shared_storage_mounts" in declared) == bool(shared)
-        if shared:
-            (mount,) = declared["shared_storage_mounts"]
-            assert mount == {"path": "/shared", "kind": "external", "type": "ext4"}
-    cluster.sockets.rmdir()
+    gpus = declared(with_nvml=True)["children"]["gpu_virtual"]["vars"]["node_gpus"]
+    assert gpus == {"model": "virtual", "count": 2, "nvml": True}
+    mounts = declared(shared="ext4")["vars"]["shared_storage_mounts"]
+    assert mounts == [{"path": "/shared", "kind": "external", "type": "ext4"}]
+    assert "shared_storage_mounts" not in declared(shared="")["vars"]
 
 
 def test_every_node_has_a_description_and_its_own_lines_come_last(
@@ -213,3 +202,31 @@ def test_a_wrong_argument_is_told_and_nothing_is_started(
     )
     assert done.returncode == 2
     assert sentence in done.stderr
+
+
+def test_what_a_node_used_is_its_whole_cgroups_on_either_kind_of_host(
+    virtual_cluster: ModuleType, tmp_path: Path
+) -> None:
+    both = "3:cpuacct,cpu:/pod/libpod-abc\n0::/pod/libpod-abc/init.scope\n1:memory:/elsewhere\n"
+    (tmp_path / "cpuacct/pod/libpod-abc").mkdir(parents=True)
+    (tmp_path / "cpuacct/pod/libpod-abc/cpuacct.usage").write_text("2500000000\n")
+    assert virtual_cluster.used_by("abc", both, tmp_path) == 2.5
+    (tmp_path / "pod/libpod-abc").mkdir(parents=True)
+    (tmp_path / "pod/libpod-abc/cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
+    assert virtual_cluster.used_by("abc", "0::/pod/libpod-abc/init.scope\n", tmp_path) == 1.5
+
+
+def test_what_nodes_used_is_known_when_they_are_gone(
+    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual_cluster, "USED", tmp_path / "used")
+    monkeypatch.setattr(virtual_cluster, "cpu_seconds", lambda container: container["used"])
+    cluster = virtual_cluster.Cluster("unit")
+    assert virtual_cluster.noted_used(cluster) == 0
+    virtual_cluster.note_used(cluster, [{"used": 1.5}, {"used": 2.0}])
+    virtual_cluster.note_used(cluster, [{"used": 3.0}])
+    assert virtual_cluster.noted_used(cluster) == 6.5
+
+
+def test_a_node_that_is_off_uses_nothing(virtual_cluster: ModuleType) -> None:
+    assert virtual_cluster.cpu_seconds({"Id": "abc", "Pid": 2**31}) == 0

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from validation import thresholds
 from validation.declaration import Declaration, Partition
 from validation.errors import EnvironmentProblem
-from validation.model import Accounting, Allocation, Gpus, Job, Node, NodeState
+from validation.model import Accounting, Allocation, Contact, Gpus, Job, Node, NodeState
 from validation.payloads import node
 from validation.slurm import job as jobs
 from validation.slurm.client import CommandLineBatch
@@ -80,6 +80,9 @@ class LocalClient:
     def node_states(self) -> tuple[str, Mapping[str, NodeState]]:
         return "", {}
 
+    def contact(self, names: Sequence[str]) -> Contact:
+        return Contact()
+
     def accounting(self) -> Accounting:
         return Accounting("none", configured=False)
 
@@ -87,7 +90,11 @@ class LocalClient:
         return False
 
     def prepare(
-        self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()
+        self,
+        lanes: Sequence[Sequence[Job]],
+        at_once: int,
+        shared: Sequence[Allocation] = (),
+        slowest_start_s: float | None = None,
     ) -> CommandLineBatch:
         self._batches += 1
         order = jobs.batch(self._run_id, lanes, self._python, at_once, how=jobs.local_command)

@@ -7,7 +7,7 @@ module; it imports nothing of the package.
 import enum
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Value = int | float | str
@@ -179,6 +179,14 @@ class PlannedCheck:
 # either takes seconds. After that every step is a job of its own, with the limits of the suite.
 GRANT_LIMIT_S = 60
 
+# How long an allocation that has its nodes may wait for their prologs: one node that does not
+# answer must not hold up all others.
+READY_LIMIT_S = 30
+
+# What a job that has its nodes may take until its tasks run, at least, once others of its tier have
+# started: the limit is many times what the slowest of them took, and no more than the suite's.
+START_FLOOR_S = 30
+
 # How long a node may take to fetch and unpack a container's image before its task starts: 20 GB are
 # 160 s at 1 Gbit/s, unpacked while others do the same. A file on a shared filesystem takes seconds.
 IMPORT_LIMIT_S = 600
@@ -232,6 +240,11 @@ class Job:
         return GRANT_LIMIT_S + (IMPORT_LIMIT_S if self.container else 0)
 
     @property
+    def start_floor_s(self) -> int:
+        """No less is waited for its tasks, however fast others start. Images take their time."""
+        return IMPORT_LIMIT_S if self.container else START_FLOOR_S
+
+    @property
     def gpu_hours(self) -> float:
         """What the job can cost at most, or its part of an allocation. A virtual GPU is free."""
         gpus = sum(node.gpus.count for node in self.nodes if node.gpus.real)
@@ -274,6 +287,7 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
     NOT_SUBMITTED = "not_submitted"  # srun could not be started
     LOST = "lost"  # nothing is known: the login node or the launcher went away
+    SKIPPED = "skipped"  # a job before it waited in vain on the same nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +334,13 @@ class Reply:
     munge: MungeReply | None = None
 
     @property
+    def start_s(self) -> float | None:
+        """How long after it was submitted the last node's first task began."""
+        if self.submitted_ns is None or not self.starts:
+            return None
+        return (max(start.arrival_ns for start in self.starts) - self.submitted_ns) / 1e9
+
+    @property
     def seconds(self) -> float | None:
         if self.submitted_ns is None or self.ended_ns is None:
             return None
@@ -337,6 +358,14 @@ class NodeState:
     gres: str = ""
     reason: str = ""
     hostname: str = ""  # by which Slurm reaches it
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Nodes whose slurmd the login node did not reach, and at which address it tried."""
+
+    refused: Mapping[str, str] = field(default_factory=dict)  # nobody listens there
+    mute: Mapping[str, str] = field(default_factory=dict)  # nothing came back
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ def out_of_service(state: NodeState) -> bool:
     return not usable or bool(flags.strip(PASSING + ASLEEP))
 
 
+# What a node that others wait for is never seen in for long: Slurm starts nothing there.
+GONE = ("down", "drained", "drain", "fail", "error", "inval", "unknown", "future")
+
+
 def split(state: str) -> tuple[str, str]:
     """The state and its flags, but for those that change nothing.
 

@@ -164,7 +164,7 @@ _ACCOUNT = re.compile(
 )
 ACCOUNT_HINT = (
     "give the user an account, in slurm_users or by sacctmgr, or name one of the user's, with "
-    "--account or in validation_submission (docs/accounting.md)"
+    "--account or in validation_submission (docs/operate/accounting.md)"
 )
 
 

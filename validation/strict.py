@@ -1,13 +1,15 @@
 """Reads JSON and YAML data strictly: unknown keys, duplicates and wrong types are all reported.
 
 A reader takes a value, the place it stands at and the list of problems; it returns the value or,
-after noting a problem, None. So a file's problems are all known after one reading.
+after noting a problem, None. So a file's problems are all known after one reading. The readers here
+are forms: each also has the JSON Schema of what it takes, for editors and other programs.
 """
 
 import importlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -82,31 +84,58 @@ def load_json(path: Path) -> Any:
 # --- readers ---------------------------------------------------------------------------------
 
 
-def text(value: Any, where: str, problems: Problems) -> str | None:
+@dataclass(frozen=True)
+class Form:
+    """A reader, and the JSON Schema (draft 2020-12) of what it takes without a problem."""
+
+    reader: Reader
+    schema: Mapping[str, Any]
+
+    def __call__(self, value: Any, where: str, problems: Problems) -> Any:
+        return self.reader(value, where, problems)
+
+
+def schema(reader: Reader) -> Mapping[str, Any]:
+    """The JSON Schema of a reader; of one that is no form it is that of any value."""
+    return reader.schema if isinstance(reader, Form) else {}
+
+
+def described(reader: Reader, description: str) -> Form:
+    """The same reader; its schema says what the value means."""
+    return Form(reader, {**schema(reader), "description": description})
+
+
+def _text(value: Any, where: str, problems: Problems) -> str | None:
     if isinstance(value, str) and value.strip():
         return value.strip()
     problems.append(f"{where}: expected a text, found {value!r}")
     return None
 
 
-def flag(value: Any, where: str, problems: Problems) -> bool | None:
+text = Form(_text, {"type": "string", "pattern": r"\S"})
+
+
+def _flag(value: Any, where: str, problems: Problems) -> bool | None:
     if isinstance(value, bool):
         return value
     problems.append(f"{where}: expected true or false, found {value!r}")
     return None
 
 
-def whole(minimum: int = 0) -> Reader:
+flag = Form(_flag, {"type": "boolean"})
+
+
+def whole(minimum: int = 0) -> Form:
     def read(value: Any, where: str, problems: Problems) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
             return value
         problems.append(f"{where}: expected a whole number of at least {minimum}, found {value!r}")
         return None
 
-    return read
+    return Form(read, {"type": "integer", "minimum": minimum})
 
 
-def positive(value: Any, where: str, problems: Problems) -> float | None:
+def _positive(value: Any, where: str, problems: Problems) -> float | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
         if math.isfinite(number) and number > 0:
@@ -115,7 +144,10 @@ def positive(value: Any, where: str, problems: Problems) -> float | None:
     return None
 
 
-def one_of(*allowed: Any) -> Reader:
+positive = Form(_positive, {"type": "number", "exclusiveMinimum": 0})
+
+
+def one_of(*allowed: Any) -> Form:
     def read(value: Any, where: str, problems: Problems) -> Any:
         # The type counts too: True == 1 in Python.
         for choice in allowed:
@@ -126,19 +158,19 @@ def one_of(*allowed: Any) -> Reader:
         )
         return None
 
-    return read
+    return Form(read, {"enum": list(allowed)})
 
 
-def either(reader: Reader, *words: Any) -> Reader:
+def either(reader: Reader, *words: Any) -> Form:
     """One of the words, or whatever the reader takes."""
 
     def read(value: Any, where: str, problems: Problems) -> Any:
         return value if value in words else reader(value, where, problems)
 
-    return read
+    return Form(read, {"anyOf": [{"enum": list(words)}, schema(reader)]})
 
 
-def list_of(reader: Reader, *, empty: bool = True) -> Reader:
+def list_of(reader: Reader, *, empty: bool = True) -> Form:
     def read(value: Any, where: str, problems: Problems) -> tuple[Any, ...] | None:
         if not isinstance(value, list):
             problems.append(f"{where}: expected a list, found {value!r}")
@@ -147,10 +179,10 @@ def list_of(reader: Reader, *, empty: bool = True) -> Reader:
             problems.append(f"{where}: must not be empty")
         return tuple(reader(item, f"{where}[{i}]", problems) for i, item in enumerate(value))
 
-    return read
+    return Form(read, {"type": "array", "items": schema(reader), "minItems": 0 if empty else 1})
 
 
-def map_of(reader: Reader) -> Reader:
+def map_of(reader: Reader) -> Form:
     """A mapping whose keys are free and whose values are all alike."""
 
     def read(value: Any, where: str, problems: Problems) -> dict[str, Any] | None:
@@ -159,10 +191,10 @@ def map_of(reader: Reader) -> Reader:
             return None
         return {key: reader(item, f"{where}.{key}", problems) for key, item in value.items()}
 
-    return read
+    return Form(read, {"type": "object", "additionalProperties": schema(reader)})
 
 
-def table(required: Mapping[str, Reader], optional: Mapping[str, Reader] | None = None) -> Reader:
+def table(required: Mapping[str, Reader], optional: Mapping[str, Reader] | None = None) -> Form:
     """A mapping with exactly these keys; an optional key that is absent is None."""
     known = {**required, **(optional or {})}
 
@@ -182,4 +214,12 @@ def table(required: Mapping[str, Reader], optional: Mapping[str, Reader] | None 
             for key, reader in known.items()
         }
 
-    return read
+    return Form(
+        read,
+        {
+            "type": "object",
+            "properties": {key: schema(reader) for key, reader in known.items()},
+            "required": list(required),
+            "additionalProperties": False,
+        },
+    )

@@ -15,6 +15,7 @@ from validation.checks import CHECKS, accounting, slurm_state
 from validation.checks.comparison import Asked
 from validation.errors import EnvironmentProblem, PlumblineError
 from validation.model import (
+    Contact,
     Job,
     JobReport,
     NodeState,
@@ -30,6 +31,7 @@ from validation.model import (
 from validation.nodelist import compress
 from validation.plan import ALWAYS, AT_ONCE, Plan, cluster_batches, shrink
 from validation.reasons import Cause
+from validation.slurm import job as jobs
 from validation.slurm.client import Batch, Progress, SlurmClient, SlurmDown
 from validation.thresholds import Rules
 
@@ -72,6 +74,7 @@ class _Ledger:
         self.results: list[Result] = []
         self.jobs: list[JobReport] = []
         self.states: dict[str, str] = {}
+        self.contact = Contact()
         self.slurm = ""
         self.notes: list[str] = []
         self._compared = False
@@ -171,6 +174,11 @@ class _Ledger:
             for result in self.results
         )
 
+    def slowest_start_s(self) -> float | None:
+        """How long the tasks of the jobs so far took to start at most."""
+        replies = [item.reply for item in self.jobs if item.reply and item.reply.starts]
+        return max((seconds for reply in replies if (seconds := reply.start_s)), default=None)
+
     def survivors(self) -> set[str]:
         """Nodes of which nothing in the node tier speaks against giving them more work."""
         found = [result for result in self.results if result.tier is Tier.NODE]
@@ -264,13 +272,13 @@ def _ask_slurm(ledger: _Ledger, client: SlurmClient) -> Mapping[str, NodeState]:
         ledger.notes.append(
             f"Slurm also has {compress(strangers)}, which the inventory does not declare"
         )
-    for node in plan.nodes:
-        reserved = plan.submission.reservation is not None
-        result = slurm_state.evaluate(node, states.get(node.name), reserved)
+    reserved = plan.submission.reservation is not None
+    found = [slurm_state.evaluate(node, states.get(node.name), reserved) for node in plan.nodes]
+    for result in _in_contact(ledger, client, found, states):
         ledger.add(result)
         if not result.verdict.green:
             ledger.fail_rest(
-                _node_check_of(node.name),
+                _node_check_of(result.subject.name),
                 f"not run: {result.message}",
                 result.verdict,
                 result.blamed,
@@ -279,6 +287,33 @@ def _ask_slurm(ledger: _Ledger, client: SlurmClient) -> Mapping[str, NodeState]:
         if check.check == accounting.NAME:
             ledger.add(accounting.evaluate(check.subject, client.accounting()))
     return states
+
+
+def _in_contact(
+    ledger: _Ledger,
+    client: SlurmClient,
+    found: Sequence[Result],
+    states: Mapping[str, NodeState],
+) -> list[Result]:
+    """The same, but for nodes that Slurm still takes for well and on which no slurmd listens."""
+    asked = [
+        result.subject.name
+        for result in found
+        if result.verdict.green and not node_states.asleep(states[result.subject.name])
+    ]
+    if not asked:
+        return [*found]
+    ledger.observer.stage("asking the nodes' slurmd")
+    ledger.contact = client.contact(asked)
+    refused = ledger.contact.refused
+    # All of several at once: what lies between them and the login node may as well be the cause.
+    nobodys = len(asked) > 1 and len(refused) == len(asked)
+    return [
+        slurm_state.deaf(result, refused[result.subject.name], client.via, nobodys)
+        if result.subject.name in refused
+        else result
+        for result in found
+    ]
 
 
 def _node_tier(
@@ -292,7 +327,9 @@ def _node_tier(
     lanes = [lane for lane in ledger.plan.node_lanes if lane[0].hosts[0] in usable]
     if lanes:
         ledger.observer.stage(f"node tier: {len(lanes)} nodes")
-        _run(ledger, client, lanes, states, interval_s)
+        # One from which nothing came back must not hold up the others.
+        free = _free(states) - set(ledger.contact.mute)
+        _run(ledger, client, lanes, states, free, interval_s)
         _refused_for_all(ledger)
     ledger.compare()
 
@@ -311,10 +348,26 @@ def _cluster_tier(
             else:
                 ledger.deserted(job, survivors)
         groups.append(lane)
-    for batch in cluster_batches(groups):
+    for planned in cluster_batches(groups):
+        batch = _worth_trying(ledger, planned)
+        if not batch:
+            continue
         names = ", ".join(job.name for lane in batch for job in lane)
         ledger.observer.stage(f"cluster tier: {names}")
-        _run(ledger, client, batch, states, interval_s)
+        _run(ledger, client, batch, states, _free(states), interval_s)
+
+
+def _worth_trying(ledger: _Ledger, batch: Sequence[Sequence[Job]]) -> list[list[Job]]:
+    """Without the jobs that would wait for what a former batch's on their nodes waited for."""
+    in_vain = {
+        item.job.hosts: item.job.name
+        for item in reversed(ledger.jobs)
+        if item.reply and item.job.tier is Tier.CLUSTER and jobs.waited_in_vain(item.reply)
+    }
+    for job in (job for lane in batch for job in lane if job.hosts in in_vain):
+        ledger.judge(job, Reply(job.name, Outcome.SKIPPED, reason=in_vain[job.hosts]))
+    left = [[job for job in lane if job.hosts not in in_vain] for lane in batch]
+    return [lane for lane in left if lane]
 
 
 def _refused_for_all(ledger: _Ledger) -> None:
@@ -349,6 +402,7 @@ def _run(
     client: SlurmClient,
     lanes: Sequence[Sequence[Job]],
     states: Mapping[str, NodeState],
+    free: frozenset[str],
     interval_s: float,
 ) -> None:
     """Run the lanes' jobs to their end and judge each as soon as it answers."""
@@ -367,8 +421,8 @@ def _run(
             busy = any(map(node_states.busy, seen)) and reply.outcome is Outcome.QUEUE_LIMIT
             ledger.judge(job, replace(reply, busy=busy, states=seen))
 
-    free = frozenset(name for name, state in states.items() if node_states.free(state))
-    batch = client.prepare(lanes, AT_ONCE, allocations.share(lanes, free, AT_ONCE))
+    shared = allocations.share(lanes, free, AT_ONCE)
+    batch = client.prepare(lanes, AT_ONCE, shared, ledger.slowest_start_s())
     lost = "the login node forgot it"
     interrupted = False
     try:
@@ -391,6 +445,10 @@ def _run(
             for job in tuple(waiting.values()):
                 ledger.judge(job, Reply(job.name, outcome, reason=lost))
             _quietly(batch.close)
+
+
+def _free(states: Mapping[str, NodeState]) -> frozenset[str]:
+    return frozenset(name for name, state in states.items() if node_states.free(state))
 
 
 def _ended_badly(reply: Reply) -> bool:

@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.common.text.converters import to_text
-from ansible.plugins.action import ActionBase
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils.looking import Looking
 
 # Unattended upgrades hold the lock for minutes.
 LOCK_TIMEOUT_S = 600
@@ -68,7 +72,7 @@ def unknown(answer: Mapping[str, Any]) -> str:
     return found[1] if found else ""
 
 
-class ActionModule(ActionBase):
+class ActionModule(Looking):
     """`distribution_packages: {name: [...], start_daemons: false}`; returns what `apt` returns."""
 
     _requires_connection = True
@@ -88,8 +92,7 @@ class ActionModule(ActionBase):
         if not names:
             return {**result, "changed": False}
         # dpkg's own exit status only says that some name is not there.
-        said = ansible._low_level_execute_command(question(names), sudoable=False)
-        if not missing(names, to_text(said["stdout"])):
+        if not missing(names, self._read(question(names), task_vars or {})):
             return {**result, "changed": False}
         install = request(names, start_daemons=arguments["start_daemons"])
         installed = ansible._execute_module("ansible.builtin.apt", install, task_vars=task_vars)

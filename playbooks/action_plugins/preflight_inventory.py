@@ -19,6 +19,7 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 # Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
@@ -26,6 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from playbooks.plugin_utils import contract
 from playbooks.plugin_utils.cluster import silenced, work_out
 from playbooks.plugin_utils.judge import WORKED_OUT, Judgement, judge
+from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.refusal import standing
 from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs
@@ -52,6 +54,7 @@ class ActionModule(ActionBase):
                 read_specs(folder),
                 folder=folder,
                 playbook=Path(arguments["playbook"]),
+                progress=Progress(Display().display),
             )
         else:
             found = _worked_out(site)

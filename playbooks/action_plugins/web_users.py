@@ -1,6 +1,6 @@
 """Passwords of web listeners, kept on the control node, and their hashes for the listeners.
 
-    - name: Keep the passwords
+    - name: Read or create the passwords
       web_users:
         files: {prometheus: /site/.secrets/monitoring_prometheus_password}
         deployed: {prometheus: what the cluster has}

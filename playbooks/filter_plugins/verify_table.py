@@ -41,7 +41,7 @@ def roles_of_groups(roles: Roles, groups: Iterable[str]) -> list[str]:
 
 def verified_rows(host: Host, roles: Iterable[str]) -> list[dict[str, str]]:
     """What the roles found on one node. Whatever was not answered is a row that fails."""
-    lost = host.get("__verify_lost") or {}
+    lost = host.get("__verify_failed_roles") or {}
     rows: list[dict[str, str]] = []
     for role in roles:
         if role in lost:
@@ -55,7 +55,7 @@ def verified_rows(host: Host, roles: Iterable[str]) -> list[dict[str, str]]:
 
 def host_rows(host: Host, roles: Iterable[str]) -> list[dict[str, str]]:
     """The same, of a node that may not have been reached at all."""
-    reached = host.get("__verify_reached") or {"msg": "it was not reached in this run"}
+    reached = host.get("__verify_connection") or {"msg": "it was not reached in this run"}
     if "ansible_facts" in reached:
         return verified_rows(host, roles)
     words = failure_words(reached)

@@ -8,19 +8,18 @@ So a name inside a file must be relative, or be that of something else.
 
 from __future__ import annotations
 
-import fnmatch
 import grp
-import os
 import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.whole_file import Access, NoPlace, differs, place, surplus, write
 
 DOCUMENTATION = r"""
 module: checked_files
@@ -38,7 +37,9 @@ options:
     type: dict
     required: true
   owned:
-    description: Patterns of paths below O(folder); what matches and is not in O(files) goes.
+    description: >-
+      Patterns of paths below O(folder), in which C(**) is any number of folders. A file that
+      matches and is not in O(files) is removed.
     type: list
     elements: str
     default: []
@@ -72,67 +73,13 @@ changed_files:
   returned: success
 """
 
-MODE, FOLDER_MODE = 0o640, 0o750
+FOLDER_MODE = 0o750
 PATIENCE_S = 120  # for one check
 LONGEST = 400  # characters of a reason
 
 
 class Refused(Exception):
     """One sentence without its end: what is wrong with the files."""
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Numbers of a user and of a group, and the mode of their files."""
-
-    user: int
-    group: int
-    mode: int = MODE
-
-
-def place(name: str) -> PurePosixPath:
-    """A path below the folder. Raises Refused for one that leads out of it."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise Refused(f"{name!r} is no path of a file below the folder")
-    return path
-
-
-def write(path: Path, text: str, owner: Owner) -> None:
-    """Replaces a file by a whole one; new folders on the way to it are the owner's."""
-    for folder in reversed([f for f in path.parents if not f.exists()]):
-        folder.mkdir(mode=FOLDER_MODE)
-        os.chown(folder, owner.user, owner.group)
-        folder.chmod(FOLDER_MODE)
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    os.chown(new, owner.user, owner.group)
-    new.chmod(owner.mode)
-    new.replace(path)
-
-
-def differs(path: Path, text: str, owner: Owner) -> bool:
-    try:
-        stat = path.stat()
-        found = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid)
-        same = found == (owner.mode, owner.user, owner.group)
-        return not same or path.read_text(encoding="utf-8") != text
-    except (FileNotFoundError, UnicodeDecodeError):
-        return True
-
-
-def surplus(folder: Path, names: Iterable[str], owned: Iterable[str]) -> list[str]:
-    """Files below the folder that are of a pattern of ours and none of ours."""
-    kept = {str(place(name)) for name in names}
-    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    patterns = list(owned)
-    return sorted(
-        name
-        for name in found
-        if name not in kept and any(fnmatch.fnmatchcase(name, one) for one in patterns)
-    )
 
 
 def reason(said: str, folder: str) -> str:
@@ -172,23 +119,25 @@ def run(
     files: Mapping[str, str],
     owned: Sequence[str],
     checks: Sequence[Sequence[str]],
-    owner: Owner,
+    access: Access,
     check_mode: bool,
 ) -> dict[str, Any]:
     """The module's result. Raises Refused, and then nothing has changed, and OSError."""
-    places = {place(name): text for name, text in files.items()}
-    copy = Path(tempfile.mkdtemp(prefix=".checked-", dir=folder))
-    try:
-        for path, text in places.items():
-            write(copy / path, text, owner)
-        check(copy, checks)
-    finally:
-        shutil.rmtree(copy)
-    written = [str(path) for path in places if differs(folder / path, places[path], owner)]
-    removed = surplus(folder, files, owned)
+    texts = {str(place(name)): text for name, text in files.items()}
+    folders = replace(access, mode=FOLDER_MODE)
+    if checks:
+        copy = Path(tempfile.mkdtemp(prefix=".checked-", dir=folder))
+        try:
+            for name, text in texts.items():
+                write(copy / name, text, access, folders)
+            check(copy, checks)
+        finally:
+            shutil.rmtree(copy)
+    written = [name for name, text in texts.items() if differs(folder / name, text, access)]
+    removed = surplus(folder, texts, owned)
     if not check_mode:
         for name in written:
-            write(folder / name, places[PurePosixPath(name)], owner)
+            write(folder / name, texts[name], access, folders)
         for name in removed:
             (folder / name).unlink()
     return {"changed": bool(written or removed), "changed_files": sorted(written + removed)}
@@ -211,24 +160,24 @@ def main() -> None:
     given = module.params
     folder = given["folder"]
     try:
-        owner = Owner(
+        access = Access(
+            int(given["mode"], 8),
             pwd.getpwnam(given["owner"]).pw_uid,
             grp.getgrnam(given["group"]).gr_gid,
-            int(given["mode"], 8),
         )
         result = run(
             Path(folder),
             {name: str(text) for name, text in given["files"].items()},
             given["owned"],
             given["checks"],
-            owner,
+            access,
             module.check_mode,
         )
     except KeyError:
         module.fail_json(
             msg=f"checked_files: there is no user {given['owner']} or no group {given['group']}."
         )
-    except Refused as problem:
+    except (NoPlace, Refused) as problem:
         module.fail_json(msg=f"{folder} stays as it was: {problem}.")
     except OSError as error:
         module.fail_json(msg=f"checked_files: {error.filename}: {error.strerror}.")

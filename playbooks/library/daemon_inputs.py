@@ -11,7 +11,6 @@ of its own.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.whole_file import Access, remove, write
 
 DOCUMENTATION = r"""
 module: daemon_inputs
@@ -65,7 +65,7 @@ author: The Plumbline authors
 """
 
 EXAMPLES = r"""
-- name: Notice a munged that was started with another key
+- name: Check whether munged must restart
   daemon_inputs:
     unit: munge
     files: [/etc/munge/munge.key]
@@ -206,16 +206,6 @@ def version_of(text: str) -> str:
     return text.partition("# plumbline-version: ")[2].partition("\n")[0]
 
 
-def write_atomically(path: Path, text: str, mode: int) -> None:
-    new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, mode)
-        file.write(text)
-    new.replace(path)
-
-
 # --- the module -----------------------------------------------------------------------------------
 
 
@@ -248,8 +238,7 @@ def compare(
 
     if not check_mode:
         if found != wanted:
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            write_atomically(path, wanted, 0o644)
+            write(path, wanted)
         # A run that was interrupted may have written the file and no more.
         if found != wanted or state.get("NeedDaemonReload") == "yes":
             systemctl("daemon-reload")
@@ -299,7 +288,7 @@ def recorded(unit: str, reload_files: list[str], check_mode: bool, host: Host) -
     changed = bool(now) and now != then
     if now and changed and not check_mode:
         text = "".join(f"{line}\n" for line in sorted(now))
-        write_atomically(host.record(unit), text, 0o600)
+        write(host.record(unit), text, Access(0o600))
     return {"changed": changed, "action": "none", "differs": []}
 
 
@@ -310,9 +299,7 @@ def absent(unit: str, check_mode: bool, host: Host) -> dict[str, Any]:
     if not check_mode:
         host.record(unit).unlink(missing_ok=True)
         if found:
-            path.unlink()
-            if not any(path.parent.iterdir()):
-                path.parent.rmdir()
+            remove(path, host.units)
             systemctl("daemon-reload")
     return {"changed": found, "action": "none", "differs": []}
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.package_version import fits
 
 DOCUMENTATION = r"""
 module: exact_packages
@@ -91,12 +92,6 @@ class Done:
 
 
 # --- versions -------------------------------------------------------------------------------------
-
-
-def fits(version: str, wanted: str) -> bool:
-    """Whether a version is the one that is wanted, with or without its epoch and revision."""
-    upstream = version.split(":", 1)[-1]
-    return wanted in {version, upstream, version.rsplit("-", 1)[0], upstream.rsplit("-", 1)[0]}
 
 
 def kept(have: Mapping[str, str], wanted: Wanted) -> str:

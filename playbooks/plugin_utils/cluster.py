@@ -134,10 +134,7 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
     compute = [host for host in site.groups.get(COMPUTE, []) if host in site.values.hosts]
     for name in contract.hardware:
         judge = declaration.JUDGES[name]
-        alike: dict[int, list[str]] = defaultdict(list)
-        for host in compute:
-            alike[site.values.token(host, name)].append(host)
-        for hosts in alike.values():
+        for hosts in site.values.same(compute, name).values():
             value, problems = None, []
             if site.values.defined(hosts[0], name):
                 try:

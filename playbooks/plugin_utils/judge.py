@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.plugins.loader import add_all_plugin_dirs
@@ -17,9 +18,10 @@ from playbooks.plugin_utils import names, roles, variables
 from playbooks.plugin_utils.cluster import SILENCED, Cluster, cause, silenced, work_out
 from playbooks.plugin_utils.contract import Contract
 from playbooks.plugin_utils.origin import as_written, comes_from, where_set
+from playbooks.plugin_utils.progress import Progress, silent
 from playbooks.plugin_utils.refusal import Refusal, standing
-from playbooks.plugin_utils.site import Site
-from playbooks.plugin_utils.values import Values, Variables, expression_reads, value_reads
+from playbooks.plugin_utils.site import Engine, Site
+from playbooks.plugin_utils.values import Values, expression_reads, value_reads
 
 # What the worked out cluster is registered as; group_vars/all/cluster.yml reads it.
 WORKED_OUT = "__cluster"
@@ -45,26 +47,28 @@ def judge(
     *,
     folder: Path,
     playbook: Path,
+    progress: Progress | None = None,
 ) -> Judgement:
     """What is refused, and what the cluster is. `folder` holds the roles, `playbook` gives them."""
+    progress = progress or silent()
     refusals = [*inventory_refusals(site, contract)]
     if not site.names:
         return Judgement(standing(refusals, ()), Cluster(), {})
     cluster, more = work_out(site, contract)
     refusals += more
     # From here on templates see the cluster that was just worked out, and work it out no more.
-    worked_out = {"cluster": cluster.plain()}
-    for raw in site.values.hosts.values():
-        raw[WORKED_OUT] = worked_out
-    found = list(variable_refusals(site, contract, specs, whole=bool(cluster.declaration)))
+    site.values.define(WORKED_OUT, {"cluster": cluster.plain()})
+    takers = hosts_by_role(site, playbook)
+    whole = bool(cluster.declaration)
+    found = list(variable_refusals(site, contract, specs, takers, progress, whole=whole))
     refusals += [refusal for refusal in found if refusal.kind != DERIVED]
     # What we ship reads what the inventory says: a value of ours goes wrong with one of the site's,
     # which is told.
     if not standing(refusals, silenced(site)):
         refusals += [replace(refusal, kind="") for refusal in found if refusal.kind == DERIVED]
-    given = roles_by_host(site, playbook, folder)
+    given = roles_by_host(site, takers, folder)
     if not standing(refusals, silenced(site)):
-        asserted = judge_roles(site, given, folder)
+        asserted = judge_roles(site, given, folder, progress)
         refusals += [Refusal(said) for host in asserted.sentences.values() for said in host]
         given = asserted.remaining
     return Judgement(standing(refusals, silenced(site)), cluster, given)
@@ -106,11 +110,18 @@ def _silenced_refusals(said: object, contract: Contract) -> Iterator[Refusal]:
 
 
 def variable_refusals(
-    site: Site, contract: Contract, specs: Mapping[str, variables.Options], *, whole: bool
+    site: Site,
+    contract: Contract,
+    specs: Mapping[str, variables.Options],
+    takers: Mapping[str, Sequence[str]],
+    progress: Progress,
+    *,
+    whole: bool,
 ) -> Iterator[Refusal]:
     """What is wrong with the variables of all hosts, each distinct value judged once.
 
-    Where the cluster could not be worked out as a whole, ours cannot be evaluated either.
+    What we ship matters on the hosts that take the role it is for, what a site says wherever it
+    says it. Where the cluster could not be worked out as a whole, ours cannot be evaluated either.
     """
     options = {name: option for role in specs.values() for name, option in role.items()}
     options |= contract.variables
@@ -121,25 +132,28 @@ def variable_refusals(
             continue  # scripts/check-role-specs judges those
         host = next(host for host in site.names if site.values.defined(host, name))
         yield _about(site, name, host, refusal)
-    for name in options:
+    for name in progress.over(options, "variables judged"):
         if name in set_anywhere and name not in contract.hardware:
-            for refusal in _judged(site, contract, name, options[name]):
+            hosts = site.names
+            if name not in contract.one_value and _is_ours(site, name):
+                of = [role for role in specs if name in specs[role]]
+                if of and all(role in takers for role in of):
+                    wanted = {host for role in of for host in takers[role]}
+                    hosts = [
+                        host for host in hosts if host in wanted or not _is_ours(site, name, host)
+                    ]
+            for refusal in _judged(site, contract, name, options[name], hosts):
                 if whole or not (refusal.kind == IN_VAIN and _is_ours(site, name)):
                     yield replace(refusal, kind="") if refusal.kind == IN_VAIN else refusal
 
 
 def _judged(
-    site: Site, contract: Contract, name: str, option: variables.Option
+    site: Site, contract: Contract, name: str, option: variables.Option, among: Sequence[str]
 ) -> Iterator[Refusal]:
-    alike: dict[int, list[str]] = defaultdict(list)
-    without: list[str] = []
-    for host in site.names:
-        if site.values.defined(host, name):
-            alike[site.values.token(host, name)].append(host)
-        else:
-            without.append(host)
+    having = [host for host in among if site.values.defined(host, name)]
+    without = [host for host in among if not site.values.defined(host, name)]
     distinct: dict[str, list[str]] = {}
-    for token, hosts in alike.items():
+    for token, hosts in site.values.same(having, name).items():
         reach = site.values.reach(token)
         if reach.facts or reach.writes:
             continue  # told by the role itself, when the host is known
@@ -198,14 +212,26 @@ def _places(site: Site) -> list[str]:
 # --- roles ---------------------------------------------------------------------------------------
 
 
-def roles_by_host(site: Site, playbook: Path, folder: Path) -> Mapping[str, Sequence[str]]:
-    """The roles that bring a refuse.yml, of each host, in the order of the playbook."""
-    given: dict[str, list[str]] = {host: [] for host in site.names}
+def hosts_by_role(site: Site, playbook: Path) -> Mapping[str, Sequence[str]]:
+    """The hosts that take each role of a playbook, in its order."""
+    found: dict[str, dict[str, None]] = {}
+    of_pattern: dict[str, list[str]] = {}
     for pattern, role in roles.roles_of(playbook, site.read):
+        if pattern not in of_pattern:
+            of_pattern[pattern] = site.hosts(pattern)
+        found.setdefault(role, {}).update(dict.fromkeys(of_pattern[pattern]))
+    return {role: list(hosts) for role, hosts in found.items()}
+
+
+def roles_by_host(
+    site: Site, takers: Mapping[str, Sequence[str]], folder: Path
+) -> Mapping[str, Sequence[str]]:
+    """The roles that bring a refuse.yml, of each host."""
+    given: dict[str, list[str]] = {host: [] for host in site.names}
+    for role, hosts in takers.items():
         if (folder / role / roles.REFUSE).is_file():
-            for host in site.hosts(pattern):
-                if role not in given[host]:
-                    given[host].append(role)
+            for host in hosts:
+                given[host].append(role)
     return given
 
 
@@ -218,12 +244,12 @@ class Asserted:
 
 
 def judge_roles(
-    site: Site, given: Mapping[str, Sequence[str]], folder: Path, *, facts: bool = False
+    site: Site, given: Mapping[str, Sequence[str]], folder: Path, progress: Progress
 ) -> Asserted:
-    """Judges the asserts of roles' refuse.yml that can be judged here, each distinct case once.
+    """Judges the asserts of roles' refuse.yml that read variables alone, each distinct case once.
 
-    Without facts these are the asserts that read variables alone. A role whose refuse.yml has but
-    asserts, all of them judged, has nothing more to say; the others are asked on the host.
+    A role whose refuse.yml has but asserts, all of them judged, has nothing more to say; the others
+    are asked when the hosts have told their facts.
     """
     sentences: dict[str, list[str]] = {host: [] for host in given}
     remaining: dict[str, list[str]] = {host: [] for host in given}
@@ -231,64 +257,95 @@ def judge_roles(
     for host, of in given.items():
         for role in of:
             hosts_of[role].append(host)
-    for role, hosts in hosts_of.items():
-        path = folder / role
+    for role in progress.over(hosts_of, "roles judged"):
+        hosts, path = hosts_of[role], folder / role
         add_all_plugin_dirs(str(path))
         tasks = site.read(path / roles.REFUSE)
         low = site.read(path / "defaults" / "main.yml") or {}
         high = (site.read(path / "vars" / "main.yml") or {}) | {"role_path": str(path)}
-        scope = _scope(site, hosts, low, high, facts)
+        scope = site.values.within(hosts, low, high)
         asked = set() if roles.only_asserts(tasks) else set(hosts)
         for assertion in roles.assertions(role, tasks):
             own = scope
             if assertion.variables:
-                own = _scope(site, hosts, low, {**high, **assertion.variables}, facts)
-            for host, said in _asserted(site, own, assertion, hosts):
+                inner = {**high, **assertion.variables}
+                own = site.values.within(hosts, low, inner)
+            for said, alike in _asserted(own, site.engine, assertion, hosts):
                 if said is None:
-                    asked.add(host)
+                    asked.update(alike)
                 elif said:
-                    sentences[host].append(said)
+                    for host in alike:
+                        sentences[host].append(said)
         for host in hosts:
             if host in asked:
                 remaining[host].append(role)
     return Asserted(sentences, remaining)
 
 
-def _scope(
-    site: Site, hosts: Sequence[str], low: Variables, high: Variables, facts: bool
-) -> Values:
-    """The variables as a role sees them: its defaults lose to the site's, its vars win."""
-    raw = {host: ChainMap(high, site.values.hosts[host], low) for host in hosts}
-    return Values(raw, site.render, facts=facts)
-
-
 def _asserted(
-    site: Site, scope: Values, assertion: roles.Assertion, hosts: Sequence[str]
-) -> Iterator[tuple[str, str | None]]:
-    """For each host what is refused, "" for nothing, None where that cannot be judged here."""
+    scope: Values, engine: Engine, assertion: roles.Assertion, hosts: Sequence[str]
+) -> Iterator[tuple[str | None, Sequence[str]]]:
+    """What is refused, "" for nothing, None where that cannot be judged here, and of which hosts.
+
+    One condition after the other: what a later one reads, or only the sentence, tells hosts apart
+    where it comes to that.
+    """
+    left = list(hosts)
+    for condition in assertion.when:
+        held = _held(scope, engine, condition, left)
+        for verdict, alike in held:
+            if verdict is not True:
+                yield "" if verdict is False else verdict, alike
+        left = [host for verdict, alike in held if verdict is True for host in alike]
+    for condition in assertion.that:
+        held = _held(scope, engine, condition, left)
+        for verdict, alike in held:
+            if verdict is False:
+                yield from _said(scope, engine, assertion, alike)
+            elif verdict is not True:
+                yield verdict, alike
+        left = [host for verdict, alike in held if verdict is True for host in alike]
+    yield "", left
+
+
+def _held(
+    scope: Values, engine: Engine, condition: Any, hosts: Sequence[str]
+) -> list[tuple[bool | str | None, Sequence[str]]]:
+    """Whether a condition holds, or what a filter of ours says instead, or None; of which hosts."""
+
+    def verdict(host: str, token: int) -> bool | str | None:
+        if not scope.reach(token).known:
+            return None
+        try:
+            return engine.holds(scope.variables(host, reads), condition)
+        except AnsibleError as error:
+            return ours(error)
+
+    reads = expression_reads(str(condition))
+    found = scope.alike(hosts, ("condition", str(condition)), reads)
+    return [(verdict(alike[0], token), alike) for token, alike in found.items()]
+
+
+def _said(
+    scope: Values, engine: Engine, assertion: roles.Assertion, hosts: Sequence[str]
+) -> Iterator[tuple[str | None, Sequence[str]]]:
+    """The sentence of an assert that does not hold; None where it cannot be said here."""
     reads = value_reads(assertion.fail_msg)
-    for condition in (*assertion.when, *assertion.that):
-        reads |= expression_reads(str(condition))
-    judged: dict[int, str | None] = {}
-    for host in hosts:
-        token = scope.depending(host, assertion.name, reads)
-        if token not in judged:
-            known = scope.reach(token).known
-            judged[token] = _refused(site, scope.hosts[host], assertion) if known else None
-        yield host, judged[token]
+    for token, alike in scope.alike(hosts, ("sentence", assertion.fail_msg), reads).items():
+        if not scope.reach(token).known:
+            yield None, alike
+            continue
+        try:
+            said = engine.render(scope.variables(alike[0], reads), assertion.fail_msg)
+            yield " ".join(str(said or f"{assertion.name} does not hold.").split()), alike
+        except AnsibleError as error:
+            yield ours(error), alike
 
 
-def _refused(site: Site, own: Variables, assertion: roles.Assertion) -> str | None:
-    try:
-        if not all(site.holds(own, condition) for condition in assertion.when):
-            return ""
-        if all(site.holds(own, condition) for condition in assertion.that):
-            return ""
-        said = site.render(own, assertion.fail_msg) or f"{assertion.name} does not hold."
-        return " ".join(str(said).split())
-    except AnsibleError as error:
-        last = cause(error)
-        return str(last) if isinstance(last, AnsibleFilterError) else None
+def ours(error: AnsibleError) -> str | None:
+    """What a filter of ours says; what else goes wrong is told by the role, on the host."""
+    last = cause(error)
+    return str(last) if isinstance(last, AnsibleFilterError) else None
 
 
-__all__ = ["OURS", "WORKED_OUT", "Asserted", "Judgement", "judge", "judge_roles"]
+__all__ = ["OURS", "WORKED_OUT", "Asserted", "Judgement", "judge", "judge_roles", "ours"]

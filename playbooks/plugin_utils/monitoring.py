@@ -65,9 +65,9 @@ def hosts(groups: Groups, partitions: Iterable[Mapping[str, Any]]) -> list[dict[
     ]
 
 
-def address(hosts: Iterable[Mapping[str, str]], name: str) -> str:
+def address(addresses: Mapping[str, str], name: str) -> str:
     """The address of one of the cluster's hosts. Raises ValueError for another."""
-    found = next((host["address"] for host in hosts if host["name"] == name), None)
+    found = addresses.get(name)
     if found is None:
         raise ValueError(f"{name} is no host of the cluster, so it has no address")
     return found

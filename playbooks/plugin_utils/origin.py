@@ -69,7 +69,12 @@ def comes_from(value: Any, folder: Path) -> bool:
     origin = Origin.get_tag(value)
     if origin is None or not origin.path:
         return False
-    return Path(origin.path).resolve().is_relative_to(folder)
+    return _lies_below(origin.path, folder)
+
+
+@cache
+def _lies_below(path: str, folder: Path) -> bool:
+    return Path(path).resolve().is_relative_to(folder)
 
 
 def _short(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from playbooks.filter_plugins.verify import verify_row
+from playbooks.module_utils.package_version import fits
 
 
 def version_row(
@@ -20,9 +21,3 @@ def version_row(
     if len(set(versions)) == 1 and versions[0] and (not version or fits(said, version)):
         return verify_row(said, component, "version of the packages", said, advice)
     return verify_row(said, component, "version of the packages", version or "one", advice)
-
-
-def fits(version: str, wanted: str) -> bool:
-    """Whether a version is the one that is wanted, with or without its epoch and revision."""
-    upstream = version.split(":", 1)[-1]
-    return wanted in {version, upstream, version.rsplit("-", 1)[0], upstream.rsplit("-", 1)[0]}

@@ -7,7 +7,7 @@ found without being listed anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,110 @@ def only_asserts(tasks: Any) -> bool:
         and ("block" not in task or only_asserts(task["block"]))
         and ("block" in task or any(key in task for key in _ASSERT))
         for task in tasks or []
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A task of a refuse.yml, with what it stands in."""
+
+    number: int
+    role: str
+    name: str
+    action: str
+    arguments: Mapping[str, Any]
+    when: tuple[Any, ...] = ()
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    register: str = ""
+    failed_when: tuple[Any, ...] | None = None
+    changed_when: tuple[Any, ...] = ()
+    no_log: bool = False
+    delegate_to: str = ""
+    loop: Any = None
+    environment: Any = None
+    run_once: bool = False
+    become: bool | None = None
+    check_mode: bool | None = None
+    forgives: bool = False  # a failure is for a later step to judge
+    waits: bool = False  # so is that the host does not answer
+
+
+class NotPlainError(Exception):
+    """A refuse.yml has something that is more than a step."""
+
+
+# What does not change what a task refuses.
+_SILENT = {"name", "tags", "apply"}
+_INHERITED = {"when", "vars", "become", "check_mode", "run_once"}
+_STEP = _INHERITED | {"register", "failed_when", "delegate_to", "loop", "loop_control"}
+_STEP |= {"environment", "changed_when", "no_log", "ignore_errors", "ignore_unreachable"}
+
+
+def steps(role: str, file: Path, read: Read) -> list[Step]:
+    """The tasks of a refuse.yml, those of files that it imports among them, in their order.
+
+    Raises NotPlainError where a task has a keyword that is not one of these: what Ansible would
+    make of it is left to Ansible.
+    """
+    found = _steps(role, file, read(file), read)
+    return [replace(step, number=number) for number, step in enumerate(found)]
+
+
+def _steps(role: str, file: Path, tasks: Any, read: Read) -> Iterator[Step]:
+    for task in tasks or []:
+        inner: list[Step] | None = None
+        if "block" in task:
+            inner = list(_steps(role, file, task["block"], read))
+        for key in _TASKS:
+            if key in task:
+                given = task[key]
+                name = str(given["file"] if isinstance(given, Mapping) else given)
+                path = file.parent / name
+                if "{{" in name or not path.is_file():
+                    raise NotPlainError(f"{role}: {name}")
+                inner = list(_steps(role, path, read(path), read))
+        if inner is None:
+            yield _step(role, task)
+            continue
+        if more := set(task) - _SILENT - _INHERITED - {"block", *_TASKS}:
+            raise NotPlainError(f"{role}: {', '.join(sorted(more))}")
+        for step in inner:
+            yield replace(
+                step,
+                when=(*_list(task.get("when")), *step.when),
+                variables={**(task.get("vars") or {}), **step.variables},
+                become=task.get("become") if step.become is None else step.become,
+                check_mode=task.get("check_mode") if step.check_mode is None else step.check_mode,
+                run_once=step.run_once or bool(task.get("run_once")),
+            )
+
+
+def _step(role: str, task: Mapping[str, Any]) -> Step:
+    action, *more = [key for key in task if key not in _SILENT | _STEP]
+    arguments = task[action] or {}
+    plain = [task.get(key) for key in ("become", "check_mode", "run_once")]
+    if more or not isinstance(arguments, Mapping) or any(isinstance(one, str) for one in plain):
+        raise NotPlainError(f"{role}: {task.get('name', action)}")
+    return Step(
+        number=0,
+        role=role,
+        name=str(task.get("name", "")),
+        action=str(action),
+        arguments=arguments,
+        when=tuple(_list(task.get("when"))),
+        variables=task.get("vars") or {},
+        register=str(task.get("register", "")),
+        failed_when=tuple(_list(task["failed_when"])) if "failed_when" in task else None,
+        changed_when=tuple(_list(task.get("changed_when"))),
+        no_log=bool(task.get("no_log")),
+        delegate_to=task.get("delegate_to", ""),
+        loop=task.get("loop"),
+        environment=task.get("environment"),
+        run_once=bool(task.get("run_once")),
+        become=task.get("become"),
+        check_mode=task.get("check_mode"),
+        forgives=bool(task.get("ignore_errors")),
+        waits=bool(task.get("ignore_unreachable")),
     )
 
 

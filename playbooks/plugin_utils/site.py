@@ -7,12 +7,15 @@ Thin: it asks Ansible and hands plain data to the pure functions. Nothing is ren
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
@@ -21,6 +24,72 @@ from playbooks.plugin_utils.names import ANSIBLES_OWN, Setting
 from playbooks.plugin_utils.values import Values, Variables
 
 RESOLVERS = 32  # names asked for at once; a name server's time-out then costs once, not per host
+
+
+class Engine:
+    """Ansible's templating, set up once: each set-up finds all filters and tests anew."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._templar = Templar(loader=loader)
+
+    def render(self, variables: Variables, value: Any) -> Any:
+        with self._given(variables):
+            return self._templar.template(value)
+
+    def holds(self, variables: Variables, condition: Any) -> bool:
+        if isinstance(condition, bool):
+            return condition
+        with self._given(variables):
+            return self._templar.evaluate_conditional(trust_as_template(str(condition)))
+
+    @contextmanager
+    def _given(self, variables: Variables) -> Iterator[None]:
+        """Within another rendering as well: a template may ask for another host's values."""
+        before = self._templar.available_variables
+        self._templar.available_variables = (
+            variables if isinstance(variables, ChainMap) else dict(variables)
+        )
+        try:
+            yield
+        finally:
+            self._templar.available_variables = before
+
+
+class OtherHosts(Mapping[str, Any]):
+    """What templates know as `hostvars`; values of hosts of the cluster are worked out once."""
+
+    def __init__(self, hostvars: Mapping[str, Any]) -> None:
+        self.ansibles = hostvars
+        self.cluster: Values  # which read this themselves
+
+    def __getitem__(self, host: str) -> Any:
+        return OneHost(self.cluster, host) if host in self.cluster.hosts else self.ansibles[host]
+
+    def __contains__(self, host: object) -> bool:
+        return host in self.ansibles  # also `localhost`, which is among none
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ansibles)
+
+    def __len__(self) -> int:
+        return len(self.ansibles)
+
+
+@dataclass(frozen=True, slots=True)
+class OneHost(Mapping[str, Any]):
+    """The values of one host's variables."""
+
+    cluster: Values = field(repr=False)
+    host: str
+
+    def __getitem__(self, name: str) -> Any:
+        return self.cluster.value(self.host, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.cluster.hosts[self.host])
+
+    def __len__(self) -> int:
+        return len(self.cluster.hosts[self.host])
 
 
 @dataclass(frozen=True)
@@ -33,17 +102,14 @@ class Site:
     sources: Sequence[str]
     manager: Any = field(repr=False)  # Ansible's inventory manager
     loader: Any = field(repr=False)  # Ansible's reader of files
+    engine: Engine = field(repr=False)
 
     def render(self, variables: Variables, value: Any) -> Any:
-        return Templar(loader=self.loader, variables=dict(variables)).template(value)
+        return self.engine.render(variables, value)
 
     def holds(self, variables: Variables, condition: Any) -> bool:
         """Whether a `when` or `that` holds."""
-        if isinstance(condition, bool):
-            return condition
-        return Templar(loader=self.loader, variables=dict(variables)).evaluate_conditional(
-            trust_as_template(str(condition))
-        )
+        return self.engine.holds(variables, condition)
 
     def hosts(self, pattern: str) -> list[str]:
         """The hosts of a play, whatever --limit says."""
@@ -115,27 +181,29 @@ class Site:
 
 
 def read_site(hostvars: Any) -> Site:
-    """Everything about the inventory, from the `hostvars` of any task."""
+    """Everything about the inventory, from the `hostvars` of any task, or of a template here."""
+    if isinstance(hostvars, OtherHosts):
+        hostvars = hostvars.ansibles
     manager, variable_manager = hostvars._inventory, hostvars._variable_manager
     loader = hostvars._loader
     groups = manager.get_groups_dict()
     names = [str(name) for name in groups.get(ROOT, [])]
+    others = OtherHosts(hostvars)
     raw = {
         name: variable_manager.get_vars(host=manager.get_host(name), include_hostvars=False)
-        | {"hostvars": hostvars}
+        | {"hostvars": others}
         for name in names
     }
-
-    def render(variables: Variables, value: Any) -> Any:
-        return Templar(loader=loader, variables=dict(variables)).template(value)
-
+    engine = Engine(loader)
+    others.cluster = Values(raw, engine.render)
     return Site(
         groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
         names=names,
-        values=Values(raw, render),
+        values=others.cluster,
         sources=[str(source) for source in manager._sources],
         manager=manager,
         loader=loader,
+        engine=engine,
     )
 
 

@@ -308,11 +308,11 @@ def _cdi(command: str, node: Node) -> str:
     ]
     mounts = [
         {
-            "hostPath": f"/usr/lib/x86_64-linux-gnu/libnvidia-{number}.so.{DRIVER}",
-            "containerPath": f"/usr/lib/x86_64-linux-gnu/libnvidia-{number}.so.{DRIVER}",
+            "hostPath": f"/usr/lib/x86_64-linux-gnu/{name}.so.{DRIVER}",
+            "containerPath": f"/usr/lib/x86_64-linux-gnu/{name}.so.{DRIVER}",
             "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
         }
-        for number in range(40)
+        for name in ("libcuda", *(f"libnvidia-{number}" for number in range(39)))
     ]
     # JSON is YAML.
     return json.dumps(

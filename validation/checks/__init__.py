@@ -1,9 +1,9 @@
 """The checks, in the order in which they run and are reported.
 
 Each is a module: a docstring that says what it checks, why it matters and what to do (reports and
-`docs/validation.md` show the same words), and a pure `evaluate`, which judges an answer by itself,
-or `compare`, which judges those of all nodes together once they are there. A check makes no jobs of
-its own: several are judged by one payload's answer.
+the site's page of checks show the same words), and a pure `evaluate`, which judges an answer by
+itself, or `compare`, which judges those of all nodes together once they are there. A check makes no
+jobs of its own: several are judged by one payload's answer.
 """
 
 import inspect

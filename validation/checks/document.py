@@ -30,6 +30,7 @@ from validation.reasons import Cause
 
 _MARK = '{"plumbline"'
 _SCHEMA = 1
+_MOST = 2**64 - 1  # the widest counter of a kernel, a driver or a board
 
 
 class Unusable(Exception):
@@ -83,6 +84,8 @@ class Fields:
         value, where = self._get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise Unusable(f"{where} is no whole number: {value!r}")
+        if value > _MOST:
+            raise Unusable(f"{where} is more than a counter holds")
         return value
 
     def flag(self, name: str) -> bool:
@@ -216,6 +219,9 @@ def _ended_well(job: Job, reply: Reply) -> None:
             raise Unusable("the run was interrupted before this job ended", blamed=())
         case Outcome.NOT_SUBMITTED:
             raise Unusable(f"srun could not be started: {reply.reason}", blamed=())
+        case Outcome.SKIPPED:
+            said = f"not run: {reply.reason} waited in vain on the same nodes"
+            raise Unusable(said, Verdict.INCONCLUSIVE, ())
         case Outcome.LOST:
             raise Unusable(f"nothing is known of this job: {reply.reason}", blamed=())
 
@@ -274,7 +280,7 @@ _WHOSE = {
 
 
 def _waited(job: Job, reply: Reply) -> Unusable:
-    said = f"did not start in {job.queue_limit_s} s: "
+    said = f"did not start in {reply.seconds or job.queue_limit_s:.0f} s: "
     reason = f" ({reply.reason})" if reply.reason else ""
     cause = reasons.cause(reply.reason)
     if cause in _WHOSE:

@@ -37,7 +37,7 @@ ROUNDING = Threshold(
     "",
     "derived",
     "in units of what rounding may do (payloads/gpu_gemm.py); healthy products on CPUs stay below "
-    "2, a wrong element is hundreds away",
+    "3, a wrong element is hundreds away",
 )
 
 

@@ -1,15 +1,16 @@
 """Slurm can use every node, and knows it as it was declared.
 
 What it checks   sinfo lists the node, in a state in which it takes jobs, with the declared CPUs,
-                 memory and GPUs, these of the declared type
+                 memory and GPUs, these of the declared type; its slurmd listens
 Why it matters   a node that is down, drained or unknown takes no work; nobody notices until a job
                  waits for it. The node gets no job of this run.
 What to do       Read Slurm's reason. A node that is down does not answer: look at its power, its
-                 network and slurmd. A drained one was taken out on purpose or by a health check:
-                 mend what the reason says, then give it back. `inval` or wrong numbers: the node
-                 and slurm.conf disagree; `slurmd -C` on the node prints what it really has. GPUs of
-                 another type: the model in node_gpus, or slurm_node_gres, is not what slurm.conf
-                 has, and Slurm would refuse the jobs.
+                 network and slurmd. One whose port refuses has a slurmd that stopped within the
+                 last minutes, or that listens elsewhere. A drained one was taken out on purpose or
+                 by a health check: mend what the reason says, then give it back. `inval` or wrong
+                 numbers: the node and slurm.conf disagree; `slurmd -C` on the node prints what it
+                 really has. GPUs of another type: the model in node_gpus, or slurm_node_gres, is
+                 not what slurm.conf has, and Slurm would refuse the jobs.
                  $ scontrol show node {node}
                  $ ssh {node} systemctl status slurmd munge
                  $ scontrol update nodename={node} state=resume
@@ -17,6 +18,7 @@ What to do       Read Slurm's reason. A node that is down does not answer: look 
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 from validation import node_states
 from validation.model import Metric, Node, NodeState, Result, Subject, Threshold, Tier, Verdict
@@ -49,6 +51,18 @@ def evaluate(node: Node, state: NodeState | None, reserved: bool = False) -> Res
     if disagreements := _disagreements(node, state):
         return _result(node, state.state, Verdict.FAIL, "; ".join(disagreements))
     return _result(node, state.state, Verdict.PASS, "")
+
+
+def deaf(result: Result, place: str, asked_from: str, nobodys: bool) -> Result:
+    """The result of a node that Slurm takes for well, and where nobody listens for it.
+
+    `nobodys` says that it may as well be the way there.
+    """
+    state = result.value.value if result.value else "nothing"
+    message = f"Slurm says {state}, but slurmd does not answer: {place} refuses {asked_from}"
+    if nobodys:
+        message += ", as do all other nodes"
+    return replace(result, verdict=Verdict.FAIL, message=message, blamed=() if nobodys else None)
 
 
 def _disagreements(node: Node, state: NodeState) -> list[str]:

@@ -129,18 +129,23 @@ def _memory_mb(meminfo: Path) -> int:
 
 
 def memory_limit_mb(
-    own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+    own: Path = Path("/proc/self/cgroup"),
+    root: Path = Path("/sys/fs/cgroup"),
+    mounts: Path = Path("/proc/self/mountinfo"),
 ) -> int | None:
     """The least that a control group of this process, or one above it, allows."""
     limits = []
+    roots = _mounted_roots(mounts.read_text(encoding="utf-8"))
     for line in own.read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":  # version 2
-            start, file = root / path.lstrip("/"), "memory.max"
+            mount, file = root, "memory.max"
         elif "memory" in controllers.split(","):
-            start, file = root / "memory" / path.lstrip("/"), "memory.limit_in_bytes"
+            mount, file = root / "memory", "memory.limit_in_bytes"
         else:
             continue
+        # In a container the mount may begin at its own group, and the path at the host's.
+        start = mount / path.removeprefix(roots.get(str(mount), "")).lstrip("/")
         for folder in (start, *start.parents):
             if folder == root.parent:
                 break
@@ -150,6 +155,12 @@ def memory_limit_mb(
                 if text.isdigit() and int(text) < 2**60:
                     limits.append(int(text))
     return min(limits) // _MIB if limits else None
+
+
+def _mounted_roots(mountinfo: str) -> dict[str, str]:
+    """Which folder of its filesystem each mount point shows (proc(5)); the root itself is ""."""
+    fields = (line.split() for line in mountinfo.splitlines())
+    return {field[4]: field[3].rstrip("/") for field in fields if len(field) > 4}
 
 
 def _folder(path: Path) -> Folder:

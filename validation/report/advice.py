@@ -76,7 +76,7 @@ ADVICE: Mapping[Cause, Advice] = {
     Cause.NO_THRESHOLD: Advice(
         "It was measured, and there is nothing to judge it by. Compare it with the vendor's "
         "figure, then record it in a thresholds file of your own; --record-baseline DIR writes one "
-        "(docs/validation.md, Thresholds)."
+        "(docs/reference/thresholds.md)."
     ),
     Cause.CONTROLLER: Advice(
         "No node is known to be at fault: Slurm's controller does not answer the login node. Look "
@@ -96,7 +96,7 @@ ADVICE: Mapping[Cause, Advice] = {
     Cause.ACCOUNT: Advice(
         "No node is known to be at fault: Slurm knows no account under which the user who submits "
         "may use this partition and QOS. Declare the user in slurm_users, or add one by hand "
-        "(docs/accounting.md); name another account with --account, or for every run in "
+        "(docs/operate/accounting.md); name another account with --account, or for every run in "
         "validation_submission; look whether the partition allows it (AllowAccounts, AllowQos).",
         (
             'sacctmgr show associations where user="$USER" format=account,partition,qos,defaultqos',
@@ -318,6 +318,7 @@ _BY_OUTCOME = {
     Outcome.CANCELLED: Cause.INTERRUPTED,
     Outcome.NOT_SUBMITTED: Cause.REFUSED,
     Outcome.LOST: Cause.LOST,
+    Outcome.SKIPPED: Cause.NOT_RUN,
 }
 
 

@@ -15,6 +15,7 @@ from validation.errors import EnvironmentProblem, TransportError
 from validation.model import (
     Accounting,
     Allocation,
+    Contact,
     Job,
     MungeReply,
     NodeState,
@@ -92,6 +93,10 @@ class SlurmClient(Protocol):
         """Slurm's version, and each node it knows. Raises SlurmDown when it does not answer."""
         ...
 
+    def contact(self, names: Sequence[str]) -> Contact:
+        """Which of these nodes' slurmd do not answer the machine that jobs are submitted from."""
+        ...
+
     def accounting(self) -> Accounting:
         """Whether the accounting that Slurm is configured with answers."""
         ...
@@ -101,11 +106,16 @@ class SlurmClient(Protocol):
         ...
 
     def prepare(
-        self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()
+        self,
+        lanes: Sequence[Sequence[Job]],
+        at_once: int,
+        shared: Sequence[Allocation] = (),
+        slowest_start_s: float | None = None,
     ) -> Batch:
         """Lanes run side by side, the jobs of a lane one after another. Starts nothing yet.
 
         `shared`: which of the jobs are steps of an allocation where Slurm grants it.
+        `slowest_start_s`: how long the tasks of this run's former jobs took to start, where known.
         """
         ...
 
@@ -119,6 +129,9 @@ SINFO = "sinfo --version; exec sinfo --all -h -N -o '%N|%n|%T|%c|%m|%G|%P|%E'"
 
 # Options of plugins stand in it (github.com/NVIDIA/pyxis/wiki/Installation).
 HELP = "exec srun --help"
+
+# How long a port of slurmd is asked again that is closed: a restart takes seconds, more under load.
+PATIENCE_S = 15
 
 ACCOUNTING = """\
 echo "kind $(scontrol show config | sed -n 's/^AccountingStorageType *= *//p')"
@@ -153,6 +166,18 @@ class CommandLineClient:
         version, _, table = done.stdout.partition("\n")
         return " ".join(version.split()[-1:]), parse_sinfo(table)  # "slurm-wlm 22.05.8"
 
+    def contact(self, names: Sequence[str]) -> Contact:
+        words = shlex.join([str(PATIENCE_S), *names])
+        source = (Path(__file__).parent / "look.py").read_bytes()
+        try:
+            done = self._transport.run(f"{_PREPARE}exec $p - {words}", source, timeout_s=120)
+            found = strict.parse_json(done.stdout) if done.status == 0 else {}
+            return Contact(dict(found.get("refused", {})), dict(found.get("mute", {})))
+        except (TransportError, ValueError) as error:
+            # It only saves waiting: without it jobs tell what there is to tell.
+            log.info("%s could not look at slurmd's ports: %s", self.via, error)
+            return Contact()
+
     def accounting(self) -> Accounting:
         done = self._transport.run(_PREPARE + ACCOUNTING, timeout_s=60)
         first, _, clusters = done.stdout.strip().partition("\n")
@@ -168,11 +193,23 @@ class CommandLineClient:
         return "--container-image" in self._transport.run(_PREPARE + HELP, timeout_s=60).stdout
 
     def prepare(
-        self, lanes: Sequence[Sequence[Job]], at_once: int, shared: Sequence[Allocation] = ()
+        self,
+        lanes: Sequence[Sequence[Job]],
+        at_once: int,
+        shared: Sequence[Allocation] = (),
+        slowest_start_s: float | None = None,
     ) -> "CommandLineBatch":
         self._batches += 1
         folder = f"/tmp/plumbline-{self._run_id}-{self._batches}"
-        order = jobs.batch(self._run_id, lanes, self._python, at_once, self._wishes, shared)
+        order = jobs.batch(
+            self._run_id,
+            lanes,
+            self._python,
+            at_once,
+            self._wishes,
+            shared,
+            slowest_start_s=slowest_start_s,
+        )
         return CommandLineBatch(self._transport, folder, order)
 
 

@@ -11,10 +11,11 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from validation import reasons
-from validation.model import GRANT_LIMIT_S, Allocation, Container, Job, Node
+from validation import node_states, reasons
+from validation.model import GRANT_LIMIT_S, READY_LIMIT_S, Allocation, Container, Job, Node, Reply
 from validation.nodelist import compress
 from validation.reasons import Cause
+from validation.slurm import launcher
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -69,6 +70,10 @@ if temporary:
     shutil.rmtree(temporary, ignore_errors=True)
 end(status)
 """
+
+
+# What ranks say that came and did not find each other: jobs after it would wait for the same.
+DID_NOT_MEET = ("rank 0 does not answer at ", " did not come within ")
 
 
 Command = Callable[[str, Job, str, Sequence[str]], tuple[str, ...]]
@@ -188,6 +193,7 @@ def batch(
     wishes: Sequence[str] = (),
     shared: Sequence[Allocation] = (),
     how: Command = command,
+    slowest_start_s: float | None = None,
 ) -> dict[str, object]:
     """What the launcher is to do: lanes side by side, the jobs of a lane one after another."""
     home = {job.name: allocation.name for allocation in shared for job in allocation.jobs}
@@ -198,12 +204,18 @@ def batch(
         "lease_s": LEASE_S,
         "limit_reasons": sorted(reasons.names(Cause.LIMIT)),
         "limit_refusals": list(reasons.LIMIT_REFUSALS),
+        "slowest_start_s": slowest_start_s,
+        "gone_states": list(node_states.GONE),
+        "asleep_flags": node_states.ASLEEP,
+        "did_not_meet": list(DID_NOT_MEET),
         "allocations": [
             {
                 "name": allocation.name,
                 "slurm_name": slurm_name(run_id, allocation),
                 "command": list(allocation_command(run_id, allocation, wishes)),
+                "nodes": [node.name for node in allocation.nodes],
                 "queue_limit_s": GRANT_LIMIT_S,
+                "ready_limit_s": READY_LIMIT_S,
                 "run_limit_s": GRANT_LIMIT_S,
             }
             for allocation in shared
@@ -223,6 +235,8 @@ def batch(
                     "config": dict(job.config),
                     "environment": dict(job.environment),
                     "munge": "munge" in job.checks,
+                    "nodes": list(job.hosts),
+                    "start_floor_s": job.start_floor_s,
                     "queue_limit_s": job.queue_limit_s,
                     "run_limit_s": job.run_limit_s,
                 }
@@ -231,6 +245,11 @@ def batch(
             for lane in lanes
         ],
     }
+
+
+def waited_in_vain(reply: Reply) -> bool:
+    """Whether other jobs on the same nodes would wait for the same."""
+    return launcher.waited_in_vain(reply.outcome.value, reply.exit_code, reply.stderr, DID_NOT_MEET)
 
 
 def bundle() -> bytes:

@@ -13,6 +13,11 @@ Every job has two hard limits of its own, one for waiting in the queue and one f
 either, the job is cancelled in Slurm and its srun is killed, so that whatever hangs costs only
 itself. A job that ended is one line in finished.jsonl; a poll reads on from where the last ended.
 
+A job is not waited for up to its limits where something tells earlier that it waits in vain: Slurm
+has given up one of its nodes; it has its nodes, and its tasks take many times as long to start as
+those of all others did. Where a job waited in vain, or its ranks did not find each other, the jobs
+after it on the same nodes would wait for the same: they are skipped.
+
 Jobs may be steps of a shared allocation. Where Slurm does not grant it, where it is taken back, or
 where a step's tasks do not start, the step is run as a job of its own: only that one is judged.
 
@@ -33,7 +38,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -45,6 +50,9 @@ TICK = 0.1  # seconds between two looks at a job
 SETTLE = 5.0  # seconds for which Slurm may count a job that has ended against a limit
 REFUSED_WAIT = 0.5  # seconds before another try, where nobody else of this run is left to wait for
 SQUEUE_EVERY = 2.0  # seconds between two questions to slurmctld, for all jobs together
+SUSPECT_AFTER = 8.0  # seconds of waiting after which Slurm is asked what became of a job's nodes
+GONE_FOR = 10.0  # seconds for which Slurm must say so: a busy node now and then answers late
+SLOWER = 10  # times the slowest start so far is what a job that has its nodes may take
 COMMAND_TIMEOUT = 10  # seconds for scancel, squeue, munge, unmunge
 KILL_AFTER = 5  # seconds srun has to end after scancel
 CANCEL_WAIT = 30  # seconds a cancelled launcher has to end
@@ -52,6 +60,8 @@ CANCEL_WAIT = 30  # seconds a cancelled launcher has to end
 FEED_AFTER = 5  # seconds after which a running job gets its input although no task said it started
 FORGOTTEN = 60  # seconds without a poll after which a folder without a launcher is nobody's
 
+OURS = "plumbline: "
+NOTED = ("started ", "received ", "stage ", "blamed ")  # lines of ours that are no complaint
 DOCUMENT = b'{"plumbline"'
 SAID = re.compile(rb"plumbline: (started|received) job (\S+) node (\S+) time (\d+)\s*$")
 GRANTED = re.compile(r"^plumbline: granted (\d+)$", re.MULTILINE)
@@ -229,6 +239,52 @@ class Limits:
         return told and any(refusal in text for refusal in self._refusals)
 
 
+class Pace:
+    """How long the tasks of a run's jobs took to start: what is left follows from that."""
+
+    def __init__(self, slowest_s: float | None = None) -> None:
+        self._slowest_s = slowest_s  # of the run's jobs before these, where there were any
+
+    def started(self, seconds: float) -> None:
+        self._slowest_s = max(self._slowest_s or 0.0, seconds)
+
+    def limit_s(self, most_s: float, floor_s: float) -> float:
+        """How long a job that has its nodes is waited for. Before one has started: all it may."""
+        if self._slowest_s is None:
+            return most_s
+        return min(most_s, max(floor_s, SLOWER * self._slowest_s))
+
+
+class NodeWatch:
+    """Which nodes Slurm has given up, by what it says of them again and again."""
+
+    def __init__(self, gone_states: list[str], asleep_flags: str) -> None:
+        self._gone_states = set(gone_states)
+        self._asleep_flags = asleep_flags
+        self._since: dict[str, float] = {}
+
+    def see(self, states: dict[str, str], now: float) -> None:
+        for name, state in states.items():
+            if self._gone(state):
+                self._since.setdefault(name, now)
+            else:
+                self._since.pop(name, None)
+
+    def gone(self, names: list[str], now: float) -> bool:
+        """Whether one of the nodes was given up, and stayed so."""
+        return any(now - self._since.get(name, now) >= GONE_FOR for name in names)
+
+    def suspects(self, names: list[str]) -> bool:
+        """Whether one of the nodes did not look well when it was last seen."""
+        return any(name in self._since for name in names)
+
+    def _gone(self, state: str) -> bool:
+        word = re.match(r"[a-z_]*", state.lower())
+        if any(flag in state for flag in self._asleep_flags):
+            return False  # a job wakes it
+        return "*" in state or bool(word and word.group() in self._gone_states)
+
+
 class Submission:
     """One srun or salloc, from its start to its end. Runs in a thread of its own."""
 
@@ -241,6 +297,8 @@ class Submission:
         self.job_id: str | None = None
         self.reason = ""
         self.seen_running_ns: int | None = None
+        self.has_nodes = False  # they are its own, and are being made ready
+        self.given_up = False  # Slurm does not use one of its nodes any more
         self.submitted_ns: int | None = None
         self.ended_ns: int | None = None
         self.err: Stream | None = None
@@ -250,10 +308,21 @@ class Submission:
     def started_ns(self) -> int | None:
         return self.seen_running_ns
 
+    def waits_s(self) -> float:
+        """How long ago it was submitted."""
+        return (time.time_ns() - self.submitted_ns) / 1e9 if self.submitted_ns else 0.0
+
     def heard(self, job_id: str, state: str, reason: str) -> None:
-        """What squeue says. A node that still boots (CONFIGURING) has not started the job."""
+        """What squeue says.
+
+        A node that still boots (CONFIGURING) has not started the job, nor has one whose prolog has
+        not ended, or was never begun because slurmd does not answer: Slurm calls it RUNNING.
+        """
         self.job_id = self.job_id or job_id
-        if state in ("RUNNING", "COMPLETING"):
+        self.has_nodes = state == "RUNNING"
+        if (state, reason) == ("RUNNING", "Prolog"):
+            self.reason = reason
+        elif state in ("RUNNING", "COMPLETING"):
             self.seen_running_ns = self.seen_running_ns or time.time_ns()
         elif reason not in ("", "None"):
             self.reason = reason
@@ -262,6 +331,7 @@ class Submission:
         """Start the command; None, with the reason, if it cannot be."""
         self.submitted_ns = time.time_ns()
         self.job_id, self.reason, self.seen_running_ns, self.err = None, "", None, None
+        self.has_nodes = self.given_up = False
         self.state, self.limited = "queued", False
         try:
             process = subprocess.Popen(
@@ -279,10 +349,9 @@ class Submission:
         self.err = Stream(process.stderr)
         return process
 
-    def _watch(
-        self, process: "subprocess.Popen[bytes]", cancelled: threading.Event, queue_limit_s: float
-    ) -> str:
+    def _watch(self, process: "subprocess.Popen[bytes]", cancelled: threading.Event) -> str:
         begin = time.monotonic()
+        nodes_begin: float | None = None
         run_begin: float | None = None
         while True:
             try:
@@ -291,23 +360,39 @@ class Submission:
             except subprocess.TimeoutExpired:
                 pass
             now = time.monotonic()
+            if nodes_begin is None and self.has_nodes:
+                nodes_begin = now
             if run_begin is None and self.started_ns is not None:
                 run_begin, self.state = now, "running"
+                self._started(now - (nodes_begin or begin))
             if self._look(0.0 if run_begin is None else now - run_begin):
                 return "granted"
             if cancelled.is_set():
                 outcome = "cancelled"
             elif run_begin is None and self.limits.holds(self.reason, self):
                 outcome = "held"
-            elif run_begin is None and now - begin > queue_limit_s:
+            elif run_begin is None and (self.given_up or now > self._deadline(begin, nodes_begin)):
                 outcome = "queue_limit"
-            elif run_begin is not None and now - run_begin > self.order["run_limit_s"]:
+            elif run_begin is None:
+                continue
+            elif now - self._running_since(nodes_begin, run_begin) > self.order["run_limit_s"]:
                 outcome = "run_limit"
             else:
                 continue
             log.info("%s: %s, cancelling", self.name, outcome)
             self._end(process)
             return outcome
+
+    def _deadline(self, begin: float, nodes_begin: float | None) -> float:
+        """Until when it must have started: it waits for its nodes, then for them to be ready."""
+        return begin + float(self.order["queue_limit_s"])
+
+    def _running_since(self, nodes_begin: float | None, run_begin: float) -> float:
+        """From when on its limit for running counts: for Slurm a job runs while it is prepared."""
+        return nodes_begin or run_begin
+
+    def _started(self, seconds: float) -> None:
+        """Called once, when it has started: so long after it got its nodes."""
 
     def _look(self, running_s: float) -> bool:
         """Called at every tick; whether no more is to be waited for."""
@@ -369,6 +454,12 @@ class Allocation(Submission):
                 self._tried = not again
             return self.job_id if self._held else None
 
+    def _deadline(self, begin: float, nodes_begin: float | None) -> float:
+        whole = super()._deadline(begin, nodes_begin)
+        if nodes_begin is None:
+            return whole
+        return min(whole, nodes_begin + float(self.order["ready_limit_s"]))
+
     def leave(self) -> None:
         with self._lock:
             self._users -= 1
@@ -400,7 +491,7 @@ class Allocation(Submission):
         assert process.stdout is not None
         assert self.err is not None
         self._out = Stream(process.stdout)
-        outcome = self._watch(process, cancelled, self.order["queue_limit_s"])
+        outcome = self._watch(process, cancelled)
         if outcome == "granted":
             self._held, self.state = process, "running"
             self.job_id = self._granted()
@@ -424,8 +515,9 @@ class Allocation(Submission):
 class Job(Submission):
     """One srun from submission to its record: a job of Slurm, or a step of an allocation."""
 
-    def __init__(self, order: dict[str, Any], folder: Path, limits: Limits) -> None:
+    def __init__(self, order: dict[str, Any], folder: Path, limits: Limits, pace: Pace) -> None:
         super().__init__(order, limits)
+        self.pace = pace
         self.folder = folder
         self.feeder: Feeder | None = None
         self.allocation: str | None = None  # the job it is a step of
@@ -452,12 +544,11 @@ class Job(Submission):
         if cancelled.is_set():
             return self._record("cancelled")
         self.allocation = allocation
-        command, queue_limit_s = self.order["command"], self.order["queue_limit_s"]
+        command = self.order["command"]
         if allocation is not None:
             step = self.order["step"]
             srun, *options = step["command"]
             command = [srun, f"--jobid={allocation}", *options]
-            queue_limit_s = step["start_limit_s"]
         config = dict(self.order["config"])
         munge: dict[str, Any] | None = None
         if self.order["munge"]:
@@ -471,7 +562,8 @@ class Job(Submission):
         assert self.err is not None
         self.feeder = Feeder(process.stdin, (self.folder / "payload.zip").read_bytes())
         out = Stream(process.stdout)
-        outcome = self._watch(process, cancelled, queue_limit_s)
+        self.has_nodes = allocation is not None
+        outcome = self._watch(process, cancelled)
         if self.feeder.ident is None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
@@ -480,6 +572,25 @@ class Job(Submission):
         if munge is not None:
             munge.update(try_credential(out.text()))
         return self._record(outcome, process.returncode, out, munge)
+
+    def skipped(self, first: str) -> dict[str, Any]:
+        """The record of a job that is not run, because of the one that waited before it."""
+        self.reason = first
+        return self._record("skipped")
+
+    def _deadline(self, begin: float, nodes_begin: float | None) -> float:
+        if nodes_begin is None:
+            return super()._deadline(begin, nodes_begin)
+        order = self.order
+        most = order["step"]["start_limit_s"] if self.allocation else order["run_limit_s"]
+        return nodes_begin + self.pace.limit_s(most, order["start_floor_s"])
+
+    def _running_since(self, nodes_begin: float | None, run_begin: float) -> float:
+        # The step of an allocation starts with its tasks.
+        return run_begin if self.allocation else super()._running_since(nodes_begin, run_begin)
+
+    def _started(self, seconds: float) -> None:
+        self.pace.started(seconds)
 
     def _look(self, running_s: float) -> bool:
         assert self.feeder is not None
@@ -561,7 +672,10 @@ class Launcher:
         self.lease_s: float = orders["lease_s"]
         limits = Limits(orders["limit_reasons"], orders["limit_refusals"])
         limits.others_run = self._others_run
-        self.lanes = [[Job(order, folder, limits) for order in lane] for lane in orders["lanes"]]
+        pace = Pace(orders["slowest_start_s"])
+        self.lanes = [
+            [Job(order, folder, limits, pace) for order in lane] for lane in orders["lanes"]
+        ]
         self.jobs = [job for lane in self.lanes for job in lane]
         self.gate = Gate(max(1, min(orders["at_once"], len(self.lanes))))
         self.allocations = {
@@ -570,6 +684,9 @@ class Launcher:
         for lane in self.lanes:
             if (allocation := self._allocation(lane)) is not None:
                 allocation.expect()
+        self.nodes = NodeWatch(orders["gone_states"], orders["asleep_flags"])
+        self.did_not_meet: list[str] = orders["did_not_meet"]
+        self.in_vain: dict[tuple[str, ...], str] = {}  # by nodes, the job that waited for nothing
         self.cancelled = threading.Event()
         self.abandoned = False
         self.done = threading.Event()
@@ -616,19 +733,28 @@ class Launcher:
             finally:
                 allocation.leave()
         for job in left:
-            self._keep(self._run_alone(job))
+            self._keep(job, self._skipped(job) or self._run_alone(job))
 
     def _run_steps(self, lane: list[Job], allocation: Allocation, job_id: str) -> list[Job]:
         """Run the lane's jobs as steps; those that are left when one says nothing of its node."""
         for number, job in enumerate(lane):
-            record = job.run(self.cancelled, job_id)
+            record = self._skipped(job) or job.run(self.cancelled, job_id)
             ended_badly = record["outcome"] != "cancelled" and record["exit_code"] != 0
-            if ended_badly and (not record["starts"] or allocation.gone()):
+            settled = record["outcome"] == "skipped" or job.given_up
+            if ended_badly and not settled and (not record["starts"] or allocation.gone()):
                 log.info("%s: as a job of its own, not as a step of %s", job.name, job_id)
                 job.state = "pending"
                 return lane[number:]
-            self._keep(record)
+            self._keep(job, record)
         return []
+
+    def _skipped(self, job: Job) -> dict[str, Any] | None:
+        """The record of a job that would wait for what another one waited for in vain."""
+        first = self.in_vain.get(tuple(job.order["nodes"]))
+        if first is None or self.cancelled.is_set():
+            return None
+        log.info("%s: skipped, as %s waited in vain", job.name, first)
+        return job.skipped(first)
 
     def _run_alone(self, job: Job) -> dict[str, Any]:
         while True:
@@ -649,7 +775,11 @@ class Launcher:
             job.state = "pending"
             log.info("%s: a limit lets no more jobs through, waits for another", job.name)
 
-    def _keep(self, record: dict[str, Any]) -> None:
+    def _keep(self, job: Job, record: dict[str, Any]) -> None:
+        if waited_in_vain(
+            record["outcome"], record["exit_code"], record["stderr"], self.did_not_meet
+        ):
+            self.in_vain.setdefault(tuple(job.order["nodes"]), job.name)
         line = json.dumps(record) + "\n"
         with self._write, open(self.folder / "finished.jsonl", "a", encoding="utf-8") as file:
             file.write(line)
@@ -674,6 +804,45 @@ class Launcher:
                 job_id, state, reason, name = [*line.split("|", 3), "", "", ""][:4]
                 if name in waiting:
                     waiting[name].heard(job_id, state, reason)
+            self._watch_nodes([*waiting.values()])
+
+    def _watch_nodes(self, waiting: "list[Submission]") -> None:
+        """Give up what waits for a node that Slurm has given up."""
+        late = [
+            item
+            for item in waiting
+            if item.waits_s() > SUSPECT_AFTER or self.nodes.suspects(item.order["nodes"])
+        ]
+        names = dict.fromkeys(name for item in late for name in item.order["nodes"])
+        if not names:
+            return
+        command = ["sinfo", "--all", "-h", "-N", "-n", ",".join(names), "-o", "%N|%T"]
+        _, out, _ = call(command)
+        now = time.monotonic()
+        self.nodes.see(dict(line.split("|", 1) for line in out.splitlines() if "|" in line), now)
+        for item in late:
+            if self.nodes.gone(item.order["nodes"], now):
+                item.given_up = True
+
+
+def waited_in_vain(
+    outcome: str, exit_code: int | None, stderr: str, did_not_meet: Sequence[str]
+) -> bool:
+    """Whether others on the same nodes would wait for the same as a job that ended so."""
+    if outcome in ("queue_limit", "skipped"):
+        return True
+    said = complaints(stderr)
+    return (
+        exit_code not in (None, 0)
+        and bool(said)
+        and all(any(words in line for words in did_not_meet) for line in said)
+    )
+
+
+def complaints(stderr: str) -> list[str]:
+    """The lines in which payloads say what is wrong."""
+    lines = [line for line in stderr.splitlines() if line.startswith(OURS)]
+    return [line for line in lines if not line.removeprefix(OURS).startswith(NOTED)]
 
 
 def unseen_s(folder: Path) -> float:

@@ -22,6 +22,7 @@ from validation import tiers
 from validation.errors import PlumblineError, TransportError, Unreachable
 from validation.model import (
     Accounting,
+    Contact,
     Job,
     MungeReply,
     NodeState,
@@ -51,6 +52,9 @@ class World:
     states: dict[str, NodeState]
     changes: dict[str, list[Change]] = field(default_factory=dict)  # by job name
     silent: set[str] = field(default_factory=set)
+    contact: Contact = field(
+        default_factory=Contact
+    )  # what the login node hears of the nodes' slurmd
     poll_errors: int = 0
     quiet_polls: int = 0
     lost: str = ""
@@ -152,13 +156,18 @@ class Slurm:
             raise self.world.down
         return "24.11.5", self.world.states
 
+    def contact(self, names: Any) -> Contact:
+        return self.world.contact
+
     def accounting(self) -> Accounting:
         return Accounting("accounting_storage/slurmdbd")
 
     def knows_containers(self) -> bool:
         return False
 
-    def prepare(self, lanes: Any, at_once: int, shared: Any = ()) -> Batch:
+    def prepare(
+        self, lanes: Any, at_once: int, shared: Any = (), slowest_start_s: Any = None
+    ) -> Batch:
         return Batch(self, [job for lane in lanes for job in lane])
 
     def reply(self, job: Job) -> Reply | None:
@@ -528,6 +537,25 @@ def login_fault(world: World) -> str:
     return f"login: {what}"
 
 
+def slurmd_fault(world: World, name: str) -> tuple[str, frozenset[str]]:
+    """slurmd of one node stopped or hangs, or the way from the login node to all is closed."""
+    place = "10.0.0.7:6818"
+    names = [node.name for node in world.plan.nodes]
+    jobs = [job.name for job in world.plan.jobs if name in job.hosts]
+    late = never_ran(Outcome.QUEUE_LIMIT, reason="Prolog", job_id="7")
+    what = world.random.choice(("stopped", "hangs", "nothing comes back", "all refuse"))
+    if what == "stopped":
+        world.contact = Contact(refused={name: place})
+    elif what == "all refuse":
+        world.contact = Contact(refused=dict.fromkeys(names, place))
+    else:
+        world.contact = Contact(mute={name: place} if what == "nothing comes back" else {})
+        for job in jobs:
+            world.change(job, late)
+    bad = frozenset() if what == "all refuse" and len(names) > 1 else frozenset({name})
+    return f"{name}: slurmd {what}", bad
+
+
 def with_fault(world: World) -> tuple[str, frozenset[str]]:
     """Puts one fault in; its name, and the nodes that it may be blamed on."""
     draw = world.random
@@ -541,6 +569,8 @@ def with_fault(world: World) -> tuple[str, frozenset[str]]:
         return f"{job.name}: {what}", bad
     if kind == "slurm":
         name = draw.choice(names)
+        if draw.random() < 0.2:
+            return slurmd_fault(world, name)
         what, state = draw.choice(slurm_faults(draw, name, world))
         if state is None:
             del world.states[name]
@@ -614,6 +644,12 @@ def _more_in_slurm_than_declared(world: World, jobs: list[str]) -> None:
         world.states[name] = dataclasses.replace(state, reason="", gres=f"{state.gres}(S:0-1)")
 
 
+def _a_login_node_behind_a_firewall(world: World, jobs: list[str]) -> None:
+    """Nothing comes back from the ports of some nodes; srun reaches them another way."""
+    names = world.random.sample(sorted(node.name for node in world.plan.nodes), 1)
+    world.contact = Contact(mute=dict.fromkeys(names, "10.0.0.7:6818"))
+
+
 def _milliseconds_of_clock(world: World, jobs: list[str]) -> None:
     for job in jobs:
         if job.startswith("node-"):
@@ -629,6 +665,7 @@ HABITS = (
     _requeues,
     _other_nodes_in_slurm,
     _more_in_slurm_than_declared,
+    _a_login_node_behind_a_firewall,
     _milliseconds_of_clock,
 )
 

@@ -1,6 +1,6 @@
 """Do the training checks see faults? Injects each into real trainings and prints a table.
 
-    scripts/fault-table                   all of docs/faults.md: 2, 4, 8 and 16 ranks, some minutes
+    scripts/fault-table                   docs/understand/faults.md: 2, 4, 8, 16 ranks, some minutes
     scripts/fault-table --short           2 ranks, as the tests run it
     scripts/fault-table --ranks 4 --only ddp
 
@@ -20,14 +20,13 @@ import json
 import os
 import random
 import socket
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 import torch
@@ -44,6 +43,7 @@ from validation.payloads.group import Group, joined
 from validation.payloads.rendezvous import PORTS, port_of
 from validation.tests import standin
 from validation.tests.conftest import declare
+from validation.tests.torch_processes import Order, Process, started
 
 ROOT = Path(__file__).parents[2]
 RANKS = (2, 4, 8, 16)
@@ -264,6 +264,12 @@ def work(orders: Sequence[tuple[str, str, str]], out: Path) -> None:
                     file.write(json.dumps(document) + "\n")
 
 
+def begin(arguments: Sequence[str]) -> NoReturn:
+    """One rank as a process: the orders as JSON, and the file for what they gave."""
+    work(json.loads(arguments[0]), Path(arguments[1]))
+    end(0)
+
+
 def config_of(payload: str, backend: str, ranks: int) -> dict[str, Any]:
     config = dict(job_of(payload, backend, ranks).config)
     del config["cpus_per_rank"]  # this machine has fewer
@@ -323,8 +329,8 @@ def run(ranks: int, payloads: Sequence[str], backends: Sequence[str]) -> list[Ju
         out = Path(folder) / "measured.jsonl"
         with launched(ranks, orders, out) as processes:
             for process in processes:
-                if process.wait(TIMEOUT_S) != 0:
-                    raise RuntimeError(f"a rank ended with {process.returncode}")
+                if (status := process.wait(TIMEOUT_S)) != 0:
+                    raise RuntimeError(f"a rank ended with {status}: {process.err}")
         documents = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     return [
         judged(payload, backend, ranks, fault, measured)
@@ -332,10 +338,9 @@ def run(ranks: int, payloads: Sequence[str], backends: Sequence[str]) -> list[Ju
     ]
 
 
-@contextmanager
 def launched(
     ranks: int, orders: Sequence[tuple[str, str, str]], out: Path
-) -> Iterator[list[subprocess.Popen[bytes]]]:
+) -> AbstractContextManager[list[Process]]:
     variables = {
         "SLURM_NTASKS": str(ranks),
         "SLURM_JOB_ID": str(free_job_id()),
@@ -343,34 +348,23 @@ def launched(
         "SLURM_STEP_NODELIST": "localhost",
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    command = [
-        sys.executable,
-        "-m",
-        "validation.tests.fault_table",
-        "--rank",
-        json.dumps(orders),
-        str(out),
-    ]
-    processes = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={
-                **os.environ,
-                **variables,
-                "SLURM_PROCID": str(rank),
-                "SLURM_LOCALID": str(rank),
-                "SLURMD_NODENAME": f"gpu{rank + 1}",
-            },
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    program = "import sys; from validation.tests.fault_table import begin; begin(sys.argv[1:])"
+    return started(
+        [
+            Order(
+                program,
+                (json.dumps(orders), str(out)),
+                {
+                    **os.environ,
+                    **variables,
+                    "SLURM_PROCID": str(rank),
+                    "SLURM_LOCALID": str(rank),
+                    "SLURMD_NODENAME": f"gpu{rank + 1}",
+                },
+            )
+            for rank in range(ranks)
+        ]
+    )
 
 
 def free_job_id() -> int:
@@ -430,9 +424,6 @@ def blamed(item: Judged) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if arguments[:1] == ["--rank"]:
-        work(json.loads(arguments[1]), Path(arguments[2]))
-        return 0
     parser = argparse.ArgumentParser(
         prog="fault-table",
         description=__doc__,

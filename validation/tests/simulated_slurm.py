@@ -7,6 +7,10 @@ PROGRAM is one of Slurm's or MUNGE's. STATE is a folder: `nodes.json` says what 
 that was granted. `install` writes the programs; the rest runs in a process of its own, standard
 library only.
 
+`slurmd` among the faults: by node, "stopped" or "hung". Slurm takes such a node for idle, gives it
+to jobs, waits for its prolog, and puts a star behind its state after `star_s` seconds (4), counted
+from the first job that wanted it. Nobody listens on the port of one that is stopped.
+
 `pyxis` among the faults: srun has its options; `without_pyxis`: nodes that lack it all the same.
 
 Faults, by the job's name, such as "node-gpu1" or "ddp":
@@ -31,14 +35,16 @@ An allocation, such as "steps-node-gpu1", can be refused, limited, queue or stuc
 A step can also be
     stepless     never starts as a step; does as a job of its own
 or an object: {"answer": {…}} changes the answer's fields, {"arguments": {…}} how it is made,
-{"real": true} runs the command that srun was given.
+{"real": true} runs the command that srun was given, {"stderr": "…"} makes it end with that and 1.
 """
 
 import contextlib
+import functools
 import importlib
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -63,6 +69,10 @@ PROGRAMS = (
 )
 
 
+CLOSED = 1  # a port of this machine on which nobody listens
+LISTENERS: list[socket.socket] = []
+
+
 def install(folder, nodes, faults=None):
     """Programs in folder/bin, for PATH. nodes: name → (state, CPUs, MB, GRES, reason)."""
     programs, state = folder / "bin", folder / "state"
@@ -75,7 +85,16 @@ def install(folder, nodes, faults=None):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     (state / "nodes.json").write_text(json.dumps(nodes))
     (state / "faults.json").write_text(json.dumps(faults or {}))
+    (state / "port").write_text(str(listen()))
     return programs
+
+
+@functools.cache
+def listen():
+    """The port of every slurmd that is well. It lives as long as the process of the tests."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    LISTENERS.append(listener)
+    return listener.getsockname()[1]
 
 
 def running(folder):
@@ -99,13 +118,45 @@ def sinfo(state, arguments):
     if arguments == ["--version"]:
         print("slurm-wlm 24.11.5")
         return 0
+    if arguments[:4] == ["--all", "-h", "-N", "-O"]:
+        for name in json.loads((state / "nodes.json").read_text()):
+            stopped = faults.get("slurmd", {}).get(name) == "stopped"
+            print(name, "127.0.0.1", CLOSED if stopped else (state / "port").read_text())
+        return 0
+    if arguments[:4] == ["--all", "-h", "-N", "-n"]:
+        (state / "asked_of_nodes").touch()
+        nodes = json.loads((state / "nodes.json").read_text())
+        for name in arguments[4].split(","):
+            print(f"{name}|{node_state(state, name, nodes[name][0])}")
+        return 0
     assert arguments == ["--all", "-h", "-N", "-o", "%N|%n|%T|%c|%m|%G|%P|%E"], arguments
     assert not [name for name in os.environ if name.startswith("SINFO_")]
     for name, fields in json.loads((state / "nodes.json").read_text()).items():
-        node_state, cpus, memory, gres, reason = fields
+        said, cpus, memory, gres, reason = fields
+        said = node_state(state, name, said)
         for partition in ("gpu*", "all"):  # a node stands in the output once for each partition
-            print(f"{name}|{name}|{node_state}|{cpus}|{memory}|{gres}|{partition}|{reason}")
+            print(f"{name}|{name}|{said}|{cpus}|{memory}|{gres}|{partition}|{reason}")
     return 0
+
+
+def node_state(state, name, said):
+    """What Slurm says of a node: it notices late that one does not answer."""
+    star_s = json.loads((state / "faults.json").read_text()).get("star_s", 4)
+    wanted = state / f"wanted.{name}"
+    if wanted.exists() and time.time() - wanted.stat().st_mtime > star_s:
+        return f"{said}*"
+    return said
+
+
+def unready(state, hosts, fault):
+    """The fault of a job one of whose nodes has no slurmd that answers."""
+    dead = json.loads((state / "faults.json").read_text()).get("slurmd", {})
+    for host in hosts:
+        if host in dead:
+            with contextlib.suppress(FileExistsError):
+                (state / f"wanted.{host}").touch(exist_ok=False)
+            return "unready"
+    return fault
 
 
 def srun(state, arguments):
@@ -120,6 +171,7 @@ def srun(state, arguments):
     config = json.loads(config)
     hosts = expand(options["nodelist"])
     name, job, fault = asked(state, options)
+    fault = unready(state, hosts, fault)
     if fault == "environment":
         (state / "environment").write_text(json.dumps(sorted(os.environ)))
     if refused(state, "srun", fault) or without_gres(state, "srun", hosts, options):
@@ -158,6 +210,7 @@ def srun(state, arguments):
 def salloc(state, arguments):
     options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
     name, _, fault = asked(state, options)
+    fault = unready(state, expand(options["nodelist"]), fault)
     if refused(state, "salloc", fault):
         return 1
     if without_gres(state, "salloc", expand(options["nodelist"]), options):
@@ -166,7 +219,7 @@ def salloc(state, arguments):
     mark = state / "running" / name
     mark.write_text(json.dumps({"pid": os.getpid(), "id": number, "fault": fault}))
     try:
-        if fault in ("queue", "stuck"):
+        if fault in ("queue", "stuck", "unready"):
             time.sleep(600)
     except Cancelled:
         return 1
@@ -251,7 +304,7 @@ def wait_for_the_others(state, mark):
 
 
 def task(fault, number, hosts, payload, config, options, command, state):
-    if fault in ("queue", "stuck"):
+    if fault in ("queue", "stuck", "unready"):
         time.sleep(600)
     # How far the nodes' clocks are ahead of the login node's.
     skew = json.loads((state / "faults.json").read_text()).get("clocks_s", 0)
@@ -283,8 +336,9 @@ def task(fault, number, hosts, payload, config, options, command, state):
     if fault != "silent":
         sys.stdout.write(text * (2 if fault == "twice" else 1))
         sys.stdout.flush()
-    if fault == "crash":
-        print(f"plumbline: {payload}, rank 1 on {hosts[-1]}: out of luck", file=sys.stderr)
+    if fault == "crash" or "stderr" in change:
+        said = f"plumbline: {payload}, rank 1 on {hosts[-1]}: out of luck"
+        print(change.get("stderr", said), file=sys.stderr)
         print(f"srun: error: {hosts[-1]}: task 1: Exited with exit code 1", file=sys.stderr)
         return 1
     return 0
@@ -365,6 +419,7 @@ def squeue(state, arguments):
     reasons = {
         "queue": ("PENDING", "Resources"),
         "stuck": ("PENDING", "ReqNodeNotAvail"),
+        "unready": ("RUNNING", "Prolog"),
         "wait": ("PENDING", "QOSMaxJobsPerUserLimit"),
     }
     marks = {path.name: json.loads(path.read_text()) for path in (state / "running").iterdir()}

@@ -26,7 +26,7 @@ from validation.model import (
     Verdict,
 )
 from validation.tests import standin
-from validation.tests.test_run import Cluster
+from validation.tests.simulated_cluster import Cluster
 from validation.thresholds import Collective
 
 MODEL = "tpu_v9"

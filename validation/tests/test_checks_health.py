@@ -1,11 +1,9 @@
-"""The checks of the health payload: each judges what it should, and nothing malformed passes."""
+"""The checks of the health payload: each judges what it should."""
 
 import copy
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from validation import thresholds
 from validation.checks import (
@@ -808,122 +806,6 @@ def test_the_source_is_said_with_the_verdict():
     threshold = judge("xid", standin.measured()).threshold
     assert "docs.nvidia.com/deploy/xid-errors" in threshold.source
     assert "version 1" in threshold.source
-
-
-# --- nothing malformed passes ----------------------------------------------------------------
-
-NEEDED = {
-    "driver": ("nvml", "nvml_timeout_s", "gpus"),
-    "xid": ("kernel_log",),
-    **dict.fromkeys(sorted(set(CHECKS) - {"driver", "xid"}), ("nvml", "gpus")),
-}
-WORDS = ("on", "off", "yes", "no", "none", "up", "down", "xid", "sxid")
-STRANGE = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(max_value=-1),
-    st.floats(allow_nan=False, allow_infinity=False).filter(lambda value: value != int(value)),
-    st.text(max_size=5).filter(lambda text: text not in WORDS),
-    st.just("nan"),
-    st.lists(st.integers(), max_size=2),
-    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
-)
-
-# What a check reads of each GPU: where its type is wrong, it must not pass.
-TYPED = {
-    "driver": ("index", "error", "seconds", "values", "unknown"),
-    **dict.fromkeys(sorted(set(CHECKS) - {"driver", "xid"}), ("index", "values", "unknown")),
-}
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), check=st.sampled_from(sorted(CHECKS)), strange=STRANGE)
-def test_no_part_of_an_answer_may_be_missing_or_strange(data, check, strange):
-    found = standin.measured()
-    name = data.draw(st.sampled_from(NEEDED[check]))
-    place = found
-    if name == "gpus" and data.draw(st.booleans()):
-        place = found["gpus"][data.draw(st.integers(0, 1))]
-        name = data.draw(st.sampled_from(TYPED[check]))
-    allowed = name == "error" and strange is None
-    if name == "unknown":
-        allowed = strange == []  # no value is missing that this check needs
-    if name in ("seconds", "nvml_timeout_s") and isinstance(strange, int | float):
-        allowed = not isinstance(strange, bool)
-    before = copy.deepcopy(found)
-    if data.draw(st.booleans()) or allowed:
-        del place[name]
-    else:
-        place[name] = strange
-    if found != before:
-        assert judge(check, found).verdict is not PASS
-
-
-LEAVES = {
-    "driver": ("recovery_action", "name", "uuid"),
-    "ecc": (
-        "ecc",
-        "ecc_pending",
-        "ecc_default",
-        "ecc_volatile_uncorrected",
-        "ecc_aggregate_uncorrected",
-        "remapped_rows",
-        "retired_pages",
-    ),
-    "pcie": ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max"),
-    "nvlink": ("nvlinks", "fabric"),
-    "clocks": ("clock_reasons", "temperature_c", "power_limit_mw", "persistence"),
-    "processes": ("processes",),
-    "mig": ("mig", "mig_pending"),
-}
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.data(), check=st.sampled_from(sorted(LEAVES)), strange=STRANGE)
-def test_no_value_may_be_strange(data, check, strange):
-    name = data.draw(st.sampled_from(LEAVES[check]))
-    found = standin.measured()
-    values = found["gpus"][data.draw(st.integers(0, 1))]["values"]
-    if strange == [] and isinstance(values[name], list):
-        return  # a list may be empty
-    if name == "retired_pages" and strange is None:
-        return  # it is not known on this board
-    if name in ("name", "uuid") and isinstance(strange, str) and strange:
-        return  # any text is one
-    values[name] = strange
-    assert judge(check, found).verdict is not PASS
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    data=st.data(),
-    name=st.sampled_from(["kind", "code", "pci", "count", "text"]),
-    strange=STRANGE,
-)
-def test_no_part_of_an_event_may_be_strange(data, name, strange):
-    event = standin.event(63, "Row Remapper: New row marked for remapping")
-    if isinstance(strange, str) and name == "text":
-        return
-    if data.draw(st.booleans()):
-        event[name] = strange
-    else:
-        del event[name]
-    assert judge("xid", with_events(event)).verdict is not PASS
-
-
-@settings(max_examples=60, deadline=None)
-@given(text=st.text(max_size=200), check=st.sampled_from(sorted(CHECKS)))
-def test_no_text_in_place_of_the_answer_passes(text, check):
-    result = CHECKS[check].evaluate(JOB, standin.reply_to(JOB, {}, stdout=text), RULES)
-    assert result.verdict is not PASS
-
-
-@settings(max_examples=60, deadline=None)
-@given(cut=st.integers(0, 5000), check=st.sampled_from(sorted(CHECKS)))
-def test_no_answer_that_was_cut_off_passes(cut, check):
-    line = standin.reply_to(JOB, standin.measured()).stdout
-    reply = standin.reply_to(JOB, {}, stdout=line[: min(cut, len(line) - 3)])
-    assert CHECKS[check].evaluate(JOB, reply, RULES).verdict is not PASS
 
 
 def test_the_stand_in_is_json():

@@ -1,15 +1,11 @@
-"""The checks of a node's host: each judges what it should, and nothing malformed passes."""
+"""The checks of a node's host: each judges what it should."""
 
 import copy
 import json
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from validation import declaration, plan, suites, thresholds
 from validation.checks import CHECKS as ALL
@@ -408,119 +404,6 @@ def test_thresholds_that_contradict_themselves_are_refused(tmp_path):
     assert list(caught.value.problems) == [
         "host.disk_read_gbs.warn_below_gbs: lies below fail_below_gbs"
     ]
-
-
-# --- what is malformed -----------------------------------------------------------------------
-
-
-def places(value, path=()):
-    """Every place in an answer, the leaves and what holds them."""
-    if path:
-        yield path
-    items: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for key, item in items:
-        yield from places(item, (*path, key))
-
-
-def inside(value, path):
-    for key in path:
-        value = value[key]
-    return value
-
-
-# What a check looks at, as far as not any text or number is right there.
-JUDGED: dict[str, list[tuple[Any, ...]]] = {
-    "limits": [
-        ("limits",),
-        ("limits", "memlock"),
-        ("limits", "memlock", "soft"),
-        ("limits", "nofile", "hard"),
-        ("limits", "shm"),
-        ("limits", "shm", "error"),
-        ("limits", "shm", "free_mb"),
-    ],
-    "shared_fs": [
-        ("limit_s",),
-        ("shared_filesystems",),
-        ("shared_filesystems", 1),
-        ("shared_filesystems", 1, "path"),
-        ("shared_filesystems", 1, "error"),
-        ("shared_filesystems", 1, "found"),
-        ("shared_filesystems", 1, "seconds"),
-        ("shared_filesystems", 1, "found", "inode"),
-        ("shared_filesystems", 1, "found", "written"),
-        ("shared_filesystems", 1, "found", "write_error"),
-    ],
-    "infiniband": [
-        ("infiniband",),
-        ("infiniband", "error"),
-        ("infiniband", "ports"),
-        ("infiniband", "ports", 1),
-        *(
-            ("infiniband", "ports", 1, name)
-            for name in ("port", "state", "phys_state", "rate", "link_layer", "counters", "unread")
-        ),
-    ],
-    "disk": [
-        ("disk",),
-        ("disk", "error"),
-        ("disk", "found"),
-        *(
-            ("disk", "found", name)
-            for name in ("cache", "error", "bytes", "wrong", "write_s", "read_s", "free_mb")
-        ),
-    ],
-    "host_memory": [
-        ("memory",),
-        ("memory", "error"),
-        ("memory", "found"),
-        ("memory", "found", "array_bytes"),
-        ("memory", "found", "cache_bytes"),
-        ("memory", "found", "cores"),
-        ("memory", "found", "cores", 0),
-        *(("memory", "found", "cores", 0, name) for name in ("cpu", "copies", "seconds", "wrong")),
-    ],
-}
-STRANGE: st.SearchStrategy[Any] = st.one_of(
-    st.sampled_from([None, True, False, -1, -0.5, "nan", "inf", "", "x", [], {}, [1], [{}]]),
-    st.text(max_size=5),
-    st.integers(max_value=-1),
-)
-
-
-@settings(max_examples=400, deadline=None)
-@given(data=st.data(), check=st.sampled_from(sorted(CHECKS)))
-def test_nothing_may_be_missing(data, check):
-    found = healthy(check)
-    paths = [path for path in places(found) if path[:1] in JUDGED[check]]
-    *above, last = data.draw(st.sampled_from(paths))
-    place = inside(found, above)
-    if isinstance(place, list) and check != "shared_fs":
-        return  # a port or a core less is another healthy node
-    del place[last]
-    assert judge(check, found).verdict is not PASS
-
-
-@settings(max_examples=600, deadline=None)
-@given(data=st.data(), check=st.sampled_from(sorted(CHECKS)), strange=STRANGE)
-def test_no_value_may_be_strange(data, check, strange):
-    found = healthy(check)
-    *above, last = data.draw(st.sampled_from(JUDGED[check]))
-    place = inside(found, above)
-    if place[last] == strange or (last == "written" and isinstance(strange, str)):
-        return
-    place[last] = strange
-    assert judge(check, found).verdict is not PASS
-
-
-@settings(max_examples=60, deadline=None)
-@given(text=st.text(max_size=200), check=st.sampled_from(sorted(CHECKS)))
-def test_no_text_in_place_of_the_answer_passes(text, check):
-    assert judge(check, healthy(check), stdout=text).verdict is not PASS
 
 
 def test_the_stand_in_is_json():

@@ -3,23 +3,26 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from validation import allocations, model, thresholds
+from validation import allocations, model, node_states, thresholds
 from validation.checks import CHECKS
 from validation.errors import Unreachable
 from validation.model import Outcome, Reply, Verdict
-from validation.slurm import client, launcher
+from validation.slurm import client, launcher, look
 from validation.slurm import job as jobs
 from validation.slurm.client import CommandLineClient, SlurmDown, parse_sinfo
 from validation.tests import simulated_slurm
 from validation.tests.conftest import make_plan
+from validation.tests.processes import runs, wait_for
 from validation.transport.here import Here
 
 NODES = {
@@ -217,13 +220,6 @@ def test_a_launcher_that_died_is_noticed_and_its_jobs_are_cancelled(slurm, tmp_p
         time.sleep(0.1)
     assert simulated_slurm.running(tmp_path) == []
     batch.close()
-
-
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_a_launcher_that_nobody_asks_any_more_ends_its_jobs_and_itself(
@@ -502,6 +498,151 @@ def test_the_allocation_of_a_launcher_that_died_is_given_back(slurm, tmp_path):
     batch.close()
 
 
+# --- what waits in vain --------------------------------------------------------------------------
+
+
+def test_a_node_on_which_no_slurmd_listens_is_known_at_once(slurm, monkeypatch):
+    monkeypatch.setattr(client, "PATIENCE_S", 0.2)
+    found = slurm(slurmd={"gpu2": "stopped"}).contact(["gpu1", "gpu2", "gpu99"])
+    assert found.refused == {"gpu2": f"127.0.0.1:{simulated_slurm.CLOSED}"}
+    assert found.mute == {}
+
+
+def test_a_slurmd_that_is_restarted_meanwhile_is_well():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = listener.getsockname()
+    again = []
+
+    def restart():
+        again.append(socket.create_server(place))
+
+    timer = threading.Timer(1.0, restart)
+    timer.start()
+    try:
+        assert look.look(place, 10) == "answers"
+    finally:
+        timer.join()
+        again[0].close()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TimeoutError("timed out"), "mute"),
+        (OSError(113, "No route to host"), "mute"),
+        (socket.gaierror(-2, "Name or service not known"), "unknown"),
+    ],
+)
+def test_a_port_that_is_silent_proves_nothing(monkeypatch, error, said):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    assert look.look(("gpu2", 6818), 0) == said
+
+
+def test_where_the_ports_cannot_be_looked_at_no_node_is_accused(slurm):
+    assert slurm(sinfo="sinfo: error: Invalid field").contact(["gpu1"]) == model.Contact()
+
+
+def test_what_waits_for_a_node_that_slurm_gives_up_is_not_waited_for(slurm, run, tmp_path):
+    lanes = node_lanes(2)
+    client = slurm(slurmd={"gpu2": "hung"})
+    begin = time.monotonic()
+    replies = run(client, *lanes, shared=shared(lanes))
+    assert replies["node-gpu1"].exit_code == 0
+    assert replies["node-gpu2"].outcome is Outcome.QUEUE_LIMIT
+    assert replies["node-gpu2"].started_ns is None
+    assert time.monotonic() - begin < 29  # and not the 30 s that each of them may wait
+    assert simulated_slurm.running(tmp_path) == []
+
+
+def test_a_job_that_has_its_nodes_is_waited_for_as_long_as_others_needed(
+    slurm, run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(model, "START_FLOOR_S", 1)
+    client = slurm(slurmd={"gpu2": "hung"}, star_s=600)
+    begin = time.monotonic()
+    replies = run(client, *([short(job, queue_s=90, run_s=90)] for (job,) in node_lanes(2)))
+    assert replies["node-gpu1"].exit_code == 0
+    reply = replies["node-gpu2"]
+    assert (reply.outcome, reply.reason) == (Outcome.QUEUE_LIMIT, "Prolog")
+    assert time.monotonic() - begin < 60
+
+
+def test_the_limit_follows_from_the_slowest_start():
+    pace = launcher.Pace()
+    assert pace.limit_s(150, 30) == 150  # nothing was measured: all that it may
+    pace.started(1)
+    assert pace.limit_s(150, 30) == 30
+    pace.started(8)
+    pace.started(2)
+    assert pace.limit_s(150, 30) == 80
+    pace.started(60)  # on a slow cluster nothing is cut short
+    assert pace.limit_s(150, 30) == 150
+
+
+@pytest.mark.parametrize(
+    ("states", "gone"),
+    [
+        ("idle idle idle", False),
+        ("idle* idle* idle*", True),
+        ("down down down", True),
+        ("completing* completing* completing*", True),
+        ("drained drained drained", True),
+        ("idle* idle idle*", False),  # a busy node that now and then answers late
+        ("idle~ idle# idle#", False),
+        ("down~ down# down#", False),
+        ("draining draining mixed", False),
+        ("mixed allocated allocated+", False),
+    ],
+)
+def test_a_node_is_given_up_when_slurm_says_so_for_a_while(states, gone):
+    watch = launcher.NodeWatch(list(node_states.GONE), node_states.ASLEEP)
+    for at, state in zip((0, 8, 16), states.split(), strict=True):
+        watch.see({"gpu1": "idle", "gpu2": state}, at)
+    assert watch.gone(["gpu1", "gpu2"], 16) is gone
+    assert not watch.gone(["gpu1"], 16)
+
+
+def test_what_is_given_up_is_out_of_service_for_the_verdict_too():
+    for state in [*node_states.GONE, "idle*", "completing*"]:
+        assert node_states.out_of_service(model.NodeState("gpu2", state)), state
+
+
+def cluster_lane(**limits):
+    return [short(cluster_job(name), **limits) for name in ("all_reduce", "ddp", "pipeline")]
+
+
+def test_jobs_that_would_wait_for_the_same_are_skipped(slurm, run, tmp_path):
+    others = [short(cluster_job("node-gpu1"))]
+    replies = run(slurm(all_reduce="stuck"), cluster_lane(queue_s=3), others)
+    assert replies["all_reduce"].outcome is Outcome.QUEUE_LIMIT
+    for name in ("ddp", "pipeline"):
+        assert (replies[name].outcome, replies[name].reason) == (Outcome.SKIPPED, "all_reduce")
+        assert not (tmp_path / "state" / f"argv.{name}").exists()
+    assert replies["node-gpu1"].exit_code == 0  # on other nodes
+
+
+MEETING = "plumbline: all_reduce, rank 1 on gpu2: rank 0 does not answer at gpu1:20001: timed out"
+
+
+@pytest.mark.parametrize("allocated", [False, True])
+def test_ranks_that_do_not_meet_wait_once(slurm, run, tmp_path, allocated):
+    lane = cluster_lane()
+    client = slurm(all_reduce={"stderr": MEETING})
+    replies = run(client, lane, shared=shared([lane]) if allocated else ())
+    assert replies["all_reduce"].exit_code == 1
+    assert [replies[name].outcome for name in ("ddp", "pipeline")] == [Outcome.SKIPPED] * 2
+
+
+def test_a_job_that_failed_for_a_cause_of_its_own_stops_no_other(slurm, run):
+    said = f"{MEETING}\nplumbline: all_reduce, rank 0 on gpu1: torch cannot be imported: x"
+    replies = run(slurm(all_reduce={"stderr": said}), cluster_lane())
+    assert replies["all_reduce"].exit_code == 1
+    assert [replies[name].exit_code for name in ("ddp", "pipeline")] == [0, 0]
+
+
 # --- odds and ends -------------------------------------------------------------------------------
 
 
@@ -514,17 +655,17 @@ def test_output_without_end_is_cut_off(slurm, run, tmp_path):
     assert len(reply.stdout) == launcher.OUTPUT_LIMIT < 9_000_000
 
 
-def runs(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+def alone(folder):
+    order = {"name": "ddp", "slurm_name": "x"}
+    return launcher.Job(order, folder, launcher.Limits([], []), launcher.Pace())
 
 
 def test_a_node_that_still_boots_has_not_started_the_job(tmp_path):
-    job = launcher.Job({"name": "ddp", "slurm_name": "x"}, tmp_path, launcher.Limits([], []))
+    job = alone(tmp_path)
     job.heard("7", "CONFIGURING", "None")
     assert (job.job_id, job.started_ns) == ("7", None)
+    job.heard("7", "RUNNING", "Prolog")  # and its slurmd may be dead
+    assert (job.started_ns, job.has_nodes, job.reason) == (None, True, "Prolog")
     job.heard("7", "RUNNING", "None")
     assert job.started_ns
 
@@ -533,7 +674,7 @@ def test_what_srun_started_ends_with_it(tmp_path, monkeypatch):
     """srun has children, which would keep a job's input and output open for ever."""
     monkeypatch.setattr(launcher, "KILL_AFTER", 0.1)
     monkeypatch.setattr(launcher, "call", lambda command: (0, "", ""))  # scancel helps nothing
-    job = launcher.Job({"name": "ddp", "slurm_name": "x"}, tmp_path, launcher.Limits([], []))
+    job = alone(tmp_path)
     command = ["bash", "-c", "sleep 60 & echo $!; wait"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as srun:
         assert srun.stdout

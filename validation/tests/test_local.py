@@ -14,7 +14,7 @@ from validation.errors import EnvironmentProblem
 from validation.model import Gpus, Outcome
 from validation.payloads import node
 from validation.tests.conftest import make_plan
-from validation.tests.test_launcher import runs, wait_for
+from validation.tests.processes import runs, wait_for
 
 NAMES = ["NVIDIA H100 80GB HBM3"] * 2
 

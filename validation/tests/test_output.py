@@ -19,8 +19,8 @@ from validation.output import RunFolder
 from validation.progress import Watcher
 from validation.report import html
 from validation.tests.conftest import make_plan
-from validation.tests.test_reports import EVIL, evil, healthy, mixed_bag
-from validation.tests.test_run import ROOT, Cluster
+from validation.tests.sample_reports import EVIL, evil, healthy, mixed_bag
+from validation.tests.simulated_cluster import ROOT, Cluster
 
 FILES = {
     "jobs",

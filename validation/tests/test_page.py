@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from validation.report import html
-from validation.tests.test_reports import evil, healthy, mixed_bag
+from validation.tests.sample_reports import evil, healthy, mixed_bag
 
 PICTURES = Path(__file__).parents[2] / ".cache" / "test" / "report"
 BROWSER = next(

@@ -165,7 +165,7 @@ def product(kind="fp32", size=64):
 def test_a_right_product_differs_by_rounding_alone(kind, size):
     operands, found = product(kind, size)
     error, _, _ = gpu_gemm.difference(gpu_gemm.KINDS[kind], operands, found)
-    assert 0 < error < 2
+    assert 0 < error < 3  # 2.3 in fp32 on an Intel Xeon, below 2 on an AMD EPYC
 
 
 @pytest.mark.parametrize("kind", ["bf16", "fp16", "fp32", "fp8"])

@@ -327,6 +327,17 @@ def test_the_least_memory_that_any_control_group_allows_counts(tmp_path, own, fi
     assert node.memory_limit_mb(tmp_path / "own", tmp_path / "cgroup") == limit
 
 
+def test_a_limit_is_found_where_a_container_sees_its_own_group_as_the_first(tmp_path):
+    """Or a node's processes take what the machine has, and not what the job may."""
+    root = tmp_path / "cgroup"
+    (tmp_path / "own").write_text("4:memory:/pod/node/slurm/job\n")
+    (root / "memory/slurm/job").mkdir(parents=True)
+    (root / "memory/slurm/job/memory.limit_in_bytes").write_text("2147483648\n")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"2632 2628 0:32 /pod/node {root}/memory rw - cgroup cgroup rw,memory\n")
+    assert node.memory_limit_mb(tmp_path / "own", root, mounts) == 2048
+
+
 @pytest.mark.parametrize(
     ("body", "found"),
     [

@@ -1,8 +1,8 @@
 """The collective payloads as real processes: 1, 2 and 3 ranks with Gloo over loopback.
 
-Every rank is started the way srun starts a task, through the same entry and with Slurm's variables,
-and with the shipped suite's sizes. Faults are put in from outside, by replacing a function in one
-rank before it starts; those of trainings are in fault_table.
+Every rank goes through the entry that srun starts, with Slurm's variables and with the shipped
+suite's sizes, in a process that has torch already (torch_processes). Faults are put in from
+outside, by replacing a function in one rank before it starts; those of trainings: fault_table.
 """
 
 import json
@@ -10,8 +10,8 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,8 +35,11 @@ from validation.payloads import (  # noqa: E402 - importorskip
 from validation.payloads.errors import CannotRun  # noqa: E402 - importorskip
 from validation.payloads.group import _first_own_address, gpu_uuid, release  # noqa: E402
 from validation.tests import fault_table  # noqa: E402 - importorskip
+from validation.tests.torch_processes import Order, Process, started  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
+# As the payloads do. Two that wait for each other spin: the same takes four times as long.
+torch.set_num_threads(1)
 
 
 def of_suite(payload):
@@ -52,58 +55,45 @@ ALL_REDUCE, DDP, PIPELINE = map(of_suite, ("all_reduce", "ddp", "pipeline"))
 HASTE = "from validation.payloads import meeting, watch; meeting.LINGER_S = watch.LINGER_S = 5"
 
 
-def start_ranks(payload, config, ranks, faults=None, environ=None, tasks=None):
-    """Starts the ranks together.
+def variables_of(rank, ranks, job):
+    """What Slurm tells a task of one node."""
+    return {
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(rank),
+        "SLURM_NTASKS": str(ranks),
+        "SLURM_JOB_ID": str(job),
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURMD_NODENAME": f"gpu{rank + 1}",
+    }
+
+
+def start_ranks(
+    payload, config, ranks, faults=None, environ=None, tasks=None
+) -> AbstractContextManager[list[Process]]:
+    """Starts the ranks together, for the time of a `with` block.
 
     faults   rank -> Python statements run before the payload
     tasks    what SLURM_NTASKS says, when it is not the truth
     """
     job = fault_table.free_job_id()
-    processes = []
+    orders = []
     for rank in range(ranks):
         fault = (faults or {}).get(rank, "")
         script = (
             f"import sys\n{HASTE}\n{fault}\nfrom validation.payloads.__main__ import end, main\n"
+            "end(main(sys.argv[1:]))"
         )
-        variables = {
-            "SLURM_PROCID": str(rank),
-            "SLURM_LOCALID": str(rank),
-            "SLURM_NTASKS": str(tasks or ranks),
-            "SLURM_JOB_ID": str(job),
-            "SLURM_STEP_ID": "0",
-            "SLURM_STEP_NODELIST": "localhost",
-            "SLURMD_NODENAME": f"gpu{rank + 1}",
-            **(environ or {}),
-        }
-        command = [sys.executable, "-c", script + "end(main(sys.argv[1:]))"]
-        processes.append(
-            subprocess.Popen(
-                [*command, payload, json.dumps(config)],
-                cwd=ROOT,
-                env={**os.environ, **variables},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    return processes
-
-
-def ends_of(processes):
-    """(exit code, standard output, standard error) of each."""
-    try:
-        outputs = [process.communicate(timeout=180) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [
-        (process.returncode, out, err)
-        for process, (out, err) in zip(processes, outputs, strict=True)
-    ]
+        variables = variables_of(rank, tasks or ranks, job) | (environ or {})
+        arguments = (payload, json.dumps(config))
+        orders.append(Order(script, arguments, os.environ | variables))
+    return started(orders)
 
 
 def run_ranks(*arguments, **options):
-    return ends_of(start_ranks(*arguments, **options))
+    """(exit code, standard output, standard error) of each."""
+    with start_ranks(*arguments, **options) as processes:
+        return [(process.wait(180), process.out, process.err) for process in processes]
 
 
 def document_of(results):
@@ -275,10 +265,8 @@ def test_too_many_ranks_for_float32_are_refused():
 def test_the_formula_is_what_torch_trains():
     """In a process of its own: torch.optim cannot be imported where Ansible has been."""
     code = f"from {__name__} import hold_the_formula_against_autograd as hold; hold()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    with started([Order(code)]) as (process,):
+        assert process.wait(180) == 0, process.err
 
 
 def hold_the_formula_against_autograd():
@@ -372,8 +360,9 @@ def test_the_reference_of_a_rank_costs_no_more_with_more_ranks(ranks):
     assert len({round(ddp.weight(rank), 6) for rank in range(ranks)}) == ranks
 
 
+@pytest.mark.heavy("trains once for each fault of docs/understand/faults.md")
 def test_every_fault_shows_and_every_healthy_run_passes():
-    """The table of docs/faults.md for 2 ranks, at the sizes of every suite and backend."""
+    """docs/understand/faults.md for 2 ranks, at the sizes of every suite and backend."""
     found = fault_table.run(2, ("ddp", "pipeline"), ("gloo", "nccl"))
     assert [item for item in found if not item.right] == []
     for item in found:
@@ -450,6 +439,23 @@ def test_the_ideal_bubble_is_empty_for_one_stage_and_shrinks_with_microbatches()
     assert pipeline.bubble_fraction(4, 32) == pytest.approx(3 / 35)
 
 
+def test_a_program_of_its_own_finds_all_that_it_needs():
+    """As srun starts it: with nothing loaded before, and with what it says at its very end."""
+    variables = variables_of(0, 1, fault_table.free_job_id())
+    done = subprocess.run(
+        [sys.executable, "-m", "validation.payloads", "ddp", json.dumps(DDP)],
+        cwd=ROOT,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    found = document_of([(done.returncode, done.stdout, done.stderr)])
+    assert len(found["measured"]["curves"]) == 1
+    assert done.stderr.splitlines()[-1] == "plumbline: stage done rank 0 on gpu1"
+
+
 # --- what cannot run -------------------------------------------------------------------------
 
 
@@ -524,18 +530,13 @@ def test_a_frozen_rank_is_named_by_the_others(frozen):
         "    reduce(buffer)\n"
         "all_reduce.reduce = freeze"
     )
-    processes = start_ranks("all_reduce", {**ALL_REDUCE, "timeout_s": 4}, 3, faults={frozen: fault})
-    try:
-        told = []
+    config = {**ALL_REDUCE, "timeout_s": 4}
+    told = []
+    with start_ranks("all_reduce", config, 3, faults={frozen: fault}) as processes:
         for rank, process in enumerate(processes):
             if rank != frozen:
-                _, err = process.communicate(timeout=180)
-                assert process.returncode == 1
-                told.append(complaint_of(err))
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+                assert process.wait(180) == 1
+                told.append(complaint_of(process.err))
     for sentence, blamed in told:
         assert f"no sign of life from rank {frozen} on gpu{frozen + 1}" in sentence
         assert "nothing went on for 4 s (while timing 65536 bytes)" in sentence
@@ -559,31 +560,14 @@ def test_behind_a_cut_link_each_side_names_the_other():
     )
     shipped = "from validation.payloads import watch; watch.LINGER_S = watch.ANSWER_S + 5"
     config = {**ALL_REDUCE, "timeout_s": 4}
-    processes = start_ranks("all_reduce", config, 2, faults={0: shipped, 1: cut})
-    told: dict[int, list[tuple[float, str]]] = {}
-
-    def listen(rank):
-        for line in processes[rank].stderr:
-            told.setdefault(rank, []).append((time.monotonic(), line))
-
-    threads = [threading.Thread(target=listen, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    ended = time.monotonic() + 180
-    while all(process.poll() is None for process in processes) and time.monotonic() < ended:
-        time.sleep(0.1)
-    first_end = time.monotonic()
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-    for thread in threads:
-        thread.join()
-    for process in processes:
-        process.stderr.close()
+    until = time.monotonic() + 180
+    with start_ranks("all_reduce", config, 2, faults={0: shipped, 1: cut}) as processes:
+        while all(process.status is None for process in processes) and time.monotonic() < until:
+            time.sleep(0.1)
+        told = [process.err for process in processes]  # when the first of them ended
     blamed = {
-        rank: [line.split()[-1] for when, line in lines if " blamed " in line and when < first_end]
-        for rank, lines in told.items()
+        rank: [line.split()[-1] for line in said.splitlines() if " blamed " in line]
+        for rank, said in enumerate(told)
     }
     assert blamed == {0: ["gpu2"], 1: ["gpu1"]}
 
@@ -631,19 +615,15 @@ def test_no_rank_leaves_before_all_are_done():
         "group.Group.proof = late"
     )
     config = {**ALL_REDUCE, "sizes_bytes": ALL_REDUCE["sizes_bytes"][:1]}
-    processes = start_ranks("all_reduce", config, 2, faults={1: slow})
-    ended = {}
-
-    def note(rank):
-        processes[rank].wait()
-        ended[rank] = time.monotonic()
-
-    waiting = [threading.Thread(target=note, args=(rank,)) for rank in range(2)]
-    for thread in waiting:
-        thread.start()
-    document_of(ends_of(processes))
-    for thread in waiting:
-        thread.join()
+    ended: dict[int, float] = {}
+    until = time.monotonic() + 180
+    with start_ranks("all_reduce", config, 2, faults={1: slow}) as processes:
+        while len(ended) < len(processes) and time.monotonic() < until:
+            time.sleep(0.05)
+            for rank, process in enumerate(processes):
+                if process.status is not None:
+                    ended.setdefault(rank, time.monotonic())
+        document_of([(process.wait(1), process.out, process.err) for process in processes])
     assert abs(ended[0] - ended[1]) < 2.5
 
 

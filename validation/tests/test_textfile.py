@@ -9,7 +9,7 @@ from validation import textfile
 from validation.errors import TransportError, UsageError
 from validation.model import Verdict
 from validation.report import metrics
-from validation.tests.test_reports import healthy
+from validation.tests.sample_reports import healthy
 from validation.transport.here import Here
 
 NAME = "plumbline_validation_quick.prom"

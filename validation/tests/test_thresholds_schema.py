@@ -1,4 +1,4 @@
-"""The published form of the thresholds files, and the readers: both take and refuse the same."""
+"""The form of the thresholds files, made of their readers: both take and refuse the same."""
 
 import copy
 import json
@@ -11,56 +11,12 @@ from hypothesis import strategies as st
 
 from validation import strict, thresholds
 from validation.errors import DataError
+from validation.tests.whole_thresholds import WHOLE
+from validation.thresholds import __main__ as program
 
-FOLDER = thresholds.SHIPPED / "schema"
 FILES = {path.stem: strict.load_yaml(path) for path in sorted(thresholds.SHIPPED.glob("*.yml"))}
-SCHEMAS = {
-    name: json.loads((FOLDER / f"{name}.schema.json").read_text()) for name in ("model", "common")
-}
+SCHEMAS = thresholds.schemas()
 READERS = {"model": thresholds.MODEL, "common": thresholds.COMMON}
-
-# Every key that a file may have, once.
-RULE = {"provenance": "gate", "source": "test", "date": "2026-05"}
-WHOLE = {
-    "model": "x",
-    "description": "all of it",
-    "nvml_names": {"names": ["X"], **RULE},
-    "collectives": [
-        {
-            "operation": "all_reduce",
-            "dtype": "float32",
-            "nodes": nodes,
-            "ranks_per_node": ranks,
-            "links": "nvlink",
-            "fabric": "any",
-            "backend": "nccl",
-            "min_bytes": 1,
-            "fail_below_gbs": 1,
-            "warn_below_gbs": 1.5,
-            "fail_above_gbs": 2,
-            **RULE,
-        }
-        for nodes, ranks in ((1, "any"), (">1", 8))
-    ],
-    "gemm": [
-        {
-            "dtype": "bf16",
-            "shape": [1, 2, 3],
-            "fail_below_tflops": 1,
-            "warn_below_tflops": 2,
-            "names": ["X"],
-            **RULE,
-        }
-    ],
-    "memory": [{"operation": "copy", "fail_below_gbs": 1, **RULE}],
-    "copies": [{"direction": "any", "fail_below_gbs": 1, **RULE}],
-    "peers": [{"gpus": gpus, "fail_below_gbs": 1, **RULE} for gpus in ("any", 2)],
-    "host": {
-        name: {"fail_below_gbs": 1, "warn_below_gbs": 2, **RULE}
-        for name in ("disk_write_gbs", "disk_read_gbs", "memory_copy_gbs")
-    },
-    "peak": {"gemm_tflops": {"bf16": 3}, "memory_gbs": 2, **RULE},
-}
 
 
 def form(name):
@@ -82,6 +38,12 @@ def test_a_schema_is_one(name):
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_program_prints_it(name, capsys):
+    assert program.main(["schema", name]) == 0
+    assert json.loads(capsys.readouterr().out) == SCHEMAS[name]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_shipped_has_the_published_form(name):
     assert read(name, FILES[name])
@@ -94,8 +56,8 @@ def test_a_file_that_has_everything_has_the_published_form():
 
 
 def test_the_example_of_the_documentation_is_one(tmp_path):
-    page = (thresholds.SHIPPED.parents[1] / "docs" / "validation.md").read_text()
-    section = page.partition("### Thresholds of your own")[2]
+    page = (thresholds.SHIPPED.parents[1] / "docs" / "reference" / "thresholds.md").read_text()
+    section = page.partition("## Your own thresholds")[2]
     text = section.partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "h100_sxm.yml").write_text(text)
     found = thresholds.load("h100_sxm", tmp_path).model

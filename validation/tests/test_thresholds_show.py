@@ -13,7 +13,7 @@ from validation.checks import CHECKS
 from validation.model import Verdict
 from validation.tests import standin_compute
 from validation.tests.conftest import declare, make_plan
-from validation.tests.test_thresholds_schema import WHOLE
+from validation.tests.whole_thresholds import WHOLE
 from validation.thresholds import __main__ as program
 from validation.thresholds.applied import LOOKED_UP, applied
 

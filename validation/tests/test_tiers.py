@@ -11,12 +11,12 @@ from validation.checks import ALONE, CHECKS
 from validation.declaration import Submission
 from validation.errors import EnvironmentProblem, TransportError, Unreachable
 from validation.model import (
-    Accounting,
-    MungeReply,
+    Contact,
     NodeState,
     Outcome,
     Reply,
     Standing,
+    Start,
     Tier,
     Verdict,
     node_reports,
@@ -24,137 +24,12 @@ from validation.model import (
     settle,
 )
 from validation.plan import Selection
-from validation.slurm.client import JobProgress, Progress, SlurmDown
+from validation.slurm.client import Progress, SlurmDown
 from validation.tests import standin
 from validation.tests.conftest import make_plan
+from validation.tests.fake_slurm import FakeBatch, FakeSlurm, Silent, walk
 
 THREE = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3))
-
-
-class FakeBatch:
-    def __init__(self, slurm, lanes):
-        self.slurm = slurm
-        self.jobs = [job for lane in lanes for job in lane]
-        self.polls = 0
-
-    def start(self):
-        self.slurm.log.append(("start", [job.name for job in self.jobs]))
-        if self.slurm.start_error:
-            raise self.slurm.start_error
-
-    def poll(self):
-        self.polls += 1
-        if self.slurm.interrupt_on in [job.name for job in self.jobs]:
-            raise KeyboardInterrupt
-        if self.slurm.poll_errors:
-            raise self.slurm.poll_errors.pop()
-        replies = tuple(reply for job in self.jobs if (reply := self.slurm.reply(job)))
-        done = tuple(JobProgress(job.name, "done", "1", 1.0, "") for job in self.jobs)
-        return Progress(not self.slurm.lost, done, replies, self.slurm.lost)
-
-    def cancel(self):
-        self.slurm.log.append(("cancel", [job.name for job in self.jobs]))
-        return Progress(True, (), ())
-
-    def close(self):
-        self.slurm.log.append(("close", [job.name for job in self.jobs]))
-
-
-class FakeSlurm:
-    """replies: by job, a Reply, None for silence, or what to change in a healthy answer."""
-
-    via = "test"
-    notes = ()
-
-    def __init__(self, plan, states=None, replies=None):
-        self.plan = plan
-        self.states = states or {}
-        self.replies = replies or {}
-        self.log = []
-        self.asked = 0
-        self.prepared = []
-        self.shared = []
-        self.start_error = None
-        self.poll_errors = []
-        self.lost = ""
-        self.interrupt_on = None
-        self.down = None
-        self.accounting_error = ""
-        self.pyxis = True
-        self.later = {}  # what Slurm says of nodes when it is asked again
-
-    def node_states(self):
-        if self.down:
-            raise self.down
-        states = {
-            node.name: NodeState(node.name, "idle", 2, 2000, node.gpus.asked)
-            for node in self.plan.nodes
-        }
-        later = self.later if self.asked else {}
-        self.asked += 1
-        return "24.11.5", {**states, **self.states, **later}
-
-    def knows_containers(self):
-        return self.pyxis
-
-    def accounting(self):
-        return Accounting("accounting_storage/slurmdbd", error=self.accounting_error)
-
-    def prepare(self, lanes, at_once, shared=()):
-        self.prepared.append(lanes)
-        self.shared.append(shared)
-        return FakeBatch(self, lanes)
-
-    def reply(self, job):
-        change = self.replies.get(job.name, {})
-        if change is None or isinstance(change, Reply):
-            return change
-        if job.payload == "node":
-            config = {**job.config, "munge_credential": "x"}
-            document = standin.node(job.hosts[0], config, **change)
-        elif job.payload == "cuda":
-            document = standin.cuda(job.hosts[0], job.config, **change)
-        else:
-            fabric = job.nodes[0].fabric
-            document = getattr(standin, job.payload)(
-                job.hosts, job.config, job.ranks_per_node, fabric=fabric, **change
-            )
-        text = standin.line(document)
-        now = document["measured"].get("time_ns", 1)
-        munge = MungeReply(None, 0, "Success (0)")
-        return Reply(job.name, Outcome.EXITED, 0, "7", text, document_ns=now, munge=munge)
-
-    @property
-    def started(self):
-        return [names for what, names in self.log if what == "start"]
-
-
-class Silent:
-    def __init__(self):
-        self.results = []
-
-    def stage(self, text):
-        pass
-
-    def progress(self, progress):
-        pass
-
-    def job(self, report):
-        pass
-
-    def result(self, result):
-        self.results.append(result)
-
-
-def walk(slurm):
-    observer = Silent()
-    found = tiers.walk(slurm.plan, slurm, observer, interval_s=0)
-    assert list(found.results) == observer.results
-    # Whatever happened: every planned check has exactly one result.
-    assert sorted((r.check, r.subject.name) for r in found.results) == sorted(
-        (c.check, c.subject.name) for c in slurm.plan.checks
-    )
-    return found
 
 
 def verdict(slurm, found):
@@ -306,6 +181,94 @@ def test_a_node_that_went_down_while_its_job_waited_fails(state, reason):
     found = walk(slurm)
     assert f"gpu2 is {state} meanwhile" in messages(found)["cpus", "gpu2"]
     assert standings(slurm, found)["gpu2"] is Standing.FAILING
+
+
+REFUSED = "127.0.0.1:6818"
+
+
+def test_a_node_whose_slurmd_does_not_listen_gets_no_job_and_fails():
+    slurm = FakeSlurm(make_plan(*THREE))
+    slurm.contacts = Contact(refused={"gpu2": REFUSED})
+    found = walk(slurm)
+    said = f"Slurm says idle, but slurmd does not answer: {REFUSED} refuses test"
+    assert messages(found)["slurm_state", "gpu2"] == said
+    assert messages(found)["clock", "gpu2"] == f"not run: {said}"
+    assert slurm.started == [["node-gpu1", "node-gpu3"], ["all_reduce", "ddp", "pipeline"]]
+    assert standings(slurm, found)["gpu2"] is Standing.FAILING
+    assert found.jobs[-1].job.hosts == ("gpu1", "gpu3")
+
+
+def test_all_nodes_without_a_slurmd_are_told_and_none_is_accused():
+    """What lies between the login node and all of them may as well be the cause."""
+    slurm = FakeSlurm(make_plan(*THREE))
+    slurm.contacts = Contact(refused=dict.fromkeys(("gpu1", "gpu2", "gpu3"), REFUSED))
+    found = walk(slurm)
+    assert verdict(slurm, found) is Verdict.FAIL
+    assert slurm.started == []
+    assert messages(found)["slurm_state", "gpu1"].endswith("refuses test, as do all other nodes")
+    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+
+
+def test_only_nodes_that_slurm_takes_for_well_and_awake_are_looked_at():
+    slurm = FakeSlurm(make_plan(*THREE))
+    slurm.states["gpu1"] = NodeState("gpu1", "down*", 2, 2000, "gpu:virtual:2")
+    slurm.states["gpu2"] = NodeState("gpu2", "idle~", 2, 2000, "gpu:virtual:2")
+    walk(slurm)
+    assert slurm.looked == [["gpu3"]]
+
+
+def test_a_node_from_which_nothing_comes_back_holds_up_no_other():
+    """A firewall does the same: its own job tells."""
+    slurm = FakeSlurm(make_plan(*THREE))
+    slurm.contacts = Contact(mute={"gpu2": REFUSED})
+    found = walk(slurm)
+    assert verdict(slurm, found) is Verdict.PASS
+    (shared,) = slurm.shared[0]
+    assert [job.name for job in shared.jobs] == ["node-gpu1", "node-gpu3"]
+    assert slurm.started[0] == ["node-gpu1", "node-gpu2", "node-gpu3"]
+    assert [node.name for node in slurm.shared[1][0].nodes] == ["gpu1", "gpu2", "gpu3"]
+
+
+def test_what_one_job_waited_for_in_vain_is_told_once():
+    stuck = Reply("all_reduce", Outcome.QUEUE_LIMIT, reason="SystemFailure")
+    skipped = {
+        name: Reply(name, Outcome.SKIPPED, reason="all_reduce") for name in ("ddp", "pipeline")
+    }
+    slurm = FakeSlurm(make_plan(*THREE), replies={"all_reduce": stuck, **skipped})
+    found = walk(slurm)
+    assert list(messages(found)) == [("all_reduce", "virtual")]
+    said = "not run: all_reduce waited in vain on the same nodes"
+    assert messages(found, Verdict.INCONCLUSIVE) == dict.fromkeys(
+        (("ddp", "virtual"), ("pipeline", "virtual")), said
+    )
+    assert verdict(slurm, found) is Verdict.FAIL
+
+
+def test_the_limits_of_a_tier_follow_from_what_the_one_before_took(monkeypatch):
+    slurm = FakeSlurm(make_plan())
+    healthy = slurm.reply
+
+    def slowly(job):
+        seconds = {"node-gpu1": 2, "node-gpu2": 5}.get(job.name, 1)
+        starts = (Start(job.hosts[0], 0, seconds * 10**9),)
+        return Reply(**{**fields(healthy(job)), "submitted_ns": 0, "starts": starts})
+
+    monkeypatch.setattr(slurm, "reply", slowly)
+    walk(slurm)
+    assert slurm.slowest == [None, 5.0]
+
+
+def test_groups_whose_measurement_waited_in_vain_do_not_go_on():
+    nodes = (*THREE, ("h1", "virtual", 4), ("h2", "virtual", 4))
+    slurm = FakeSlurm(make_plan(*nodes), replies={f"node-h{n}": {"gpus": 4} for n in (1, 2)})
+    first, second = (job.name for group in slurm.plan.groups for job in group.jobs[:1])
+    slurm.replies[first] = Reply(first, Outcome.QUEUE_LIMIT, reason="ReqNodeNotAvail")
+    found = walk(slurm)
+    rest = [job.name for job in slurm.plan.groups[0].jobs[1:]]
+    assert slurm.started[1] == [first, second]
+    assert not set(rest) & set(slurm.started[2])
+    said = [r.message for r in found.results if r.subject.name == slurm.plan.groups[0].name]
+    assert said.count(f"not run: {first} waited in vain on the same nodes") == 2
 
 
 def test_an_unknown_model_is_inconclusive_never_a_pass():

@@ -13,7 +13,7 @@ from validation.plan import Selection
 from validation.slurm.client import CommandLineClient
 from validation.tests import simulated_slurm, standin_compute, standin_health
 from validation.tests.conftest import declare
-from validation.tests.test_tiers import Silent
+from validation.tests.fake_slurm import Silent
 from validation.transport.here import Here
 
 NAMES = ("gpu1", "gpu2", "gpu3", "gpu4")

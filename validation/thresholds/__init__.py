@@ -1,6 +1,8 @@
 """The numbers that a run is judged by: data, one file per GPU model, each with its source.
 
-A file is read strictly and never evaluated; `schema/` has its form for editors and other programs.
+A file is read strictly and never evaluated. For editors and other programs `schemas()` has the form
+of the files, as their readers have it.
+
 A site's own files (`--thresholds DIR`) have the same form: their rules are looked at before the
 shipped ones, their names are added, and their `common.yml` replaces the tolerances that it gives.
 
@@ -127,24 +129,38 @@ _COLLECTIVE = strict.table(
         "dtype": strict.one_of(*DTYPES),
         "nodes": strict.either(strict.whole(1), ">1"),
         "ranks_per_node": strict.either(strict.whole(1), "any"),
-        "links": strict.one_of(*LINKS, "any"),
-        "fabric": strict.text,
+        "links": strict.described(
+            strict.one_of(*LINKS, "any"), "between the GPUs of a node, as NCCL found them"
+        ),
+        "fabric": strict.described(
+            strict.text, "between nodes, as the inventory declares it, or any"
+        ),
         "backend": strict.one_of("gloo", "nccl"),
         "min_bytes": strict.whole(1),
         "fail_below_gbs": strict.positive,
         **SOURCED,
     },
-    {"warn_below_gbs": strict.positive, "fail_above_gbs": strict.positive},
+    {
+        "warn_below_gbs": strict.positive,
+        "fail_above_gbs": strict.described(
+            strict.positive, "more than that is a fault of the measurement"
+        ),
+    },
 )
 
 MODEL = strict.table(
     {"model": strict.text},
     {
         "description": strict.text,
-        "nvml_names": strict.table(
-            {"names": strict.list_of(strict.text, empty=False), **ORIGIN}, {"date": date}
+        "nvml_names": strict.described(
+            strict.table(
+                {"names": strict.list_of(strict.text, empty=False), **ORIGIN}, {"date": date}
+            ),
+            "names by which the driver knows the model",
         ),
-        "collectives": strict.list_of(_COLLECTIVE),
+        "collectives": strict.described(
+            strict.list_of(_COLLECTIVE), "bus bandwidth; the first rule that fits is used"
+        ),
         **gpu.READERS,
         "host": host.READER,
     },
@@ -164,6 +180,22 @@ COMMON = strict.table(
         "gpu_peak": gpu.PEAK,
     },
 )
+
+
+def schemas() -> dict[str, Mapping[str, Any]]:
+    """The JSON Schema of a model's file (MODEL.yml) and of common.yml, by `model` and `common`."""
+    titles = {
+        "model": (MODEL, "thresholds of one GPU model"),
+        "common": (COMMON, "thresholds that do not depend on the GPU model"),
+    }
+    return {
+        name: {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": f"Plumbline: {title}",
+            **reader.schema,
+        }
+        for name, (reader, title) in titles.items()
+    }
 
 
 def load(hardware: str, site: Path | None = None) -> Rules:

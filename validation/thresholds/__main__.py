@@ -2,12 +2,14 @@
 
     python -m validation.thresholds show NODE -i inventory/site
     python -m validation.thresholds list
+    python -m validation.thresholds schema model
 
 Nothing is submitted, and no node is asked. Exit code 0, or 2 where the command line or a file is
 not right.
 """
 
 import argparse
+import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -26,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal.prepare()
     options = _parser().parse_args(arguments)
     try:
-        terminal.say("\n".join(_listed() if options.verb == "list" else _shown(options)) + "\n")
+        terminal.say("\n".join(_VERBS[options.verb](options)) + "\n")
     except PlumblineError as error:
         terminal.say(f"thresholds: {error}\n", sys.stderr)
         return EXIT_USAGE
@@ -45,10 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_data(show)
     show.set_defaults(local=False)
     verbs.add_parser("list", help="the models that have a file, and what stands in it")
+    schema = verbs.add_parser("schema", help="the form of a file as JSON Schema, for editors")
+    schema.add_argument("file", choices=thresholds.schemas(), help="of MODEL.yml, or of common.yml")
     return parser
 
 
-def _listed() -> Iterator[str]:
+def _schema(options: argparse.Namespace) -> Iterator[str]:
+    yield json.dumps(thresholds.schemas()[options.file], indent=2)
+
+
+def _listed(_: argparse.Namespace) -> Iterator[str]:
     for model in thresholds.shipped_models():
         found = thresholds.load(model).model
         assert found is not None  # shipped_models are those that have a file
@@ -111,6 +119,8 @@ def _lines(item: Applied, sources: set[str]) -> Iterator[str]:
             break_on_hyphens=False,
         )
 
+
+_VERBS = {"list": _listed, "schema": _schema, "show": _shown}
 
 if __name__ == "__main__":
     sys.exit(main())

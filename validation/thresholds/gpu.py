@@ -150,26 +150,58 @@ def _shape(value: Any, where: str, problems: strict.Problems) -> tuple[int, ...]
     return shape
 
 
+_SHAPE = strict.Form(
+    _shape,
+    {
+        "type": "array",
+        "items": strict.schema(strict.whole(1)),
+        "minItems": 3,
+        "maxItems": 3,
+        "description": "m, n, k",
+    },
+)
+_NAMES = strict.described(
+    strict.list_of(strict.text, empty=False),
+    "of the boards it holds for, as NVML has them; without, all of the model",
+)
+
+
 def _rule(keys: Mapping[str, strict.Reader], unit: str) -> strict.Reader:
     return strict.table(
         {**keys, f"fail_below_{unit}": strict.positive, **SOURCED},
-        {f"warn_below_{unit}": strict.positive, "names": strict.list_of(strict.text, empty=False)},
+        {f"warn_below_{unit}": strict.positive, "names": _NAMES},
     )
 
 
 _LIMITS = dict.fromkeys(("memory_gbs", "copies_gbs", "peers_gbs"), strict.positive)
 
 # Also the form of `gpu_peak` in common.yml.
-PEAK = strict.table(
-    SOURCED, {"gemm_tflops": strict.table({}, dict.fromkeys(DTYPES, strict.positive)), **_LIMITS}
+PEAK = strict.described(
+    strict.table(
+        SOURCED,
+        {"gemm_tflops": strict.table({}, dict.fromkeys(DTYPES, strict.positive)), **_LIMITS},
+    ),
+    "what no measurement can exceed; copies and peers one way",
 )
 
 # The keys of a model's file that this module understands.
 READERS: dict[str, strict.Reader] = {
-    "gemm": strict.list_of(_rule({"dtype": strict.one_of(*DTYPES), "shape": _shape}, "tflops")),
-    "memory": strict.list_of(_rule({"operation": strict.one_of(*OPERATIONS)}, "gbs")),
-    "copies": strict.list_of(_rule({"direction": strict.one_of(*DIRECTIONS, "any")}, "gbs")),
-    "peers": strict.list_of(_rule({"gpus": strict.either(strict.whole(2), "any")}, "gbs")),
+    "gemm": strict.described(
+        strict.list_of(_rule({"dtype": strict.one_of(*DTYPES), "shape": _SHAPE}, "tflops")),
+        "products of matrices",
+    ),
+    "memory": strict.described(
+        strict.list_of(_rule({"operation": strict.one_of(*OPERATIONS)}, "gbs")),
+        "a GPU's own memory, bytes read and written",
+    ),
+    "copies": strict.described(
+        strict.list_of(_rule({"direction": strict.one_of(*DIRECTIONS, "any")}, "gbs")),
+        "between the host's memory and a GPU, one way",
+    ),
+    "peers": strict.described(
+        strict.list_of(_rule({"gpus": strict.either(strict.whole(2), "any")}, "gbs")),
+        "between two GPUs of a node, one way; gpus is how many the node has",
+    ),
     "peak": PEAK,
 }
 

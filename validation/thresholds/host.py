@@ -22,7 +22,10 @@ NAMES = {
 _LIMIT = strict.table(
     {"fail_below_gbs": strict.positive, **SOURCED}, {"warn_below_gbs": strict.positive}
 )
-READER = strict.table({}, dict.fromkeys(NAMES, _LIMIT))
+READER = strict.described(
+    strict.table({}, dict.fromkeys(NAMES, _LIMIT)),
+    "a site's own: what a node's disk and memory must reach",
+)
 
 
 def problems(read: Mapping[str, Any] | None) -> list[str]:

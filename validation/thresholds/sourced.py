@@ -20,7 +20,7 @@ PROVENANCES = ("datasheet", "gate", "recorded", "derived")
 DATE = r"[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?"
 
 
-def date(value: Any, where: str, problems: strict.Problems) -> str | None:
+def _date(value: Any, where: str, problems: strict.Problems) -> str | None:
     if isinstance(value, str) and re.fullmatch(DATE, value):
         return value
     problems.append(
@@ -29,9 +29,24 @@ def date(value: Any, where: str, problems: strict.Problems) -> str | None:
     return None
 
 
+date = strict.Form(
+    _date,
+    {
+        "type": "string",
+        "pattern": f"^{DATE}$",
+        "description": "when the source said so: published, measured, or read",
+    },
+)
+
 ORIGIN: dict[str, strict.Reader] = {
-    "provenance": strict.one_of(*PROVENANCES),
-    "source": strict.text,
+    "provenance": strict.described(
+        strict.one_of(*PROVENANCES),
+        "datasheet: the vendor's figure or limit; gate: what others fail a machine for; "
+        "recorded: measured; derived: worked out from any of these",
+    ),
+    "source": strict.described(
+        strict.text, "where the number stands, with its address where it is public"
+    ),
 }
 SOURCED: dict[str, strict.Reader] = {**ORIGIN, "date": date}
 

@@ -18,20 +18,20 @@ def ada(operator):
 
 def test_the_compute_nodes_are_idle_with_their_gpus(node):
     shown = node("login1").check_output("sinfo -h -N -o '%N %T %G'")
-    assert shown.splitlines() == ["gpu1 idle gpu:virtual:2", "gpu2 idle gpu:virtual:2"]
+    assert shown.splitlines() == [f"gpu{i} idle gpu:virtual:2" for i in (1, 2, 3)]
 
 
-def test_a_job_over_both_nodes_runs_and_is_accounted(node):
+def test_a_job_over_all_nodes_runs_and_is_accounted(node):
     login = node("login1")
-    hosts = login.check_output("srun --job-name=both -N2 --ntasks-per-node=1 --gres=gpu:2 hostname")
-    assert sorted(hosts.splitlines()) == ["gpu1", "gpu2"]
+    hosts = login.check_output("srun --job-name=all -N3 --ntasks-per-node=1 --gres=gpu:2 hostname")
+    assert sorted(hosts.splitlines()) == ["gpu1", "gpu2", "gpu3"]
     deadline = time.monotonic() + 30
     shown = ""
     while "COMPLETED" not in shown and time.monotonic() < deadline:
         time.sleep(1)
-        shown = login.check_output("sacct -a -X -n -P --name=both --format=state,nnodes,alloctres")
-    assert shown.startswith("COMPLETED|2|")
-    assert "gres/gpu=4" in shown
+        shown = login.check_output("sacct -a -X -n -P --name=all --format=state,nnodes,alloctres")
+    assert shown.startswith("COMPLETED|3|")
+    assert "gres/gpu=6" in shown
 
 
 def test_users_load_a_torch_in_a_batch_job_and_ask_what_it_used(node):
@@ -94,7 +94,8 @@ def test_a_node_does_not_have_the_kernel_log_of_the_host(node):
 
 
 def test_a_user_is_the_same_on_every_node(node):
-    told = {name: node(name).check_output("id ada") for name in ("ctl1", "login1", "gpu1", "gpu2")}
+    names = ("ctl1", "login1", "gpu1", "gpu2", "gpu3")
+    told = {name: node(name).check_output("id ada") for name in names}
     assert set(told.values()) == {"uid=2001(ada) gid=2001(ada) groups=2001(ada)"}
 
 

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from validation.checks import CHECKS
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 # What users type is typed by one, in test_6_examples.py.
-USERS_PAGE = REPOSITORY / "docs/using-the-cluster.md"
+USERS_PAGE = REPOSITORY / "docs/use/jobs.md"
 PAGES = [
     REPOSITORY / "README.md",
-    *sorted(set((REPOSITORY / "docs").glob("*.md")) - {USERS_PAGE}),
+    REPOSITORY / "CONTRIBUTING.md",
+    *sorted(
+        set((REPOSITORY / "docs").rglob("*.md"))
+        - {USERS_PAGE, *(REPOSITORY / "docs/runbooks").glob("*.md")}  # test_8_monitoring.py
+    ),
     *sorted(REPOSITORY.glob("roles/*/README.md")),
 ]
 BLOCK = re.compile(r"^ *```(?:sh|console)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -23,9 +29,11 @@ ELSEWHERE = {
     "scripts/setup": "scripts/test runs it first",
     "scripts/demo": "its parts are the stages of this scenario",
     "scripts/test": "is what runs this",
+    "scripts/docs": "scripts/test, stage lint",
     "scripts/bench --nodes 4 --stage unchanged": "molecule/growth",
     "scripts/test-role": "scripts/test, stage roles",
     "scripts/pack-local": "tests/test_pack_local.py packs it and starts it",
+    "scripts/new-role": "tests/test_new_role.py makes one, in a folder of its own",
     "scripts/fault-table": "validation/tests run the short one; the whole table takes minutes",
     ". .venv/bin/activate && cd roles/": "scripts/test, stage roles",
     "scripts/virtual-cluster up": "create.yml of this scenario; --nvml: test_7_nvml.py",
@@ -40,7 +48,7 @@ ELSEWHERE = {
     'srun --nodelist="$(paste': "test_3_validation.py reads that file",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm -e": "molecule/interruptions/tests/test_users_with_jobs.py",
-    "export $(scontrol token": "roles/slurmrestd's tests run all of docs/rest-api.md",
+    "export $(scontrol token": "roles/slurmrestd's tests run all of docs/operate/rest-api.md",
     "rest() {": "roles/slurmrestd's tests",
     "rest http": "roles/slurmrestd's tests",
     "rest --json": "roles/slurmrestd's tests",
@@ -61,11 +69,11 @@ ELSEWHERE = {
     "cp -r inventory/example": "tests/test_inventory.py judges the example",
 }
 
-# Whole commands that other steps of this scenario run with the same meaning: each costs minutes.
+# Whole commands that other steps of this scenario, or other stages, run with the same meaning.
 SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --check": "built: check",
-    "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --limit gpu7": "test_5",
+    "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --limit gpu7": "test_2, --full",
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml "
     "-e slurm_install_change=true": "roles/slurm_install, with another release",
     "ansible-playbook -i inventory/demo playbooks/preflight.yml": "with one word more, below",
@@ -77,11 +85,17 @@ SAME = {
     "ansible-playbook -i inventory/demo playbooks/users.yml --check --diff": "roles' own: check",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm_associations": "test_1_accounts.py, in check mode",
+    "pytest roles/prometheus/tests/test_rules.py": "scripts/test, stage unit",
+    "scripts/dashboards write FOLDER": "roles/grafana/tests/test_dashboards.py",
+    "scripts/role-chains": "scripts/test, stage roles",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
     "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py",
     "python -m validation.run -i inventory/demo "
-    "--metrics /var/lib/prometheus/node-exporter-validation": "test_8_monitoring.py, --suite quick",
+    "--metrics /var/lib/prometheus/node-exporter-validation": "conftest.py, for test_3 and test_8",
 }
+
+# What takes minutes, or is a longer form of what unit tests run; no node is asked.
+LONG = ("scripts/bench ", "scripts/campaign ", "scripts/mutate ")
 
 
 def commands():
@@ -94,7 +108,13 @@ def commands():
                     yield command.replace("inventory/site", "inventory/demo")
 
 
-DOCUMENTED = set(commands())
+def commands_of_checks():
+    """Those of the page that scripts/docs makes of the checks."""
+    for check in CHECKS.values():
+        yield from (command.format(node="NODE") for command in check.info.commands)
+
+
+DOCUMENTED = {*commands(), *commands_of_checks()}
 RUN = sorted(
     command for command in DOCUMENTED - SAME.keys() if not command.startswith(tuple(ELSEWHERE))
 )
@@ -110,7 +130,13 @@ def test_what_is_run_elsewhere_is_documented():
     assert not [start for start in ELSEWHERE if not any(c.startswith(start) for c in DOCUMENTED)]
 
 
-@pytest.mark.parametrize("command", RUN)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.long] if command.startswith(LONG) else [])
+        for command in RUN
+    ],
+)
 def test_a_command_of_the_documentation_works(operator, command, tmp_path):
     here = command.replace("-i inventory/demo", " ".join(operator.inventories))
     # A page writes `ssh NODE` and Slurm's commands as they are typed; here they go through the

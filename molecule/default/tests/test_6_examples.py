@@ -11,7 +11,7 @@ import pytest
 
 from tests.live_cluster import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/using-the-cluster.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/use/jobs.md").read_text(encoding="utf-8")
 COMMANDS = [
     re.sub(r"\s{2,}#.*$", "", line)
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

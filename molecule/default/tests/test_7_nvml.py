@@ -2,15 +2,17 @@
 
 Each fault is a line of one node's description (tests/standins/nvml/description.md), or one of its
 kernel log. The run must fail, name that node and that GPU and no other, and go on without the node.
-Faults that one GPU tells by itself are seen three at a time, one on each node.
-What every run made of its fault is written to .cache/test/nvml-faults.md; docs/faults.md has it.
+Each run of the suite takes a while: those that scripts/test does not leave for --full are a healthy
+one, one with a lost GPU, and one with all other faults at once, no two of one check on one node.
+With --full they are seen three at a time too, one on each node.
+What every run made of its fault is written to .cache/test/nvml-faults.md, the table of
+docs/understand/faults.md.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,41 +23,16 @@ TABLE = REPOSITORY / ".cache/test/nvml-faults.md"
 NODES = ["gpu1", "gpu2", "gpu3"]
 DESCRIPTION = "/etc/plumbline-fake-nvml.conf"
 KERNEL_LOG = "/var/log/kern.log"
+NOT_COUNTED = "NVML counts 1 GPUs, 2 declared: without /dev/nvidia1"
+XID = "NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus."
+XID_TOLD = "GPU 1: XID 79 (GPU has fallen off the bus)"
+LOWERED = {("clocks", "gpu1"): "GPU 1: power limit 350 W, 700 W by default"}
 HEALTH = ("driver", "ecc", "xid", "pcie", "nvlink", "clocks", "processes", "mig")
-
-
-@dataclass(frozen=True)
-class Run:
-    code: int
-    output: str
-    folder: Path
-
-    @property
-    def results(self) -> list[dict]:
-        lines = (self.folder / "results.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
-
-    def verdicts(self, *verdicts: str) -> dict[tuple[str, str], str]:
-        """The messages of all results that have one of these verdicts."""
-        return {
-            (result["check"], result["subject"]["name"]): result["message"]
-            for result in self.results
-            if result["verdict"] in verdicts
-        }
-
-    def hosts(self, check: str) -> list[str]:
-        """The nodes whose ranks a check of the cluster tier was proven with."""
-        (result,) = [result for result in self.results if result["check"] == check]
-        assert result["verdict"] == "pass", result["message"]
-        return sorted({rank["host"] for rank in result["proof"]["ranks"]})
-
-    def nodes(self, standing: str) -> list[str]:
-        return (self.folder / f"{standing}_nodes.txt").read_text().split()
 
 
 @pytest.fixture(scope="module")
 def up(operator):
-    """Starts the cluster with these arguments; three compute nodes, as test_5 left them."""
+    """Starts the cluster with these arguments; the nodes are those that create made."""
 
     def start(*arguments: str) -> None:
         size = ("--compute=3", "--gpus=2", f"--os={operator.system}")
@@ -73,12 +50,7 @@ def up(operator):
 def validate(operator, up, tmp_path):
     del up
 
-    def run(*arguments: str) -> Run:
-        folder = tmp_path / "run"
-        done = operator.validate("--output", folder, *arguments)
-        return Run(done.returncode, done.stdout + done.stderr, folder)
-
-    return run
+    return lambda *arguments: operator.prove(tmp_path / "run", *arguments)
 
 
 def test_a_healthy_cluster_passes_and_no_health_check_is_skipped(validate):
@@ -93,9 +65,13 @@ def test_a_healthy_cluster_passes_and_no_health_check_is_skipped(validate):
 
 
 def test_a_node_with_a_fault_takes_no_part_in_what_follows(validate, up, tmp_path):
-    """Described in a folder, as an operator does it; all checks, all tiers."""
+    """Described in a folder, as an operator does it; all checks, all tiers.
+
+    A warning keeps nobody out.
+    """
     folder = tmp_path / "described"
     folder.mkdir()
+    (folder / "gpu1.conf").write_text("gpu.1.power_limit_mw = 350000\n")
     (folder / "gpu2.conf").write_text("# one board is lost\ngpu.1.error.* = GPU_IS_LOST\n")
     up("--nvml", str(folder))
     try:
@@ -106,10 +82,11 @@ def test_a_node_with_a_fault_takes_no_part_in_what_follows(validate, up, tmp_pat
     assert (done.nodes("failing"), done.nodes("suspect")) == (["gpu2"], [])
     assert done.nodes("passing") == ["gpu1", "gpu3"]
     lost = "NVML: GPU is lost (code 15)"
-    accused = done.verdicts("fail", "inconclusive", "warn")
+    accused = done.verdicts("fail", "inconclusive")
     assert accused["driver", "gpu2"] == f"GPU 1: gives no answers: {lost}"
     assert accused["gpus", "gpu2"] == f"NVML answers for 1 GPUs, 2 declared: GPU 1: {lost}"
     assert {subject for _, subject in accused} == {"gpu2"}
+    assert done.verdicts("warn") == LOWERED
     for check in ("all_reduce", "ddp", "pipeline"):
         assert done.hosts(check) == ["gpu1", "gpu3"]
 
@@ -162,14 +139,15 @@ def written(node):
 
     def write(name: str, path: str, lines: str) -> None:
         with (host := node(name)).sudo():
-            host.check_output(f"cp {path} /run/healthy")
-            changed.append((host, path))
+            kept = f"/run/healthy-{Path(path).name}"
+            host.check_output(f"cp {path} {kept}")
+            changed.append((host, path, kept))
             host.check_output(f"printf '%s\\n' {shlex.quote(lines)} >> {path}")
 
     yield write
-    for host, path in changed:
+    for host, path, kept in changed:
         with host.sudo():
-            host.check_output(f"cp /run/healthy {path}")
+            host.check_output(f"cp {kept} {path}")
 
 
 def note(name: str, line: str, check: str, message: str) -> None:
@@ -179,18 +157,58 @@ def note(name: str, line: str, check: str, message: str) -> None:
         table.write(f"| {name} | {shown} | {check} | {message} |\n")
 
 
-# Each is a run of the suite, so only the first of them are looked at each time.
-@pytest.mark.parametrize(
-    "faults",
-    [
-        pytest.param(
-            each,
-            id=", ".join(name for name, *_ in each),
-            marks=[pytest.mark.long] if each not in THREE[:2] else [],
-        )
-        for each in THREE
-    ],
-)
+# On which GPU of which node each fault is, when all but the lost GPU of the run above are there at
+# once. Of a GPU that does not answer, or is not counted as GPU 1 of gpu3, nothing else can be told,
+# and of one with MIG nothing of processes.
+TOGETHER = {
+    "gpu1": {
+        "no permission": 1,
+        "uncorrectable errors": 0,
+        "half the lanes": 0,
+        "a link down": 0,
+        "too hot": 0,
+        "a stranger's process": 0,
+    },
+    "gpu2": {
+        "no answer in time": 1,
+        "a row to be remapped": 0,
+        "an old generation": 0,
+        "the fabric not joined": 0,
+    },
+    "gpu3": {
+        "a reset is asked for": 0,
+        "a row not remapped": 0,
+        "MIG on": 0,
+    },
+}
+
+
+def test_all_faults_at_once_are_told_each_of_its_gpu(validate, written):
+    by_name = {fault[0]: fault for fault in FAULTS}
+    put = [(node, gpu, by_name[name]) for node, of in TOGETHER.items() for name, gpu in of.items()]
+    assert len(put) == len(FAULTS) - 1
+    lines = {"gpu1": [], "gpu2": [], "gpu3": ["count = 1"]}
+    for node, gpu, (_, _, line, _) in put:
+        lines[node].append(line.replace("gpu.1.", f"gpu.{gpu}."))
+    for node, several in lines.items():
+        written(node, DESCRIPTION, "\n".join(several))
+    written("gpu2", KERNEL_LOG, f"gpu2 kernel: [ 4711.500000] {XID.replace('2b', '1b')}")
+    done = validate("--suite", "full", "--only", ",".join(HEALTH))
+    assert done.code == 1, done.output
+    accused = done.verdicts("fail", "inconclusive", "warn")
+    assert accused.pop(("xid", "gpu2")) == XID_TOLD.replace("GPU 1", "GPU 0")
+    assert NOT_COUNTED in accused["driver", "gpu3"]
+    assert accused.keys() == {(check, node) for node, _, (_, check, _, _) in put}
+    for node, gpu, (fault, check, line, said) in put:
+        message = accused[check, node]
+        note(fault, line.replace("gpu.1.", f"gpu.{gpu}."), check, message)
+        assert said in message
+        assert re.findall(r"GPU (\d+): ", message) == [str(gpu)]
+    assert (done.nodes("failing"), done.nodes("suspect")) == (NODES, [])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("faults", THREE, ids=[", ".join(f[0] for f in each) for each in THREE])
 def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, faults):
     at = dict(zip(NODES, faults, strict=False))
     for name, (_, _, line, _) in at.items():
@@ -208,26 +226,38 @@ def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, faults):
         assert "GPU 0" not in message
 
 
+@pytest.mark.long
 def test_what_is_no_fault_of_the_board_is_told_too(validate, written):
     """A GPU that is not counted, an XID in the kernel's log, a power limit that was lowered."""
-    xid = "NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus."
     written("gpu1", DESCRIPTION, "gpu.1.power_limit_mw = 350000")
     written("gpu2", DESCRIPTION, "count = 1")
-    written("gpu3", KERNEL_LOG, f"gpu3 kernel: [ 4711.500000] {xid}")
+    written("gpu3", KERNEL_LOG, f"gpu3 kernel: [ 4711.500000] {XID}")
     done = validate("--suite", "full", "--only", ",".join(HEALTH))
     assert done.code == 1, done.output
     accused = done.verdicts("fail", "inconclusive")
     assert accused == {
-        ("driver", "gpu2"): "NVML counts 1 GPUs, 2 declared: without /dev/nvidia1",
-        ("xid", "gpu3"): "GPU 1: XID 79 (GPU has fallen off the bus)",
+        ("driver", "gpu2"): NOT_COUNTED,
+        ("xid", "gpu3"): XID_TOLD,
     }
     note("a GPU not counted", "count = 1", "driver", accused["driver", "gpu2"])
-    note("an XID", xid, "xid", accused["xid", "gpu3"])
-    warned = {("clocks", "gpu1"): "GPU 1: power limit 350 W, 700 W by default"}
-    assert done.verdicts("warn") == warned  # and accuses nobody
+    note("an XID", XID, "xid", accused["xid", "gpu3"])
+    assert done.verdicts("warn") == LOWERED  # and accuses nobody
     assert (done.nodes("failing"), done.nodes("suspect")) == (["gpu2", "gpu3"], [])
 
 
+def test_the_stand_in_goes_as_it_came(node, up):
+    """Before anybody has it, test_3 shows that nobody is asked."""
+    ask = f"ls {DESCRIPTION} && /sbin/ldconfig -p | grep -q nvidia-ml"
+    assert node("gpu2").run(ask).rc == 0
+    up()
+    try:
+        assert {node(name).run(f"ls {DESCRIPTION}").rc for name in NODES} == {2}
+        assert node("gpu2").run("/sbin/ldconfig -p | grep nvidia-ml").rc == 1
+    finally:
+        up("--nvml")
+
+
+@pytest.mark.long
 def test_without_the_stand_in_nobody_is_asked(validate, up):
     up()
     try:

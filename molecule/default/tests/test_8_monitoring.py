@@ -14,7 +14,6 @@ from tests.web_listener import Listener
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNBOOKS = sorted((REPOSITORY / "docs/runbooks").glob("[A-Z][a-z]*.md"))
-TEXTFILES = "/var/lib/prometheus/node-exporter-validation"
 
 # Virtual GPUs have no exporter; molecule/monitoring has those of the stand-in for NVML.
 LACKING = "gpu,dcgm,exporter,gpu_job,infiniband,shared_filesystem,edac,native"
@@ -56,9 +55,8 @@ def test_every_host_is_scraped_over_tls_and_says_which_it_is(prometheus):
     assert {target["scrapeUrl"].partition(":")[0] for target in targets} == {"https"}
 
 
-def test_a_runs_verdicts_are_there_with_the_node_that_they_judge(operator, prometheus):
-    done = operator.validate("--only", "slurm_state,munge", "--metrics", TEXTFILES)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_runs_verdicts_are_there_with_the_node_that_they_judge(proven, prometheus):
+    assert proven.code == 0, proven.output
     passed = 'plumbline_validation_verdict{check="munge",verdict="pass"} == 1'
     until(lambda: len(prometheus.query(passed)) == 3, seconds=60)
     assert {one["metric"]["node"] for one in prometheus.query(passed)} == {"gpu1", "gpu2", "gpu3"}
@@ -82,9 +80,8 @@ def job(operator) -> str:
     return done.stdout.strip()
 
 
-def test_every_query_of_dashboards_and_alerts_is_answered_or_listed(operator, tmp_path):
-    proven = operator.validate("--metrics", TEXTFILES, "--output", tmp_path / "run")
-    assert proven.returncode == 0, proven.stdout + proven.stderr
+def test_every_query_of_dashboards_and_alerts_is_answered_or_listed(operator, proven, tmp_path):
+    assert proven.code == 0, proven.output
     started = operator.virtual_cluster(
         "ssh", "login1", "sbatch --parsable --gres=gpu:1 --output=/dev/null --wrap 'sleep 600'"
     )
@@ -101,7 +98,18 @@ def test_every_runbook_says_what_to_type():
     assert len(RUNBOOKS) >= 50
 
 
-@pytest.mark.parametrize(("page", "command"), DIFFERENT, ids=[": ".join(one) for one in DIFFERENT])
+# Whole runs; other tests here make such runs.
+RUNS = ("ansible-playbook ", "python -m validation.run ")
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [
+        pytest.param(*case, marks=[pytest.mark.long] if case[1].startswith(RUNS) else [])
+        for case in DIFFERENT
+    ],
+    ids=[": ".join(case) for case in DIFFERENT],
+)
 def test_a_runbooks_command_can_be_typed_as_it_is_written(operator, job, page, command):
     """Whatever it finds: no program is missing and no option is wrong."""
     if missing := [name for name in HARDWARE if name in command]:

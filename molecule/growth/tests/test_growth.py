@@ -110,15 +110,19 @@ def test_without_limit_nobody_is_new(operator):
 # --- one leaves ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def retired(operator):
-    """What an operator does first: gpu4 is no compute node of the inventory any more."""
+def declare(operator, compute: tuple[str, ...], retired: tuple[str, ...] = ()) -> None:
     path = operator.inventory / "nodes.yml"
     document = yaml.safe_load(path.read_text())
     children = document["all"]["children"]
-    del children["gpu_virtual"]["hosts"]["gpu4"]
-    children["retired"] = {"hosts": {"gpu4": {}}}
+    children["gpu_virtual"]["hosts"] = {name: {} for name in compute}
+    children["retired"] = {"hosts": {name: {} for name in retired}}
     path.write_text(yaml.safe_dump(document))
+
+
+@pytest.fixture(scope="module")
+def retired(operator):
+    """What an operator does first: gpu4 is no compute node of the inventory any more."""
+    declare(operator, compute=("gpu1", "gpu2", "gpu3"), retired=("gpu4",))
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +208,20 @@ def test_three_nodes_are_left_and_work_together(node, operator):
     operator.virtual_cluster("stop", "gpu4")
     hosts = node("login1").check_output("srun -N3 --ntasks-per-node=1 --gres=gpu:1 hostname")
     assert sorted(hosts.splitlines()) == ["gpu1", "gpu2", "gpu3"]
+
+
+def test_a_node_that_left_comes_back_by_the_whole_playbook(node, operator, kept):
+    """Limited to itself and the hosts that must know: the others learn of it from slurmctld."""
+    assert operator.virtual_cluster("start", "gpu4").returncode == 0
+    everyone = ("gpu1", "gpu2", "gpu3", "gpu4")
+    declare(operator, compute=everyone)
+    limit = "gpu4,slurm_controller,slurm_login"
+    run = operator.playbook("slurm-cluster.yml", "--limit", limit, timeout=1800)
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert hosts_of(run) - {"localhost"} == {"ctl1", "login1", "gpu4"}
+    login = node("login1")
+    shown = login.check_output("sinfo -h -N -o '%N %T %G'")
+    assert shown.splitlines() == [f"{name} idle gpu:virtual:2" for name in everyone]
+    hosts = login.check_output("srun -N4 --ntasks-per-node=1 --gres=gpu:1 hostname")
+    assert sorted(hosts.splitlines()) == list(everyone)
+    kept()

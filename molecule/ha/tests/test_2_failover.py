@@ -22,8 +22,8 @@ RUN = f"ha-{int(time.time())}"  # sacct still has the jobs of the run before
 TABLE = REPOSITORY / ".cache/test/ha.md"
 HEARTBEAT = "/shared/state/slurmctld/heartbeat"
 JOB_STATE = "/shared/state/slurmctld/job_state"
-# After a crash, as docs/ha.md has it: nodes tell which jobs they have, and what one had begun and
-# is to begin again leaves neither job held nor node drained.
+# After a crash, as docs/operate/ha.md has it: nodes tell which jobs they have; what one had begun,
+# and is to begin again, leaves neither job held nor node drained.
 NODES_TELL = "scontrol reconfigure"
 LET_GO = (
     "squeue -h -r -t PD -o '%A %r' | sed -n 's/ launch failed requeued held$//p'"
@@ -178,7 +178,7 @@ def test_the_primary_is_in_charge_again(node, long_job):
 
 
 def test_a_controller_is_taken_out_for_maintenance_and_comes_back(node, long_job):
-    """As docs/ha.md says it: the backup is told to take over, and the primary takes back."""
+    """As docs/operate/ha.md says: the backup is told to take over, and the primary takes back."""
     login = node("login1")
     began = time.monotonic()
     with login.sudo():

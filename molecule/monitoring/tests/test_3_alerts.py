@@ -2,7 +2,7 @@
 
 The faults are of different hosts or services, so that they need not wait for each other. How long
 each took is written to .cache/test/alerts.md, from the fault to Alertmanager's page and from the
-cure until it is gone; docs/monitoring.md has the table.
+cure until it is gone; docs/operate/monitoring.md has the table.
 """
 
 from __future__ import annotations

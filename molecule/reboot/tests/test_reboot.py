@@ -122,7 +122,7 @@ def test_a_rolling_reboot_loses_no_job_and_returns_what_it_took() -> None:
         code, said = run("reboot-nodes.yml")
     try:
         assert code == 0, said[-3000:]
-        assert "gpu3 stays out of service, as somebody wants it: bad fan" in said
+        assert "gpu3 stays drained, because someone else drained it: bad fan" in said
         assert "bad fan" in reason("gpu3")
     finally:
         resume("gpu3")
@@ -173,7 +173,7 @@ def test_a_run_that_was_killed_is_taken_up_by_the_next_and_nobody_goes_out_meanw
 
     code, said = run("reboot-nodes.yml", "--limit", "gpu2")
     assert code != 0
-    assert "gpu2 stays in service, for gpu1 (" in said
+    assert "gpu2 stays in service, because gpu1 (" in said
     assert (reason("gpu2"), boot("gpu2")) == ("", second)
 
     code, said = run("reboot-nodes.yml", "--limit", "gpu1")

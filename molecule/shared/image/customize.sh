@@ -13,7 +13,8 @@ for unit in apt-daily.timer apt-daily-upgrade.timer; do
 done
 
 # Each boot has an identity of its own, as on a machine: who waits for a reboot asks for it. The
-# container would show the host's. Before the journal, which sorts by it.
+# container would show the host's. Before the journal, which sorts by it. /var/log/boots has a line
+# for each: the journal of a container is gone with the boot.
 cat > /etc/systemd/system/boot-id.service <<'END'
 [Unit]
 Description=An identity for this boot
@@ -23,7 +24,7 @@ Before=systemd-journald.service sysinit.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh -c 'cat /proc/sys/kernel/random/uuid > /run/boot_id && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id'
+ExecStart=/bin/sh -c 'cat /proc/sys/kernel/random/uuid > /run/boot_id && cat /run/boot_id >> /var/log/boots && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id'
 
 [Install]
 WantedBy=sysinit.target

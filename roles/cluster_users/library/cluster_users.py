@@ -32,6 +32,7 @@ from ansible.module_utils.cluster_users_plan import (
     refusals,
     user_of,
 )
+from ansible.module_utils.whole_file import write
 
 DOCUMENTATION = r"""
 module: cluster_users
@@ -150,21 +151,6 @@ def is_roots(path: Path) -> bool:
     return (status.st_uid, status.st_gid) == mine and status.st_mode == 0o100644
 
 
-def write(path: Path, text: str, mode: int) -> None:
-    """A whole file or none; "" removes it."""
-    if not text:
-        path.unlink()
-        return
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    # Of a name that sshd looks for on behalf of nobody.
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(text)
-    new.replace(path)
-
-
 # --- the module ----------------------------------------------------------------------------------
 
 Execute = Callable[[Sequence[str]], None]
@@ -184,7 +170,7 @@ def execute(command: Sequence[str]) -> None:
 
 def remember(host: Host, users: Mapping[str, int]) -> None:
     document = {"users": dict(sorted(users.items()))}
-    write(host.record, json.dumps(document, indent=1) + "\n", 0o644)
+    write(host.record, json.dumps(document, indent=1) + "\n")
 
 
 def run(
@@ -212,12 +198,12 @@ def run(
         # Who is locked or goes loses his keys first.
         for path, _, after in files:
             if not after:
-                write(path, after, 0o644)
+                path.unlink()
         for step in steps:
             execute(step.command)
         for path, _, after in files:
             if after:
-                write(path, after, 0o644)
+                write(path, after)
         if ours != meanwhile:
             remember(host, ours)
     return {

@@ -9,14 +9,13 @@ not used, whatever becomes of the run.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.whole_file import differs, make_folder, remove, write
 
 DOCUMENTATION = r"""
 module: environment_modules_tree
@@ -56,7 +55,6 @@ cache:
   returned: success
 """
 
-MODE, FOLDER_MODE = 0o644, 0o755
 # The default of a name is whatever comes first of these.
 DEFAULTS = ("default", ".modulerc.lua", ".modulerc", ".version")
 HEAD = 20  # lines in which the mark must be
@@ -107,38 +105,6 @@ class Tree:
                         )
 
 
-def differs(path: Path, text: str) -> bool:
-    try:
-        return stat.S_IMODE(path.stat().st_mode) != MODE or path.read_text("utf-8") != text
-    except (FileNotFoundError, UnicodeDecodeError):
-        return True
-
-
-def make_folder(folder: Path) -> None:
-    """With those above it, for everybody to read, whatever root's umask is."""
-    for one in reversed([folder, *folder.parents]):
-        if not one.exists():
-            one.mkdir()
-            one.chmod(FOLDER_MODE)
-
-
-def write(path: Path, text: str) -> None:
-    """Whole, or not at all: a user may load it at any moment."""
-    make_folder(path.parent)
-    new = path.with_name(f".{path.name}.new~")  # a name that Lmod passes over
-    new.unlink(missing_ok=True)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "w") as file:
-        file.write(text)
-    new.chmod(MODE)
-    new.replace(path)
-
-
-def remove(path: Path) -> None:
-    path.unlink()
-    with suppress(OSError):  # others have files in it
-        path.parent.rmdir()
-
-
 def cache_state(cache: Path) -> str:
     """As Lmod judges it: whole seconds, and older than the timestamp is too old."""
     try:
@@ -170,7 +136,7 @@ def apply(tree: Tree, files: Mapping[str, str], cache: Path, check_mode: bool) -
         for name in written:
             write(tree.folder / name, files[name])
         for name in removed:
-            remove(tree.folder / name)
+            remove(tree.folder / name, tree.folder)
     return {
         "changed": changed,
         "changed_files": sorted([*written, *removed]),

@@ -1,14 +1,15 @@
-"""Grafana's dashboards as code; scripts/dashboards writes them as Grafana reads them."""
+"""Grafana's dashboards as code. The JSON that Grafana reads is made where it is used.
+
+At deployment by the role's filter, for a Grafana of somebody else's by `scripts/dashboards write`.
+"""
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from roles.grafana.dashboards import cluster, gpus, jobs, node, slurm, validation
 
-FOLDER = Path(__file__).parents[1] / "files/var/lib/grafana/dashboards"
 BOARDS = (
     cluster.BOARD,
     gpus.BOARD,
@@ -20,7 +21,7 @@ BOARDS = (
 
 
 def files() -> Mapping[str, str]:
-    """Each file in FOLDER by its name, and its text."""
+    """The text of each dashboard, by the name of its file."""
     return {
         f"{board.uid}.json": json.dumps(
             board, cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False

@@ -11,9 +11,8 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from playbooks.plugin_utils.documents import plain, to_yaml
+from roles.grafana.dashboards import files
 from roles.grafana.plugin_utils import config, dashboards
-
-OWN = Path(__file__).resolve().parents[1] / "files" / config.DASHBOARDS.lstrip("/")
 
 
 def ini(given: Mapping[str, Any], sites: Mapping[str, Any]) -> str:
@@ -35,7 +34,7 @@ def settings_problems(sites: Mapping[str, Any]) -> list[str]:
 
 def _found(folders: Mapping[str, str]) -> list[dashboards.Dashboard]:
     sites = {str(name): Path(path) for name, path in folders.items()}
-    return dashboards.read({dashboards.FOLDER: OWN, **sites})
+    return [*dashboards.own(files()), *dashboards.read(sites)]
 
 
 def dashboard_problems(folders: Mapping[str, str]) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
+
+from roles.grafana import dashboards
 
 SCRAPE_S = 15  # prometheus_scrape_interval, the data source's timeInterval
 
@@ -66,18 +67,10 @@ class Board:
         """Without rows, which only have a title."""
         return tuple(panel for panel in self.panels if panel.kind != "row")
 
-    def choosing(self, chosen: Mapping[str, str]) -> Board:
-        """With patterns for some of its variables."""
-        known = {name: text for name, text in chosen.items() if name in self.variables}
-        return replace(self, variables={**self.variables, **known})
 
-
-def read(folder: Path) -> tuple[Board, ...]:
-    """All of a folder, by name."""
-    return tuple(
-        board(json.loads(path.read_text(encoding="utf-8")))
-        for path in sorted(folder.glob("*.json"))
-    )
+def own() -> tuple[Board, ...]:
+    """All that the role installs, by name."""
+    return tuple(board(json.loads(text)) for _, text in sorted(dashboards.files().items()))
 
 
 def board(document: Mapping[str, Any]) -> Board:

@@ -1,30 +1,92 @@
-"""All dashboards on one page, from a Prometheus' answers: one file that needs nothing else."""
+"""One page of a cluster from a Prometheus' answers: its numbers, its worst nodes, its last verdict.
+
+It needs nothing else, so it can be mailed. With 1,000 nodes it is as long as with 30: what is not
+among the worst is counted. Graphs are Grafana's.
+"""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 
-from roles.grafana.page import content, expected
+from roles.grafana.page import expected, units
 from roles.grafana.page.boards import Board, Panel
-from validation.prometheus import NoAnswer, Series, Server
+from validation.prometheus import NoAnswer, Series
 
 HERE = Path(__file__).parent
+RANGE_S = 3600  # of queries that look back
+SHOWN = 20  # nodes
+
+# A panel shows one number; of these dashboards all such panels, or those of these titles.
+NUMBERS: Mapping[str, Sequence[str]] = {
+    "Cluster overview": (),
+    "GPU fleet": ("GPUs declared", "GPUs missing", "Hottest"),
+}
+
+STATES = (
+    'max by (node, state) (slurm_node_state{state=~"down|error|fail|drain|not_responding"}) == 1'
+)
+REASONS = "max by (node, reason, user) (slurm_node_reason_info)"
+ALERTS = 'max by (node, severity, alertname) (ALERTS{alertstate="firing",severity!="none"}) == 1'
+VERDICTS = (
+    "max by (node, subject, suite, check, verdict) "
+    '(plumbline_validation_verdict{verdict=~"fail|warn|inconclusive"}) == 1'
+)
+RESULTS = "max by (suite, verdict) (plumbline_validation_results)"
+LAST_RUNS = "max by (suite) (plumbline_validation_last_run_timestamp_seconds)"
+
+OUT_OF_SERVICE, BAD, DOUBTFUL = 3, 2, 1
+COLOURS = {OUT_OF_SERVICE: "red", BAD: "red", DOUBTFUL: "orange"}
+WORST_FIRST = ("fail", "warn", "inconclusive", "skip", "pass")
+
+Ask = Callable[[str], list[Series]]  # raises NoAnswer
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A panel, and what it shows; `data` is what the script draws."""
+class Number:
+    """`text` is "" where there is no data, and `why` says then why."""
 
-    panel: Panel
-    kind: str
-    shown: content.Content
-    data: str = ""
+    title: str
+    description: str
+    text: str
+    colour: str = "text"
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a node: an alert, a verdict, or Slurm's state with its reason."""
+
+    rank: int
+    text: str
+
+    @property
+    def colour(self) -> str:
+        return COLOURS[self.rank]
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    faults: tuple[Fault, ...]
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """The worst fault counts, then their number."""
+        return -self.faults[0].rank, -len(self.faults), self.name
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The last run of a suite: how often each verdict was given, and how long ago that was."""
+
+    name: str
+    verdicts: Mapping[str, int]
+    age: str
 
 
 @dataclass(frozen=True)
@@ -35,20 +97,18 @@ class Page:
     failed: tuple[str, ...]
 
 
-def page(
-    server: Server,
-    boards: Iterable[Board],
-    end: float,
-    range_s: int,
-    chosen: Mapping[str, str],
-    listed: expected.Listed,
-) -> Page:
-    """`chosen` has patterns for variables; of the others everything is shown."""
+def page(ask: Ask, boards: Iterable[Board], end: float, listed: expected.Listed) -> Page:
     failed: list[str] = []
-    drawn = [
-        (board, list(_drawn(server, board.choosing(chosen), end, range_s, listed, failed)))
-        for board in boards
-    ]
+
+    def answer(expr: str) -> list[Series]:
+        try:
+            return ask(expr)
+        except NoAnswer as error:
+            failed.append(f"{error} ({expr})")
+            return []
+
+    numbers = list(_numbers(answer, boards, listed))
+    nodes = worst_first(_faults(answer))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -57,80 +117,89 @@ def page(
         lstrip_blocks=True,
     )
     text = environment.get_template("page.html.j2").render(
-        drawn=drawn,
-        end=_clock(end),
-        start=_clock(end - range_s),
-        chosen=chosen,
-        styles=[_file("uplot/uPlot.min.css"), _file("page.css")],
-        scripts=[_file("uplot/uPlot.iife.min.js"), _file("page.js")],
-        licence=_file("uplot/LICENSE"),
+        at=time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(end)),
+        numbers=numbers,
+        is_known=any(number.title == "Nodes" and number.text for number in numbers),
+        nodes=nodes[:SHOWN],
+        more=max(0, len(nodes) - SHOWN),
+        verdicts=WORST_FIRST,
+        suites=list(_suites(answer, end)),
+        failed=failed,
+        style=(HERE / "page.css").read_text(encoding="utf-8"),
     )
     return Page(text, tuple(failed))
 
 
-def _file(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
+# --- numbers -------------------------------------------------------------------------------------
 
 
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(seconds))
+def _numbers(ask: Ask, boards: Iterable[Board], listed: expected.Listed) -> Iterator[Number]:
+    for board in (board for board in boards if board.title in NUMBERS):
+        panels = {one.title: one for one in board.asking if one.kind in {"stat", "gauge"}}
+        titles = NUMBERS[board.title] or panels
+        for asked in expected.of_panels([board], RANGE_S):
+            title = asked.place[1]
+            if title in titles:
+                yield _number(panels[title], ask(asked.expr), expected.why(listed, asked))
 
 
-def _drawn(
-    server: Server,
-    board: Board,
-    end: float,
-    range_s: int,
-    listed: expected.Listed,
-    failed: list[str],
-) -> Iterator[Drawn]:
-    asked: dict[str, list[expected.Asked]] = {}
-    for one in expected.of_panels([board], range_s):
-        asked.setdefault(one.place[1], []).append(one)
-    for panel in board.panels:
-        if panel.kind == "row":
-            yield Drawn(panel, "row", content.Nothing("", True))
-            continue
-        answers: dict[str, list[Series]] = {}
-        try:
-            for one in asked[panel.title]:
-                answers[one.part] = expected.answer(server, one, end, range_s)
-        except NoAnswer as error:
-            failed.append(f"{one.name}: {error}")
-            yield Drawn(panel, "nothing", content.Nothing(str(error), False))
-            continue
-        yield _of(panel, answers, asked[panel.title], end, range_s, listed)
+def _number(panel: Panel, answer: Sequence[Series], reason: expected.Reason | None) -> Number:
+    if not answer:
+        why = reason.why if reason else "Nothing is listed that explains it: something is wrong."
+        return Number(panel.title, panel.description, "", why=why)
+    value, colour = answer[0].last, "text"
+    for step in panel.defaults.get("thresholds", {}).get("steps", ()):
+        if step["value"] is None or value >= step["value"]:
+            colour = step["color"]
+    text = units.written(value, panel.defaults["unit"])
+    return Number(panel.title, panel.description, text, colour)
 
 
-def _of(
-    panel: Panel,
-    answers: content.Answers,
-    asked: Iterable[expected.Asked],
-    end: float,
-    range_s: int,
-    listed: expected.Listed,
-) -> Drawn:
-    if not any(answers.values()):
-        reasons = {reason for one in asked if (reason := expected.why(listed, one))}
-        why = " ".join(sorted(reason.why for reason in reasons))
-        return Drawn(panel, "nothing", content.Nothing(why, bool(reasons)))
-    steps = [one.step_s for one in asked if one.step_s]
-    shown = content.of(panel, answers, content.Span(end - range_s, end, max(steps, default=15)))
-    return Drawn(panel, panel.kind, shown, _data(shown))
+# --- nodes ---------------------------------------------------------------------------------------
 
 
-def _data(shown: content.Content) -> str:
-    """JSON that may stand inside a <script>."""
-    if not isinstance(shown, content.Graph):
-        return ""
-    document = {
-        "times": shown.times,
-        "names": [line.name for line in shown.lines],
-        "values": [line.values for line in shown.lines],
-        "divisor": shown.divisor,
-        "suffix": shown.suffix,
-        "stacked": shown.stacked,
-        "top": shown.top,
-    }
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+def _faults(ask: Ask) -> Iterator[tuple[str, Fault]]:
+    """Names of nodes, each with a fault; what is of no node is the cluster's."""
+    states: dict[str, list[str]] = {}
+    for series in ask(STATES):
+        states.setdefault(series.labels["node"], []).append(series.labels["state"])
+    reasons = {series.labels["node"]: series.labels for series in ask(REASONS)}
+    for node, of_node in states.items():
+        text = ", ".join(sorted(of_node))
+        if node in reasons:
+            text += f": {reasons[node].get('reason', '')} ({reasons[node].get('user', '')})"
+        yield node, Fault(OUT_OF_SERVICE, text)
+    for series in ask(ALERTS):
+        labels = series.labels
+        rank = BAD if labels.get("severity") == "critical" else DOUBTFUL
+        yield labels.get("node") or "the cluster", Fault(rank, labels["alertname"])
+    for series in ask(VERDICTS):
+        labels = series.labels
+        rank = BAD if labels["verdict"] == "fail" else DOUBTFUL
+        text = f"{labels['check']}: {labels['verdict']} ({labels['suite']})"
+        yield labels.get("node") or labels.get("subject") or "the cluster", Fault(rank, text)
+
+
+def worst_first(faults: Iterable[tuple[str, Fault]]) -> list[Node]:
+    of_nodes: dict[str, list[Fault]] = {}
+    for name, fault in faults:
+        of_nodes.setdefault(name, []).append(fault)
+    nodes = (
+        Node(name, tuple(sorted(of_node, key=lambda fault: (-fault.rank, fault.text))))
+        for name, of_node in of_nodes.items()
+    )
+    return sorted(nodes, key=lambda node: node.order)
+
+
+# --- the last verdict ----------------------------------------------------------------------------
+
+
+def _suites(ask: Ask, end: float) -> Iterator[Suite]:
+    verdicts: dict[str, dict[str, int]] = {}
+    for series in ask(RESULTS):
+        of_suite = verdicts.setdefault(series.labels["suite"], {})
+        of_suite[series.labels["verdict"]] = int(series.last)
+    began = {series.labels["suite"]: series.last for series in ask(LAST_RUNS)}
+    for name in sorted(verdicts):
+        age = units.written(end - began[name], "s") if name in began else ""
+        yield Suite(name, verdicts[name], age)

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 FOLDER = "Plumbline"  # of the role's own dashboards
@@ -24,7 +24,7 @@ _FOLDER = re.compile(r"\w[\w .-]*")
 class Dashboard:
     """A file, the folder that it is shown in, and what is in it: no document if it is no JSON."""
 
-    path: Path
+    path: PurePath
     folder: str
     text: str
     document: Any = None
@@ -42,17 +42,21 @@ class Dashboard:
         return (self.document.get(key) if isinstance(self.document, dict) else None) or ""
 
 
+def own(texts: Mapping[str, str]) -> list[Dashboard]:
+    """The role's own, by the name of the file of each."""
+    return [_parsed(PurePath(name), FOLDER, text) for name, text in sorted(texts.items())]
+
+
 def read(folders: Mapping[str, Path]) -> list[Dashboard]:
-    """Every *.json of the folders, in order. Raises OSError."""
+    """Every *.json of a site's folders, in order. Raises OSError."""
     return [
-        _read(path, name)
+        _parsed(path, name, path.read_text(encoding="utf-8", errors="replace"))
         for name, folder in folders.items()
         for path in sorted(folder.glob("*.json"))
     ]
 
 
-def _read(path: Path, folder: str) -> Dashboard:
-    text = path.read_text(encoding="utf-8", errors="replace")
+def _parsed(path: PurePath, folder: str, text: str) -> Dashboard:
     try:
         return Dashboard(path, folder, text, json.loads(text))
     except ValueError as error:

@@ -10,7 +10,6 @@ missing. cpu1 is drained.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from validation.exporters.slurm import diagnostics, series, shares
 from validation.exporters.slurm.jobs import Job
 from validation.exporters.slurm.nodes import Node
 from validation.report import metrics
-from validation.tests import test_reports
+from validation.tests import sample_reports
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNTERS = ROOT / "roles/gpu_exporter/templates/etc/dcgm-exporter/plumbline-counters.csv.j2"
@@ -39,16 +38,6 @@ END = 1_767_225_600  # 2026-01-01
 SPAN_S = 4500
 STEP_S = 30
 
-LIVELY = (
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_DEV_GPU_",
-    "DCGM_FI_DEV_POWER_USAGE",
-    "DCGM_FI_DEV_SM_CLOCK",
-    "DCGM_FI_PROF_",
-    "node_load1",
-    "node_memory_MemAvailable_bytes",
-)
-
 HOSTS = ("ctl1", "gpu1", "gpu2", "gpu3", "cpu1")
 GROUPS = {"ctl1": "controller"}
 
@@ -62,13 +51,9 @@ class Series:
     value: float
     growth: float = 0.0
 
-    def at(self, second: int, lively: bool) -> float:
-        """`second` is counted from the end, so it is negative. Lively is for people to look at."""
-        value = self.value + self.growth * second
-        if not lively or not self.name.startswith(LIVELY):
-            return value
-        phase = sum(map(ord, f"{self.name}{sorted(self.labels.items())}"))
-        return value * (0.9 + 0.1 * math.sin(second / (300 + phase % 200) + phase))
+    def at(self, second: int) -> float:
+        """`second` is counted from the end, so it is negative."""
+        return self.value + self.growth * second
 
 
 @dataclass(frozen=True)
@@ -172,12 +157,12 @@ def everything() -> tuple[Series, ...]:
     return found
 
 
-def text(lively: bool = False) -> Iterator[str]:
+def text() -> Iterator[str]:
     """Lines of OpenMetrics, as promtool makes blocks of them."""
     for one in everything():
         labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in one.labels.items())
         for second in range(-SPAN_S, 1, STEP_S):
-            yield f"{one.name}{{{labels}}} {one.at(second, lively):.17g} {END + second}"
+            yield f"{one.name}{{{labels}}} {one.at(second):.17g} {END + second}"
     yield "# EOF"
 
 
@@ -267,7 +252,7 @@ def _of_families(families: Iterable[common.Family], host: str) -> Iterator[Serie
 
 def of_validation() -> Iterator[Series]:
     """One of each verdict, and one measured value with its limit at least and at most."""
-    report = test_reports.mixed_bag()
+    report = sample_reports.mixed_bag()
     rename = {"gpu4": "cpu1", "gpu5": "ctl1"}
     for one in metrics.parse(metrics.render(report)):
         labels = {**_target("ctl1"), **one.labels}

@@ -1,4 +1,4 @@
-"""The dashboards: what is committed is what is generated, and Grafana and people can use it."""
+"""The dashboards: what is made of them is the same each time, and Grafana and people can use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.grafana.dashboards import FOLDER, files
+from roles.grafana.dashboards import files
 from roles.grafana.page import boards, promql
 from roles.grafana.tests import sample
 from tests import promtool
@@ -26,7 +26,7 @@ UNITS = {
     "percent", "percentunit", "reqps", "s", "short", "watt", "watth",
 }  # fmt: skip
 
-BOARDS = boards.read(FOLDER)
+BOARDS = boards.own()
 PANELS = [(board, panel) for board in BOARDS for panel in board.asking]
 TARGETS = [
     (f"{board.title}/{panel.title}/{target.ref}", board, panel, target)
@@ -44,10 +44,6 @@ def expr(board: boards.Board, target: boards.Target) -> str:
 # --- the files -----------------------------------------------------------------------------------
 
 
-def test_the_files_are_what_is_generated():
-    assert {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()} == files()
-
-
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
@@ -56,25 +52,19 @@ def program(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_program_writes_the_same_every_time(tmp_path):
     for _ in range(2):
-        assert program("--folder", str(tmp_path)).returncode == 0
+        assert program("write", str(tmp_path)).returncode == 0
         assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == (
             files()
         )
 
 
-def test_the_program_says_what_is_not_as_it_writes_it(tmp_path):
-    assert program("--folder", str(tmp_path)).returncode == 0
-    names = sorted(path.name for path in tmp_path.iterdir())
-    (tmp_path / names[0]).write_text("{}")
-    (tmp_path / names[1]).unlink()
-    (tmp_path / "old.json").write_text("{}")
-    done = program("--check", "--folder", str(tmp_path))
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == [
-        f"dashboards: {tmp_path / 'old.json'}: no dashboard is written there; remove it.",
-        f"dashboards: {tmp_path / names[0]}: is not what scripts/dashboards writes; run it.",
-        f"dashboards: {tmp_path / names[1]}: is missing; run scripts/dashboards.",
-    ]
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = program("write", str(tmp_path / "file"))
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"dashboards: {tmp_path / 'file'}: File exists.\n",
+    )
 
 
 # --- boards --------------------------------------------------------------------------------------

@@ -149,38 +149,3 @@ def test_dashboards_are_files_that_nobody_changes_in_a_browser():
     }
     assert not provider["allowUiUpdates"]
     assert "folder" not in provider
-
-
-@pytest.fixture
-def provisioned(tmp_path):
-    for kind, text in (
-        ("datasources", grafana.datasources(GIVEN)),
-        ("dashboards", grafana.provider({})),
-    ):
-        (tmp_path / kind).mkdir()
-        known = text.replace("/etc/", f"{tmp_path}/").replace("/var/lib/", f"{tmp_path}/")
-        (tmp_path / kind / "plumbline.yml").write_text(known)
-    (tmp_path / "grafana/secrets").mkdir(parents=True)
-    (tmp_path / "plumbline/tls").mkdir(parents=True)
-    (tmp_path / "plumbline/tls/ca.crt").write_text("authority\n")
-    (tmp_path / "grafana/secrets/prometheus_password").write_text("word\n")
-    return tmp_path
-
-
-def test_the_stand_in_reads_what_the_role_writes(provisioned):
-    [source] = program.datasources(provisioned / "datasources").values()
-    assert source["secureJsonData"] == {"basicAuthPassword": "word", "tlsCACert": "authority"}
-    assert len(program.providers(provisioned / "dashboards")) == 1
-
-
-def test_the_stand_in_does_not_start_without_a_secret(provisioned):
-    (provisioned / "grafana/secrets/prometheus_password").unlink()
-    with pytest.raises(program.Wrong, match="cannot expand"):
-        program.datasources(provisioned / "datasources")
-
-
-def test_a_dollar_in_a_secret_does_not_arrive(provisioned):
-    """Why the role refuses it."""
-    (provisioned / "grafana/secrets/prometheus_password").write_text("wo$rd\n")
-    [source] = program.datasources(provisioned / "datasources").values()
-    assert source["secureJsonData"]["basicAuthPassword"] == "wo"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from roles.grafana.dashboards import FOLDER
 from roles.grafana.page import boards, expected
 from roles.grafana.tests import sample
 from tests import fed_prometheus
@@ -17,7 +16,7 @@ from validation.prometheus import NoAnswer, Server
 
 PROGRAM = Path(__file__).resolve().parents[3] / "scripts/dashboards"
 RANGE_S = 3600
-BOARDS = boards.read(FOLDER)
+BOARDS = boards.own()
 ASKED = list(expected.of_panels(BOARDS, RANGE_S))
 OF_GPUS = [asked for asked in ASKED if "DCGM_" in asked.expr]
 

@@ -1,8 +1,7 @@
-"""Limits of a user on a login node: as a site writes them, as systemd and as the kernel have them.
+"""Limits of a user on a login node: as a site writes them, and as the kernel has them.
 
-A limit is an amount, or a percentage of the host. systemd counts CPUQuota= in percent of one CPU,
-so a percentage of all of them needs their number; percentages of memory it works out itself, at
-each boot anew.
+A limit is an amount, or a percentage of what the host has. The template of a user's slice writes
+them down for systemd.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,22 +25,74 @@ Node = Mapping[str, Any]  # what the module login_limits_node returns
 COMPONENT = "login_limits"
 PERIOD_US = 100_000  # the kernel's, of cpu.max
 LEAST_MEMORY = 64 << 20  # with less, the login itself is killed
-LEAST_TASKS = 16
-LEAST_CPU = Decimal(1)  # percent of one CPU: below, systemd and the kernel use another period
-WEIGHTS = range(1, 10_001)
-NONE = "max"  # the kernel's word for no limit
+LEAST_CPUS = Decimal("0.01")  # below, systemd and the kernel use another period
 NEAR = 0.01
 
-PERCENT = re.compile(r"(\d+(?:\.\d\d?)?)%")
-CPUS = re.compile(r"\d+(?:\.\d\d?)?")
-SIZE = re.compile(r"(\d+)([KMGT]?)")
-COUNT = re.compile(r"\d+")
+DROP_IN = "systemd/system/user-{}.slice.d/50-plumbline.conf"
+
+AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]{1,2})?)([%KMGT]?)")
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
-DROP_IN = "/etc/systemd/system/user-{}.slice.d/50-plumbline.conf"
 
-MEMORY = {"memory_high": "MemoryHigh", "memory_max": "MemoryMax"}
-WEIGHT = {"cpu_weight": "CPUWeight", "io_weight": "IOWeight"}
+@dataclass(frozen=True)
+class Limit:
+    """What a site may write, and where the kernel has it."""
+
+    file: str
+    wanted: str  # what a site can write instead
+    least: Decimal | int = 0  # unless it is a percentage
+    most: int | None = None
+    written: str = "[0-9]+"  # an amount; a percentage is written alike everywhere
+    whole: str = ""  # of which number of the host a percentage is one; of none without
+    nothing: bool = False  # 0% is a limit
+
+    @property
+    def controller(self) -> str:
+        return self.file.partition(".")[0]
+
+    def fits(self, text: str) -> bool:
+        match = AMOUNT.fullmatch(text)
+        if match is None:
+            return False
+        if match[2] == "%":
+            part = Decimal(match[1])
+            return bool(self.whole) and part <= 100 and (part > 0 or self.nothing)
+        number = amount(text, 0)
+        in_range = self.least <= number and (self.most is None or number <= self.most)
+        return in_range and re.fullmatch(self.written, text) is not None
+
+
+SIZE = "[0-9]+[KMGT]?"
+MEMORY = Limit(
+    "memory.max",
+    "a part of the host's memory as 1% to 100%, or to a size of 64M or more",
+    LEAST_MEMORY,
+    written=SIZE,
+    whole="memory",
+)
+LIMITS = {
+    "cpu_quota": Limit(
+        "cpu.max",
+        "a part of the host's CPUs as 1% to 100%, or to a number of them",
+        LEAST_CPUS,
+        written=r"[0-9]+(\.[0-9]{1,2})?",
+        whole="cpus",
+    ),
+    "cpu_weight": Limit("cpu.weight", "a number from 1 to 10000", 1, 10_000),
+    "memory_high": Limit("memory.high", MEMORY.wanted, MEMORY.least, written=SIZE, whole="memory"),
+    "memory_max": MEMORY,
+    "memory_swap_max": Limit(
+        "memory.swap.max",
+        "a part of the host's swap as 0% to 100%, or to a size such as 0 or 4G",
+        written=SIZE,
+        whole="swap",
+        nothing=True,
+    ),
+    "tasks_max": Limit(
+        "pids.max", "a number of 16 or more, or to 1% to 100% of all", 16, whole="tasks"
+    ),
+    "io_weight": Limit("io.weight", "a number from 1 to 10000", 1, 10_000),
+}
 
 CGROUPS = {
     "v1": "cgroup v1",
@@ -48,59 +100,49 @@ CGROUPS = {
     "no version": "no cgroups",
 }
 
-ADVICE = {
-    "io.weight": "a kernel without iocost has no weights; set login_limits_io_weight to nothing",
-}
 
-# What the kernel must have for a limit.
-CONTROLLERS = {
-    "cpu_quota": "cpu",
-    "cpu_weight": "cpu",
-    "memory_high": "memory",
-    "memory_max": "memory",
-    "memory_swap_max": "memory",
-    "tasks_max": "pids",
-    "io_weight": "io",
-}
+def amount(text: str, whole: int) -> Decimal:
+    """What a limit comes to on a host that has so much in all."""
+    match = AMOUNT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    if match[2] == "%":
+        return whole * Decimal(match[1]) / 100
+    return Decimal(match[1]) * (1 << UNITS[match[2]])
 
 
-def given(settings: Settings, name: str) -> str:
-    return str(settings[name]).strip()
-
-
-def percent(text: str) -> Decimal | None:
-    """The number before a `%`; None for what is no percentage."""
-    found = PERCENT.fullmatch(text)
-    return Decimal(found[1]) if found else None
-
-
-def size(text: str) -> int | None:
-    """Bytes; None for what is no size."""
-    found = SIZE.fullmatch(text)
-    return int(found[1]) << UNITS[found[2]] if found else None
+def limits(settings: Settings) -> dict[str, str]:
+    """Those that are set, by their name."""
+    texts = {name: str(settings[name]).strip() for name in LIMITS}
+    return {name: text for name, text in texts.items() if text}
 
 
 def declared(settings: Settings) -> bool:
     """Whether there is anything to hold users to."""
-    return _limited(settings) or settings["remove_ipc"] or settings["kill_user_processes"]
+    return bool(limits(settings) or settings["remove_ipc"] or settings["kill_user_processes"])
 
 
-def _limited(settings: Settings) -> bool:
-    return any(given(settings, name) for name in CONTROLLERS)
+def kernel(settings: Settings, node: Node) -> dict[str, str]:
+    """What the files of a user's cgroup say, by the file's name."""
+    return {
+        LIMITS[name].file: _in_kernel(name, text, node) for name, text in limits(settings).items()
+    }
 
 
-def cpu_percent(text: str, node: Node) -> Decimal:
-    """Percent of one CPU, with the two decimals that systemd reads."""
-    part = percent(text)
-    of_one = part * node["cpus"] if part is not None else Decimal(text) * 100
-    return of_one.quantize(Decimal("0.01"), rounding="ROUND_DOWN")
+def _in_kernel(name: str, text: str, node: Node) -> str:
+    limit = LIMITS[name]
+    number = amount(text, node[limit.whole] if limit.whole else 0)
+    if limit.file == "cpu.max":
+        # systemd reads two decimals of a percentage of one CPU.
+        return f"{int(number * 10_000) * (PERIOD_US // 10_000)} {PERIOD_US}"
+    step = node["page"] if limit.controller == "memory" else 1
+    return str(int(number) // step * step)
 
 
-def part_of(text: str, whole: int, unit: int = 1) -> int:
-    """An amount as a number, rounded down to a multiple of `unit`."""
-    part = percent(text)
-    number = int(whole * part / 100) if part is not None else size(text) or 0
-    return number // unit * unit
+def drop_ins(node: Node, text_of_all: str, text_of_exempt: str) -> dict[str, str]:
+    """Files by their path below /etc. One of a single user takes the place of that for all."""
+    exempt = sorted(uid for uid in node["users"].values() if uid is not None)
+    return {DROP_IN.format(""): text_of_all} | {DROP_IN.format(u): text_of_exempt for u in exempt}
 
 
 # --- what is wrong -------------------------------------------------------------------------------
@@ -108,92 +150,57 @@ def part_of(text: str, whole: int, unit: int = 1) -> int:
 
 def problems(settings: Settings) -> list[str]:
     """Sentences on values that can work on no host."""
-    return [
-        f"{COMPONENT}: {COMPONENT}_{name} is {given(settings, name)}; "
-        f"set it to {wanted}, or to nothing for no limit."
-        for name, wanted in _wrong(settings)
-    ] + _order(settings)
+    texts = limits(settings)
+    wrong = [name for name, text in texts.items() if not LIMITS[name].fits(text)]
+    if wrong:
+        return [
+            f"{COMPONENT}: {COMPONENT}_{name} is {texts[name]}; set it to {LIMITS[name].wanted}, "
+            "or to nothing for no limit."
+            for name in wrong
+        ]
+    # Of a size and a percentage the host decides.
+    memory = [texts.get(name, "") for name in ("memory_high", "memory_max")]
+    alike = len({text.endswith("%") for text in memory}) == 1
+    return [f"{COMPONENT}: {sentence}" for sentence in _order(texts, 100) if alike]
 
 
-def _wrong(settings: Settings) -> Iterator[tuple[str, str]]:
-    """(setting, what it can be instead)"""
-    for name in CONTROLLERS:
-        text = given(settings, name)
-        part = percent(text)
-        wrong = part is not None and not 0 < part <= 100
-        if not text:
-            continue
-        if name == "cpu_quota":
-            cpus = CPUS.fullmatch(text)
-            if wrong or (part is None and (not cpus or Decimal(text) * 100 < LEAST_CPU)):
-                yield (
-                    name,
-                    "a part of the host's CPUs as 1% to 100%, or to a number of them",
-                )
-        elif name in MEMORY:
-            if wrong or (part is None and (size(text) or 0) < LEAST_MEMORY):
-                yield name, "a part of the host's memory as 1% to 100%, or to a size of 64M or more"
-        elif name == "memory_swap_max":
-            if (part is not None and part > 100) or (part is None and size(text) is None):
-                yield name, "a part of the host's swap as 0% to 100%, or to a size such as 0 or 4G"
-        elif name == "tasks_max":
-            if wrong or (part is None and not _is_count(text, LEAST_TASKS)):
-                yield (
-                    name,
-                    f"a number of {LEAST_TASKS} or more, or to 1% to 100% of all",
-                )
-        elif not COUNT.fullmatch(text) or int(text) not in WEIGHTS:
-            yield name, "a number from 1 to 10000"
-
-
-def _is_count(text: str, least: int) -> bool:
-    return COUNT.fullmatch(text) is not None and int(text) >= least
-
-
-def _order(settings: Settings) -> list[str]:
-    """High above max, where both are written alike; the others need the host's memory."""
-    high, most = given(settings, "memory_high"), given(settings, "memory_max")
-    for read in (percent, size):
-        one, other = read(high), read(most)
-        if one is not None and other is not None and one > other:
-            return [_above(high, most)]
-    return []
-
-
-def _above(high: str, most: str) -> str:
-    return (
-        f"{COMPONENT}: {COMPONENT}_memory_high is {high} and {COMPONENT}_memory_max {most}, so "
-        "processes are killed before they are slowed down; set the first below the second."
-    )
+def _order(texts: Mapping[str, str], memory: int) -> Iterator[str]:
+    if not {"memory_high", "memory_max"} <= texts.keys():
+        return
+    high, most = texts["memory_high"], texts["memory_max"]
+    if amount(high, memory) > amount(most, memory):
+        yield (
+            f"{COMPONENT}_memory_high is {high} and {COMPONENT}_memory_max {most}, so processes "
+            "are killed before they are slowed down; set the first below the second."
+        )
 
 
 def host_problems(settings: Settings, node: Node, host: str, exempt: Iterable[str]) -> list[str]:
     """Sentences on what this host cannot have. `settings` has no problem of its own."""
     if not declared(settings):
         return []
-    if node["cgroup"] != "v2" and _limited(settings):
+    texts = limits(settings)
+    if texts and node["cgroup"] != "v2":
+        listed = ", ".join(f"{COMPONENT}_{name}" for name in texts)
         return [
             f"{COMPONENT}: {host} has {CGROUPS[node['cgroup']]}, and only v2 holds users "
             "to limits; boot it with systemd.unified_cgroup_hierarchy=1 and no other such option, "
-            f"or set {_listed(settings)} to nothing."
+            f"or set {listed} to nothing."
         ]
     return [
         f"{COMPONENT}: {sentence}"
         for sentence in (
-            *_missing_controllers(settings, node, host),
-            *_more_than_there_is(settings, node, host),
-            *_operator(node, host, exempt),
+            *_missing_controllers(texts, node, host),
+            *_cpus(texts, node, host),
+            *_memory(texts, node, host),
+            *_order(texts, node["memory"]),
+            *_operator(node["operator"], host, exempt),
         )
     ]
 
 
-def _listed(settings: Settings) -> str:
-    return ", ".join(f"{COMPONENT}_{name}" for name in CONTROLLERS if given(settings, name))
-
-
-def _missing_controllers(settings: Settings, node: Node, host: str) -> Iterator[str]:
-    wanted = {CONTROLLERS[name]: name for name in CONTROLLERS if given(settings, name)}
-    for controller, name in wanted.items():
+def _missing_controllers(texts: Mapping[str, str], node: Node, host: str) -> Iterator[str]:
+    for controller, name in {LIMITS[name].controller: name for name in texts}.items():
         if controller not in node["controllers"]:
             yield (
                 f"the kernel of {host} has no cgroup controller {controller}, which "
@@ -201,41 +208,39 @@ def _missing_controllers(settings: Settings, node: Node, host: str) -> Iterator[
             )
 
 
-def _more_than_there_is(settings: Settings, node: Node, host: str) -> Iterator[str]:
-    cpu = given(settings, "cpu_quota")
-    if cpu:
-        of_one = cpu_percent(cpu, node)
-        if of_one > 100 * node["cpus"]:
-            yield (
-                f"{COMPONENT}_cpu_quota is {cpu}, and {host} has {node['cpus']} CPUs; "
-                "set it to fewer, or to a percentage."
-            )
-        if of_one < LEAST_CPU:
-            yield (
-                f"{COMPONENT}_cpu_quota is {cpu}, less than 1% of one of the {node['cpus']} CPUs "
-                f"of {host}; set it to more."
-            )
-    for name in MEMORY:
-        text = given(settings, name)
-        amount = part_of(text, node["memory"]) if text else LEAST_MEMORY
-        if amount > node["memory"]:
-            yield (
-                f"{COMPONENT}_{name} is {text}, and {host} has {node['memory'] >> 20}M of memory; "
-                "set it to less, or to a percentage."
-            )
-        elif amount < LEAST_MEMORY:
-            yield (
-                f"{COMPONENT}_{name} is {text}, on {host} {amount >> 20}M, with which nobody can "
-                "log in; set it to 64M or more."
-            )
-    high, most = given(settings, "memory_high"), given(settings, "memory_max")
-    if high and most and part_of(high, node["memory"]) > part_of(most, node["memory"]):
-        yield _above(high, most).removeprefix(f"{COMPONENT}: ")
+def _cpus(texts: Mapping[str, str], node: Node, host: str) -> Iterator[str]:
+    text = texts.get("cpu_quota")
+    if text is None:
+        return
+    if amount(text, node["cpus"]) > node["cpus"]:
+        yield (
+            f"{COMPONENT}_cpu_quota is {text}, and {host} has {node['cpus']} CPUs; "
+            "set it to fewer, or to a percentage."
+        )
+    if amount(text, node["cpus"]) < LEAST_CPUS:
+        yield (
+            f"{COMPONENT}_cpu_quota is {text}, less than 1% of one of the {node['cpus']} CPUs "
+            f"of {host}; set it to more."
+        )
 
 
-def _operator(node: Node, host: str, exempt: Iterable[str]) -> Iterator[str]:
+def _memory(texts: Mapping[str, str], node: Node, host: str) -> Iterator[str]:
+    for name in ("memory_high", "memory_max"):
+        number = int(amount(texts[name], node["memory"])) if name in texts else LEAST_MEMORY
+        if number > node["memory"]:
+            yield (
+                f"{COMPONENT}_{name} is {texts[name]}, and {host} has {node['memory'] >> 20}M of "
+                "memory; set it to less, or to a percentage."
+            )
+        elif number < LEAST_MEMORY:
+            yield (
+                f"{COMPONENT}_{name} is {texts[name]}, on {host} {number >> 20}M, with which "
+                "nobody can log in; set it to 64M or more."
+            )
+
+
+def _operator(operator: str, host: str, exempt: Iterable[str]) -> Iterator[str]:
     """A run must not be killed by what it sets."""
-    operator = node["operator"]
     if operator not in {"root", *exempt}:
         yield (
             f"Ansible logs in to {host} as {operator}, whom the limits would hit in the midst of a "
@@ -243,81 +248,30 @@ def _operator(node: Node, host: str, exempt: Iterable[str]) -> Iterator[str]:
         )
 
 
-# --- as systemd has them -------------------------------------------------------------------------
+# --- what is there -------------------------------------------------------------------------------
 
 
-def lines(settings: Settings, node: Node) -> list[str]:
-    """The settings of a user's slice."""
-    found = []
-    if text := given(settings, "cpu_quota"):
-        found.append(f"CPUQuota={_plain(cpu_percent(text, node))}%")
-    for name, key in WEIGHT.items():
-        if text := given(settings, name):
-            found.append(f"{key}={text}")
-    for name, key in MEMORY.items():
-        if text := given(settings, name):
-            found.append(f"{key}={text}")
-    if text := given(settings, "memory_swap_max"):
-        # Of what systemd would take a percentage differs from release to release.
-        found.append(f"MemorySwapMax={part_of(text, node['swap'], node['page'])}")
-    if text := given(settings, "tasks_max"):
-        found.append(f"TasksMax={part_of(text, node['tasks'])}")
-    return found
-
-
-def _plain(number: Decimal) -> str:
-    return f"{number:f}".rstrip("0").rstrip(".") if "." in f"{number:f}" else f"{number:f}"
-
-
-def drop_ins(node: Node, text_of_all: str, text_of_exempt: str) -> dict[str, str]:
-    """Files by their path. One of a single user takes the place of that for all, by its name."""
-    exempt = sorted(uid for uid in node["users"].values() if uid is not None)
-    free = {DROP_IN.format(uid): text_of_exempt for uid in exempt}
-    return {DROP_IN.format(""): text_of_all, **free}
-
-
-# --- as the kernel has them ----------------------------------------------------------------------
-
-
-def kernel(settings: Settings, node: Node) -> dict[str, str]:
-    """What the files of a user's cgroup say, by the file's name."""
-    found = {}
-    if text := given(settings, "cpu_quota"):
-        found["cpu.max"] = f"{int(cpu_percent(text, node) * PERIOD_US / 100)} {PERIOD_US}"
-    if text := given(settings, "cpu_weight"):
-        found["cpu.weight"] = text
-    for name, file in (("memory_high", "memory.high"), ("memory_max", "memory.max")):
-        if text := given(settings, name):
-            found[file] = str(part_of(text, node["memory"], node["page"]))
-    if text := given(settings, "memory_swap_max"):
-        found["memory.swap.max"] = str(part_of(text, node["swap"], node["page"]))
-    if text := given(settings, "tasks_max"):
-        found["pids.max"] = str(part_of(text, node["tasks"]))
-    if text := given(settings, "io_weight"):
-        found["io.weight"] = text
-    return found
-
-
-def same(found: str, expected: str) -> bool:
+def same(value: str, expected: str) -> bool:
     """Whether a file says what it should.
 
     The memory of a virtual machine may have grown or shrunk a little since systemd worked out a
     percentage of it.
     """
-    if found == expected:
+    if value == expected:
         return True
-    both = found.isdecimal() and expected.isdecimal() and int(expected) >= LEAST_MEMORY
-    return both and abs(int(found) - int(expected)) <= NEAR * int(expected)
+    sizes = value.isdecimal() and expected.isdecimal() and int(expected) >= LEAST_MEMORY
+    return sizes and abs(int(value) - int(expected)) <= NEAR * int(expected)
 
 
 def rows(settings: Settings, node: Node, exempt: Iterable[str]) -> list[dict[str, str]]:
     """The verify table's rows. `node` was read with a probe."""
-    if node["cgroup"] != "v2" and _limited(settings):
+    if node["cgroup"] != "v2" and limits(settings):
         return [verify_row(node["cgroup"], COMPONENT, "cgroup", "v2", "boot with cgroup v2")]
+    free = sorted({"root", *exempt})
     return [
         *_probe_rows(settings, node),
-        _running_row(settings, node, exempt),
-        _exempt_row(node, exempt),
+        _sessions_row(settings, node, free),
+        _exempt_row(node, free),
         *_logind_rows(settings, node, exempt),
     ]
 
@@ -325,40 +279,41 @@ def rows(settings: Settings, node: Node, exempt: Iterable[str]) -> list[dict[str
 def _probe_rows(settings: Settings, node: Node) -> Iterator[dict[str, str]]:
     expected = kernel(settings, node)
     for file, value in expected.items():
-        advice = node["probe_error"] or ADVICE.get(file, "apply the role login_limits")
-        found = node["probe"].get(file)
-        shown = value if found is not None and same(found, value) else found
+        advice = node["probe_error"] or "apply the role login_limits"
+        if file == "io.weight" and not node["probe_error"]:
+            advice = "a kernel without iocost has no weights; set login_limits_io_weight to nothing"
+        probed = node["probe"].get(file)
+        shown = value if same(probed or "", value) else probed
         yield verify_row(shown, COMPONENT, f"{file} of a new session", value, advice)
     if not expected:
         yield verify_skipped(COMPONENT, "limits of a new session", "none are declared")
 
 
-def _running_row(settings: Settings, node: Node, exempt: Iterable[str]) -> dict[str, str]:
+def _sessions_row(settings: Settings, node: Node, free: Iterable[str]) -> dict[str, str]:
     expected = kernel(settings, node)
-    free = {node["users"].get(name) for name in ("root", *exempt)}
+    free_uids = {str(node["users"].get(name)) for name in free}
     others = [
         f"user {uid} ({file} {files.get(file, 'missing')})"
-        for uid, files in sorted(node["slices"].items(), key=lambda one: int(one[0]))
-        if int(uid) not in free
+        for uid, files in sorted(node["slices"].items(), key=lambda item: int(item[0]))
+        if uid not in free_uids
         for file, value in expected.items()
         if not same(files.get(file, ""), value)
     ]
-    found = ", ".join(others) or "none"
     advice = "run systemctl daemon-reload; what systemctl set-property set for one user wins"
-    return verify_row(found, COMPONENT, "sessions with other limits", "none", advice)
-
-
-def _exempt_row(node: Node, exempt: Iterable[str]) -> dict[str, str]:
-    names = sorted({"root", *exempt})
-    unknown = [name for name in names if node["users"].get(name) is None]
-    free = [name for name in names if name in node["free"]]
-    found = ", ".join(free) or "nobody"
-    advice = (
-        f"{', '.join(unknown)}: no such user; make it, or take it out of {COMPONENT}_exempt"
-        if unknown
-        else "apply the role login_limits"
+    return verify_row(
+        ", ".join(others) or "none", COMPONENT, "sessions with other limits", "none", advice
     )
-    return verify_row(found, COMPONENT, "exempt users", ", ".join(names), advice)
+
+
+def _exempt_row(node: Node, names: Iterable[str]) -> dict[str, str]:
+    unknown = [name for name in names if node["users"].get(name) is None]
+    advice = "apply the role login_limits"
+    if unknown:
+        advice = (
+            f"{', '.join(unknown)}: no such user; make it, or take it out of {COMPONENT}_exempt"
+        )
+    free = ", ".join(name for name in names if name in node["free"])
+    return verify_row(free or "nobody", COMPONENT, "exempt users", ", ".join(names), advice)
 
 
 def _logind_rows(settings: Settings, node: Node, exempt: Iterable[str]) -> Iterator[dict[str, str]]:
@@ -369,9 +324,9 @@ def _logind_rows(settings: Settings, node: Node, exempt: Iterable[str]) -> Itera
     if settings["linger"]:
         yield verify_skipped(COMPONENT, "users who linger", "they may, login_limits_linger is true")
     else:
-        found = ", ".join(lingering(node, exempt)) or "none"
+        users = ", ".join(lingering(node, exempt)) or "none"
         advice = "run loginctl disable-linger for each of them"
-        yield verify_row(found, COMPONENT, "users who linger", "none", advice)
+        yield verify_row(users, COMPONENT, "users who linger", "none", advice)
 
 
 def lingering(node: Node, exempt: Iterable[str]) -> list[str]:
@@ -387,7 +342,7 @@ class FilterModule:
             "login_limits_problems": problems,
             "login_limits_declared": declared,
             "login_limits_host_problems": host_problems,
-            "login_limits_lines": lines,
+            "login_limits_kernel": kernel,
             "login_limits_drop_ins": drop_ins,
             "login_limits_lingering": lingering,
             "login_limits_rows": rows,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jinja2
 import pytest
 
 from playbooks.filter_plugins.verify import verify_failures
 from roles.login_limits.filter_plugins import login_limits as limits
 
 ROLE = Path(__file__).resolve().parents[1]
-
+TEMPLATE = ROLE / "templates/etc/systemd/system/user-.slice.d/50-plumbline.conf.j2"
 
 GIB = 1 << 30
 NONE = {
@@ -67,8 +68,24 @@ def failures(settings, exempt=("ops",), **node):
     return verify_failures(limits.rows(settings, NODE | node, list(exempt)))
 
 
+def slice_lines(settings, node):
+    """The settings of a user's slice, as the template writes them."""
+    # As Ansible has it.
+    environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= limits.FilterModule().filters() | {"comment": str, "split": str.split}
+    text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        ansible_managed="# Managed.",
+        __login_limits_settings=settings,
+        __login_limits_node={"node": node},
+    )
+    before, section, after = text.partition("[Slice]\n")
+    assert section, text
+    assert all(line.startswith("#") for line in before.splitlines())
+    return after.splitlines()
+
+
 def test_a_part_of_all_cpus_is_written_in_percent_of_one():
-    assert limits.lines(ALL, NODE) == [
+    assert slice_lines(ALL, NODE) == [
         "CPUQuota=640%",
         "CPUWeight=50",
         "IOWeight=30",
@@ -96,21 +113,21 @@ def test_a_quota_of_cpus(written, cpus, quota, kernel):
     settings, node = NONE | {"cpu_quota": written}, NODE | {"cpus": cpus}
     assert limits.problems(settings) == []
     assert limits.host_problems(settings, node, "login1", ["ops"]) == []
-    assert limits.lines(settings, node) == [f"CPUQuota={quota}%"]
+    assert slice_lines(settings, node) == [f"CPUQuota={quota}%"]
     assert limits.kernel(settings, node) == {"cpu.max": f"{kernel} 100000"}
 
 
 def test_the_kernel_has_numbers():
     assert limits.kernel(ALL, NODE) == KERNEL
     assert limits.kernel(NONE, NODE) == {}
-    assert limits.lines(NONE, NODE) == []
+    assert slice_lines(NONE, NODE) == []
 
 
 def test_no_swap_is_a_limit():
-    assert limits.lines(NONE | {"memory_swap_max": "0"}, NODE) == ["MemorySwapMax=0"]
+    assert slice_lines(NONE | {"memory_swap_max": "0"}, NODE) == ["MemorySwapMax=0"]
     assert limits.kernel(NONE | {"memory_swap_max": 0}, NODE) == {"memory.swap.max": "0"}
     no_swap = NODE | {"swap": 0}
-    assert limits.lines(NONE | {"memory_swap_max": "50%"}, no_swap) == ["MemorySwapMax=0"]
+    assert slice_lines(NONE | {"memory_swap_max": "50%"}, no_swap) == ["MemorySwapMax=0"]
 
 
 def test_what_is_well_written_is_not_refused():
@@ -209,9 +226,9 @@ def test_what_v1_cannot_have_is_named_and_what_it_can_have_is_not_refused():
 def test_files_of_the_exempt_have_the_name_of_the_one_for_all():
     files = limits.drop_ins(NODE | {"users": {"root": 0, "ops": 1000, "new": None}}, "all", "free")
     assert files == {
-        "/etc/systemd/system/user-.slice.d/50-plumbline.conf": "all",
-        "/etc/systemd/system/user-0.slice.d/50-plumbline.conf": "free",
-        "/etc/systemd/system/user-1000.slice.d/50-plumbline.conf": "free",
+        "systemd/system/user-.slice.d/50-plumbline.conf": "all",
+        "systemd/system/user-0.slice.d/50-plumbline.conf": "free",
+        "systemd/system/user-1000.slice.d/50-plumbline.conf": "free",
     }
 
 

@@ -1,8 +1,7 @@
-"""What is read of a host, and how files are written to it."""
+"""What is read of a host."""
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
@@ -30,7 +29,6 @@ def load(name: str) -> ModuleType:
 
 
 reader = load("login_limits_node")
-files = load("login_limits_files")
 
 
 @pytest.fixture
@@ -131,50 +129,6 @@ def test_who_logged_in_is_not_whom_sudo_makes_of_him(monkeypatch):
 def test_a_command_that_cannot_be_started_has_no_answer():
     done = reader.run("/nonexistent/command")
     assert (done.returncode, done.stdout) == (1, "")
-
-
-@pytest.fixture
-def root(monkeypatch):
-    """Files are root's for whoever runs the tests."""
-    monkeypatch.setattr(files.os, "chown", lambda *_: None)
-    status = Path.stat
-    monkeypatch.setattr(
-        Path, "stat", lambda path, **kw: os.stat_result((*status(path, **kw)[:4], 0, 0, *[0] * 4))
-    )
-
-
-def test_files_come_and_go_with_their_folders(tmp_path, root):
-    every, one = tmp_path / "user-.slice.d/50.conf", tmp_path / "user-7.slice.d/50.conf"
-    owned = [f"{tmp_path}/user-*.slice.d/50.conf"]
-    wanted = {str(every): "[Slice]\n", str(one): ""}
-    assert files.apply(wanted, owned, True) == sorted(wanted)
-    assert not every.parent.exists()
-    assert files.apply(wanted, owned, False) == sorted(wanted)
-    assert (every.read_text(), one.read_text()) == ("[Slice]\n", "")
-    assert files.apply(wanted, owned, False) == []
-
-    assert files.apply({str(every): "[Slice]\n"}, owned, True) == [str(one)]
-    assert one.exists()
-    assert files.apply({str(every): "[Slice]\n"}, owned, False) == [str(one)]
-    assert not one.parent.exists()
-
-
-def test_what_somebody_else_put_into_a_folder_stays(tmp_path, root):
-    ours, theirs = tmp_path / "user-7.slice.d/50.conf", tmp_path / "user-7.slice.d/60.conf"
-    files.apply({str(ours): ""}, [], False)
-    theirs.touch()
-    files.apply({}, [str(ours)], False)
-    assert (ours.exists(), theirs.exists()) == (False, True)
-
-
-def test_a_file_that_others_changed_is_written_anew(tmp_path, root):
-    path = tmp_path / "file"
-    files.apply({str(path): "a\n"}, [], False)
-    path.chmod(0o600)
-    assert files.apply({str(path): "a\n"}, [], False) == [str(path)]
-    path.write_bytes(b"\xff")
-    assert files.apply({str(path): "a\n"}, [], False) == [str(path)]
-    assert path.read_text() == "a\n"
 
 
 def test_hosts_differ_only_by_their_folders(host):

@@ -109,7 +109,7 @@ def rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
                 "expected": "well",
                 "found": "well" if verdict == "pass" else text or verdict,
                 "verdict": {"pass": "PASS", "warn": "PASS", "skip": "SKIP"}.get(verdict, "FAIL"),
-                "advice": "" if verdict in ("pass", "skip") else "see docs/health.md",
+                "advice": "" if verdict in ("pass", "skip") else "see docs/operate/health.md",
             }
         )
     return found

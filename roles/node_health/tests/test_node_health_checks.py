@@ -14,9 +14,9 @@ from roles.node_health.plugin_utils.checks import BUILTINS, draining, merged, pr
 from validation.node_health import config
 
 ROLE = Path(__file__).resolve().parents[1]
-DOCS = ROLE.parents[1] / "docs/health.md"
+DOCS = ROLE.parents[1] / "docs/operate/health.md"
 VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
-SHIPPED, USUAL = VARS["__node_health_shipped"], VARS["__node_health_usual"]
+SHIPPED, USUAL = VARS["__node_health_builtin"], VARS["__node_health_defaults"]
 
 
 def site(**checks):

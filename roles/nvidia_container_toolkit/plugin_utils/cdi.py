@@ -1,11 +1,11 @@
-"""CDI specifications: whether two say the same, and which GPUs one has.
+"""CDI specifications: whether two are of the same GPUs and driver, and which GPUs one has.
 
 https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
 """
 
 from __future__ import annotations
 
-import json
+import re
 from typing import Any
 
 import yaml
@@ -23,23 +23,27 @@ def read(text: str) -> Any:
     return document if isinstance(document, dict) else None
 
 
-def same(one: str, other: str) -> bool:
-    """Whether two texts are specifications that say the same, in whatever order."""
-    first, second = read(one), read(other)
-    return first is not None and second is not None and _ordered(first) == _ordered(second)
+def same(text: str, other: str) -> bool:
+    """Whether two specifications are of the same devices and driver.
+
+    What else is in one depends on what ran when it was made: the sockets of nvidia-persistenced, of
+    the Fabric Manager and of a user's MPS are in it where they were there.
+    """
+    devices, drivers = _devices(text), _drivers(text)
+    return bool(devices and drivers) and (devices, drivers) == (_devices(other), _drivers(other))
 
 
-def _ordered(value: Any) -> Any:
-    """A value whose lists are sorted: devices, mounts and hooks are found one by one."""
-    if isinstance(value, dict):
-        return {key: _ordered(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return sorted((_ordered(inner) for inner in value), key=_text)
-    return value
+def _devices(text: str) -> set[str]:
+    document = read(text)
+    if document is None or document.get("kind") != KIND:
+        return set()
+    devices = document.get("devices") or []
+    return {str(device.get("name", "")) for device in devices if isinstance(device, dict)}
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
+def _drivers(text: str) -> set[str]:
+    """Versions of the driver's libraries that a container gets."""
+    return set(re.findall(r"/libcuda\.so\.(\d+\.[\d.]*\d)", text))
 
 
 def gpus(text: str) -> set[int]:
@@ -47,10 +51,5 @@ def gpus(text: str) -> set[int]:
 
     A GPU's UUID is another name of it, and `all` is all of them.
     """
-    document = read(text)
-    if document is None or document.get("kind") != KIND:
-        return set()
-    devices = document.get("devices")
-    named = [device for device in devices if isinstance(device, dict)] if devices else []
-    numbers = (str(device.get("name", "")).partition(":")[0] for device in named)
+    numbers = (name.partition(":")[0] for name in _devices(text))
     return {int(number) for number in numbers if number.isdecimal()}

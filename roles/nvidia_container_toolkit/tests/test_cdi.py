@@ -25,15 +25,19 @@ NAMES = ["toolkit", "base"]
 GOOD = "package:toolkit 1.20.1-1\npackage:base 1.20.1-1\nheld 2\npath active"
 
 
-def test_order_is_no_difference() -> None:
+def test_devices_and_the_driver_are_what_counts() -> None:
     turned = SPEC.replace(
         "{path: /dev/nvidia0}, {path: /dev/dri/card1}",
         "{path: /dev/dri/card1}, {path: /dev/nvidia0}",
     )
     assert turned != SPEC
     assert cdi.same(SPEC, turned)
+    socket = "  mounts: [{hostPath: /run/nvidia-persistenced/socket}, "
+    assert cdi.same(SPEC, SPEC.replace("  mounts: [", socket))
     assert not cdi.same(SPEC, SPEC.replace("580.95.05", "590.44.01"))
     assert not cdi.same(SPEC, SPEC.replace('- name: "1:1"\n', ""))
+    driverless = SPEC.replace("libcuda.so.580.95.05", "libother.so")
+    assert not cdi.same(driverless, driverless)
 
 
 @pytest.mark.parametrize("text", ["", "- a", "just words", "{", "\t", "null"])

@@ -9,7 +9,6 @@ disturbs nobody, or, where the filesystem is another one, only if nobody uses it
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.whole_file import write
 
 DOCUMENTATION = r"""
 module: shared_storage_units
@@ -125,13 +125,6 @@ class Mounter:
         done = self.run(["systemctl", *arguments])
         return "" if done.returncode == 0 else (done.stderr.strip() or "it gave no reason")
 
-    def write(self, path: Path, text: str) -> None:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(text)
-        os.chmod(new, 0o644)
-        new.replace(path)
-
     def ensure(
         self, mounts: Sequence[Mapping[str, str]], daemons: Sequence[str], program: str
     ) -> list[str]:
@@ -153,10 +146,10 @@ class Mounter:
             self.leave(unit, where_of(text))
         for unit, text in wanted.items():
             if found.get(unit) != text:
-                self.write(self.host.units / unit, text)
+                write(self.host.units / unit, text)
         for name, text in gates.items():
             if found_gates.get(name) != text:
-                self.write(self.host.gate(name), text)
+                write(self.host.gate(name), text)
         for name in found_gates.keys() - gates.keys():
             self.host.gate(name).unlink()
         if self.changed:
@@ -166,7 +159,7 @@ class Mounter:
             self.mount(mount, wanted[mount["unit"]], taken_over)
         kept = {unit: text for unit, text in taken_over.items() if unit in wanted}
         if kept != self.host.taken_over():
-            self.write(self.host.record, json.dumps(kept, indent=2) + "\n")
+            write(self.host.record, json.dumps(kept, indent=2) + "\n")
         return removed
 
     def leave(self, unit: str, path: str) -> None:

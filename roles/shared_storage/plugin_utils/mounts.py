@@ -153,8 +153,12 @@ def document(planned: Sequence[Mapping[str, str]], patience: int) -> str:
 def host_problems(
     look: str, mounts: Sequence[Entry], exports: Sequence[Entry], host: str, hosts: Hosts
 ) -> list[str]:
-    """What is wrong with a host as it is; `look` is what the program said of it."""
-    seen = json.loads(look)
+    """What is wrong with a host as it is; `look` is what the program said of it, in its last line.
+
+    Before it may be words of sudo, which has the same terminal: that the host's own name is not
+    known, where somebody took it out of /etc/hosts. Such a host must be let in, to be put right.
+    """
+    seen = json.loads(look.strip().splitlines()[-1])
     planned = of_host(mounts, host, hosts)
     found = []
     if any(entry.get("type") == "nfs" for entry in planned) and not seen["kernel"]["nfs"]:
@@ -162,10 +166,17 @@ def host_problems(
     if any(export["server"] == host for export in exports) and not seen["kernel"]["nfsd"]:
         found.append(f"the kernel of {host} has no NFS server, which is in the module nfsd")
     for entry in planned:
-        names = seen["files"].get(entry["path"])
-        if entry.get("unit") and names:
+        inside = seen["files"].get(entry["path"])
+        if not entry.get("unit") or not inside:
+            continue
+        if inside["problem"]:
             found.append(
-                f"{host} has files in {entry['path']} ({', '.join(names)}), which the mount there "
+                f"whether {host} has files in {entry['path']}, which the mount there would hide, "
+                f"is not known: {inside['problem']}"
+            )
+        elif inside["names"]:
+            found.append(
+                f"{host} has files in {entry['path']} ({inside['names']}), which the mount there "
                 "would hide; move them to the filesystem, or away, or mount at another path"
             )
     return found

@@ -32,6 +32,7 @@ class FilterModule:
             "slurm_asked": components.asked,
             "slurm_plugstack": components.plugstack,
             "slurm_scripts": components.scripts,
+            "slurm_script_files": components.script_files,
             "slurm_setting_problems": components.setting_problems,
             "slurm_confinement_problems": confinement.problems,
             "slurm_node_lines": nodes.node_lines,

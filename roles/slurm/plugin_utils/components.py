@@ -149,6 +149,16 @@ def scripts(components: Components, kind: str) -> dict[str, str]:
     }
 
 
+def script_files(components: Components, task_prolog: str) -> dict[str, str]:
+    """Path below /etc/slurm -> content of all scripts; `task_prolog` runs those of its kind."""
+    files = {
+        f"{kind}.d/{name}": content
+        for kind in SCRIPTS
+        for name, content in scripts(components, kind).items()
+    }
+    return files | ({"bin/task_prolog": task_prolog} if scripts(components, "task_prolog") else {})
+
+
 # --- what is wrong, as sentences -----------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 A slurmctld that finds a node gone ends the jobs on it and the pending ones that ask for it by
 name, and deletes the reservations that have it. So a node leaves only when it is out of service and
-nothing is bound to it. Pure functions from what Slurm says (`__slurm_ask_what_leaves`).
+nothing is bound to it. Pure functions from what Slurm says (`__slurm_read_leaving`).
 """
 
 from __future__ import annotations

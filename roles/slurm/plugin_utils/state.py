@@ -155,7 +155,7 @@ def _host_problems(
         yield (
             f"slurmctld on {name} has its queue in {queue[1]}, and would begin without it in "
             f"{cluster['state']}; stop slurmctld there, copy the folder with its owner, and run "
-            "this again (docs/ha.md)."
+            "this again (docs/operate/ha.md)."
         )
     deployed = re.search(r"^cluster=([^|\s]+)", look, re.MULTILINE)
     if deployed and deployed[1].lower() != str(cluster["name"]).lower():

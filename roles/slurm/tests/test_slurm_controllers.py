@@ -43,7 +43,7 @@ def test_the_first_controller_that_is_not_said_to_be_away_is_asked(
     ("run", "left"), [(["ctl1", "ctl2", "gpu1"], []), (["ctl1"], ["ctl2"]), (["gpu1"], None)]
 )
 def test_who_is_not_in_the_run_is_left_out(run: list[str], left: list[str] | None) -> None:
-    found = of("ctl1", "__slurm_controllers_left_out", ansible_play_hosts=run)
+    found = of("ctl1", "__slurm_absent_controllers", ansible_play_hosts=run)
     assert found == (["ctl1", "ctl2"] if left is None else left)
 
 

@@ -150,6 +150,15 @@ def test_plugstack_and_scripts_of_all_components_come_together() -> None:
     assert c.plugstack(parts) == ["required x.so", "optional y.so"]
     assert c.scripts(parts, "prolog") == {"10-a": "#!/bin/sh\n"}
     assert c.scripts(parts, "epilog") == {}
+    assert c.script_files(parts, "runs them") == {"prolog.d/10-a": "#!/bin/sh\n"}
     for kind in ("prolog", "task_prolog"):
         both = {"a": {kind: [script]}, "b": {kind: [script]}}
         assert f"both bring a {kind} script named 10-a" in c.setting_problems({}, both, {})[0]
+
+
+def test_the_program_of_task_prologs_is_there_with_the_first_of_them() -> None:
+    parts = {"one": {"task_prolog": [{"name": "20-b", "content": "#!/bin/sh\n"}]}, "other": {}}
+    assert c.script_files(parts, "runs them") == {
+        "task_prolog.d/20-b": "#!/bin/sh\n",
+        "bin/task_prolog": "runs them",
+    }

@@ -31,12 +31,12 @@ FILES = {
 def test_the_files_are_the_golden_ones_and_nothing_is_refused(
     release: Release, golden: Callable[[Path, str], None]
 ) -> None:
-    look = {"__slurm_controllers_look": policy(release)}
+    look = {"__slurm_controller_versions": policy(release)}
     site = declared(release)
     rendered = of_role(site, "slurm", "ctl1", "__slurm_rendered_files", **look)
     for name in FILES:
         golden(GOLDEN / release / name, rendered[name])
-    refused = "__slurm_set | slurm_unread_settings(__slurm_release, 'ctl1')"
+    refused = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
     assert of_role(site, "slurm", "ctl1", refused, **look) == []
 
 
@@ -107,8 +107,8 @@ def test_the_settings_of_one_release_are_refused_on_another(
     wanted: Release, on: Release, sentence: str
 ) -> None:
     site = declared(wanted)
-    refused = "__slurm_set | slurm_unread_settings(__slurm_release, 'ctl1')"
-    said = of_role(site, "slurm", "ctl1", refused, __slurm_controllers_look=policy(on))
+    refused = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
+    said = of_role(site, "slurm", "ctl1", refused, __slurm_controller_versions=policy(on))
     assert sentence in said
     assert len(said) == len(set(said))
 
@@ -120,7 +120,7 @@ def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read() -> None:
         "slurm",
         "ctl1",
         "__slurm_rendered_files",
-        __slurm_controllers_look=look,
+        __slurm_controller_versions=look,
     )
     for name in FILES:
         assert written[name] == (GOLDEN / "25.11" / name).read_text()
@@ -128,7 +128,7 @@ def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read() -> None:
 
 def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_written() -> None:
     site = declared("24.11")
-    refused = "__slurm_set | slurm_unread_settings(__slurm_release, 'ctl1')"
+    refused = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
     assert of_role(site, "slurm", "ctl1", refused) == []
     written = of_role(site, "slurm", "ctl1", "__slurm_rendered_files['slurm.conf']")
     assert "disable_http" not in written

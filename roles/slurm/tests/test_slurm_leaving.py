@@ -157,7 +157,7 @@ def asked(folder: Path, scontrol: str, squeue: str) -> str:
         "# ours\nNodeName=gpu[1-2] NodeAddr=10.89.2.[12-13] Cpus=2\n"
     )
     role = yaml.safe_load((Path(__file__).parents[1] / "vars/main.yml").read_text())
-    question = role["__slurm_ask_what_leaves"].replace("/etc/slurm", str(folder))
+    question = role["__slurm_read_leaving"].replace("/etc/slurm", str(folder))
     return subprocess.run(
         ["bash", "-c", question],
         env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},

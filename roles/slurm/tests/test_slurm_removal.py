@@ -64,9 +64,9 @@ class Slurm:
     def remove(self, *arguments: str) -> tuple[int, str, int]:
         """Exit status, output with its lines as one, number of changes."""
         role = yaml.safe_load((ROOT / "roles/slurm/vars/main.yml").read_text())
-        question = role["__slurm_ask_what_leaves"].replace("/etc/slurm", str(self.folder))
+        question = role["__slurm_read_leaving"].replace("/etc/slurm", str(self.folder))
         given = {
-            "__slurm_ask_what_leaves": question,
+            "__slurm_read_leaving": question,
             "slurm_nodes": [{"name": "gpu1"}],
             "slurm_roles": ["controller"],
         }
@@ -106,6 +106,7 @@ def slurm(tmp_path: Path) -> Slurm:
     return Slurm(tmp_path)
 
 
+@pytest.mark.heavy("plays the tasks three times")
 def test_an_idle_node_is_drained_and_a_second_run_changes_nothing(slurm: Slurm) -> None:
     slurm.has("gpu1 IDLE", "gpu2 IDLE", "gpu3 IDLE+DRAIN bad fan [ops@2026]")
     code, output, changed = slurm.remove("--check")
@@ -122,9 +123,10 @@ def test_where_none_leaves_nothing_is_done(slurm: Slurm) -> None:
     slurm.has("gpu1 IDLE", jobs="7|R|ops|gpu1|\n")
     code, output, changed = slurm.remove()
     assert (code, changed) == (0, 0), output
-    assert "none leaves" in output
+    assert "No node leaves" in output
 
 
+@pytest.mark.heavy("plays the tasks three times")
 def test_a_job_refuses_it_or_is_waited_for_or_ended(slurm: Slurm) -> None:
     slurm.has("gpu1 IDLE", "gpu2 MIXED", jobs="7_1|R|ops|gpu2|\n8_[2-9%3]|PD|eve||gpu2\n")
     code, output, changed = slurm.remove()

@@ -28,6 +28,6 @@ ASKED = "associations,limits,qos,safe"
 def test_slurm_asks_where_users_are_declared_unless_the_site_says_otherwise(
     variables: dict[str, Any], expected: str
 ) -> None:
-    look = {"__slurm_controllers_look": policy("24.11")}
+    look = {"__slurm_controller_versions": policy("24.11")}
     composed = of_role(declared("24.11"), "slurm", "ctl1", "__slurm_composed", **variables, **look)
     assert composed.get("AccountingStorageEnforce", "") == expected

@@ -51,8 +51,8 @@ def _problems(storage: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"slurm_database_backup_host is {backup}, but the records are in a MariaDB on "
             f"{storage['slurmdbd']}, which {backup} does not reach and which is away when that is; "
-            "name a database that both reach in slurm_database_storage_host (docs/ha.md), or have "
-            "no backup (cluster_database_backup)."
+            "name a database that both reach in slurm_database_storage_host "
+            "(docs/operate/ha.md), or have no backup (cluster_database_backup)."
         )
     if not host:
         for name, is_set in (

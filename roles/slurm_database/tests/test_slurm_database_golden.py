@@ -21,7 +21,7 @@ NAME = "slurmdbd.conf"
 
 
 def asked(site: Any, release: Release, expression: str) -> Any:
-    look = {"__slurm_database_look": policy(release)}
+    look = {"__slurm_database_policy": policy(release)}
     return of_role(site, "slurm_database", "ctl1", expression, **look)
 
 
@@ -87,9 +87,9 @@ def test_a_database_elsewhere_is_named_with_its_port_and_who_vouches_for_it() ->
     ],
 )
 def test_what_a_slurmdbd_has_is_read_from_two_lines(said: str, records: str, password: str) -> None:
-    look = {"__slurm_database_deployed": {"stdout": said}}
+    look = {"__slurm_database_current_config": {"stdout": said}}
     for name, expected in (("storage", records), ("password", password)):
-        expression = f"__slurm_database_{name}_deployed"
+        expression = f"__slurm_database_current_{name}"
         assert of_role(declared("24.11"), "slurm_database", "ctl1", expression, **look) == expected
 
 

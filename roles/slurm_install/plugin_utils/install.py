@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from playbooks.module_utils.package_version import fits
 from playbooks.plugin_utils import slurm_packages
-from playbooks.plugin_utils.packages import fits
 from roles.slurm_install.plugin_utils import versions
 
 METHODS = ("distro", "packages", "build")
@@ -250,7 +250,7 @@ def _change_problems(
         yield (
             f"{host} has Slurm {named} from {_whose(found, packed_by)}, and "
             f"{version or 'another'} from {_WHOSE[packed_by]} is asked for, which replaces "
-            "daemons that may be at work; read docs/slurm-versions.md, then run with "
+            "daemons that may be at work; read docs/operate/slurm-versions.md, then run with "
             "-e slurm_install_change=true."
         )
 

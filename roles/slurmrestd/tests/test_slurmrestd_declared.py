@@ -32,13 +32,13 @@ def parts(found: Site) -> dict[str, list[str]]:
 
 
 def slurm_conf(found: Site) -> str:
-    look = {"__slurm_controllers_look": policy(RELEASE)}
+    look = {"__slurm_controller_versions": policy(RELEASE)}
     template = "lookup('ansible.builtin.template', 'etc/slurm/slurm.conf.j2')"
     return str(of_role(found, "slurm", "ctl1", template, **look))
 
 
 def slurmdbd_conf(found: Site) -> str:
-    look = {"__slurm_database_look": policy(RELEASE)}
+    look = {"__slurm_database_policy": policy(RELEASE)}
     template = "lookup('ansible.builtin.template', 'etc/slurm/slurmdbd.conf.j2')"
     return str(of_role(found, "slurm_database", "ctl1", template, **look))
 
@@ -109,6 +109,6 @@ def test_what_the_site_sets_against_it_is_named(tmp_path: Path) -> None:
 def test_tokens_are_taken_from_this_host_alone(tmp_path: Path, socket: str, taken: bool) -> None:
     found = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_socket=socket)
     tasks = found.read(Path(__file__).parents[1] / "tasks/refuse.yml")
-    (task,) = (task for task in tasks if "without TLS" in task["name"])
+    (task,) = (task for task in tasks if "slurmrestd_socket" in task["name"])
     judged = of_role(found, "slurmrestd", "login1", task["ansible.builtin.assert"]["that"])
     assert judged is taken

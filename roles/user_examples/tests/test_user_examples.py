@@ -1,10 +1,15 @@
-"""The programs of the examples, with processes on this machine in place of GPUs."""
+"""The programs of the examples, with processes on this machine in place of GPUs.
+
+What molecule/default has users submit on nodes (test_6_examples.py) is run here by --full alone:
+there they have this Python's torch, which is newer.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,61 +17,94 @@ from pathlib import Path
 
 import pytest
 
+from validation.tests.torch_processes import Order, started
+
 pytest.importorskip("torch", reason="scripts/setup --with-torch")
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "files/examples"
-ENVIRON = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+# One thread for each process, as across.sh says.
+PROGRAM = """
+import runpy, sys, torch
+torch.set_num_threads(1)
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+on_nodes_too = pytest.mark.long
+
+
+def order(*argv: str, **environ: str) -> Order:
+    variables = os.environ | {"CUDA_VISIBLE_DEVICES": ""} | environ
+    return Order(PROGRAM, argv, variables, str(EXAMPLES))
 
 
 def run(*argv: str) -> str:
-    done = subprocess.run(
-        argv, cwd=EXAMPLES, env=ENVIRON, capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    with started([order(*argv)]) as (process,):
+        assert process.wait() == 0, process.out + process.err
+        return process.out
+
+
+def run_together(*argv: str) -> str:
+    """Two processes, as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    orders = [order(*argv, RANK=str(n), LOCAL_RANK=str(n), **world) for n in range(2)]
+    with started(orders) as processes:
+        said = [(process.wait(), process.out, process.err) for process in processes]
+    assert [code for code, _, _ in said] == [0, 0], said
+    return "".join(out for _, out, _ in said)
 
 
 def losses(said: str) -> list[float]:
     return [float(found) for found in re.findall(r"loss ([0-9.]+)", said)]
 
 
-@pytest.mark.parametrize("program", ["ddp", "fsdp", "tensor_parallel", "pipeline_parallel"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("ddp", marks=on_nodes_too),
+        "fsdp",
+        pytest.param("tensor_parallel", marks=on_nodes_too),
+        "pipeline_parallel",
+    ],
+)
 def test_two_processes_learn(program):
-    said = run(*TORCHRUN, f"{program}.py")
+    said = run_together(f"{program}.py")
     assert "2 processes, gloo" in said
     first, *_, last = losses(said)
     assert last < first / 2
 
 
+@on_nodes_too
 def test_one_process_learns_and_knows_what_it_has_not_seen():
-    said = run(sys.executable, "one_gpu.py")
+    said = run("one_gpu.py")
     assert float(said.rsplit(maxsplit=1)[-1]) > 0.9
 
 
 def test_speed_up_is_against_the_first_line(tmp_path):
     result = tmp_path / "result"
     result.write_text('{"gpus": 2, "seconds": 8.0}\n{"gpus": 8, "seconds": 2.5}\n')
-    lines = run(sys.executable, "speedup.py", str(result)).splitlines()
+    command = [sys.executable, str(EXAMPLES / "speedup.py"), str(result)]
+    lines = subprocess.check_output(command, text=True).splitlines()
     assert lines[1].split() == ["2", "8.00", "1.00", "100%"]
     assert lines[2].split() == ["8", "2.50", "3.20", "80%"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGUSR1, marks=on_nodes_too), signal.SIGTERM]
+)
 def test_a_training_that_was_stopped_ends_as_one_that_was_not(tmp_path, number):
-    whole = run(sys.executable, "checkpoint.py", str(tmp_path / "whole.pt"), "--steps", "30")
+    whole = run("checkpoint.py", str(tmp_path / "whole.pt"), "--steps", "30")
     saved = tmp_path / "stopped.pt"
-    argv = [sys.executable, "checkpoint.py", str(saved), "--steps", "30"]
-    slow = subprocess.Popen(
-        [*argv, "--every=5", "--pause=0.2"], cwd=EXAMPLES, env=ENVIRON, stdout=subprocess.PIPE
-    )
-    until = time.monotonic() + 120
-    while not saved.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    slow.send_signal(number)
-    said = slow.communicate(timeout=120)[0].decode()
-    assert slow.returncode == 75, said
-    assert "stopped after step" in said
+    argv = ["checkpoint.py", str(saved), "--steps", "30"]
+    with started([order(*argv, "--every=5", "--pause=0.2")]) as (slow,):
+        until = time.monotonic() + 120
+        while not saved.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        slow.send(number)
+        assert slow.wait() == 75, slow.out + slow.err
+        assert "stopped after step" in slow.out
     again = run(*argv)
     begin = re.search(r"from step (\d+) of 30", again)
     assert begin is not None

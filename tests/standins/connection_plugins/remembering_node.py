@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import copy
 import hashlib
 import io
 import json
@@ -28,6 +29,7 @@ from ansible.plugins.connection import ConnectionBase
 # Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
+from playbooks.plugin_utils.module_archive import QUESTIONS
 from tests.standins import done_node
 from tests.standins.node_memory import Memories, Memory
 
@@ -65,13 +67,16 @@ class Connection(ConnectionBase):
         self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
     ) -> tuple[int, bytes, bytes]:
         if in_data is None:
-            if "dpkg-query" in cmd:  # action distribution_packages: all of them are there
-                names = DPKG_NAMES.findall(cmd)[0].replace("'", "").replace('"', "").split()
-                return 0, "".join(f"installed {name}\n" for name in names).encode(), b""
+            if "dpkg-query" in cmd:
+                return 0, _installed(cmd).encode(), b""
             match = TEMPORARY.search(cmd)
             said = f"{match[1]}=/nowhere/{match[1]}\n" if match else "/root\n"
             return 0, said.encode(), b""
         if zipfile.is_zipfile(io.BytesIO(in_data)):  # plugin_utils/node_reader.py
+            with zipfile.ZipFile(io.BytesIO(in_data)) as archive:
+                if QUESTIONS in archive.namelist():
+                    questions = json.loads(archive.read(QUESTIONS))
+                    return 0, json.dumps({"look": self._look(questions)}).encode(), b""
             return 0, done_node.read(in_data).encode(), b""
         # The call at the end: what it is, its arguments, and last the module itself.
         call = in_data[in_data.rfind(b"_ansiballz_main(") : in_data.rfind(b"zip_data=")]
@@ -91,6 +96,13 @@ class Connection(ConnectionBase):
     def fetch_file(self, in_path: str, out_path: str) -> None:
         Path(out_path).write_bytes(self._content(in_path, self._remembered()))
 
+    def _look(self, questions: dict[str, Any]) -> dict[str, Any]:
+        """What the modules would say, asked in check mode: the node stays as it was."""
+        before = copy.deepcopy(self._remembered())
+        answers = {key: self._answer(name, asked) for key, (name, asked) in questions.items()}
+        self._remember(before)
+        return answers
+
     # --- answers -----------------------------------------------------------------------------
 
     def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +120,9 @@ class Connection(ConnectionBase):
             return {"changed": False, "content": content, "encoding": "base64"}
         changed, answer = False, {}
         if name == "command":
-            said = done_node.say(_words(asked), self._node(memory))
+            words = _words(asked)
+            known = DPKG_NAMES.search(words)
+            said = _installed(words) if known else done_node.say(words, self._node(memory))
             answer = {"rc": 0, "stdout": said, "stderr": "", "cmd": "", "start": ""}
             made = asked.get("creates")
             changed = made not in memory.files
@@ -181,6 +195,12 @@ class Connection(ConnectionBase):
 
     def _remember(self, memory: Memory) -> None:
         self._memories().remember(self._name(), memory)
+
+
+def _installed(command: str) -> str:
+    """What dpkg says to the action distribution_packages: all of them are there."""
+    names = DPKG_NAMES.findall(command)[0].replace("'", "").replace('"', "").split()
+    return "".join(f"installed {name}\n" for name in names)
 
 
 def _words(asked: dict[str, Any]) -> str:

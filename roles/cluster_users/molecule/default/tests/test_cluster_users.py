@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from roles.cluster_users.molecule.users import NEW, everything, listed
+from roles.cluster_users.molecule.users import listed
 from tests.role_play import refused
 
 SECRETS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / ".secrets"
@@ -75,13 +75,6 @@ def test_a_locked_user_gets_in_by_no_key_and_no_password(host, login, play):
     with host.sudo():
         assert host.check_output("getent shadow ada").split(":")[1:8:6] == ["$6$salt$hash", ""]
         host.check_output("usermod --password '*' ada")
-
-
-def test_two_users_with_one_uid_are_one_sentence(host, play):
-    before = everything(host)
-    said = play(cluster_users_list=listed({**NEW, "uid": 2001}))
-    refused(said, "cluster_users: ada and dan have one uid, 2001; give each its own.")
-    assert everything(host) == before
 
 
 def test_nobody_locks_ansible_out(play):

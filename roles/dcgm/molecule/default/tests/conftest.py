@@ -1,10 +1,6 @@
 import pytest
 
 from roles.dcgm.molecule.default.tests.parts import started, version
-from tests.role_mirror import mirror
-from tests.role_play import play
-
-__all__ = ["mirror", "play"]
 
 
 @pytest.fixture

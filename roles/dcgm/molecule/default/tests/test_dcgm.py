@@ -5,7 +5,9 @@ import json
 import pytest
 
 from roles.dcgm.molecule.default.tests.parts import CORE, OLD, diagnose, version
-from tests.role_play import refused
+from tests.role_play import Case, refused
+
+FAILURES = "__dcgm_verified | verify_failures"
 
 
 def test_all_parts_have_the_version_and_are_held(host):
@@ -59,10 +61,6 @@ def test_a_run_that_changes_nothing_asks_no_mirror(play, mirror):
     assert mirror.requests() == []
 
 
-def test_fewer_gpus_than_declared(play):
-    refused(play(dcgm_gpus=8), "GPUs that the host engine sees is 2, expected 8; see dcgmi")
-
-
 @pytest.mark.long
 def test_dcgm_3_goes_in_one_transaction_and_is_said(host, play, mirror):
     with host.sudo():
@@ -72,7 +70,7 @@ def test_dcgm_3_goes_in_one_transaction_and_is_said(host, play, mirror):
         host.check_output("systemctl start nvidia-dcgm")
     checked = play(None, "--check")
     assert checked.code == 0, checked.output
-    assert f"{OLD} 1:3.3.9 would go: DCGM 4 for this driver takes the place." in checked.output
+    assert f"DCGM 4 for this driver would replace {OLD} 1:3.3.9." in checked.output
     mirror.fault("*core_4.5.2*", "404")
     # What was downloaded before is not asked for again.
     with host.sudo():
@@ -84,30 +82,39 @@ def test_dcgm_3_goes_in_one_transaction_and_is_said(host, play, mirror):
     mirror.healed()
     run = play()
     assert run.code == 0, run.output
-    assert f"{OLD} 1:3.3.9 went: DCGM 4 for this driver takes the place." in run.output
+    assert f"DCGM 4 for this driver replaces {OLD} 1:3.3.9." in run.output
     assert (version(host, OLD), version(host)) == ("", "1:4.5.2-1")
     assert play().changed == 0
 
 
-def test_nothing_is_done_without_gpus(play):
-    run = play(dcgm_gpus=0, dcgm_driver_branch=0)
-    assert (run.code, run.changed) == (0, 0), run.output
-
-
-def test_it_verifies_what_is_there_and_what_is_not(host, play):
-    verify = {"ansible.builtin.include_role": {"name": "dcgm", "tasks_from": "verify"}}
-    show = {"ansible.builtin.debug": {"var": "__dcgm_verified | verify_failures"}}
-    assert "verify_failures: []" in play([verify, show]).output
-    with host.sudo():
-        host.check_output(f"apt-mark unhold {CORE}")
-        host.check_output("systemctl stop nvidia-dcgm")
-    run = play([verify, show], "--check", dcgm_version="4.7.0")
-    assert run.changed == 0
+def test_it_verifies_what_is_there_and_what_is_not_and_mends_it(host, attempts, play):
+    spoil = f"apt-mark unhold {CORE} && systemctl stop nvidia-dcgm"
+    found = attempts(
+        [
+            Case("well", {}, "verify", FAILURES),
+            Case("not_well", {"dcgm_version": "4.7.0"}, "verify", FAILURES, breaks=spoil),
+        ],
+        "--check",
+    )
+    assert "msg: []" in found["well"].output
     for sentence in (
         "version of the packages is 1:4.5.2-1, expected 4.7.0",
         "packages that are held is 3, expected 4",
         "service nvidia-dcgm is inactive, expected active",
         "GPUs that the host engine sees is nothing, expected 2",
     ):
-        assert sentence in run.output
+        assert sentence in found["not_well"].output
+    assert [outcome.changed for outcome in found.values()] == [0, 0]
     assert play().code == 0
+    assert host.service("nvidia-dcgm").is_running
+
+
+def test_fewer_gpus_than_declared_and_none_at_all(attempts):
+    found = attempts(
+        [
+            Case("fewer", {"dcgm_gpus": 8}),
+            Case("none", {"dcgm_gpus": 0, "dcgm_driver_branch": 0}),
+        ]
+    )
+    found["fewer"].refuses("GPUs that the host engine sees is 2, expected 8; see dcgmi")
+    found["none"].passes(changed=False)

@@ -5,12 +5,12 @@ The releases are of our own (packages.py): containers do not run here.
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.standins.mirror import TRUNCATED, WRONG
+from tests.role_play import Case
+from tests.standins.mirror import FAULTS, TRUNCATED, UNIT, WRONG
 
 OLD, NEW, BROKEN = "4.9.0", "4.9.1", "4.9.2"
 PACKAGES = ("enroot", "enroot+caps")
@@ -186,60 +186,28 @@ def test_an_ordinary_user_makes_a_namespace(host):
 # --- what goes wrong: the version that was there stays ------------------------------------------
 
 
-def attempts(play, cases):
-    """Tries the role with some variables for each case, all in one play; what came of each.
-
-    A case is a name, a phase of the role, what breaks the node, what mends it, and variables.
-    Returns (what was said, the state of the node afterwards) by name.
-    """
-    tasks = []
-    for name, phase, breaks, mends, own in cases:
-        include = {"name": "enroot", "tasks_from": phase}
-        state = f"({mends}) >/dev/null; {STATE}"
-        tasks.append(
-            {
-                "block": [
-                    # What the case before has brought would not be asked for again.
-                    {"ansible.builtin.shell": f"rm -f /var/cache/plumbline/*; {breaks}"},
-                    {"ansible.builtin.include_role": include, "vars": own},
-                    {"ansible.builtin.debug": {"msg": f"SAID {name} nothing OVER"}},
-                ],
-                "rescue": [
-                    {
-                        "ansible.builtin.debug": {
-                            "msg": f"SAID {name} {{{{ ansible_failed_result | to_json }}}} OVER"
-                        }
-                    }
-                ],
-                "always": [
-                    {"ansible.builtin.shell": state, "register": "state"},
-                    {"ansible.builtin.debug": {"msg": f"STATE {name} {{{{ state.stdout }}}} OVER"}},
-                ],
-            }
-        )
-    run = play(tasks)
-    assert run.code == 0, run.output
-    said, states = (
-        dict(re.findall(rf"{kind} (\S+) (.*?) OVER", run.output)) for kind in ("SAID", "STATE")
-    )
-    return {name: (said[name], states[name]) for name, *_ in cases}
-
-
 # What must be the same before and after: the program, both packages, and no half of anything.
 STATE = (
     "export ENROOT_CACHE_PATH=/tmp ENROOT_DATA_PATH=/tmp ENROOT_RUNTIME_PATH=/tmp; "
     "enroot version; dpkg-query --show --showformat='${Package}=${Version};' 'enroot*'; "
     "dpkg --audit; ls -A /var/cache/plumbline | grep -v '^enroot' | cat"
 )
-SERVE = "systemctl start plumbline-mirror; rm -f /run/plumbline-mirror/faults.json"
+SERVE = f"(systemctl start {UNIT}; rm -f {FAULTS}) >/dev/null"
 
 
 def fault(pattern: str, kind: str) -> str:
     told = json.dumps({f"/enroot/{pattern}": kind})
-    return f"printf %s '{told}' > /run/plumbline-mirror/faults.json"
+    return f"printf %s '{told}' > {FAULTS}"
 
 
-def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, play, tiny):
+def download(name, own, breaks=SERVE):
+    """The installation, from a mirror that a command breaks; what the case before has brought
+    would not be asked for again."""
+    fresh = f"rm -f /var/cache/plumbline/*; {breaks}"
+    return Case(name, own, "install", breaks=fresh, mends=f"{SERVE}; {STATE}")
+
+
+def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, attempts, tiny):
     """The first package does not come; then the second does not, when the first is there."""
     before = " ".join(root(STATE).split())
     assert before == f"{NEW} enroot={NEW}-1;enroot+caps={NEW}-1;"
@@ -247,31 +215,27 @@ def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, p
     architectures = ("amd64", "arm64")
     pins = {f"4.9.7-{name}-{p}": "0" * 64 for name in architectures for p in PACKAGES}
     unknown = {"enroot_version": "4.9.7", "enroot_sha256": pins}
-    disk = {"enroot_version": OLD, "enroot_download_folder": tiny}
     found = attempts(
-        play,
         [
-            ("truncated", "install", fault(f"v{OLD}/enroot_*", TRUNCATED), SERVE, old),
-            ("wrong", "install", fault(f"v{OLD}/enroot+caps_*", WRONG), SERVE, old),
-            ("away", "install", "systemctl stop plumbline-mirror", SERVE, old),
-            ("unknown", "install", SERVE, SERVE, unknown),
-            ("full", "install", SERVE, SERVE, disk),
-            ("uninstallable", "install", SERVE, SERVE, {"enroot_version": BROKEN}),
-        ],
+            download("truncated", old, fault(f"v{OLD}/enroot_*", TRUNCATED)),
+            download("wrong", old, fault(f"v{OLD}/enroot+caps_*", WRONG)),
+            download("away", old, f"systemctl stop {UNIT}"),
+            download("unknown", unknown),
+            download("full", {"enroot_version": OLD, "enroot_download_folder": tiny}),
+            download("uninstallable", {"enroot_version": BROKEN}),
+        ]
     )
-    words = {
-        "wrong": "has the SHA-256 ",
+    for name, sentence in {
         "truncated": "broke off after ",
+        "wrong": "has the SHA-256 ",
         "away": "cannot be reached: Connection refused; set enroot_mirror to a mirror",
         "unknown": "does not exist (404)",
         "full": "cannot be written: its disk is full; make room there and run again",
         "uninstallable": f"APT cannot install enroot {BROKEN} on node: E: ",
-    }
-    assert {name: text in found[name][0] for name, text in words.items()} == dict.fromkeys(
-        words, True
-    ), found
-    assert f"{NEW}-1 stays installed." in found["uninstallable"][0]
-    assert {name: state for name, (_, state) in found.items()} == dict.fromkeys(words, before)
+    }.items():
+        found[name].refuses(sentence)
+    found["uninstallable"].refuses(f"{NEW}-1 stays installed.")
+    assert {name: outcome.left for name, outcome in found.items()} == dict.fromkeys(found, before)
     assert root(f"ls -A {tiny}") in ("", f"enroot+caps_{OLD}-1_amd64.deb")  # that one has room
 
 
@@ -299,36 +263,31 @@ printf '#!/bin/sh\necho unshare: unshare failed: No space left on device >&2; ex
     > /usr/bin/unshare && chmod 755 /usr/bin/unshare"""
 
 
-def test_what_cannot_work_is_said_in_a_sentence(root, play, mirror, tiny):
+def test_what_cannot_work_is_said_in_a_sentence(attempts, mirror, tiny):
     mirror.requests()  # those of the tests before
     found = attempts(
-        play,
         [
-            ("unpinned", "refuse", "true", "true", {"enroot_version": "4.9.7"}),
-            ("old", "refuse", "true", "true", {"enroot_version": "3.5.0"}),
-            ("small", "refuse", "true", "true", {"enroot_scratch": tiny}),
-            ("unread", "refuse", "true", "true", {"enroot_settings": {"MOUNT_HOME": True}}),
-            (
+            Case("small", {"enroot_scratch": tiny}),
+            Case(
                 "overridden",
-                "service",
-                "echo ENROOT_MOUNT_HOME=yes >> /etc/enroot/enroot.conf",
-                "sed -i '$d' /etc/enroot/enroot.conf",
-                {},
+                tasks_from="service",
+                breaks="echo ENROOT_MOUNT_HOME=yes >> /etc/enroot/enroot.conf",
+                mends="sed -i '$d' /etc/enroot/enroot.conf",
             ),
-            ("forbidden", "service", UNSHARE, "mv /usr/bin/unshare.kept /usr/bin/unshare", {}),
-        ],
+            Case(
+                "forbidden",
+                tasks_from="service",
+                breaks=UNSHARE,
+                mends="mv /usr/bin/unshare.kept /usr/bin/unshare",
+            ),
+        ]
     )
-    words = {
-        "unpinned": "enroot_sha256 has no 4.9.7-amd64-enroot; download http://127.0.0.1:8098/",
-        "old": "enroot_version is 3.5.0; set it to a release such as 4.2.1",
+    for name, sentence in {
         "small": f"{tiny} has 0 GiB free of 0 in memory, and enroot_room_gib is 1",
-        "unread": "enroot_settings has MOUNT_HOME, which enroot does not read",
         "overridden": "another file decides is ENROOT_MOUNT_HOME in /etc/enroot/enroot.conf, exp",
         "forbidden": "an ordinary user is unshare: unshare failed: No space left on device",
-    }
-    assert {name: text in found[name][0] for name, text in words.items()} == dict.fromkeys(
-        words, True
-    ), found
+    }.items():
+        found[name].refuses(sentence)
     assert mirror.requests() == []
 
 

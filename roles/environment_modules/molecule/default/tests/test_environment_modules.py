@@ -7,13 +7,11 @@ import pytest
 from roles.environment_modules.molecule.parts import (
     ALL,
     CACHE,
-    TOOL,
     TREE,
     avail,
     loaded,
     login,
 )
-from tests.role_play import refused
 
 NASTY = "a \"b\" 'c' $HOME $(touch /tmp/set) `touch /tmp/set` \\n \\ ;&|<>*?!#~ {x,y} [z] %d ü ]]"
 
@@ -163,27 +161,3 @@ def test_lmod_uses_the_cache_and_it_can_be_made_anew(host):
     assert "rival/2" not in loaded(host, spider)
     assert host.service("plumbline-module-cache.timer").is_running
     assert host.service("plumbline-module-cache.timer").is_enabled
-
-
-def test_what_cannot_work_is_refused(play):
-    refused(
-        play(
-            environment_modules_modulefiles=[
-                TOOL | {"default": True},
-                TOOL | {"version": "4", "default": True},
-            ]
-        ),
-        "environment_modules: tool has 2 defaults, 3, 4; leave one.",
-    )
-    refused(
-        play(environment_modules_modulefiles=[TOOL | {"name": "my tool"}]),
-        'environment_modules_modulefiles[0].name is "my tool"; a name is made of letters',
-    )
-    refused(
-        play(environment_modules_modulefiles=[TOOL | {"folder": "srv/x"}]),
-        'environment_modules: tool/3 has the folder "srv/x"; give an absolute path',
-    )
-    refused(
-        play(environment_modules_modulefiles=[TOOL | {"conflict": ["tol"]}]),
-        "tool/3 conflicts with tol, which is not in environment_modules_modulefiles",
-    )

@@ -1,10 +1,8 @@
 import pytest
 
 from tests.health_live import nvml
-from tests.role_mirror import mirror
-from tests.role_play import play
 
-__all__ = ["mirror", "nvml", "play"]
+__all__ = ["nvml"]
 
 
 @pytest.fixture(autouse=True)

@@ -94,7 +94,7 @@ def test_another_key_is_refused(host, play, grafana, kept):
 
 def test_a_secret_that_would_not_arrive_is_refused(play, kept):
     kept(ADMIN, "it costs $100 in all\n")
-    refused(play(), f"the secret in {ADMIN} has a $ or a %, which Grafana takes for the beginning")
+    refused(play(), f"the secret in {ADMIN} has a $ or a %, which Grafana reads as the start")
 
 
 def test_a_password_that_prometheus_does_not_take_is_told(play, tmp_path):
@@ -102,7 +102,7 @@ def test_a_password_that_prometheus_does_not_take_is_told(play, tmp_path):
     word.write_text("no word of prometheus\n")
     word.chmod(0o600)
     run = play(grafana_prometheus_password_file=str(word))
-    refused(run, "gets nothing from https://node:9090 as grafana: 401")
+    refused(run, "gets no answer from https://node:9090 as grafana: 401")
     assert play().code == 0
 
 

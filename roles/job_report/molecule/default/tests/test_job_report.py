@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tests.role_play import refused
-
 
 def test_those_who_may_ask_are_told_of_gpus(host):
     with host.sudo():
@@ -52,11 +50,6 @@ def test_a_run_that_changes_nothing(play):
     again = play()
     assert (again.code, again.changed) == (0, 0), again.output
     assert play(None, "--check").changed == 0
-
-
-def test_what_cannot_work_is_refused(play):
-    refused(play(job_report_url="http://localhost:9090"), "job_report_url is http://localhost:9090")
-    refused(play(job_report_password_file=""), "job_report_password_file is empty; set it to")
 
 
 @pytest.mark.long

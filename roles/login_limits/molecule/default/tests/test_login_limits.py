@@ -2,20 +2,25 @@
 
 import shlex
 
+import pytest
+
 from roles.login_limits.molecule.parts import (
+    LIMITED,
     LOGIN,
     SLICES,
     UIDS,
     allocate,
     events,
+    kernel,
     limit,
     run_as,
     sleeping,
     until,
 )
-from tests.role_play import refused
+from tests.role_play import Case
 
 
+@kernel
 def test_the_kernel_holds_a_session_to_what_is_declared(host, session):
     cpus = int(host.check_output("nproc"))
     assert limit(host, "alice", "cpu.max") == f"{cpus * 40_000} 100000"
@@ -28,6 +33,7 @@ def test_the_kernel_holds_a_session_to_what_is_declared(host, session):
     assert cgroup.startswith("0::/user.slice/user-2001.slice/")
 
 
+@kernel
 def test_who_takes_too_much_memory_is_killed_and_nobody_else(host, session):
     with host.sudo():
         host.check_output(
@@ -57,6 +63,7 @@ def test_who_takes_too_much_memory_is_killed_and_nobody_else(host, session):
             host.run("systemctl stop work-of-bob work-of-root")
 
 
+@kernel
 def test_who_takes_all_cpus_waits(host, session):
     busy = (
         "timeout 3 sh -c 'while :; do :; done & while :; do :; done & while :; do :; done & wait'"
@@ -66,6 +73,7 @@ def test_who_takes_all_cpus_waits(host, session):
     assert int(told["nr_throttled"]) > 0
 
 
+@kernel
 def test_who_starts_too_many_tasks_gets_no_more(host, session):
     start = "threading.Thread(target=time.sleep, args=(5,)).start()"
     many = f"python3 -c 'import threading, time; [{start} for _ in range(200)]'"
@@ -76,6 +84,7 @@ def test_who_starts_too_many_tasks_gets_no_more(host, session):
     assert run_as(host, "alice", "echo works").stdout == "works\n"
 
 
+@kernel
 def test_services_and_the_exempt_have_no_limits(host):
     with host.sudo():
         root = f"{LOGIN} root@localhost"
@@ -91,9 +100,25 @@ def test_services_and_the_exempt_have_no_limits(host):
     assert limit(host, "ops", "cpu.max") in {"max", "max 100000"}
 
 
-def test_what_cannot_work_is_refused(play):
-    refused(play(login_limits_cpu_quota="0"), "login_limits_cpu_quota is 0; set it to a part of")
-    refused(play(login_limits_memory_max="9000G"), "login_limits_memory_max is 9000G, and node has")
-    refused(play(login_limits_cpu_quota="9000"), "login_limits_cpu_quota is 9000, and node has")
-    refused(play(login_limits_exempt=[]), "logs in to node as ops, whom the limits would hit")
-    refused(play(login_limits_exempt=["1000"]), 'login_limits_exempt has "1000"; give the names')
+@kernel
+def test_what_the_node_cannot_have_is_refused(attempts):
+    found = attempts(
+        [
+            Case("memory", {"login_limits_memory_max": "9000G"}),
+            Case("cpus", {"login_limits_cpu_quota": "9000"}),
+            Case("operator", {"login_limits_exempt": []}),
+        ]
+    )
+    found["memory"].refuses("login_limits_memory_max is 9000G, and node has")
+    found["cpus"].refuses("login_limits_cpu_quota is 9000, and node has")
+    found["operator"].refuses("logs in to node as ops, whom the limits would hit")
+
+
+@pytest.mark.skipif(LIMITED, reason="this node can have limits")
+def test_limits_for_a_node_that_cannot_have_them_are_refused_and_nothing_is_left(host, attempts):
+    """What is left of this scenario where it has no kernel of its own: nothing is limited."""
+    found = attempts([Case("limits", {"login_limits_cpu_quota": "40%"}), Case("none")])
+    found["limits"].refuses("and only v2 holds users to limits")
+    assert found["limits"].changed == 0
+    found["none"].passes(changed=False)
+    assert not host.file("/etc/systemd/system/user-.slice.d/50-plumbline.conf").exists

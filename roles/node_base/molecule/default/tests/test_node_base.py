@@ -53,16 +53,54 @@ def test_apt_waits_for_its_lock_and_tries_downloads_again(host):
     assert 'Acquire::Retries "3";' in shown
 
 
-def test_an_installation_that_was_interrupted_is_finished(host, play):
-    """dpkg was killed: its journal is left, and APT does nothing before somebody finishes it."""
+def test_apt_asks_a_cache_for_packages(host, play):
+    """Nobody listens there, so that a package which is not installed cannot be had."""
+    ask = "apt-config dump Acquire::http::Proxy"
+    before = host.check_output(ask)
+    run = play(node_base_apt_proxy="http://127.0.0.1:9")
+    assert (run.code, run.changed) == (0, 1), run.output
+    assert 'Acquire::http::Proxy "http://127.0.0.1:9";' in host.check_output(ask).splitlines()
     with host.sudo():
+        refused = host.run("apt-get --yes -o Acquire::Retries=0 --download-only install hello")
+    assert "127.0.0.1:9" in refused.stderr
+    run = play()
+    assert (run.code, run.changed) == (0, 1), run.output
+    assert host.check_output(ask) == before
+
+
+def test_an_installation_that_was_interrupted_is_finished(host, play):
+    """dpkg was killed: its journal is left, and APT does nothing before somebody finishes it.
+
+    The package left half installed starts a daemon that, like slurmd, waits for its configuration.
+    """
+    with host.sudo():
+        host.check_output(f"mkdir -p /root/waits/DEBIAN && cd /root && {WAITING_DAEMON}")
         host.check_output("dpkg -s tree > /var/lib/dpkg/updates/0001")
         refused = host.run("apt-get --yes install tree")
         assert "dpkg was interrupted" in refused.stderr
     run = play()
     assert (run.code, run.changed) == (0, 1), run.output
     with host.sudo():
-        host.check_output("apt-get --yes install tree")
+        assert "ok installed" in host.check_output("dpkg-query -Wf '${Status}' waits")
+        assert not host.file("/usr/sbin/policy-rc.d").exists
+        host.check_output(
+            "systemctl disable waits && dpkg --purge waits && apt-get --yes install tree"
+        )
+
+
+# A package whose daemon never comes up; unpacked, not configured.
+WAITING_DAEMON = r"""
+printf '%s\n' 'Package: waits' 'Version: 1' 'Architecture: all' \
+    'Maintainer: none <none@localhost>' 'Description: waits' > waits/DEBIAN/control
+printf '%s\n' '#!/bin/sh' 'systemctl daemon-reload' 'systemctl enable waits' \
+    'deb-systemd-invoke start waits.service' > waits/DEBIAN/postinst
+chmod 0755 waits/DEBIAN/postinst
+mkdir -p waits/lib/systemd/system
+printf '%s\n' '[Service]' 'Type=oneshot' 'TimeoutStartSec=infinity' \
+    'ExecStart=/bin/sleep infinity' '[Install]' 'WantedBy=multi-user.target' \
+    > waits/lib/systemd/system/waits.service
+dpkg-deb --build waits waits.deb && dpkg --unpack waits.deb
+"""
 
 
 def started(host) -> str:

@@ -1,4 +1,3 @@
 from tests.health_live import nvml, well
-from tests.role_play import play
 
-__all__ = ["nvml", "play", "well"]
+__all__ = ["nvml", "well"]

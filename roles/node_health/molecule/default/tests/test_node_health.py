@@ -68,12 +68,6 @@ def test_prologs_have_no_word_with_slurmctld(host):
     prologs_in_silence(host, 20)
 
 
-def test_a_check_that_is_none_is_refused(play):
-    run = play(None, node_health_checks={"munge": {"builtin": "mungo"}})
-    assert run.code != 0
-    assert "node_health_checks.munge.builtin is mungo; use one of" in run.output
-
-
 def test_verification_changes_nothing_and_works_in_check_mode(play):
     role = {"ansible.builtin.include_role": {"name": "node_health", "tasks_from": "verify"}}
     show = {"ansible.builtin.debug": {"var": "__node_health_verified"}}

@@ -1,10 +1,6 @@
 import pytest
 
 from roles.nvidia_container_toolkit.molecule.default.tests.parts import SPEC, versions
-from tests.role_mirror import mirror
-from tests.role_play import play
-
-__all__ = ["mirror", "play"]
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ import pytest
 
 from roles.nvidia_driver.molecule.default.tests.archive import (
     BRANCH,
+    DESCRIPTION,
     SHOW,
     VERIFY,
-    described,
     versions,
 )
+from tests.role_play import Case
 
 
 @pytest.mark.parametrize(
@@ -65,12 +66,16 @@ def test_the_rows_are_read_in_check_mode_without_a_change(host, play):
     assert versions(host) == before
 
 
-def test_a_preinstalled_driver_is_verified_and_left_alone(host, play):
+def test_a_preinstalled_driver_is_verified_and_left_alone(host, attempts):
     before = versions(host)
-    run = play(nvidia_driver_source="preinstalled")
-    assert (run.code, run.changed) == (0, 0), run.output
-    with described(host, "count = 1"):
-        failed = play(nvidia_driver_source="preinstalled")
-    assert failed.code != 0
-    assert "number of GPUs is 1, expected 2" in failed.output
+    own = {"nvidia_driver_source": "preinstalled"}
+    fewer = f"cp {DESCRIPTION} /root/description; echo count = 1 >> {DESCRIPTION}"
+    found = attempts(
+        [
+            Case("well", own),
+            Case("fewer", own, breaks=fewer, mends=f"cp /root/description {DESCRIPTION}"),
+        ]
+    )
+    found["well"].passes(changed=False)
+    found["fewer"].refuses("number of GPUs is 1, expected 2")
     assert versions(host) == before

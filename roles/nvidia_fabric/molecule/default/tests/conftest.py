@@ -1,9 +1,6 @@
 import pytest
 
 from roles.nvidia_fabric.molecule.default.tests.nodes import NVML, OLD, ROOT, SWITCHES, Node
-from tests.role_play import play
-
-__all__ = ["play"]
 
 
 @pytest.fixture

@@ -122,14 +122,14 @@ def test_a_driver_is_installed_first(node, play):
     node.root("apt-get purge --yes libnvidia-ml1")
     checked = play(None, "--check")  # it may come in this run
     assert (checked.code, checked.changed) == (0, 0), checked.output
-    assert "no NVIDIA driver is installed, and the version must be the driver's" in refused(play())
+    assert "no NVIDIA driver is installed, and these packages need its version" in refused(play())
 
 
 def test_it_is_not_restarted_below_a_job(node, play):
     before = node.process()
     node.says("gpu.1.process.0 = 4711 1024 python3")
     output = refused(play(nvidia_fabric_manager_settings={"LOG_LEVEL": 2}))
-    assert "the Fabric Manager must be restarted, and processes use the GPUs of node" in output
+    assert "the Fabric Manager must restart, but processes use the GPUs of node" in output
     assert node.process() == before
 
     node.root(f"cp /root/nvml.conf {NVML}")  # the job has ended

@@ -1,4 +1,3 @@
-from tests.mig_live import slurm, whole
-from tests.role_play import play
+from tests.mig_live import slurm
 
-__all__ = ["play", "slurm", "whole"]
+__all__ = ["slurm"]

@@ -1,8 +1,11 @@
 """GPUs of one node, which a stand-in for nvidia-smi has: cut as declared, and left alone."""
 
-import pytest
+import json
 
-from tests.mig_live import NAMES, names, state, verified, write
+from tests.mig_live import NAMES, names, state, write
+from tests.role_play import Case
+
+VERDICTS = "__nvidia_mig_verified | map(attribute='verdict') | join(' ') ~ ' done'"
 
 
 def test_every_gpu_is_cut_as_declared(host):
@@ -57,34 +60,29 @@ def test_after_a_boot_the_instances_come_back(host):
     assert host.service("plumbline-mig").is_running
 
 
-def test_what_somebody_destroyed_is_seen_and_made_anew(host, play, whole):
-    assert verified(play) == "PASS PASS"
+def test_what_somebody_destroyed_is_seen_and_made_anew(host, attempts):
     document = state(host)
     document["gpus"][1]["instances"].pop()
-    write(host, document)
-    assert verified(play) == "FAIL FAIL"
-    checked = play(None, "--check")
-    assert checked.code == 0, checked.output
-    assert checked.changed > 0
-    run = play()
-    assert run.code == 0, run.output
-    assert verified(play) == "PASS PASS"
+    destroy = f"echo '{json.dumps(document)}' > /var/lib/nvidia-smi.json"
+    virtual = {"nvidia_mig_model": "virtual"}
+    found = attempts(
+        [
+            Case("well", {}, "verify", VERDICTS),
+            # Virtual GPUs are skipped by declaration.
+            Case("virtual", virtual, "verify", VERDICTS),
+            Case("destroyed", {}, "verify", VERDICTS, breaks=destroy),
+            Case("predicted"),
+        ],
+        "--check",
+    )
+    assert "msg: PASS PASS done" in found["well"].output
+    assert "msg: SKIP done" in found["virtual"].output
+    assert "msg: FAIL FAIL done" in found["destroyed"].output
+    assert [found[name].changed for name in ("well", "virtual", "destroyed")] == [0, 0, 0]
+    found["predicted"].passes(changed=True)
+    assert state(host) == document
+
+    made = attempts([Case("anew"), Case("after", {}, "verify", VERDICTS)])
+    made["anew"].passes()
+    assert "msg: PASS PASS done" in made["after"].output
     assert names(host) == NAMES
-
-
-@pytest.mark.parametrize(
-    ("layout", "sentence"),
-    [
-        ({"3g.20gb": 5}, "5 of 3g.20gb on every GPU, for which no a100_sxm has room"),
-        ({"1g.24gb": 1}, "has 1g.24gb, which no a100_sxm has"),
-    ],
-)
-def test_what_no_board_can_be_cut_into_is_refused(host, play, layout, sentence):
-    run = play(nvidia_mig_layout=layout)
-    assert (run.code != 0, run.changed) == (True, 0)
-    assert sentence in run.output
-    assert names(host) == NAMES
-
-
-def test_virtual_gpus_are_skipped_by_declaration(play):
-    assert verified(play, nvidia_mig_model="virtual") == "SKIP"

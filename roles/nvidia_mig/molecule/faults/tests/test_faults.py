@@ -15,7 +15,7 @@ def test_another_layout_waits_for_processes_and_jobs(host, play, whole):
         )
     run = play(nvidia_mig_layout={"7g.40gb": 1})
     assert run.code != 0
-    assert "are not cut while they are used" in run.output
+    assert "cannot change while its GPUs are used" in run.output
     assert "process 4711 uses GPU 0; job 4242 runs on the node" in run.output
     assert (state(host), names(host)) == (before, NAMES)
     assert '"3g.20gb"' in host.file("/etc/plumbline/mig.json").content_string

@@ -1,10 +1,6 @@
 import pytest
 
 from roles.package_repositories.molecule.default.tests.lists import candidate, files
-from tests.role_mirror import mirror
-from tests.role_play import play
-
-__all__ = ["mirror", "play"]
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ from roles.package_repositories.molecule.default.tests.lists import (
     flat,
     suites,
 )
-from tests.role_play import refused
+from tests.role_play import Case
+from tests.standins.mirror import REQUESTS, UNIT
 
-VERIFY = {"ansible.builtin.include_role": {"name": "package_repositories", "tasks_from": "verify"}}
-SHOW = {"ansible.builtin.debug": {"var": "__package_repositories_verified | verify_failures"}}
+FAILURES = "__package_repositories_verified | verify_failures"
+# One word for all files of ours.
+LEFT = f"{OURS} -exec sha256sum {{}} + | sort | sha256sum"
 
 
 def test_apt_trusts_and_prefers_what_was_declared(host):
@@ -30,89 +32,98 @@ def test_the_files_are_everybodys_to_read_and_nobody_elses_to_write(host):
         assert (file.user, file.mode) == ("root", 0o644), path
 
 
-def test_a_run_that_changes_nothing_asks_no_mirror(play, mirror):
-    again = play()
-    assert (again.code, again.changed) == (0, 0), again.output
-    assert mirror.requests() == []
-
-
-def test_only_what_changed_is_asked_for(host, play, mirror):
+def test_only_what_changed_is_asked_for_and_nothing_where_nothing_is(host, play, attempts, mirror):
     run = play(package_repositories_list=[flat(pins=[]), suites()])
     assert (run.code, run.changed) == (0, 1), run.output
     assert candidate(host, "plumbline-tool") == "2.0"
     asked = mirror.requests()
     assert any("/flat/InRelease" in path for path in asked)
     assert not any("/suites/" in path for path in asked)
-    assert (play().changed, play().changed) == (1, 0)
+    found = attempts([Case("back", mends=f"rm -f {REQUESTS}"), Case("again")])
+    found["back"].passes(changed=True)
+    found["again"].passes(changed=False)
+    assert mirror.requests() == []
     assert candidate(host, "plumbline-tool") == "1.0"
 
 
-def test_what_is_no_longer_listed_goes(host, play):
+def test_what_is_no_longer_listed_goes(host, play, attempts):
     with host.sudo():
         host.check_output("touch /etc/apt/keyrings/site.asc")
-    assert play(package_repositories_list=[suites()]).code == 0
-    assert "flat" not in host.check_output(OURS)
-    assert play(package_repositories_list=[]).code == 0
-    assert not host.check_output(OURS)
+    fewer = {"package_repositories_list": [suites()]}
+    none = {"package_repositories_list": []}
+    found = attempts([Case("fewer", fewer, mends=OURS), Case("none", none, mends=OURS)])
+    found["fewer"].passes()
+    assert "suites" in found["fewer"].left
+    assert "flat" not in found["fewer"].left
+    found["none"].passes()
+    assert found["none"].left == ""
     assert host.file("/etc/apt/keyrings/site.asc").exists
     assert play().code == 0
 
 
+def beside(*more, first=None):
+    """The repositories of molecule.yml, with others beside them."""
+    return {"package_repositories_list": [first or flat(), suites(), *more]}
+
+
 @pytest.mark.usefixtures("unharmed")
-class TestWhatCannotBeHad:
-    def test_an_unreachable_mirror(self, play, mirror):
-        mirror.down()
-        run = play(package_repositories_list=[flat(architectures=["amd64"]), suites()])
-        refused(run, f"flat: {URL}/flat/ cannot be reached (Could not connect to 127.0.0.1:8098")
-        run = play(package_repositories_list=[flat(), suites(), another("unread")])
-        refused(run, f"another: its key {URL}/flat/key.asc cannot be reached: Connection refused")
-
-    def test_another_key_than_pinned(self, play):
-        stranger = another("unread", key_fingerprint="A" * 40)
-        run = play(package_repositories_list=[flat(), suites(), stranger])
-        refused(run, f"has the fingerprint {fingerprint()}, and {'A' * 40} is pinned")
-        stranger = another("unread", key_sha256="b" * 64)
-        run = play(package_repositories_list=[flat(), suites(), stranger])
-        refused(run, f"and {'b' * 64} is pinned in key_sha256")
-
-    @pytest.mark.parametrize(
-        ("folder", "sentence"),
+def test_what_cannot_be_had_is_one_sentence_and_leaves_what_was_there(attempts):
+    down, up = f"systemctl stop {UNIT}", f"systemctl start {UNIT}"
+    found = attempts(
         [
-            ("foreign", f"{URL}/foreign/ is signed with another key ("),
-            ("unsigned", f"{URL}/unsigned/ is not signed"),
-            ("nowhere", f"{URL}/nowhere/ has no suite /"),
-        ],
+            Case("as_it_was", mends=LEFT),
+            Case("away", beside(first=flat(architectures=["amd64"])), breaks=down, mends=LEFT),
+            Case("key_away", beside(another("unread")), mends=f"{up} && {LEFT}"),
+            Case("key", beside(another("unread", key_fingerprint="A" * 40)), mends=LEFT),
+            Case("hash", beside(another("unread", key_sha256="b" * 64)), mends=LEFT),
+            Case("foreign", beside(another("foreign")), mends=LEFT),
+            Case("unsigned", beside(another("unsigned")), mends=LEFT),
+            Case("nowhere", beside(another("nowhere")), mends=LEFT),
+        ]
     )
-    def test_a_repository_without_the_signature(self, play, folder, sentence):
-        run = play(package_repositories_list=[flat(), suites(), another(folder)])
-        refused(run, f"another: {sentence}")
-
-    def test_a_list_of_somebody_elses_with_the_same_address(self, host, play):
-        theirs = "/etc/apt/sources.list.d/theirs.list"
-        with host.sudo():
-            host.check_output(f"echo 'deb [trusted=yes] {URL}/unread/ /' > {theirs}")
-            run = play(package_repositories_list=[flat(), suites(), another("unread")])
-            works = host.run("apt-get indextargets")
-            # A list that came later, in conflict with what is in place: all of APT is in its way.
-            host.check_output(f"echo 'deb [trusted=yes] {URL}/flat/ /' > {theirs}")
-            later = play()
-            table = play([VERIFY, SHOW])
-            host.check_output(f"rm -f {theirs}")
-        refused(run, f"another: {theirs} on the node has its address {URL}/unread/ already")
-        assert works.rc == 0, works.stderr
-        refused(later, f"flat: {theirs} on the node has its address {URL}/flat/ already")
-        assert table.code == 0, table.output
-        assert f"repository flat is {theirs} on the node has its address" in table.output
-        assert "repository suites" not in table.output
+    found["as_it_was"].passes()
+    for name, sentence in {
+        "away": f"flat: {URL}/flat/ cannot be reached (Could not connect to 127.0.0.1:8098",
+        "key_away": f"another: its key {URL}/flat/key.asc cannot be reached: Connection refused",
+        "key": f"has the fingerprint {fingerprint()}, and {'A' * 40} is pinned",
+        "hash": f"and {'b' * 64} is pinned in key_sha256",
+        "foreign": f"another: {URL}/foreign/ is signed with another key (",
+        "unsigned": f"another: {URL}/unsigned/ is not signed",
+        "nowhere": f"another: {URL}/nowhere/ has no suite /",
+    }.items():
+        found[name].refuses(sentence)
+    assert len({outcome.left for outcome in found.values()}) == 1, found
 
 
-def test_it_verifies_what_is_there_and_what_is_not(host, play):
+@pytest.mark.usefixtures("unharmed")
+def test_it_verifies_what_is_there_and_what_is_not_and_is_in_nobodys_way(attempts):
     """Also where the role was never applied, and without a change."""
-    assert "verify_failures: []" in play([VERIFY, SHOW]).output
-    run = play(
-        [VERIFY, SHOW], package_repositories_list=[flat(pins=[]), another("unread"), suites()]
+    theirs = "/etc/apt/sources.list.d/theirs.list"
+
+    def listed(folder):
+        return f"echo 'deb [trusted=yes] {URL}/{folder}/ /' > {theirs}"
+
+    other = {"package_repositories_list": [flat(pins=[]), another("unread"), suites()]}
+    works = "apt-get indextargets >/dev/null && echo APT works"
+    found = attempts(
+        [
+            Case("well", {}, "verify", FAILURES),
+            Case("not_well", other, "verify", FAILURES),
+            Case("theirs", beside(another("unread")), breaks=listed("unread"), mends=works),
+            # A list that came later, in conflict with what is in place: all of APT is in its way.
+            Case("later", breaks=listed("flat")),
+            Case("table", {}, "verify", FAILURES, mends=f"rm -f {theirs}"),
+        ]
     )
-    assert run.changed == 0
-    assert "repository flat is different, expected in place" in run.output
-    assert "repository another is absent, expected in place" in run.output
-    assert "repository suites" not in run.output
+    assert "msg: []" in found["well"].output
+    assert "repository flat is different, expected in place" in found["not_well"].output
+    assert "repository another is absent, expected in place" in found["not_well"].output
+    told = f"{theirs} on the node has its address {URL}"
+    found["theirs"].refuses(f"another: {told}/unread/ already")
+    assert found["theirs"].left == "APT works"
+    found["later"].refuses(f"flat: {told}/flat/ already")
+    found["table"].passes()
+    assert f"repository flat is {theirs} on the node has its address" in found["table"].output
+    for name in ("not_well", "table"):
+        assert "repository suites" not in found[name].output
+    assert {name: outcome.changed for name, outcome in found.items()} == dict.fromkeys(found, 0)

@@ -1,4 +1,3 @@
 from tests.pyxis_nodes import node
-from tests.role_play import play
 
-__all__ = ["node", "play"]
+__all__ = ["node"]

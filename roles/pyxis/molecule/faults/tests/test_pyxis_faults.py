@@ -39,7 +39,7 @@ def test_one_that_crashes_in_a_job_is_not_put_in_place_on_any_node(node, play):
     assert "a job with it did not end" in run.output
     told = [name for name in NODES if f"{name} gets no pyxis for Slurm" in run.output]
     assert len(told) == len(NODES) - 1
-    assert "which was to build it, failed; see there." in run.output
+    assert "the host that builds it, failed; see its error above." in run.output
     assert in_place(node) == before
     assert len(list(COLLECTED.iterdir())) == 1
     assert idle(node)

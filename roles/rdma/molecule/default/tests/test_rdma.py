@@ -2,29 +2,9 @@
 
 import pytest
 
+from tests.role_play import Case
+
 PORT = "/srv/node/sys/class/infiniband/mlx5_1/ports/1"
-
-
-@pytest.fixture
-def broken(host):
-    """Runs a command as root, and another one when the test has ended."""
-    after = []
-
-    def command(breaks, mends):
-        with host.sudo():
-            host.check_output("sh -c %s", breaks)
-        after.append(mends)
-
-    yield command
-    with host.sudo():
-        for mends in after:
-            host.check_output("sh -c %s", mends)
-
-
-def refused(run) -> str:
-    assert run.code != 0, run.output
-    assert run.changed == 0
-    return run.output
 
 
 @pytest.mark.parametrize(
@@ -58,69 +38,65 @@ def test_the_limit_is_what_a_login_has(host):
         assert host.check_output("su nobody -s /bin/sh -c 'ulimit -l'") == "4096"
 
 
-def test_a_limit_that_is_lost_is_a_failure(broken, play):
-    limits = "/etc/security/limits.d/90-plumbline.conf"
-    broken(f"mv {limits} /root/kept; echo '* - memlock 64' > {limits}", f"mv /root/kept {limits}")
-    said = refused(play())
-    assert "rdma: locked memory of a login is 64, expected 4096" in said
+LIMITS = "/etc/security/limits.d/90-plumbline.conf"
+# A slurmd of nobody's, after whatever the role slurm, which this node may have, says of it.
+SLURMD = "/etc/systemd/system/slurmd.service"
 
 
-def test_a_slurmd_with_a_limit_is_a_failure(broken, play):
-    """After whatever the role slurm, which this node may have, says of it."""
-    unit = "/etc/systemd/system/slurmd.service"
-    limit = f"{unit}.d/99-limit.conf"
-    broken(
-        rf"printf '[Service]\nExecStart=/bin/true\n' > {unit} && mkdir -p {unit}.d && "
-        rf"printf '[Service]\nLimitMEMLOCK=65536\n' > {limit} && systemctl daemon-reload",
-        f"rm -f {unit} {limit} && systemctl daemon-reload",
+def look(name, variables=None, breaks="true", mends="true"):
+    """The phase that ends the role, on a node that a command breaks."""
+    return Case(name, variables or {}, "service", breaks=breaks, mends=mends)
+
+
+def port(name, file, value, was, variables=None):
+    """A port of which the kernel says something else."""
+    path = f"{PORT}/{file}"
+    return look(name, variables, f"echo '{value}' > {path}", f"echo '{was}' > {path}")
+
+
+def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
+    slurmd = (
+        rf"printf '[Service]\nExecStart=/bin/true\n' > {SLURMD} && mkdir -p {SLURMD}.d && "
+        rf"printf '[Service]\nLimitMEMLOCK=%s\n' > {SLURMD}.d/99-limit.conf && "
+        "systemctl daemon-reload"
     )
-    assert "locked memory of slurmd is 65536, expected infinity" in refused(play())
-    broken(f"sed -i s/65536/infinity/ {limit} && systemctl daemon-reload", "true")
-    assert play().code == 0
-
-
-@pytest.mark.parametrize(
-    ("file", "value", "was", "said"),
-    [
-        ("state", "1: DOWN", "4: ACTIVE", "mlx5_1:1: DOWN, LinkUp"),
-        ("phys_state", "2: Polling", "5: LinkUp", "mlx5_1:1: ACTIVE, Polling"),
-        ("rate", "200 Gb/sec (4X HDR)", "400 Gb/sec (4X NDR)", "200 Gbit/s, 400 declared"),
-    ],
-)
-def test_a_port_that_is_not_as_declared_is_a_failure(broken, play, file, value, was, said):
-    broken(f"echo '{value}' > {PORT}/{file}", f"echo '{was}' > {PORT}/{file}")
-    output = refused(play())
-    assert "rdma: ports of ib_ndr400 in order is 1, expected 2" in output
-    assert said in output
-
-
-def test_fewer_ports_than_there_must_be_are_a_failure(play):
-    assert "ports of ib_ndr400 in order is 2, expected 8" in refused(play(rdma_ports=8))
-
-
-def test_a_port_that_is_not_meant_does_not_count(broken, play):
-    broken(f"echo '1: DOWN' > {PORT}/state", f"echo '4: ACTIVE' > {PORT}/state")
-    assert play(rdma_ports=1, rdma_hcas="^mlx5_1").code == 0
-
-
-def test_cards_without_a_device_for_jobs_are_a_failure(broken, play):
+    no_slurmd = f"rm -f {SLURMD} {SLURMD}.d/99-limit.conf && systemctl daemon-reload"
     device = "/srv/node/dev/infiniband/uverbs0"
-    broken(f"rm {device}", f"touch {device}")
-    assert "devices for jobs (uverbs) is absent, expected present" in refused(play())
-
-
-def test_a_node_without_such_a_fabric_is_left_alone(play):
-    run = play(rdma_fabric="ethernet", rdma_root="/nowhere")
-    assert (run.code, run.changed) == (0, 0), run.output
-
-
-def test_another_fabric_than_the_cards_is_a_failure(play):
-    output = refused(play(rdma_fabric="roce_400"))
-    assert "no Ethernet port that is meant: it has mlx5_0:1 (InfiniBand)" in output
-
-
-def test_no_port_at_all_is_not_what_can_be_asked_for(play):
-    assert "rdma_ports is 0, with which a node without any port" in refused(play(rdma_ports=0))
+    meant = {"rdma_ports": 1, "rdma_hcas": "^mlx5_1"}
+    found = attempts(
+        [
+            look(
+                "login",
+                breaks=f"mv {LIMITS} /root/kept; echo '* - memlock 64' > {LIMITS}",
+                mends=f"mv /root/kept {LIMITS}",
+            ),
+            look("slurmd", breaks=slurmd.replace("%s", "65536"), mends=no_slurmd),
+            look("slurmd_unlimited", breaks=slurmd.replace("%s", "infinity"), mends=no_slurmd),
+            port("down", "state", "1: DOWN", "4: ACTIVE"),
+            port("polling", "phys_state", "2: Polling", "5: LinkUp"),
+            port("slow", "rate", "200 Gb/sec (4X HDR)", "400 Gb/sec (4X NDR)"),
+            port("not_meant", "state", "1: DOWN", "4: ACTIVE", meant),
+            look("fewer", {"rdma_ports": 8}),
+            look("no_device", breaks=f"rm {device}", mends=f"touch {device}"),
+            Case("no_fabric", {"rdma_fabric": "ethernet", "rdma_root": "/nowhere"}),
+            Case("other_fabric", {"rdma_fabric": "roce_400"}),
+        ]
+    )
+    found["login"].refuses("rdma: locked memory of a login is 64, expected 4096")
+    found["slurmd"].refuses("locked memory of slurmd is 65536, expected infinity")
+    for name, said in {
+        "down": "mlx5_1:1: DOWN, LinkUp",
+        "polling": "mlx5_1:1: ACTIVE, Polling",
+        "slow": "200 Gbit/s, 400 declared",
+    }.items():
+        found[name].refuses("rdma: ports of ib_ndr400 in order is 1, expected 2")
+        found[name].refuses(said)
+    found["fewer"].refuses("ports of ib_ndr400 in order is 2, expected 8")
+    found["no_device"].refuses("devices for jobs (uverbs) is absent, expected present")
+    found["other_fabric"].refuses("no Ethernet port that is meant: it has mlx5_0:1 (InfiniBand)")
+    for name in ("slurmd_unlimited", "not_meant", "no_fabric"):
+        found[name].passes()
+    assert {name: outcome.changed for name, outcome in found.items()} == dict.fromkeys(found, 0)
 
 
 def test_verification_changes_nothing_and_needs_no_run_before(host, play):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.patience import until
-from tests.role_play import refused
+from tests.role_play import Case
 
 PROGRAM = "/usr/local/lib/plumbline/shared-storage"
 LUSTRE = {"path": "/lustre", "kind": "external", "type": "tmpfs", "source": "lustre"}
@@ -38,34 +38,32 @@ def test_a_daemon_does_not_run_without_it_and_starts_when_it_is_back(host):
     until(lambda: active(host))
 
 
-def test_another_filesystem_in_its_place_is_told_by_its_type(play):
-    wrong = LUSTRE | {"type": "lustre", "source": ""}
-    refused(play(shared_storage_mounts=[wrong]), "tmpfs (lustre) is mounted there, not lustre")
-
-
-def test_a_folder_with_files_is_not_hidden(host, play):
+def test_another_filesystem_in_its_place_is_told_and_a_folder_with_files_is_not_hidden(
+    host, attempts
+):
     host.check_output("mkdir -p /people/ada /people/bob")
+    wrong = LUSTRE | {"type": "lustre", "source": ""}
     over = {"path": "/people", "kind": "nfs", "source": "nas.site.org:/people"}
-    refused(
-        play(shared_storage_mounts=[LUSTRE, over]),
-        "node has files in /people (ada, bob), which the mount there would hide",
+    found = attempts(
+        [
+            Case("type", {"shared_storage_mounts": [wrong]}),
+            Case("hidden", {"shared_storage_mounts": [LUSTRE, over]}),
+        ]
+    )
+    found["type"].refuses("tmpfs (lustre) is mounted there, not lustre")
+    found["hidden"].refuses(
+        "node has files in /people (ada, bob), which the mount there would hide"
     )
 
 
-def test_exports_for_strangers_are_refused(play):
-    export = {"server": "node", "path": "/srv/home", "tier": "home"}
-    refused(
-        play(shared_storage_exports=[export | {"clients": ["*"]}]),
-        "the export /srv/home of node is for *, which is no host of the cluster",
-    )
-
-
-def test_what_is_declared_no_more_holds_nobody(host, play):
-    assert play(shared_storage_mounts=[], shared_storage_folders=[]).code == 0
+def test_what_is_declared_no_more_holds_nobody(host, play, attempts):
+    none = {"shared_storage_mounts": [], "shared_storage_folders": []}
+    found = attempts([Case("none", none), Case("again", none)])
+    found["none"].passes()
+    found["again"].passes(changed=False)
     assert not host.file(PROGRAM).exists
     host.check_output("umount /lustre")
     host.check_output("systemctl restart scenario")
     assert active(host)
-    assert play(shared_storage_mounts=[], shared_storage_folders=[]).changed == 0
     host.check_output("mount -t tmpfs -o size=20m lustre /lustre && mkdir -m 1777 /lustre/scratch")
     assert play().code == 0

@@ -67,7 +67,7 @@ def test_a_mount_whose_process_died_is_made_anew(host, play):
 
 
 def test_so_it_is_by_hand(host):
-    """As docs/storage.md has it."""
+    """As docs/operate/storage.md has it."""
     host.check_output("pkill -9 -x glusterfs")
     until(lambda: GONE in tried(host))
     host.check_output('systemctl restart "$(systemd-escape --path --suffix=mount /shared)"')

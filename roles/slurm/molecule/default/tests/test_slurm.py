@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-RESERVATIONS = {"ansible.builtin.include_role": {"name": "slurm", "tasks_from": "reservations"}}
+from tests.role_play import Case
+
 CONFIGURE = {"ansible.builtin.include_role": {"name": "slurm", "tasks_from": "configure"}}
 INTERRUPTED = [CONFIGURE, {"ansible.builtin.fail": {"msg": "interrupted"}}]
 
@@ -149,31 +150,25 @@ def nodes_of_the_scenario(host, **changes):
     return [node | changes, node | {"name": "away", "address": elsewhere, "switch": "leaf2"}]
 
 
-@pytest.mark.parametrize(
-    ("variables", "sentence"),
-    [
-        ({"slurm_settings": {"SlurmdTimout": 5}}, "knows no setting SlurmdTimout"),
-        # Of these two Slurm's parser says nothing.
-        (
-            {
-                "slurm_components": {
-                    "a": {"settings": {"SlurmctldParameters": "enable_async_reply"}}
-                }
-            },
-            "only 25.11 and newer read SlurmctldParameters=enable_async_reply",
-        ),
-        (
-            {"slurm_cgroup_settings": {"CgroupJobIdPaths": "yes"}},
-            "only 26.05 and newer read CgroupJobIdPaths; remove it",
-        ),
-        ({"slurm_cluster_name": "another"}, "node is the controller of the cluster scenario"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_is_changed(host, play, variables, sentence):
-    run = play(None, **variables)
-    assert run.code != 0
-    assert sentence in run.output, run.output
-    assert run.changed == 0, run.output
+def test_what_cannot_work_is_refused_before_anything_is_changed(attempts):
+    parameters = {"settings": {"SlurmctldParameters": "enable_async_reply"}}
+    found = attempts(
+        [
+            Case("misspelt", {"slurm_settings": {"SlurmdTimout": 5}}),
+            # Of these two Slurm's parser says nothing.
+            Case("word", {"slurm_components": {"a": parameters}}),
+            Case("key", {"slurm_cgroup_settings": {"CgroupJobIdPaths": "yes"}}),
+            Case("cluster", {"slurm_cluster_name": "another"}),
+        ]
+    )
+    for name, sentence in {
+        "misspelt": "knows no setting SlurmdTimout",
+        "word": "only 25.11 and newer read SlurmctldParameters=enable_async_reply",
+        "key": "only 26.05 and newer read CgroupJobIdPaths; remove it",
+        "cluster": "node is the controller of the cluster scenario",
+    }.items():
+        found[name].refuses(sentence)
+        assert found[name].changed == 0, found[name].output
 
 
 @pytest.mark.long
@@ -223,30 +218,39 @@ def nothing_reserved_after(host):
 
 
 @pytest.mark.usefixtures("nothing_reserved_after")
-def test_a_reservation_is_made_changed_left_and_removed(host, play):
-    mine = {"name": "course", "nodes": ["virtual_nodes"], "users": ["root"], "duration": "60"}
-
-    def changes(**others):
-        run = play([RESERVATIONS], slurm_reservations=[mine | others])
-        assert run.code == 0, run.output
-        return run.changed
-
-    assert changes(flags=["IGNORE_JOBS"]) == 1
-    shown = host.check_output("scontrol -o show reservation course")
-    assert {"Nodes=node", "Users=root", "Duration=01:00:00"} <= set(shown.split())
-    refused = host.run(f"{JOB} --reservation=course true")
-    assert "Access denied to requested reservation" in refused.stderr
-    assert changes(flags=["IGNORE_JOBS"]) == 0
-    assert changes(flags=["MAINT", "IGNORE_JOBS"], duration="2:00:00") == 1
-    shown = host.check_output("scontrol -o show reservation course")
-    assert "MAINT" in shown
-    assert "Duration=02:00:00" in shown
+def test_a_reservation_is_made_changed_left_and_removed(host, attempts):
+    course = {"name": "course", "nodes": ["virtual_nodes"], "users": ["root"], "duration": "60"}
+    ignoring = {"flags": ["IGNORE_JOBS"]}
+    longer = {"flags": ["MAINT", "IGNORE_JOBS"], "duration": "2:00:00"}
     later = {"start": "2037-01-01T08:00", "nodes": ["ALL"], "name": "later", "flags": ["MAINT"]}
-    assert changes(**later) == 1
-    assert changes(**later) == 0
-    assert changes(**later, state="absent") == 1
-    assert changes(state="absent") == 1
-    assert changes(state="absent") == 0
+    gone = {"state": "absent"}
+    show = "scontrol -o show reservation course"
+    submit = f"runuser -u ops -- {JOB} --chdir=/tmp --reservation=course true"
+    steps = [
+        ("made", ignoring, f"{show}; {submit} 2>&1 || true", 1),
+        ("made_again", ignoring, "true", 0),
+        ("changed", longer, show, 1),
+        ("later", later, "true", 1),
+        ("later_again", later, "true", 0),
+        ("later_gone", later | gone, "true", 1),
+        ("gone", gone, "true", 1),
+        ("gone_again", gone, "true", 0),
+    ]
+    found = attempts(
+        [
+            Case(name, {"slurm_reservations": [course | own]}, "reservations", mends=asks)
+            for name, own, asks, _ in steps
+        ]
+    )
+    for outcome in found.values():
+        outcome.passes()
+    assert {name: outcome.changed for name, outcome in found.items()} == {
+        name: changed for name, _, _, changed in steps
+    }
+    assert {"Nodes=node", "Users=root", "Duration=01:00:00"} <= set(found["made"].left.split())
+    assert "Access denied to requested reservation" in found["made"].left
+    assert "MAINT" in found["changed"].left
+    assert "Duration=02:00:00" in found["changed"].left
     assert "No reservations" in host.check_output("scontrol show reservation")
 
 
@@ -263,7 +267,7 @@ def test_a_changed_partition_restarts_nothing_and_a_drained_node_stays_so(host, 
         host.check_output("scontrol update nodename=node state=drain reason='bad fan'")
     run = play()
     assert run.code == 0, run.output  # what an operator drained is no failure, and stays drained
-    assert "Drained, and left so: node (bad fan" in run.output
+    assert "Drained by someone else, and left drained: node (bad fan" in run.output
     assert host.check_output("sinfo -h -n node -p gpu -o %T") == "drained"
     with host.sudo():
         host.check_output("scontrol update nodename=node state=resume")

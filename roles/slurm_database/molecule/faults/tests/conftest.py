@@ -4,9 +4,6 @@ import pytest
 import testinfra
 
 from tests.live_cluster import REPOSITORY
-from tests.role_play import play
-
-__all__ = ["play"]
 
 
 @pytest.fixture(scope="session")

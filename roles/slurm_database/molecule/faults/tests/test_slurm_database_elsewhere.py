@@ -68,7 +68,7 @@ def test_a_password_that_is_not_the_accounts_is_told_in_the_databases_words(play
         ({"slurm_database_storage_port": 3307}, "nothing answers at "),
         (
             {"slurm_database_storage_host": "", "slurm_database_storage_ca_file": ""},
-            "and would begin anew at localhost; copy the database there (docs/accounting.md)",
+            "and would start without them at localhost; copy the database there",
         ),
         ({"slurm_database_storage_ca_file": "/nowhere.pem"}, "the control node has no such file"),
         ({"slurm_database_buffer_pool_mb": 4096}, "whose database others tune; remove one of"),
@@ -86,7 +86,7 @@ def test_a_password_is_asked_for_and_not_made_up(ctl1, play):
         run = play([RULES], "--limit=ctl1", slurm_database_password="")
     finally:
         ctl1.check_output("mv /root/slurmdbd.conf /etc/slurm/")
-    refused(run, "the password of slurm there is not known here; set slurm_database_password in")
+    refused(run, "the password of slurm there is not known; set slurm_database_password in")
     assert not (FOLDER / ".secrets/slurm_database_password").exists()
 
 

@@ -47,7 +47,7 @@ def test_a_run_that_gave_up_leaves_the_build_at_work(host, play):
     run = play(None, **other)
     assert run.code == 0, run.output
     assert began
-    assert "Build | Begin" in run.output
+    assert "Build | Start the build" in run.output
     time.sleep(1)
     assert host.check_output(UNITS) == ""
 

@@ -5,127 +5,124 @@ from pathlib import Path
 
 import pytest
 
-from tests.role_play import refused
+from tests.role_play import Case, played
 
 FOLDERS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "slurm"
-INSTALL = [
-    {
-        "distribution_packages": {
-            "name": "{{ ['client', 'compute'] | slurm_packages(slurm_install_method | "
-            "slurm_packaging) }}"
-        }
+ROLE = {"ansible.builtin.include_role": {"name": "slurm_install"}}
+INSTALL = {
+    "distribution_packages": {
+        "name": "{{ ['client', 'compute'] | slurm_packages(slurm_install_method | "
+        "slurm_packaging) }}"
     }
-]
-CHANGE = [{"ansible.builtin.include_role": {"name": "slurm_install", "tasks_from": "change.yml"}}]
+}
+PURGE = "apt-get -o DPkg::Lock::Timeout=600 --quiet=2 --yes purge 'slurm-smd*'"
+CANDIDATE = "LC_ALL=C apt-cache policy slurm-smd | sed -n 's/^ *Candidate: //p'"
+SINFO = "sinfo --version"
+SITE = {"slurm_install_folder": "", "slurm_install_repository": "site"}
 
 
-def candidate(host, name="slurm-smd"):
-    policy = host.check_output(f"LC_ALL=C apt-cache policy {name}")
-    return policy.partition("Candidate: ")[2].split("\n")[0]
+def folder(version):
+    return {"slurm_install_folder": str(FOLDERS / version)}
 
 
-@pytest.fixture
-def installed(host, play):
-    """24.11.5 is installed, and afterwards again."""
-
-    def again():
-        with host.sudo():
-            host.check_output("apt-get --quiet=2 --yes purge 'slurm-smd*'")
-        run = play(None)
-        assert run.code == 0, run.output
-        assert play(INSTALL).code == 0
-
-    again()
-    yield
-    again()
+@pytest.fixture(scope="module")
+def installed(host, tmp_path_factory):
+    """24.11.5 is installed, until tests further down put something else in its place."""
+    with host.sudo():
+        host.check_output(PURGE)
+    run = played(tmp_path_factory.mktemp("installed"), [ROLE, INSTALL])
+    assert run.code == 0, run.output
 
 
 def test_apt_would_install_that_version(host):
-    assert candidate(host) == "24.11.5-1"
+    assert host.check_output(CANDIDATE) == "24.11.5-1"
     with host.sudo():
         host.check_output("apt-get update --error-on=any")
-    assert candidate(host) == "24.11.5-1"
+    assert host.check_output(CANDIDATE) == "24.11.5-1"
 
 
 def test_what_schedmds_packages_do_not_make_is_there(host):
     assert host.user("slurm").uid == host.group("slurm").gid == 64030
-    for folder in ("/var/lib/slurm", "/var/log/slurm"):
-        assert host.file(folder).user == "slurm"
+    for path in ("/var/lib/slurm", "/var/log/slurm"):
+        assert host.file(path).user == "slurm"
     with host.sudo():
         host.check_output(
             "logrotate --debug /etc/logrotate.d/slurmctld 2>&1 || ! command -v logrotate"
         )
 
 
-def test_roles_find_their_parts(host, installed):
-    assert host.check_output("sinfo --version") == "slurm 24.11.5"
+@pytest.mark.usefixtures("installed")
+def test_roles_find_their_parts(host):
+    assert host.check_output(SINFO) == "slurm 24.11.5"
     assert host.package("slurm-smd-slurmd").version == "24.11.5-1"
 
 
-def test_a_version_of_the_same_release_takes_its_place(host, play, installed):
-    newer = {"slurm_install_folder": str(FOLDERS / "24.11.7")}
-    assert play(None, **newer).code == 0
+@pytest.mark.usefixtures("installed")
+def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
+    cases = {
+        "another_release": folder("25.05.1"),
+        "older": folder("24.11.4") | {"slurm_install_change": True},
+        "distribution": {"slurm_install_method": "distro"},
+        "no_folder": {"slurm_install_folder": "/nowhere"},
+        "no_repository": SITE,
+    }
+    found = attempts(
+        [Case(name, own, mends=f"{SINFO}; {CANDIDATE}") for name, own in cases.items()]
+    )
+    for name, sentence in {
+        "another_release": "then run with -e slurm_install_change=true",
+        "older": "is asked for, which is older",
+        "no_folder": "on the control node has no slurm-smd_VERSION_",
+        "no_repository": "the hosts have no such repository (none)",
+    }.items():
+        found[name].refuses(sentence)
+    # Debian's may be older or newer than the stand-ins: either way nothing changes unasked.
+    mixed = found["distribution"]
+    assert mixed.failed
+    assert "slurm_install_change=true" in mixed.output or "which is older" in mixed.output
+    left = {name: outcome.left for name, outcome in found.items()}
+    assert left == dict.fromkeys(cases, "slurm 24.11.5 24.11.5-1")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_version_of_the_same_release_takes_its_place_and_another_one_with_a_word(attempts):
+    patch = folder("24.11.7")
+    release = folder("25.05.1") | {"slurm_install_change": True}
+    found = attempts(
+        [
+            Case("patch", patch, mends=SINFO),
+            Case("change", patch, "change", mends=SINFO),
+            Case("again", patch, "change"),
+            Case("release", release),
+            Case("change_release", release, "change", mends=SINFO),
+        ]
+    )
+    for outcome in found.values():
+        outcome.passes()
     # What is installed is nobody's to change but the role's own.
-    assert host.check_output("sinfo --version") == "slurm 24.11.5"
-    assert play(CHANGE, **newer).code == 0
-    assert host.check_output("sinfo --version") == "slurm 24.11.7"
-    again = play(CHANGE, **newer)
-    assert (again.code, again.changed) == (0, 0), again.output
+    assert found["patch"].left == "slurm 24.11.5"
+    assert found["change"].left == "slurm 24.11.7"
+    assert found["again"].changed == 0
+    assert found["change_release"].left == "slurm 25.05.1"
 
 
-def test_another_release_needs_a_word(host, play, installed):
-    newer = {"slurm_install_folder": str(FOLDERS / "25.05.1")}
-    refused(play(None, **newer), "then run with -e slurm_install_change=true")
-    assert candidate(host) == "24.11.5-1"
-    assert play(None, **newer, slurm_install_change="true").code == 0
-    assert play(CHANGE, **newer, slurm_install_change="true").code == 0
-    assert host.check_output("sinfo --version") == "slurm 25.05.1"
-
-
-def test_an_older_one_is_refused_whoever_allows_a_change(host, play, installed):
-    older = {"slurm_install_folder": str(FOLDERS / "24.11.4"), "slurm_install_change": True}
-    refused(play(None, **older), "is asked for, which is older")
-    assert host.check_output("sinfo --version") == "slurm 24.11.5"
-
-
-def test_the_distributions_own_are_not_mixed_with_them(host, play, installed):
-    """Debian's may be older or newer than the stand-ins: either way nothing changes unasked."""
-    run = play(None, slurm_install_method="distro")
-    assert run.code == 2
-    assert "slurm_install_change=true" in run.output or "which is older" in run.output
-    assert host.check_output("sinfo --version") == "slurm 24.11.5"
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"slurm_install_folder": ""}, "neither slurm_install_repository nor"),
-        ({"slurm_install_folder": "/nowhere"}, "on the control node has no slurm-smd_VERSION_"),
-        (
-            {"slurm_install_folder": "", "slurm_install_repository": "site"},
-            "the hosts have no such repository (none)",
-        ),
-        (
-            {
-                "slurm_install_folder": "",
-                "slurm_install_repository": "site",
-                "slurm_install_repositories": ["site"],
-                "slurm_install_version": "23.11.9",
-            },
-            "cannot have Slurm 23.11.9: no repository that it reads has slurm-smd",
-        ),
-        ({"slurm_install_method": "build"}, "slurm_install_url is empty"),
-    ],
-)
-def test_what_cannot_work_is_one_sentence(play, settings, sentence):
-    refused(play(None, **settings), sentence)
-    assert play(None).code == 0
-
-
-def test_the_distribution_again_leaves_nothing(host, play):
+def test_the_distribution_again_leaves_nothing_and_what_nobody_has_is_told(host, attempts):
     with host.sudo():
-        host.check_output("apt-get --quiet=2 --yes purge 'slurm-smd*'")
-    assert play(None, slurm_install_method="distro").code == 0
-    assert not host.file("/var/lib/plumbline/slurm-packages").exists
-    assert not host.file("/etc/apt/sources.list.d/slurm-install.sources").exists
-    assert play(None).code == 0
+        host.check_output(PURGE)
+    ours = "/var/lib/plumbline/slurm-packages /etc/apt/sources.list.d/slurm-install.sources"
+    left = f"ls -d {ours} 2>/dev/null | cat"
+    nowhere = {"slurm_install_repositories": ["site"], "slurm_install_version": "23.11.9"}
+    found = attempts(
+        [
+            Case("distribution", {"slurm_install_method": "distro"}, mends=left),
+            Case("nobody", SITE | nowhere),
+            Case("ours", mends=left),
+        ]
+    )
+    found["distribution"].passes()
+    assert found["distribution"].left == ""
+    found["nobody"].refuses(
+        "cannot have Slurm 23.11.9: no repository that it reads has slurm-smd in that version"
+    )
+    found["ours"].passes()
+    assert sorted(found["ours"].left.split()) == sorted(ours.split())

@@ -37,7 +37,7 @@ def test_a_lost_authority_is_not_made_anew_for_a_cluster_that_has_one(host, play
 def test_none_is_made_while_the_host_with_the_copy_is_away(host, play, kept):
     kept.unlink()
     run = play(tls_certificate_authority_host="nowhere.invalid")
-    refused(run, "nowhere.invalid, which may have the cluster's authority, cannot be asked")
+    refused(run, "nowhere.invalid, which may have the cluster's authority, cannot be read")
     assert not kept.exists()
 
 

@@ -1,0 +1,22 @@
+"""Runs any module that has no action of its own, as Ansible's `normal` does, or its look answers.
+
+Ansible runs modules by `ansible.legacy.normal`, which it takes from a project that has one.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from playbooks.plugin_utils.builtin_action import builtin_action
+from playbooks.plugin_utils.looking import Looking
+
+Normal: Any = builtin_action("normal")
+
+
+class ActionModule(Looking, Normal):  # type: ignore[misc] # known at run time
+    """`plugin_utils/looking.py` says which calls a look answers."""

@@ -1,3 +1,0 @@
-from tests.role_play import play
-
-__all__ = ["play"]

@@ -1,0 +1,1 @@
+"""What scripts/test knows beyond the order of its commands: measuring, budget, choice of parts."""

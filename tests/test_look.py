@@ -1,0 +1,263 @@
+"""Looks: what may answer a task, what is remembered, and that the modules themselves answer."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import ansible.modules
+import pytest
+
+from playbooks.plugin_utils import look, look_files, module_archive
+from playbooks.plugin_utils.look import Question, Remembered
+from playbooks.plugin_utils.look_files import Run, Taken
+from playbooks.plugin_utils.node_reader import command
+
+FILE = Question("file", '{"path": "/etc/hosts", "mode": "0644"}')
+STAT = Question("stat", '{"path": "/etc/hosts"}')
+ASKS = Question("command", '{"_raw_params": "sinfo"}', reads=True)
+INTERNAL = {
+    "_ansible_no_log": False,
+    "_ansible_debug": False,
+    "_ansible_diff": False,
+    "_ansible_verbosity": 0,
+    "_ansible_version": "2.19.0",
+    "_ansible_syslog_facility": "LOG_USER",
+    "_ansible_selinux_special_fs": [],
+    "_ansible_shell_executable": "/bin/sh",
+    "_ansible_keep_remote_files": False,
+    "_ansible_tmpdir": None,
+    "_ansible_remote_tmp": "/tmp",
+}
+
+
+# --- what counts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "counts"),
+    [
+        (STAT, {"changed": False, "stat": {}}, True),
+        (FILE, {"changed": True}, False),
+        (STAT, {"stat": {}}, True),  # does nothing else than read
+        (FILE, {"path": "/etc/hosts"}, False),  # says nothing of a change
+        (STAT, {"changed": False, "failed": True}, False),
+        (STAT, {"changed": False, "skipped": True}, False),  # has no check mode
+        (STAT, {"changed": False, "warnings": ["x"]}, False),  # the task's to show
+        (ASKS, {"changed": True, "rc": 0, "stdout": ""}, True),
+        (ASKS, {"changed": True, "failed": True, "rc": 1}, True),  # the task's to judge
+        (ASKS, {"failed": True, "exception": "x"}, False),
+    ],
+)
+def test_what_answers_a_task(question: Question, answer: dict[str, Any], counts: bool) -> None:
+    assert look.usable(question, answer) is counts
+
+
+def test_another_argument_is_another_question() -> None:
+    others = [
+        STAT,
+        Question("file", STAT.arguments),
+        Question("stat", '{"path": "/etc/host"}'),
+        Question("stat", STAT.arguments, reads=True),
+    ]
+    assert len({question.key for question in others}) == len(others)
+
+
+def test_a_command_has_its_lines_as_ansible_gives_them() -> None:
+    assert look.as_returned({"stdout": "a\nb", "stderr": "", "_ansible_parsed": True}) == {
+        "stdout": "a\nb",
+        "stdout_lines": ["a", "b"],
+        "stderr": "",
+        "stderr_lines": [],
+    }
+
+
+def test_what_differs_in_each_run_is_no_part_of_a_question() -> None:
+    given = {"path": "/a", "_original_basename": ".x1", "_ansible_diff": True}
+    assert look.own_arguments("file", given) == {"path": "/a"}
+    assert look.own_arguments("file", {"_original_basename": "a"}) == {"_original_basename": "a"}
+    assert look.own_arguments("stat", given) == {"path": "/a", "_original_basename": ".x1"}
+
+
+def test_a_module_that_ignores_what_it_does_not_know_is_asked_so() -> None:
+    lenient = STAT.lenient()
+    assert lenient.key != STAT.key
+    assert json.loads(lenient.arguments)["_ansible_ignore_unknown_opts"] is True
+
+
+def test_a_command_with_a_condition_compares() -> None:
+    assert look.has_condition("command", {"creates": "/a"})
+    assert not look.has_condition("command", {"creates": None})
+    assert not look.has_condition("file", {"creates": "/a"})
+
+
+# --- what is remembered --------------------------------------------------------------------------
+
+
+def test_what_is_used_stays_and_what_is_not_is_forgotten() -> None:
+    known = [Remembered(STAT), Remembered(ASKS)]
+    for _ in range(look.PATIENCE):
+        known = look.remember(known, [], [(STAT.key, False)], [False])
+    assert known == [Remembered(STAT)]
+
+
+def test_a_run_without_a_look_forgets_nothing() -> None:
+    known = [Remembered(STAT, 1)]
+    asked = [Remembered(ASKS)]
+    assert look.remember(known, asked, [], []) == [*asked, Remembered(STAT, 1)]
+
+
+def test_before_the_hold_and_after_it_a_question_is_another() -> None:
+    """What only preflight asks is not answered once more for those who deploy."""
+    known = [Remembered(STAT, 1), Remembered(STAT, 1, held=True)]
+    assert look.remember(known, [], [(STAT.key, False)], [False, True]) == [Remembered(STAT)]
+    assert look.remember(known, [], [], [True]) == [Remembered(STAT, 1)]
+
+
+def test_questions_are_kept_from_run_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_files, "CACHE", tmp_path)
+    kept = [Remembered(STAT, 1), Remembered(ASKS, held=True)]
+    look_files.keep_questions(["/a"], "gpu1", kept)
+    assert look_files.known_questions(["/a"], "gpu1") == kept
+    assert look_files.known_questions(["/b"], "gpu1") == []
+    (file,) = tmp_path.rglob("gpu1")
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_text("half a li")
+    assert look_files.known_questions(["/a"], "gpu1") == []
+
+
+def test_an_answer_ends_with_the_next_change(tmp_path: Path) -> None:
+    run = Run.of(str(tmp_path))
+    assert run.taken("gpu1") is None
+    run.keep("gpu1", Taken(run.changes(), "a play", useful=True), {STAT.key: {"changed": False}})
+    assert run.answer("gpu1", STAT.key) == {"changed": False}
+    assert run.answer("gpu2", STAT.key) is None
+    run.note_change()
+    taken = run.taken("gpu1")
+    assert taken is not None
+    assert taken.changes != run.changes()
+
+
+def test_a_look_knows_nothing_of_the_look_before_it(tmp_path: Path) -> None:
+    run = Run.of(str(tmp_path))
+    run.keep("gpu1", Taken(0, "a play", useful=True), {STAT.key: {}, ASKS.key: {}})
+    run.note_used("gpu1", STAT.key)
+    run.note_hold()
+    assert run.changes() == 1
+    run.keep("gpu1", Taken(1, "a play", useful=True, held=run.held()), {STAT.key: {}})
+    assert run.answer("gpu1", ASKS.key) is None
+    run.note_used("gpu1", STAT.key)
+    run.note_asked("gpu1", ASKS)
+    assert run.used("gpu1") == {(STAT.key, False), (STAT.key, True)}
+    assert run.looked("gpu1") == {False, True}
+    assert list(run.asked("gpu1")) == [Remembered(ASKS, held=True)]
+
+
+# --- the program ---------------------------------------------------------------------------------
+
+
+def answers(questions: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """What the program of the archive says on this machine."""
+    folder = Path(ansible.modules.__file__).parent
+    names = {name for name, _ in questions.values()}
+    buffer = io.BytesIO(module_archive.archive({name: folder / f"{name}.py" for name in names}))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        asked = {
+            key: (name, {**INTERNAL, "_ansible_module_name": name, **arguments})
+            for key, (name, arguments) in questions.items()
+        }
+        archive.writestr(module_archive.QUESTIONS, module_archive.document(asked))
+    done = subprocess.run(
+        ["/bin/sh", "-c", command([]).replace("python3", sys.executable, 1)],
+        input=buffer.getvalue(),
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])["look"]
+    return found
+
+
+def test_the_modules_themselves_answer(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("text")
+    file.chmod(0o644)
+    questions: dict[str, tuple[str, dict[str, Any]]] = {
+        "stat": ("stat", {"path": str(file), "_ansible_check_mode": True}),
+        "as wanted": ("file", {"path": str(file), "mode": "0644", "_ansible_check_mode": True}),
+        "other mode": ("file", {"path": str(file), "mode": "0600", "_ansible_check_mode": True}),
+        "reads": ("command", {"_raw_params": "cat " + str(file), "_ansible_check_mode": False}),
+        "there": (
+            "command",
+            {"_raw_params": f"rm {file}", "creates": str(file), "_ansible_check_mode": True},
+        ),
+        "lenient": ("stat", {"path": str(file), "x": 1, "_ansible_ignore_unknown_opts": True}),
+        "wrong": ("stat", {"pth": str(file), "_ansible_check_mode": True}),
+    }
+    found = answers(questions)
+    assert found["stat"]["stat"]["size"] == 4
+    assert found["as wanted"]["changed"] is False
+    assert found["other mode"]["changed"] is True
+    assert file.stat().st_mode & 0o777 == 0o644  # asked, not done
+    assert found["reads"]["stdout"] == "text"
+    assert found["wrong"]["failed"] is True
+    assert found["there"]["changed"] is False
+    assert file.exists()
+    assert found["lenient"]["stat"]["size"] == 4
+
+
+def test_one_that_breaks_leaves_the_others(tmp_path: Path) -> None:
+    """A module that prints nothing has no answer, and its task asks it by itself."""
+    found = answers(
+        {
+            "killed": ("command", {"_raw_params": "sh -c 'kill -9 $PPID'"}),
+            "stat": ("stat", {"path": str(tmp_path)}),
+        }
+    )
+    assert set(found) == {"stat"}
+
+
+# --- they are Ansible's actions ------------------------------------------------------------------
+
+
+LOADED = """
+import json, sys
+from ansible.plugins import loader
+sys.path.append({root!r})
+if {once}:
+    from playbooks.callback_plugins import load_once
+    load_once.name_roles_folders()
+    load_once.load_plugins()
+found = {{}}
+for name in ("normal", "command", "copy", "template", "uri"):
+    ours = loader.action_loader.get("ansible.legacy." + name, class_only=True)
+    found[name] = [base.__module__.rpartition(".")[2] for base in ours.__mro__]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_ansible_takes_them_for_its_own(repository: Path, once: bool) -> None:
+    """With and without `load_once`."""
+    program = LOADED.format(once=once, root=str(repository))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "ANSIBLE_CONFIG": str(repository / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "WARNING" not in done.stderr
+    found = json.loads(done.stdout)
+    for name in ("normal", "command", "copy"):
+        assert "looking" in found[name]
+        assert f"plumbline_builtin_action_{name}" in found[name]
+    for name in ("template", "uri"):
+        assert f"plumbline_builtin_action_{name}" in found[name]

@@ -1,0 +1,347 @@
+"""What roles refuse by variables and facts alone, each sentence judged as preflight judges it.
+
+On no host and without a run of Ansible: a refusal costs milliseconds here, and seconds of CPU in a
+role's scenario, which keeps those that something on the node decides. That a role begins with
+its refusals is one test for all roles.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from playbooks.plugin_utils import contract
+from playbooks.plugin_utils.cluster import work_out
+from playbooks.plugin_utils.judge import WORKED_OUT
+from playbooks.plugin_utils.refusing import Here, refusing
+from playbooks.plugin_utils.site import Site
+from playbooks.plugin_utils.values import Values
+from tests.standins.inventories import REPOSITORY, good, site, write
+
+ROLES = REPOSITORY / "roles"
+NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "tasks/main.yml").is_file())
+HOST = "gpu1"
+FACTS = {
+    "architecture": "x86_64",
+    "os_family": "Debian",
+    "distribution": "Debian",
+    "distribution_major_version": "13",
+    "distribution_release": "trixie",
+    "distribution_version": "13.1",
+    "memtotal_mb": 64000,
+    "processor_vcpus": 16,
+}
+
+TOOL = {"name": "tool", "version": "3", "description": "A tool", "kind": "folder", "folder": "/x"}
+QOS = [{"name": "normal"}, {"name": "short"}]
+ACCOUNTS = [{"name": "root", "qos": ["normal"]}, {"name": "physics", "qos": ["normal", "short"]}]
+# What a site has to say itself.
+SITE = {
+    "enroot_sha256": {f"4.2.1-amd64-{name}": "0" * 64 for name in ("enroot", "enroot+caps")},
+    "site_image_file": "/shared/images/validation.sqsh",
+}
+
+# Jinja's own way with a regular expression's `\.`, which elsewhere is no more than a warning.
+pytestmark = pytest.mark.filterwarnings("ignore:.*invalid escape sequence:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A good site whose cluster is worked out, as it is when preflight comes to the roles."""
+    found = site(write(tmp_path_factory.mktemp("inventory"), good(), {"group_vars/all.yml": SITE}))
+    cluster, refusals = work_out(found, contract.load())
+    assert list(refusals) == []
+    for raw in found.values.hosts.values():
+        raw[WORKED_OUT] = {"cluster": cluster.plain()}
+    return found
+
+
+def refusals(
+    read: Site, role: str, variables: Mapping[str, Any], facts: Mapping[str, Any] | None = None
+) -> list[str]:
+    """What the role refuses on a host of the site that has these variables and facts."""
+    own = {**read.values.hosts[HOST], **variables, "ansible_facts": {**FACTS, **(facts or {})}}
+    one = dataclasses.replace(read, values=Values({HOST: own}, read.engine.render))
+    here = Here({}, frozenset(), lambda action: False, lambda question, host: {})
+    return list(refusing(one, {HOST: [role]}, ROLES, here).sentences[HOST])
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_a_role_begins_with_what_it_refuses(role: str) -> None:
+    """Whatever else it does; slurm-cluster.yml, which has asked it before, names another file."""
+    tasks = yaml.safe_load((ROLES / role / "tasks/main.yml").read_text())
+    assert tasks[0] == {
+        "name": "Run the refuse phase",
+        "ansible.builtin.import_tasks": "{{ __refuse | default('refuse.yml') }}",
+        "tags": [role, "refuse"],
+    }
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_a_good_site_is_refused_nothing(read: Site, role: str) -> None:
+    """Or the refusals below would be of something else than their variables."""
+    assert refusals(read, role, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("role", "variables", "words"),
+    [
+        (
+            "alertmanager",
+            {"alertmanager_routes": [{"receiver": "pager"}]},
+            "alertmanager_routes leads to pager, which is no receiver",
+        ),
+        (
+            "enroot",
+            {"enroot_version": "4.9.7"},
+            "enroot_sha256 has no 4.9.7-amd64-enroot; download https://",
+        ),
+        (
+            "enroot",
+            {"enroot_version": "3.5.0"},
+            "enroot_version is 3.5.0; set it to a release such as 4.2.1",
+        ),
+        (
+            "enroot",
+            {"enroot_settings": {"MOUNT_HOME": True}},
+            "enroot_settings has MOUNT_HOME, which enroot does not read",
+        ),
+        (
+            "environment_modules",
+            {
+                "environment_modules_modulefiles": [
+                    TOOL | {"default": True},
+                    TOOL | {"version": "4", "default": True},
+                ]
+            },
+            "environment_modules: tool has 2 defaults, 3, 4; leave one.",
+        ),
+        (
+            "environment_modules",
+            {"environment_modules_modulefiles": [TOOL | {"name": "my tool"}]},
+            'environment_modules_modulefiles[0].name is "my tool"; a name is made of letters',
+        ),
+        (
+            "environment_modules",
+            {"environment_modules_modulefiles": [TOOL | {"folder": "srv/x"}]},
+            'environment_modules: tool/3 has the folder "srv/x"; give an absolute path',
+        ),
+        (
+            "environment_modules",
+            {"environment_modules_modulefiles": [TOOL | {"conflict": ["tol"]}]},
+            "tool/3 conflicts with tol, which is not in environment_modules_modulefiles",
+        ),
+        (
+            "grafana",
+            {"grafana_settings": {"auth.anonymous": {"enabled": True}}},
+            "auth.anonymous.enabled would show dashboards to whoever asks; leave it out",
+        ),
+        (
+            "grafana",
+            {"grafana_protocol": "http", "grafana_address": ""},
+            'grafana_protocol is http and grafana_address is ""',
+        ),
+        (
+            "grafana",
+            {"grafana_dashboard_folders": {"Site": "/nowhere"}},
+            "grafana_dashboard_folders: ",
+        ),
+        (
+            "job_report",
+            {"job_report_url": "http://localhost:9090"},
+            "job_report_url is http://localhost:9090",
+        ),
+        (
+            "job_report",
+            {"job_report_url": "https://localhost:9090", "job_report_password_file": ""},
+            "job_report_password_file is empty; set it to",
+        ),
+        (
+            "log_collection",
+            {
+                "log_collection_host": "localhost",
+                "log_collection_name": "node1",
+                "log_collection_hosts": ["node1"],
+            },
+            "log_collection_hosts lacks localhost; set it",
+        ),
+        (
+            "login_limits",
+            {"login_limits_cpu_quota": "0"},
+            "login_limits_cpu_quota is 0; set it to a part of",
+        ),
+        (
+            "login_limits",
+            {"login_limits_exempt": ["1000"]},
+            'login_limits_exempt has "1000"; give the names',
+        ),
+        (
+            "munge",
+            {"munge_key_file": "secrets/munge.key"},
+            "munge_key_file is secrets/munge.key, a relative path",
+        ),
+        (
+            "node_health",
+            {"node_health_checks": {"munge": {"builtin": "mungo"}}},
+            "node_health_checks.munge.builtin is mungo; use one of",
+        ),
+        ("node_reboot", {"node_reboot_at_once": "0"}, "node_reboot_at_once is 0"),
+        ("node_reboot", {"node_reboot_at_once": "many"}, "node_reboot_at_once is many"),
+        ("node_reboot", {"node_reboot_at_once": "0%"}, "node_reboot_at_once is 0%"),
+        (
+            "nvidia_mig",
+            {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"3g.20gb": 5}},
+            "5 of 3g.20gb on every GPU, for which no a100_sxm has room",
+        ),
+        (
+            "nvidia_mig",
+            {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"1g.24gb": 1}},
+            "has 1g.24gb, which no a100_sxm has",
+        ),
+        (
+            "rdma",
+            {"rdma_ports": 0},
+            "rdma_ports is 0, so a node without any port",
+        ),
+        (
+            "shared_storage",
+            {
+                "shared_storage_exports": [
+                    {"server": "ctl1", "path": "/srv/home", "tier": "home", "clients": ["*"]}
+                ]
+            },
+            "the export /srv/home of ctl1 is for *, which is no host of the cluster",
+        ),
+        (
+            "site_image",
+            {"site_image_file": "image.sqsh"},
+            "site_image_file is image.sqsh; give the full path",
+        ),
+        ("site_image", {"site_image_file": "/srv/image"}, "whose name ends with .sqsh"),
+        (
+            "site_image",
+            {"site_image_torch": "included"},
+            "site_image_rootfs, which should contain torch, is empty",
+        ),
+        (
+            "site_image",
+            {"site_image_rootfs": "/x", "site_image_torch": "distribution"},
+            "set site_image_torch",
+        ),
+        (
+            "site_image",
+            {"site_image_environment": {"A-B": 1}},
+            "site_image_environment has A-B",
+        ),
+        (
+            "slurm_associations",
+            {"slurm_associations_users": [{"name": "eve"}]},
+            "user eve has no account",
+        ),
+        (
+            "slurm_associations",
+            {
+                "slurm_associations_qos": QOS,
+                "slurm_associations_accounts": [
+                    one | {"qos": ["shrt"]} if one["name"] == "physics" else one for one in ACCOUNTS
+                ],
+            },
+            "account physics: qos names the QOS shrt, which is not declared; did you mean short?",
+        ),
+        (
+            "slurm_database",
+            {"slurm_database_password": "changeme"},
+            "is shorter than 16 characters, or a well-known",
+        ),
+        (
+            "slurm_database",
+            {"slurm_database_password": "", "slurm_database_password_file": "secrets/x"},
+            'is "secrets/x"; set it to an absolute path',
+        ),
+        (
+            "slurm_exporter",
+            {"slurm_exporter_timeout": 5, "slurm_exporter_interval": 15},
+            "slurm_exporter_interval to 20 or more",
+        ),
+        (
+            "slurm_exporter",
+            {"slurm_exporter_collectors": ["moon"]},
+            "slurm_exporter_collectors is moon",
+        ),
+        (
+            "slurm_install",
+            {"slurm_install_method": "packages", "slurm_install_folder": ""},
+            "neither slurm_install_repository nor",
+        ),
+        ("slurm_install", {"slurm_install_method": "build"}, "slurm_install_url is empty"),
+        (
+            "slurmrestd",
+            {"slurmrestd_enabled": True, "slurmrestd_socket": "0.0.0.0:6820"},
+            "tokens would cross the network unencrypted; set",
+        ),
+        (
+            "slurmrestd",
+            {
+                "slurmrestd_enabled": True,
+                "slurmrestd_host": "x",
+                "slurmrestd_hosts": ["a", "b"],
+            },
+            "set it to one of a, b.",
+        ),
+        (
+            "slurmrestd",
+            {"slurmrestd_enabled": True, "slurmrestd_key_file": "key"},
+            "slurmrestd_key_file is key, not an absolute path",
+        ),
+        (
+            "slurmrestd",
+            {
+                "slurmrestd_enabled": True,
+                "slurmrestd_site_settings": {"slurm_settings": {"AuthAltTypes": "auth/slurm"}},
+            },
+            "slurm_settings.AuthAltTypes is auth/slurm, and replaces what tokens need",
+        ),
+        (
+            "user_examples",
+            {"user_examples_folder": "/opt"},
+            "user_examples_folder is /opt; set it to a folder for the examples alone",
+        ),
+        (
+            "validation_runtime",
+            {
+                "validation_runtime_source": "distribution",
+                "validation_runtime_gpu_model": "h100_sxm",
+            },
+            "the distribution's torch has no CUDA",
+        ),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(
+    read: Site, role: str, variables: dict[str, Any], words: str
+) -> None:
+    found = refusals(read, role, variables)
+    assert [sentence for sentence in found if words in sentence], found
+
+
+@pytest.mark.parametrize(
+    ("role", "facts", "words"),
+    [
+        (
+            "node_base",
+            {"distribution": "Slackware", "distribution_major_version": "15"},
+            "gpu1 runs Slackware 15, which is not supported",
+        ),
+        (
+            "enroot",
+            {"architecture": "riscv64"},
+            "enroot has packages for amd64 and arm64, and gpu1 is riscv64",
+        ),
+    ],
+)
+def test_what_a_host_is_decides(read: Site, role: str, facts: dict[str, Any], words: str) -> None:
+    found = refusals(read, role, {"enroot_install": True}, facts)
+    assert [sentence for sentence in found if words in sentence], found

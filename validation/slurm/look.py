@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Runs on the login node: asks the port of each node's slurmd whether anybody listens there.
+
+    look.py PATIENCE NODE...    one line of JSON: "refused" and "mute", ADDRESS:PORT by node
+
+Slurm shows a node whose slurmd has just stopped as idle until SlurmdTimeout, five minutes as a
+rule, and lets every job wait that is to start there. The node's kernel knows at once.
+
+Standard library only, Python 3.10 or newer, one file: it is read from stdin. srun goes the same
+way, so no other port has to be open. A node is `refused` where the port was closed at every try for
+all of PATIENCE seconds: a slurmd that is restarted is back by then. It is `mute` where nothing came
+back at all, which a firewall does too. Whatever else goes wrong says nothing of a node.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+AT_ONCE = 64
+CONNECT_S = 3.0  # a lost packet is sent again after one second
+PAUSE_S = 1.0  # between two tries of a port that is closed
+# Names are cut at the width that is given.
+COMMAND = ("sinfo", "--all", "-h", "-N", "-O", "NodeList:256,NodeAddr:256,Port:16")
+COMMAND_TIMEOUT = 30
+
+Place = tuple[str, int]
+
+
+def places() -> dict[str, Place]:
+    """Where Slurm itself reaches the slurmd of each node."""
+    done = subprocess.run(
+        COMMAND, capture_output=True, text=True, timeout=COMMAND_TIMEOUT, check=True
+    )
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {row[0]: (row[1], int(row[2])) for row in rows if len(row) == 3 and row[2].isdigit()}
+
+
+def look(place: Place, patience_s: float) -> str:
+    """What the port says: answers, refused, mute or unknown."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            socket.create_connection(place, CONNECT_S).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                return "refused"
+            time.sleep(min(PAUSE_S, patience_s))
+        except TimeoutError:
+            return "mute"
+        except socket.gaierror:
+            return "unknown"
+        except OSError:  # no route to host: nobody has this address, or a router says no
+            return "mute"
+        else:
+            return "answers"
+
+
+def shown(place: Place) -> str:
+    return f"{place[0]}:{place[1]}"
+
+
+def main(arguments: list[str]) -> int:
+    patience_s, names = float(arguments[0]), arguments[1:]
+    known = places()
+    asked = {name: known[name] for name in names if name in known}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        said = pool.map(lambda place: look(place, patience_s), asked.values())
+        answers = dict(zip(asked, said, strict=True))
+    found = {
+        kind: {name: shown(asked[name]) for name, answer in answers.items() if answer == kind}
+        for kind in ("refused", "mute")
+    }
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+"""A healthy answer for each check that judges one, and a check's verdict on any answer."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from validation import thresholds
+from validation.checks import CHECKS
+from validation.checks.comparison import Asked
+from validation.model import Job, MungeReply, Outcome, Reply, Subject, Verdict
+from validation.tests import standin, standin_compute, standin_health, standin_host
+from validation.tests.conftest import make_plan
+
+REAL = tuple((f"gpu{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2))
+VIRTUAL = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2))
+SHARED = ("/home", "/scratch")
+ARRIVED_NS = 10**18
+MUNGE = MungeReply(None, 0, "Success (0)")
+
+_rules_of = functools.cache(thresholds.load)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    job: Job
+    document: dict[str, Any]
+
+
+def _planned(payload: str, nodes: Any = REAL, suite: str = "quick") -> Job:
+    jobs: tuple[Job, ...] = make_plan(*nodes, suite=suite).jobs
+    return next(job for job in jobs if job.payload == payload)
+
+
+def _node() -> Answer:
+    job = _planned("node")
+    config = {**job.config, "munge_credential": "MUNGE:login:"}
+    names = [standin.GPU] * 2
+    return Answer(job, standin.node("gpu1", config, names=names, time_ns=ARRIVED_NS))
+
+
+def _cuda() -> Answer:
+    job = _planned("cuda")
+    return Answer(job, standin.cuda("gpu1", job.config))
+
+
+def _host(payload: str) -> Answer:
+    job = _planned(payload, suite="gpu")
+    node = replace(job.nodes[0], shared_filesystems=SHARED)
+    job = replace(job, nodes=(node,), config={**job.config, "shared_filesystems": list(SHARED)})
+    if payload == "host":
+        measured = standin_host.host(job.config, "ib_ndr400")
+    else:
+        measured = standin_host.host_speed(job.config)
+    return Answer(job, standin.of_node(payload, "gpu1", measured, job.config))
+
+
+def _health() -> Answer:
+    job = standin_health.job_for()
+    measured = standin_health.measured()
+    measured["kernel_log"]["events"] = [standin_health.event(63, "Row Remapper: a new row")]
+    return Answer(job, standin.of_node("health", "gpu1", measured, job.config))
+
+
+def _compute(gpus: int = 2) -> Answer:
+    job = standin_compute.job(count=gpus, dtypes=["bf16", "fp8"])
+    return Answer(job, standin_compute.document(job))
+
+
+def _dcgm() -> Answer:
+    health = standin_health.job_for()
+    config = {"level": 3, "gpus": 2, "nonce": health.config["nonce"]}
+    job = replace(health, payload="dcgm", config=config)
+    measured = {"level": 3, "status": 0, "reason": "2 GPUs passed", "passed": 2}
+    return Answer(job, standin.of_node("dcgm", "gpu1", measured, config))
+
+
+def _cluster(payload: str) -> Answer:
+    """The sum on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
+    job = _planned(payload, VIRTUAL if payload == "all_reduce" else REAL)
+    answer = getattr(standin, payload)
+    fabric = job.nodes[0].fabric
+    return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
+
+
+_ANSWERS: dict[str, Callable[[], Answer]] = {
+    "node": _node,
+    "cuda": _cuda,
+    "host": lambda: _host("host"),
+    "host_speed": lambda: _host("host_speed"),
+    "health": _health,
+    "compute": _compute,
+    "dcgm": _dcgm,
+    "all_reduce": lambda: _cluster("all_reduce"),
+    "ddp": lambda: _cluster("ddp"),
+    "pipeline": lambda: _cluster("pipeline"),
+}
+ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
+
+
+@functools.cache
+def healthy(check: str) -> Answer:
+    payload = CHECKS[check].payload
+    assert payload
+    if check == "peers":  # of fewer GPUs no bandwidth between two is known
+        return _compute(8)
+    return _ANSWERS[payload]()
+
+
+@functools.cache
+def _others(check: str) -> tuple[tuple[Job, str], ...]:
+    """Three more healthy nodes, for a check that compares."""
+    others = []
+    for number in (2, 3, 4):
+        host = f"gpu{number}"
+        answer = healthy(check)
+        node = replace(answer.job.nodes[0], name=host)
+        subject = Subject.node(host)
+        job = replace(answer.job, nodes=(node,), subject=subject, name=f"job-{host}")
+        proof = {**answer.document["proof"], "host": host}
+        others.append((job, standin.line({**answer.document, "proof": proof})))
+    return tuple(others)
+
+
+def verdict(check: str, job: Job, text: str) -> Verdict:
+    """Of this answer; a check that compares has three healthy ones beside it."""
+    rules = _rules_of(job.nodes[0].hardware)
+    reply = Reply(job.name, Outcome.EXITED, 0, "17", text, document_ns=ARRIVED_NS, munge=MUNGE)
+    if judge := CHECKS[check].evaluate:
+        return judge(job, reply, rules).verdict
+    compare = CHECKS[check].compare
+    assert compare
+    others = (Asked(other, replace(reply, stdout=text), rules) for other, text in _others(check))
+    first, *rest = compare([Asked(job, reply, rules), *others])
+    assert {result.verdict for result in rest} == {Verdict.PASS}  # it costs nobody else's verdict
+    return first.verdict

@@ -1,0 +1,43 @@
+"""A thresholds file that has every key once."""
+
+RULE = {"provenance": "gate", "source": "test", "date": "2026-05"}
+WHOLE = {
+    "model": "x",
+    "description": "all of it",
+    "nvml_names": {"names": ["X"], **RULE},
+    "collectives": [
+        {
+            "operation": "all_reduce",
+            "dtype": "float32",
+            "nodes": nodes,
+            "ranks_per_node": ranks,
+            "links": "nvlink",
+            "fabric": "any",
+            "backend": "nccl",
+            "min_bytes": 1,
+            "fail_below_gbs": 1,
+            "warn_below_gbs": 1.5,
+            "fail_above_gbs": 2,
+            **RULE,
+        }
+        for nodes, ranks in ((1, "any"), (">1", 8))
+    ],
+    "gemm": [
+        {
+            "dtype": "bf16",
+            "shape": [1, 2, 3],
+            "fail_below_tflops": 1,
+            "warn_below_tflops": 2,
+            "names": ["X"],
+            **RULE,
+        }
+    ],
+    "memory": [{"operation": "copy", "fail_below_gbs": 1, **RULE}],
+    "copies": [{"direction": "any", "fail_below_gbs": 1, **RULE}],
+    "peers": [{"gpus": gpus, "fail_below_gbs": 1, **RULE} for gpus in ("any", 2)],
+    "host": {
+        name: {"fail_below_gbs": 1, "warn_below_gbs": 2, **RULE}
+        for name in ("disk_write_gbs", "disk_read_gbs", "memory_copy_gbs")
+    },
+    "peak": {"gemm_tflops": {"bf16": 3}, "memory_gbs": 2, **RULE},
+}
