@@ -33,7 +33,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--declaration",
         metavar="FILE",
         type=Path,
-        help=f"what the cluster must be (default with --here: {declaration.INSTALLED})",
+        help=f"declaration of the cluster (default with --here: {declaration.INSTALLED})",
     )
     parser.add_argument(
         "--thresholds",

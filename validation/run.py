@@ -50,12 +50,12 @@ _WISHES = {
     "account": "account",
     "qos": "quality of service",
     "reservation": "reservation",
-    "constraint": "features of the nodes",
+    "constraint": "required node features",
 }
 
 _CONTAINER = {
-    "image": "payloads run in this container, through Slurm's plugin pyxis (none: in no container)",
-    "mounts": "what is mounted in it: SOURCE:TARGET,…",
+    "image": "run the payloads in this container with pyxis (none: without a container)",
+    "mounts": "mounts of the container: SOURCE:TARGET,…",
     "python": "the Python in it, with torch (default: python3)",
 }
 
@@ -190,32 +190,34 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
     )
     where = cluster.add_place(parser)
     where.add_argument(
-        "--local", action="store_true", help="this machine alone: its GPUs, without Slurm"
+        "--local", action="store_true", help="test the GPUs of this machine, without Slurm"
     )
     parser.add_argument(
-        "--suite", help=f"which checks (default: quick; with --local: {local.SUITE})"
+        "--suite", help=f"suite of checks (default: quick; with --local: {local.SUITE})"
     )
-    parser.add_argument("--only", action="append", metavar="CHECK,…", help="no other checks")
-    parser.add_argument("--skip", action="append", metavar="CHECK,…", help="leave these out")
-    parser.add_argument("--nodes", metavar="LIST", help="no other nodes")
-    parser.add_argument("--exclude", metavar="LIST", help="leave these out")
-    parser.add_argument("--partition", metavar="P", help="nodes of this partition, jobs go there")
+    parser.add_argument("--only", action="append", metavar="CHECK,…", help="run only these checks")
+    parser.add_argument("--skip", action="append", metavar="CHECK,…", help="skip these checks")
+    parser.add_argument("--nodes", metavar="LIST", help="test only these nodes")
+    parser.add_argument("--exclude", metavar="LIST", help="leave out these nodes")
+    parser.add_argument("--partition", metavar="P", help="test the nodes of this partition")
     for name, what in _WISHES.items():
-        parser.add_argument(f"--{name}", metavar=name.upper(), help=f"{what} of the jobs")
+        parser.add_argument(f"--{name}", metavar=name.upper(), help=f"{what} for the jobs")
     parser.add_argument(
         "--srun-option",
         action="append",
         metavar="--NAME=VALUE",
-        help="another option for srun, as --srun-option=--comment=x",
+        help="additional option for srun, such as --srun-option=--comment=x",
     )
     for name, what in _CONTAINER.items():
         parser.add_argument(f"--container-{name}", metavar=name.upper(), help=what)
-    parser.add_argument("--output", metavar="DIR", help="results (default: results/<run id>)")
+    parser.add_argument(
+        "--output", metavar="DIR", help="folder for the results (default: results/<run id>)"
+    )
     parser.add_argument(
         "--metrics",
         metavar="DIR",
         type=PurePosixPath,
-        help="also for Prometheus: a textfile folder of the host that submits the jobs",
+        help="also write metrics to this textfile folder of the host that submits the jobs",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
     parser.add_argument("--list", action="store_true", help="list suites and checks")
@@ -224,9 +226,9 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         "--record-baseline",
         metavar="DIR",
         type=Path,
-        help="write what was measured and had no threshold to a thresholds file for each model",
+        help="write a thresholds file per GPU model from the measurements that had no threshold",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more while running")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print more details")
     parser.set_defaults(program=program)
     return parser
 

@@ -45,11 +45,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("-i", "--inventory", type=Path, action="append", required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=50, help="how many changes (default: 50)")
-    parser.add_argument("--list", action="store_true", help="print what would be drawn from, only")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="where the changes are kept")
-    parser.add_argument("--drifts", type=Path, metavar="FILE", help="the changes, as --save kept")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="keeps what the runs printed")
-    parser.add_argument("--checkout", type=Path, default=REPOSITORY, help="(default: this one)")
+    parser.add_argument("--list", action="store_true", help="only print the possible changes")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="save the list of changes")
+    parser.add_argument(
+        "--drifts", type=Path, metavar="FILE", help="make the changes of a saved list"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="folder for the output of the runs"
+    )
+    parser.add_argument(
+        "--checkout",
+        type=Path,
+        default=REPOSITORY,
+        help="checkout whose roles are applied (default: this one)",
+    )
     return parser.parse_args()
 
 

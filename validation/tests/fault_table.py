@@ -1,14 +1,13 @@
-"""Do the training checks see faults? Injects each into real trainings and prints a table.
+"""Injects faults into real trainings and prints whether the training checks detect them.
 
     scripts/fault-table                   docs/understand/faults.md: 2, 4, 8, 16 ranks, some minutes
     scripts/fault-table --short           2 ranks, as the tests run it
     scripts/fault-table --ranks 4 --only ddp
 
-The trainings have the very sizes of the shipped suite, for both backends, and are judged by the
-checks with the shipped tolerances. All run as real ranks over Gloo on this machine, also at the
-sizes that GPUs get. A cell is the worst figure as a multiple of its tolerance: faults must come
-out at 10 or more, healthy runs at 0.1 or less, with the verdict that belongs to them. The exit
-status is 1 if one does not.
+The trainings have the sizes of the shipped suites, for both backends, and the checks judge them
+with the shipped tolerances. All of them run as real ranks over Gloo on this machine, including the
+sizes for GPUs. A cell is the largest figure as a multiple of its tolerance. Faults must reach 10 or
+more and healthy runs 0.1 or less, with the right verdict; otherwise the exit status is 1.
 """
 
 from __future__ import annotations

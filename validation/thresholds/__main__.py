@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m validation.thresholds", description="Tell by what a node would be judged."
+        prog="python -m validation.thresholds",
+        description="Show the thresholds that apply to a node.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     show = verbs.add_parser("show", help="the thresholds of a node and of the group it works in")
