@@ -78,10 +78,10 @@ def documents(report: RunReport) -> Mapping[str, Mapping[str, Any]]:
         for sample in result.unjudged:
             node = nodes[result.subject.nodes[0]]
             if not node.gpus.real:
-                raise Refused(f"{_named(result)} ran on CPUs, which says nothing of a GPU")
+                raise Refused(f"{_named(result)} ran on CPUs, which does not provething about GPUs")
             found.setdefault(node.hardware, []).append(_Found(sample, result))
     if not any(item.sample.table in _TABLES for items in found.values() for item in items):
-        raise Refused("there was a threshold for all that was measured")
+        raise Refused("every measurement had a threshold")
     involved = {
         name for items in found.values() for item in items for name in item.result.subject.nodes
     }

@@ -287,7 +287,7 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
     NOT_SUBMITTED = "not_submitted"  # srun could not be started
     LOST = "lost"  # nothing is known: the login node or the launcher went away
-    SKIPPED = "skipped"  # a job before it waited in vain on the same nodes
+    SKIPPED = "skipped"  # a job before it did not start on the same nodes in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -662,9 +662,9 @@ def _own_fault(result: Result, name: str) -> bool:
 # is often not the one that began it.
 _SIGNALS = {
     6: "a task aborted",
-    9: "a task was killed: by srun after another had failed, or for want of memory",
-    11: "a task broke off with a segmentation fault",
-    15: "a task was ended, as srun does to the others when one has failed",
+    9: "a task was killed: by srun after another task failed, or because memory ran out",
+    11: "a task ended with a segmentation fault",
+    15: "a task was ended, usually by srun after another task failed",
 }
 
 

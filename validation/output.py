@@ -49,7 +49,9 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if any(self.path.iterdir()) and not (self.path / _PLAN).is_file():
-                raise UsageError(f"--output: {self.path} holds something else than a former run")
+                raise UsageError(
+                    f"--output: {self.path} contains something other than an earlier run"
+                )
             for name in (*_RENDERED, _PLAN, _RESULTS):
                 (self.path / name).unlink(missing_ok=True)
             jobs = self.path / _JOBS

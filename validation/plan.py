@@ -380,7 +380,7 @@ def _payloads(
 def _skipped(check: str, node: Node, container: Container | None) -> str | None:
     """Why a check is not made on a node, by what is declared."""
     if check == "torch" and container is not None:
-        return "payloads bring their torch in a container"
+        return "the container brings torch"
     return _no_use(check, node)
 
 
@@ -398,21 +398,21 @@ def _no_gpu(check: str, node: Node) -> str | None:
     if payload in _OF_GPUS and not node.gpus.count:
         return "no GPU is declared"
     if payload == "health" and not node.gpus.answer:
-        return "virtual GPUs have no driver to ask"
+        return "virtual GPUs have no driver"
     if payload in ("cuda", "dcgm") and not node.gpus.real:
-        return "virtual GPUs have no driver to ask"
+        return "virtual GPUs have no driver"
     if check in _OF_REAL_GPUS and not node.gpus.real:
-        return "a CPU computes in the place of virtual GPUs"
+        return "virtual GPUs do not compute; a CPU does"
     return _no_other(check, node)
 
 
 def _no_other(check: str, node: Node) -> str | None:
     if check in ("peers", "nvlink", "links") and node.gpus.mig:
-        return "instances of MIG reach no other GPU"
+        return "MIG instances cannot reach another GPU"
     if check == "dcgm" and node.gpus.mig:
         return "DCGM's diagnostic is for whole GPUs, not for instances of MIG"
     if check == "peers" and node.gpus.count == 1:
-        return "one GPU: there is no other to exchange with"
+        return "there is only one GPU"
     return None
 
 
@@ -429,7 +429,7 @@ def _no_equals(check: str, gpus: int) -> str | None:
     fewest = CHECKS[check].fewest
     if gpus >= fewest:
         return None
-    return f"{gpus} of these GPUs, and {fewest} are the fewest that can be compared"
+    return f"{gpus} of these GPUs, and {fewest} are needed for a comparison"
 
 
 def _node_job(

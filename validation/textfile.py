@@ -43,20 +43,20 @@ def publish(report: RunReport, folder: PurePosixPath, transport: Transport) -> R
     then stays, and its age tells.
     """
     if report.interrupted:
-        return _noted(report, "interrupted: the metrics are still those of the run before")
+        return _noted(report, "interrupted: the metrics are still those of the previous run")
     path = folder / f"{metrics.PREFIX}{report.suite}.prom"
     quoted = shlex.quote(str(path))
     try:
         former = transport.run(f"[ ! -e {quoted} ] || cat {quoted}")
         if former.status != 0:
-            return _noted(report, f"{path} is not renewed: {printable(former.stderr)}")
+            return _noted(report, f"{path} was not updated: {printable(former.stderr)}")
         text = metrics.render(report, former.stdout)
         script = _WRITE.format(folder=shlex.quote(str(folder)), path=quoted)
         written = transport.run(script, stdin=text.encode("utf-8", "replace"))
     except (TransportError, ValueError) as error:
-        return _noted(report, f"{path} is not renewed: {error}")
+        return _noted(report, f"{path} was not updated: {error}")
     if written.status != 0:
-        return _noted(report, f"{path} is not renewed: {printable(written.stderr)}")
+        return _noted(report, f"{path} was not updated: {printable(written.stderr)}")
     return report
 
 

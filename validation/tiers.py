@@ -378,7 +378,7 @@ def _refused_for_all(ledger: _Ledger) -> None:
     found = {_refusal(item.reply) for item in ledger.jobs if item.reply}
     if len(found) == 1 and (sentence := found.pop()):
         hint = f"; {reasons.ACCOUNT_HINT}" if reasons.of_account(sentence) else ""
-        raise EnvironmentProblem(f"Slurm takes no job of this user: {sentence}{hint}")
+        raise EnvironmentProblem(f"Slurm accepts no job of this user: {sentence}{hint}")
 
 
 def _refusal(reply: Reply) -> str:
@@ -423,7 +423,7 @@ def _run(
 
     shared = allocations.share(lanes, free, AT_ONCE)
     batch = client.prepare(lanes, AT_ONCE, shared, ledger.slowest_start_s())
-    lost = "the login node forgot it"
+    lost = "the login node no longer knows it"
     interrupted = False
     try:
         batch.start()

@@ -58,7 +58,7 @@ from validation.thresholds import Rules
 Evaluate = Callable[[Job, Reply, Rules], Result]
 Compare = Callable[[Sequence[Asked]], Sequence[Result]]
 
-ALONE = "one rank: it computes rightly, and nothing was communicated"
+ALONE = "one rank: it computes correctly, but nothing was communicated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Slurm's accounting answers.
 
-What it checks   slurmdbd answers `sacctmgr`, where Slurm is configured with accounting
-Why it matters   without it limits and fair shares stand still, jobs are recorded nowhere, and
-                 slurmctld's memory fills with what it cannot hand over
-What to do       It is no node's fault: look at slurmdbd and its database on the controller.
+What it checks   slurmdbd answers `sacctmgr`, if Slurm is configured with accounting.
+Why it matters   Without accounting, limits and fair shares do not change, jobs are not recorded,
+                 and slurmctld's memory fills with records that it cannot deliver.
+What to do       No node is at fault: check slurmdbd and its database.
                  $ systemctl status slurmdbd mariadb
                  $ sacctmgr show cluster
 """

@@ -1,15 +1,15 @@
-"""Nodes of one kind have one software and one firmware, and so have their GPUs.
+"""Nodes of one kind have the same software and firmware, and so have their GPUs.
 
-What it checks   driver, CUDA of the driver, torch and kernel are of one version on all nodes with
-                 as many GPUs of one model; boards of one name have one VBIOS and one firmware,
-                 within a node and over all of them. What three or more have, and more than half, is
-                 right
-Why it matters   a training over nodes that differ is as slow as the oldest of them, or fails in a
-                 way that nobody can repeat; a board with another VBIOS was replaced, or was missed
-                 by an update
-What to do       Bring the node that is named to what the others have: the driver and its firmware
-                 come with the package, VBIOS from the vendor of the server, torch from the role
-                 validation_runtime. Where none is that of most, an update was left half-way.
+What it checks   Driver, CUDA version of the driver, torch and kernel are the same on all nodes with
+                 the same number of GPUs of one model. Boards of one name have the same VBIOS and
+                 firmware, within a node and over all nodes. The majority is right if it is at least
+                 three.
+Why it matters   A training over different nodes is as slow as the oldest of them, or fails in a way
+                 that nobody can reproduce. A board with another VBIOS was replaced, or missed an
+                 update.
+What to do       Give the named node what the others have: the package brings the driver and its
+                 firmware, the server's vendor the VBIOS, and the role validation_runtime torch. If
+                 there is no majority, an update is incomplete.
                  $ ssh {node} 'nvidia-smi -q | grep -i -e "driver version" -e vbios -e gsp'
                  $ ssh {node} uname -r
 """
@@ -26,7 +26,7 @@ TIER = Tier.NODE
 PAYLOAD = "health"
 FEWEST_GPUS = 2
 
-_THRESHOLD = Threshold("=", 0, "values", "defined", "what three or more have, and more than half")
+_THRESHOLD = Threshold("=", 0, "values", "defined", "what most nodes have, if at least three agree")
 _OF_BOARDS = {"vbios": "VBIOS", "gsp_firmware": "GSP firmware"}
 
 

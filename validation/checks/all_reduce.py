@@ -1,15 +1,16 @@
-"""Every rank sums with every other, rightly and fast enough.
+"""all_reduce gives the right sum on every rank, and is fast enough.
 
-What it checks   the sum is right in every element of every call, at every size; bus bandwidth at
-                 the largest size reaches the threshold and is none that no hardware has; exactly
-                 the asked ranks and nodes took part, with one version of torch and NCCL, over the
-                 declared fabric (NCCL's own log); of one rank alone the sum
-Why it matters   data-parallel training waits for the slowest all_reduce; a wrong sum trains garbage
-What to do       Too slow: the slow node or link holds all others up. Over sockets where InfiniBand
-                 is declared: look at the links of the nodes that are named, and at NCCL_IB_HCA and
-                 the like in validation_environment. A wrong sum: take the nodes that are named out
-                 of service until memory and GPUs are tested. Too fast to be true: look at the
-                 clocks of the nodes.
+What it checks   The sum is right in every element of every call, at every size. Bus bandwidth at
+                 the largest size reaches the threshold and does not exceed what hardware can do.
+                 Exactly the requested ranks and nodes took part, with one version of torch and
+                 NCCL, over the declared fabric (from NCCL's own log). With a single rank, only the
+                 sum is judged.
+Why it matters   Data-parallel training waits for the slowest all_reduce. A wrong sum spoils the
+                 training.
+What to do       Too slow: a slow node or link delays all others. Over sockets although InfiniBand
+                 is declared: check the links of the named nodes, and NCCL_IB_HCA and similar
+                 variables in validation_environment. A wrong sum: take the named nodes out of
+                 service until memory and GPUs are tested. Too fast: check the clocks of the nodes.
 
 Bus bandwidth = bytes / time * 2(n-1)/n for n ranks, 1 GB = 1e9 bytes (nccl-tests,
 doc/PERFORMANCE.md). It is computed here from the measured times; the payload's own figure must

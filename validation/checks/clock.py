@@ -1,10 +1,10 @@
 """A node's clock agrees with the login node's.
 
-What it checks   the offset between the two clocks stays within the threshold
-Why it matters   MUNGE refuses credentials of clocks minutes apart; make, TLS, caches and anybody
-                 who compares two nodes' logs need far better
-What to do       Find out whether time is kept at all and from which servers; after repair the
-                 offset is corrected in steps, or at once by restarting the time service.
+What it checks   The offset between the two clocks is within the threshold.
+Why it matters   MUNGE refuses credentials if clocks are minutes apart. make, TLS, caches and the
+                 comparison of logs need much better.
+What to do       Check whether a time service runs, and which servers it uses. Once repaired, it
+                 corrects the offset gradually, or at once when you restart it.
                  $ ssh {node} timedatectl
                  $ ssh {node} 'chronyc tracking || timedatectl timesync-status'
 

@@ -1,12 +1,14 @@
-"""Nothing slows the GPUs of a node down.
+"""Nothing slows down the GPUs of a node.
 
-What it checks   no slowdown by heat or by the power brake, and none of the hardware that lasts; the
-                 temperature is below the board's slowdown threshold. Clocks or a power limit that
-                 somebody lowered, and persistence mode that is off, are warnings
-Why it matters   a board that is too hot, or that its power supply holds back, runs at half its
-                 clock or less, and a job with all others at the pace of the slowest
-What to do       Heat: fans, airflow and dust, then the board's heat sink. Power brake: the power
-                 supplies and the cables to the board. Limits: nvidia-smi sets and resets them.
+What it checks   Neither heat nor the power brake reduces the clocks, and there is no lasting
+                 hardware slowdown. The temperature is below the board's slowdown threshold. Clocks
+                 or a power limit that somebody lowered, and disabled persistence mode, are
+                 warnings.
+Why it matters   A board that is too hot or lacks power runs at half its clock or less, and all
+                 other GPUs of a job wait for it.
+What to do       Heat: check fans, airflow and dust, then the board's heat sink. Power brake: check
+                 the power supplies and the cables to the board. Limits: set or reset them with
+                 nvidia-smi.
                  $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,CLOCK'
                  $ ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'
 """
@@ -49,14 +51,14 @@ def held_back(gpu: Gpu) -> Iterator[Finding]:
     """Heat, the power brake, and limits that somebody set."""
     reasons = gpu.inner("clock_reasons")
     if reasons is None:
-        yield Finding(Verdict.INCONCLUSIVE, "NVML does not know what holds this board's clocks")
+        yield Finding(Verdict.INCONCLUSIVE, "NVML does not know what limits this board's clocks")
     else:
         always, some = reasons.whole("always"), reasons.whole("sometimes")
         engaged = [name for name in _HEAT_AND_BRAKE if _is_set(name, some)]
         if _is_set(_SLOWDOWN, always):
             engaged.append(_SLOWDOWN)
         if engaged:
-            yield Finding(Verdict.FAIL, f"clocks are held back: {', '.join(engaged)}")
+            yield Finding(Verdict.FAIL, f"clocks are reduced: {', '.join(engaged)}")
         elif _is_set(_LOWERED, always):
             yield Finding(Verdict.WARN, "clocks are limited by a setting")
     now, limit = gpu.whole("temperature_c"), gpu.whole("temperature_slowdown_c")

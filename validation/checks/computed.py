@@ -192,13 +192,13 @@ def read(job: Job, document: Document) -> Node:
     try:
         asked = config.load(compute.Config, json.dumps(dict(job.config)))
     except CannotRun as problem:
-        raise Unusable(f"nobody could be asked for that: {problem}") from problem
+        raise Unusable(f"it could not be measured: {problem}") from problem
     declared = job.nodes[0].gpus
     device = document.measured.text("device")
     if device != asked.device:
         raise Unusable(f"measured {device!r}, {asked.device!r} was asked for")
     if declared.real and device != "cuda":
-        raise Unusable("computed on a CPU, and real GPUs are declared: it says nothing of them")
+        raise Unusable("computed on a CPU, although real GPUs are declared")
     expected = declared.devices if declared.real else asked.gpus or 1
     return Node(asked, device == "cuda", answered(document, device, expected, declared))
 

@@ -1,13 +1,13 @@
-"""Data get from a node's memory to each GPU and back, whole and fast enough.
+"""Copies between host memory and each GPU are intact and fast enough.
 
-What it checks   copies from page-locked host memory next to the GPU and to it, one GPU after
-                 another: every byte comes back as it went; the bandwidth reaches the model's
-                 threshold, and is none that the bus cannot have
-Why it matters   data loading, checkpoints and offloading all go this way; a link that trained
-                 with half its lanes halves them for years
-What to do       Slow in both directions: PCIe generation and width below what slot and board can
-                 do, so reseat the board, look at the riser and the firmware. On all GPUs: IOMMU,
-                 ACS or the CPU's power profile. A wrong byte: take the GPU out of service.
+What it checks   Data is copied from page-locked host memory near the GPU to the GPU and back, one
+                 GPU after another. Every byte returns unchanged. The bandwidth reaches the model's
+                 threshold, and does not exceed what the bus can do.
+Why it matters   Data loading, checkpoints and offloading use these copies. A link that trained with
+                 half its lanes halves their speed, and nobody notices for years.
+What to do       Slow in both directions: the PCIe generation or width is below that of slot and
+                 board; reseat the board, check the riser and the firmware. Slow on all GPUs: check
+                 IOMMU, ACS and the CPU's power profile. A wrong byte: take the GPU out of service.
                  $ ssh {node} 'nvidia-smi -q -d PCIE; nvidia-smi topo -m'
 """
 

@@ -1,10 +1,10 @@
 """A node has the CPUs that are declared.
 
-What it checks   the kernel counts exactly the declared CPUs
-Why it matters   with fewer CPUs than slurm.conf promises, jobs share cores or slurmd drains the
-                 node; with more, bought hardware lies idle
-What to do       Compare what the node has with the declaration. A count that is half or double is
-                 SMT switched in the firmware; a missing socket or core is a hardware fault.
+What it checks   The kernel reports exactly the declared number of CPUs.
+Why it matters   With fewer CPUs than slurm.conf declares, jobs share cores or slurmd drains the
+                 node. With more, the surplus is never used.
+What to do       Compare the node with the declaration. If the number is half or double, SMT was
+                 switched in the firmware. A missing socket or core is a hardware fault.
                  $ ssh {node} lscpu
                  $ ssh {node} sudo slurmd -C
 """

@@ -1,15 +1,15 @@
 """CUDA starts and computes on every GPU of a node.
 
-What it checks   torch.cuda.init() and a first kernel succeed on each declared GPU, each in a
-                 process of its own, and its name is one that the declared model is known by
-Why it matters   a GPU that NVML lists can still be one that no program gets: without Fabric
-                 Manager, with a driver too old for torch, or after an error that only a reset ends.
-                 Ranks of several nodes would all fail with the one that has it, so it comes first
-What to do       The message is torch's own. `system not yet initialized` (802): Fabric Manager does
-                 not run, or is of another version than the driver. `driver … is too old`: install
-                 the torch for this driver, or a newer driver. `no CUDA-capable device`: the job has
-                 no access to the device nodes. `not compiled with CUDA`: the declared Python has
-                 the torch for CPUs. On one GPU alone: read its Xid, then reset the board.
+What it checks   torch.cuda.init() and a first kernel succeed on each declared GPU, each in its own
+                 process, and the GPU's name belongs to the declared model.
+Why it matters   A program may be unable to use a GPU that NVML lists: without the Fabric Manager,
+                 with a driver too old for torch, or after an error that only a reset clears. One
+                 such node would fail the ranks of all nodes, so this check comes first.
+What to do       The message is torch's own. `system not yet initialized` (802): the Fabric Manager
+                 does not run, or does not match the driver. `driver … is too old`: install a torch
+                 for this driver, or a newer driver. `no CUDA-capable device`: the job has no access
+                 to the device nodes. `not compiled with CUDA`: the declared Python has torch for
+                 CPUs. On a single GPU: read its XID, then reset the board.
                  $ ssh {node} 'nvidia-smi; systemctl status nvidia-fabricmanager'
                  $ ssh {node} 'dmesg | grep -i -e xid -e nvrm | tail'
 """

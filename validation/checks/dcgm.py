@@ -1,13 +1,13 @@
 """DCGM's diagnostic passes on every GPU of a node.
 
-What it checks   `dcgmi diag` of the suite's level (3 in burn-in): every declared GPU passes at
-                 least one test, and none fails one. A test that was not run, an answer that is not
-                 understood, and none in time are no pass
-Why it matters   it drives memory, PCIe, power and the computing units for a quarter of an hour, as
-                 a training does for days, and finds boards that short tests call healthy
+What it checks   `dcgmi diag` runs at the suite's level (3 in burn-in). Every declared GPU passes at
+                 least one test and fails none. A test that did not run, an answer that cannot be
+                 read, and a missing answer are not a pass.
+Why it matters   The diagnostic loads memory, PCIe, power and computing units for a quarter of an
+                 hour, as a training does for days, and finds faulty boards that pass short tests.
 What to do       The message is DCGM's own reason, with GPU and test. Run it again by hand with
-                 --verbose; a GPU that fails twice is replaced. No connection, or no dcgmi: the
-                 role dcgm brings both. Fewer GPUs than declared: see the check `gpus` first.
+                 --verbose. Replace a GPU that fails twice. No connection, or no dcgmi: apply the
+                 role dcgm. Fewer GPUs than declared: see the check `gpus` first.
                  $ ssh {node} 'dcgmi discovery --list; systemctl status nvidia-dcgm'
                  $ ssh {node} 'dcgmi diag --run 3 --verbose'
 """

@@ -1,15 +1,17 @@
-"""All ranks train one model data-parallel, and it learns what the formula says.
+"""All ranks train one model data-parallel, with the result of the reference.
 
-What it checks   the first step's gradients, each rank's own and the averaged one, the parameters
-                 after each step and the losses equal a reference in float64 within the tolerance;
-                 the reference moves far enough to tell; exactly the asked ranks took part, with one
-                 version of torch and NCCL, over the declared fabric (NCCL's own log)
-Why it matters   it is what users run: a training that ends without error can still be wrong
-What to do       The message says where it began. What one rank computed by itself is the fault of
-                 its node: take it out of service until GPUs and memory are tested. An average that
-                 is wrong is all_reduce's business: mend that first. Different versions of torch or
-                 NCCL: apply the role validation_runtime to the nodes that are named. Over sockets
-                 where InfiniBand is declared: see all_reduce.
+What it checks   The gradients of the first step (each rank's own and the average), the parameters
+                 after each step and the losses equal a reference in float64 within the tolerance.
+                 The reference changes enough for a comparison. Exactly the requested ranks took
+                 part, with one version of torch and NCCL, over the declared fabric (from NCCL's own
+                 log).
+Why it matters   Users run such trainings, and a training that ends without error can still be
+                 wrong.
+What to do       The message says where the difference began. If one rank's own computation is
+                 wrong, its node is at fault: take it out of service until GPUs and memory are
+                 tested. If an average is wrong, all_reduce is: repair that first. Different
+                 versions of torch or NCCL: apply the role validation_runtime to the named nodes.
+                 Over sockets although InfiniBand is declared: see all_reduce.
 """
 
 from validation.checks import training, transport

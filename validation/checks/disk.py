@@ -1,14 +1,14 @@
-"""A node's local disk keeps what is written to it.
+"""A node's local disk returns what was written to it.
 
-What it checks   a file in the job's temporary folder (TMPDIR, or /tmp) is written, synced and read
-                 back past the page cache where the filesystem allows that: every byte is what was
-                 written, and no call fails. Its speed is judged where a threshold is given, and
-                 reported everywhere
-Why it matters   checkpoints, caches and data sets are staged there; a drive that returns other data
-                 than it was given spoils a training without an error
+What it checks   A file in the job's temporary folder (TMPDIR, or /tmp) is written, synced and read
+                 back, bypassing the page cache if the filesystem allows it. Every byte is as
+                 written, and no call fails. The speed is always reported, and judged if there is a
+                 threshold.
+Why it matters   Checkpoints, caches and data sets are stored there. A drive that returns wrong data
+                 spoils a training without an error.
 What to do       Wrong bytes or an I/O error: take the node out of service and replace the drive.
-                 Read-only: the kernel saw errors before. Slow: look at the drive's wear, at what
-                 else writes, and whether it is the drive that you meant.
+                 Read-only: the kernel has found errors before. Slow: check the drive's wear, what
+                 else writes to it, and whether it is the drive that you meant.
                  $ ssh {node} 'findmnt -T /tmp; df -h /tmp'
                  $ ssh {node} 'dmesg | grep -i -e "I/O error" -e remount -e nvme'
 """
@@ -26,8 +26,8 @@ PAYLOAD = host.PAYLOAD
 WRITE, READ = "disk write", "disk read"
 _UNJUDGED = {
     DIRECT: "",
-    DROPPED: "the filesystem has no way round the page cache: how fast the disk is cannot be told",
-    IN_MEMORY: "the temporary folder is kept in memory: there is no disk to be measured",
+    DROPPED: "the page cache cannot be bypassed, so the disk's speed is not known",
+    IN_MEMORY: "the temporary folder is in memory, so there is no disk to measure",
 }
 
 

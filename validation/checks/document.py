@@ -220,7 +220,7 @@ def _ended_well(job: Job, reply: Reply) -> None:
         case Outcome.NOT_SUBMITTED:
             raise Unusable(f"srun could not be started: {reply.reason}", blamed=())
         case Outcome.SKIPPED:
-            said = f"not run: {reply.reason} waited in vain on the same nodes"
+            said = f"not run: {reply.reason} did not start on the same nodes in time"
             raise Unusable(said, Verdict.INCONCLUSIVE, ())
         case Outcome.LOST:
             raise Unusable(f"nothing is known of this job: {reply.reason}", blamed=())
@@ -251,12 +251,12 @@ def _refused(job: Job, reply: Reply) -> None:
         case None:
             return
         case sentence, Cause.NODE if _out_of_service(job, reply):
-            raise _unusable(job, reply, f"Slurm took no job: {sentence}")
+            raise _unusable(job, reply, f"Slurm accepted no job: {sentence}")
         case sentence, Cause.CLUSTER:
             asked = f", asked for {job.gres}" if "resource (" in sentence.lower() else ""
-            raise Unusable(f"Slurm took no job: {sentence}{asked}", blamed=())
+            raise Unusable(f"Slurm accepted no job: {sentence}{asked}", blamed=())
         case sentence, _:
-            raise Unusable(f"Slurm took no job: {sentence}", Verdict.INCONCLUSIVE, ())
+            raise Unusable(f"Slurm accepted no job: {sentence}", Verdict.INCONCLUSIVE, ())
 
 
 _PYXIS = re.compile(r"^slurmstepd: error: pyxis: +(.*)$", re.MULTILINE)
@@ -329,7 +329,7 @@ def _only_document(reply: Reply) -> Mapping[str, Any]:
         detail = _complaint(reply.stderr)
         raise Unusable("no answer on stdout" + (f"; stderr ends: {detail}" if detail else ""))
     if len(lines) > 1:
-        raise Unusable(f"{len(lines)} answers instead of one: as many separate runs, not one job")
+        raise Unusable(f"{len(lines)} answers instead of one: the ranks ran as separate jobs")
     try:
         document = strict.parse_json(lines[0])
     except (ValueError, RecursionError) as error:
@@ -387,7 +387,7 @@ def _ran_where_asked(job: Job, proof: Proof) -> None:
             f"(answer from {', '.join(took_part[:8])})"
         )
     if strangers := sorted(set(took_part) - asked):
-        raise Unusable(f"{', '.join(strangers[:8])} took part without having been asked")
+        raise Unusable(f"{', '.join(strangers[:8])} took part although they were not requested")
 
 
 def _ran_as_declared(job: Job, proof: Proof) -> None:
@@ -414,7 +414,7 @@ def _ran_in_its_container(job: Job, proof: Proof) -> None:
     nodes = tuple(dict.fromkeys(wrong))
     names = ", ".join(nodes[:8])
     if job.container is None:
-        raise Unusable(f"ran in a container on {names}, and none was asked for", blamed=nodes)
+        raise Unusable(f"ran in a container on {names}, although none was requested", blamed=nodes)
     said = f"did not run in the container {job.container.image} on {names} but on the node itself"
     raise Unusable(f"{said}: is Slurm's plugin pyxis loaded by slurmd there?", blamed=nodes)
 

@@ -1,12 +1,12 @@
 """The driver answers for every GPU of a node.
 
-What it checks   NVML can be asked and counts as many GPUs as declared; each of them answers, in
-                 time; none asks for a reset or a reboot; GPUs of one name have one memory size
-Why it matters   a GPU that is lost or refuses fails the jobs that are sent to it; a library that
-                 does not match the kernel module, as after an upgrade without a reboot, fails all
-What to do       Version mismatch: reboot the node. A lost GPU: look for XID 79, then a cold start,
-                 then the board. Insufficient permissions: the device files or the job's control
-                 group. No answer in time: the node has to be rebooted.
+What it checks   NVML works and counts as many GPUs as declared. Each of them answers in time. None
+                 needs a reset or a reboot. GPUs of one name have the same memory size.
+Why it matters   Jobs on a lost GPU fail. If the library does not match the kernel module, as after
+                 an upgrade without a reboot, all jobs fail.
+What to do       Version mismatch: reboot the node. A lost GPU: look for XID 79, then try a cold
+                 start, then have the board replaced. Insufficient permissions: check the device
+                 files and the job's cgroup. No answer in time: reboot the node.
                  $ ssh {node} 'nvidia-smi -L; cat /proc/driver/nvidia/version'
                  $ ssh {node} 'nvidia-smi -q | grep -i -e "bus id" -e vbios -e "recovery action"'
 """

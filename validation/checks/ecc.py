@@ -1,14 +1,14 @@
-"""The memory of a node's GPUs is sound.
+"""The memory of a node's GPUs has no errors.
 
-What it checks   ECC is on where that is the board's default; no uncorrectable error since the
-                 driver was loaded; no memory row that waits to be remapped, none that could not be;
-                 on boards before Ampere the same of retired pages. Uncorrectable errors over the
-                 board's life and more than 10 retired pages are a warning; corrected ones are
-                 recorded
-Why it matters   an uncorrectable error kills the job it meets; a board that has no spare rows left
-                 will meet the next one unprotected
+What it checks   ECC is on if that is the board's default. Since the driver was loaded there was no
+                 uncorrectable error. No memory row waits to be remapped, and none could not be
+                 remapped; on boards before Ampere, the same for retired pages. Uncorrectable errors
+                 over the board's life and more than 10 retired pages are a warning. Corrected
+                 errors are recorded.
+Why it matters   An uncorrectable error ends the job that it hits. A board without spare rows is not
+                 protected from the next one.
 What to do       Uncorrectable or pending: drain the node and reset the GPU, or reboot. A failed
-                 remapping, or errors that come again after a reset: have the board replaced.
+                 remapping, or errors that return after a reset: have the board replaced.
                  $ ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'
                  $ ssh {node} sudo nvidia-smi --gpu-reset -i INDEX
 """

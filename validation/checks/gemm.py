@@ -1,15 +1,15 @@
-"""Every GPU multiplies matrices rightly, and as fast as its model should.
+"""Every GPU multiplies matrices correctly, and as fast as its model should.
 
-What it checks   products in bf16, fp16, tf32, fp32 and fp8, where the GPU has them, on all GPUs of
-                 the node at once: sampled elements equal those in float64 but for rounding; the
-                 speed reaches the model's threshold for that type and shape, and is none that the
-                 hardware cannot have
-Why it matters   training is matrix products: a slow GPU holds all others up, a wrong one spoils
-                 what all of them learn
-What to do       Wrong: take the GPU out of service; run the vendor's diagnostics on it. Slow: look
-                 at its power limit, clocks, temperature and throttle reasons while it works, and
-                 at what else runs on it. All slow alike: power cap, cooling or clocks of the
-                 whole node. Too fast to be true: look at the node's clock.
+What it checks   All GPUs of the node compute products in bf16, fp16, tf32, fp32 and fp8 (if
+                 supported) at the same time. Sampled elements equal those in float64 except for
+                 rounding. The speed reaches the model's threshold for that type and shape, and does
+                 not exceed what the hardware can do.
+Why it matters   Training consists of matrix products. A slow GPU delays all others; a wrong one
+                 spoils what all of them learn.
+What to do       Wrong: take the GPU out of service and run the vendor's diagnostics. Slow: check
+                 its power limit, clocks, temperature and throttle reasons under load, and what else
+                 runs on it. If all are slow, check power cap, cooling or clocks of the node. Too
+                 fast: check the node's clock.
                  $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
                  $ ssh {node} 'dcgmi diag -r 3'
 

@@ -1,12 +1,11 @@
 """A node has the GPUs that are declared.
 
-What it checks   as many GPU device nodes as declared; of real GPUs also that the driver (NVML)
-                 counts as many, and that each has a name the declared model is known by; of virtual
-                 ones the same of the stand-in for NVML where one is declared; that no real GPU is
-                 declared as virtual
-Why it matters   a GPU that fell off the bus, or another model than was declared, fails jobs that
-                 Slurm still sends there
-What to do       Fewer than declared: look for Xid messages and for the board on the PCI bus; a
+What it checks   There are as many GPU device nodes as declared. The driver (NVML) counts as many
+                 real GPUs, and the name of each belongs to the declared model. The same applies to
+                 virtual GPUs with a stand-in for NVML. No real GPU is declared as virtual.
+Why it matters   If a GPU has fallen off the bus, or is another model than declared, the jobs that
+                 Slurm sends there fail.
+What to do       Fewer than declared: look for XID messages and for the board on the PCI bus. A
                  board that is on the bus but not in NVML needs a reset or a cold start. Another
                  name: correct the declaration, or add the name to a thresholds file of your own.
                  $ ssh {node} 'ls -l /dev/nvidia[0-9]*; nvidia-smi -L'
@@ -53,7 +52,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         known = bool(rules.model and rules.model.nvml_names)
         if not message and declared.answer and not known:
             found = ", ".join(sorted(set(names)))
-            note = f"no thresholds file names {declared.model}, found {found}: nothing proves it"
+            note = f"no thresholds file has board names of {declared.model}, found {found}"
             unjudged = tuple(
                 Sample("nvml_names", (("name", name),), 1, "GPUs", 1) for name in sorted(set(names))
             )

@@ -1,12 +1,12 @@
-"""Every GPU's own memory is as fast as its model's should be, and keeps what is written.
+"""Every GPU's memory is as fast as its model's should be, and keeps what is written.
 
-What it checks   a copy and a triad over buffers several times as large as the L2 cache, on all GPUs
-                 of the node at once, bytes read and written counted: every element of the result is
-                 right; the bandwidth reaches the model's threshold, and is none that the memory
-                 cannot have
-Why it matters   most of a model's operations wait for memory, and inference does so nearly always
-What to do       Wrong elements: take the GPU out of service. Slow: look at the memory clock, at
-                 remapped rows, at ECC errors, and at what else runs on the GPU.
+What it checks   All GPUs of the node run a copy and a triad over buffers several times as large as
+                 the L2 cache at the same time; bytes read and written are counted. Every element of
+                 the result is right. The bandwidth reaches the model's threshold, and does not
+                 exceed what the memory can do.
+Why it matters   Most operations of a model wait for memory, and inference does so nearly always.
+What to do       Wrong elements: take the GPU out of service. Slow: check the memory clock, remapped
+                 rows, ECC errors, and what else runs on the GPU.
                  $ ssh {node} 'nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE'
 """
 

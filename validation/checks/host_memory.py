@@ -1,14 +1,14 @@
-"""A node's memory holds what is copied, on all cores at once.
+"""A node's memory keeps what is copied, on all cores at once.
 
-What it checks   one process on each core copies arrays that are together several times as large as
-                 the last-level caches, at least as long as the suite says: every byte of the copy
-                 is right. Bytes read and written in a second are judged where a threshold is given,
-                 and reported everywhere
-Why it matters   data loaders and copies to the GPUs are as fast as the host's memory; a missing
-                 module, or one in the wrong slot, halves it without an error
+What it checks   One process per core copies arrays that are together several times as large as the
+                 last-level caches, for at least as long as the suite says. Every byte of the copy
+                 is right. The bytes read and written per second are always reported, and judged if
+                 there is a threshold.
+Why it matters   Data loaders and copies to the GPUs depend on the host's memory bandwidth. A memory
+                 module that is missing or in the wrong slot halves it without an error.
 What to do       Wrong bytes: take the node out of service and replace the module that the firmware
-                 names. Slow: compare the modules, their slots and their speed with those of a fast
-                 node, and the firmware's NUMA settings.
+                 names. Slow: compare the modules, their slots and speed, and the firmware's NUMA
+                 settings with those of a fast node.
                  $ ssh {node} 'free -m; lscpu | grep -i numa'
                  $ ssh {node} dmidecode --type memory
 """

@@ -1,11 +1,11 @@
-"""A node is the machine that Slurm takes it for.
+"""A node has the host name by which Slurm knows it.
 
-What it checks   the node's host name is the one by which Slurm reaches it (NodeHostname, which is
-                 the node's name where nothing else is configured)
-Why it matters   slurmd finds its own configuration by the host name; two machines that took each
-                 other's place answer for each other, and the wrong one gets repaired
-What to do       Set the host name that the inventory declares, then restart slurmd. Where two nodes
-                 have each other's name, look at their addresses in DNS and /etc/hosts.
+What it checks   The node's host name is the one by which Slurm reaches it (NodeHostname, which is
+                 the NodeName unless configured otherwise).
+Why it matters   slurmd finds its own configuration by the host name. If two machines are swapped,
+                 each answers for the other, and the wrong one is repaired.
+What to do       Set the host name that the inventory declares, then restart slurmd. If two nodes
+                 have each other's name, check their addresses in DNS and /etc/hosts.
                  $ ssh {node} hostnamectl
                  $ scontrol show node {node}
 """

@@ -1,16 +1,17 @@
 """The ports of the declared fabric are up, at the declared rate.
 
-What it checks   where the declared fabric is InfiniBand or RoCE: there are ports of that kind, each
-                 is ACTIVE and LinkUp, and none is slower than declared. Where NCCL_IB_HCA is
-                 declared (validation_environment), the ports that it names are meant; without it,
-                 every port of InfiniBand, and of RoCE at least one, because a node's other Ethernet
-                 cards are listed too: what is wrong with those is a warning. Error counters,
-                 firmware and the number of cards are recorded
-Why it matters   a port that is down, or fell back to half its rate, takes its GPU's traffic along:
-                 the job goes on over the others, slower, and nothing else tells
-What to do       DOWN, Polling: the cable, or the switch's port. INIT: no subnet manager. A lower
-                 rate: reseat or replace the cable, compare with the switch's port. A port that is
-                 not to be used: name the others in NCCL_IB_HCA. More than declared: correct fabric.
+What it checks   If the declared fabric is InfiniBand or RoCE, there are ports of that kind, each is
+                 ACTIVE and LinkUp, and none is slower than declared. If NCCL_IB_HCA is declared
+                 (validation_environment), only the ports that it names are judged. Otherwise these
+                 are all InfiniBand ports, or at least one RoCE port: the node's other Ethernet
+                 cards are listed too, and their faults are warnings. Error counters, firmware and
+                 the number of cards are recorded.
+Why it matters   If a port is down or at half its rate, jobs use the other ports and are slower,
+                 without any message.
+What to do       DOWN, Polling: check the cable and the switch port. INIT: the subnet manager is
+                 missing. A lower rate: reseat or replace the cable, and compare with the switch
+                 port. If a port is not meant to be used, name the others in NCCL_IB_HCA. Faster
+                 than declared: correct the fabric.
                  $ ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/*state */ports/*/rate'
 """
 
@@ -144,7 +145,7 @@ def judged(answered: Fields, declared_fabric: str, hcas: str | None) -> State:
     if fabric is None:
         raise Unusable(f"the declared fabric {declared_fabric} has no such ports")
     if (error := answered.maybe_text("error")) is not None:
-        raise Unusable(f"the kernel does not tell its ports: {printable(error, 120)}")
+        raise Unusable(f"the kernel does not report its ports: {printable(error, 120)}")
     return state(answered.items("ports"), fabric, hcas)
 
 

@@ -1,15 +1,16 @@
-"""A job may use what it needs: locked memory, open files, shared memory.
+"""A job has sufficient limits: locked memory, open files, shared memory.
 
-What it checks   of a job's own process: locked memory (memlock) is unlimited where the declared
-                 fabric is InfiniBand or RoCE; open files can be raised to the kernel's usual hard
-                 limit of 4096 at least; on nodes with real GPUs 1 GiB of /dev/shm is free. What
-                 limits processes and stack is recorded
-Why it matters   RDMA pins the memory that it sends from, NCCL opens a socket for each peer and
-                 shares buffers of one node in /dev/shm: where a limit is low they fail with "out of
-                 memory" or "unhandled system error", at a size that no small test reaches
-What to do       Slurm hands the limits of the shell that submits on to the tasks: set
-                 PropagateResourceLimitsExcept=MEMLOCK in slurm.conf and LimitMEMLOCK=infinity,
-                 LimitNOFILE in slurmd's unit. A full /dev/shm holds files of jobs that ended.
+What it checks   In a job's own process, locked memory (memlock) is unlimited if the declared fabric
+                 is InfiniBand or RoCE. Open files can be raised at least to 4096, the kernel's
+                 usual hard limit. On nodes with real GPUs, 1 GiB of /dev/shm is free. Limits on
+                 processes and stack are recorded.
+Why it matters   RDMA pins the memory that it sends from, and NCCL opens a socket per peer and
+                 shares buffers of a node in /dev/shm. With a low limit they fail with "out of
+                 memory" or "unhandled system error", at sizes that no small test reaches.
+What to do       Slurm passes the limits of the submitting shell on to the tasks. Set
+                 PropagateResourceLimitsExcept=MEMLOCK in slurm.conf, and LimitMEMLOCK=infinity and
+                 LimitNOFILE in slurmd's unit. A full /dev/shm contains files of jobs that have
+                 ended.
                  $ ssh {node} 'systemctl show slurmd -p LimitMEMLOCK -p LimitNOFILE'
                  $ ssh {node} 'df -h /dev/shm; ls -l /dev/shm'
 """

@@ -1,15 +1,15 @@
-"""PCIe and NVLink are whole while the GPUs work, and NVLink counts no new errors.
+"""PCIe and NVLink have full speed under load, and NVLink counts no new errors.
 
-What it checks   while a GPU copies from and to the host, NVML says that its PCIe link has reached
-                 the generation and the lanes that board and slot allow; between the start and the
-                 end of all measurements its NVLinks counted no recovery, no replay and no CRC
-                 error. A few CRC errors are a warning, 100 a second and any of the others a
-                 failure; more than 8 PCIe replays a minute are a warning
-Why it matters   an idle link sleeps at a slow generation, so only under load a link shows that
-                 trained badly; a counter that grows under load names the cable, the seat or the
-                 board before a training fails on it
-What to do       PCIe: reseat the board, look at the riser and at the slot's setting in the
-                 firmware. NVLink: reset all GPUs of the node; if the counters grow again, the
+What it checks   While a GPU copies from and to the host, NVML reports that its PCIe link has the
+                 generation and lanes that board and slot support. From the start to the end of all
+                 measurements, its NVLinks counted no recovery, no replay and no CRC error. A few
+                 CRC errors are a warning; 100 per second, or any of the others, are a failure. More
+                 than 8 PCIe replays per minute are a warning.
+Why it matters   An idle link uses a slow generation, so a badly trained link only shows under load.
+                 A counter that grows under load reveals a faulty cable, seat or board before a
+                 training fails on it.
+What to do       PCIe: reseat the board, check the riser and the slot's settings in the firmware.
+                 NVLink: reset all GPUs of the node. If the counters grow again, the fault is the
                  board, its seat or the baseboard.
                  $ ssh {node} 'nvidia-smi -q -d PCIE; nvidia-smi nvlink --errorcounters'
                  $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
@@ -74,17 +74,26 @@ def _examine(gpu: computed.Gpu, row: Fields, seconds: float) -> list[Finding]:
     if not row.has("index"):
         return [Finding(Verdict.INCONCLUSIVE, "NVML does not list it")]
     if not row.has("before") or not row.has("after"):
-        return [Finding(Verdict.INCONCLUSIVE, "NVML told nothing of it before or after the work")]
+        return [
+            Finding(
+                Verdict.INCONCLUSIVE,
+                "NVML reported nothing about it before or after the measurements",
+            )
+        ]
     before, after = (health.Gpu(row.inner(when)) for when in ("before", "after"))
     if {before.index, after.index} != {row.whole("index")}:
-        raise Unusable(f"{gpu.title}: NVML told of other GPUs before and after the work")
+        raise Unusable(
+            f"{gpu.title}: NVML reported different GPUs before and after the measurements"
+        )
     if (error := before.error or after.error) is not None:
         return [Finding(Verdict.FAIL, f"gives no answers: {printable(error, 120)}")]
     findings: list[Finding] = []
     try:
         uuids = {before.text("uuid"), after.text("uuid")}
         if len(uuids) != 1:
-            raise Unusable(f"{gpu.title}: NVML told of other GPUs before and after the work")
+            raise Unusable(
+                f"{gpu.title}: NVML reported different GPUs before and after the measurements"
+            )
         if (gpu.identity or "").startswith("GPU-") and uuids != {gpu.identity}:
             raise Unusable(f"{gpu.title} is {gpu.identity}, NVML told of {uuids.pop()}")
         findings += _pcie(row, before)
@@ -97,7 +106,7 @@ def _examine(gpu: computed.Gpu, row: Fields, seconds: float) -> list[Finding]:
 
 def _pcie(row: Fields, before: health.Gpu) -> Iterator[Finding]:
     if row.whole("samples") == 0:
-        said = "NVML did not tell its PCIe link while it copied"
+        said = "NVML did not report its PCIe link while it copied"
         yield Finding(Verdict.INCONCLUSIVE, said)
         return
     for what, most, words in (
@@ -121,7 +130,9 @@ def _replays(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[
 def _nvlink(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[Finding]:
     grown = _grown(before, after)
     if any(count < 0 for count in grown.values()):
-        yield Finding(Verdict.INCONCLUSIVE, "its NVLink counters were reset while it worked")
+        yield Finding(
+            Verdict.INCONCLUSIVE, "its NVLink counters were reset during the measurements"
+        )
         return
     for names, allowed in ((_CRITICAL, 0.0), (_CRC, _CRC_PER_S * seconds)):
         counted = {name: grown[name] for name in names if grown[name]}
@@ -129,14 +140,16 @@ def _nvlink(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[F
             continue
         said = ", ".join(f"{count} {name}" for name, count in counted.items())
         verdict = Verdict.FAIL if sum(counted.values()) >= max(1.0, allowed) else Verdict.WARN
-        yield Finding(verdict, f"its NVLinks counted new errors while it worked ({said})")
+        yield Finding(verdict, f"its NVLinks counted new errors under load ({said})")
 
 
 def _grown(before: health.Gpu, after: health.Gpu) -> Counter[str]:
     """By how much each kind of error grew, over all links of the board."""
     first, last = (_counters(gpu) for gpu in (before, after))
     if first.keys() != last.keys():
-        raise Unusable(f"GPU {before.index} had other NVLinks before than after the work")
+        raise Unusable(
+            f"GPU {before.index} had different NVLinks before and after the measurements"
+        )
     grown: Counter[str] = Counter()
     for link, counted in first.items():
         for name in (*_CRITICAL, *_CRC):

@@ -1,9 +1,10 @@
 """A node has at least the memory that is declared.
 
-What it checks   the kernel's total memory is not below what slurm.conf promises (RealMemory)
-Why it matters   a node with less is drained by slurmd, or kills jobs that were promised more
-What to do       Less by a DIMM's size: a module has failed, the firmware's log names it. Less by a
-                 little: the kernel or firmware reserves more than expected; declare what is left.
+What it checks   The kernel's total memory is not less than slurm.conf declares (RealMemory).
+Why it matters   slurmd drains a node with less, or the node kills jobs that were promised more.
+What to do       If a module's worth is missing, the module has failed; the firmware's log names it.
+                 If a little is missing, the kernel or firmware reserves more than expected: declare
+                 what is left.
                  $ ssh {node} free -m
                  $ ssh {node} dmidecode --type memory
 """

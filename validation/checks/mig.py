@@ -1,11 +1,11 @@
-"""GPUs are whole, or cut into the instances that are declared.
+"""GPUs are whole, or divided into the declared MIG instances.
 
-What it checks   where whole GPUs are declared MIG is off; where instances are declared it is on,
-                 and every GPU has exactly those of each profile; neither changes with a reset
-Why it matters   with MIG on, CUDA sees an instance in place of the GPU, or nothing where no
-                 instance was made; NCCL refuses instances of one GPU
-What to do       Turn it off, or make the instances; the GPU must be idle, and on some boards be
-                 reset. Instances do not outlive a reset: something has to make them at every boot.
+What it checks   If whole GPUs are declared, MIG is off. If instances are declared, MIG is on and
+                 every GPU has exactly those of each profile. No change is pending until a reset.
+Why it matters   With MIG on, CUDA sees an instance instead of the GPU, or nothing if there is no
+                 instance. NCCL refuses two instances of one GPU.
+What to do       Turn MIG off, or create the instances. The GPU must be idle, and some boards need a
+                 reset. Instances do not survive a reset: something must create them at every boot.
                  $ ssh {node} 'nvidia-smi -L; nvidia-smi -q | grep -A 2 "MIG Mode"'
                  $ ssh {node} sudo nvidia-smi -i INDEX -mig 0
                  $ ssh {node} sudo nvidia-smi mig -i INDEX -cgi PROFILE,PROFILE -C

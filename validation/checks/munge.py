@@ -1,11 +1,12 @@
-"""Nodes and login node trust each other's MUNGE credentials.
+"""Nodes and login node accept each other's MUNGE credentials.
 
-What it checks   a credential of the login node is accepted on the node, and one of the node's on
-                 the login node
-Why it matters   every message of Slurm carries one; another key or a clock far off cuts a node off
-What to do       `Invalid credential`: the keys differ; put the cluster's key on the node and
-                 restart munge there. `Expired` or `Rewound`: the clocks differ by minutes.
-                 No answer: the daemon does not run.
+What it checks   The node accepts a credential of the login node, and the login node accepts one of
+                 the node.
+Why it matters   Every message of Slurm carries a credential. A different key, or a clock that is
+                 minutes off, cuts the node off.
+What to do       `Invalid credential`: the keys differ; copy the cluster's key to the node and
+                 restart munge there. `Expired` or `Rewound`: the clocks differ by minutes. No
+                 answer: munged does not run.
                  $ ssh {node} systemctl status munge
                  $ ssh {node} sudo sha256sum /etc/munge/munge.key
 """

@@ -1,14 +1,14 @@
 """The NVLinks between a node's GPUs are up, and its boards have joined the fabric.
 
-What it checks   every link of a board with NVSwitch or on an SXM baseboard is up, and there are as
-                 many as the board has; the fabric is completed and healthy. Between boards with
-                 bridges, a GPU with fewer links up than another is a warning; so are errors that
-                 the links counted. A node with one GPU has no peer: its links are recorded
-Why it matters   NCCL goes round a link that is down, at a fraction of the speed; without the fabric
-                 CUDA does not start (error 802)
-What to do       Fabric not completed: the fabric manager does not run, or not of the driver's
-                 version. A link that is down: reset all GPUs of the node; if it stays down, the
-                 board, its seat or the baseboard.
+What it checks   Every link of a board with NVSwitch or on an SXM baseboard is up, and there are as
+                 many links as the board has. The fabric is completed and healthy. For boards with
+                 bridges, a GPU with fewer active links than another is a warning; so are error
+                 counts. A node with one GPU has no peer: its links are recorded.
+Why it matters   NCCL avoids a link that is down, at a fraction of the speed. Without the fabric
+                 CUDA does not start (error 802).
+What to do       Fabric not completed: the Fabric Manager does not run, or does not match the
+                 driver's version. A link is down: reset all GPUs of the node. If it stays down, the
+                 fault is the board, its seat or the baseboard.
                  $ ssh {node} 'nvidia-smi nvlink --status; nvidia-smi nvlink --errorcounters'
                  $ ssh {node} 'systemctl status nvidia-fabricmanager'
                  $ ssh {node} 'nvidia-smi -q | grep -A 4 Fabric'

@@ -1,11 +1,11 @@
-"""Each GPU of a node has its whole PCIe link.
+"""Each GPU of a node has its full PCIe link.
 
-What it checks   the link has all the lanes that board and slot allow, and runs at their generation;
-                 an idle board may save power at a lower one. A slot with fewer lanes or an older
-                 generation than the board has is a warning
-Why it matters   half the lanes are half the bandwidth to the host, and to a network adapter
-What to do       Power the node off, reseat the board or its riser, and look for the slot's setting
-                 in the firmware (bifurcation, maximum speed).
+What it checks   The link has all lanes that board and slot support, and runs at their generation.
+                 An idle board may use a lower one to save power. A slot with fewer lanes or an
+                 older generation than the board is a warning.
+Why it matters   Half the lanes give half the bandwidth to the host and to a network adapter.
+What to do       Power the node off and reseat the board or its riser. Check the slot's settings in
+                 the firmware (bifurcation, maximum speed).
                  $ ssh {node} 'nvidia-smi -q | grep -A 12 "GPU Link Info"'
                  $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
 """

@@ -1,12 +1,12 @@
-"""Data get from each GPU of a node to each other one, whole and fast enough.
+"""Copies between each two GPUs of a node are intact and fast enough.
 
-What it checks   copies between all ordered pairs, one after another: every byte arrives as it was
-                 sent; the bandwidth reaches the model's threshold for so many GPUs, and is none
-                 that the links cannot have
-Why it matters   one link that is slow or spoils data slows or spoils every collective on the node
-What to do       One GPU slow to and from all others: its NVLinks; one pair alone: the bridge or the
-                 switch between them. Without NVLink all goes through PCIe: look at ACS and IOMMU. A
-                 wrong byte: take both GPUs out of service until it is known which one it is.
+What it checks   Data is copied between all ordered pairs, one after another. Every byte arrives
+                 unchanged. The bandwidth reaches the model's threshold for that number of GPUs, and
+                 does not exceed what the links can do.
+Why it matters   One link that is slow or corrupts data affects every collective on the node.
+What to do       One GPU is slow with all others: check its NVLinks. One pair is slow: check the
+                 bridge or switch between them. Without NVLink, everything uses PCIe: check ACS and
+                 IOMMU. A wrong byte: take both GPUs out of service until you know which one it is.
                  $ ssh {node} 'nvidia-smi topo -m; nvidia-smi nvlink -s; nvidia-smi nvlink -e'
 """
 

@@ -1,14 +1,14 @@
-"""A model cut into a stage per rank trains as a pipeline and learns what the formula says.
+"""A model with one stage per rank trains as a pipeline, with the result of the reference.
 
-What it checks   as ddp does, with the 1F1B schedule in chains of at most 16 stages: what each stage
-                 received, what it computed from that, its gradient, its parameters, the losses; and
-                 over what they spoke
-Why it matters   pipelines send between neighbours only: a link that collectives route around is
-                 used here, and activations that arrive wrong spoil the training
-What to do       The message says where it began. What one rank computed by itself is the fault of
-                 its node. What went wrong between two ranks is the path between their nodes: run
-                 all_reduce on these two alone (`--nodes`), look at the error counters of their
-                 network cards and ports.
+What it checks   As ddp, with the 1F1B schedule in chains of at most 16 stages: what each stage
+                 received and computed, its gradient and parameters, the losses, and the network
+                 that was used.
+Why it matters   A pipeline only sends between neighbours. It uses links that collectives avoid, and
+                 wrong activations spoil the training.
+What to do       The message says where the difference began. If one rank's own computation is
+                 wrong, its node is at fault. If data between two ranks is wrong, the path between
+                 their nodes is: run all_reduce on these two alone (`--nodes`), and check the error
+                 counters of their network cards and ports.
 """
 
 import math

@@ -1,11 +1,11 @@
-"""No stranger computes on a node's GPUs.
+"""No other process uses a node's GPUs.
 
-What it checks   no process has a CUDA context on a GPU while the check has the node's GPUs to
-                 itself, but for the server of MPS
-Why it matters   a process left over from a job, or started past Slurm, takes memory and time from
-                 the job that was given the GPU
-What to do       Find out whose it is. Left over by a job: Slurm's process tracking (cgroup) did not
-                 end it, or it hangs in the driver, and then only a reboot helps.
+What it checks   While the check has the node's GPUs to itself, no process has a CUDA context on a
+                 GPU, except the MPS server.
+Why it matters   A process that a job left behind, or that was started outside Slurm, takes memory
+                 and time from the job that was given the GPU.
+What to do       Find out whose process it is. If a job left it behind, Slurm's process tracking
+                 (cgroup) did not end it, or it hangs in the driver and only a reboot helps.
                  $ ssh {node} 'nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv'
                  $ ssh {node} 'ps -o pid,user,lstart,stat,cgroup,args -p PID'
 """

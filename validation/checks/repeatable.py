@@ -1,13 +1,14 @@
-"""The same product comes out the same, bit by bit, every time.
+"""The same product has the same result, bit for bit, every time.
 
-What it checks   a product of seeded matrices, repeated under load: all its bits are equal in every
-                 repetition, in each type that the GPU has; the host drew the same numbers for all
-                 GPUs. Whether equal GPUs have the same product is the matter of `same_product`
-Why it matters   a GPU that computes wrongly now and then raises no error; what it spoils is noticed
-                 weeks later, in a model
-What to do       Take the GPU that is named out of service and run the vendor's diagnostics on it.
-                 Where all differ from one repetition to the next it is the library, not the GPUs:
-                 compare versions of torch and CUDA with those of a node that passes.
+What it checks   A product of seeded matrices is repeated under load. All bits are equal in every
+                 repetition, for each type that the GPU supports, and the host generated the same
+                 matrices for all GPUs. Whether equal GPUs agree with each other is checked by
+                 `same_product`.
+Why it matters   A GPU that computes wrongly now and then reports no error. Its effect is noticed
+                 weeks later, in a model.
+What to do       Take the named GPU out of service and run the vendor's diagnostics. If all GPUs
+                 differ between repetitions, the library is the cause, not the GPUs: compare the
+                 versions of torch and CUDA with those of a node that passes.
                  $ ssh {node} 'dcgmi diag -r 3'
 """
 

@@ -1,14 +1,13 @@
-"""Equal GPUs compute the same, bit by bit, whichever node they are in.
+"""Equal GPUs compute the same result, bit for bit, on whichever node.
 
-What it checks   one product of seeded matrices, in each type that the GPU has: a hash of all its
-                 bits is equal on all GPUs of one name with as many multiprocessors, under the same
-                 driver, CUDA and torch and with the same numbers multiplied, within a node and over
-                 all nodes. What three or more have, and more than half, is right
-Why it matters   a GPU that computes wrongly raises no error; what it spoils is noticed weeks later,
-                 in a model
-What to do       Take the GPU that is named out of service and run the vendor's diagnostics on it.
-                 Where no product is that of most, add nodes of the kind to the run: then it shows
-                 which one is wrong.
+What it checks   For one product of seeded matrices, in each type that the GPU supports, a hash of
+                 all bits is equal on all GPUs of one name with the same number of multiprocessors,
+                 driver, CUDA, torch and input, within a node and over all nodes. The majority is
+                 right if at least three agree.
+Why it matters   A GPU that computes wrongly reports no error. Its effect is noticed weeks later, in
+                 a model.
+What to do       Take the named GPU out of service and run the vendor's diagnostics. If there is no
+                 majority, add nodes of the same kind to the run to show which one is wrong.
                  $ ssh {node} 'dcgmi diag -r 3'
 
 Under other software a product may come out otherwise without a fault: other kernels add up in
@@ -44,7 +43,7 @@ def compare(asked: Sequence[Asked]) -> list[Result]:
 def _facts(job: Job, document: Document) -> Facts:
     node = computed.read(job, document)
     if not node.real:
-        raise Unusable("products of a CPU say nothing of a GPU's")
+        raise Unusable("products of a CPU prove nothing about a GPU")
     driver = computed.driver(document)
     if driver is None:
         return Facts((), ("the version of the driver is not known, see links",))

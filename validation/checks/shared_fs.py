@@ -1,16 +1,16 @@
-"""The shared filesystems that are declared are there, and the job's user can work on them.
+"""The declared shared filesystems are mounted, and the job's user can use them.
 
-What it checks   of each path in validation_shared_filesystems: it answers in time, lies on a mount
-                 of its own and not in an empty folder of the node's root, and what the user writes
-                 there (or in the home below it) is read back the same. Type, source and inode are
-                 recorded: they tell whether nodes have the same filesystem. One of a local disk's
-                 type is a warning, and so is an answer that takes half of the limit
-Why it matters   a node without its mount runs jobs that lose their output, or fill its root; one
-                 whose file server hangs keeps each job that touches it
-What to do       Nothing mounted: mount it, and see why it was not at boot. No answer: look at the
-                 server and at the network to it. Not writable: declare a folder in which users may
-                 write, such as the parent of their homes. A local type: it is no shared filesystem,
-                 unless this node is the server.
+What it checks   Each path in validation_shared_filesystems answers in time and is on a mount of its
+                 own, not an empty folder on the node's root filesystem. What the user writes there
+                 (or in the home below it) is read back unchanged. Type, source and inode are
+                 recorded; they show whether nodes have the same filesystem. A local filesystem type
+                 is a warning, and so is an answer that takes half of the time limit.
+Why it matters   Jobs on a node without the mount lose their output or fill the root filesystem. If
+                 the file server hangs, every job that uses it hangs.
+What to do       Not mounted: mount it, and find out why it was not mounted at boot. No answer:
+                 check the server and the network to it. Not writable: declare a folder in which
+                 users may write, such as the parent of their homes. A local type: it is not a
+                 shared filesystem, unless this node is the server.
                  $ ssh {node} 'findmnt; systemctl --failed'
                  $ ssh {node} 'dmesg | grep -i -e nfs -e lustre'
 """

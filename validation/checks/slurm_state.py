@@ -1,16 +1,16 @@
-"""Slurm can use every node, and knows it as it was declared.
+"""Slurm can use every node, and has it as it was declared.
 
-What it checks   sinfo lists the node, in a state in which it takes jobs, with the declared CPUs,
-                 memory and GPUs, these of the declared type; its slurmd listens
-Why it matters   a node that is down, drained or unknown takes no work; nobody notices until a job
-                 waits for it. The node gets no job of this run.
-What to do       Read Slurm's reason. A node that is down does not answer: look at its power, its
-                 network and slurmd. One whose port refuses has a slurmd that stopped within the
-                 last minutes, or that listens elsewhere. A drained one was taken out on purpose or
-                 by a health check: mend what the reason says, then give it back. `inval` or wrong
-                 numbers: the node and slurm.conf disagree; `slurmd -C` on the node prints what it
-                 really has. GPUs of another type: the model in node_gpus, or slurm_node_gres, is
-                 not what slurm.conf has, and Slurm would refuse the jobs.
+What it checks   sinfo lists the node, in a state in which it accepts jobs, with the declared CPUs,
+                 memory, GPUs and GPU type. Its slurmd accepts connections.
+Why it matters   A node that is down, drained or unknown runs no jobs, and nobody notices until a
+                 job waits for it. The node gets no job of this run.
+What to do       Read Slurm's reason. A node that is down does not answer: check its power, its
+                 network and slurmd. If its port refuses connections, slurmd has stopped within the
+                 last minutes or listens on another port. A drained node was taken out of service by
+                 an operator or a health check: repair what the reason says, then resume it. `inval`
+                 or different numbers: the node and slurm.conf disagree; `slurmd -C` on the node
+                 prints what it really has. GPUs of another type: the model in node_gpus, or
+                 slurm_node_gres, differs from slurm.conf, and Slurm would refuse the jobs.
                  $ scontrol show node {node}
                  $ ssh {node} systemctl status slurmd munge
                  $ scontrol update nodename={node} state=resume

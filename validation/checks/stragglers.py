@@ -1,16 +1,17 @@
-"""No GPU lags behind the others of its kind, whatever the absolute thresholds say.
+"""No GPU is slower than the others of its kind, whatever the absolute thresholds are.
 
-What it checks   matrix products of each type, the GPU's own memory, and copies from and to the
-                 host: each figure of each GPU against the median of that figure over all GPUs of
-                 its name, on all nodes with as many GPUs of one model, five GPUs at least. More
-                 than 5 % below the median, or than four median absolute deviations where these are
-                 more, is a warning; less than three quarters of it is a failure. The node's slowest
-                 figure is shown
-Why it matters   a training over many GPUs goes at the pace of the slowest, and nothing else tells a
-                 GPU that is slow from a model that is
-What to do       One GPU of a node: its temperature, power and throttle reasons while it works. All
-                 of a node: power supply, cooling, clocks or the CPU's power profile of that node,
-                 and what else runs there. From and to the host alone: the link of that GPU.
+What it checks   The figures are matrix products of each type, GPU memory, and copies from and to
+                 the host. Each figure of each GPU is compared with its median over all GPUs of that
+                 name, on all nodes with the same number of GPUs of one model; there must be at
+                 least five GPUs. More than 5 % below the median, or more than four median absolute
+                 deviations if that is more, is a warning. Less than three quarters of the median is
+                 a failure. The node's slowest figure is shown.
+Why it matters   A training over many GPUs runs at the speed of the slowest one, and no other check
+                 distinguishes a slow GPU from a slow model.
+What to do       One GPU of a node: check its temperature, power and throttle reasons under load.
+                 All GPUs of a node: check its power supply, cooling, clocks and CPU power profile,
+                 and what else runs there. Only copies from and to the host: check the link of that
+                 GPU.
                  $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
                  $ ssh {node} 'nvidia-smi topo -m; lscpu | grep -e NUMA -e MHz'
 
@@ -84,7 +85,7 @@ def limit(values: Collection[float], unit: str) -> Threshold | None:
 def _figures(job: Job, document: Document) -> _Node:
     node = computed.read(job, document)
     if not node.real:
-        raise Unusable("figures of a CPU say nothing of a GPU's speed")
+        raise Unusable("a CPU's figures prove nothing about a GPU's speed")
     figures: list[_Figure] = []
     lacking: list[str] = []
     for gpu in node.gpus:
@@ -170,7 +171,7 @@ def _unknown(node: _Node, few: Sequence[int]) -> str:
     if node.lacking:
         return f"not measured: {computed.spelled_out(node.lacking)}"
     count = max(few, default=0)
-    return f"figures of {count} GPUs are too few to tell who lags, {FEWEST_GPUS} would do"
+    return f"figures of {count} GPUs are too few to find a slow one, {FEWEST_GPUS} are needed"
 
 
 def _room(item: tuple[Metric, Threshold]) -> float:

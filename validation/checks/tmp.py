@@ -1,11 +1,11 @@
 """Jobs can write on a node: /tmp and slurmd's own folder.
 
-What it checks   /tmp can be written to, and has room; slurmd's spool folder exists, is not mounted
-                 read-only, and has room
-Why it matters   a full or read-only /tmp fails jobs with messages about anything else; without its
-                 spool slurmd starts no job
-What to do       Read-only: the kernel saw errors on the disk, its log names it. Full: find what
-                 fills it; files of jobs that ended long ago are the usual cause.
+What it checks   /tmp is writable and has free space. slurmd's spool folder exists, is not mounted
+                 read-only, and has free space.
+Why it matters   If /tmp is full or read-only, jobs fail with misleading messages. Without its spool
+                 folder slurmd starts no job.
+What to do       Read-only: the kernel found errors on the disk; its log names it. Full: find what
+                 fills it, usually files of jobs that ended long ago.
                  $ ssh {node} 'df -h /tmp /var/spool; findmnt -T /tmp'
                  $ ssh {node} 'dmesg | grep -i -e "I/O error" -e remount'
 """

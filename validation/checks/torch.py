@@ -1,10 +1,9 @@
 """The node's Python can import torch.
 
-What it checks   the declared Python imports torch; the version is in the report
-Why it matters   a node without it fails the first training that is placed on it, and with it all
-                 other nodes of that training
-What to do       Apply the role validation_runtime to the node again, or look at what the import
-                 says: a missing library, a full disk, a broken file.
+What it checks   The declared Python imports torch. The report shows the version.
+Why it matters   A training fails on all of its nodes if one of them has no torch.
+What to do       Apply the role validation_runtime to the node again, or follow the import's
+                 message: a missing library, a full disk, a damaged file.
                  $ ssh {node} "/opt/plumbline/bin/python -c 'import torch'"
 """
 

@@ -178,7 +178,7 @@ def judge(job: Job, check: str, document: Document, training: Training, rules: R
         verdict = Verdict.INCONCLUSIVE
         message = (
             f"the reference moved by {training.movement:.2g} of itself, at least {needed:.2g} is "
-            "needed to tell a training from none"
+            "needed for a comparison"
         )
     elif verdict is Verdict.WARN:
         message = (

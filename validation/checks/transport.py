@@ -278,7 +278,7 @@ def _network_missing(logs: Sequence[_Log], nodes: Sequence[str], fabric: str) ->
         [log for log in logs if any(one.nvlink_between_nodes for one in log.transports)]
     )
     if set(silent) <= set(linked):
-        said = f"{_names(silent)} ran over NVLink between the nodes, which proves no {fabric}"
+        said = f"{_names(silent)} ran over NVLink between the nodes, which does not prove {fabric}"
         return Problem(Verdict.WARN, said, silent)
     said = f"NCCL's log shows no connection over the network on {_names(silent)}"
     return Problem(Verdict.INCONCLUSIVE, said, silent)
@@ -305,7 +305,7 @@ def _carriers(logs: Sequence[_Log], fabric: str) -> Problem | None:
     if wrong:
         return _ran_over(Verdict.FAIL, wrong, fabric, "NCCL ran over {}")
     if unknown:
-        said = "NCCL's log does not tell what carries its network {}"
+        said = "NCCL's log does not show the transport of its network {}"
         return _ran_over(Verdict.INCONCLUSIVE, unknown, fabric, said)
     if better:
         said = f"NCCL ran over {ROCE} on {_names(tuple(better))}, {fabric} is declared"

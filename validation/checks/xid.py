@@ -1,14 +1,14 @@
-"""The driver reported no fault of a GPU since the node was started.
+"""The driver has reported no GPU fault since the node booted.
 
-What it checks   the XIDs (GPUs) and SXIDs (NVSwitches) in the kernel's log since the boot, each by
-                 its severity in validation/xids.yml; faults of programs are counted only. A log
-                 that reaches back to a later time than the boot is a warning, one that may not be
-                 read leaves the check undecided
-Why it matters   the driver's own word for most faults of boards, links and memory, often hours
-                 before anything else shows
-What to do       Look the XID up in NVIDIA's catalog, and do what it says; then reboot the node: the
-                 log begins anew. Where the log may not be read, let the users of Slurm read the
-                 journal (group systemd-journal), or set the sysctl kernel.dmesg_restrict to 0.
+What it checks   XIDs (GPUs) and SXIDs (NVSwitches) in the kernel log since the boot are judged by
+                 their severity in xids.yml. Faults of programs are only counted. A log that does
+                 not reach back to the boot is a warning. If the log may not be read, the check is
+                 INCONCLUSIVE.
+Why it matters   XIDs are the driver's own reports of most faults of boards, links and memory, often
+                 hours before anything else shows.
+What to do       Look the XID up in NVIDIA's catalog and follow it; then reboot the node, which
+                 clears the log. If the log may not be read, let Slurm's users read the journal
+                 (group systemd-journal), or set the sysctl kernel.dmesg_restrict to 0.
                  $ ssh {node} "sudo journalctl --dmesg --boot | grep -e Xid"
                  $ ssh {node} 'nvidia-smi -q | grep -i -e "bus id" -e "recovery action"'
 """
@@ -69,7 +69,7 @@ def seen(document: Document, known: xids.Xids) -> list[Finding]:
     log = document.measured.inner("kernel_log")
     if not log.has("source"):
         why = printable(log.text("error"), 200)
-        raise Unusable(f"the kernel's log may not be read: {why}", Verdict.INCONCLUSIVE)
+        raise Unusable(f"the kernel log may not be read: {why}", Verdict.INCONCLUSIVE)
     findings = list(_begins(log))
     indices = _indices(document)
     for event in log.items("events"):
@@ -82,10 +82,12 @@ def _begins(log: Fields) -> Iterator[Finding]:
     if word(log, "complete", "yes", "no"):
         return
     if not log.has("begins_s"):
-        yield Finding(Verdict.WARN, f"{source} does not say how far back it reaches")
+        yield Finding(Verdict.WARN, f"{source} does not say how far back it goes")
         return
     hours = log.number("begins_s") / 3600
-    yield Finding(Verdict.WARN, f"{source} has forgotten the first {hours:.1f} h after the boot")
+    yield Finding(
+        Verdict.WARN, f"{source} no longer contains the first {hours:.1f} h after the boot"
+    )
 
 
 def _judged(

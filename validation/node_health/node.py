@@ -216,7 +216,7 @@ def kernel_log(config: Config, arguments: Arguments) -> Outcome:
     patterns: Mapping[str, str] = arguments["patterns"]
     found = log.search(patterns.values())
     if found.source is None:
-        return Outcome(UNKNOWN, f"the kernel's log may not be read: {found.error}")
+        return Outcome(UNKNOWN, f"the kernel log may not be read: {found.error}")
     told = []
     for name, pattern in patterns.items():
         lines = [line for line in found.lines if re.search(pattern, line)]

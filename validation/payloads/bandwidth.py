@@ -32,7 +32,7 @@ def busbw_factor(operation: str, ranks: int) -> float:
     if operation in _WHOLE:
         return 1.0
     if operation not in _TRIPS:
-        raise ValueError(f"no bus bandwidth is defined for {operation!r}")
+        raise ValueError(f"bus bandwidth is not defined for {operation!r}")
     return _TRIPS[operation] * (ranks - 1) / ranks
 
 

@@ -84,7 +84,7 @@ class Watch:
         if silent is None:
             return CannotRun(f"{sentence}; rank 0 on {self._hosts[0]} is gone", (), LINGER_S)
         if not silent:
-            return CannotRun(f"{sentence}; all ranks give signs of life", (), LINGER_S)
+            return CannotRun(f"{sentence}; all ranks still respond", (), LINGER_S)
         names = [f"rank {rank} on {self._hosts[rank]}" for rank in silent[:8]]
         hosts = tuple(dict.fromkeys(self._hosts[rank] for rank in silent))
         more = f" and {len(silent) - 8} more" if len(silent) > 8 else ""
@@ -144,7 +144,7 @@ class Watch:
         """Ends the process: the main thread waits for something that will not come."""
         if self._rank == 0 and not self._told:
             self._tell_silent_ranks()  # its own thread is this one
-        error = self.explain(f"nothing went on for {self._timeout_s:g} s")
+        error = self.explain(f"no progress for {self._timeout_s:g} s")
         complain(f"rank {self._rank} on {self._hosts[self._rank]}: {error}", error.blamed)
         time.sleep(error.linger_s)
         own = tempfile.gettempdir()

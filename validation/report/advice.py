@@ -26,10 +26,10 @@ from validation.nodelist import compress
 from validation.report import words
 
 PORTS = (
-    "Between compute nodes a cluster job needs TCP 20000-29999, where its ranks meet, and the "
-    "ephemeral ports (32768-60999), on which Gloo and NCCL then connect. Slurm needs 6817 on the "
-    "controller, 6818 on every node, and on the login node whatever SrunPortRange allows srun "
-    "(any port, where it is not set)."
+    "Between compute nodes a cluster job needs TCP ports 20000-29999, on which its ranks meet, and "
+    "the ephemeral ports (32768-60999), on which Gloo and NCCL then connect. Slurm needs 6817 on "
+    "the controller, 6818 on every node, and SrunPortRange on the login node (any port if it is "
+    "not set)."
 )
 
 
@@ -74,19 +74,19 @@ _OF_A_CHECK = (Cause.FINDING, Cause.NO_THRESHOLD)
 _READ = "less {err}"
 ADVICE: Mapping[Cause, Advice] = {
     Cause.NO_THRESHOLD: Advice(
-        "It was measured, and there is nothing to judge it by. Compare it with the vendor's "
-        "figure, then record it in a thresholds file of your own; --record-baseline DIR writes one "
+        "It was measured, but there is no threshold for it. Compare it with the vendor's figure, "
+        "then record it in a thresholds file of your own; --record-baseline DIR writes one "
         "(docs/reference/thresholds.md)."
     ),
     Cause.CONTROLLER: Advice(
-        "No node is known to be at fault: Slurm's controller does not answer the login node. Look "
-        "whether slurmctld runs there, and whether a firewall lets TCP 6817 through.",
+        "No node is known to be at fault: Slurm's controller does not answer the login node. Check "
+        "whether slurmctld runs, and whether a firewall blocks TCP 6817.",
         ("scontrol ping", "systemctl status slurmctld  # on the controller"),
     ),
     Cause.REFUSED: Advice(
-        "No node is known to be at fault: Slurm does not take or start the job as it was "
-        "submitted. Look at the partition, the account, the QOS and the limits of the user who "
-        "submits; for a generic resource, at Gres= in slurm.conf and node_gpus in the inventory.",
+        "No node is known to be at fault: Slurm does not accept or start the job as it was "
+        "submitted. Check the partition, and the account, QOS and limits of the user who submits. "
+        "If the message names a GRES, check Gres= in slurm.conf and node_gpus in the inventory.",
         (
             'sacctmgr show associations where user="$USER"',
             "scontrol show partition {partition}",
@@ -94,10 +94,10 @@ ADVICE: Mapping[Cause, Advice] = {
         ),
     ),
     Cause.ACCOUNT: Advice(
-        "No node is known to be at fault: Slurm knows no account under which the user who submits "
-        "may use this partition and QOS. Declare the user in slurm_users, or add one by hand "
-        "(docs/operate/accounting.md); name another account with --account, or for every run in "
-        "validation_submission; look whether the partition allows it (AllowAccounts, AllowQos).",
+        "No node is known to be at fault: the user who submits has no account that may use this "
+        "partition and QOS. Declare the user in slurm_users, or add an association by hand "
+        "(docs/operate/accounting.md). Or name another account, with --account or, for every run, "
+        "in validation_submission. Check AllowAccounts and AllowQos of the partition.",
         (
             'sacctmgr show associations where user="$USER" format=account,partition,qos,defaultqos',
             "scontrol show partition {partition}",
@@ -105,14 +105,15 @@ ADVICE: Mapping[Cause, Advice] = {
         ),
     ),
     Cause.LOST: Advice(
-        "No node is known to be at fault: the login node, or what ran there, went away, and with "
-        "it what was known of the jobs. Look for jobs that are left, then repeat the run.",
+        "No node is known to be at fault: the login node or the program on it went away, and the "
+        "state of the jobs is lost. Check whether jobs are left, then repeat the run.",
         ("squeue --me",),
     ),
     Cause.OUT_OF_SERVICE: Advice(
-        "Slurm had the node when the run began and gave it up meanwhile. With a star behind its "
-        "state it does not answer: look at its power, its network, slurmd and munge. Down or "
-        "drained without one, it was taken out of service: Slurm's reason says by whom.",
+        "The node was in service when the run began and went out of service during the run. A star "
+        "after its state means that it does not answer: check its power, its network, slurmd and "
+        "munge. Down or drained without a star means that it was taken out of service; Slurm's "
+        "reason says by whom.",
         (
             "scontrol show node {node}",
             "ssh {node} systemctl status slurmd munge",
@@ -120,19 +121,18 @@ ADVICE: Mapping[Cause, Advice] = {
         ),
     ),
     Cause.BUSY: Advice(
-        "Others are using what the job needs. Repeat the run when the nodes are free, or inside a "
-        "reservation.",
+        "Other jobs use the nodes. Repeat the run when they are free, or inside a reservation.",
         ("squeue --nodelist={nodes}",),
     ),
     Cause.NOT_STARTED: Advice(
-        "Slurm did not start the job in time although nobody else uses the nodes. Its reason is "
-        "the one above; what it says of a node that should be free tells more.",
+        "Slurm did not start the job in time although nobody else uses the nodes. The message "
+        "above is its reason; `scontrol show node` may tell more.",
         ("squeue --start --me", "scontrol show node {node}"),
     ),
     Cause.NO_TASK: Advice(
-        "Slurm gave the job its nodes, and no task began there. Either slurmd does not start "
-        "tasks, or a firewall cuts srun off: slurmd listens on TCP 6818, and connects back to srun "
-        "on the login node.",
+        "Slurm gave the job its nodes, but no task started on them. Either slurmd does not start "
+        "tasks, or a firewall blocks srun: slurmd listens on TCP 6818 and connects back to srun on "
+        "the login node.",
         (
             "ssh {node} systemctl status slurmd",
             "ssh {node} journalctl --unit slurmd --lines 50",
@@ -140,7 +140,7 @@ ADVICE: Mapping[Cause, Advice] = {
         ),
     ),
     Cause.HUNG: Advice(
-        "The task began and did not end: most often a driver or a filesystem that does not answer.",
+        "The task started but did not end. Usually a driver or a filesystem does not answer.",
         (
             "ssh {node} 'ps -eo pid,stat,wchan:30,args | grep \" D\"'",
             "ssh {node} 'dmesg | tail -n 50'",
@@ -148,29 +148,29 @@ ADVICE: Mapping[Cause, Advice] = {
         ),
     ),
     Cause.NOT_CONNECTED: Advice(
-        "The tasks began, and the ranks did not come together or lost each other. A rank that "
-        "hangs does that; so does a cut link, a firewall between the nodes or a wrong network "
+        "The tasks started, but the ranks did not connect or lost their connection. Possible "
+        "causes are a rank that hangs, a cut link, a firewall between the nodes or a wrong network "
         "interface. "
         + PORTS
-        + " If a port is refused, the way is open; if nothing answers, it is not.",
+        + " If a connection is refused, the port is reachable; without an answer, it is blocked.",
         (_READ, "ssh {node} nc -zvw 3 {other} 29999"),
     ),
     Cause.ENDED_BADLY: Advice(
-        "A task ended with an error. The first complaint in the job's stderr is the cause; what "
-        "other ranks say after it follows from it.",
+        "A task ended with an error. The first message in the job's stderr is the cause; later "
+        "messages of other ranks usually follow from it.",
         (_READ,),
     ),
     Cause.NO_ANSWER: Advice(
-        "The job ended, and its answer is missing or is not what was asked for. Look at what it "
-        "printed: a prolog that prints without an end of line does that, another Python than was "
+        "The job ended, but its answer is missing or belongs to another question. Read what it "
+        "printed. Possible causes are a prolog that prints without a newline, another Python than "
         "declared, or an srun that starts something else.",
         ("less {out}", _READ),
     ),
-    Cause.NOT_RUN: Advice("It was not judged. See what else did not pass, then repeat the run."),
+    Cause.NOT_RUN: Advice("It was not judged. Repair what else did not pass, then repeat the run."),
     Cause.UNPROVEN: Advice(
-        "This run had too few nodes of one kind for this check. Select more of them. A node with "
-        "one rank that is alone of its kind can only show that it computes rightly by itself; what "
-        "lies between it and the others stays unproven."
+        "This run had too few nodes of one kind for this check. Select more of them. A single node "
+        "with one rank only shows that it computes correctly; its communication with other nodes "
+        "stays unproven."
     ),
 }
 
@@ -389,8 +389,8 @@ def _who(finding: _Finding, nodes: Sequence[str], checks: Sequence[str]) -> list
 
 def _how_to_tell_apart(nodes: Sequence[str]) -> str:
     if len(nodes) == 2:
-        return " Two nodes cannot tell which of them is at fault; each with a third one can."
-    return " Halves of the nodes show where it is." if len(nodes) >= 4 else ""
+        return " To find out which of the two nodes is at fault, run each with a third one."
+    return " Run halves of the nodes to find the fault." if len(nodes) >= 4 else ""
 
 
 def _drainable(report: RunReport, group: Sequence[_Finding]) -> list[str]:

@@ -235,7 +235,7 @@ def _outcome(report: RunReport, total: str) -> list[str]:
         warned = ", some of it with a warning" if report.verdict is Verdict.WARN else ""
         return [f"All {total} pass{warned}." if len(passes) > 1 else f"The node passes{warned}."]
     if report.verdict.green:
-        return ["Nothing that was tried failed."]
+        return ["Nothing that was tested failed."]
     if report.verdict is Verdict.INCONCLUSIVE:
         return ["Nothing failed, but not everything could be proven."]
     sentences = []
@@ -252,7 +252,7 @@ def _outcome(report: RunReport, total: str) -> list[str]:
             f"One of {compress(nodes)} is at fault in {listed(checks, 3)}; which one is not known."
         )
     if not sentences:
-        sentences.append("Something failed that is no node's fault.")
+        sentences.append("Something failed, but no node is at fault.")
     return sentences
 
 

@@ -59,7 +59,7 @@ FAULTS = [
     (
         [(("gpus", 1, "samples"), 0)],
         UNKNOWN,
-        "GPU 1: NVML did not tell its PCIe link while it copied",
+        "GPU 1: NVML did not report its PCIe link while it copied",
     ),
     (
         unknown("pcie_generation_max", standin_health.unsupported),
@@ -74,17 +74,17 @@ FAULTS = [
     (
         [after("replay", 1)],
         FAIL,
-        "GPU 1: its NVLinks counted new errors while it worked (1 replay)",
+        "GPU 1: its NVLinks counted new errors under load (1 replay)",
     ),
     (
         [after("recovery", 2)],
         FAIL,
-        "GPU 1: its NVLinks counted new errors while it worked (2 recovery)",
+        "GPU 1: its NVLinks counted new errors under load (2 recovery)",
     ),
     (
         [after("crc_flit", 1)],
         WARN,
-        "GPU 1: its NVLinks counted new errors while it worked (1 crc_flit)",
+        "GPU 1: its NVLinks counted new errors under load (1 crc_flit)",
     ),
     ([after("crc_flit", 5999)], WARN, "(5999 crc_flit)"),  # 60 s of work
     ([after("crc_flit", 6000)], FAIL, "(6000 crc_flit)"),
@@ -98,12 +98,12 @@ FAULTS = [
     (
         [(("gpus", 1, "before", "values", "nvlinks", 3, "errors", "replay"), 7)],
         UNKNOWN,
-        "GPU 1: its NVLink counters were reset while it worked",
+        "GPU 1: its NVLink counters were reset during the measurements",
     ),
     (
         [(("gpus", 1, "after", "values", "nvlinks"), [])],
         FAIL,
-        "GPU 1 had other NVLinks before than after the work",
+        "GPU 1 had different NVLinks before and after the measurements",
     ),
     (
         [(("gpus", 1, "after", "error"), "NVML: GPU is lost (code 15)")],
@@ -114,7 +114,7 @@ FAULTS = [
     (
         [(("gpus", 1, "after"), None)],
         UNKNOWN,
-        "GPU 1: NVML told nothing of it before or after the work",
+        "GPU 1: NVML reported nothing about it before or after the measurements",
     ),
     (
         [(("nvml", "error"), "no driver")],
@@ -124,7 +124,7 @@ FAULTS = [
     (
         [(("gpus", 1, "after", "values", "uuid"), "GPU-x")],
         FAIL,
-        "GPU 1: NVML told of other GPUs before and after the work",
+        "GPU 1: NVML reported different GPUs before and after the measurements",
     ),
     (
         [(("gpus", 1, when, "values", "uuid"), "GPU-x") for when in ("before", "after")],

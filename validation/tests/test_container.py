@@ -47,7 +47,7 @@ def test_what_asks_the_node_itself_stays_outside():
     assert {found for found in inside.values() if found} == {Container(IMAGE, None, "python3")}
     # The host needs no torch then.
     skipped = {check.check: check.skip for check in made.checks if check.skip}
-    assert skipped == {"torch": "payloads bring their torch in a container"}
+    assert skipped == {"torch": "the container brings torch"}
     assert made.node_jobs[0].config["torch"] is False
 
 
@@ -182,7 +182,7 @@ def test_a_container_that_nobody_asked_for_fails():
     assert judge("node", healthy).verdict is Verdict.PASS
     result = judge("node", standin.contained(healthy))
     assert (result.verdict, result.blamed) == (Verdict.FAIL, ("h1",))
-    assert result.message == "ran in a container on h1, and none was asked for"
+    assert result.message == "ran in a container on h1, although none was requested"
 
 
 @pytest.mark.parametrize("check", ["cuda", *RANKS])

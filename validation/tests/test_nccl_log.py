@@ -643,14 +643,14 @@ def test_recorded_runs_fail_for_every_other_fabric(name, gpus, carrier, fits, fa
             "[0]mlx5_0",
             "[1]mlx5_0",
             Verdict.INCONCLUSIVE,
-            "NCCL's log does not tell what carries its network IBext_v8 on node1, node2, "
+            "NCCL's log does not show the transport of its network IBext_v8 on node1, node2, "
             "ib_hdr200 is declared",
         ),
         (
             "IBext_v8/0",
             "Teleport/0",
             Verdict.INCONCLUSIVE,
-            "NCCL's log does not tell what carries its network Teleport on node1, node2, "
+            "NCCL's log does not show the transport of its network Teleport on node1, node2, "
             "ib_hdr200 is declared",
         ),
     ],
@@ -671,7 +671,7 @@ def test_a_recorded_log_with_other_words(old, new, verdict, sentence, monkeypatc
         (r".* via NET/.*", "NCCL's log does not show how the ranks on node1, node2 reached the ot"),
         (
             r"node1.* NET/IB : Using .*",
-            "NCCL's log does not tell what carries its network IBext_v8",
+            "NCCL's log does not show the transport of its network IBext_v8",
         ),
         (r"node2.*Init COMPLETE", "NCCL's log shows no complete communicator of 2 ranks on node2"),
     ],
@@ -839,7 +839,10 @@ def test_each_node_must_show_its_own_network():
 def test_nvlink_between_nodes_proves_no_fabric():
     problem = judge(ring(TWO_NODES, "P2P/MNNVL"), gpus=Gpus("gb200", 2))
     assert problem.verdict is Verdict.WARN
-    assert problem.sentence == "n1, n2 ran over NVLink between the nodes, which proves no ib_ndr400"
+    assert (
+        problem.sentence
+        == "n1, n2 ran over NVLink between the nodes, which does not prove ib_ndr400"
+    )
 
 
 def test_nvlink_between_nodes_is_shown_by_each_node_for_itself():

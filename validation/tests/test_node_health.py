@@ -327,7 +327,7 @@ def test_gpus_that_are_well(builtin):
         (
             "gpu_clocks",
             {"clock_reasons": {"always": 64, "sometimes": 64, "reasons": ""}},
-            "GPU 1: clocks are held back: hardware thermal slowdown",
+            "GPU 1: clocks are reduced: hardware thermal slowdown",
         ),
         ("gpu_persistence", {"persistence": "off"}, "GPU 1: persistence mode is off"),
         ("gpu_mig", {"mig": "on"}, "GPU 1: MIG is on"),

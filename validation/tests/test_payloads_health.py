@@ -261,13 +261,13 @@ FAULTS = [
     pytest.param(
         ["gpu.1.clock_reasons = 0x48"],
         "clocks",
-        "GPU 1: clocks are held back: hardware thermal slowdown, hardware slowdown",
+        "GPU 1: clocks are reduced: hardware thermal slowdown, hardware slowdown",
         id="thermal slowdown",
     ),
     pytest.param(
         ["gpu.1.clock_reasons = 0x88,0x80,0x80"],
         "clocks",
-        "GPU 1: clocks are held back: hardware power brake",
+        "GPU 1: clocks are reduced: hardware power brake",
         id="power brake",
     ),
     pytest.param(

@@ -539,7 +539,7 @@ def test_a_frozen_rank_is_named_by_the_others(frozen):
                 told.append(complaint_of(process.err))
     for sentence, blamed in told:
         assert f"no sign of life from rank {frozen} on gpu{frozen + 1}" in sentence
-        assert "nothing went on for 4 s (while timing 65536 bytes)" in sentence
+        assert "no progress for 4 s (while timing 65536 bytes)" in sentence
         assert blamed == [f"gpu{frozen + 1}"]
 
 

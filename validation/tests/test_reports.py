@@ -454,11 +454,11 @@ def test_the_headline_is_what_a_person_would_say():
         "One of gpu[1,4-8] is at fault in all_reduce and ddp; which one is not known.",
         "Not proven: c1,h1.",
     ]
-    assert words.headline(partial())[0] == "Nothing that was tried failed."
+    assert words.headline(partial())[0] == "Nothing that was tested failed."
     down = FakeSlurm(make_plan())
     down.down = SlurmDown("sinfo: no controller")
     assert words.headline(nobodys(report_of(down)))[0] == (
-        "Something failed that is no node's fault."
+        "Something failed, but no node is at fault."
     )
     interrupted = words.headline(replace(healthy(), interrupted=True))
     assert interrupted[0] == "The run was interrupted before its end."
@@ -692,7 +692,7 @@ def test_every_cause_has_words():
     [
         (0, "exit status 0"),
         (1, "exit status 1"),
-        (143, "exit status 143 (a task was ended, as srun does to the others when one has failed)"),
+        (143, "exit status 143 (a task was ended, usually by srun after another task failed)"),
         (255, "exit status 255"),
     ],
 )

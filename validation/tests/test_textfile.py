@@ -57,7 +57,7 @@ def test_a_partial_run_adds_to_those_that_are_there(tmp_path):
 def test_an_interrupted_run_leaves_them_alone(tmp_path):
     report = textfile.publish(replace(healthy(), interrupted=True), tmp_path, Here())
     assert list(tmp_path.iterdir()) == []
-    assert report.notes == ("interrupted: the metrics are still those of the run before",)
+    assert report.notes == ("interrupted: the metrics are still those of the previous run",)
 
 
 def test_what_somebody_else_wrote_stays_and_the_verdict_too(tmp_path):
@@ -65,7 +65,7 @@ def test_what_somebody_else_wrote_stays_and_the_verdict_too(tmp_path):
     report = textfile.publish(replace(healthy(), left_out=("nodes: gpu2",)), tmp_path, Here())
     assert report.verdict is Verdict.PASS
     (note,) = report.notes
-    assert note.startswith(f"{tmp_path / NAME} is not renewed: ")
+    assert note.startswith(f"{tmp_path / NAME} was not updated: ")
     assert (tmp_path / NAME).read_text() == "up 1\n"
 
 
@@ -73,14 +73,14 @@ def test_a_folder_that_is_gone_costs_no_verdict(tmp_path):
     report = textfile.publish(healthy(), tmp_path / "gone", Here())
     assert report.verdict is Verdict.PASS
     (note,) = report.notes
-    assert f"{tmp_path / 'gone' / NAME} is not renewed: mktemp: " in note
+    assert f"{tmp_path / 'gone' / NAME} was not updated: mktemp: " in note
 
 
 @pytest.mark.parametrize("answers", [0, 1])
 def test_a_host_that_is_gone_costs_no_verdict(tmp_path, answers):
     report = textfile.publish(healthy(), tmp_path, Gone(answers))
     assert report.verdict is Verdict.PASS
-    assert report.notes == (f"{tmp_path / NAME} is not renewed: login1 is unreachable",)
+    assert report.notes == (f"{tmp_path / NAME} was not updated: login1 is unreachable",)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,7 +89,7 @@ def test_a_write_that_stops_halfway_leaves_the_former_file_and_nothing_else(tmp_
     former = (tmp_path / NAME).read_text()
     monkeypatch.setattr(textfile, "_WRITE", textfile._WRITE.replace("cat >", "ulimit -f 0; cat >"))
     report = textfile.publish(healthy(), tmp_path, Here())
-    assert "is not renewed" in report.notes[0]
+    assert "was not updated" in report.notes[0]
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
     assert (tmp_path / NAME).read_text() == former
 

@@ -86,7 +86,7 @@ def test_what_is_not_judged_says_why(show):
     said = entries(show("v1")[1])
     assert said["gemm: node"] == "  runs on CPUs, no speed is judged"
     assert "v1 has one rank" in said["ddp: cluster"]
-    assert "one GPU: there is no other" in entries(show("t1")[1])["peers: node"]
+    assert "only one GPU" in entries(show("t1")[1])["peers: node"]
 
 
 def test_a_sites_rule_is_shown_as_the_one_that_counts(show, tmp_path):

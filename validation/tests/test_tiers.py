@@ -124,7 +124,9 @@ def test_a_silent_node_fails_and_costs_only_itself():
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu1": None})
     found = walk(slurm)
     failed = messages(found)
-    assert failed["cpus", "gpu1"] == "nothing is known of this job: the login node forgot it"
+    assert (
+        failed["cpus", "gpu1"] == "nothing is known of this job: the login node no longer knows it"
+    )
     assert ("cancel", ["node-gpu1", "node-gpu2", "node-gpu3"]) in slurm.log
     assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
 
@@ -237,7 +239,7 @@ def test_what_one_job_waited_for_in_vain_is_told_once():
     slurm = FakeSlurm(make_plan(*THREE), replies={"all_reduce": stuck, **skipped})
     found = walk(slurm)
     assert list(messages(found)) == [("all_reduce", "virtual")]
-    said = "not run: all_reduce waited in vain on the same nodes"
+    said = "not run: all_reduce did not start on the same nodes in time"
     assert messages(found, Verdict.INCONCLUSIVE) == dict.fromkeys(
         (("ddp", "virtual"), ("pipeline", "virtual")), said
     )
@@ -268,7 +270,7 @@ def test_groups_whose_measurement_waited_in_vain_do_not_go_on():
     assert slurm.started[1] == [first, second]
     assert not set(rest) & set(slurm.started[2])
     said = [r.message for r in found.results if r.subject.name == slurm.plan.groups[0].name]
-    assert said.count(f"not run: {first} waited in vain on the same nodes") == 2
+    assert said.count(f"not run: {first} did not start on the same nodes in time") == 2
 
 
 def test_an_unknown_model_is_inconclusive_never_a_pass():

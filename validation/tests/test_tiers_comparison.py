@@ -155,7 +155,7 @@ def test_one_selected_node_compares_its_own_gpus_where_these_are_enough(cluster)
     assert found.verdicts["same_product", "gpu1"] is Verdict.PASS
     assert found.verdicts["stragglers", "gpu1"] is Verdict.INCONCLUSIVE
     assert found.messages["stragglers", "gpu1"] == (
-        "2 of these GPUs, and 5 are the fewest that can be compared"
+        "2 of these GPUs, and 5 are needed for a comparison"
     )
 
 
