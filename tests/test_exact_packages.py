@@ -90,7 +90,7 @@ def test_what_nobody_named_is_not_removed() -> None:
         ),
         (
             "E: Failed to fetch http://m/x.deb  File has unexpected size (5 != 6). Mirror sync?",
-            "http://m/x.deb did not arrive whole: File has unexpected size (5 != 6)",
+            "http://m/x.deb did not arrive completely: File has unexpected size (5 != 6)",
         ),
         (
             "The following packages have unmet dependencies:\n a : Depends: b\nE: x",

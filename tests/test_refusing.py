@@ -117,11 +117,19 @@ def test_a_refusal_ends_the_role_on_its_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "answer", "sentences"),
     [
-        ({}, said("", rc=1, msg="non-zero return code"), ["role paint cannot say what it refuses"]),
-        ({}, said("", failed=True, msg="boom"), ["role paint cannot say what it refuses (boom)."]),
+        ({}, said("", rc=1, msg="non-zero return code"), ["role paint could not evaluate"]),
+        (
+            {},
+            said("", failed=True, msg="boom"),
+            ["role paint could not evaluate its refusals (boom)."],
+        ),
         ({"ignore_errors": True}, said("", failed=True, msg="boom"), []),
         ({"failed_when": False}, said("", rc=1), []),
-        ({"failed_when": "__wall.stdout == 'x'"}, said("x", msg="x"), ["role paint cannot say"]),
+        (
+            {"failed_when": "__wall.stdout == 'x'"},
+            said("x", msg="x"),
+            ["role paint could not evaluate"],
+        ),
         ({"failed_when": ["__wall.rc != 0", "__wall.stdout == ''"]}, said("x", rc=1), []),
     ],
 )

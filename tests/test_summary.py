@@ -72,7 +72,7 @@ def test_a_host_that_is_off_and_one_that_failed() -> None:
         "    Unable to start slurmd.\n"
         '        at "slurm : Service | Start slurmd" of the play '
         '"Set up the compute and login nodes"\n'
-        "Next, once that is mended:\n"
+        "Next, once that is repaired:\n"
         "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml --limit gpu1,gpu2"
     )
 
@@ -88,7 +88,7 @@ def test_a_lost_controller_leaves_the_others_waiting() -> None:
         "Done:      Prepare every node\n"
         "Cut short: Set up the controllers\n"
         "Not begun: Set up the compute and login nodes\n"
-        "Next, once that is mended:\n"
+        "Next, once that is repaired:\n"
         "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
     )
 
@@ -107,7 +107,7 @@ def test_a_refusal_before_the_first_change() -> None:
         "    fabric of gpu1 is 'x'.\n"
         '        at "Stop" of the play "Look at every host"\n'
         "Nothing was configured: the run ended before its first layer.\n"
-        "Next, once that is mended:\n"
+        "Next, once that is repaired:\n"
         "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
     )
 

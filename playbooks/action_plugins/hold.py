@@ -111,9 +111,8 @@ def refusal(
         if break_it:
             return ""
         return (
-            f"{who} ({found.command}), and whether that run still lives cannot be seen from "
-            f"{mine.host}; wait for it, or when you know that it has ended, add "
-            "-e cluster_hold_break=true."
+            f"{who} ({found.command}), and {mine.host} cannot see whether that run is still "
+            "active; wait for it, or when you know that it has ended, add -e cluster_hold_break=true."
         )
     if found.boot != mine.boot or not alive(found.pid, found.started):
         return ""

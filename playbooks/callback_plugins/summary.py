@@ -216,7 +216,7 @@ def summary(run: Run, limit_file: str = "") -> str:
         if run.cut_short:
             lines += layers(run)
         limit = f"@{limit_file}" if limit_file else ",".join(run.limit)
-        lines.append("Next, once that is mended:" if run.troubles else "Next:")
+        lines.append("Next, once that is repaired:" if run.troubles else "Next:")
         lines.append(f"    {same_command(run.command, limit)}")
     return "\n".join(lines)
 

@@ -49,7 +49,7 @@ def facts_refusal(result: Mapping[str, Any], host: str) -> str:
             f"{host}: the user that logs in cannot become root ({said}); give its password with "
             "--ask-become-pass, or let it use sudo without one (NOPASSWD)."
         )
-    return f"{host}: it does not tell what it is ({said}); mend that on the host first."
+    return f"{host}: its facts cannot be gathered ({said}); repair that on the host first."
 
 
 def role_refusal(result: Mapping[str, Any], role: str) -> str:
@@ -57,7 +57,7 @@ def role_refusal(result: Mapping[str, Any], role: str) -> str:
     said = " ".join(str(result.get("msg", "")).split())
     if result.get("evaluated_to") is False or "assertion" in result:
         return said
-    return f"role {role} cannot say what it refuses ({said.rstrip('.')})."
+    return f"role {role} could not evaluate its refusals ({said.rstrip('.')})."
 
 
 def hardware_refusals(
@@ -69,7 +69,7 @@ def hardware_refusals(
     """
     return [
         Refusal(
-            f"{what}; mend the node, leave it out (--limit '!NAME'), or declare what it has.",
+            f"{what}; repair the node, leave it out (--limit '!NAME'), or declare what it has.",
             "hardware-less",
             host,
         )

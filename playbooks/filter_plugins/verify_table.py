@@ -29,7 +29,7 @@ WIDTHS = (24, 26, 34, 30, 40, 7)  # at most; a longer text goes on in the next l
 def failed_sentence(result: Mapping[str, Any]) -> str:
     """What a failed task said, in one sentence."""
     if not result:
-        return "another host of the same batch failed in what is asked once for all"
+        return "another host of the same batch failed in a task that runs once for all"
     return failure_words(result)
 
 
@@ -45,7 +45,7 @@ def verified_rows(host: Host, roles: Iterable[str]) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     for role in roles:
         if role in lost:
-            rows.append(_unanswered(role, lost[role], "mend that on the node, and ask again"))
+            rows.append(_unanswered(role, lost[role], "repair that on the node, and verify again"))
         elif not (found := host.get(f"__{role}_verified")):
             rows.append(_unanswered(role, "no answer", f"apply the role {role}, and ask again"))
         else:

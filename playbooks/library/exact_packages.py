@@ -114,7 +114,7 @@ def chosen(known: Mapping[str, Sequence[str]], wanted: Wanted, keep: str) -> str
     lacking = next((name for name in wanted.names if not known[name]), "")
     if lacking:
         raise Refused(
-            f"no repository of this node has {lacking}; see the repositories that it is told of"
+            f"no repository of this node has {lacking}; check the repositories that are configured"
         )
     there = f"there is {', '.join(common)}" if common else "they have no version in common"
     advice = f"; set {wanted.variable} to one of them" if wanted.variable and common else ""
@@ -180,7 +180,7 @@ MEANINGS = (
     ),
     (
         r"Failed to fetch (\S+)\s+(404[^\n\[]*)",
-        "{0} does not exist ({1}); run again once the mirror is whole, or use another one",
+        "{0} does not exist ({1}); run again once the mirror is complete, or use another one",
     ),
     (
         r"Failed to fetch (\S+)\s+(Could not (?:connect|resolve)[^\n]*|[^\n]*(?:timed out|"
@@ -190,12 +190,12 @@ MEANINGS = (
     (
         r"Failed to fetch (\S+)\s+([^\n]*(?:unexpected size|Hash Sum mismatch|Undetermined Error|"
         r"Error reading from server|closed)[^\n]*)",
-        "{0} did not arrive whole: {1}; run again, or use another mirror",
+        "{0} did not arrive completely: {1}; run again, or use another mirror",
     ),
     (r"Failed to fetch (\S+)\s+([^\n]*)", "{0} cannot be had: {1}"),
     (
         r"The following packages have unmet dependencies:\s*([^\n]*)",
-        "what they depend on is not to be had: {0}",
+        "their dependencies are not available: {0}",
     ),
 )
 
@@ -262,7 +262,7 @@ def install(wanted: Wanted, version: str, gone: Sequence[str], check_mode: bool)
         raise Refused(f"{what} cannot be installed: {meaning(simulated.stdout + simulated.stderr)}")
     if others := also_gone(simulated.stdout, gone):
         raise Refused(
-            f"{what} cannot be installed beside {', '.join(others)}, which nobody said may go; "
+            f"{what} cannot be installed beside {', '.join(others)}, which may not be removed; "
             "remove it, or choose another version"
         )
     if check_mode:

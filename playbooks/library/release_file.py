@@ -70,8 +70,7 @@ def fetch(url: str, sha256: str, dest: Path, mode: int, timeout: float, variable
     with replacing(dest, mode) as file:
         if problem := other_hash(download(url, file, timeout, variable), sha256):
             raise NoFile(
-                f"{url} {problem}; it is not the file that was meant, or the pin is of another "
-                "version"
+                f"{url} {problem}; it is another file, or the SHA-256 belongs to another version"
             )
 
 
