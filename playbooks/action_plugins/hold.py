@@ -112,7 +112,7 @@ def refusal(
             return ""
         return (
             f"{who} ({found.command}), and {mine.host} cannot see whether that run is still "
-            "active; wait for it, or when you know that it has ended, add -e cluster_hold_break=true."
+            "active; wait for it, or if you know that it has ended, add -e cluster_hold_break=true."
         )
     if found.boot != mine.boot or not alive(found.pid, found.started):
         return ""

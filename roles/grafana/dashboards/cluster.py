@@ -52,7 +52,7 @@ JOBS_RUNNING = number("Jobs running", "Jobs that run.", "short", one("slurm_jobs
 
 JOBS_WAITING = number(
     "Jobs waiting",
-    "Jobs that wait and are not held by anybody.",
+    "Waiting jobs, except those that are held.",
     "short",
     "max(slurm_jobs_pending - slurm_jobs_hold)",
 )
@@ -75,13 +75,13 @@ HOSTS_NOT_ANSWERING = number(
 
 CPUS_ALLOCATED = share(
     "CPUs allocated",
-    "CPUs that jobs have, of those that jobs can have.",
+    "CPUs that jobs have, as a share of the CPUs that Slurm can give to jobs.",
     "sum(max by (node) (slurm_node_cpus_alloc)) / sum(max by (node) (slurm_node_cpus_effective))",
 )
 
 GPUS_ALLOCATED = share(
     "GPUs allocated",
-    "GPUs that jobs have, of those that Slurm knows.",
+    "GPUs that jobs have, as a share of the GPUs that Slurm knows.",
     "sum(max by (node) (slurm_node_gpus_alloc))"
     " / sum(max by (node) (slurm_node_gpus)) > 0"
     " or 0 * sum(slurm_node_gpus)",
@@ -89,7 +89,7 @@ GPUS_ALLOCATED = share(
 
 CPU_BUSY = share(
     "CPU busy",
-    "How much of the nodes' CPUs works, whoever has them.",
+    "How busy the nodes' CPUs are, with or without jobs.",
     '1 - avg(rate(node_cpu_seconds_total{mode="idle",node=~"$node"}[$__rate_interval]))',
 )
 
@@ -111,14 +111,14 @@ ALERTS_THAT_FIRE = rows(
 
 NODES_OUT_OF_SERVICE_AND_WHY = rows(
     "Nodes out of service, and why",
-    "Reasons as Slurm has them, and who gave them.",
+    "Slurm's reasons, and who set them.",
     {"node": "Node", "reason": "Reason", "user": "By"},
     Column('max by (node, reason, user) (slurm_node_reason_info{node=~"$node"})'),
 )
 
 STATE_OF_EACH_NODE = states(
     "State of each node",
-    "What Slurm makes of each node; the worst, where it is several things.",
+    "Slurm's state of each node. If a node has several states, the worst one is shown.",
     Query(
         "max by (node) (" + graded("slurm_node_state", "state", STATES, 'node=~"$node"') + ")",
         "{{node}}",
@@ -128,7 +128,7 @@ STATE_OF_EACH_NODE = states(
 
 JOBS = graph(
     "Jobs",
-    "Jobs that run, and that wait.",
+    "Running and waiting jobs.",
     "short",
     Query(one("slurm_jobs_running"), "running"),
     Query("max(slurm_jobs_pending - slurm_jobs_hold)", "waiting"),
@@ -137,7 +137,7 @@ JOBS = graph(
 
 WHY_JOBS_WAIT = graph(
     "Why jobs wait",
-    "Slurm's reason, tasks of arrays counted each.",
+    "Slurm's reasons. Each task of an array counts.",
     "short",
     Query("max by (reason) (slurm_jobs_pending_reason)", "{{reason}}"),
     stacked=True,
@@ -152,7 +152,7 @@ GPUS_ALLOCATED_BY_PARTITION = graph(
 
 POWER_OF_THE_GPUS = graph(
     "Power of the GPUs",
-    "What the GPUs draw, by node.",
+    "Power that the GPUs draw, by node.",
     "watt",
     Query(
         'sum by (node) (max by (node, gpu) (DCGM_FI_DEV_POWER_USAGE{node=~"$node"}))',
@@ -164,7 +164,7 @@ POWER_OF_THE_GPUS = graph(
 BOARD = board(
     "cluster",
     "Cluster overview",
-    "Is the cluster well, and is it used? The page to begin with.",
+    "Does the cluster work, and is it used? Start here.",
     section(
         "At a glance",
         [NODES, NODES_OUT_OF_SERVICE, JOBS_RUNNING, JOBS_WAITING, ALERTS, HOSTS_NOT_ANSWERING],

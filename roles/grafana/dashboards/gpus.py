@@ -32,20 +32,20 @@ def _per_second(name: str) -> str:
     return f"max by (node, gpu) ({counter})"
 
 
-GPUS_SEEN = number("GPUs seen", "Boards that an exporter sees.", "short", _SEEN)
+GPUS_SEEN = number("GPUs seen", "GPUs that an exporter sees.", "short", _SEEN)
 
-GPUS_DECLARED = number("GPUs declared", "Boards that the inventory declares.", "short", _DECLARED)
+GPUS_DECLARED = number("GPUs declared", "GPUs that the inventory declares.", "short", _DECLARED)
 
 GPUS_MISSING = number(
     "GPUs missing",
-    "Declared and not seen, on nodes where an exporter looks for them.",
+    "GPUs that are declared but not seen, on nodes with an exporter.",
     "short",
     f"sum(clamp_min({_DECLARED_OF} - on (node) ({_SEEN_OF} or 0 * {_DECLARED_OF}), 0)"
     f" and on (node) ({_LOOKED_AT})) or vector(0)",
     above(1),
 )
 
-POWER = number("Power", "What all of them draw.", "watt", f"sum({per_gpu('POWER_USAGE')})")
+POWER = number("Power", "Power that all GPUs draw.", "watt", f"sum({per_gpu('POWER_USAGE')})")
 
 HOTTEST = number(
     "Hottest",
@@ -63,13 +63,13 @@ BUSY = share(
 
 MEMORY_USED = share(
     "Memory used",
-    "Of the memory of all boards.",
+    "Used share of the memory of all GPUs.",
     f"sum({gpu_memory('FB_USED')}) / (sum({gpu_memory('FB_USED')}) + sum({gpu_memory('FB_FREE')}))",
 )
 
 ALLOCATED = share(
     "Allocated",
-    "GPUs that jobs have, of those that Slurm knows.",
+    "GPUs that jobs have, as a share of the GPUs that Slurm knows.",
     'sum(max by (node) (slurm_node_gpus_alloc{node=~"$node"}))'
     ' / sum(max by (node) (slurm_node_gpus{node=~"$node"})) > 0'
     ' or 0 * sum(slurm_node_gpus{node=~"$node"})',
@@ -85,7 +85,7 @@ BUSY_BY_NODE = graph(
 
 MEMORY_USED_BY_NODE = graph(
     "Memory used, by node",
-    "Of the memory of a node's boards.",
+    "Used share of the memory of a node's GPUs.",
     "percentunit",
     Query(
         f"{gpu_memory('FB_USED', 'node')} / ({gpu_memory('FB_USED', 'node')}"
@@ -97,8 +97,7 @@ MEMORY_USED_BY_NODE = graph(
 
 ENGINES_AT_WORK = graph(
     "Engines at work",
-    "The share of the time in which they were active, over all boards. Only"
-    " dcgm-exporter tells it.",
+    "Share of the time in which they were active, over all GPUs. Only dcgm-exporter reports it.",
     "percentunit",
     Query(f"avg({_profiled('GR_ENGINE_ACTIVE', 'node')})", "any engine"),
     Query(f"avg({_profiled('SM_ACTIVE', 'node')})", "SMs"),
@@ -121,14 +120,14 @@ ALLOCATED_AND_IDLE = rows(
 
 TEMPERATURE_BY_NODE = graph(
     "Temperature, by node",
-    "Of a node's hottest board.",
+    "Temperature of a node's hottest GPU.",
     "celsius",
     Query(f"max by (node) ({per_gpu('GPU_TEMP')})", "{{node}}"),
 )
 
 DEGREES_LEFT_UNTIL_THE_BOARD_SLOWS_DOWN = bars(
     "Degrees left until the board slows down",
-    "The boards that are nearest to it.",
+    "The GPUs closest to their slowdown temperature.",
     "celsius",
     Query(
         f"bottomk(12, {per_gpu('SLOWDOWN_TEMP')} - {per_gpu('GPU_TEMP')})",
@@ -139,7 +138,7 @@ DEGREES_LEFT_UNTIL_THE_BOARD_SLOWS_DOWN = bars(
 
 POWER_BY_NODE = graph(
     "Power, by node",
-    "What a node's boards draw together.",
+    "Power that a node's GPUs draw together.",
     "watt",
     Query(f"sum by (node) ({per_gpu('POWER_USAGE')})", "{{node}}"),
     stacked=True,
@@ -147,14 +146,14 @@ POWER_BY_NODE = graph(
 
 CLOCK_OF_THE_SMS_BY_NODE = graph(
     "Clock of the SMs, by node",
-    "Of a node's slowest board. It falls where nothing runs.",
+    "Clock of a node's slowest GPU. It falls when the GPU is idle.",
     "hertz",
     Query(f"min by (node) ({per_gpu('SM_CLOCK')}) * 1e6", "{{node}}"),
 )
 
 CLOCKS_HELD_BACK = graph(
     "Clocks held back",
-    "How often in five minutes something held a board's clocks back, without idleness.",
+    "How often in five minutes a GPU's clocks were reduced for another reason than idleness.",
     "short",
     Query(
         "sum by (node, clock_event) (max by (node, gpu, clock_event)"
@@ -178,7 +177,7 @@ ERRORS_OF_THE_BOARDS = rows(
 
 XIDS = rows(
     "XIDs",
-    "What the driver reported since the boot, and what the validation makes of it.",
+    "XIDs that the driver reported since the boot, with the validation's verdict.",
     {"node": "Node", "pci_bus_id": "Bus", "xid": "XID", "verdict": "Verdict"},
     Column(
         'max by (node, pci_bus_id, xid, verdict) (plumbline_kernel_xid_total{node=~"$node"})',
@@ -188,7 +187,7 @@ XIDS = rows(
 
 ERRORS_OF_NVLINK = graph(
     "Errors of NVLink",
-    "Of each board's links together, per second.",
+    "Errors per second, summed over a GPU's links.",
     "ops",
     Query(
         f"sum by (node) ({_per_second('NVLINK_REPLAY_ERROR_COUNT_TOTAL')})",
@@ -218,7 +217,7 @@ PCIE_LINKS = rows(
 BOARD = board(
     "gpus",
     "GPU fleet",
-    "Which GPUs work, how hard, and which of them are ill?",
+    "Which GPUs are busy, how busy, and which are faulty?",
     section(
         "At a glance",
         [GPUS_SEEN, GPUS_DECLARED, GPUS_MISSING, POWER, HOTTEST],

@@ -57,7 +57,7 @@ JOBS = number(
 
 GPUS = number(
     "GPUs",
-    "What they have together.",
+    "GPUs that these jobs have.",
     "short",
     'sum(max by (hpc_job) (slurm_job_gpus{hpc_job=~"$hpc_job"})) or vector(0)',
 )
@@ -111,7 +111,7 @@ GPUS_BUSY_BY_JOB = graph(
 
 EACH_GPU_BUSY = graph(
     "Each GPU busy",
-    "One that stays behind the others holds the job up.",
+    "A GPU that is less busy than the others may delay the job.",
     "percent",
     Query(_field("GPU_UTIL"), "{{hpc_job}} {{node}} {{gpu}}"),
     top=100,
@@ -119,7 +119,7 @@ EACH_GPU_BUSY = graph(
 
 GPU_MEMORY_USED_BY_JOB = graph(
     "GPU memory used, by job",
-    "Of the memory of its GPUs.",
+    "Used share of the memory of the job's GPUs.",
     "percentunit",
     Query(_GPU_MEMORY, "{{hpc_job}}"),
     top=1,
@@ -127,7 +127,7 @@ GPU_MEMORY_USED_BY_JOB = graph(
 
 GPU_POWER_BY_JOB = graph(
     "GPU power, by job",
-    "What its GPUs draw together.",
+    "Power that the job's GPUs draw together.",
     "watt",
     Query(f"sum by (hpc_job) ({_field('POWER_USAGE')})", "{{hpc_job}}"),
     stacked=True,
@@ -135,7 +135,7 @@ GPU_POWER_BY_JOB = graph(
 
 TENSOR_CORES_AT_WORK_BY_JOB = graph(
     "Tensor cores at work, by job",
-    "The share of the time in which they were active. Only dcgm-exporter tells it.",
+    "Share of the time in which they were active. Only dcgm-exporter reports it.",
     "percentunit",
     Query(
         "avg by (hpc_job) (max by (hpc_job, node, gpu)"
@@ -147,8 +147,8 @@ TENSOR_CORES_AT_WORK_BY_JOB = graph(
 
 OVER_THE_WHOLE_TIME = rows(
     "Over the whole time",
-    "Of the time that is shown: how busy the GPUs were, the least busy of them, and"
-    " what they used.",
+    "In the displayed time: how busy the GPUs were, how busy the least busy one was,"
+    " and what they used.",
     {"hpc_job": "Job"},
     Column(
         "avg by (hpc_job) (max by (hpc_job, node, gpu)"
@@ -190,7 +190,7 @@ MEMORY_OF_ITS_NODES_BY_JOB = graph(
 BOARD = board(
     "jobs",
     "Job view",
-    "What do jobs with GPUs make of what they have? After a job, job-report says it in words.",
+    "How do running jobs use their GPUs? After a job, job-report shows what it used.",
     section(
         "At a glance",
         [JOBS, GPUS, GPUS_BUSY, CPUS_OF_THEIR_NODES_BUSY, MEMORY_OF_THEIR_NODES_USED],

@@ -41,23 +41,23 @@ HOSTS_THAT_ANSWER = number(
 
 SINCE_THE_LAST_BOOT = number(
     "Since the last boot",
-    "Of several nodes the shortest.",
+    "The shortest, if several nodes are chosen.",
     "s",
     f"min(time() - {_of_node('node_boot_time_seconds')})",
 )
 
-CPUS = number("CPUs", "As the system counts them.", "short", f"sum({_CPUS})")
+CPUS = number("CPUs", "CPUs that the system reports.", "short", f"sum({_CPUS})")
 
 MEMORY = number(
     "Memory",
-    "All that there is.",
+    "Total memory.",
     "bytes",
     f"sum({_of_node('node_memory_MemTotal_bytes')})",
 )
 
 CERTIFICATES_END_IN = number(
     "Certificates end in",
-    "The one that ends first. The playbook renews them.",
+    "Time until the first certificate expires. The playbook renews them.",
     "s",
     f"min({_of_node('plumbline_certificate_expiry_timestamp_seconds')}) - time()",
     below(3 * 86400, 21 * 86400),
@@ -65,7 +65,7 @@ CERTIFICATES_END_IN = number(
 
 CLOCK_IS_OFF_BY = number(
     "Clock is off by",
-    "As the time service tells it; the largest.",
+    "The largest offset that the time services report.",
     "s",
     f"max(abs({_of_node('node_timex_offset_seconds')}))",
     above(0.1, 0.5),
@@ -73,7 +73,7 @@ CLOCK_IS_OFF_BY = number(
 
 HOSTS = states(
     "Hosts",
-    "Whether Prometheus gets an answer.",
+    "Whether Prometheus can scrape the host.",
     Query('min by (node) (up{job="node",node=~"$node"})', "{{node}}"),
     UP,
 )
@@ -119,7 +119,7 @@ LOAD_FOR_EACH_CPU = graph(
 
 MEMORY_USED = graph(
     "Memory used",
-    "What is not available to programs.",
+    "Memory that is not available to programs.",
     "percentunit",
     Query(
         f"1 - {_of_node('node_memory_MemAvailable_bytes')}"
@@ -131,14 +131,14 @@ MEMORY_USED = graph(
 
 MEMORY_AVAILABLE = graph(
     "Memory available",
-    "What programs can still have without swapping.",
+    "Memory that programs can still get without swapping.",
     "bytes",
     Query(_of_node("node_memory_MemAvailable_bytes"), "{{node}}"),
 )
 
 FILESYSTEMS = bars(
     "Filesystems",
-    "How full the fullest are.",
+    "The fullest filesystems.",
     "percentunit",
     Query(
         "topk(12, max by (node, mountpoint) (1 - node_filesystem_avail_bytes"
@@ -162,7 +162,7 @@ DISKS_BUSY = graph(
 
 DISKS = graph(
     "Disks",
-    "What is read and written.",
+    "Bytes read and written.",
     "binBps",
     Query(f"sum by (node) ({_rate('node_disk_read_bytes_total')})", "{{node}} read"),
     Query(f"sum by (node) ({_rate('node_disk_written_bytes_total')})", "{{node}} written"),
@@ -198,7 +198,7 @@ INFINIBAND = graph(
 
 INFINIBAND_PORTS = rows(
     "InfiniBand ports",
-    "The rate that was agreed on, and how often the link went down.",
+    "The negotiated rate, and how often the link went down.",
     {"node": "Node", "device": "Device", "port": "Port"},
     Column(
         f"max by (node, device, port) ({_of_node('node_infiniband_rate_bytes_per_second')}) * 8",
@@ -221,7 +221,7 @@ GPU_BUSY = graph(
 
 GPU_MEMORY_USED = graph(
     "GPU memory used",
-    "Of a board that is split, its instances together.",
+    "If a GPU is split by MIG, all of its instances together.",
     "mbytes",
     Query(gpu_memory("FB_USED"), "{{node}} {{gpu}}"),
 )
@@ -235,7 +235,7 @@ GPU_TEMPERATURE = graph(
 
 GPU_POWER = graph(
     "GPU power",
-    "What the board draws.",
+    "Power that the GPU draws.",
     "watt",
     Query(per_gpu("POWER_USAGE"), "{{node}} {{gpu}}"),
 )
@@ -243,7 +243,7 @@ GPU_POWER = graph(
 BOARD = board(
     "node",
     "Node detail",
-    "What does a node do, and what of it is full, hot or broken? Choose one or a few nodes.",
+    "What does a node do, and which of its parts is full, hot or broken? Choose a few nodes.",
     section(
         "At a glance",
         [

@@ -18,7 +18,7 @@ EXPORTER = "2m"  # sdiag is asked once a minute
 
 THREADS = number(
     "Threads",
-    "Requests that slurmctld works on at the moment. It has 256 threads at most.",
+    "Requests that slurmctld is serving. It has at most 256 threads.",
     "short",
     one("slurm_server_thread_cnt"),
     above(100, 200),
@@ -26,7 +26,7 @@ THREADS = number(
 
 MESSAGES_TO_NODES = number(
     "Messages to nodes",
-    "What slurmctld still has to tell the nodes.",
+    "Messages that slurmctld has not yet sent to nodes.",
     "short",
     one("slurm_agent_queue_size"),
     above(100, 500),
@@ -34,7 +34,7 @@ MESSAGES_TO_NODES = number(
 
 MESSAGES_TO_SLURMDBD = number(
     "Messages to slurmdbd",
-    "They wait while slurmdbd or its database is away; from MaxDBDMsgs on they are lost.",
+    "They wait while slurmdbd or its database is down. Beyond MaxDBDMsgs, records are lost.",
     "short",
     one("slurm_slurmdbd_queue_size"),
     above(1000, 5000),
@@ -66,7 +66,7 @@ ANSWERS_ARE_OLD_BY = number(
 
 NODES_BY_STATE = graph(
     "Nodes by state",
-    "As Slurm counts them. One that is drained and down is in two.",
+    "Slurm's states. A node that is drained and down counts in both.",
     "short",
     Query(one("slurm_nodes_alloc"), "allocated"),
     Query(one("slurm_nodes_mixed"), "mixed"),
@@ -79,7 +79,7 @@ NODES_BY_STATE = graph(
 
 JOBS_BY_STATE = graph(
     "Jobs by state",
-    "Those that ended count for MinJobAge, five minutes by default.",
+    "Ended jobs count for MinJobAge, five minutes by default.",
     "short",
     Query(one("slurm_jobs_running"), "running"),
     Query(one("slurm_jobs_pending"), "pending"),
@@ -107,7 +107,7 @@ PARTITIONS = rows(
 
 NODES = rows(
     "Nodes",
-    "What Slurm gives to jobs, and what of it they have.",
+    "What Slurm can give to jobs, and what jobs have.",
     {"node": "Node"},
     Column('max by (node) (slurm_node_cpus_effective{node=~"$node"})', "CPUs"),
     Column('max by (node) (slurm_node_cpus_alloc{node=~"$node"})', "CPUs allocated"),
@@ -125,7 +125,7 @@ CYCLES = graph(
 
 CYCLES_PER_MINUTE = graph(
     "Cycles per minute",
-    "A scheduler without any is stuck.",
+    "A scheduler without cycles is stuck.",
     "short",
     Query("max(rate(slurm_schedule_cycle_cnt[$__rate_interval])) * 60", "main"),
     Query("max(rate(slurm_bf_cycle_cnt[$__rate_interval])) * 60", "backfill"),
@@ -143,7 +143,7 @@ JOBS_LOOKED_AT = graph(
 
 THREADS_AND_QUEUES = graph(
     "Threads and queues",
-    "What slurmctld has to do at the moment.",
+    "Queues of slurmctld.",
     "short",
     Query(one("slurm_server_thread_cnt"), "threads"),
     Query(one("slurm_agent_queue_size"), "messages to nodes"),
@@ -152,7 +152,7 @@ THREADS_AND_QUEUES = graph(
 
 REQUESTS_BY_KIND = graph(
     "Requests by kind",
-    "The ten kinds that come most often.",
+    "The ten most frequent kinds.",
     "reqps",
     Query("topk(10, max by (rpc) (rate(slurm_rpc_count[$__rate_interval])))", "{{rpc}}"),
     every=EXPORTER,
@@ -160,7 +160,7 @@ REQUESTS_BY_KIND = graph(
 
 TIME_SPENT_ON_REQUESTS = graph(
     "Time spent on requests",
-    "The ten kinds that cost most: seconds of work in each second.",
+    "The ten most expensive kinds, in seconds of work per second.",
     "short",
     Query(
         "topk(10, max by (rpc) (rate(slurm_rpc_seconds_total[$__rate_interval])))",
@@ -171,14 +171,14 @@ TIME_SPENT_ON_REQUESTS = graph(
 
 FAIR_SHARE = rows(
     "Fair share",
-    "The factor of each user in an account: 1 has used nothing, 0 far too much.",
+    "Fair-share factor of each user in an account: 1 means unused, 0 heavily overused.",
     {"account": "Account", "user": "User"},
     Column("max by (account, user) (slurm_account_fairshare)", "Factor", "percentunit"),
 )
 
 QUESTIONS_TO_SLURM = states(
     "Questions to Slurm",
-    "Whether the exporter got an answer. What failed has no metrics.",
+    "Whether the exporter got an answer. A failed collector has no metrics.",
     Query(
         'min by (collector) (plumbline_exporter_collector_success{exporter="slurm"})',
         "{{collector}}",
@@ -200,7 +200,7 @@ WHAT_THE_QUESTIONS_TAKE = graph(
 BOARD = board(
     "slurm",
     "Slurm controller",
-    "Does Slurm keep up, and what does it make of nodes and jobs?",
+    "Does Slurm keep up, and in which state are nodes and jobs?",
     section(
         "At a glance",
         [

@@ -50,7 +50,7 @@ def _to_threshold(operator: str) -> str:
 
 FAILURES = number(
     "Failures",
-    "Judgements of the last runs that are failures.",
+    "Failures in the last runs.",
     "short",
     _count("fail"),
     above(1),
@@ -58,7 +58,7 @@ FAILURES = number(
 
 PASSED = number(
     "Passed",
-    "Judgements of the last runs that are passes.",
+    "Passes in the last runs.",
     "short",
     _count("pass"),
 )
@@ -73,7 +73,7 @@ LAST_RUN = number(
 
 LONGEST_WITHOUT = number(
     "Longest without",
-    "Time since the node was judged that was judged the longest ago.",
+    "Time since the least recently validated node was validated.",
     "s",
     "max(time() - max by (node) ("
     + _family("timestamp_seconds", 'suite=~"$suite",node=~"$node",node!=""')
@@ -83,21 +83,21 @@ LONGEST_WITHOUT = number(
 
 TOOK = number(
     "Took",
-    "How long the last whole run took; of several suites the longest.",
+    "Duration of the last complete run; the longest, if there are several suites.",
     "s",
     f"max({_family('duration_seconds')})",
 )
 
 VERDICTS_BARS = bars(
     "Verdicts",
-    "Of the last run of each suite.",
+    "Results of the last run of each suite.",
     "short",
     Query(f"max by (suite, verdict) ({_family('results')})", "{{suite}} {{verdict}}"),
 )
 
 WHAT_IS_NOT_A_PASS = rows(
     "What is not a pass",
-    "The last verdict of each check that warns, fails, or could not be reached.",
+    "The last verdict of each check that warns, fails or is inconclusive.",
     {"suite": "Suite", "check": "Check", "subject": "Subject", "verdict": "Verdict"},
     Column(
         "max by (suite, check, subject, verdict) ("
@@ -108,49 +108,49 @@ WHAT_IS_NOT_A_PASS = rows(
 
 VERDICTS_OF_EACH_SUBJECT = states(
     "Verdicts of each subject",
-    "The worst of its checks.",
+    "The worst verdict of its checks.",
     Query(_worst("subject"), "{{subject}}"),
     GRADES,
 )
 
 VERDICTS_OF_EACH_CHECK = states(
     "Verdicts of each check",
-    "The worst of its subjects.",
+    "The worst verdict of its subjects.",
     Query(_worst("check"), "{{check}}"),
     GRADES,
 )
 
 NODES = graph(
     "Nodes",
-    "What the last run makes of them.",
+    "Their state after the last run.",
     "short",
     Query(f"max by (suite, standing) ({_family('nodes')})", "{{suite}} {{standing}}"),
 )
 
 EXIT_CODE = graph(
     "Exit code",
-    "Of the last run of each suite. 0 is a pass.",
+    "Exit code of the last run of each suite. 0 means pass.",
     "short",
     Query(f"max by (suite) ({_family('exit_code')})", "{{suite}}"),
 )
 
 WHAT_MUST_BE_AT_LEAST_SOMETHING = graph(
     "What must be at least something",
-    "The measured value, of its threshold. Below 100 % it fails.",
+    "The measured value as a percentage of its threshold. Below 100 % it fails.",
     "percentunit",
     Query(_to_threshold("≥"), "{{check}} {{subject}} {{metric}}"),
 )
 
 WHAT_MUST_BE_AT_MOST_SOMETHING = graph(
     "What must be at most something",
-    "The measured value, of its threshold. Above 100 % it fails.",
+    "The measured value as a percentage of its threshold. Above 100 % it fails.",
     "percentunit",
     Query(_to_threshold("≤"), "{{check}} {{subject}} {{metric}}"),
 )
 
 VALUES = rows(
     "Values",
-    "What was measured last, in the unit beside it, and what it is held against.",
+    "The last measured values and their thresholds, with units.",
     {
         "suite": "Suite",
         "check": "Check",
@@ -172,7 +172,7 @@ VALUES = rows(
 BOARD = board(
     "validation",
     "Validation history",
-    "What was proven, when, and how far from its threshold?",
+    "What was validated, when, and how far from its threshold?",
     section(
         "The last runs",
         [FAILURES, PASSED, LAST_RUN, LONGEST_WITHOUT, TOOK],

@@ -108,7 +108,7 @@ def test_where_there_is_no_data_it_says_why(server, tmp_path):
     assert done.returncode == 0
     text = file.read_text(encoding="utf-8")
     shown = numbers(text)
-    assert shown["Hottest"] == "<b>No data</b> No GPU is there that an exporter reads."
+    assert shown["Hottest"] == "<b>No data</b> No exporter reads a GPU."
     assert shown["Jobs running"].endswith("explains it: something is wrong.")
     assert "Nothing was validated yet" in text
 
