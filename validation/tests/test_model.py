@@ -249,7 +249,7 @@ def test_text_is_cut_where_it_is_too_long():
 
 @pytest.mark.parametrize(
     ("code", "word"),
-    [(134, "aborted"), (137, "killed"), (139, "segmentation"), (143, "srun does to the others")],
+    [(134, "aborted"), (137, "killed"), (139, "segmentation"), (143, "by srun after another")],
 )
 def test_what_a_signal_means_is_said(code, word):
     assert word in exit_status(code)
