@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from playbooks.callback_plugins import load_once
 
 PLAY = """
 - name: One of each kind of plugin
@@ -74,3 +77,41 @@ def test_no_task_loads_a_plugin(repository: Path, tmp_path: Path) -> None:
 def test_without_the_callback_each_task_does(repository: Path, tmp_path: Path) -> None:
     """So the test above can fail."""
     assert in_children(loads(repository, tmp_path, {"CALLBACKS": str(tmp_path)}))
+
+
+# --- this checkout's packages --------------------------------------------------------------------
+
+
+def test_packages_of_another_checkout_end_the_run(repository: Path, tmp_path: Path) -> None:
+    """Its .venv would bring that one's rules, and nothing would say so."""
+    other = tmp_path / "other"
+    (other / "validation").mkdir(parents=True)
+    (other / "validation" / "__init__.py").touch()
+    (tmp_path / "play.yml").write_text(PLAY)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(repository / "ansible.cfg"),
+            "PYTHONPATH": str(other),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "One of each kind of plugin" not in done.stdout
+    assert done.stderr.splitlines()[-1] == (
+        f"ERROR: Ansible does not run with the Python of {repository}/.venv: run scripts/setup "
+        f"there, then source {repository}/.venv/bin/activate"
+    )
+
+
+def test_a_python_without_the_packages_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_once.own_packages(load_once.ROOT) == ""
+    assert "run scripts/setup" in load_once.own_packages(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert "run scripts/setup" in load_once.own_packages(load_once.ROOT)

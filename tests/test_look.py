@@ -228,9 +228,8 @@ def test_one_that_breaks_leaves_the_others(tmp_path: Path) -> None:
 
 
 LOADED = """
-import json, sys
+import json
 from ansible.plugins import loader
-sys.path.append({root!r})
 if {once}:
     from playbooks.callback_plugins import load_once
     load_once.name_roles_folders()
@@ -246,7 +245,7 @@ print(json.dumps(found))
 @pytest.mark.parametrize("once", [False, True])
 def test_ansible_takes_them_for_its_own(repository: Path, once: bool) -> None:
     """With and without `load_once`."""
-    program = LOADED.format(once=once, root=str(repository))
+    program = LOADED.format(once=once)
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "ANSIBLE_CONFIG": str(repository / "ansible.cfg")},

@@ -100,6 +100,7 @@ def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     shutil.copy(REPOSITORY / "scripts" / "mutate", tmp_path / "scripts")
     (tmp_path / "pyproject.toml").write_text('[tool.pytest]\npythonpath = ["."]\n')
     (tmp_path / "ansible.cfg").touch()
+    (tmp_path / "validation" / "__init__.py").touch()
     plan = tmp_path / "validation" / "plan.py"
     plan.write_text("def half(n):\n    return n // 2 if n > 0 else 0\n")
     test = tmp_path / "validation" / "tests" / "test_plan.py"

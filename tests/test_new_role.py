@@ -36,7 +36,7 @@ def passes(*command: str | Path, folder: Path) -> str:
         command,
         cwd=folder,
         env=os.environ
-        | {"PYTHONPATH": str(REPOSITORY), "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
+        | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
         | {"ANSIBLE_ROLES_PATH": str(folder / "roles")},
         capture_output=True,
         text=True,

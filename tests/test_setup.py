@@ -17,7 +17,10 @@ case "$*" in
     *version_info*) echo "${SAYS_VERSION:-3.12.1}" ;;
     *ensurepip*) exit "${NO_ENSUREPIP:-0}" ;;
     *_base_executable*) echo "$0" ;;
-    "-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+    "-m venv .venv")
+        mkdir -p .venv/bin .venv/lib/python3.12/site-packages
+        cp "$0" .venv/bin/python
+        ;;
     *"pip config get"*) exit 1 ;;
     *"-m pip"*)
         echo "$*, certificates ${PIP_CERT:-pip's}" >>calls
@@ -96,6 +99,19 @@ def test_check_tells_and_changes_nothing(checkout):
     checkout.setup()
     assert checkout.setup("--check").returncode == 0
     assert checkout.setup("--check", "--with-torch").returncode == 1
+
+
+def test_the_environment_finds_this_checkout(checkout):
+    """Also one that was made before scripts/setup named it: that takes no pip."""
+    checkout.setup()
+    named = checkout.folder / ".venv/lib/python3.12/site-packages/plumbline.pth"
+    assert named.read_text() == f"{checkout.folder}\n"
+    for void in (named.unlink, lambda: named.write_text("/another/checkout\n")):
+        void()
+        checkout.calls()
+        assert checkout.setup("--check").returncode == 1
+        assert (checkout.setup().returncode, checkout.calls()) == (0, [])
+        assert named.read_text() == f"{checkout.folder}\n"
 
 
 def test_torch_is_added_to_what_is_there(checkout):

@@ -5,12 +5,7 @@ Ansible runs modules by `ansible.legacy.normal`, which it takes from a project t
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils.builtin_action import builtin_action
 from playbooks.plugin_utils.looking import Looking

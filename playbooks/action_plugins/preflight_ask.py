@@ -9,14 +9,10 @@ reached ends the task as it ends any.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils.asking import add_roles, answer
 

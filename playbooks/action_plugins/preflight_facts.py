@@ -12,16 +12,12 @@ To be run again when hosts were asked: it reads their answers from what prefligh
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils.asking import answer, needs_no_host
 from playbooks.plugin_utils.progress import Progress

@@ -6,12 +6,7 @@ Here `copy` makes it when something is.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils.builtin_action import builtin_action
 

@@ -12,6 +12,7 @@ all of it in each child and so copies the memory that parent and child share.
 from __future__ import annotations
 
 import gc
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,27 @@ type: aggregate
 short_description: Loads plugins once, before the first task forks
 description: Makes runs cheaper for the control node, and changes nothing else about them.
 """
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def own_packages(root: Path) -> str:
+    """Why this Python does not import the packages of the checkout at `root`; empty if it does.
+
+    Another checkout's .venv has that one's packages, and would deploy what they say.
+    """
+    found = importlib.util.find_spec("validation")
+    if found and found.origin and Path(found.origin).resolve().is_relative_to(root):
+        return ""
+    return (
+        f"Ansible does not run with the Python of {root}/.venv: run scripts/setup there, then "
+        f"source {root}/.venv/bin/activate"
+    )
+
+
+# Before Ansible passes over, with a warning each, the plugins that it cannot load.
+if problem := own_packages(ROOT):
+    raise SystemExit(f"ERROR: {problem}")
 
 # What every run on real nodes connects with.
 CONNECTIONS = ("ssh", "local")

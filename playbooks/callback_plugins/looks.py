@@ -6,15 +6,10 @@ the hold on the inventory: until a run has it, another may have been at work.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from ansible.plugins.callback import CallbackBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils import look, look_files, looking
 

@@ -5,15 +5,10 @@ A callback, for Ansible lets a project add those, and means to take strategies o
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.strategy import StrategyBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils import near
 

@@ -6,14 +6,9 @@ that was not asked, and a node that was not reached, are rows that fail.
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.callback_plugins.summary import failure_words, unreachable_words
 from playbooks.filter_plugins.hostlist import compressed_hostlist

@@ -9,15 +9,10 @@ Raises AnsibleLookupError with one sentence when the inventory cannot be worked 
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils import contract
 from playbooks.plugin_utils.cluster import silenced, work_out

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from playbooks.plugin_utils.packed import NotPackable
 

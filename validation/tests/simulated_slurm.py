@@ -51,7 +51,8 @@ import sys
 import time
 from pathlib import Path
 
-if __name__ == "__main__":  # started by itself, not imported by a test
+# Started by itself with -I, it is of the checkout that it lies in, be it a copy with a fault.
+if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from validation.tests import standin

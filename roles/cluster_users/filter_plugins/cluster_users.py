@@ -6,13 +6,8 @@ What hosts are told is text: of a thousand users Ansible would look at each valu
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from roles.cluster_users.plugin_utils import accounts, sssd
 

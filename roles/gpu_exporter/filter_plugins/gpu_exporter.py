@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from playbooks.filter_plugins.verify import verify_row, verify_skipped
 from playbooks.plugin_utils.packages import version_row

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 
 def certificates(paths: Iterable[str], slurped: Iterable[Mapping[str, Any]]) -> str:

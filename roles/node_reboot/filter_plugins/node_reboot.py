@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from roles.node_reboot.plugin_utils import service
 

@@ -17,15 +17,10 @@ Returned are `commands`, what sacctmgr did or would do, and `kept`, what stays u
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from roles.slurm_associations.plugin_utils import found, plan
 from roles.slurm_associations.plugin_utils.declared import ROLE, Declared, read

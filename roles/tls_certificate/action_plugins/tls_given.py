@@ -14,16 +14,12 @@ sentence. Returned with `texts` are `certificate`, `key` and `authority`; hide t
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from playbooks.plugin_utils import kept, vaulted
 from roles.tls_certificate.plugin_utils.certificates import Server, given_problems

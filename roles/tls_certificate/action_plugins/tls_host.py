@@ -15,16 +15,12 @@ It runs on the control node alone. Returned are `certificate`, in PEM, and `why`
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from playbooks.plugin_utils import kept, vaulted
 from roles.tls_certificate.plugin_utils import authority_file

@@ -19,15 +19,11 @@ import io
 import json
 import os
 import re
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.connection import ConnectionBase
-
-# Ansible loads a plugin by its path; what plugins share is a package from the checkout's root.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from playbooks.plugin_utils.module_archive import QUESTIONS
 from tests.standins import done_node
