@@ -204,8 +204,8 @@ def test_a_variable_of_the_contract_may_begin_like_a_role(tree, check_role_specs
     edit(tree / "group_vars/all/store.yml", "store_port: 1", "store_tenants: [a]")
     _, problems = check_role_specs.check(tree)
     assert len(problems) == 1
-    (tree / "playbooks/vars").mkdir()
-    contract = tree / "playbooks/vars/contract.yml"
+    (tree / "cluster").mkdir()
+    contract = tree / "cluster/contract.yml"
     contract.write_text("variables: {store_tenants: {scope: cluster, type: list}}")
     assert check_role_specs.check(tree) == (2, [])
 

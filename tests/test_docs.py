@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.conftest import REPOSITORY
-from validation.checks import CHECKS
+from validation.checks.registry import CHECKS
 from validation.report.advice import ADVICE, PORTS
 
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from playbooks.filter_plugins.partitions import slurm_partitions_expanded
-from playbooks.plugin_utils import contract, judge
+from cluster import contract, declaration
+from cluster.partitions import expanded
+from cluster.slurm import nodes
+from cluster.slurm import reservations as booked
+from cluster.slurm import topology as topologies
+from playbooks.plugin_utils import judge
 from playbooks.plugin_utils.cluster import work_out
 from playbooks.plugin_utils.site import Site
-from roles.slurm.plugin_utils import nodes
-from roles.slurm.plugin_utils import reservations as booked
-from roles.slurm.plugin_utils import topology as topologies
 from roles.slurm_associations.plugin_utils import declared as associations
 from tests.standins.inventories import REPOSITORY, judged, site
 from tests.standins.slurm_files import of_role, policy
-from validation import declaration
 
 # Whichever test asks first works out the inventory for the others.
 pytestmark = pytest.mark.heavy("works out an inventory of a thousand nodes")
@@ -110,11 +110,11 @@ def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
         found.values.value("ctl1", f"slurm_{name}")
         for name in ("topology", "partitions", "reservations")
     )
-    expanded = slurm_partitions_expanded(partitions, cluster.nodes, found.groups)
+    by_node = expanded(partitions, cluster.nodes, found.groups)
     lines = {
         "nodes.conf": nodes.node_lines(cluster.nodes),
         "gres.conf": nodes.gres_lines(cluster.nodes),
-        "partitions.conf": nodes.partition_lines(expanded, cluster.nodes),
+        "partitions.conf": nodes.partition_lines(by_node, cluster.nodes),
         "topology.conf": topologies.lines(topology, cluster.nodes),
     }
     assert time.process_time() - before < MOST_SECONDS

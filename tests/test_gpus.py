@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from playbooks.plugin_utils import contract, gpus
+from cluster import contract, gpus
+from playbooks.filter_plugins.gpus import product_names
 from tests.standins.nvml import library
 from validation import thresholds
 
@@ -64,10 +65,10 @@ def test_the_names_are_those_that_the_validation_knows() -> None:
     for model in contract.load().gpu_models:
         known = thresholds.load(model).model
         assert known is not None
-        assert gpus.product_names(model) == list(known.nvml_names)
-    assert gpus.product_names("virtual") == [library.BOARDS["virtual"]["name"]]
+        assert product_names(model) == list(known.nvml_names)
+    assert product_names("virtual") == [library.BOARDS["virtual"]["name"]]
 
 
 @pytest.mark.parametrize("model", ["", "rtx_6000", "../common", "schema"])
 def test_a_model_that_is_none_of_ours_has_no_names(model: str) -> None:
-    assert gpus.product_names(model) == []
+    assert product_names(model) == []

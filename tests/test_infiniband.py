@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.payloads import infiniband
+from cluster.readers import infiniband
 from validation.tests import standin_host
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,11 +13,11 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible.template import trust_as_template
 
-from playbooks.filter_plugins import declaration, hostlist, partitions, preflight_hosts
+from cluster import hostlist
+from playbooks.filter_plugins import declaration, partitions, preflight_hosts
 from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.values import Values, expression_reads, template_reads
 from tests.standins.inventories import REPOSITORY, good, site, write
-from validation import nodelist
 
 # --- host lists ----------------------------------------------------------------------------------
 
@@ -37,9 +37,9 @@ from validation import nodelist
     ],
 )
 def test_names_become_a_host_list(names: list[str], expression: str) -> None:
-    assert hostlist.compressed_hostlist(names) == expression
+    assert hostlist.compress(names) == expression
     if names:
-        assert set(nodelist.expand(expression)) == set(names)
+        assert set(hostlist.expand(expression)) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_names_become_a_host_list(names: list[str], expression: str) -> None:
 def test_an_ordered_host_list_keeps_every_name_where_it_is(
     names: list[str], expression: str
 ) -> None:
-    assert hostlist.compressed_hostlist(names, ordered=True) == expression
-    assert nodelist.expand(expression) == names
+    assert hostlist.compress(names, ordered=True) == expression
+    assert hostlist.expand(expression) == names
 
 
 def test_the_host_list_of_a_big_cluster_is_one_word() -> None:
-    assert hostlist.compressed_hostlist(f"n{n}" for n in range(10_000)) == "n[0-9999]"
+    assert hostlist.compress(f"n{n}" for n in range(10_000)) == "n[0-9999]"
 
 
 # --- partitions ----------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def test_the_example_is_refused_nothing(tmp_path: Path) -> None:
 
 
 def test_the_declaration_is_what_the_validation_reads(tmp_path: Path) -> None:
-    from validation import declaration as read  # noqa: PLC0415 - the other half
+    from cluster import declaration as read  # noqa: PLC0415 - the other half
 
     written = tmp_path / "cluster.json"
     done = playbook(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster import mig
+from cluster.contract import load
 from playbooks.filter_plugins.mig import mig_described, mig_devices, mig_plan, mig_problems
-from playbooks.plugin_utils import mig
-from playbooks.plugin_utils.contract import load
 
 # The column "Number of Instances Available" of supported-mig-profiles.html.
 MOST = [

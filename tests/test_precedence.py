@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from playbooks.plugin_utils import contract
+from cluster import contract
 from playbooks.plugin_utils.variables import read_specs
 from tests.standins.inventories import REPOSITORY, good, write
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from playbooks.plugin_utils import contract
+from cluster import contract
 from playbooks.plugin_utils.cluster import work_out
 from playbooks.plugin_utils.judge import WORKED_OUT
 from playbooks.plugin_utils.refusing import Here, refusing

@@ -97,7 +97,7 @@ def test_what_uses_a_role_in_a_longer_scenario_is_touched_too(tree):
 
 
 def test_the_validation_is_its_tests_the_roles_that_carry_it_and_the_cluster(tree):
-    parts = parts_of(tree, "validation/payloads/nvml.py")
+    parts = parts_of(tree, "validation/payloads/node.py")
     assert {"unit validation/tests", "unit tests", "cluster", "lint mypy 3.10"} <= parts
     # nvidia_driver by an action of playbooks/ that has the validation's reader, slurm by a filter.
     carry = {
@@ -110,6 +110,14 @@ def test_the_validation_is_its_tests_the_roles_that_carry_it_and_the_cluster(tre
     }
     assert {f"role {role}" for role in carry} <= parts
     assert "role munge" not in parts
+
+
+def test_what_all_build_on_is_everything(tree):
+    assert parts_of(tree, "cluster/readers/nvml.py") == tree.everything
+    assert parts_of(tree, "cluster/tests/test_hostlist.py") == {
+        "unit cluster/tests/test_hostlist.py",
+        *(f"lint {name}" for name in ("ruff", "format", "mypy", "mypy 3.10", "pages")),
+    }
 
 
 def test_a_test_is_itself(tree):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from playbooks.plugin_utils import contract
+from cluster import contract
 from playbooks.plugin_utils.variables import read_specs, switched
 from tests.standins.inventories import REPOSITORY, good, judged, write
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from validation.errors import PlumblineError, UsageError
-from validation.model import Node, Result, RunReport, Sample, Verdict
-from validation.nodelist import compress
+from cluster.declaration import Node
+from cluster.errors import PlumblineError, UsageError
+from cluster.hostlist import compress
+from validation.model import Result, RunReport, Sample, Verdict
 
 FAIL, WARN = 0.85, 0.92  # of the median
 REPETITIONS = 10  # that a figure is the median of, at least

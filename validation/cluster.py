@@ -5,9 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from validation import declaration, local
-from validation.declaration import Declaration
-from validation.errors import UsageError
+from cluster import declaration
+from cluster.declaration import Declaration
+from cluster.errors import UsageError
+from validation import local
 from validation.transport import inventory
 
 SITE_THRESHOLDS = Path("/etc/plumbline/thresholds")

@@ -8,10 +8,11 @@ checks are made that hold it against something else.
 import socket
 from collections.abc import Mapping, Sequence
 
+from cluster.declaration import Declaration, Gpus, Node, Partition
+from cluster.errors import EnvironmentProblem
+from cluster.slurm.node_states import NodeState
 from validation import thresholds
-from validation.declaration import Declaration, Partition
-from validation.errors import EnvironmentProblem
-from validation.model import Accounting, Allocation, Contact, Gpus, Job, Node, NodeState
+from validation.model import Accounting, Allocation, Contact, Job
 from validation.payloads import node
 from validation.slurm import job as jobs
 from validation.slurm.client import CommandLineBatch

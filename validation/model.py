@@ -1,4 +1,4 @@
-"""The words of a run: what is declared, what is asked, what came back, what is judged.
+"""The words of a run: what is asked, what came back, what is judged.
 
 Nothing here does anything: no files, no processes, no clock. Everything else imports this
 module; it imports nothing of the package.
@@ -9,6 +9,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from cluster.declaration import Container, Node
+from cluster.slurm.node_states import NodeState
 
 Value = int | float | str
 
@@ -41,82 +44,6 @@ class Tier(enum.Enum):
 
     NODE = "node"
     CLUSTER = "cluster"
-
-
-# --- what is declared ------------------------------------------------------------------------
-
-
-VIRTUAL = "virtual"
-
-
-@dataclass(frozen=True, slots=True)
-class Gpus:
-    """GPUs a node must have. `virtual` ones are device nodes without a GPU behind them.
-
-    nvml   of virtual ones: a stand-in for the driver's library answers for them
-    mig    profiles and how many instances of each every GPU is cut into; none for whole GPUs
-    gres   as Slurm has all of them, such as "gpu:half:16", where that is not by model or profile
-    """
-
-    model: str
-    count: int
-    nvml: bool = False
-    mig: tuple[tuple[str, int], ...] = ()
-    gres: str = ""
-
-    @property
-    def real(self) -> bool:
-        return self.count > 0 and self.model != VIRTUAL
-
-    @property
-    def answer(self) -> bool:
-        """Whether NVML must know them, whoever answers in its place."""
-        return self.real or (self.nvml and self.count > 0)
-
-    @property
-    def profiles(self) -> dict[str, int]:
-        """Instances of each profile on the whole node; none where the GPUs are whole."""
-        return {profile: self.count * each for profile, each in self.mig}
-
-    @property
-    def devices(self) -> int:
-        """What CUDA can use one by one: GPUs, or the instances they are cut into."""
-        return sum(self.profiles.values()) if self.mig else self.count
-
-    @property
-    def instance_bytes(self) -> int | None:
-        """A quarter of the smallest instance's memory: what a buffer may take of any of them."""
-        gigabytes = [int(profile.partition(".")[2].removesuffix("gb")) for profile, _ in self.mig]
-        return min(gigabytes) * 10**9 // 4 if gigabytes else None
-
-    @property
-    def asked(self) -> str:
-        """How Slurm is asked for all of them: "gpu:h100_sxm:8"; empty for none."""
-        if not self.count:
-            return ""
-        kinds = self.profiles or {self.model: self.count}
-        return self.gres or ",".join(f"gpu:{kind}:{count}" for kind, count in kinds.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    name: str
-    cpus: int
-    memory_mb: int
-    gpus: Gpus
-    fabric: str
-    environment: tuple[tuple[str, str], ...] = ()  # of the payloads: name and value, by name
-    shared_filesystems: tuple[str, ...] = ()  # absolute paths
-
-    @property
-    def hardware(self) -> str:
-        """Which thresholds apply: the GPU's model, or `cpu` for a node without.
-
-        Instances of MIG are hardware of their own: "h100_sxm-1g.10gb".
-        """
-        if not self.gpus.count:
-            return "cpu"
-        return "-".join((self.gpus.model, *(profile for profile, _ in self.gpus.mig)))
 
 
 # --- what is asked ---------------------------------------------------------------------------
@@ -190,15 +117,6 @@ START_FLOOR_S = 30
 # How long a node may take to fetch and unpack a container's image before its task starts: 20 GB are
 # 160 s at 1 Gbit/s, unpacked while others do the same. A file on a shared filesystem takes seconds.
 IMPORT_LIMIT_S = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """What Slurm's plugin pyxis starts a payload in: an image, what is mounted, which Python."""
-
-    image: str
-    mounts: str | None
-    python: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,19 +263,6 @@ class Reply:
         if self.submitted_ns is None or self.ended_ns is None:
             return None
         return (self.ended_ns - self.submitted_ns) / 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """What Slurm says of a node."""
-
-    name: str
-    state: str  # as sinfo prints it, flags included: "down*", "mixed"
-    cpus: int | None = None
-    memory_mb: int | None = None
-    gres: str = ""
-    reason: str = ""
-    hostname: str = ""  # by which Slurm reaches it
 
 
 @dataclass(frozen=True, slots=True)
@@ -676,10 +581,3 @@ def exit_status(code: int) -> str:
     """
     meaning = _SIGNALS.get(code - 128)
     return f"exit status {code}" + (f" ({meaning})" if meaning else "")
-
-
-def printable(text: str, limit: int | None = None) -> str:
-    """Text from elsewhere, safe for a terminal, a report or XML: one line, nothing invisible."""
-    line = "".join(c if c.isprintable() else " " for c in text)
-    line = " ".join(line.split())
-    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from validation.errors import EnvironmentProblem, UsageError
+from cluster.errors import EnvironmentProblem, UsageError
 from validation.model import JobReport, Result, RunReport, Standing
 from validation.plan import Plan
 from validation.report import html, json, junit, metrics, nodes

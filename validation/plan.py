@@ -12,22 +12,14 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from validation import nodelist, thresholds
-from validation.checks import CHECKS
+from cluster import hostlist
+from cluster.declaration import NO_WISHES, Container, Declaration, Gpus, Node, Partition, Submission
+from cluster.errors import UsageError
+from validation import thresholds
 from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
-from validation.declaration import NO_WISHES, Declaration, Partition, Submission
-from validation.errors import UsageError
-from validation.model import (
-    IMPORT_LIMIT_S,
-    Container,
-    Gpus,
-    Job,
-    Node,
-    PlannedCheck,
-    Subject,
-    Tier,
-)
+from validation.checks.registry import CHECKS
+from validation.model import IMPORT_LIMIT_S, Job, PlannedCheck, Subject, Tier
 from validation.suites import JobTemplate, Suite
 from validation.thresholds import Rules
 
@@ -257,7 +249,7 @@ def _left_out(
     if checks:
         found.append(f"checks: {', '.join(checks)}")
     if others:
-        found.append(f"nodes: {nodelist.compress(others)}")
+        found.append(f"nodes: {hostlist.compress(others)}")
     if selection.partition is not None and len(declaration.partitions) > 1:
         found.append(f"partition: only {selection.partition}")
     return tuple(found)
@@ -306,18 +298,18 @@ def _chosen_nodes(declaration: Declaration, selection: Selection) -> tuple[Node,
     if selection.exclude is not None:
         wanted -= set(_expand("--exclude", selection.exclude, list(declaration.nodes), place))
     if not wanted:
-        raise UsageError(f"the selection leaves no node; {place}: {nodelist.compress(known)}")
+        raise UsageError(f"the selection leaves no node; {place}: {hostlist.compress(known)}")
     return tuple(declaration.nodes[name] for name in known if name in wanted)
 
 
 def _expand(option: str, expression: str, known: Sequence[str], place: str) -> list[str]:
     try:
-        names = nodelist.expand(expression)
-    except nodelist.NodelistError as error:
+        names = hostlist.expand(expression)
+    except hostlist.HostlistError as error:
         raise UsageError(f"{option}: {error}") from error
     if unknown := [name for name in dict.fromkeys(names) if name not in known]:
         raise UsageError(
-            f"{option}: unknown {nodelist.compress(unknown)}; {place}: {nodelist.compress(known)}"
+            f"{option}: unknown {hostlist.compress(unknown)}; {place}: {hostlist.compress(known)}"
         )
     return names
 

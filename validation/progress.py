@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from cluster.text import printable
 from validation import terminal
-from validation.model import JobReport, Result, printable
+from validation.model import JobReport, Result
 from validation.output import RunFolder
 from validation.report import words
 from validation.slurm.client import JobProgress, Progress

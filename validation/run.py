@@ -19,21 +19,11 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
-from validation import (
-    baseline,
-    cluster,
-    declaration,
-    interrupts,
-    local,
-    plan,
-    suites,
-    terminal,
-    textfile,
-    tiers,
-)
-from validation.checks import CHECKS
-from validation.declaration import Declaration, Submission
-from validation.errors import PlumblineError, UsageError
+from cluster import declaration
+from cluster.declaration import Declaration, Submission
+from cluster.errors import PlumblineError, UsageError
+from validation import baseline, cluster, interrupts, local, plan, suites, terminal, textfile, tiers
+from validation.checks.registry import CHECKS
 from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
 from validation.output import RunFolder
 from validation.plan import Plan, Selection

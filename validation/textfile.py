@@ -8,8 +8,10 @@ import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from validation.errors import TransportError, UsageError
-from validation.model import RunReport, printable
+from cluster.errors import UsageError
+from cluster.text import printable
+from validation.errors import TransportError
+from validation.model import RunReport
 from validation.report import metrics
 from validation.transport import Transport
 

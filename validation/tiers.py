@@ -10,15 +10,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from validation import allocations, interrupts, node_states, reasons
-from validation.checks import CHECKS, accounting, slurm_state
+from cluster.errors import EnvironmentProblem, PlumblineError
+from cluster.hostlist import compress
+from cluster.slurm import job_reasons, node_states
+from cluster.slurm.job_reasons import Cause
+from cluster.slurm.node_states import NodeState
+from cluster.text import printable
+from validation import allocations, interrupts
+from validation.checks import accounting, slurm_state
 from validation.checks.comparison import Asked
-from validation.errors import EnvironmentProblem, PlumblineError
+from validation.checks.registry import CHECKS
 from validation.model import (
     Contact,
     Job,
     JobReport,
-    NodeState,
     Outcome,
     PlannedCheck,
     Reply,
@@ -26,11 +31,8 @@ from validation.model import (
     Subject,
     Tier,
     Verdict,
-    printable,
 )
-from validation.nodelist import compress
 from validation.plan import ALWAYS, AT_ONCE, Plan, cluster_batches, shrink
-from validation.reasons import Cause
 from validation.slurm import job as jobs
 from validation.slurm.client import Batch, Progress, SlurmClient, SlurmDown
 from validation.thresholds import Rules
@@ -377,7 +379,7 @@ def _refused_for_all(ledger: _Ledger) -> None:
     """
     found = {_refusal(item.reply) for item in ledger.jobs if item.reply}
     if len(found) == 1 and (sentence := found.pop()):
-        hint = f"; {reasons.ACCOUNT_HINT}" if reasons.of_account(sentence) else ""
+        hint = f"; {job_reasons.ACCOUNT_HINT}" if job_reasons.of_account(sentence) else ""
         raise EnvironmentProblem(f"Slurm accepts no job of this user: {sentence}{hint}")
 
 
@@ -386,7 +388,7 @@ def _refusal(reply: Reply) -> str:
         return reply.reason
     if reply.outcome is not Outcome.EXITED or reply.exit_code == 0 or reply.starts:
         return ""
-    found = reasons.refusal(reply.stderr)
+    found = job_reasons.refusal(reply.stderr)
     if found is None or any(map(node_states.out_of_service, reply.states)):
         return ""
     return found[0] if found[1] is not Cause.CLUSTER else ""

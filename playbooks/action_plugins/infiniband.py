@@ -6,7 +6,7 @@
         timeout: 10
       register: __answer
 
-The reader (validation/payloads/infiniband.py) runs on the node from memory, see
+The reader (cluster/readers/infiniband.py) runs on the node from memory, see
 plugin_utils/node_reader.py. It only reads, so it runs in check mode too. A kernel that does not
 answer in time is an answer and no failed task. Returned are
 
@@ -17,21 +17,21 @@ answer in time is an answer and no failed task. Returned are
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from cluster.readers import infiniband
 from playbooks.plugin_utils import node_reader
-from validation.payloads import infiniband
 
 # On the node. A driver that hangs takes a process of its own with it.
 MAIN = """\
 import json, sys
 from functools import partial
 from pathlib import Path
-from validation.payloads import apart, infiniband
+from cluster import apart
+from cluster.readers import infiniband
 
 (ended,) = apart.run([partial(infiniband.read, Path(sys.argv[1]))], float(sys.argv[2]))
 print(json.dumps({"plumbline_infiniband": {"error": ended.error, "ports": ended.answer}}))
@@ -41,16 +41,6 @@ READER = node_reader.Reader(
     does="reads the RDMA ports",
     mark="plumbline_infiniband",
     main=MAIN,
-    modules=frozenset(
-        Path("validation", name)
-        for name in (
-            "__init__.py",
-            "payloads/__init__.py",
-            "payloads/apart.py",
-            "payloads/errors.py",
-            "payloads/infiniband.py",
-        )
-    ),
 )
 
 

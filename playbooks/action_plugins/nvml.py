@@ -6,7 +6,7 @@
         timeout: 20
       register: __answer
 
-The reader (validation/payloads/nvml.py) and the control node's pynvml travel to the node on its
+The reader (cluster/readers/nvml.py) and the control node's pynvml travel to the node on its
 standard input and run from memory: the node needs python3 and keeps no file. It only reads, so it
 runs in check mode too. Ask as root: with MIG, NVML hides some values from others.
 
@@ -21,20 +21,19 @@ A driver that is absent, or does not answer in time, is an answer and no failed 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from cluster.readers import nvml
 from playbooks.plugin_utils import node_reader, packed
-from validation.payloads import nvml
 
 # On the node, out of the archive: what the asking processes of the reader import lies there too.
 MAIN = """\
 import json, sys
 from dataclasses import asdict
-from validation.payloads import nvml
+from cluster.readers import nvml
 
 system, gpus = nvml.ask(float(sys.argv[1]), sys.argv[2:])
 answer = {**asdict(system), "gpus": [asdict(gpu) for gpu in gpus]}
@@ -45,15 +44,6 @@ READER = node_reader.Reader(
     does="asks NVML",
     mark="plumbline_nvml",
     main=MAIN,
-    modules=frozenset(
-        Path("validation", name)
-        for name in (
-            "__init__.py",
-            "payloads/__init__.py",
-            "payloads/errors.py",
-            "payloads/nvml.py",
-        )
-    ),
     packages=("nvidia-ml-py",),
 )
 

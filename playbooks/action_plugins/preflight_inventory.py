@@ -20,11 +20,11 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from playbooks.plugin_utils import contract
+from cluster import contract
+from cluster.refusal import standing
 from playbooks.plugin_utils.cluster import silenced, work_out
 from playbooks.plugin_utils.judge import WORKED_OUT, Judgement, judge
 from playbooks.plugin_utils.progress import Progress
-from playbooks.plugin_utils.refusal import standing
 from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs
 

@@ -1,24 +1,39 @@
 """What depends on a GPU's model, for roles: `{{ 'h100_sxm' | gpu }}` and `gpu_names`.
 
-See plugin_utils/gpus.py.
+The table is cluster/gpus.yml; the names are those of the validation's thresholds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from playbooks.plugin_utils import gpus
+import yaml
+
+from cluster import gpus
+
+THRESHOLDS = Path(__file__).resolve().parents[2] / "validation" / "thresholds"
 
 
 def _gpu(model: str) -> dict[str, Any]:
-    """The fields of plugin_utils.gpus.Gpu."""
+    """The fields of cluster.gpus.Gpu."""
     return asdict(gpus.gpu(model))
+
+
+def product_names(model: str) -> list[str]:
+    """The names by which NVML may know a model, those that the validation holds it to; none for a
+    model that is a site's own.
+    """
+    if not any(model == path.stem for path in THRESHOLDS.glob("*.yml")):
+        return []
+    document = yaml.safe_load((THRESHOLDS / f"{model}.yml").read_text(encoding="utf-8"))
+    return [str(name) for name in document.get("nvml_names", {}).get("names", ())]
 
 
 class FilterModule:
     """Registers the filters with Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"gpu": _gpu, "gpu_names": gpus.product_names}
+        return {"gpu": _gpu, "gpu_names": product_names}

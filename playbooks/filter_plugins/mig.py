@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from playbooks.plugin_utils import mig
+from cluster import mig
 
 
 def mig_devices(gpus: Mapping[str, Any]) -> list[str]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from validation.nodelist import NodelistError, expand
-
-ALL = "ALL"  # Slurm's own word for every node
+from cluster.partitions import PartitionError, expanded
 
 
 def slurm_partitions_expanded(
@@ -18,66 +15,11 @@ def slurm_partitions_expanded(
     nodes: Sequence[Mapping[str, Any]],
     groups: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
-    """Partitions with `nodes` as NodeNames, in the order of the nodes.
-
-    An entry of `nodes` is a NodeName, a host list of them, the name of a group of nodes, or ALL.
-
-    Raises AnsibleFilterError when an entry is none of these, or a partition ends up empty.
-    """
-    return [
-        {**partition, "nodes": members(f"slurm_partitions[{n}].nodes", partition, nodes, groups)}
-        for n, partition in enumerate(partitions)
-    ]
-
-
-def members(
-    where: str,
-    entry: Mapping[str, Any],
-    nodes: Sequence[Mapping[str, Any]],
-    groups: Mapping[str, Sequence[str]],
-) -> list[str]:
-    """The NodeNames that `nodes` of an entry stands for, in the order of the nodes.
-
-    Raises AnsibleFilterError, which says what is wrong and where.
-    """
-    names = [node["name"] for node in nodes]
-    known = set(names)
-    chosen: set[str] = set()
-    for word in entry["nodes"]:
-        if word == ALL:
-            chosen |= known
-        elif word in groups:
-            chosen.update(groups[word])
-        elif word in known:
-            chosen.add(word)
-        else:
-            chosen |= _of_list(where, word, known, groups)
-    if found := [name for name in names if name in chosen]:
-        return found
-    raise AnsibleFilterError(f"{where} has no compute node in it; name a group that has, or {ALL}.")
-
-
-def _of_list(
-    where: str, word: str, known: Collection[str], groups: Mapping[str, Sequence[str]]
-) -> set[str]:
-    """The nodes of a host list such as gpu[1-4]."""
+    """cluster.partitions.expanded. Raises AnsibleFilterError for what that refuses."""
     try:
-        listed = expand(word) if set(word) & set("[,") else []
-    except NodelistError as error:
-        raise AnsibleFilterError(f'{where} names "{word}", and {error}.') from error
-    if not listed:
-        usable = sorted(name for name, of in groups.items() if set(of) & set(known))
-        raise AnsibleFilterError(
-            f'{where} names "{word}", which is neither a compute node nor a group; '
-            f"groups with compute nodes: {', '.join(usable)}."
-        )
-    if unknown := [name for name in listed if name not in known]:
-        raise AnsibleFilterError(
-            f'{where} names "{word}", and {compressed_hostlist(unknown)} '
-            f"{'is no compute node' if len(unknown) == 1 else 'are no compute nodes'}; name those "
-            "that are, or a group."
-        )
-    return set(listed)
+        return expanded(partitions, nodes, groups)
+    except PartitionError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:

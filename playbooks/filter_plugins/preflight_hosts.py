@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from playbooks.plugin_utils.refusal import Refusal, standing
+from cluster.hostlist import compress
+from cluster.refusal import Refusal, standing
 
 VIRTUAL = "virtual"
 # What sudo, su and doas say, through Ansible, when they do not let us.
@@ -127,7 +127,7 @@ def told_once(problems: Mapping[str, Iterable[str]]) -> list[str]:
     return [
         sentence
         if len(names) == 1 and re.search(rf"\b{re.escape(names[0])}\b", sentence)
-        else f"{compressed_hostlist(names)}: {sentence}"
+        else f"{compress(names)}: {sentence}"
         for sentence, names in hosts.items()
     ]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from playbooks.plugin_utils import slurm_keys, slurm_settings
+from cluster.slurm import keys as slurm_keys
+from cluster.slurm import settings as slurm_settings
 
 
 def _problems(settings: Any, where: str, elsewhere: Mapping[str, str]) -> list[str]:

@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from cluster.hostlist import compress
 from playbooks.callback_plugins.summary import failure_words, unreachable_words
-from playbooks.filter_plugins.hostlist import compressed_hostlist
 from playbooks.filter_plugins.verify import FAIL, PASS, SKIP, sentence
 
 Host = Mapping[str, Any]  # a host's variables
@@ -96,7 +96,7 @@ def verify_table(hosts: Iterable[Host], roles: Roles) -> str:
     if not asked:
         raise ValueError("no node was asked")
     rows = alike(asked, roles)
-    cells = [(compressed_hostlist(nodes), *texts[:5]) for texts, nodes in rows.items()]
+    cells = [(compress(nodes), *texts[:5]) for texts, nodes in rows.items()]
     lines = [*_lines([HEADINGS, *cells])]
     if advice := list(_advice(rows)):
         lines += ["", "What to do:", *advice]
@@ -128,7 +128,7 @@ def _failing(rows: Alike) -> Iterator[tuple[dict[str, str], list[str]]]:
 
 def _advice(rows: Alike) -> Iterator[str]:
     for row, nodes in _failing(rows):
-        yield f"  {compressed_hostlist(nodes)}: {sentence(row)}."
+        yield f"  {compress(nodes)}: {sentence(row)}."
 
 
 def _count(rows: Alike, nodes: int) -> str:
@@ -136,7 +136,7 @@ def _count(rows: Alike, nodes: int) -> str:
     for texts, where in rows.items():
         number[texts[4] if texts[4] in (PASS, SKIP) else FAIL] += len(where)
     bad = {node for _, where in _failing(rows) for node in where}
-    state = f"not as they should be: {compressed_hostlist(bad)}" if bad else "all as they should be"
+    state = f"not as they should be: {compress(bad)}" if bad else "all as they should be"
     return (
         f"{nodes} node{'s' if nodes > 1 else ''}, {len(bad) or ''}{' ' if bad else ''}{state}; "
         f"{number[PASS]} passed, {number[FAIL]} failed, {number[SKIP]} do not apply."
@@ -146,7 +146,7 @@ def _count(rows: Alike, nodes: int) -> str:
 def verify_problems(hosts: Iterable[Host], roles: Roles) -> list[str]:
     """A sentence for each row that fails, with its nodes."""
     rows = alike(hosts, roles)
-    return [f"{compressed_hostlist(nodes)}: {sentence(row)}." for row, nodes in _failing(rows)]
+    return [f"{compress(nodes)}: {sentence(row)}." for row, nodes in _failing(rows)]
 
 
 class FilterModule:

@@ -14,9 +14,9 @@ from typing import Any
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from playbooks.plugin_utils import contract
+from cluster import contract
+from cluster.refusal import standing
 from playbooks.plugin_utils.cluster import silenced, work_out
-from playbooks.plugin_utils.refusal import standing
 from playbooks.plugin_utils.site import read_site
 
 

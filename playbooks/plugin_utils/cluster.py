@@ -10,12 +10,13 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from playbooks.filter_plugins.partitions import slurm_partitions_expanded
-from playbooks.plugin_utils import declaration, names
-from playbooks.plugin_utils.contract import COMPUTE, CONTROLLER, LOGIN, Contract
+from cluster import declaration, names
+from cluster.contract import COMPUTE, CONTROLLER, LOGIN, Contract
+from cluster.hardware import JUDGES, Problem, declared_node, environment_problems, shared_problems
+from cluster.hostlist import compress
+from cluster.partitions import PartitionError, expanded, partition_refusals
+from cluster.refusal import Refusal, standing
 from playbooks.plugin_utils.origin import where_set
-from playbooks.plugin_utils.refusal import Refusal, standing
 from playbooks.plugin_utils.site import Site, resolve
 
 ADDRESS_VARIABLES = ("node_address", "ansible_host")
@@ -71,7 +72,7 @@ def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], l
         except AnsibleError as error:
             refusals.append(Refusal(f"{host}: its address cannot be evaluated: {cause(error)}"))
             continue
-        literal = declaration.literal_address(text)
+        literal = names.literal_address(text)
         if literal is None:
             to_resolve[host] = (variable, text)
         else:
@@ -81,9 +82,9 @@ def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], l
         if text in resolved:
             found[host] = resolved[text]
         else:
-            refusals.append(declaration.unresolved(host, text, variable))
+            refusals.append(names.unresolved(host, text, variable))
     for host, address in found.items():
-        if problem := declaration.address_problem(address):
+        if problem := names.address_problem(address):
             what = f", which {host} resolves to here," if host in to_resolve else ""
             refusals.append(
                 Refusal(
@@ -110,10 +111,10 @@ def doors(site: Site, found: Mapping[str, str], look_up: Resolve = resolve) -> d
         if kind in OVER_THE_NETWORK:
             port = _said(site, host, "ansible_port", SSH_PORT)
             texts[host] = (_said(site, host, "ansible_host", host), port)
-    asked = {text for text, _ in texts.values() if declaration.literal_address(text) is None}
+    asked = {text for text, _ in texts.values() if names.literal_address(text) is None}
     resolved = look_up(asked)
     return {
-        host: (declaration.literal_address(text) or resolved.get(text, text), port)
+        host: (names.literal_address(text) or resolved.get(text, text), port)
         for host, (text, port) in texts.items()
     }
 
@@ -133,20 +134,20 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
     refusals: list[Refusal] = []
     compute = [host for host in site.groups.get(COMPUTE, []) if host in site.values.hosts]
     for name in contract.hardware:
-        judge = declaration.JUDGES[name]
+        judge = JUDGES[name]
         for hosts in site.values.same(compute, name).values():
             value, problems = None, []
             if site.values.defined(hosts[0], name):
                 try:
                     value = site.values.value(hosts[0], name)
                 except AnsibleError as error:
-                    problems = [declaration.Problem(f"{name} cannot be evaluated: {cause(error)}")]
+                    problems = [Problem(f"{name} cannot be evaluated: {cause(error)}")]
             problems = problems or list(judge(value, contract))
             raw = site.values.hosts[hosts[0]].get(name)
             where = where_set(name, raw, site.sources) if problems and raw is not None else ""
             refusals += [
                 Refusal(
-                    f"{compressed_hostlist(hosts)}: {_with(where, name, problem.sentence)}",
+                    f"{compress(hosts)}: {_with(where, name, problem.sentence)}",
                     problem.kind,
                     name if problem.kind else "",
                 )
@@ -177,18 +178,16 @@ def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
                 wrong[problem.sentence].append(host)
             if value and not problems:
                 found |= {host: found.get(host, {}) | {key: value}}
-    refusals = [
-        Refusal(f"{compressed_hostlist(hosts)}: {sentence}") for sentence, hosts in wrong.items()
-    ]
+    refusals = [Refusal(f"{compress(hosts)}: {sentence}") for sentence, hosts in wrong.items()]
     return found, refusals
 
 
-def _addition_problems(name: str, value: Any) -> list[declaration.Problem]:
+def _addition_problems(name: str, value: Any) -> list[Problem]:
     """Of what no role judges by its argument spec."""
     if name == "validation_environment" and isinstance(value, Mapping):
-        return list(declaration.environment_problems(value))
+        return list(environment_problems(value))
     if name == "validation_shared_filesystems" and isinstance(value, list):
-        return list(declaration.shared_problems(value))
+        return list(shared_problems(value))
     return []  # the contract says what it is
 
 
@@ -223,7 +222,7 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     hosts = [{"name": name, "address": address} for name, address in found.items()]
     by_name = {host["name"]: host for host in hosts}
     nodes = [
-        declaration.declared_node(name, found[name], declared[name]) | added.get(name, {})
+        declared_node(name, found[name], declared[name]) | added.get(name, {})
         for name in site.groups.get(COMPUTE, [])
         if name in found and set(contract.hardware) <= set(declared.get(name, {}))
     ]
@@ -231,13 +230,13 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
         nodes=nodes,
         hosts=hosts,
         controllers=[by_name[n] for n in site.groups.get(CONTROLLER, []) if n in by_name],
-        hosts_lines=declaration.hosts_lines(hosts),
+        hosts_lines=names.hosts_lines(hosts),
     )
     if standing(refusals, silenced(site)) or not nodes:
         return cluster, refusals
     try:
         document, more = _document(site, nodes, for_validation)
-    except AnsibleError as error:
+    except (AnsibleError, PartitionError) as error:
         return cluster, [*refusals, Refusal(str(cause(error)))]
     except (KeyError, TypeError, AttributeError):
         return cluster, refusals  # of another shape than the roles' argument specs ask for
@@ -252,15 +251,15 @@ def _document(
     partitions = site.values.value(first, "slurm_partitions")
     if not all(isinstance(partition["nodes"], list) for partition in partitions):
         raise TypeError("slurm_partitions")
-    expanded = slurm_partitions_expanded(partitions, nodes, site.groups)
+    by_node = expanded(partitions, nodes, site.groups)
     prefix = site.values.value(first, "validation_runtime_prefix")
     document = declaration.document(
         nodes,
         cluster=str(site.values.value(first, "cluster_name")),
         controller=site.groups.get(CONTROLLER, []),
         login=site.groups.get(LOGIN, []),
-        partitions=expanded,
+        partitions=by_node,
         python=f"{prefix}/bin/python",
         for_validation=for_validation,
     )
-    return document, list(declaration.partition_refusals(expanded))
+    return document, list(partition_refusals(by_node))

@@ -13,13 +13,14 @@ from typing import Any
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.plugins.loader import add_all_plugin_dirs
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from playbooks.plugin_utils import names, roles, variables
+from cluster import names
+from cluster.contract import Contract
+from cluster.hostlist import compress
+from cluster.refusal import Refusal, standing
+from playbooks.plugin_utils import roles, variables
 from playbooks.plugin_utils.cluster import SILENCED, Cluster, cause, silenced, work_out
-from playbooks.plugin_utils.contract import Contract
 from playbooks.plugin_utils.origin import as_written, comes_from, where_set
 from playbooks.plugin_utils.progress import Progress, silent
-from playbooks.plugin_utils.refusal import Refusal, standing
 from playbooks.plugin_utils.site import Engine, Site
 from playbooks.plugin_utils.values import Values, expression_reads, value_reads
 
@@ -183,7 +184,7 @@ def _judged(
 def _one_value(name: str, distinct: Mapping[str, Sequence[str]]) -> Iterator[Refusal]:
     if len(distinct) > 1:
         ordered = sorted(distinct.values(), key=len, reverse=True)
-        some = " and ".join(compressed_hostlist(hosts) for hosts in ordered[:2])
+        some = " and ".join(compress(hosts) for hosts in ordered[:2])
         yield Refusal(
             f"{name} has one value in the whole cluster, but differs between {some}; set it once, "
             "for all hosts.",

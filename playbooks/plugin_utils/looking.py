@@ -27,9 +27,7 @@ from playbooks.plugin_utils.look_files import Run, Taken
 
 # Switches it on: group_vars do for the cluster's playbooks, and nothing does for a role alone.
 SWITCH = "cluster_one_look"
-READER = node_reader.Reader(
-    does="answers what a run asks", mark="look", main="", modules=frozenset()
-)
+READER = node_reader.Reader(does="answers what a run asks", mark="look", main="")
 LIBRARIES = (packed.ROOT / "playbooks" / "library", packed.ROOT / "roles")
 
 display = Display()

@@ -1,4 +1,4 @@
-"""Readers of the validation, run on a node for an action plugin.
+"""Readers of a node, run there for an action plugin.
 
 A reader and what it imports travel as one archive on the standard input of the node's python3 and
 run from memory: the node keeps no file. It prints one line of JSON, the mark before the answer.
@@ -10,7 +10,6 @@ import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -32,20 +31,17 @@ class Reader:
     """does       what it does, for the sentence when it cannot: "asks NVML"
     mark       key of the answer in the line that is printed
     main       program that prints it, out of the archive
-    modules    files of the checkout that it imports
     packages   pure Python packages of the control node that it imports
     """
 
     does: str
     mark: str
     main: str
-    modules: frozenset[Path]
     packages: tuple[str, ...] = ()
 
     def archive(self) -> bytes:
         """The reader as one file. Raises NotPackable where the control node lacks a part."""
-        own = packed.own("validation", self.modules.__contains__)
-        return packed.pack(self.main, own, packed.installed(self.packages))
+        return packed.pack(self.main, packed.own(self.main), packed.installed(self.packages))
 
     def answer(self, said: str) -> dict[str, Any] | None:
         """What the reader printed, whatever else a login may print before it; None without any."""

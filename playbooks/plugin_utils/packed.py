@@ -1,21 +1,23 @@
 """One file out of this checkout's Python, for machines that have nothing but an interpreter.
 
-The validation's own modules and the pure Python packages of the control node go into one archive
-that `python3 FILE` starts. Nothing is downloaded for it, every machine gets the versions that
-requirements.txt has locked here, and the same checkout gives the same bytes: who compares hashes
-sees whether there is anything new.
+The checkout's modules that a program imports and the pure Python packages of the control node go
+into one archive that `python3 FILE` starts. Nothing is downloaded for it, every machine gets the
+versions that requirements.txt has locked here, and the same checkout gives the same bytes: who
+compares hashes sees whether there is anything new.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from cluster import closure
+
 ROOT = Path(__file__).resolve().parents[2]
-OWN = (".py", ".yml", ".j2", ".css", ".js", ".json")
+DATA = (".yml", ".j2", ".css", ".js", ".json")
 FOREIGN = ("_yaml/", "example.py")  # what these packages install and nobody imports
 SHEBANG = b"#!/usr/bin/env python3\n"
 
@@ -24,23 +26,32 @@ class NotPackable(Exception):
     """One sentence: what is missing here."""
 
 
-def everything(place: Path) -> bool:
-    return True
+def own(*programs: str, data: Iterable[str] = ()) -> dict[str, bytes]:
+    """All modules of the checkout that these programs (their texts) import, and files of data, by
+    path from its root.
 
-
-def own(folder: str, wanted: Callable[[Path], bool] = everything) -> dict[str, bytes]:
-    """Files below a folder of the checkout, by their path from its root; never those of tests.
-
-    `wanted` is asked with that path. Raises NotPackable where nothing is left.
+    `data` are paths of files, and of folders whose files of data come along, never those of tests.
+    Raises NotPackable where a part is missing.
     """
-    found = {}
-    for path in sorted((ROOT / folder).rglob("*")):
-        place = path.relative_to(ROOT)
-        if path.suffix in OWN and "tests" not in place.parts and wanted(place):
-            found[place.as_posix()] = path.read_bytes()
-    if not found:
-        raise NotPackable(f"there is nothing to pack in {folder} of this checkout")
+    try:
+        found = closure.files_of(*programs)
+        for place in data:
+            found |= {
+                path.relative_to(ROOT).as_posix(): path.read_bytes() for path in _data(ROOT / place)
+            }
+    except (ModuleNotFoundError, OSError) as problem:
+        raise NotPackable(f"this checkout is not whole: {problem}") from None
     return found
+
+
+def _data(place: Path) -> list[Path]:
+    if not place.is_dir():
+        return [place]
+    return [
+        path
+        for path in sorted(place.rglob("*"))
+        if path.suffix in DATA and "tests" not in path.relative_to(ROOT).parts
+    ]
 
 
 def installed(packages: Iterable[str]) -> dict[str, bytes]:

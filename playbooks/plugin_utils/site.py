@@ -19,8 +19,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from playbooks.plugin_utils.contract import ROOT
-from playbooks.plugin_utils.names import ANSIBLES_OWN, Setting
+from cluster.contract import ROOT
+from cluster.names import ANSIBLES_OWN, Setting
 from playbooks.plugin_utils.values import Values, Variables
 
 RESOLVERS = 32  # names asked for at once; a name server's time-out then costs once, not per host

@@ -17,7 +17,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from playbooks.plugin_utils.refusal import Refusal
+from cluster.refusal import Refusal
 
 Option = Mapping[str, Any]
 Options = Mapping[str, Option]

@@ -100,7 +100,7 @@ class Tree:
     @cached_property
     def unit_tests(self) -> Mapping[str, str]:
         """The files of the stage `unit` with their texts."""
-        folders = ("tests", "validation/tests", "roles/*/tests")
+        folders = ("tests", "cluster/tests", "validation/tests", "roles/*/tests")
         paths = (path for folder in folders for path in self.root.glob(f"{folder}/test_*.py"))
         return {str(path.relative_to(self.root)): text_of(path) for path in sorted(paths)}
 
@@ -196,7 +196,7 @@ def lint_of(tree: Tree, path: str) -> Parts:
     first = text.partition("\n")[0]
     if path.endswith(".py") or (first.startswith("#!") and "python" in first):
         names |= {"ruff", "format", "mypy"}
-        if path.startswith("validation/"):
+        if path.startswith(("cluster/", "validation/")):
             names.add("mypy 3.10")
     elif path.endswith((".yml", ".yaml")):
         names |= {"yamllint", "ansible-lint"}
@@ -204,7 +204,7 @@ def lint_of(tree: Tree, path: str) -> Parts:
         names.add("shellcheck")
     if path.startswith("roles/"):
         names.add("check-role-specs")
-    if path.endswith(".md") or path.startswith(("docs/", "validation/", "scripts/")):
+    if path.endswith(".md") or path.startswith(("docs/", "cluster/", "validation/", "scripts/")):
         names.add("pages")
     return frozenset(f"lint {name}" for name in names)
 
@@ -295,6 +295,7 @@ Rule = Callable[[Tree, str, str], Parts]
 RULES: tuple[tuple[str, Rule], ...] = (
     (r"docs/|\w+\.md$|roles/\w+/README\.md$", page),
     (r"(LICENSE|\.gitignore)$", repository_file),
+    (r"cluster/tests/", general_test),
     (r"validation/tests/", validation_test),
     (r"validation/", validation),
     (r"roles/\w+/tests/", role_unit_test),
@@ -306,7 +307,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (r"tests/golden/", golden),
     (rf"scripts/({'|'.join(ALONE)})$", program),
     # What all parts stand on.
-    (r"(playbooks|group_vars|inventory|scripts|tests)/", everything),
+    (r"(cluster|playbooks|group_vars|inventory|scripts|tests)/", everything),
     (r"(\.ci|\.config)/", everything),
     (r"(ansible\.cfg|conftest\.py|pyproject\.toml|\.yamllint)$", everything),
     (r"requirements[\w-]*\.(in|txt|yml)$", everything),

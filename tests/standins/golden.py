@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playbooks.plugin_utils.slurm_keys import TABLE, File, Release
+from cluster.slurm.keys import TABLE, File, Release
 
 
 def entries(text: str) -> set[str]:

@@ -17,7 +17,7 @@ from ansible.plugins.loader import init_plugin_loader
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
-from playbooks.plugin_utils import contract
+from cluster import contract
 from playbooks.plugin_utils.judge import Judgement, judge
 from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs

@@ -11,11 +11,11 @@ from typing import Any
 from ansible.plugins.loader import add_all_plugin_dirs
 from ansible.template import trust_as_template
 
-from playbooks.plugin_utils import contract
+from cluster import contract
+from cluster.slurm.keys import File, Release, read
 from playbooks.plugin_utils.cluster import work_out
 from playbooks.plugin_utils.judge import WORKED_OUT
 from playbooks.plugin_utils.site import Site
-from playbooks.plugin_utils.slurm_keys import File, Release, read
 from tests.standins.inventories import REPOSITORY, site, write
 
 ROLES = REPOSITORY / "roles"

@@ -15,9 +15,9 @@ What to do       Heat: check fans, airflow and dust, then the board's heat sink.
 
 from collections.abc import Iterator
 
+from cluster.readers.nvml import CLOCK_REASONS
 from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
-from validation.payloads.nvml import CLOCK_REASONS
 from validation.thresholds import Rules
 
 NAME = "clocks"

@@ -14,20 +14,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from cluster.declaration import Gpus
+from cluster.hostlist import compress
+from cluster.text import printable
 from validation.checks.document import Document, Unusable, read, unusable_result
 from validation.checks.health import Finding, told
-from validation.model import (
-    Gpus,
-    Job,
-    Metric,
-    Reply,
-    Result,
-    Threshold,
-    Tier,
-    Verdict,
-    printable,
-)
-from validation.nodelist import compress
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
 from validation.thresholds import Rules
 
 FEWEST = 3  # that most have to be

@@ -10,21 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from cluster.declaration import Gpus
+from cluster.errors import CannotRun
+from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import (
-    Gpus,
-    Job,
-    Metric,
-    Result,
-    Sample,
-    Threshold,
-    Tier,
-    Verdict,
-    printable,
-    worst,
-)
+from validation.model import Job, Metric, Result, Sample, Threshold, Tier, Verdict, worst
 from validation.payloads import compute, config
-from validation.payloads.errors import CannotRun
 from validation.thresholds import Rules
 from validation.thresholds.gpu import GBS, NO_RULES, GpuRules
 

@@ -12,8 +12,9 @@ What to do       The message is DCGM's own reason, with GPU and test. Run it aga
                  $ ssh {node} 'dcgmi diag --run 3 --verbose'
 """
 
+from cluster.text import printable
 from validation.checks.document import Document, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, printable
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
 from validation.payloads import dcgm_diag
 from validation.thresholds import Rules
 

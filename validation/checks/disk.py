@@ -13,9 +13,10 @@ What to do       Wrong bytes or an I/O error: take the node out of service and r
                  $ ssh {node} 'dmesg | grep -i -e "I/O error" -e remount -e nvme'
 """
 
+from cluster.text import printable
 from validation.checks import host
 from validation.checks.document import Document, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Tier, printable
+from validation.model import Job, Metric, Reply, Result, Tier
 from validation.payloads.disk import BLOCK, DIRECT, DROPPED, IN_MEMORY
 from validation.thresholds import Rules
 

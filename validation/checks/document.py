@@ -12,21 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from validation import node_states, nodelist, reasons, strict
-from validation.model import (
-    Job,
-    Outcome,
-    Proof,
-    Rank,
-    Reply,
-    Result,
-    Tier,
-    Verdict,
-    exit_status,
-    printable,
-)
+from cluster import hostlist, strict
+from cluster.slurm import job_reasons, node_states
+from cluster.slurm.job_reasons import Cause
+from cluster.text import printable
+from validation.model import Job, Outcome, Proof, Rank, Reply, Result, Tier, Verdict, exit_status
 from validation.payloads.rendezvous import STEERING
-from validation.reasons import Cause
 
 _MARK = '{"plumbline"'
 _SCHEMA = 1
@@ -247,7 +238,7 @@ def _refused(job: Job, reply: Reply) -> None:
     """Raises Unusable when Slurm took no job: a matter of the account or the request."""
     if reply.starts or reply.started_ns is not None:
         return
-    match reasons.refusal(reply.stderr):
+    match job_reasons.refusal(reply.stderr):
         case None:
             return
         case sentence, Cause.NODE if _out_of_service(job, reply):
@@ -282,7 +273,7 @@ _WHOSE = {
 def _waited(job: Job, reply: Reply) -> Unusable:
     said = f"did not start in {reply.seconds or job.queue_limit_s:.0f} s: "
     reason = f" ({reply.reason})" if reply.reason else ""
-    cause = reasons.cause(reply.reason)
+    cause = job_reasons.cause(reply.reason)
     if cause in _WHOSE:
         verdict = Verdict.FAIL if cause is Cause.CLUSTER else Verdict.INCONCLUSIVE
         return Unusable(f"{said}{_WHOSE[cause]}{reason}", verdict, ())
@@ -316,8 +307,8 @@ def _failed_nodes(job: Job, stderr: str) -> tuple[str, ...]:
     if len(said) == 1:
         found += said.pop().removeprefix(_BLAMED).strip().split(",")
     for match in _NODE_FAILURES.finditer(stderr):
-        with suppress(nodelist.NodelistError):
-            found += nodelist.expand(match[1] or match[2])
+        with suppress(hostlist.HostlistError):
+            found += hostlist.expand(match[1] or match[2])
     named = {_named(job, host) for host in found}
     return tuple(host for host in job.hosts if host in named)
 

@@ -14,6 +14,7 @@ What to do       Version mismatch: reboot the node. A lost GPU: look for XID 79,
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from cluster.text import printable
 from validation.checks.document import Document, Unusable, answer
 from validation.checks.health import (
     Finding,
@@ -24,17 +25,7 @@ from validation.checks.health import (
     read_gpus,
     told,
 )
-from validation.model import (
-    Job,
-    Metric,
-    Reply,
-    Result,
-    Threshold,
-    Tier,
-    Verdict,
-    printable,
-    worst,
-)
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
 from validation.thresholds import Rules
 
 NAME = "driver"

@@ -14,8 +14,9 @@ What to do       Fewer than declared: look for XID messages and for the board on
 
 from dataclasses import replace
 
+from cluster.declaration import Gpus
 from validation.checks.document import Document, Unusable, answer
-from validation.model import Gpus, Job, Metric, Reply, Result, Sample, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Sample, Threshold, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "gpus"

@@ -10,18 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import (
-    Job,
-    Metric,
-    Reply,
-    Result,
-    Threshold,
-    Tier,
-    Verdict,
-    printable,
-    worst,
-)
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
 
 _ERROR_TEXT = 120
 

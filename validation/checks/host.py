@@ -8,17 +8,9 @@ held against: the data alone.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import (
-    Job,
-    Metric,
-    Result,
-    Threshold,
-    Tier,
-    Verdict,
-    printable,
-    worst,
-)
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, worst
 from validation.thresholds import Rules
 
 PAYLOAD = "host_speed"

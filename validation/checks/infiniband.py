@@ -19,19 +19,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cluster.readers.infiniband import COUNTERS, STATES
+from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import (
-    Job,
-    Metric,
-    Reply,
-    Result,
-    Threshold,
-    Tier,
-    Verdict,
-    printable,
-    worst,
-)
-from validation.payloads.infiniband import COUNTERS, STATES
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
 from validation.thresholds import Rules
 
 NAME = "infiniband"

@@ -17,9 +17,11 @@ What to do       Slurm passes the limits of the submitting shell on to the tasks
 
 from collections.abc import Iterator
 
+from cluster.declaration import Node
+from cluster.text import printable
 from validation.checks import infiniband
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Node, Reply, Result, Threshold, Tier, Verdict, printable
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
 from validation.payloads.limits import RESOURCES, UNLIMITED
 from validation.thresholds import Rules
 

@@ -18,10 +18,11 @@ What to do       PCIe: reseat the board, check the riser and the slot's settings
 from collections import Counter
 from collections.abc import Iterator
 
+from cluster.text import printable
 from validation.checks import computed, health
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.checks.health import Finding
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "links"

@@ -14,8 +14,9 @@ What to do       Turn MIG off, or create the instances. The GPU must be idle, an
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from cluster.text import printable
 from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "mig"

@@ -18,9 +18,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cluster.declaration import Gpus
+from cluster.text import printable
 from validation.checks.document import Fields
 from validation.checks.health import Finding, Gpu, Unanswered, each_gpu, none_faulty
-from validation.model import Gpus, Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "nvlink"

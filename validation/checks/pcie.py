@@ -12,9 +12,9 @@ What to do       Power the node off and reseat the board or its riser. Check the
 
 from collections.abc import Iterator
 
+from cluster.readers.nvml import CLOCK_REASONS
 from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
-from validation.payloads.nvml import CLOCK_REASONS
 from validation.thresholds import Rules
 
 NAME = "pcie"

@@ -13,8 +13,9 @@ What to do       Find out whose process it is. If a job left it behind, Slurm's 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from cluster.text import printable
 from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "processes"

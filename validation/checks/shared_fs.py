@@ -17,18 +17,9 @@ What to do       Not mounted: mount it, and find out why it was not mounted at b
 
 from collections.abc import Iterator
 
+from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import (
-    Job,
-    Metric,
-    Reply,
-    Result,
-    Threshold,
-    Tier,
-    Verdict,
-    printable,
-    worst,
-)
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
 from validation.thresholds import Rules
 
 NAME = "shared_fs"

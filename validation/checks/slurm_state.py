@@ -20,8 +20,10 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from validation import node_states
-from validation.model import Metric, Node, NodeState, Result, Subject, Threshold, Tier, Verdict
+from cluster.declaration import Node
+from cluster.slurm import node_states
+from cluster.slurm.node_states import NodeState
+from validation.model import Metric, Result, Subject, Threshold, Tier, Verdict
 
 NAME = "slurm_state"
 TIER = Tier.NODE

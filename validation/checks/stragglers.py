@@ -24,10 +24,11 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cluster.text import printable
 from validation.checks import computed, copies, gemm, hbm
 from validation.checks.comparison import Asked, Kind, of_each_kind
 from validation.checks.document import Document, Unusable
-from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, printable, worst
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, worst
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 
 NAME = "stragglers"

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cluster.declaration import Gpus
+from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import Gpus, Job, Result, Verdict, printable, worst
+from validation.model import Job, Result, Verdict, worst
 
 SOCKETS = "sockets"
 INFINIBAND = "InfiniBand"
@@ -20,7 +22,7 @@ OMNI_PATH = "Omni-Path"
 EFA = "EFA"
 SLINGSHOT = "Slingshot"
 
-# What a declared fabric runs over, by the word before its rate (playbooks/vars/contract.yml).
+# What a declared fabric runs over, by the word before its rate (cluster/contract.yml).
 _EXPECTED = {
     "ethernet": (SOCKETS, ROCE),
     "ib": (INFINIBAND,),

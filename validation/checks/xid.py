@@ -16,7 +16,8 @@ What to do       Look the XID up in NVIDIA's catalog and follow it; then reboot 
 import re
 from collections.abc import Iterator, Mapping
 
-from validation.checks import xids
+from cluster.readers import xids
+from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.checks.health import (
     Finding,
@@ -26,22 +27,13 @@ from validation.checks.health import (
     read_gpus,
     word,
 )
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict, printable
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "xid"
 TIER = Tier.NODE
 PAYLOAD = "health"
 
-_VERDICTS = {
-    "fatal": Verdict.FAIL,
-    "reset": Verdict.FAIL,
-    "watch": Verdict.WARN,
-    "application": None,
-    "informational": None,
-}
-_FATAL = re.compile(r"\b(Fatal|Non-?fatal)\b")
-_RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \(([^)]*)\)")
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})")
 
 
@@ -101,43 +93,12 @@ def _judged(
         raise Unusable(f"{count} events of the kind {kind!r}")
     address = _address(pci)
     index = None if kind == "sxid" else indices.get(address)
-    verdict, name = judge(kind, code, text, known)
-    if verdict is None:
+    worth, name = xids.judge(kind, code, text, known)
+    if worth is None:
         return
     times = "" if count == 1 else f" {count} times"
     where = "" if index is not None else f" at PCI {printable(pci, 20)}"
-    yield Finding(verdict, f"{kind.upper()} {code}{where}{times} ({name})", index)
-
-
-def judge(kind: str, code: int, text: str, known: xids.Xids) -> tuple[Verdict | None, str]:
-    """What a line of the driver's is worth, and its name. None is a fault of nobody's, or of a
-    program.
-    """
-    return _sxid(text) if kind == "sxid" else _xid(code, text, known)
-
-
-def _xid(code: int, text: str, known: xids.Xids) -> tuple[Verdict | None, str]:
-    xid = known.of(code)
-    if xid is None:
-        return Verdict.INCONCLUSIVE, "not in the table of severities"
-    if xid.severity == "text":
-        return _said_fatal(text), xid.name
-    if xid.severity == "recovery":
-        found = _RECOVERY.search(text)
-        needed = found[1] if found else "not understood"
-        none = needed == "None"
-        return (None if none else Verdict.FAIL), f"{xid.name}: {printable(needed, 40)}"
-    return _VERDICTS[xid.severity], xid.name
-
-
-def _sxid(text: str) -> tuple[Verdict | None, str]:
-    return _said_fatal(text), printable(text, 60)
-
-
-def _said_fatal(text: str) -> Verdict:
-    """A line that says neither is taken for fatal."""
-    found = _FATAL.search(text)
-    return Verdict.WARN if found and found[1] != "Fatal" else Verdict.FAIL
+    yield Finding(Verdict(worth), f"{kind.upper()} {code}{where}{times} ({name})", index)
 
 
 def _indices(document: Document) -> dict[tuple[int, ...], int]:

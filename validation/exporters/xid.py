@@ -1,8 +1,9 @@
 """XIDs and SXIDs of the kernel's log as a counter, each with what the validator makes of it.
 
 DCGM counts XIDs of some minutes and forgets them; without DCGM nobody counts them at all. The log
-is read by the one reader that the health checks use (validation/payloads/kernel_log.py), and judged
-by the rules of the check `xid`: an alert, a drained node and a failed validation agree.
+is read by the one reader that the health checks use (cluster/readers/kernel_log.py), and judged
+by the rules of the check `xid` (cluster/readers/xids.py): an alert, a drained node and a failed
+validation agree.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from validation.checks import xid, xids
-from validation.payloads import kernel_log
-from validation.payloads.kernel_log import Event, KernelLog
+from cluster.readers import kernel_log, xids
+from cluster.readers.kernel_log import Event, KernelLog
 
 NAME = "plumbline_kernel_xid_total"
 HELP = "XIDs of GPUs and SXIDs of NVSwitches in the kernel's log since the boot."
@@ -54,9 +54,8 @@ def counted(events: Iterable[Event]) -> Mapping[tuple[str, ...], int]:
     known = xids.load()
     counts: Counter[tuple[str, ...]] = Counter()
     for event in events:
-        verdict, _ = xid.judge(event.kind, event.code, event.text, known)
-        word = "none" if verdict is None else verdict.value
-        counts[bus_id(event.pci), event.kind, str(event.code), word] += event.count
+        worth, _ = xids.judge(event.kind, event.code, event.text, known)
+        counts[bus_id(event.pci), event.kind, str(event.code), worth or "none"] += event.count
     return counts
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from validation import prometheus
+from cluster import prometheus
 from validation.job_report import report, sacct, site, usage
 from validation.job_report.errors import NotKnown
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from validation import nodelist
+from cluster import hostlist
 from validation.job_report import usage
 from validation.job_report.sacct import Job
 
@@ -45,7 +45,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"Job {job.shown} ({job.name}) of {job.user}, account {job.account}: {_state(job)}"
     yield f"  time    {_time(job)}"
     if job.nodes:
-        yield f"  nodes   {nodelist.compress(job.nodes)}, partition {job.partition}"
+        yield f"  nodes   {hostlist.compress(job.nodes)}, partition {job.partition}"
     if report.cpus_busy is not None:
         share = _percent(_ratio(report.cpus_busy, job.cpus))
         yield f"  CPU     {share} of {job.cpus}: {report.cpus_busy:.1f} busy in the mean"

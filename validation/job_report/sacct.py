@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from validation import nodelist
+from cluster import hostlist
 from validation.job_report.errors import NotKnown
 
 LIMIT_S = 60.0
@@ -161,8 +161,8 @@ def _job(row: Row, steps: Sequence[Row]) -> Job:
 
 def _nodes(text: str) -> tuple[str, ...]:
     try:
-        return tuple(nodelist.expand(text))
-    except nodelist.NodelistError:  # "None assigned"
+        return tuple(hostlist.expand(text))
+    except hostlist.HostlistError:  # "None assigned"
         return ()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from cluster.prometheus import Server
 from validation.job_report.errors import NotKnown
-from validation.prometheus import Server
 
 FILE = Path("/etc/plumbline/job_report.json")
 

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster.prometheus import Series
 from validation.job_report.errors import NotKnown
 from validation.job_report.sacct import Job
-from validation.prometheus import Series
 
 POINTS = 1000  # of one series; Prometheus gives 11,000 at most
 INTERVAL_S = 30.0  # of scrapes: a shorter step would show each value twice

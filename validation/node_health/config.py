@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from validation.model import Gpus
+from cluster.declaration import Gpus
 
 FILE = Path("/etc/plumbline/node_health.json")
 VERSION = 1

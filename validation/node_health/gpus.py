@@ -11,17 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import resources
 from typing import Any
 
-from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid, xids
+from cluster.readers import kernel_log, nvml, xids
+from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.health import Finding, Gpu, answering, driver_error, examined, told
 from validation.model import Proof, Verdict, worst
 from validation.node_health.config import Check, Config
 from validation.node_health.node import VERDICTS
 from validation.node_health.outcome import FAIL, PASS, SKIP, Outcome
-from validation.payloads import kernel_log, nvml
 
 
 @dataclass(frozen=True)
@@ -86,12 +85,6 @@ def _memory(asked: Asked) -> list[Finding]:
     return [found for gpu in asked.whose() for found in examined(gpu, examine)]
 
 
-def _xids() -> xids.Xids:
-    """The table lies in the archive that this runs from."""
-    with resources.as_file(resources.files("validation") / xids.FILE.name) as path:
-        return xids.load(path)
-
-
 BUILTINS: Mapping[str, Builtin] = {
     "gpu_driver": Builtin(
         ("name", "uuid", "minor", "recovery_action", "memory_total_mb"),
@@ -109,7 +102,7 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         _each(lambda gpu, config: ecc.examine(gpu)),
     ),
-    "gpu_xid": Builtin(("pci",), lambda asked: xid.seen(asked.document, _xids())),
+    "gpu_xid": Builtin(("pci",), lambda asked: xid.seen(asked.document, xids.load())),
     "gpu_pcie": Builtin(
         (
             "pcie_generation",

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from cluster.readers import mounts
 from validation.node_health.config import Config
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
-from validation.payloads import mounts
 
 Arguments = Mapping[str, Any]
 Builtin = Callable[[Config, Arguments], Outcome]
@@ -196,9 +196,9 @@ def mounts_answer(config: Config, arguments: Arguments) -> Outcome:
 
 def infiniband(config: Config, arguments: Arguments) -> Outcome:
     """The ports of the declared fabric are up, at its rate: the validator's check says how."""
+    from cluster.readers import infiniband as ports
     from validation.checks import infiniband as rule
     from validation.checks.document import Fields
-    from validation.payloads import infiniband as ports
 
     if rule.declared(config.fabric) is None:
         return Outcome(SKIP, f"the fabric {config.fabric} has no RDMA port")
@@ -211,7 +211,7 @@ def kernel_log(config: Config, arguments: Arguments) -> Outcome:
 
     patterns  a name and a regular expression of each kind of line
     """
-    from validation.payloads import kernel_log as log
+    from cluster.readers import kernel_log as log
 
     patterns: Mapping[str, str] = arguments["patterns"]
     found = log.search(patterns.values())

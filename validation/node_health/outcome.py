@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from validation.model import printable
+from cluster.text import printable
 
 PASS, FAIL, WARN, UNKNOWN, SKIP = "pass", "fail", "warn", "unknown", "skip"
 _LONGEST = 200  # of a reason, in characters: sinfo -R and squeue have one line for it

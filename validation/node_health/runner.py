@@ -13,10 +13,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from cluster import apart
 from validation.node_health import node
 from validation.node_health.config import Check, Config
 from validation.node_health.outcome import FAIL, PASS, Outcome
-from validation.payloads import apart
 
 JobGpus = Mapping[str, "frozenset[int] | None"]
 

@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from cluster.errors import CannotRun
+from cluster.text import first_line
 from validation.payloads import (
     all_reduce,
     compute,
@@ -36,7 +38,6 @@ from validation.payloads import (
     pipeline,
 )
 from validation.payloads.config import GroupConfig, load
-from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.group import Group, joined
 from validation.payloads.rendezvous import node_name
 from validation.payloads.watch import complain

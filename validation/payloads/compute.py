@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from validation.payloads import gpu_device, gpu_links, gpu_process, node, nvml
+from cluster.errors import CannotRun
+from cluster.readers import nvml
+from validation.payloads import gpu_device, gpu_links, gpu_process, node
 from validation.payloads.config import require, require_positive
-from validation.payloads.errors import CannotRun
 from validation.payloads.gpu_gemm import KINDS
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from validation.payloads.errors import CannotRun
+from cluster.errors import CannotRun
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

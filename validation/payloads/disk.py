@@ -17,7 +17,7 @@ import tempfile
 import time
 from typing import Any
 
-from validation.payloads import mounts
+from cluster.readers import mounts
 
 BLOCK = 4 * 2**20  # bytes of one call
 _PAGE = 4096

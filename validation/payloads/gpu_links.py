@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from validation.payloads import nvml
+from cluster.readers import nvml
 
 LIMIT_S = 10.0  # that NVML may take for the node, and then for all GPUs at once
 ASKED = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")

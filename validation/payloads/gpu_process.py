@@ -25,7 +25,8 @@ from typing import Any
 
 ANSWER_LIMIT = 1 << 20  # bytes of one answer: more is none
 _DEATH_S = 5.0  # a process that the kernel cannot end waits for a driver
-_SCRIPT = (
+# With -I nothing but this says where the package is: a folder, or the archive in memory.
+SCRIPT = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from validation.payloads.gpu_worker import main; main()"
 )
@@ -37,7 +38,7 @@ class Lost(Exception):
 
 def command() -> list[str]:
     """What starts a worker."""
-    return [sys.executable, "-I", "-c", _SCRIPT, _root()]
+    return [sys.executable, "-I", "-c", SCRIPT, _root()]
 
 
 def _root() -> str:

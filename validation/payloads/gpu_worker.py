@@ -20,8 +20,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from cluster.text import first_line
 from validation.payloads import document, gpu_device, gpu_gemm, gpu_memory
-from validation.payloads.errors import first_line
 
 Message = dict[str, Any]
 

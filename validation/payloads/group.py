@@ -21,9 +21,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cluster.errors import CannotRun
+from cluster.text import first_line
 from validation.payloads import container, nccl_debug
 from validation.payloads.config import GroupConfig
-from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.meeting import connect, meet
 from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name, steering
 from validation.payloads.watch import Watch, mark

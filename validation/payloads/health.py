@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
-from validation.payloads import kernel_log, nvml
+from cluster.readers import kernel_log, nvml
 from validation.payloads.config import require_positive
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from validation.payloads import apart, infiniband, limits, shared_fs
+from cluster import apart
+from cluster.readers import infiniband
+from validation.payloads import limits, shared_fs
 from validation.payloads.config import require, require_positive
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from validation.payloads import apart, disk, host_memory
+from cluster import apart
+from validation.payloads import disk, host_memory
 from validation.payloads.config import require_positive
 from validation.payloads.node import memory_limit_mb
 

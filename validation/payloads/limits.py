@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
-from validation.payloads import mounts
+from cluster.readers import mounts
 
 UNLIMITED = "unlimited"
 RESOURCES = {

@@ -11,8 +11,9 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from cluster.errors import CannotRun
+from cluster.text import first_line
 from validation.payloads.config import GroupConfig
-from validation.payloads.errors import CannotRun, first_line
 from validation.payloads.rendezvous import Rendezvous
 
 TICK_S = 0.05

@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from validation.payloads import container, nvml
+from cluster.readers import nvml
+from validation.payloads import container
 from validation.payloads.rendezvous import node_name
 
 MUNGE_TIMEOUT_S = 5

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from validation import nodelist
-from validation.payloads.errors import CannotRun
+from cluster import hostlist
+from cluster.errors import CannotRun
 
 # One port per step, so that one does not meet the ranks of another: what hung in the step before
 # may still be there. They lie below those that Linux hands out by itself (32768-60999), where a
@@ -87,8 +87,8 @@ def _nodes(environ: Mapping[str, str]) -> tuple[str, ...]:
     if not expression:
         raise CannotRun("neither SLURM_STEP_NODELIST nor SLURM_JOB_NODELIST is set: use srun")
     try:
-        return tuple(nodelist.expand(expression))
-    except nodelist.NodelistError as error:
+        return tuple(hostlist.expand(expression))
+    except hostlist.HostlistError as error:
         raise CannotRun(str(error)) from error
 
 

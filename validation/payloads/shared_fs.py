@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from validation.payloads import mounts
+from cluster.readers import mounts
 
 SIZE = 65536  # bytes that are written and read back
 _MIB = 2**20

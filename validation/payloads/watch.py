@@ -23,7 +23,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from validation.payloads.errors import CannotRun
+from cluster.errors import CannotRun
 
 BEAT_S = 1.0
 SILENCE_S = 5.0  # without a beat, when something has already gone wrong

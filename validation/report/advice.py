@@ -10,19 +10,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from validation import node_states, reasons
-from validation.model import (
-    JobReport,
-    Key,
-    Outcome,
-    Reply,
-    Result,
-    RunReport,
-    Tier,
-    Verdict,
-    printable,
-)
-from validation.nodelist import compress
+from cluster.hostlist import compress
+from cluster.slurm import job_reasons, node_states
+from cluster.text import printable
+from validation.model import JobReport, Key, Outcome, Reply, Result, RunReport, Tier, Verdict
 from validation.report import words
 
 PORTS = (
@@ -303,16 +294,16 @@ def _gone(job: JobReport, reply: Reply) -> bool:
 
 
 def _by_reason(reply: Reply) -> Cause:
-    if reasons.of_account(reply.reason):
+    if job_reasons.of_account(reply.reason):
         return Cause.ACCOUNT
-    return _BY_REASON.get(reasons.cause(reply.reason), Cause.NOT_STARTED)
+    return _BY_REASON.get(job_reasons.cause(reply.reason), Cause.NOT_STARTED)
 
 
 _BY_REASON = {
-    reasons.Cause.BUSY: Cause.BUSY,
-    reasons.Cause.LIMIT: Cause.REFUSED,
-    reasons.Cause.REQUEST: Cause.REFUSED,
-    reasons.Cause.CLUSTER: Cause.CONTROLLER,
+    job_reasons.Cause.BUSY: Cause.BUSY,
+    job_reasons.Cause.LIMIT: Cause.REFUSED,
+    job_reasons.Cause.REQUEST: Cause.REFUSED,
+    job_reasons.Cause.CLUSTER: Cause.CONTROLLER,
 }
 _BY_OUTCOME = {
     Outcome.CANCELLED: Cause.INTERRUPTED,
@@ -330,7 +321,7 @@ def _cause_of_exit(result: Result, reply: Reply) -> Cause:
     if not reply.starts and reply.job_id is None:
         if result.blamed != ():
             return Cause.NOT_STARTED
-        return Cause.ACCOUNT if reasons.of_account(reply.stderr) else Cause.REFUSED
+        return Cause.ACCOUNT if job_reasons.of_account(reply.stderr) else Cause.REFUSED
     lost = result.tier is Tier.CLUSTER and _CONNECTION.search(result.message)
     return Cause.NOT_CONNECTED if lost else Cause.ENDED_BADLY
 

@@ -4,7 +4,8 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
-from validation.model import RunReport, Verdict, printable
+from cluster.text import printable
+from validation.model import RunReport, Verdict
 from validation.report import advice, words
 
 _HEADER = ("tier", "check", "subject", "value", "threshold", "verdict")

@@ -11,7 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from validation.errors import EnvironmentProblem
+from cluster.errors import EnvironmentProblem
+from cluster.hostlist import compress
+from cluster.text import printable
 from validation.model import (
     JobReport,
     NodeReport,
@@ -21,9 +23,7 @@ from validation.model import (
     Standing,
     Threshold,
     Verdict,
-    printable,
 )
-from validation.nodelist import compress
 from validation.report import advice, words
 
 TEMPLATES = Path(__file__).parent / "templates"

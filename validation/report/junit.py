@@ -7,7 +7,8 @@ as skipped cases: a pipeline that shows nothing else still shows those.
 
 import xml.etree.ElementTree as ET
 
-from validation.model import Result, RunReport, Tier, Verdict, printable
+from cluster.text import printable
+from validation.model import Result, RunReport, Tier, Verdict
 from validation.report import words
 
 

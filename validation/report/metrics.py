@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from validation.model import Result, RunReport, Standing, Tier, Verdict, printable
+from cluster.text import printable
+from validation.model import Result, RunReport, Standing, Tier, Verdict
 from validation.report import words
 
 PREFIX = "plumbline_validation_"

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Sequence
 
+from cluster.hostlist import compress
 from validation.model import Job, PlannedCheck, Tier
-from validation.nodelist import compress
 from validation.plan import ALWAYS, AT_ONCE, Plan
 from validation.report import words
 from validation.report.console import table

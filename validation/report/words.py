@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from cluster.hostlist import compress
+from cluster.text import printable
 from validation.model import (
     Metric,
     Proof,
@@ -16,9 +18,7 @@ from validation.model import (
     Value,
     Verdict,
     exit_status,
-    printable,
 )
-from validation.nodelist import compress
 
 FOLD = 4  # what is the same on more nodes than this is one row
 _LONG = 40  # characters; nodes whose list is longer are counted

@@ -10,20 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from validation import strict
-from validation.errors import EnvironmentProblem, TransportError
-from validation.model import (
-    Accounting,
-    Allocation,
-    Contact,
-    Job,
-    MungeReply,
-    NodeState,
-    Outcome,
-    Reply,
-    Start,
-    printable,
-)
+from cluster import strict
+from cluster.errors import EnvironmentProblem
+from cluster.slurm.node_states import NodeState
+from cluster.text import printable
+from validation.errors import TransportError
+from validation.model import Accounting, Allocation, Contact, Job, MungeReply, Outcome, Reply, Start
 from validation.slurm import job as jobs
 from validation.transport import Completed, Transport
 

@@ -2,22 +2,22 @@
 
 There may be no filesystem that all nodes share, and nothing of this package is installed on them:
 the payloads' code reaches every task as a zip archive on srun's stdin, the answer comes back on
-srun's stdout. Everything here is pure but `bundle`, which reads the package's own files.
+srun's stdout. Everything here is pure but `bundle`, which reads the checkout's own files.
 """
 
 import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from validation import node_states, reasons
-from validation.model import GRANT_LIMIT_S, READY_LIMIT_S, Allocation, Container, Job, Node, Reply
-from validation.nodelist import compress
-from validation.reasons import Cause
+from cluster import closure
+from cluster.declaration import Container, Node
+from cluster.hostlist import compress
+from cluster.slurm import job_reasons, node_states
+from cluster.slurm.job_reasons import Cause
+from validation.model import GRANT_LIMIT_S, READY_LIMIT_S, Allocation, Job, Reply
+from validation.payloads import gpu_process
 from validation.slurm import launcher
-
-_PACKAGE = Path(__file__).parent.parent
 
 # So long does a launcher go on when nobody asks it any more, longer than a run tries to reach it.
 LEASE_S = 600
@@ -70,6 +70,9 @@ if temporary:
     shutil.rmtree(temporary, ignore_errors=True)
 end(status)
 """
+
+# What runs on nodes: a task, and the process that it starts for each GPU.
+PROGRAMS = (BOOTSTRAP, gpu_process.SCRIPT)
 
 
 # What ranks say that came and did not find each other: jobs after it would wait for the same.
@@ -202,8 +205,8 @@ def batch(
         "run": run_id,
         "at_once": at_once,
         "lease_s": LEASE_S,
-        "limit_reasons": sorted(reasons.names(Cause.LIMIT)),
-        "limit_refusals": list(reasons.LIMIT_REFUSALS),
+        "limit_reasons": sorted(job_reasons.names(Cause.LIMIT)),
+        "limit_refusals": list(job_reasons.LIMIT_REFUSALS),
         "slowest_start_s": slowest_start_s,
         "gone_states": list(node_states.GONE),
         "asleep_flags": node_states.ASLEEP,
@@ -254,15 +257,13 @@ def waited_in_vain(reply: Reply) -> bool:
 
 def bundle() -> bytes:
     """The payloads' code as a zip archive, the same bytes each time."""
-    files = [_PACKAGE / "__init__.py", _PACKAGE / "nodelist.py"]
-    files += sorted((_PACKAGE / "payloads").glob("*.py"))
-    # Packed for machines that have only torch (scripts/pack-local), the package has it beside it.
-    files += _PACKAGE.parent.glob("pynvml.py")
+    files = closure.files_of(*PROGRAMS)
+    # Packed for machines that have only torch (scripts/pack-local), the checkout has it beside it.
+    files |= {path.name: path.read_bytes() for path in closure.ROOT.glob("pynvml.py")}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in files:
-            name = path.relative_to(_PACKAGE.parent).as_posix()
-            archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from validation import strict
-from validation.checks import CHECKS
+from cluster import strict
+from cluster.errors import DataError, UsageError
 from validation.checks.pipeline import LONGEST_CHAIN
-from validation.errors import DataError, UsageError
+from validation.checks.registry import CHECKS
 from validation.payloads.gpu_gemm import KINDS
 
 FOLDER = Path(__file__).parent

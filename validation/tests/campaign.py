@@ -18,14 +18,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.errors import PlumblineError
+from cluster.slurm.node_states import NodeState
 from validation import tiers
-from validation.errors import PlumblineError, TransportError, Unreachable
+from validation.errors import TransportError, Unreachable
 from validation.model import (
     Accounting,
     Contact,
     Job,
     MungeReply,
-    NodeState,
     Outcome,
     Reply,
     Standing,

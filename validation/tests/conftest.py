@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from validation import declaration, plan, suites
+from cluster import declaration
+from validation import plan, suites
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,14 +1,8 @@
 """A Slurm client that answers as told, and the walk through the tiers with it."""
 
+from cluster.slurm.node_states import NodeState
 from validation import tiers
-from validation.model import (
-    Accounting,
-    Contact,
-    MungeReply,
-    NodeState,
-    Outcome,
-    Reply,
-)
+from validation.model import Accounting, Contact, MungeReply, Outcome, Reply
 from validation.slurm.client import JobProgress, Progress
 from validation.tests import standin
 

@@ -32,8 +32,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from validation import declaration, plan, suites, thresholds
-from validation.checks import CHECKS
+from cluster import declaration
+from validation import plan, suites, thresholds
+from validation.checks.registry import CHECKS
 from validation.model import Job, Outcome, Reply, Result, Verdict
 from validation.payloads import ddp, pipeline, training
 from validation.payloads.__main__ import end

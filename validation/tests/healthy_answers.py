@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from validation import thresholds
-from validation.checks import CHECKS
 from validation.checks.comparison import Asked
+from validation.checks.registry import CHECKS
 from validation.model import Job, MungeReply, Outcome, Reply, Subject, Verdict
 from validation.tests import standin, standin_compute, standin_health, standin_host
 from validation.tests.conftest import make_plan

@@ -3,17 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from cluster.slurm.node_states import NodeState
 from validation import tiers
-from validation.checks import CHECKS
-from validation.model import (
-    NodeState,
-    Outcome,
-    Reply,
-    RunReport,
-    node_reports,
-    overall,
-    settle,
-)
+from validation.checks.registry import CHECKS
+from validation.model import Outcome, Reply, RunReport, node_reports, overall, settle
 from validation.tests.conftest import make_plan
 from validation.tests.fake_slurm import FakeSlurm, Silent
 

@@ -2,7 +2,8 @@
 
 import json
 
-from validation.model import Gpus, Job, Node, Outcome, Reply, Subject, Tier
+from cluster.declaration import Gpus, Node
+from validation.model import Job, Outcome, Reply, Subject, Tier
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 from validation.tests import standin, standin_health
 

@@ -8,12 +8,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.declaration import Gpus, Node
+from cluster.errors import UsageError
 from validation import baseline, thresholds
-from validation.errors import UsageError
 from validation.model import (
-    Gpus,
     Metric,
-    Node,
     NodeReport,
     Proof,
     Result,

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from validation import node_states, thresholds
-from validation.checks import CHECKS, accounting, slurm_state
+from cluster.declaration import Gpus, Node
+from cluster.slurm import node_states
+from cluster.slurm.node_states import NodeState
+from validation import thresholds
+from validation.checks import accounting, slurm_state
+from validation.checks.registry import CHECKS
 from validation.model import (
     Accounting,
-    Gpus,
     Metric,
     MungeReply,
-    Node,
-    NodeState,
     Outcome,
     Reply,
     Start,

@@ -6,7 +6,8 @@ import functools
 import pytest
 
 from validation import thresholds
-from validation.checks import copies, describe, gemm, hbm, peers, repeatable
+from validation.checks import copies, gemm, hbm, peers, repeatable
+from validation.checks.registry import describe
 from validation.model import Verdict
 from validation.tests import standin_compute as standin
 

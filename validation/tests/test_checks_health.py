@@ -5,19 +5,10 @@ import json
 
 import pytest
 
+from cluster.readers import xids
 from validation import thresholds
-from validation.checks import (
-    clocks,
-    describe,
-    driver,
-    ecc,
-    mig,
-    nvlink,
-    pcie,
-    processes,
-    xid,
-    xids,
-)
+from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid
+from validation.checks.registry import describe
 from validation.model import Outcome, Tier, Verdict
 from validation.tests import standin_health as standin
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from validation import declaration, plan, suites, thresholds
-from validation.checks import CHECKS as ALL
+from cluster import declaration
+from cluster.errors import DataError
+from validation import plan, suites, thresholds
 from validation.checks import disk, host_memory, infiniband, limits, shared_fs
-from validation.errors import DataError
+from validation.checks.registry import CHECKS as ALL
 from validation.model import Outcome, Reply, Tier, Verdict
 from validation.tests import standin
 from validation.tests import standin_host as host

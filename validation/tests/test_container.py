@@ -12,14 +12,16 @@ from dataclasses import replace
 
 import pytest
 
-from validation import declaration, reasons, run, thresholds
-from validation.checks import CHECKS
-from validation.declaration import Submission
-from validation.errors import DataError, EnvironmentProblem, UsageError
-from validation.model import IMPORT_LIMIT_S, Container, Outcome, Reply, Verdict
+from cluster import declaration
+from cluster.declaration import Container, Submission
+from cluster.errors import DataError, EnvironmentProblem, UsageError
+from cluster.slurm import job_reasons
+from cluster.slurm.job_reasons import Cause
+from validation import run, thresholds
+from validation.checks.registry import CHECKS
+from validation.model import IMPORT_LIMIT_S, Outcome, Reply, Verdict
 from validation.payloads import container
 from validation.plan import Selection
-from validation.reasons import Cause
 from validation.slurm import job as jobs
 from validation.tests import standin
 from validation.tests.conftest import VIRTUAL, declare, make_plan
@@ -125,7 +127,7 @@ def test_without_pyxis_on_the_login_node_nothing_is_submitted():
 
 def test_an_option_that_srun_does_not_know_is_the_requests_fault():
     said = "srun: unrecognized option '--container-image=x'\nTry \"srun --help\" for more"
-    assert reasons.refusal(said) == ("unrecognized option '--container-image=x'", Cause.REQUEST)
+    assert job_reasons.refusal(said) == ("unrecognized option '--container-image=x'", Cause.REQUEST)
 
 
 # --- what is answered ------------------------------------------------------------------------

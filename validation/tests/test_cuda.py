@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import CannotRun
 from validation import thresholds
 from validation.checks import cuda as check
-from validation.checks import describe
+from validation.checks.registry import describe
 from validation.model import Outcome, Reply, Verdict
 from validation.payloads import cuda
 from validation.payloads.config import load
-from validation.payloads.errors import CannotRun
 from validation.tests import standin
 from validation.tests.conftest import make_plan
 

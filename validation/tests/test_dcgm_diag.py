@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.errors import CannotRun
 from validation import thresholds
 from validation.checks import dcgm as check
 from validation.model import Result, Verdict
 from validation.payloads import dcgm
 from validation.payloads import dcgm_diag as diag
-from validation.payloads.errors import CannotRun
 from validation.tests import standin_health as standin
 
 HEALTHY: dict[str, Any] = {

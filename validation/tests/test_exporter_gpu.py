@@ -9,11 +9,11 @@ import time
 
 import pytest
 
+from cluster.readers import nvml
+from cluster.readers.nvml import Gpu, System, Unknown
 from tests.standins.nvml import library
 from validation.exporters import xid
 from validation.exporters.gpu import jobs, main, metrics, textfile
-from validation.payloads import nvml
-from validation.payloads.nvml import Gpu, System, Unknown
 
 LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 H100 = {

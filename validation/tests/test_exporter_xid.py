@@ -2,9 +2,9 @@
 
 import pytest
 
+from cluster.readers import kernel_log
+from cluster.readers.kernel_log import KernelLog
 from validation.exporters.xid import LABELS, Unreadable, Xids, bus_id
-from validation.payloads import kernel_log
-from validation.payloads.kernel_log import KernelLog
 
 BOOT = "[    0.000000] kernel: Linux version 6.12"
 FELL_OFF = "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus."

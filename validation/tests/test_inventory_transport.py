@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import EnvironmentProblem
 from validation import run
-from validation.errors import EnvironmentProblem, TransportError, Unreachable
+from validation.errors import TransportError, Unreachable
 from validation.tests.conftest import VIRTUAL, declare
 from validation.transport import inventory
 from validation.transport.inventory import Inventory

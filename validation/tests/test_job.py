@@ -58,10 +58,26 @@ def test_slurms_limit_comes_after_the_launchers():
 def test_the_bundle_holds_what_payloads_import_and_nothing_else():
     with zipfile.ZipFile(io.BytesIO(jobs.bundle())) as archive:
         names = archive.namelist()
-    assert {"validation/__init__.py", "validation/nodelist.py"} <= set(names)
-    assert "validation/payloads/__main__.py" in names
-    assert all(name.count("/") == 1 or name.startswith("validation/payloads/") for name in names)
-    assert "validation/run.py" not in names
+    assert {"validation/__init__.py", "cluster/hostlist.py"} <= set(names)
+    assert {"validation/payloads/__main__.py", "validation/payloads/gpu_worker.py"} <= set(names)
+    others = {name for name in names if not name.startswith("validation/payloads/")}
+    assert {name for name in others if not name.startswith("cluster/")} == {
+        "validation/__init__.py"
+    }
+    # Every start of a task reads the archive, so nothing of Slurm's or a role's is in it.
+    assert others <= {
+        "validation/__init__.py",
+        "cluster/__init__.py",
+        "cluster/apart.py",
+        "cluster/errors.py",
+        "cluster/hostlist.py",
+        "cluster/readers/__init__.py",
+        "cluster/readers/infiniband.py",
+        "cluster/readers/kernel_log.py",
+        "cluster/readers/mounts.py",
+        "cluster/readers/nvml.py",
+        "cluster/text.py",
+    }
     assert jobs.bundle() == jobs.bundle()
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from validation import prometheus
+from cluster import prometheus
 from validation.job_report import main, report, sacct, usage
 from validation.job_report.errors import NotKnown
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from validation import allocations, model, node_states, thresholds
-from validation.checks import CHECKS
+from cluster.slurm import node_states
+from cluster.slurm.node_states import NodeState
+from validation import allocations, model, thresholds
+from validation.checks.registry import CHECKS
 from validation.errors import Unreachable
 from validation.model import Outcome, Reply, Verdict
 from validation.slurm import client, launcher, look
@@ -607,7 +609,7 @@ def test_a_node_is_given_up_when_slurm_says_so_for_a_while(states, gone):
 
 def test_what_is_given_up_is_out_of_service_for_the_verdict_too():
     for state in [*node_states.GONE, "idle*", "completing*"]:
-        assert node_states.out_of_service(model.NodeState("gpu2", state)), state
+        assert node_states.out_of_service(NodeState("gpu2", state)), state
 
 
 def cluster_lane(**limits):

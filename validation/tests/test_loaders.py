@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from validation import declaration, suites, thresholds
-from validation.checks import CHECKS
-from validation.errors import DataError, UsageError
+from cluster import declaration
+from cluster.errors import DataError, UsageError
+from validation import suites, thresholds
+from validation.checks.registry import CHECKS
 from validation.model import Tier
 from validation.payloads.compute import Config
 from validation.payloads.config import load
@@ -273,7 +274,7 @@ def test_a_date_needs_no_quotes(tmp_path):
 
 
 def test_the_contract_lists_the_models_that_have_a_file():
-    contract = Path(__file__).parents[2] / "playbooks" / "vars" / "contract.yml"
+    contract = Path(__file__).parents[2] / "cluster" / "contract.yml"
     listed = yaml.safe_load(contract.read_text())["gpu_models"]
     assert listed == [name for name in thresholds.shipped_models() if name != "cpu"]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.declaration import Gpus
+from cluster.errors import EnvironmentProblem
 from validation import local, run
-from validation.errors import EnvironmentProblem
-from validation.model import Gpus, Outcome
+from validation.model import Outcome
 from validation.payloads import node
 from validation.tests.conftest import make_plan
 from validation.tests.processes import runs, wait_for

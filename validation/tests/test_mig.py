@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validation import declaration, plan, suites, thresholds
-from validation.checks import CHECKS
-from validation.errors import DataError
-from validation.model import Gpus, Verdict
+from cluster import declaration
+from cluster.declaration import Gpus
+from cluster.errors import CannotRun, DataError
+from validation import plan, suites, thresholds
+from validation.checks.registry import CHECKS
+from validation.model import Verdict
 from validation.payloads import compute
-from validation.payloads.errors import CannotRun
 from validation.report import plan as plan_report
 from validation.slurm import job as jobs
 from validation.tests import standin, standin_compute, standin_health

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.declaration import Gpus, Node
+from cluster.text import printable
 from validation import suites
-from validation.checks import CHECKS
+from validation.checks.registry import CHECKS
 from validation.model import (
     EXIT_CODES,
     EXIT_USAGE,
     GRANT_LIMIT_S,
-    Gpus,
     Job,
     JobReport,
     Metric,
-    Node,
     Outcome,
     PlannedCheck,
     Reply,
@@ -31,7 +31,6 @@ from validation.model import (
     exit_status,
     node_reports,
     overall,
-    printable,
     settle,
     worst,
 )

@@ -11,9 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.declaration import Gpus
 from validation.checks import transport
 from validation.checks.document import Unusable
-from validation.model import Gpus, Verdict
+from validation.model import Verdict
 from validation.payloads import nccl_log
 from validation.payloads.nccl_log import (
     Channels,
@@ -26,7 +27,7 @@ from validation.payloads.nccl_log import (
 
 FOLDER = Path(__file__).parent / "nccl_logs"
 LOGS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.log"))}
-CONTRACT = Path(__file__).parents[2] / "playbooks" / "vars" / "contract.yml"
+CONTRACT = Path(__file__).parents[2] / "cluster" / "contract.yml"
 FABRICS = yaml.safe_load(CONTRACT.read_text(encoding="utf-8"))["fabrics"]
 
 H100 = Gpus("h100_sxm", 8)

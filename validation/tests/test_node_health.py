@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from validation.model import Gpus
+from cluster.declaration import Gpus
+from cluster.readers import infiniband, kernel_log, mounts, nvml
 from validation.node_health import config as configs
 from validation.node_health import gpus, main, node, outcome, runner, state
 from validation.node_health.config import BadConfig, Check, Config
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
-from validation.payloads import infiniband, kernel_log, mounts, nvml
 from validation.tests import standin_health
 
 H100 = Gpus("h100_sxm", 2)

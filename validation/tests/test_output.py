@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import EnvironmentProblem
 from validation import output, terminal
-from validation.errors import EnvironmentProblem
 from validation.model import JobReport, Outcome, Reply, Standing, Verdict
 from validation.output import RunFolder
 from validation.progress import Watcher

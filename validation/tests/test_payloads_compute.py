@@ -1,6 +1,5 @@
 """The compute payload: its timing by the order of calls, its figures, and its processes."""
 
-import io
 import json
 import math
 import os
@@ -9,13 +8,13 @@ import subprocess
 import sys
 import textwrap
 import time
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from cluster.errors import CannotRun
 from validation import thresholds
 from validation.checks import copies, gemm, hbm, peers, repeatable
 from validation.model import Verdict
@@ -29,7 +28,7 @@ from validation.payloads import (
     gpu_timing,
     gpu_worker,
 )
-from validation.payloads.errors import CannotRun
+from validation.slurm.job import bundle
 from validation.tests import standin_compute as standin
 
 ROOT = Path(__file__).parents[2]
@@ -676,11 +675,6 @@ def test_this_machine_measures_its_cpu_and_passes_every_check():
 
 def test_the_payload_runs_from_an_archive_in_memory():
     """The way it reaches a node: the workers find it there too."""
-    archive = io.BytesIO()
-    files = [ROOT / "validation/__init__.py", ROOT / "validation/nodelist.py"]
-    with zipfile.ZipFile(archive, "w") as bundle:
-        for file in [*files, *(ROOT / "validation/payloads").glob("*.py")]:
-            bundle.write(file, file.relative_to(ROOT))
     script = textwrap.dedent(
         """
         import os, sys
@@ -689,6 +683,7 @@ def test_the_payload_runs_from_an_archive_in_memory():
         file.flush()
         sys.path.insert(0, "/proc/self/fd/%d" % file.fileno())
         from validation.payloads import compute
+        assert compute.__file__.startswith("/proc/self")
         asked = compute.Config(device="cpu", dtypes=("fp32",), gemm_size=32, gemm_s=0.001, least=2,
                                repeats=2, memory_bytes=1 << 18, copy_bytes=1024, iterations=2,
                                warmup=1)
@@ -696,9 +691,7 @@ def test_the_payload_runs_from_an_archive_in_memory():
         assert found["gpus"][0]["copies"][1]["wrong"] == 0, found
         """
     )
-    subprocess.run(
-        [sys.executable, "-I", "-c", script], input=archive.getvalue(), check=True, cwd="/tmp"
-    )
+    subprocess.run([sys.executable, "-I", "-c", script], input=bundle(), check=True, cwd="/tmp")
 
 
 def test_the_archive_of_a_worker_is_passed_on():

@@ -6,9 +6,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from cluster.errors import CannotRun
 from validation.payloads import all_reduce, ddp, document, node, pipeline
 from validation.payloads.config import load
-from validation.payloads.errors import CannotRun
 from validation.payloads.rendezvous import from_slurm, node_name
 
 ALL_REDUCE = {"backend": "gloo", "timeout_s": 60, "sizes_bytes": [4, 4096]}

@@ -9,20 +9,20 @@ import os
 import subprocess
 import sys
 import time
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cluster.errors import CannotRun, DataError
+from cluster.readers import kernel_log, nvml, xids
 from tests.standins.nvml import library
 from validation import thresholds
-from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid, xids
-from validation.errors import DataError
+from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid
 from validation.model import Verdict
-from validation.payloads import compute, gpu_links, health, kernel_log, nvml
+from validation.payloads import compute, gpu_links, health
 from validation.payloads.config import load
-from validation.payloads.errors import CannotRun
+from validation.slurm.job import bundle
 from validation.tests import standin_health as standin
 
 ROOT = Path(__file__).parents[2]
@@ -495,10 +495,6 @@ def test_the_constants_are_those_of_pynvml():
 
 def test_it_runs_from_an_archive_that_only_its_process_has_open(fake, tmp_path):
     """As on a node: the archive lies in memory, and the processes that ask NVML need it too."""
-    files = [ROOT / "validation/__init__.py", ROOT / "validation/nodelist.py"]
-    with zipfile.ZipFile(tmp_path / "payloads.zip", "w") as bundle:
-        for file in (*files, *(ROOT / "validation/payloads").glob("*.py")):
-            bundle.write(file, file.relative_to(ROOT))
     description = tmp_path / "description"
     description.write_text(library.describe(2))
     script = (
@@ -512,7 +508,7 @@ def test_it_runs_from_an_archive_that_only_its_process_has_open(fake, tmp_path):
     )
     answer = subprocess.run(
         [sys.executable, "-I", "-c", script],
-        input=(tmp_path / "payloads.zip").read_bytes(),
+        input=bundle(),
         env={**os.environ, **library.environment(fake, description)},
         capture_output=True,
         check=True,
@@ -669,7 +665,7 @@ def test_without_a_compiler_the_stand_in_says_what_is_missing(tmp_path, monkeypa
 
 
 def test_severities_are_read_strictly(tmp_path):
-    text = xids.FILE.read_text(encoding="utf-8")
+    text = Path(xids.__file__).with_name(xids.TABLE).read_text(encoding="utf-8")
     broken = tmp_path / "xids.yml"
     broken.write_text(text.replace("{xid: 79, severity: fatal", "{xid: 48, severity: deadly"))
     with pytest.raises(DataError, match=r"severity: expected .* found 'deadly'"):

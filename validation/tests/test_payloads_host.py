@@ -17,19 +17,11 @@ from typing import Any
 
 import pytest
 
-from validation.payloads import (
-    apart,
-    disk,
-    host,
-    host_memory,
-    host_speed,
-    infiniband,
-    limits,
-    mounts,
-    shared_fs,
-)
+from cluster import apart
+from cluster.errors import CannotRun
+from cluster.readers import infiniband, mounts
+from validation.payloads import disk, host, host_memory, host_speed, limits, shared_fs
 from validation.payloads.config import load
-from validation.payloads.errors import CannotRun
 from validation.tests import standin_host
 
 ROOT = Path(__file__).parents[2]

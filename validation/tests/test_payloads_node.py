@@ -1,18 +1,17 @@
 """The node payload, on this machine and on made-up ones."""
 
-import io
 import json
 import os
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from validation.payloads import node
+from validation.slurm.job import bundle
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,23 +91,14 @@ def test_this_machine_answers_with_one_document_and_without_torch():
 
 def test_the_payload_runs_from_a_zip_on_standard_input():
     """The way it reaches a node: nothing of this package is installed there."""
-    archive = io.BytesIO()
-    files = [
-        ROOT / "validation/__init__.py",
-        ROOT / "validation/nodelist.py",
-        *(ROOT / "validation/payloads").rglob("*.py"),
-    ]
-    with zipfile.ZipFile(archive, "w") as bundle:
-        for file in files:
-            bundle.write(file, file.relative_to(ROOT))
     script = (
         "import sys, tempfile; f = tempfile.NamedTemporaryFile(suffix='.zip');"
         "f.write(sys.stdin.buffer.read()); f.flush(); sys.path.insert(0, f.name);"
         "from validation.payloads.__main__ import main; sys.exit(main(['node', '{}']))"
     )
     answer = subprocess.run(
-        [sys.executable, "-I", "-c", script],
-        input=archive.getvalue(),
+        [sys.executable, "-I", "-S", "-c", script],  # without this checkout
+        input=bundle(),
         capture_output=True,
         check=True,
     )

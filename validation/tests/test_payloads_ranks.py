@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from validation import suites
-from validation.checks import ALONE
+from validation.checks.registry import ALONE
 
 torch = pytest.importorskip("torch", reason="the collective payloads are torch programs")
 
+from cluster.errors import CannotRun  # noqa: E402 - importorskip
 from validation.payloads import (  # noqa: E402 - importorskip
     all_reduce,
     ddp,
@@ -32,7 +33,6 @@ from validation.payloads import (  # noqa: E402 - importorskip
     reference,
     training,
 )
-from validation.payloads.errors import CannotRun  # noqa: E402 - importorskip
 from validation.payloads.group import _first_own_address, gpu_uuid, release  # noqa: E402
 from validation.tests import fault_table  # noqa: E402 - importorskip
 from validation.tests.torch_processes import Order, Process, started  # noqa: E402

@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from validation import declaration, plan, suites
-from validation.declaration import Submission
-from validation.errors import DataError, UsageError
+from cluster import declaration
+from cluster.declaration import Submission
+from cluster.errors import DataError, UsageError
+from validation import plan, suites
 from validation.model import GRANT_LIMIT_S, Job, Tier
 from validation.plan import Selection, shrink
 from validation.report import plan as plan_report

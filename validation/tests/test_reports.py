@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from validation.checks import CHECKS
+from cluster.slurm.node_states import NodeState
+from validation.checks.registry import CHECKS
 from validation.model import (
     Key,
     Metric,
-    NodeState,
     Outcome,
     Reply,
     Result,

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.errors import UsageError
 from validation import cluster as clusters
 from validation import run
-from validation.errors import UsageError
 from validation.tests import simulated_slurm
 from validation.tests.simulated_cluster import ROOT, Cluster
 from validation.transport import inventory

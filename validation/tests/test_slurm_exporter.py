@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.hostlist import compress
 from tests.patience import until
 from validation.exporters.slurm import commands, diagnostics, jobs, main, nodes, series, shares
 from validation.exporters.slurm.config import COLLECTORS, BadConfig, Config, read
 from validation.exporters.slurm.words import Nonsense, gpus_of_gres, gpus_of_tres, number, whole
-from validation.nodelist import compress
 from validation.tests.test_exporters_common import read as read_series
 from validation.tests.test_exporters_common import success
 

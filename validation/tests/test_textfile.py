@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.errors import UsageError
 from validation import textfile
-from validation.errors import TransportError, UsageError
+from validation.errors import TransportError
 from validation.model import Verdict
 from validation.report import metrics
 from validation.tests.sample_reports import healthy

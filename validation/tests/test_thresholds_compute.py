@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from cluster.errors import DataError
 from validation import thresholds
-from validation.errors import DataError
 from validation.thresholds import gpu, sourced
 
 MODELS = thresholds.shipped_models()

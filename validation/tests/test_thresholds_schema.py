@@ -9,8 +9,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validation import strict, thresholds
-from validation.errors import DataError
+from cluster import strict
+from cluster.errors import DataError
+from validation import thresholds
 from validation.tests.whole_thresholds import WHOLE
 from validation.thresholds import __main__ as program
 

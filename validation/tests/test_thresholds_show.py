@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from validation.checks import CHECKS
+from validation.checks.registry import CHECKS
 from validation.model import Verdict
 from validation.tests import standin_compute
 from validation.tests.conftest import declare, make_plan

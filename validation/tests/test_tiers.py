@@ -6,13 +6,15 @@ import signal
 
 import pytest
 
-from validation import interrupts, node_states, tiers
-from validation.checks import ALONE, CHECKS
-from validation.declaration import Submission
-from validation.errors import EnvironmentProblem, TransportError, Unreachable
+from cluster.declaration import Submission
+from cluster.errors import EnvironmentProblem
+from cluster.slurm import node_states
+from cluster.slurm.node_states import NodeState
+from validation import interrupts, tiers
+from validation.checks.registry import ALONE, CHECKS
+from validation.errors import TransportError, Unreachable
 from validation.model import (
     Contact,
-    NodeState,
     Outcome,
     Reply,
     Standing,

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from validation import declaration, interrupts, plan, suites, tiers
+from cluster import declaration
+from validation import interrupts, plan, suites, tiers
 from validation.model import Standing, Verdict, node_reports, settle
 from validation.plan import Selection
 from validation.slurm.client import CommandLineClient

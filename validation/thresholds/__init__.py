@@ -25,9 +25,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from validation import strict
-from validation.errors import DataError
-from validation.model import Node, Threshold
+from cluster import strict
+from cluster.declaration import Node
+from cluster.errors import DataError
+from validation.model import Threshold
 from validation.thresholds import gpu, host
 from validation.thresholds.gpu import GBS, GpuRules, Peak
 from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most

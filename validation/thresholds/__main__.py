@@ -14,8 +14,8 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from cluster.errors import PlumblineError, UsageError
 from validation import cluster, plan, suites, terminal, thresholds
-from validation.errors import PlumblineError, UsageError
 from validation.model import EXIT_USAGE
 from validation.plan import Selection
 from validation.report import words

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from cluster.declaration import Node
 from validation.checks import (
     all_reduce,
     clock,
@@ -18,7 +19,7 @@ from validation.checks import (
     peers,
     pipeline,
 )
-from validation.model import Job, Node, Threshold
+from validation.model import Job, Threshold
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 from validation.plan import Plan
 from validation.thresholds import LINKS, Rules

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from validation import strict
+from cluster import strict
 from validation.model import Threshold
 from validation.thresholds.sourced import SOURCED, least, most
 

@@ -7,7 +7,7 @@ modules says it in a file of its own.
 from collections.abc import Mapping
 from typing import Any
 
-from validation import strict
+from cluster import strict
 from validation.model import Threshold
 from validation.thresholds.sourced import SOURCED, least
 

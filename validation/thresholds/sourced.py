@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from validation import strict
+from cluster import strict
 from validation.model import Threshold
 
 PROVENANCES = ("datasheet", "gate", "recorded", "derived")

@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from validation.errors import EnvironmentProblem, TransportError, Unreachable
-from validation.model import printable
+from cluster.errors import EnvironmentProblem
+from cluster.text import printable
+from validation.errors import TransportError, Unreachable
 from validation.transport import Completed
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.checks import CHECKS
+from validation.checks.registry import CHECKS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # What users type is typed by one, in test_6_examples.py.

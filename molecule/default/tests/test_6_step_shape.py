@@ -12,7 +12,8 @@ import shlex
 
 import pytest
 
-from validation import allocations, declaration, plan, suites
+from cluster import declaration
+from validation import allocations, plan, suites
 from validation.slurm import job as jobs
 
 CPUS, GPUS, RANKS, MEMORY_MB = 32, 8, 16, 64000

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from cluster.prometheus import Series, Server, now, over
 from roles.grafana.page import boards, promql
-from validation.prometheus import Series, Server, now, over
 
 FILE = Path(__file__).parent / "without_data.yml"
 RULES = Path(__file__).parents[2] / "prometheus/files/etc/prometheus/rules"

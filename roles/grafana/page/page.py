@@ -13,9 +13,9 @@ from pathlib import Path
 
 import jinja2
 
+from cluster.prometheus import NoAnswer, Series
 from roles.grafana.page import expected, units
 from roles.grafana.page.boards import Board, Panel
-from validation.prometheus import NoAnswer, Series
 
 HERE = Path(__file__).parent
 RANGE_S = 3600  # of queries that look back

@@ -18,9 +18,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from cluster import prometheus
 from roles.grafana.page import boards, expected
 from roles.grafana.page.expected import Asked, Reason
-from validation import prometheus
 
 ASKED = [*expected.of_panels(boards.own(), 3600), *expected.of_alerts()]
 LISTED = expected.read()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from cluster.prometheus import NoAnswer, Series
 from roles.grafana.page import boards, expected, page
 from roles.grafana.page.page import BAD, DOUBTFUL, OUT_OF_SERVICE, Fault
 from roles.grafana.tests import sample
 from tests import fed_prometheus
-from validation.prometheus import NoAnswer, Series
 
 ROOT = Path(__file__).resolve().parents[3]
 PICTURES = ROOT / ".cache/test/dashboards"

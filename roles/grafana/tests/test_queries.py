@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.prometheus import NoAnswer, Server
 from roles.grafana.page import boards, expected
 from roles.grafana.tests import sample
 from tests import fed_prometheus
-from validation.prometheus import NoAnswer, Server
 
 PROGRAM = Path(__file__).resolve().parents[3] / "scripts/dashboards"
 RANGE_S = 3600

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from roles.slurm.plugin_utils.state import NOWHERE, SIGNED, UNSETTLED, Seen, nodes_seen
-from validation.nodelist import expand
+from cluster.hostlist import expand
+from cluster.slurm.node_states import NOWHERE, SIGNED, UNSETTLED, Seen, nodes_seen
 
 MARK = "[plumbline:reboot]"
 # The same, and Slurm first has to be told what the node is now: its slurmd cannot start before.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from playbooks.plugin_utils import gpus
+from cluster import gpus
 
 NONE, PREINSTALLED = "none", "preinstalled"
 AUTO = "auto"

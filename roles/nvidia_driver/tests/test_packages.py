@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbooks.plugin_utils import gpus
+from cluster import gpus
 from roles.nvidia_driver.plugin_utils import packages
 
 ROLE = Path(__file__).resolve().parents[1]

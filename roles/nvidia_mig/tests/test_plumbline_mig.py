@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from playbooks.plugin_utils import mig as boards
+from cluster import mig as boards
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "roles/nvidia_mig/files/plumbline-mig.py"

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.readers import xids
 from tests.checkers import checker
-from validation.checks import xids
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "roles/prometheus/files/etc/prometheus/rules"

@@ -1,21 +1,12 @@
-"""The role's filters; what they do is in plugin_utils, by subject."""
+"""The role's filters; what they do is in cluster/slurm and plugin_utils, by subject."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from roles.slurm.plugin_utils import (
-    components,
-    confinement,
-    leaving,
-    licenses,
-    nodes,
-    releases,
-    reservations,
-    state,
-    topology,
-)
+from cluster.slurm import gres, licenses, nodes, releases, reservations, topology
+from roles.slurm.plugin_utils import components, confinement, leaving, state
 
 
 class FilterModule:
@@ -32,7 +23,7 @@ class FilterModule:
             "slurm_confinement_problems": confinement.problems,
             "slurm_node_lines": nodes.node_lines,
             "slurm_gres_lines": nodes.gres_lines,
-            "slurm_gres_types": nodes.gres_types,
+            "slurm_gres_types": gres.gres_types,
             "slurm_partition_lines": nodes.partition_lines,
             "slurm_node_problems": nodes.node_problems,
             "slurm_controller_problems": nodes.controller_problems,

@@ -21,8 +21,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from playbooks.plugin_utils.slurm_keys import NONE, File, Release, read
-from playbooks.plugin_utils.slurm_settings import mapping_problems, text
+from cluster.slurm.keys import NONE, File, Release, read
+from cluster.slurm.settings import mapping_problems, text
 
 Settings = Mapping[str, Any]
 Components = Mapping[str, Mapping[str, Any]]

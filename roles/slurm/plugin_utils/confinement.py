@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from playbooks.plugin_utils.slurm_settings import text
+from cluster.slurm.settings import text
 from roles.slurm.plugin_utils.components import Components, Settings, asked, items
 
 PRIVATE = "/tmp,/dev/shm"  # what job_container/tmpfs makes private by itself

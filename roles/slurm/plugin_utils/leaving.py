@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from roles.slurm.plugin_utils.state import Seen, nodes_seen
-from validation.nodelist import expand
+from cluster.hostlist import compress, expand
+from cluster.slurm.node_states import Seen, nodes_seen
 
 ANSWERS, SILENT, ABSENT = "answers", "silent", "absent"
 JOBS, RESERVATIONS = "-- jobs --", "-- reservations --"
@@ -87,7 +86,7 @@ def leaving_refusals(said: str, declared: Collection[str], controller: str) -> l
         if why := _bound(found, name) or _in_service(node):
             alike.setdefault(why, []).append(name)
     return [
-        f"{compressed_hostlist(nodes)}: in Slurm, not in slurm_compute any more, and {why}; take "
+        f"{compress(nodes)}: in Slurm, not in slurm_compute any more, and {why}; take "
         "it out of service with playbooks/remove-nodes.yml, or put it back into the inventory."
         for why, nodes in alike.items()
     ]
@@ -95,7 +94,7 @@ def leaving_refusals(said: str, declared: Collection[str], controller: str) -> l
 
 def _silent(found: Leaving, controller: str) -> str:
     return (
-        f"{compressed_hostlist(found.nodes)}: in Slurm, not in slurm_compute any more, and "
+        f"{compress(found.nodes)}: in Slurm, not in slurm_compute any more, and "
         f"slurmctld on {controller} does not answer, so nobody knows what runs there; start "
         "slurmctld, or put it back into the inventory."
     )

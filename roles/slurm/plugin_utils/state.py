@@ -4,57 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
-from playbooks.plugin_utils.slurm_keys import release
+from cluster.slurm.keys import release
+from cluster.slurm.node_states import NOWHERE, Seen, nodes_seen
 
 # --- nodes ---------------------------------------------------------------------------------------
-
-# A node with one of these takes no job, and may yet get rid of it by itself.
-UNSETTLED = {"DOWN", "FAIL", "INVALID_REG", "INVAL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}
-DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
-# What slurmctld writes when a node has less than slurm.conf declares (node_mgr.c, gres.c). A reason
-# of an operator or a health check that began so would have to copy the whole.
-WRONG_DECLARATION = re.compile(
-    r"Low (RealMemory|TmpDisk) \(reported:.* of configured:.*\)"
-    r"|Low (socket\*core\*thread count|socket\*core count|CPUs)(, .*)?"
-    r"|gres/\S+ count (reported lower than configured|too low) \(.*\)"
-)
-SIGNED = re.compile(r"\s*\[(?P<who>[^\]@]*)@(?P<since>[^\]]*)\].*$", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A node as slurmctld sees it."""
-
-    flags: frozenset[str]
-    reason: str  # with who gave it, and when
-
-    @property
-    def unsettled(self) -> bool:
-        return bool(self.flags & UNSETTLED)
-
-    @property
-    def drained(self) -> bool:
-        return bool(self.flags & DRAINED)
-
-    @property
-    def by_slurm(self) -> bool:
-        """Drained by Slurm itself, because it had less than was declared then."""
-        return self.drained and bool(WRONG_DECLARATION.fullmatch(SIGNED.sub("", self.reason)))
-
-
-NOWHERE = Seen(frozenset({"UNKNOWN"}), "slurmctld does not know the node")
-
-
-def nodes_seen(answer: str) -> dict[str, Seen]:
-    """NodeName -> state, from lines `NAME STATE REASON…`."""
-    seen = {}
-    for line in answer.splitlines():
-        name, state, *reason = line.split(None, 2)
-        flags = re.findall(r"[A-Z_]+", state.upper().replace("*", "+NOT_RESPONDING"))
-        seen[name] = Seen(frozenset(flags), reason[0].strip() if reason else "")
-    return seen
 
 
 def waiting(answer: str, names: Collection[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from playbooks.plugin_utils.slurm_keys import File, Release
+from cluster.slurm.keys import File, Release
 from tests.standins.golden import entries, unexplained
 from tests.standins.slurm_files import RELEASES, declared, of_role, policy
 

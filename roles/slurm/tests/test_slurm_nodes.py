@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.slurm.plugin_utils import nodes as n
+from cluster.slurm import gres
+from cluster.slurm import nodes as n
 
 
 def node(name: str, address: str = "10.0.0.1", **changes: Any) -> dict[str, Any]:
@@ -90,8 +91,8 @@ def test_gres_of_a_group_replaces_what_its_gpus_would_be() -> None:
         "NodeName=gpu1 Name=gpu Type=h100_sxm File=/dev/nvidia[4-7] Cores=8-15",
         "NodeName=gpu1 Name=shard Count=32",
     ]
-    assert n.gres(declared) == "gpu:h100_sxm:8,shard:32"
-    assert n.gres_types([declared], [{"Name": "nic"}]) == ["gpu", "nic", "shard"]
+    assert gres.gres(declared) == "gpu:h100_sxm:8,shard:32"
+    assert gres.gres_types([declared], [{"Name": "nic"}]) == ["gpu", "nic", "shard"]
 
 
 def test_a_mig_instance_is_one_gpu_with_several_device_files() -> None:
@@ -100,7 +101,7 @@ def test_a_mig_instance_is_one_gpu_with_several_device_files() -> None:
         {"Name": "gpu", "Type": "1g.10gb", "MultipleFiles": caps.format(i, i + 1)} for i in (3, 12)
     ]
     declared = node("gpu1", gres=slices)
-    assert n.gres(declared) == "gpu:1g.10gb:2"
+    assert gres.gres(declared) == "gpu:1g.10gb:2"
     assert len(n.gres_lines([declared])) == 2
 
 
@@ -109,7 +110,7 @@ def test_a_mig_instance_is_one_gpu_with_several_device_files() -> None:
 )
 def test_autodetect_keeps_the_declared_number_and_a_type_that_nvml_has(how: Any) -> None:
     declared = node("gpu1", **how)
-    assert n.gres(declared) == "gpu:h100:8"
+    assert gres.gres(declared) == "gpu:h100:8"
     assert n.gres_lines([declared]) == ["NodeName=gpu1 AutoDetect=nvml"]
 
 
@@ -120,14 +121,14 @@ def cut(**changes: Any) -> dict[str, Any]:
 
 def test_autodetect_keeps_the_declared_instances() -> None:
     declared = cut(gres=[{"AutoDetect": "nvml"}])
-    assert n.gres(declared) == "gpu:1g.10gb:32,gpu:3g.40gb:8"
+    assert gres.gres(declared) == "gpu:1g.10gb:32,gpu:3g.40gb:8"
     assert n.gres_lines([declared]) == ["NodeName=gpu1 AutoDetect=nvml"]
     assert n.node_problems([declared]) == []
 
 
 def test_instances_are_named_by_the_declaration_alone() -> None:
     path = "/dev/plumbline-mig/gpu0-1g.10gb-1"
-    assert n.gres(cut()) == "gpu:1g.10gb:32,gpu:3g.40gb:8"
+    assert gres.gres(cut()) == "gpu:1g.10gb:32,gpu:3g.40gb:8"
     lines = n.gres_lines([cut(), {**cut(), "name": "gpu2"}])
     assert len(lines) == 8 * 5
     assert lines[1] == (
@@ -300,7 +301,7 @@ def test_nodes_whose_gpus_are_found_have_lines_of_their_own() -> None:
 def test_the_type_of_a_gpu_that_is_found_is_part_of_its_name(
     model: str, kind: str, of_nvml: str
 ) -> None:
-    assert n.detected_type(model) == kind
+    assert gres.detected_type(model) == kind
     assert kind in of_nvml
 
 

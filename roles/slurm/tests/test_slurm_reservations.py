@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from cluster.slurm import licenses
+from cluster.slurm import reservations as r
 from roles.slurm.library import slurm_reservations as m
-from roles.slurm.plugin_utils import licenses
-from roles.slurm.plugin_utils import reservations as r
 
 NODES = [{"name": f"gpu{n}"} for n in range(1, 5)]
 GROUPS = {"gpu_h100": ["gpu1", "gpu2"]}

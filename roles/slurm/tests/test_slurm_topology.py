@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.slurm.plugin_utils import topology as t
+from cluster.slurm import topology as t
 
 TREE = {"plugin": "tree"}
 BLOCK = {"plugin": "block", "block_sizes": [2, 4]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from playbooks.plugin_utils.slurm_settings import added, component_problems
+from cluster.slurm.settings import added, component_problems
 
 ROLE = "slurm_database"
 OWN = {"AuthType": "auth/munge", "StoragePass": "hidden"}

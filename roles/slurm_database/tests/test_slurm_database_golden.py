@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from playbooks.plugin_utils.slurm_keys import File, Release
+from cluster.slurm.keys import File, Release
 from tests.standins.golden import unexplained
 from tests.standins.slurm_files import RELEASES, declared, of_role, policy
 

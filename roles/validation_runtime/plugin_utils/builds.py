@@ -2,7 +2,7 @@
 
 A build is what PyTorch writes behind the plus of a version: cu126 is made with CUDA 12.6, cpu with
 none. Pure functions; the table is `__validation_runtime_builds` in vars/main.yml, with its sources;
-what depends on the GPU alone is in playbooks/vars/gpus.yml.
+what depends on the GPU alone is in cluster/gpus.yml.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from playbooks.plugin_utils import gpus
+from cluster import gpus
 from roles.validation_runtime.plugin_utils import requirements
 
 AUTO = "auto"  # the table chooses

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbooks.plugin_utils import gpus
+from cluster import gpus
 from roles.validation_runtime.plugin_utils import builds
 
 ROLE = Path(__file__).resolve().parents[1]

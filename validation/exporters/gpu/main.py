@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cluster.readers import nvml
 from validation.exporters.gpu import jobs, metrics, textfile
 from validation.exporters.xid import Series, Xids
-from validation.payloads import nvml
 
 JOBS = Path("/run/plumbline/gpu-jobs")
 LIMIT_S = 10.0  # for the node, and then for all GPUs at once

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.readers.nvml import Gpu, System
 from validation.exporters import xid
 from validation.exporters.gpu.textfile import COUNTER, GAUGE, Family, Sample
-from validation.payloads.nvml import Gpu, System
 
 Jobs = Mapping[str, Sequence[str]]
 

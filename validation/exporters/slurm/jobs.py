@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from cluster.hostlist import HostlistError, expand
 from validation.exporters.slurm.words import NOTHING, Nonsense, gpus_of_tres, number
-from validation.nodelist import NodelistError, expand
 
 COLUMNS = (
     "JobID", "State", "Partition", "Account", "UserName", "NumCPUs", "NodeList", "tres-alloc",
@@ -89,7 +89,7 @@ def _nodes(text: str) -> tuple[str, ...]:
         return ()
     try:
         return tuple(dict.fromkeys(expand(text)))
-    except NodelistError as error:
+    except HostlistError as error:
         raise Nonsense(str(error)) from None
 
 

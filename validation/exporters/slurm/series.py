@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster.text import printable
 from validation.exporters.common import Family, gauge
 from validation.exporters.slurm.diagnostics import Diagnostics
 from validation.exporters.slurm.jobs import Job
 from validation.exporters.slurm.nodes import Node
 from validation.exporters.slurm.shares import Share
-from validation.model import printable
 
 REASON_LENGTH = 200
 

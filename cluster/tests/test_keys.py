@@ -10,18 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from playbooks.plugin_utils.slurm_keys import (
-    TABLE,
-    File,
-    Key,
-    oldest_release,
-    read,
-    release,
-    unread,
-)
-from playbooks.plugin_utils.slurm_settings import merged
+from cluster.slurm.keys import TABLE, File, Key, oldest_release, read, release, unread
+from cluster.slurm.settings import merged
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 OF_FILE = {
     "slurm.conf": File.SLURM,
     "nodes.conf": File.NODE,

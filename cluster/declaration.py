@@ -6,20 +6,101 @@ would let a node pass by something else than what was declared.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from validation import strict
-from validation.errors import DataError, UsageError
-from validation.model import VIRTUAL, Container, Gpus, Node
+from cluster import mig, strict
+from cluster.errors import DataError, UsageError
+from cluster.slurm.gres import gres
 
 INSTALLED = Path("/etc/plumbline/cluster.json")
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _GRES = re.compile(r"gpu(:[A-Za-z0-9_.-]+)?:[1-9][0-9]*")  # one of a list
-_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]*gb")
+
+
+VIRTUAL = "virtual"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """GPUs a node must have. `virtual` ones are device nodes without a GPU behind them.
+
+    nvml   of virtual ones: a stand-in for the driver's library answers for them
+    mig    profiles and how many instances of each every GPU is cut into; none for whole GPUs
+    gres   as Slurm has all of them, such as "gpu:half:16", where that is not by model or profile
+    """
+
+    model: str
+    count: int
+    nvml: bool = False
+    mig: tuple[tuple[str, int], ...] = ()
+    gres: str = ""
+
+    @property
+    def real(self) -> bool:
+        return self.count > 0 and self.model != VIRTUAL
+
+    @property
+    def answer(self) -> bool:
+        """Whether NVML must know them, whoever answers in its place."""
+        return self.real or (self.nvml and self.count > 0)
+
+    @property
+    def profiles(self) -> dict[str, int]:
+        """Instances of each profile on the whole node; none where the GPUs are whole."""
+        return {profile: self.count * each for profile, each in self.mig}
+
+    @property
+    def devices(self) -> int:
+        """What CUDA can use one by one: GPUs, or the instances they are cut into."""
+        return sum(self.profiles.values()) if self.mig else self.count
+
+    @property
+    def instance_bytes(self) -> int | None:
+        """A quarter of the smallest instance's memory: what a buffer may take of any of them."""
+        gigabytes = [int(profile.partition(".")[2].removesuffix("gb")) for profile, _ in self.mig]
+        return min(gigabytes) * 10**9 // 4 if gigabytes else None
+
+    @property
+    def asked(self) -> str:
+        """How Slurm is asked for all of them: "gpu:h100_sxm:8"; empty for none."""
+        if not self.count:
+            return ""
+        kinds = self.profiles or {self.model: self.count}
+        return self.gres or ",".join(f"gpu:{kind}:{count}" for kind, count in kinds.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    cpus: int
+    memory_mb: int
+    gpus: Gpus
+    fabric: str
+    environment: tuple[tuple[str, str], ...] = ()  # of the payloads: name and value, by name
+    shared_filesystems: tuple[str, ...] = ()  # absolute paths
+
+    @property
+    def hardware(self) -> str:
+        """Which thresholds apply: the GPU's model, or `cpu` for a node without.
+
+        Instances of MIG are hardware of their own: "h100_sxm-1g.10gb".
+        """
+        if not self.gpus.count:
+            return "cpu"
+        return "-".join((self.gpus.model, *(profile for profile, _ in self.gpus.mig)))
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What Slurm's plugin pyxis starts a payload in: an image, what is mounted, which Python."""
+
+    image: str
+    mounts: str | None
+    python: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +226,69 @@ class Declaration:
     def submit_hosts(self) -> tuple[str, ...]:
         """Where jobs can be submitted from, the best place first."""
         return tuple(dict.fromkeys((*self.login, *self.controller)))
+
+
+# --- writing it: from what the inventory says ---------------------------------------------------
+
+
+def document(
+    nodes: Sequence[Mapping[str, Any]],
+    *,
+    cluster: str,
+    controller: Sequence[str],
+    login: Sequence[str],
+    partitions: Sequence[Mapping[str, Any]],
+    python: str,
+    for_validation: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The document that `python -m validation.run` reads; `parse` reads it.
+
+    Slurm counts logical CPUs, so does the document.
+    """
+    return {
+        "schema": 1,
+        "cluster": cluster,
+        "controller": list(controller),
+        "login": list(login),
+        "python": python,
+        "partitions": [
+            {"name": p["name"], "nodes": list(p["nodes"]), "default": bool(p.get("default"))}
+            for p in partitions
+        ],
+        "nodes": [
+            {
+                "name": node["name"],
+                "cpus": node["cpus"]["sockets"]
+                * node["cpus"]["cores_per_socket"]
+                * node["cpus"]["threads_per_core"],
+                "memory_mb": node["memory_mb"],
+                "gpus": {**node["gpus"], **_site_gres(node)},
+                "fabric": node["fabric"],
+                **_for_validation(for_validation.get(node["name"], {})),
+            }
+            for node in nodes
+        ],
+    }
+
+
+def _site_gres(node: Mapping[str, Any]) -> dict[str, str]:
+    """Its GPUs as Slurm has them, where a site says that itself (slurm_node_gres)."""
+    words = gres(node).split(",") if node.get("gres") else []
+    gpus = ",".join(word for word in words if re.match(r"gpu(:|$)", word))
+    return {"gres": gpus} if gpus else {}
+
+
+def _for_validation(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Environment and shared filesystems of a node, where it has any."""
+    texts = {str(name): str(text) for name, text in said.get("environment", {}).items()}
+    paths = [str(path) for path in said.get("shared_filesystems", [])]
+    return {
+        **({"environment": texts} if texts else {}),
+        **({"shared_filesystems": paths} if paths else {}),
+    }
+
+
+# --- reading it ----------------------------------------------------------------------------------
 
 
 def _name(value: Any, where: str, problems: strict.Problems) -> str | None:
@@ -324,9 +468,9 @@ def parse(value: Any, source: str) -> Declaration:
 def _mig_problems(gpus: Mapping[str, Any]) -> list[str]:
     if gpus["mig"] is None:
         return []
-    if not gpus["count"] or gpus["model"] == "virtual":
+    if not gpus["count"] or gpus["model"] == VIRTUAL:
         return ["only real GPUs can be cut into instances"]
-    wrong = [name for name in gpus["mig"] if not _PROFILE.fullmatch(name)]
+    wrong = [name for name in gpus["mig"] if not mig.PROFILE.fullmatch(name)]
     if wrong or not gpus["mig"]:
         return [f"expected profiles such as 1g.10gb, found {wrong or 'none'}"]
     return []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from playbooks.plugin_utils.slurm_keys import File, Release, unread
-from roles.slurm.plugin_utils import nodes, topology
+from cluster.slurm import gres, topology
+from cluster.slurm.keys import File, Release, unread
 
 
 def unread_settings(configuration: Mapping[str, Any], found: Release, host: str) -> list[str]:
@@ -38,7 +38,7 @@ def _set(configuration: Mapping[str, Any]) -> Iterator[tuple[File, str, Mapping[
             yield File.GRES, f"slurm_component_{who}.gres", entry
     for options in _distinct(node.get("options") or {} for node in configuration["nodes"]):
         yield File.NODE, "slurm_node_options", options
-    for how in dict.fromkeys(nodes.detection(node) for node in configuration["nodes"]):
+    for how in dict.fromkeys(gres.detection(node) for node in configuration["nodes"]):
         yield File.GRES, "slurm_node_autodetect", {"AutoDetect": how}
     entries = (entry for node in configuration["nodes"] for entry in node.get("gres") or ())
     for entry in _distinct(entries):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from playbooks.plugin_utils.contract import COMPUTE, DATABASE, ROOT, Contract
-from playbooks.plugin_utils.refusal import Refusal
+from cluster.contract import DATABASE, ROOT, Contract
+from cluster.hostlist import compress
+from cluster.refusal import Refusal
 
 Groups = Mapping[str, Sequence[str]]
 
@@ -51,12 +52,12 @@ def group_refusals(groups: Groups, contract: Contract) -> Iterator[Refusal]:
             continue
         if name in contract.groups:
             yield Refusal(
-                f"group {name} has hosts that are not in {ROOT} ({compressed_hostlist(outside)}); "
+                f"group {name} has hosts that are not in {ROOT} ({compress(outside)}); "
                 f"make {name} a child of {ROOT}."
             )
         elif near := difflib.get_close_matches(name, contract.groups, n=1, cutoff=0.85):
             yield Refusal(
-                f"group {name} has hosts that are not in {ROOT} ({compressed_hostlist(outside)}); "
+                f"group {name} has hosts that are not in {ROOT} ({compress(outside)}); "
                 f"did you mean {near[0]}?",
                 "group-misspelt",
                 name,
@@ -73,7 +74,7 @@ def database_refusals(groups: Groups, backup: str) -> Iterator[Refusal]:
         )
     elif len(hosts) > 2:
         yield Refusal(
-            f"group {DATABASE} has {len(hosts)} hosts ({compressed_hostlist(hosts)}); "
+            f"group {DATABASE} has {len(hosts)} hosts ({compress(hosts)}); "
             "slurmdbd has one host and at most one backup."
         )
     elif len(hosts) == 2 and not backup:
@@ -108,7 +109,7 @@ def hardware_refusals(
     if len({setting.value for setting in top}) > 1:
         of = " and ".join(sorted(setting.group for setting in top))
         yield Refusal(
-            f"{compressed_hostlist(hosts)}: the groups {of} set {name} to different values; "
+            f"{compress(hosts)}: the groups {of} set {name} to different values; "
             "set it in one of them, or make one a child of the other.",
             "hardware-twice",
             name,
@@ -199,7 +200,7 @@ def address_refusals(
     for address, names in shared.items():
         if len(names) > 1:
             yield Refusal(
-                f"{compressed_hostlist(names)} have one address, {address}; give each host its "
+                f"{compress(names)} have one address, {address}; give each host its "
                 "own, and each machine one name.",
                 "address-shared",
                 address,
@@ -210,12 +211,40 @@ def address_refusals(
     for (address, port), names in behind.items():
         if len(names) > 1 and len({addresses.get(name) for name in names}) > 1:
             yield Refusal(
-                f"{compressed_hostlist(names)} are names of one machine: Ansible reaches them all "
+                f"{compress(names)} are names of one machine: Ansible reaches them all "
                 f"at {address} port {port}; a host has one name and can be in several groups.",
                 "machine-twice",
                 address,
             )
 
 
-def is_compute(name: str, groups: Groups) -> bool:
-    return name in set(groups.get(COMPUTE, []))
+def address_problem(address: str) -> str:
+    """Why other hosts cannot reach a host at an IP address; empty when they can."""
+    ip = ipaddress.ip_address(address)
+    if ip.is_loopback:
+        return f"{address} is every host's own"
+    if ip.is_unspecified or ip.is_multicast:
+        return f"{address} is no address of a host"
+    return ""
+
+
+def literal_address(text: str) -> str | None:
+    """The IP address in its usual form; None when the text is a name."""
+    try:
+        return str(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return None
+
+
+def unresolved(host: str, text: str, variable: str) -> Refusal:
+    """The refusal of a name that the control node cannot resolve."""
+    what = f"{variable} is {text!r}, which" if variable else "it has no ansible_host, and its name"
+    return Refusal(
+        f"{host}: {what} this machine cannot resolve; set node_address (or ansible_host) of {host} "
+        "to the IP address that the other hosts reach it at."
+    )
+
+
+def hosts_lines(hosts: Sequence[Mapping[str, str]]) -> str:
+    """The lines of /etc/hosts for all hosts, in their order."""
+    return "".join(f"{host['address']} {host['name']}\n" for host in hosts)

@@ -1,26 +1,22 @@
-"""What the inventory declares the cluster to be: the contract between the two halves.
+"""What an inventory says of a node's hardware, and what is wrong with it.
 
-Slurm's configuration, the validation and (later) the alerts all derive from this one document.
 Pure functions; a problem is told without the host's name, because many hosts share it.
 """
 
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from playbooks.plugin_utils import mig as boards
-from playbooks.plugin_utils.contract import Contract
-from playbooks.plugin_utils.refusal import Refusal
-from roles.slurm.plugin_utils.nodes import gres
+from cluster import mig as boards
+from cluster.contract import Contract
+from cluster.declaration import VIRTUAL
 
 TOPOLOGY = ("sockets", "cores_per_socket", "threads_per_core")
 NO_GPU = "none"
-VIRTUAL = "virtual"
 UNSAID_FABRIC = "ethernet"
 # The model becomes a word of slurm.conf and gres.conf.
 MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -199,108 +195,3 @@ def declared_node(name: str, address: str, hardware: Mapping[str, Any]) -> dict[
 
 def _mig(gpus: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     return {"mig": dict(gpus["mig"])} if gpus.get("mig") else {}
-
-
-def hosts_lines(hosts: Sequence[Mapping[str, str]]) -> str:
-    """The lines of /etc/hosts for all hosts, in their order."""
-    return "".join(f"{host['address']} {host['name']}\n" for host in hosts)
-
-
-def document(
-    nodes: Sequence[Mapping[str, Any]],
-    *,
-    cluster: str,
-    controller: Sequence[str],
-    login: Sequence[str],
-    partitions: Sequence[Mapping[str, Any]],
-    python: str,
-    for_validation: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    """The document that `python -m validation.run` reads; validation/declaration.py is its schema.
-
-    Slurm counts logical CPUs, so does the document.
-    """
-    return {
-        "schema": 1,
-        "cluster": cluster,
-        "controller": list(controller),
-        "login": list(login),
-        "python": python,
-        "partitions": [
-            {"name": p["name"], "nodes": list(p["nodes"]), "default": bool(p.get("default"))}
-            for p in partitions
-        ],
-        "nodes": [
-            {
-                "name": node["name"],
-                "cpus": node["cpus"]["sockets"]
-                * node["cpus"]["cores_per_socket"]
-                * node["cpus"]["threads_per_core"],
-                "memory_mb": node["memory_mb"],
-                "gpus": {**node["gpus"], **_gres(node)},
-                "fabric": node["fabric"],
-                **_for_validation(for_validation.get(node["name"], {})),
-            }
-            for node in nodes
-        ],
-    }
-
-
-def _gres(node: Mapping[str, Any]) -> dict[str, str]:
-    """Its GPUs as Slurm has them, where a site says that itself (slurm_node_gres)."""
-    words = gres(node).split(",") if node.get("gres") else []
-    gpus = ",".join(word for word in words if re.match(r"gpu(:|$)", word))
-    return {"gres": gpus} if gpus else {}
-
-
-def _for_validation(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Environment and shared filesystems of a node, where it has any."""
-    texts = {str(name): str(text) for name, text in said.get("environment", {}).items()}
-    paths = [str(path) for path in said.get("shared_filesystems", [])]
-    return {
-        **({"environment": texts} if texts else {}),
-        **({"shared_filesystems": paths} if paths else {}),
-    }
-
-
-def partition_refusals(partitions: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
-    """Partitions of which Slurm could not tell which one is meant."""
-    names = [str(partition["name"]) for partition in partitions]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Refusal(f"slurm_partitions has two partitions with the name {name}; rename one.")
-    default = [str(partition["name"]) for partition in partitions if partition.get("default")]
-    if len(default) > 1:
-        yield Refusal(
-            f"slurm_partitions has {len(default)} default partitions ({', '.join(default)}); leave "
-            "`default: true` with the one for jobs that name none."
-        )
-
-
-# --- addresses -----------------------------------------------------------------------------------
-
-
-def address_problem(address: str) -> str:
-    """Why other hosts cannot reach a host at an IP address; empty when they can."""
-    ip = ipaddress.ip_address(address)
-    if ip.is_loopback:
-        return f"{address} is every host's own"
-    if ip.is_unspecified or ip.is_multicast:
-        return f"{address} is no address of a host"
-    return ""
-
-
-def literal_address(text: str) -> str | None:
-    """The IP address in its usual form; None when the text is a name."""
-    try:
-        return str(ipaddress.ip_address(text.strip("[]")))
-    except ValueError:
-        return None
-
-
-def unresolved(host: str, text: str, variable: str) -> Refusal:
-    """The refusal of a name that the control node cannot resolve."""
-    what = f"{variable} is {text!r}, which" if variable else "it has no ansible_host, and its name"
-    return Refusal(
-        f"{host}: {what} this machine cannot resolve; set node_address (or ansible_host) of {host} "
-        "to the IP address that the other hosts reach it at."
-    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 MAX_NODES = 65_536  # Slurm's own MAX_RANGE; keeps a mistyped range from filling the memory
@@ -21,42 +20,37 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _PLACEHOLDERS = ("(null)", "None", "None assigned")  # what Slurm prints when there is no node
 
 
-class NodelistError(ValueError):
+class HostlistError(ValueError):
     """The expression is not a node list; the message is one sentence."""
 
 
 def expand(expression: str) -> list[str]:
     """Names in the order of the expression, repeated where it repeats them.
 
-    Raises NodelistError when the expression is empty, malformed, or longer than MAX_NODES.
+    Raises HostlistError when the expression is empty, malformed, or longer than MAX_NODES.
     """
     text = expression.strip()
     if not text or text in _PLACEHOLDERS:
-        raise NodelistError(f"the node list {expression!r} names no node")
+        raise HostlistError(f"the node list {expression!r} names no node")
     names: list[str] = []
     for word in _split_outside_brackets(text):
         names.extend(itertools.islice(_expand_word(word), MAX_NODES + 1))
         if len(names) > MAX_NODES:
-            raise NodelistError(f"the node list {expression!r} names more than {MAX_NODES} nodes")
+            raise HostlistError(f"the node list {expression!r} names more than {MAX_NODES} nodes")
     return names
 
 
-def compress(names: Iterable[str]) -> str:
-    """The shortest usual expression for a set of names, in natural order, each name once.
+def compress(names: Iterable[str], ordered: bool = False) -> str:
+    """The expression for some names; nothing gives "".
 
-    `expand(compress(names))` gives back the same set. An empty set gives "".
+    Each name once, in natural order, so that `expand(compress(names))` gives back the same set.
+    With `ordered` every name stays where it is, so that two lists (NodeName and NodeAddr) still
+    belong together name by name.
     """
-    words: list[str] = []
-    numbered: dict[str, list[str]] = defaultdict(list)
-    for name in set(names):
-        if match := _NUMBERED.fullmatch(name):
-            numbered[match["prefix"]].append(match["number"])
-        else:
-            words.append(name)
-    for prefix, numbers in numbered.items():
-        ranges = ",".join(_ranges(numbers))
-        words.append(f"{prefix}{ranges}" if len(numbers) == 1 else f"{prefix}[{ranges}]")
-    return ",".join(sorted(words))
+    wanted = [str(name) for name in names]
+    if not ordered:
+        wanted = sorted(set(wanted), key=_natural)
+    return ",".join(_words(wanted))
 
 
 def _split_outside_brackets(text: str) -> list[str]:
@@ -64,12 +58,12 @@ def _split_outside_brackets(text: str) -> list[str]:
     for position, character in enumerate(text):
         depth += {"[": 1, "]": -1}.get(character, 0)
         if depth not in (0, 1):
-            raise NodelistError(f"the node list {text!r} has unbalanced brackets")
+            raise HostlistError(f"the node list {text!r} has unbalanced brackets")
         if character == "," and depth == 0:
             words.append(text[start:position])
             start = position + 1
     if depth:
-        raise NodelistError(f"the node list {text!r} has unbalanced brackets")
+        raise HostlistError(f"the node list {text!r} has unbalanced brackets")
     return [*words, text[start:]]
 
 
@@ -83,7 +77,7 @@ def _expand_word(word: str) -> Iterator[str]:
     for pieces in itertools.product(*choices):
         name = "".join(pieces)
         if not _NAME.fullmatch(name):
-            raise NodelistError(f"{name!r} in the node list is not a node name")
+            raise HostlistError(f"{name!r} in the node list is not a node name")
         yield name
 
 
@@ -92,20 +86,54 @@ def _expand_ranges(text: str, word: str) -> list[str]:
     for item in text.split(","):
         match = _RANGE.fullmatch(item.strip())
         if not match:
-            raise NodelistError(f"{item!r} in {word!r} is neither a number nor a range")
+            raise HostlistError(f"{item!r} in {word!r} is neither a number nor a range")
         low, high = match["low"], match["high"] or match["low"]
         if int(high) < int(low):
-            raise NodelistError(f"the range {item!r} in {word!r} runs backwards")
+            raise HostlistError(f"the range {item!r} in {word!r} runs backwards")
         if int(high) - int(low) >= MAX_NODES:
-            raise NodelistError(f"the range {item!r} in {word!r} has more than {MAX_NODES} nodes")
+            raise HostlistError(f"the range {item!r} in {word!r} has more than {MAX_NODES} nodes")
         numbers.extend(f"{n:0{len(low)}d}" for n in range(int(low), int(high) + 1))
     return numbers
 
 
+def _split(name: str) -> tuple[str, str]:
+    """Name without its last number, and that number; `gpu1a` has none."""
+    match = _NUMBERED.fullmatch(name)
+    return (match["prefix"], match["number"]) if match else (name, "")
+
+
+def _natural(name: str) -> tuple[str, int, int]:
+    prefix, number = _split(name)
+    return prefix, int(number or -1), len(number)
+
+
+def _words(names: Iterable[str]) -> Iterator[str]:
+    """Neighbours with one prefix share a bracket."""
+    prefix, numbers = "", list[str]()
+    for name in names:
+        before, number = _split(name)
+        if numbers and (before != prefix or not number):
+            yield _word(prefix, numbers)
+            numbers = []
+        if number:
+            prefix = before
+            numbers.append(number)
+        else:
+            yield name
+    if numbers:
+        yield _word(prefix, numbers)
+
+
+def _word(prefix: str, numbers: list[str]) -> str:
+    if len(numbers) == 1:
+        return prefix + numbers[0]
+    return f"{prefix}[{','.join(_ranges(numbers))}]"
+
+
 def _ranges(numbers: Iterable[str]) -> Iterator[str]:
-    """Digits to ranges; 9 and 10 join to 9-10, 09 and 10 to 09-10, 9 and 010 do not join."""
+    """9 and 10 join to 9-10, 09 and 10 to 09-10; 9 and 010 do not join, nor 2 and 1."""
     first = last = ""
-    for number in sorted(numbers, key=lambda digits: (int(digits), len(digits))):
+    for number in numbers:
         if first and number == f"{int(last) + 1:0{len(first)}d}":
             last = number
             continue

@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from validation.nodelist import NodelistError, expand
+from cluster.hostlist import HostlistError, compress, expand
 
 Node = Mapping[str, Any]
 Topology = Mapping[str, Any]
@@ -45,19 +44,13 @@ def lines(topology: Topology, nodes: Sequence[Node]) -> list[str]:
         return []
     places = _places(topology, nodes)
     if topology["plugin"] == "block":
-        blocks = [
-            f"BlockName={name} Nodes={compressed_hostlist(members)}"
-            for name, members in places.items()
-        ]
+        blocks = [f"BlockName={name} Nodes={compress(members)}" for name, members in places.items()]
         return [*blocks, *(f"{key}={value}" for key, value in keys(topology).items())]
-    leaves = [
-        f"SwitchName={name} Nodes={compressed_hostlist(members)}"
-        for name, members in places.items()
-    ]
+    leaves = [f"SwitchName={name} Nodes={compress(members)}" for name, members in places.items()]
     return [
         *leaves,
         *(
-            f"SwitchName={name} Switches={compressed_hostlist(below)}"
+            f"SwitchName={name} Switches={compress(below)}"
             for name, below in _switches(topology, places).items()
         ),
     ]
@@ -122,7 +115,7 @@ def _unplaced(topology: Topology, nodes: Sequence[Node]) -> Iterator[str]:
         what = "leaf switch" if topology["plugin"] == "tree" else "block"
         yield (
             f"slurm_topology makes a {what} of each node_{place}, and "
-            f"{compressed_hostlist(without)} {'has' if len(without) == 1 else 'have'} none; "
+            f"{compress(without)} {'has' if len(without) == 1 else 'have'} none; "
             f"set node_{place} for every group of nodes."
         )
 
@@ -150,7 +143,7 @@ def _block_problems(topology: Topology, blocks: Mapping[str, Sequence[str]]) -> 
 
 def _some(names: Sequence[str], what: str) -> str:
     many = len(names) > 1
-    return f"the {what}{'s' * many} {compressed_hostlist(names)} {'have' if many else 'has'}"
+    return f"the {what}{'s' * many} {compress(names)} {'have' if many else 'has'}"
 
 
 def _tree_problems(topology: Topology, leaves: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -163,7 +156,7 @@ def _tree_problems(topology: Topology, leaves: Mapping[str, Sequence[str]]) -> I
         return
     try:
         switches = _switches(topology, leaves)
-    except NodelistError as error:
+    except HostlistError as error:
         yield f"slurm_topology.switches: {error}."
         return
     above: dict[str, list[str]] = {}
@@ -175,7 +168,7 @@ def _tree_problems(topology: Topology, leaves: Mapping[str, Sequence[str]]) -> I
         if name in leaves:
             yield (
                 f"slurm_topology.switches has {name}, which is the node_{_place(topology)} of "
-                f"{compressed_hostlist(leaves[name])}; a switch of Slurm's has nodes or switches "
+                f"{compress(leaves[name])}; a switch of Slurm's has nodes or switches "
                 "below it, not both."
             )
         for child in below:
@@ -193,7 +186,7 @@ def _tree_problems(topology: Topology, leaves: Mapping[str, Sequence[str]]) -> I
             )
     if alone := [name for name in leaves if name not in above and len(leaves) > 1]:
         yield (
-            f"slurm_topology.switches has no switch above {compressed_hostlist(alone)}; no job "
+            f"slurm_topology.switches has no switch above {compress(alone)}; no job "
             "could have nodes there and elsewhere, so name the one above."
         )
     yield from _circles(switches)

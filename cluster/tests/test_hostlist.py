@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validation.nodelist import NodelistError, compress, expand
+from cluster.hostlist import HostlistError, compress, expand
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_expression_expands_in_its_own_order(expression, names):
     ],
 )
 def test_what_is_no_node_list_is_refused_in_one_sentence(expression, complaint):
-    with pytest.raises(NodelistError, match=complaint) as caught:
+    with pytest.raises(HostlistError, match=complaint) as caught:
         expand(expression)
     assert "\n" not in str(caught.value)
 

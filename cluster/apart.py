@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from validation.payloads.errors import first_line
+from cluster.text import first_line
 
 _POLL_S = 0.01
 _KILLED_S = 2.0  # how long a killed process may take to be gone

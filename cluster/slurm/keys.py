@@ -23,8 +23,11 @@ Release = str
 NONE = ""  # of a bound, and of a host whose release is not known
 
 
-class File(enum.StrEnum):
+class File(str, enum.Enum):
     """What a key is in: a file, or the lines of nodes and partitions in slurm.conf."""
+
+    def __str__(self) -> str:  # as Python 3.11's StrEnum
+        return str(self.value)
 
     SLURM = "slurm.conf"
     NODE = "NodeName"

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from playbooks.plugin_utils import contract, mig
-from playbooks.plugin_utils.slurm_settings import mapping_problems, text, value_problems
+from cluster import contract
+from cluster.hostlist import compress
+from cluster.slurm.gres import count_of, detection, entries, files_of, get, gres, kinds
+from cluster.slurm.settings import mapping_problems, text, value_problems
 
 Node = Mapping[str, Any]
 Partition = Mapping[str, Any]
@@ -43,7 +44,6 @@ FROM_PARTITION = {
 OF_GRES = frozenset(
     ("autodetect", "count", "cores", "file", "flags", "links", "multiplefiles", "name", "type")
 )
-OFF = "off"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RESERVED = {"all", "default", "n/a"}
 
@@ -52,112 +52,6 @@ def cpus(node: Node) -> int:
     """Logical CPUs of a declared node, as Slurm counts them."""
     parts = node["cpus"]
     return int(parts["sockets"]) * int(parts["cores_per_socket"]) * int(parts["threads_per_core"])
-
-
-# --- generic resources ---------------------------------------------------------------------------
-
-
-def entries(node: Node) -> list[Mapping[str, Any]]:
-    """The node's lines of gres.conf, as mappings: those it declares, else one for its GPUs, or one
-    for each instance of MIG.
-
-    The device files are named, not detected: GPUs can then be confined (ConstrainDevices), and a
-    Slurm built without NVML does the same as one with it.
-    """
-    if declared := node.get("gres"):
-        return list(declared)
-    count = int(node["gpus"]["count"])
-    if not count:
-        return []
-    if detected := detection(node):
-        return [{"AutoDetect": detected}]
-    if layout := node["gpus"].get("mig"):
-        return [_instance(one) for one in mig.instances(count, layout)]
-    files = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
-    return [{"Name": "gpu", "Type": node["gpus"]["model"], "File": files}]
-
-
-def detection(node: Node) -> str:
-    """How slurmd finds the node's GPUs by itself; empty where their device files are named."""
-    how = str(node.get("autodetect") or OFF)
-    return "" if how == OFF else how
-
-
-def detected_type(kind: str) -> str:
-    """The type of a GPU that Slurm finds: it takes one only that is part of the GPU's own name.
-
-    NVML's names are such as nvidia_a100-sxm4-80gb, so of a100_sxm it is a100.
-    """
-    return re.sub(r"_(sxm|pcie|nvl)$", "", kind)
-
-
-def _instance(one: mig.Instance) -> Mapping[str, Any]:
-    """Slurm takes the numbers of these device files when slurmd starts (gres_common.c)."""
-    return {"Name": "gpu", "Type": one.profile, "MultipleFiles": ",".join(one.devices)}
-
-
-def _get(entry: Mapping[str, Any], key: str) -> str:
-    return next((text(value) for name, value in entry.items() if name.lower() == key), "")
-
-
-def _count(entry: Mapping[str, Any], node: Node) -> str:
-    """How many of its resource an entry stands for; a suffix such as 10G stays as it is."""
-    if count := _get(entry, "count"):
-        return count
-    if files := _get(entry, "file"):
-        return str(len(_expanded(files)))
-    if _get(entry, "multiplefiles"):  # all of them are one MIG device
-        return "1"
-    return str(node["gpus"]["count"]) if _get(entry, "name") == "gpu" else "1"
-
-
-def _expanded(files: str) -> list[str]:
-    """The paths of `/dev/nvidia[0-3,5],/dev/other`."""
-    found = []
-    for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", files):
-        match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", word)
-        if not match:
-            found.append(word)
-            continue
-        for part in match[2].split(","):
-            first, _, last = part.partition("-")
-            numbers = range(int(first), int(last or first) + 1)
-            found += [f"{match[1]}{number:0{len(first)}d}{match[3]}" for number in numbers]
-    return found
-
-
-def kinds(node: Node) -> dict[str, int]:
-    """GPUs by type: the model, or the profiles of the MIG instances that they are cut into."""
-    count = int(node["gpus"]["count"])
-    mig = node["gpus"].get("mig") or {}
-    return {profile: count * int(each) for profile, each in mig.items()} or {
-        node["gpus"]["model"]: count
-    }
-
-
-def gres(node: Node) -> str:
-    """A node's Gres= value, such as `gpu:h100_sxm:8`; empty for a node without any."""
-    named = [entry for entry in entries(node) if _get(entry, "name")]
-    if entries(node) and not named:  # AutoDetect alone: what is found must be what is declared
-        named = [
-            {"Name": "gpu", "Type": detected_type(kind), "Count": count}
-            for kind, count in kinds(node).items()
-        ]
-    counts: dict[str, list[str]] = {}
-    for entry in named:
-        word = ":".join(filter(None, (_get(entry, "name"), _get(entry, "type"))))
-        counts.setdefault(word, []).append(_count(entry, node))
-    return ",".join(f"{word}:{_sum(several)}" for word, several in counts.items())
-
-
-def _sum(counts: Sequence[str]) -> str:
-    return counts[0] if len(counts) == 1 else str(sum(map(int, counts)))
-
-
-def gres_types(nodes: Iterable[Node], more: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Names of all generic resources; gpu is always one."""
-    every = [*more, *(entry for node in nodes for entry in entries(node))]
-    return list(dict.fromkeys(["gpu", *filter(None, (_get(entry, "name") for entry in every))]))
 
 
 # --- lines ---------------------------------------------------------------------------------------
@@ -199,8 +93,8 @@ def _alike(nodes: Iterable[Node], attributes: Any) -> Iterator[tuple[Any, list[N
 def node_lines(nodes: Sequence[Node]) -> list[str]:
     """The NodeName= lines; names and addresses of a line belong together one by one."""
     return [
-        f"NodeName={compressed_hostlist((n['name'] for n in members), ordered=True)} "
-        f"NodeAddr={compressed_hostlist((n['address'] for n in members), ordered=True)} {shared}"
+        f"NodeName={compress((n['name'] for n in members), ordered=True)} "
+        f"NodeAddr={compress((n['address'] for n in members), ordered=True)} {shared}"
         for shared, members in _alike(nodes, _attributes)
     ]
 
@@ -221,7 +115,7 @@ def _place(key: str, first: Sequence[str]) -> int:
 def gres_lines(nodes: Sequence[Node], more: Iterable[Mapping[str, Any]] = ()) -> list[str]:
     """The lines of gres.conf: for nodes that are alike, then those of components."""
     own = [
-        f"NodeName={compressed_hostlist((n['name'] for n in members), ordered=True)} {line}"
+        f"NodeName={compress((n['name'] for n in members), ordered=True)} {line}"
         for lines, members in _alike(nodes, lambda node: entry_lines(entries(node)))
         for line in lines
     ]
@@ -243,7 +137,7 @@ def _partition_line(partition: Partition, by_name: Mapping[str, Node]) -> str:
     everyone = len(set(members)) == len(by_name)
     settings = {
         # One word for everyone: another node is no change of the partition.
-        "Nodes": "ALL" if everyone else compressed_hostlist(members),
+        "Nodes": "ALL" if everyone else compress(members),
         "Default": "YES" if partition.get("default") else "NO",
         "MaxTime": partition.get("max_time") or "INFINITE",
         "DefMemPerCPU": min(_share(by_name[name]) for name in members),
@@ -257,7 +151,7 @@ def _partition_line(partition: Partition, by_name: Mapping[str, Node]) -> str:
 
 def _share(node: Node) -> int:
     """Memory of one CPU; what is kept for the system is no job's."""
-    kept = _get(node.get("options") or {}, "memspeclimit")
+    kept = get(node.get("options") or {}, "memspeclimit")
     return max(1, (int(node["memory_mb"]) - int(kept or 0)) // cpus(node))
 
 
@@ -319,18 +213,18 @@ def _detection_problems(node: Node) -> Iterator[str]:
 def _gpu_problems(node: Node) -> Iterator[str]:
     """Lines for other GPUs than the node has; their type may be of the site's own making."""
     model, count = node["gpus"]["model"], int(node["gpus"]["count"])
-    lines = [entry for entry in node["gres"] if _get(entry, "name").lower() == "gpu"]
-    if not lines and (not count or any(_get(entry, "autodetect") for entry in node["gres"])):
+    lines = [entry for entry in node["gres"] if get(entry, "name").lower() == "gpu"]
+    if not lines and (not count or any(get(entry, "autodetect") for entry in node["gres"])):
         return
-    files = {file for entry in lines for file in _expanded(_get(entry, "file"))}
-    counts = [_count(entry, node) for entry in lines]
+    files = {file for entry in lines for file in files_of(get(entry, "file"))}
+    counts = [count_of(entry, node) for entry in lines]
     made = len(files) or sum(int(number) for number in counts if number.isdigit())
-    if made != count and not any(_get(entry, "multiplefiles") for entry in lines):
+    if made != count and not any(get(entry, "multiplefiles") for entry in lines):
         yield (
             f"slurm_node_gres has {made} GPUs, and node_gpus declares {count}; change one of them."
         )
         return
-    for kind in dict.fromkeys(_get(entry, "type") for entry in lines):
+    for kind in dict.fromkeys(get(entry, "type") for entry in lines):
         if kind != model and kind in _models():
             yield (
                 f"slurm_node_gres has GPUs of type {kind}, and node_gpus declares {model}; "

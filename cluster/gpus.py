@@ -1,4 +1,4 @@
-"""What depends on a GPU's model: playbooks/vars/gpus.yml, and the names that NVML gives it."""
+"""What depends on a GPU's model: the table in cluster/gpus.yml."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-PATH = Path(__file__).resolve().parents[1] / "vars" / "gpus.yml"
-THRESHOLDS = Path(__file__).resolve().parents[2] / "validation" / "thresholds"
+PATH = Path(__file__).with_name("gpus.yml")
 
 OPEN, PROPRIETARY = "open", "proprietary"
 
@@ -47,6 +44,8 @@ class Gpu:
 
 @cache
 def _document() -> dict[str, Any]:
+    import yaml
+
     document: dict[str, Any] = yaml.safe_load(PATH.read_text(encoding="utf-8"))
     return document
 
@@ -79,13 +78,3 @@ def gpu(model: str) -> Gpu:
 def branches() -> tuple[int, ...]:
     """The branches of the driver that we know, oldest first."""
     return tuple(_document()["branches"])
-
-
-def product_names(model: str) -> list[str]:
-    """The names by which NVML may know a model, those that the validation holds it to; none for a
-    model that is a site's own.
-    """
-    if not any(model == path.stem for path in THRESHOLDS.glob("*.yml")):
-        return []
-    document = yaml.safe_load((THRESHOLDS / f"{model}.yml").read_text(encoding="utf-8"))
-    return [str(name) for name in document.get("nvml_names", {}).get("names", ())]

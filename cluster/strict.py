@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from validation.errors import DataError, EnvironmentProblem
+from cluster.errors import DataError, EnvironmentProblem
 
 Problems = list[str]
 Reader = Callable[[Any, str, Problems], Any]

@@ -15,10 +15,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-
-from playbooks.filter_plugins.hostlist import compressed_hostlist
-from playbooks.filter_plugins.partitions import members
+from cluster.hostlist import compress
+from cluster.partitions import PartitionError, members
 
 Reservation = Mapping[str, Any]
 
@@ -48,7 +46,7 @@ def _settings(
     one: Reservation, nodes: Sequence[Mapping[str, Any]], groups: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
     found = {
-        "Nodes": compressed_hostlist(members(_where(one), one, nodes, groups)),
+        "Nodes": compress(members(_where(one), one, nodes, groups)),
         "PartitionName": one.get("partition") or "",
         "Users": ",".join(one.get("users") or []),
         "Accounts": ",".join(one.get("accounts") or []),
@@ -93,7 +91,7 @@ def problems(
         if one.get("state") != "absent" and one.get("nodes"):
             try:
                 members(_where(one), one, nodes, known["groups"])
-            except AnsibleFilterError as error:
+            except PartitionError as error:
                 found.append(str(error))
     return found
 

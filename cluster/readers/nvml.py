@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from validation.payloads.errors import CannotRun
+from cluster.errors import CannotRun
 
 _MIB = 2**20
 _KILLED_S = 2.0  # how long a killed process may take to be gone
@@ -218,9 +218,10 @@ class _Said:
         return f"the process that asks NVML ended with {how}{asked}"
 
 
+# With -I nothing but this says where the module is: a folder, or an archive in memory.
 _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    "from validation.payloads import nvml; nvml.answer(sys.argv[2:])"
+    "from cluster.readers import nvml; nvml.answer(sys.argv[2:])"
 )
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from validation.reasons import CAUSES, Cause, cause, of_account, refusal
+from cluster.slurm.job_reasons import CAUSES, Cause, cause, of_account, refusal
 
 RECORDED = {
     path.stem: path.read_text().split()
-    for path in sorted((Path(__file__).parent / "slurm_reasons").glob("*.txt"))
+    for path in sorted((Path(__file__).parent / "job_reasons").glob("*.txt"))
 }
 
 

@@ -1,4 +1,4 @@
-"""The contract as data: playbooks/vars/contract.yml, read once."""
+"""The contract as data: cluster/contract.yml, read once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-PATH = Path(__file__).resolve().parents[1] / "vars" / "contract.yml"
+PATH = Path(__file__).with_name("contract.yml")
 
 ROOT = "slurm_cluster"
 CONTROLLER = "slurm_controller"
@@ -42,6 +40,8 @@ class Contract:
 
 def load(path: Path = PATH) -> Contract:
     """The contract in a file. Raises KeyError, OSError or YAMLError; a test reads ours."""
+    import yaml
+
     document = yaml.load(
         path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.Loader)
     )

@@ -1,0 +1,1 @@
+"""What a node says of itself: NVML, RDMA ports, the kernel's log, mounts."""

@@ -1,0 +1,1 @@
+"""What of Slurm several programs have to know, and none of them decides."""

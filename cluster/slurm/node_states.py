@@ -1,0 +1,137 @@
+"""What Slurm's states of a node say: whether it takes a job, is busy, sleeps or is gone.
+
+sinfo writes them as one word with flags behind it ("down*"), scontrol as words with a plus between
+them ("DOWN+NOT_RESPONDING"), and a node may have several of those.
+"""
+
+import re
+from dataclasses import dataclass
+
+# --- as sinfo has them -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What Slurm says of a node."""
+
+    name: str
+    state: str  # as sinfo prints it, flags included: "down*", "mixed"
+    cpus: int | None = None
+    memory_mb: int | None = None
+    gres: str = ""
+    reason: str = ""
+    hostname: str = ""  # by which Slurm reaches it
+
+
+# States in which a node takes a job, now or when a running one ends. Anything else does not,
+# nor does a node with a flag: * no answer, ~ # % ! power saving, $ maintenance, @ ^ reboot.
+TAKES_JOBS = ("idle", "mixed", "allocated", "completing", "planned")
+_BUSY = ("mixed", "allocated", "completing")
+RESERVED = ("maint", "reserved")  # idle, and for the jobs of a reservation
+_HARMLESS_FLAGS = "-"  # planned for a job of higher priority
+ASLEEP = "~#"  # a job wakes it
+FLAGS = {
+    "*": "does not answer",
+    "~": "is powered down",
+    "#": "is powering up",
+    "%": "is powering down",
+    "!": "is about to be powered down",
+    "$": "is in a maintenance reservation",
+    "@": "is about to reboot",
+    "^": "is rebooting",
+}
+# What somebody did on purpose, and what passes: the node is not judged, and nobody is to mend it.
+PASSING = "%!$@^"
+
+
+def free(state: NodeState) -> bool:
+    """Whether a job of ours could start at once."""
+    base, flags = split(state.state)
+    return base in ("idle", *RESERVED) and not flags.strip("$") and "-" not in state.state
+
+
+def busy(state: NodeState) -> bool:
+    """Whether other jobs run on the node."""
+    return split(state.state)[0] in _BUSY
+
+
+def completing(state: NodeState) -> bool:
+    """Whether Slurm waits for the node to finish with a job that has ended."""
+    return split(state.state)[0] == "completing"
+
+
+def asleep(state: NodeState) -> bool:
+    """Whether power saving has the node switched off, or is switching it on."""
+    return any(flag in state.state for flag in ASLEEP)
+
+
+def out_of_service(state: NodeState) -> bool:
+    """Whether Slurm does not use the node, and nobody meant it so."""
+    base, flags = split(state.state)
+    usable = base in (*TAKES_JOBS, *RESERVED)
+    return not usable or bool(flags.strip(PASSING + ASLEEP))
+
+
+# What a node that others wait for is never seen in for long: Slurm starts nothing there.
+GONE = ("down", "drained", "drain", "fail", "error", "inval", "unknown", "future")
+
+
+def split(state: str) -> tuple[str, str]:
+    """The state and its flags, but for those that change nothing.
+
+    >>> split("DOWN*")
+    ('down', '*')
+    """
+    match = re.match(r"([a-z_]*)(.*)", state.lower(), re.DOTALL)
+    assert match is not None  # both halves may be empty
+    base, flags = match.groups()
+    return base, "".join(flag for flag in flags if flag not in _HARMLESS_FLAGS)
+
+
+# --- as scontrol has them -----------------------------------------------------------------------
+
+# A node with one of these takes no job, and may yet get rid of it by itself.
+UNSETTLED = {"DOWN", "FAIL", "INVALID_REG", "INVAL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}
+DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
+# What slurmctld writes when a node has less than slurm.conf declares (node_mgr.c, gres.c). A reason
+# of an operator or a health check that began so would have to copy the whole.
+WRONG_DECLARATION = re.compile(
+    r"Low (RealMemory|TmpDisk) \(reported:.* of configured:.*\)"
+    r"|Low (socket\*core\*thread count|socket\*core count|CPUs)(, .*)?"
+    r"|gres/\S+ count (reported lower than configured|too low) \(.*\)"
+)
+SIGNED = re.compile(r"\s*\[(?P<who>[^\]@]*)@(?P<since>[^\]]*)\].*$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node as slurmctld sees it."""
+
+    flags: frozenset[str]
+    reason: str  # with who gave it, and when
+
+    @property
+    def unsettled(self) -> bool:
+        return bool(self.flags & UNSETTLED)
+
+    @property
+    def drained(self) -> bool:
+        return bool(self.flags & DRAINED)
+
+    @property
+    def by_slurm(self) -> bool:
+        """Drained by Slurm itself, because it had less than was declared then."""
+        return self.drained and bool(WRONG_DECLARATION.fullmatch(SIGNED.sub("", self.reason)))
+
+
+NOWHERE = Seen(frozenset({"UNKNOWN"}), "slurmctld does not know the node")
+
+
+def nodes_seen(answer: str) -> dict[str, Seen]:
+    """NodeName -> state, from lines `NAME STATE REASON…`."""
+    seen = {}
+    for line in answer.splitlines():
+        name, state, *reason = line.split(None, 2)
+        flags = re.findall(r"[A-Z_]+", state.upper().replace("*", "+NOT_RESPONDING"))
+        seen[name] = Seen(frozenset(flags), reason[0].strip() if reason else "")
+    return seen

@@ -1,0 +1,15 @@
+"""Text from elsewhere, made fit to be shown."""
+
+from __future__ import annotations
+
+
+def printable(text: str, limit: int | None = None) -> str:
+    """Text from elsewhere, safe for a terminal, a report or XML: one line, nothing invisible."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    line = " ".join(line.split())
+    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def first_line(error: BaseException) -> str:
+    """An error without the C++ stack that torch appends to it."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

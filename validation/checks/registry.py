@@ -1,0 +1,173 @@
+"""The checks, in the order in which they run and are reported.
+
+Each is a module: a docstring that says what it checks, why it matters and what to do (reports and
+the site's page of checks show the same words), and a pure `evaluate`, which judges an answer by
+itself, or `compare`, which judges those of all nodes together once they are there. A check makes no
+jobs of its own: several are judged by one payload's answer.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+from validation.checks import (
+    accounting,
+    alike,
+    all_reduce,
+    clock,
+    clocks,
+    copies,
+    cpus,
+    cuda,
+    dcgm,
+    ddp,
+    disk,
+    driver,
+    ecc,
+    gemm,
+    gpus,
+    hbm,
+    host_memory,
+    hostname,
+    infiniband,
+    limits,
+    links,
+    memory,
+    mig,
+    munge,
+    nvlink,
+    pcie,
+    peers,
+    pipeline,
+    processes,
+    repeatable,
+    same_product,
+    shared_fs,
+    slurm_state,
+    stragglers,
+    tmp,
+    torch,
+    xid,
+)
+from validation.checks.comparison import Asked
+from validation.model import CheckInfo, Job, Reply, Result, Tier, Verdict
+from validation.thresholds import Rules
+
+Evaluate = Callable[[Job, Reply, Rules], Result]
+Compare = Callable[[Sequence[Asked]], Sequence[Result]]
+
+ALONE = "one rank: it computes correctly, but nothing was communicated"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`payload` and `evaluate` are None for slurm_state and accounting, which need no job.
+
+    compare     judges the answers of all nodes, in the place of `evaluate`; None where each is
+                judged by itself
+    fewest      GPUs of alike nodes below which there is nothing to compare
+    """
+
+    info: CheckInfo
+    payload: str | None
+    evaluate: Evaluate | None
+    compare: Compare | None = None
+    fewest: int = 0
+
+
+_SECTIONS = ("What it checks", "Why it matters", "What to do")
+
+
+def describe(module: ModuleType) -> CheckInfo:
+    """A check's documentation out of its module's docstring."""
+    text = inspect.getdoc(module) or ""
+    found = dict(
+        re.findall(rf"^({'|'.join(_SECTIONS)}) +(.+(?:\n +.*)*)", text, flags=re.MULTILINE)
+    )
+    lines = [line.strip() for line in found["What to do"].splitlines()]
+    return CheckInfo(
+        module.NAME,
+        module.TIER,
+        text.splitlines()[0],
+        _flow(found["What it checks"]),
+        _flow(found["Why it matters"]),
+        " ".join(line for line in lines if not line.startswith("$ ")),
+        tuple(line[2:] for line in lines if line.startswith("$ ")),
+    )
+
+
+def _flow(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _evaluate(module: ModuleType) -> Evaluate | None:
+    """How a job's answer is judged. Ranks that name their GPUs are held against the declaration."""
+    if module.PAYLOAD is None or not hasattr(module, "evaluate"):
+        return None
+    judge: Evaluate = module.evaluate
+    if module.TIER is Tier.NODE:
+        return judge
+
+    def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+        return _alone(job, gpus.held_against_names(job, judge(job, reply, rules), rules))
+
+    return evaluate
+
+
+def _alone(job: Job, result: Result) -> Result:
+    """What one rank got right says nothing of communication, and the report must not sound so."""
+    if job.ranks > 1 or result.verdict is not Verdict.PASS:
+        return result
+    return replace(result, message=ALONE)
+
+
+CHECKS: Mapping[str, Check] = {
+    module.NAME: Check(
+        describe(module),
+        module.PAYLOAD,
+        _evaluate(module),
+        getattr(module, "compare", None),
+        getattr(module, "FEWEST_GPUS", 0),
+    )
+    for module in (
+        slurm_state,
+        accounting,
+        hostname,
+        cpus,
+        memory,
+        gpus,
+        tmp,
+        munge,
+        clock,
+        torch,
+        limits,
+        shared_fs,
+        infiniband,
+        disk,
+        host_memory,
+        driver,
+        ecc,
+        xid,
+        pcie,
+        nvlink,
+        clocks,
+        processes,
+        mig,
+        alike,
+        cuda,
+        gemm,
+        hbm,
+        copies,
+        peers,
+        links,
+        repeatable,
+        same_product,
+        stragglers,
+        dcgm,
+        all_reduce,
+        ddp,
+        pipeline,
+    )
+}
