@@ -99,16 +99,8 @@ def test_what_uses_a_role_in_a_longer_scenario_is_touched_too(tree):
 def test_the_validation_is_its_tests_the_roles_that_carry_it_and_the_cluster(tree):
     parts = parts_of(tree, "validation/payloads/node.py")
     assert {"unit validation/tests", "unit tests", "cluster", "lint mypy 3.10"} <= parts
-    # nvidia_driver by an action of playbooks/ that has the validation's reader, slurm by a filter.
-    carry = {
-        "node_health",
-        "gpu_exporter",
-        "slurm_exporter",
-        "job_report",
-        "nvidia_driver",
-        "slurm",
-    }
-    assert {f"role {role}" for role in carry} <= parts
+    # node_health packs it; nvidia_driver has a filter of playbooks/ that reads its thresholds.
+    assert {"role node_health", "role nvidia_driver"} <= parts
     assert "role munge" not in parts
 
 

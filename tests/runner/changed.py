@@ -47,6 +47,9 @@ OF_VALIDATION = re.compile(
     r"^ *(?:from|import) validation\b|[\"']validation[\"'/]|/validation/", re.MULTILINE
 )
 
+# What runs on nodes, and packed on other machines, with the Python there.
+CARRIED = re.compile(r"(cluster|validation|roles/(gpu_exporter|slurm_exporter|job_report)/files)/")
+
 Parts = frozenset[str]
 
 
@@ -196,7 +199,7 @@ def lint_of(tree: Tree, path: str) -> Parts:
     first = text.partition("\n")[0]
     if path.endswith(".py") or (first.startswith("#!") and "python" in first):
         names |= {"ruff", "format", "mypy"}
-        if path.startswith(("cluster/", "validation/")):
+        if CARRIED.match(path):
             names.add("mypy 3.10")
     elif path.endswith((".yml", ".yaml")):
         names |= {"yamllint", "ansible-lint"}

@@ -7,7 +7,7 @@ from playbooks.plugin_utils import packed
 MAIN = """\
 import sys
 
-from validation.exporters.gpu.main import main
+from roles.gpu_exporter.files.gpu_exporter.main import main
 
 sys.exit(main(sys.argv[1:]))
 """

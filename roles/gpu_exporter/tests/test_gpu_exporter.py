@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from playbooks.filter_plugins.verify import verify_failures
+from roles.gpu_exporter.files.gpu_exporter import jobs, metrics
 from roles.gpu_exporter.plugin_utils import archive, pairs
 from tests.standins.nvml import library
-from validation.exporters.gpu import jobs, metrics
 
 ROLE = Path(__file__).resolve().parents[1]
 BOOT = "[    0.000000] gpu1 kernel: Linux version 6.12"

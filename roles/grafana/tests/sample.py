@@ -18,10 +18,10 @@ from typing import Any
 
 import yaml
 
-from validation.exporters import common, xid
-from validation.exporters.slurm import diagnostics, series, shares
-from validation.exporters.slurm.jobs import Job
-from validation.exporters.slurm.nodes import Node
+from roles.gpu_exporter.files.gpu_exporter import xid
+from roles.slurm_exporter.files.slurm_exporter import common, diagnostics, series, shares
+from roles.slurm_exporter.files.slurm_exporter.jobs import Job
+from roles.slurm_exporter.files.slurm_exporter.nodes import Node
 from validation.report import metrics
 from validation.tests import sample_reports
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COUNTERS = ROOT / "roles/gpu_exporter/templates/etc/dcgm-exporter/plumbline-counters.csv.j2"
 OF_ALERTS = ROOT / "roles/prometheus/tests/metrics.yml"
 OF_OTHERS = Path(__file__).parent / "metrics.yml"
-SDIAG = ROOT / "validation/tests/recorded/slurm-24.11/sdiag.txt"
+SDIAG = ROOT / "roles/slurm_exporter/tests/recorded/slurm-24.11/sdiag.txt"
 
 # Sources in OF_ALERTS whose metrics are told here by their own code.
 OWN = ("exporter", "gpu", "kernel_log", "slurm", "slurm_exporter", "validation")

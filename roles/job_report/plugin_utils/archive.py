@@ -7,7 +7,7 @@ from playbooks.plugin_utils import packed
 MAIN = """\
 import sys
 
-from validation.job_report.main import main
+from roles.job_report.files.job_report.main import main
 
 sys.exit(main(sys.argv[1:]))
 """

@@ -7,7 +7,7 @@ from playbooks.plugin_utils import packed
 MAIN = """\
 import sys
 
-from validation.exporters.slurm.main import main
+from roles.slurm_exporter.files.slurm_exporter.main import main
 
 sys.exit(main(sys.argv[1:]))
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from roles.slurm_exporter.files.slurm_exporter import config
 from roles.slurm_exporter.plugin_utils import archive
-from validation.exporters.slurm import config
 
 ROLE = Path(__file__).resolve().parents[1]
 
@@ -29,9 +29,9 @@ def test_the_file_runs_by_itself_and_has_nothing_else_in_it(tmp_path):
     file = tmp_path / "slurm-exporter.pyz"
     file.write_bytes(archive.content())
     with zipfile.ZipFile(file) as packed:
-        own = {name for name in packed.namelist() if name.startswith("validation/")}
-    assert not [name for name in own if re.search(r"/(tests|checks|payloads|gpu)\b", name)]
-    assert "validation/exporters/common.py" in own
+        names = packed.namelist()
+    assert not [name for name in names if re.search(r"/tests/|^(validation|playbooks)/", name)]
+    assert "roles/slurm_exporter/files/slurm_exporter/common.py" in names
     settings = {
         "file": str(tmp_path / "slurm.prom"), "interval_s": 60, "limit_s": 15,
         "collectors": ["nodes"], "openmetrics": False, "per_job": True,

@@ -1,0 +1,375 @@
+"""The GPU exporter under the real nvidia-ml-py, over a stand-in for the driver's library."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cluster.readers import nvml
+from cluster.readers.nvml import Gpu, System, Unknown
+from roles.gpu_exporter.files.gpu_exporter import jobs, main, metrics, textfile, xid
+from tests.standins.nvml import library
+
+LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
+H100 = {
+    "DCGM_FI_DEV_SM_CLOCK": 345,
+    "DCGM_FI_DEV_MEM_CLOCK": 2619,
+    "DCGM_FI_DEV_MEMORY_TEMP": 41,
+    "DCGM_FI_DEV_GPU_TEMP": 34,
+    "DCGM_FI_DEV_SLOWDOWN_TEMP": 87,
+    "DCGM_FI_DEV_POWER_USAGE": 71.5,
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1234567890123,
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 3,
+    "DCGM_FI_DEV_PCIE_LINK_GEN": 5,
+    "DCGM_FI_DEV_PCIE_LINK_WIDTH": 8,
+    "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": 5,
+    "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": 16,
+    "DCGM_FI_DEV_GPU_UTIL": 97,
+    "DCGM_FI_DEV_MEM_COPY_UTIL": 45,
+    "DCGM_FI_DEV_ENC_UTIL": 1,
+    "DCGM_FI_DEV_DEC_UTIL": 2,
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 11,
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 12,
+    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": 13,
+    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": 14,
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 2,
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 4,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": 1,
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": 18,
+    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": 36,
+    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": 54,
+    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": 72,
+    "DCGM_FI_DEV_FB_FREE": 80559,
+    "DCGM_FI_DEV_FB_USED": 500,
+    "DCGM_FI_DEV_FB_RESERVED": 500,
+}
+DESCRIBED = (
+    "gpu.0.memory_used_mb = 1000",
+    "gpu.0.power_mw = 71500",
+    "gpu.0.energy_mj = 1234567890123",
+    "gpu.0.pcie_replays = 3",
+    "gpu.0.pcie_width = 8",
+    "gpu.0.utilization_gpu = 97",
+    "gpu.0.utilization_memory = 45",
+    "gpu.0.utilization_encoder = 1",
+    "gpu.0.utilization_decoder = 2",
+    "gpu.0.ecc_volatile_corrected = 11",
+    "gpu.0.ecc_volatile_uncorrected = 12",
+    "gpu.0.ecc_aggregate_corrected = 13",
+    "gpu.0.ecc_aggregate_uncorrected = 14",
+    "gpu.0.remapped_rows_uncorrectable = 2",
+    "gpu.0.remapped_rows_correctable = 4",
+    "gpu.0.remapped_rows_pending = 1",
+    "gpu.0.nvlink.*.crc_flit = 1",
+    "gpu.0.nvlink.*.crc_data = 2",
+    "gpu.0.nvlink.*.replay = 3",
+    "gpu.0.nvlink.*.recovery = 4",
+)
+
+
+def parsed(text):
+    """Value by name and labels."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        match = LINE.fullmatch(line)
+        assert match, line
+        labels = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', match["labels"] or ""))
+        key = match["name"], frozenset(labels.items())
+        assert key not in found, f"twice: {line}"
+        found[key] = int(match["value"]) if match["value"].isdigit() else float(match["value"])
+    return found
+
+
+def of(found, name, **labels):
+    """Values of a metric's series that have these labels."""
+    return [
+        value
+        for (other, have), value in found.items()
+        if other == name and set(labels.items()) <= have
+    ]
+
+
+def success(found):
+    return {
+        dict(labels)["collector"]: value
+        for (name, labels), value in found.items()
+        if name == "plumbline_exporter_collector_success"
+    }
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory):
+    return library.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def node(fake, tmp_path, monkeypatch):
+    """The metrics of a node that is described by these lines below healthy ones."""
+
+    def measure(*lines, count=2, board="h100_sxm", limit_s=20.0):
+        description = tmp_path / "description"
+        description.write_text(library.describe(count, board, *lines))
+        for key, value in library.environment(fake, description).items():
+            monkeypatch.setenv(key, value)
+        return parsed(main.collected([main.Gpus(tmp_path / "jobs", limit_s)])[0])
+
+    return measure
+
+
+# --- with the stand-in for the driver ------------------------------------------------------------
+
+
+def test_every_value_has_dcgms_name_and_unit(node, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "0").write_text("4711\n")
+    found = node(*DESCRIBED)
+    labels = {
+        "gpu": "0",
+        "UUID": "GPU-00000000-0000-4000-8000-000000000000",
+        "pci_bus_id": "00000000:1B:00.0",
+        "device": "nvidia0",
+        "modelName": "NVIDIA H100 80GB HBM3",
+        "hpc_job": "4711",
+    }
+    assert {
+        name: value
+        for (name, have), value in found.items()
+        if have == frozenset(labels.items()) and name.startswith("DCGM_FI")
+    } == H100
+    # The other GPU has no job, and so no such label.
+    (other,) = (
+        have for (name, have) in found if name == "DCGM_FI_DEV_GPU_UTIL" and ("gpu", "1") in have
+    )
+    assert "hpc_job" not in dict(other)
+    assert success(found) == {"nvml": 1, "gpu0": 1, "gpu1": 1, "jobs": 1}
+    idle = of(found, "DCGM_EXP_CLOCK_EVENTS_COUNT", gpu="1", clock_event="gpu_idle")
+    assert idle == [1]
+
+
+def test_what_a_board_does_not_have_is_absent_and_no_failure(node):
+    found = node(board="v100_sxm", count=1)
+    assert of(found, "DCGM_FI_DEV_MEMORY_TEMP") == []
+    assert of(found, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS") == []
+    assert of(found, "DCGM_FI_DEV_RETIRED_PENDING") == [0]
+    assert success(found)["gpu0"] == 1
+
+
+def test_a_gpu_that_does_not_answer_takes_its_own_series_alone(node):
+    found = node("gpu.1.error.* = GPU_IS_LOST")
+    assert of(found, "DCGM_FI_DEV_GPU_TEMP") == [34]
+    assert {dict(labels)["gpu"] for name, labels in found if name.startswith("DCGM")} == {"0"}
+    assert success(found) == {"nvml": 1, "gpu0": 1, "gpu1": 0, "jobs": 1}
+
+
+def test_a_gpu_that_hangs_keeps_what_it_had_said(node):
+    found = node("gpu.1.delay_ms.nvmlDeviceGetPowerUsage = forever", limit_s=6)
+    assert of(found, "DCGM_FI_DEV_GPU_TEMP", gpu="1") == [34]
+    assert of(found, "DCGM_FI_DEV_POWER_USAGE", gpu="1") == []
+    assert of(found, "DCGM_FI_DEV_POWER_USAGE", gpu="0") == [71]
+    assert (success(found)["gpu0"], success(found)["gpu1"]) == (1, 0)
+
+
+def test_a_value_that_fails_is_absent_and_told(node):
+    found = node("gpu.0.power_mw = UNKNOWN", count=1)
+    assert of(found, "DCGM_FI_DEV_POWER_USAGE") == []
+    assert of(found, "DCGM_FI_DEV_GPU_TEMP") == [34]
+    assert success(found)["gpu0"] == 0
+
+
+def test_without_a_driver_the_exporter_says_so(node):
+    found = node("error.nvmlInit = DRIVER_NOT_LOADED")
+    assert not [name for name, _ in found if name.startswith("DCGM")]
+    assert success(found) == {"nvml": 0, "jobs": 1}
+    (at,) = of(found, "plumbline_exporter_last_run_timestamp_seconds", exporter="gpu")
+    assert abs(at - time.time()) < 60
+
+
+def test_memory_of_instances_is_told_for_each_with_its_own_job(node, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "0.9").write_text("42\n")
+    lines = ["gpu.0.mig = 1"]
+    for index, instance, used in ((0, 7, 10), (1, 9, 20)):
+        lines += [
+            f"gpu.0.mig.{index}.name = NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+            f"gpu.0.mig.{index}.instance = {instance}",
+            f"gpu.0.mig.{index}.memory_total_mb = 9984",
+            f"gpu.0.mig.{index}.memory_used_mb = {used}",
+        ]
+    found = node(*lines, count=1)
+    memory = {
+        (dict(have)["GPU_I_ID"], dict(have)["GPU_I_PROFILE"], dict(have).get("hpc_job")): value
+        for (name, have), value in found.items()
+        if name == "DCGM_FI_DEV_FB_USED"
+    }
+    assert memory == {("7", "1g.10gb", None): 10, ("9", "1g.10gb", "42"): 20}
+    assert len(of(found, "DCGM_FI_DEV_GPU_TEMP")) == 1
+    assert success(found)["gpu0"] == 1
+
+
+def test_the_daemon_writes_for_everybody_to_read_and_leaves_nothing(fake, tmp_path):
+    description, file = tmp_path / "description", tmp_path / "gpu.prom"
+    description.write_text(library.describe(1))
+    command = [
+        sys.executable,
+        "-m",
+        "roles.gpu_exporter.files.gpu_exporter",
+        "--textfile",
+        str(file),
+    ]
+    command += ["--collect", "nvml"]
+    daemon = subprocess.Popen(
+        [*command, "--interval", "600"],
+        env={**os.environ, **library.environment(fake, description)},
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not file.exists():
+            assert time.monotonic() < deadline
+            assert daemon.poll() is None
+            time.sleep(0.1)
+        assert file.stat().st_mode & 0o777 == 0o644
+        assert success(parsed(file.read_text()))["gpu0"] == 1
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(30) == 0
+    finally:
+        daemon.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["description"]
+
+
+# --- without it ------------------------------------------------------------------------------
+
+
+def counting(*rounds):
+    """What the counter of XIDs says, round by round."""
+    left = list(rounds)
+
+    def collect():
+        said = left.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    return collect
+
+
+def test_xids_are_told_without_nvml_and_of_one_counter():
+    log = main.Log(counting({("1B", "xid", "79", "fail"): 1.0}, {("1B", "xid", "79", "fail"): 2.0}))
+    for count in (1, 2):
+        found = parsed(main.collected([log])[0])
+        labels = {"pci_bus_id": "1B", "kind": "xid", "xid": "79", "verdict": "fail"}
+        assert of(found, "plumbline_kernel_xid_total", **labels) == [count]
+        assert success(found) == {"xid": 1}
+
+
+def test_a_log_that_cannot_be_read_takes_its_own_series_alone():
+    def gpus():
+        family = textfile.Family("m", textfile.GAUGE, "", (textfile.Sample({}, 1),))
+        return [family], [metrics.Collected("nvml", 0.1)]
+
+    log = main.Log(counting(xid.Unreadable("dmesg: no"), KeyError(), {}))
+    text, errors = main.collected([log, gpus])
+    assert errors == {"xid": "dmesg: no"}
+    assert success(parsed(text)) == {"nvml": 1, "xid": 0}
+    assert of(parsed(text), "m") == [1]
+    assert main.collected([log])[1] == {"xid": "KeyError"}
+    assert main.collected([log])[1] == {}
+
+
+def gpu(index=0, error=None, unknown=(), **values):
+    known = {**dict.fromkeys(metrics.QUESTIONS), "uuid": "GPU-0", "pci": "00", "name": "H100"}
+    return Gpu(index, error, 0.5, {**known, **values}, list(unknown))
+
+
+def rendered(*gpus, found=None, events=None, now=0.0):
+    events = events or metrics.ClockEvents()
+    return parsed(textfile.text(metrics.of_gpus(gpus, found or {}, events, now)))
+
+
+def test_jobs_that_share_a_gpu_have_a_series_each():
+    found = rendered(gpu(temperature_c=40), found={"0": ("1", "2")})
+    assert of(found, "DCGM_FI_DEV_GPU_TEMP", hpc_job="1") == [40]
+    assert of(found, "DCGM_FI_DEV_GPU_TEMP", hpc_job="2") == [40]
+    assert len(of(found, "DCGM_FI_DEV_GPU_TEMP")) == 2
+
+
+def test_a_gpu_that_did_not_say_who_it_is_has_no_series():
+    one = gpu(temperature_c=40, uuid=None)
+    assert rendered(one) == {}
+    assert metrics.amiss(one) == "it does not say its uuid"
+
+
+def test_links_that_count_nothing_give_no_sum():
+    link = {"errors": {"crc_flit": None, "crc_data": 1, "replay": 2, "recovery": None}}
+    found = rendered(gpu(nvlinks=[link, link]))
+    assert of(found, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL") == [4]
+    assert of(found, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL") == []
+    assert rendered(gpu(nvlinks=[])) == {}
+
+
+def test_clock_events_are_those_of_the_last_five_minutes():
+    events = metrics.ClockEvents()
+    slowed = {"always": 0x48, "sometimes": 0x48, "reasons": ""}
+    free = {"always": 0, "sometimes": 8, "reasons": ""}
+    rendered(gpu(clock_reasons=slowed), events=events, now=0)
+    found = rendered(gpu(clock_reasons=slowed), events=events, now=30)
+    name = "DCGM_EXP_CLOCK_EVENTS_COUNT"
+    window = {"window_size_in_ms": "300000"}
+    assert of(found, name, clock_event="hw_slowdown", **window) == [2]
+    assert of(found, name, clock_event="hw_thermal") == [2]
+    found = rendered(gpu(clock_reasons=free), events=events, now=300)
+    assert of(found, name, clock_event="hw_slowdown") == [1]
+    assert rendered(gpu(clock_reasons=free), events=events, now=330) == {}
+
+
+def test_only_an_error_is_a_failure():
+    assert metrics.amiss(gpu(unknown=[Unknown("energy_mj", "unsupported", "")])) == ""
+    assert metrics.amiss(gpu(unknown=[Unknown("energy_mj", "error", "no")])) == "energy_mj: no"
+    assert metrics.amiss(gpu(error="NVML: GPU is lost (code 15)")).startswith("NVML: GPU is lost")
+    ends = metrics.of_nvml(System("no", seconds=2.0), [])
+    assert ends == [metrics.Collected("nvml", 2.0, "no")]
+
+
+def test_the_journal_has_beginning_and_end_of_what_fails():
+    assert main.changes({}, {"gpu1": "lost"}) == ["gpu1: lost"]
+    assert main.changes({"gpu1": "lost"}, {"gpu1": "lost"}) == []
+    assert main.changes({"gpu1": "lost"}, {}) == ["gpu1: well again"]
+
+
+def test_every_question_is_one_of_the_reader():
+    assert set(metrics.QUESTIONS) <= {*nvml.QUESTIONS, *nvml.MEASURES}
+    assert metrics.QUESTIONS[:3] == ("uuid", "pci", "name")
+
+
+def test_the_text_is_prometheus():
+    sample = textfile.Sample({"name": 'a "b"\\\n'}, 0.25)
+    family = textfile.Family("m", textfile.COUNTER, "what\nit is", (sample,))
+    assert textfile.text([family, textfile.Family("none", "gauge", "", ())]) == (
+        '# HELP m what\\nit is\n# TYPE m counter\nm{name="a \\"b\\"\\\\\\n"} 0.25\n'
+    )
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "gpu.prom"
+    textfile.write(file, "old 1\n")
+
+    def fail(path, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    main._keep(file, "new 1\n")
+    assert list(tmp_path.iterdir()) == []
+    assert "No space left on device" in capsys.readouterr().err
+
+
+def test_files_of_jobs_are_those_that_dcgm_exporter_reads(tmp_path):
+    for name, text in (("0", "1\n2\n"), ("1.9", "3\n"), ("2", ""), (".lock", "x"), ("x", "y")):
+        (tmp_path / name).write_text(text)
+    assert jobs.read(tmp_path) == {"0": ("1", "2"), "1.9": ("3",), "2": ()}
+    assert jobs.read(tmp_path / "none") == {}

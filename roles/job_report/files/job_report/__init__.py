@@ -1,0 +1,1 @@
+"""What a job used of what it was given, for the user who ran it."""

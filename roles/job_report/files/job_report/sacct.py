@@ -1,0 +1,191 @@
+"""A job in Slurm's accounting.
+
+`sacct --json` differs from release to release and tells less in 22.05; the columns have been the
+same since 20.02 (sacct(1)). Their separator is a character that no job name has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cluster import hostlist
+from roles.job_report.files.job_report.errors import NotKnown
+
+LIMIT_S = 60.0
+JOB = re.compile(r"\d+(_\d+|\+\d+)?")
+SEPARATOR = "\x1f"
+COLUMNS = (
+    "JobID",
+    "JobIDRaw",
+    "JobName",
+    "User",
+    "Account",
+    "Partition",
+    "State",
+    "ExitCode",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "TimelimitRaw",
+    "AllocCPUS",
+    "NodeList",
+    "AllocTRES",
+    "TotalCPU",
+    "TRESUsageInTot",
+)
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What Slurm knows of a job.
+
+    id                 the one that Slurm counts by, also of a task of an array
+    start, end         seconds since the epoch; end is None while it runs, start before it does
+    limit_s            None without one
+    nodes              empty before it starts
+    memory_bytes       what was allocated on all nodes, None where memory is not counted
+    cpu_s              CPU seconds that its steps used, None where that is not known (yet)
+    memory_peak_bytes  the most that a step used on all nodes: the sum of its tasks' own peaks
+    """
+
+    id: str
+    shown: str
+    name: str
+    user: str
+    account: str
+    partition: str
+    state: str
+    exit_code: str
+    start: float | None
+    end: float | None
+    elapsed_s: float
+    limit_s: float | None
+    cpus: int
+    nodes: tuple[str, ...]
+    memory_bytes: int | None
+    gpus: int
+    cpu_s: float | None
+    memory_peak_bytes: int | None
+
+    @property
+    def running(self) -> bool:
+        return self.start is not None and self.end is None
+
+
+def read(job: str) -> Job:
+    """Asks sacct. Raises NotKnown."""
+    command = [
+        "sacct",
+        "--allusers",
+        "--noheader",
+        "--parsable2",
+        f"--delimiter={SEPARATOR}",
+        f"--format={','.join(COLUMNS)}",
+        f"--jobs={job}",
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotKnown(f"sacct did not answer within {LIMIT_S:g} s.") from None
+    except OSError as error:
+        raise NotKnown(f"sacct cannot be started: {error.strerror}.") from None
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        raise NotKnown(f"sacct fails: {said.rstrip('.')}.")
+    return parse(done.stdout, job)
+
+
+def parse(text: str, asked: str) -> Job:
+    """The job that was asked for. Raises NotKnown where there is none, or more than one."""
+    rows = [_row(line) for line in text.splitlines() if line.strip()]
+    jobs = [row for row in rows if "." not in row["JobID"]]
+    if not jobs:
+        raise NotKnown(f"Slurm's accounting has no job {asked}, or none that you may see.")
+    if len(jobs) > 1:
+        example = next((row["JobID"] for row in jobs if JOB.fullmatch(row["JobID"])), asked)
+        raise NotKnown(f"{asked} is {len(jobs)} jobs; name one of them, such as {example}.")
+    job = jobs[0]
+    return _job(job, [row for row in rows if row is not job])
+
+
+def _row(line: str) -> Row:
+    cells = line.split(SEPARATOR)
+    if len(cells) != len(COLUMNS):
+        raise NotKnown(f"sacct says {len(cells)} columns where {len(COLUMNS)} were asked for.")
+    return dict(zip(COLUMNS, cells, strict=True))
+
+
+def _job(row: Row, steps: Sequence[Row]) -> Job:
+    tres = _tres(row["AllocTRES"])
+    start, end = _time(row["Start"]), _time(row["End"])
+    used = _duration(row["TotalCPU"])
+    peaks = [_bytes(_tres(step["TRESUsageInTot"]).get("mem", "")) for step in steps]
+    return Job(
+        id=row["JobIDRaw"],
+        shown=row["JobID"],
+        name=row["JobName"],
+        user=row["User"],
+        account=row["Account"],
+        partition=row["Partition"],
+        state=row["State"],
+        exit_code=row["ExitCode"],
+        start=start,
+        end=end,
+        elapsed_s=float(row["ElapsedRaw"] or 0),
+        limit_s=float(row["TimelimitRaw"]) * 60 if row["TimelimitRaw"].isdigit() else None,
+        cpus=int(row["AllocCPUS"] or 0),
+        nodes=_nodes(row["NodeList"]),
+        memory_bytes=_bytes(tres.get("mem", "")),
+        gpus=int(tres.get("gres/gpu", "0")),
+        # Steps are counted when they end: of one that runs Slurm says 0.
+        cpu_s=used if end is not None and used else None,
+        memory_peak_bytes=max((peak for peak in peaks if peak), default=None),
+    )
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(hostlist.expand(text))
+    except hostlist.HostlistError:  # "None assigned"
+        return ()
+
+
+def _time(text: str) -> float | None:
+    """With SLURM_TIME_FORMAT=%s; Unknown and None are words of Slurm's."""
+    return float(text) if text.isdigit() else None
+
+
+def _tres(text: str) -> dict[str, str]:
+    """Of "billing=8,cpu=8,gres/gpu=2,mem=64G"."""
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def _bytes(text: str) -> int | None:
+    """Of "64G" or "1234.50M"; None where nothing is said."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    return int(float(match[1]) * 2 ** _UNITS[match[2]]) if match else None
+
+
+def _duration(text: str) -> float | None:
+    """Seconds of "[[DD-]HH:]MM:SS[.mmm]"."""
+    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)", text)
+    if match is None:
+        return None
+    days, hours, minutes = (int(part or 0) for part in match.groups()[:3])
+    return ((days * 24 + hours) * 60 + minutes) * 60 + float(match[4])

@@ -1,0 +1,436 @@
+"""A job's report, from answers of sacct and Prometheus as they have them."""
+
+import base64
+import json
+import stat
+import threading
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from cluster import prometheus
+from roles.job_report.files.job_report import main, report, sacct, usage
+from roles.job_report.files.job_report.errors import NotKnown
+
+START, END = 1795327200, 1795330800  # an hour
+
+
+def row(job="4711", **changes):
+    cells = {
+        "JobID": job,
+        "JobIDRaw": job,
+        "JobName": "train|big",
+        "User": "alice",
+        "Account": "physics",
+        "Partition": "gpu",
+        "State": "COMPLETED",
+        "ExitCode": "0:0",
+        "Start": str(START),
+        "End": str(END),
+        "ElapsedRaw": "3600",
+        "TimelimitRaw": "120",
+        "AllocCPUS": "16",
+        "NodeList": "gpu[1-2]",
+        "AllocTRES": "billing=16,cpu=16,gres/gpu:h100_sxm=4,gres/gpu=4,mem=64G,node=2",
+        "TotalCPU": "08:00:00",
+        "TRESUsageInTot": "",
+    }
+    assert set(changes) <= set(cells)
+    cells |= changes
+    return sacct.SEPARATOR.join(cells[name] for name in sacct.COLUMNS)
+
+
+def steps(job="4711", peak="8192M"):
+    blank = dict.fromkeys(("User", "Partition", "TimelimitRaw"), "")
+    used = "cpu=00:10:00,energy=0,fs/disk=31,mem={},pages=0,vmem=9G"
+    return [
+        row(f"{job}.batch", **blank, TRESUsageInTot=used.format("1536K")),
+        row(f"{job}.extern", **blank, TRESUsageInTot=used.format("0")),
+        row(f"{job}.0", **blank, TRESUsageInTot=used.format(peak)),
+    ]
+
+
+def job(*more, **changes):
+    return sacct.parse("\n".join([row(**changes), *(more or steps())]), "4711")
+
+
+# --- sacct ---------------------------------------------------------------------------------------
+
+
+def test_a_job_is_what_its_row_and_its_steps_say():
+    found = job()
+    assert (found.id, found.name, found.nodes) == ("4711", "train|big", ("gpu1", "gpu2"))
+    assert (found.start, found.end, found.limit_s) == (START, END, 7200)
+    assert (found.cpus, found.cpu_s, found.gpus) == (16, 8 * 3600, 4)
+    assert (found.memory_bytes, found.memory_peak_bytes) == (64 * 2**30, 8 * 2**30)
+
+
+def test_the_task_of_an_array_is_known_by_the_id_that_metrics_have():
+    found = sacct.parse(row("4711_3", JobIDRaw="4714"), "4711_3")
+    assert (found.id, found.shown) == ("4714", "4711_3")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("00:00.012", 0.012),
+        ("12:34", 754),
+        ("01:02:03", 3723),
+        ("2-01:02:03", 176523),
+        ("", None),
+        ("INVALID", None),
+    ],
+)
+def test_durations(text, seconds):
+    assert sacct._duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64G", 64 * 2**30), ("1.50M", 1572864), ("12345", 12345), ("0", 0), ("", None), ("x", None)],
+)
+def test_sizes(text, size):
+    assert sacct._bytes(text) == size
+
+
+def test_what_is_not_there_yet_is_none():
+    found = sacct.parse(
+        row(State="RUNNING", End="Unknown", TimelimitRaw="UNLIMITED", TotalCPU="00:00:00"), "4711"
+    )
+    assert found.running
+    assert (found.end, found.limit_s, found.cpu_s, found.memory_peak_bytes) == (None,) * 4
+    waiting = sacct.parse(
+        row(Start="Unknown", End="Unknown", NodeList="None assigned", AllocTRES=""), "4711"
+    )
+    assert not waiting.running
+    assert (waiting.nodes, waiting.gpus, waiting.memory_bytes) == ((), 0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "accounting has no job 4711, or none that you may see"),
+        (f"{row('4711_1')}\n{row('4711_2')}", "4711 is 2 jobs; name one of them, such as 4711_1."),
+        ("a|b", "sacct says 1 columns where 17 were asked for."),
+    ],
+)
+def test_what_is_no_job_is_one_sentence(text, why):
+    with pytest.raises(NotKnown, match=why):
+        sacct.parse(text, "4711")
+
+
+# --- Prometheus ----------------------------------------------------------------------------------
+
+
+def answer(*series):
+    result = [
+        {"metric": labels, "values": [[START + 30 * at, str(value)] for at, value in enumerate(v)]}
+        for labels, v in series
+    ]
+    return {"status": "success", "data": {"resultType": "matrix", "result": result}}
+
+
+def gpu(node, number, *values, **more):
+    return ({"node": node, "gpu": str(number), **more}, values)
+
+
+class Asked:
+    """Answers by the metric and what is asked of it: `jobs`, `nodes`, or both."""
+
+    def __init__(self, **answers):
+        self.answers, self.queries = answers, []
+
+    def __call__(self, query):
+        self.queries.append(query)
+        kind = "jobs" if "hpc_job=" in query else "nodes"
+        for key, series in self.answers.items():
+            name, _, wanted = key.partition("__")
+            if name in query and wanted in ("", kind):
+                return prometheus.parse(answer(*series))
+        return []
+
+
+FOUR = [gpu(node, number, 60, 80) for node in ("gpu1", "gpu2") for number in (0, 1)]
+
+
+def test_a_jobs_gpus_are_those_with_its_id():
+    ask = Asked(
+        GPU_UTIL=FOUR,
+        FB_USED=[gpu("gpu1", 0, 100, 500, 300)],
+        FB_FREE=[gpu("gpu1", 0, 900, 500, 700)],
+        POWER_USAGE=[gpu(node, n, 400, 600) for node in ("gpu1", "gpu2") for n in (0, 1)],
+    )
+    found = usage.gpus(job(), ask)
+    assert found is not None
+    assert found.how == "by the job's id"
+    first = usage.GpuUse("gpu1", "0", "", 70, 80, 500, 1000, 500)
+    assert found.each[0] == first
+    assert [(one.node, one.gpu) for one in found.each] == [
+        ("gpu1", "0"),
+        ("gpu1", "1"),
+        ("gpu2", "0"),
+        ("gpu2", "1"),
+    ]
+    assert usage.kilowatt_hours(found, 3600) == 2.0
+    assert all('hpc_job="4711"' in query for query in ask.queries)
+    assert found.each[1].memory_peak_mb is None
+
+
+def test_gpus_stand_in_the_order_of_their_numbers():
+    found = usage.gpus(job(), Asked(GPU_UTIL=[gpu("a", 10, 1), gpu("a", 2, 1)]))
+    assert found is not None
+    assert [one.gpu for one in found.each] == ["2", "10"]
+
+
+def test_without_ids_they_are_those_of_whole_nodes():
+    ask = Asked(GPU_UTIL__nodes=FOUR)
+    found = usage.gpus(job(), ask)
+    assert found is not None
+    assert len(found.each) == 4
+    assert "for no metrics carry its id" in found.how
+    assert 'node=~"gpu1|gpu2"' in ask.queries[-1]
+
+
+def test_without_ids_and_with_others_gpus_nothing_is_said():
+    with pytest.raises(NotKnown, match="its nodes have 4 GPUs where it had 2"):
+        usage.gpus(job(AllocTRES="gres/gpu=2"), Asked(GPU_UTIL__nodes=FOUR))
+
+
+def test_no_metrics_at_all():
+    with pytest.raises(NotKnown, match="no metrics of the job's GPUs for that time"):
+        usage.gpus(job(), Asked())
+    assert usage.gpus(job(AllocTRES="cpu=1"), Asked(GPU_UTIL=FOUR)) is None
+
+
+def test_a_dot_in_a_nodes_name_is_no_pattern():
+    ask = Asked()
+    with pytest.raises(NotKnown):
+        usage.gpus(job(NodeList="gpu1.site"), ask)
+    assert 'node=~"gpu1[.]site"' in ask.queries[-1]
+
+
+def test_the_cpus_of_whole_nodes_are_the_jobs():
+    ask = Asked(count=[({}, (16, 16))], sum=[({}, (4, 6))])
+    assert usage.node_cpu(job(), ask) == 11
+    with pytest.raises(NotKnown, match="16 of the 64 CPUs"):
+        usage.node_cpu(job(), Asked(count=[({}, (64,))], sum=[({}, (4,))]))
+    with pytest.raises(NotKnown, match="no metrics of it"):
+        usage.node_cpu(job(), Asked())
+    with pytest.raises(NotKnown, match="too short for a rate"):
+        usage.node_cpu(job(), Asked(count=[({}, (16,))]))
+
+
+def test_a_long_job_is_asked_in_few_steps():
+    assert usage.step_s(job(), END) == 30
+    week = job(Start=str(END - 7 * 86400))
+    assert usage.step_s(week, END) == 605
+    running = job(End="Unknown")
+    assert usage.span(running, START + 90.0) == (START, START + 90)
+    with pytest.raises(NotKnown, match="has not begun"):
+        usage.span(job(Start="Unknown", End="Unknown"), END)
+
+
+def test_nan_is_no_value():
+    (one,) = prometheus.parse(answer(({}, ("NaN", 5, "+Inf")), ({"a": "b"}, ("NaN",))))
+    assert one.values == (5,)
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"status": "error", "error": "parse error"}, "Prometheus answers: parse error."),
+        ({"status": "success", "data": {"resultType": "vector"}}, "is not understood"),
+        ({}, "is not understood"),
+        ([], "is not understood"),
+    ],
+)
+def test_what_is_no_answer_is_one_sentence(document, why):
+    with pytest.raises(prometheus.NoAnswer, match=why):
+        prometheus.parse(document)
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def made(found, gpus=None, cpus_busy=8.0, missing=()):
+    return report.Report(found, cpus_busy, gpus, report.sentences(found, gpus, missing))
+
+
+def test_a_report_for_people():
+    series = [gpu(node, number, 60, 80) for node in ("gpu1", "gpu2") for number in (0, 1)]
+    ask = Asked(GPU_UTIL=series, FB_USED=[gpu("gpu1", 0, 40960)], FB_FREE=[gpu("gpu1", 0, 40960)])
+    lines = report.text(made(job(), usage.gpus(job(), ask))).splitlines()
+    assert lines[0] == ("Job 4711 (train|big) of alice, account physics: COMPLETED, exit code 0:0")
+    assert lines[1].startswith("  time    01:00:00 of 02:00:00 allowed, from 20")
+    assert lines[2:6] == [
+        "  nodes   gpu[1-2], partition gpu",
+        "  CPU     50% of 16: 8.0 busy in the mean",
+        "  memory  8.0 GiB at the peak of its largest step, 12% of 64.0 GiB",
+        "  GPU     4, 70% busy in the mean; found by the job's id",
+    ]
+    assert lines[6:8] == [
+        "          node  gpu  busy  at most  memory at most        power",
+        "          gpu1  0    70%   80%      40.0 GiB of 80.0 GiB  -",
+    ]
+    assert len(lines) == 11
+
+
+def test_each_thing_that_is_not_known_has_its_sentence():
+    short = job(row("4711.batch"))
+    text = report.text(made(short, missing=["No Prometheus is named here."]))
+    assert "Memory: Slurm has no sample of it" in text
+    assert text.endswith("  No Prometheus is named here.\n")
+    runs = job(End="Unknown", State="RUNNING")
+    assert "Slurm counts CPU and memory of a step when the step ends" in report.text(made(runs))
+    instance = usage.gpus(job(), Asked(FB_USED=[gpu("gpu1", 0, 5, GPU_I_ID="9")]))
+    text = report.text(made(job(), instance))
+    assert "gpu1  0.9  -" in text
+    assert "of 3 of its GPUs there are no metrics" in text
+    assert "how busy an instance of MIG was is not measured" in text
+    assert "Not known" not in report.text(made(job()))
+
+
+def test_a_report_for_programs():
+    found = report.document(made(job(), usage.gpus(job(), Asked(GPU_UTIL=FOUR))))
+    assert json.loads(json.dumps(found)) == found | {
+        "job": found["job"] | {"nodes": ["gpu1", "gpu2"]},
+        "gpus": found["gpus"] | {"each": list(found["gpus"]["each"])},
+        "not_known": [],
+    }
+    assert (found["cpu_ratio"], found["memory_ratio"], found["gpu_ratio"]) == (0.5, 0.125, 0.7)
+    assert found["gpu_kwh"] is None
+
+
+# --- as a whole ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """A sacct that says what it is told, and writes down how it was asked."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+
+    def says(text="", status=0, error=""):
+        (tmp_path / "out").write_text(text)
+        script = folder / "sacct"
+        script.write_text(
+            f'#!/bin/sh\nprintf "%s\\n" "$SLURM_TIME_FORMAT" "$@" > {tmp_path}/asked\n'
+            f"cat {tmp_path}/out\necho '{error}' >&2\nexit {status}\n"
+        )
+        script.chmod(stat.S_IRWXU)
+
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return says
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A Prometheus with a password; its configuration, and the forms that it was sent."""
+    forms = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            forms.append(dict(urllib.parse.parse_qsl(body)))
+            wanted = "Basic " + base64.b64encode(b"grafana:secret").decode()
+            allowed = self.headers["Authorization"] == wanted
+            series = FOUR if "GPU_UTIL" in body else []
+            document = answer(*series) if allowed else {"error": "Unauthorized"}
+            self.send_response(200 if allowed else 401)
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, *arguments):
+            pass
+
+    listening = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    (tmp_path / "password").write_text("secret\n")
+    file = tmp_path / "job_report.json"
+    document = {
+        "url": f"http://127.0.0.1:{listening.server_port}",
+        "ca": "",
+        "user": "grafana",
+        "password_file": str(tmp_path / "password"),
+    }
+    file.write_text(json.dumps(document))
+    yield file, forms
+    listening.shutdown()
+    listening.server_close()
+
+
+def test_the_program_asks_both_and_reports(slurm, server, tmp_path, capsys):
+    file, forms = server
+    slurm("\n".join([row(), *steps()]))
+    assert main.main(["4711", "--config", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "4, 70% busy in the mean" in said
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[0] == "%s"
+    assert "--jobs=4711" in asked
+    assert {(form["start"], form["end"], form["step"]) for form in forms} == {
+        (f"{START}.000", f"{END}.000", "30")
+    }
+
+
+def test_a_wrong_password_is_told_once_and_the_rest_reported(slurm, server, tmp_path, capsys):
+    (tmp_path / "password").write_text("other")
+    slurm("\n".join([row(TotalCPU=""), *steps()]))  # so that CPUs are asked for, too
+    assert main.main(["4711", "--config", str(server[0])]) == 0
+    said = capsys.readouterr().out
+    assert "memory  8.0 GiB" in said
+    assert said.count(" answers with 401: Unauthorized.") == 1
+
+
+def test_without_prometheus_slurms_part_is_reported(slurm, tmp_path, capsys):
+    slurm("\n".join([row(), *steps()]))
+    assert main.main(["4711", "--json", "--config", str(tmp_path / "none")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["cpu_ratio"] == 0.5
+    (why,) = document["not_known"]
+    assert why.startswith("No Prometheus is named here")
+
+
+def test_a_prometheus_that_is_down_is_named(tmp_path):
+    where = prometheus.Server("http://127.0.0.1:9")
+    with pytest.raises(prometheus.NoAnswer, match=r"127[.]0[.]0[.]1:9 does not answer"):
+        prometheus.over(where, "up", 0, 1, 30)
+    with pytest.raises(prometheus.NoAnswer, match="none cannot be used: No such file"):
+        prometheus.over(prometheus.Server("https://x", ca=tmp_path / "none"), "up", 0, 1, 30)
+
+
+def test_a_password_that_one_may_not_read(tmp_path, monkeypatch):
+    def refuse(self, **_):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr("pathlib.Path.read_text", refuse)
+    where = prometheus.Server("http://x", user="grafana", password=tmp_path / "password")
+    with pytest.raises(prometheus.NoAnswer, match="You may not read /"):
+        prometheus.over(where, "up", 0, 1, 30)
+
+
+def test_slurm_that_does_not_answer(slurm, capsys, monkeypatch):
+    slurm(status=1, error="sacct: error: Unable to connect to database")
+    assert main.main(["4711"]) == 1
+    assert capsys.readouterr().err == (
+        "sacct fails: sacct: error: Unable to connect to database.\n"
+    )
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main.main(["4711"]) == 1
+    assert "sacct cannot be started: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "47 11", "4711;reboot", "all", '4711"} or up'])
+def test_what_is_no_job_is_asked_of_nobody(text, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main.main([text])
+    assert ended.value.code == 2
+    assert "is no job" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kwh", "shown"), [(2.0, "2.00 kWh"), (0.002485, "2.5 Wh"), (0.0, "0.0 Wh")]
+)
+def test_energy_is_shown_in_a_unit_that_shows_it(kwh, shown):
+    assert report._energy(kwh) == shown

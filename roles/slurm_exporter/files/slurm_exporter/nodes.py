@@ -1,0 +1,154 @@
+"""Nodes, from `scontrol --all --details show nodes`, as JSON or one line each. Pure functions.
+
+Details, because only they tell how many GPUs are allocated where Slurm accounts no GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roles.slurm_exporter.files.slurm_exporter.words import (
+    NOTHING,
+    Nonsense,
+    document,
+    gpus_of_gres,
+    gpus_of_tres,
+    number,
+    whole,
+)
+
+COMMAND = ("scontrol", "--all", "--details")
+JSON = (*COMMAND, "--json", "show", "nodes")
+TEXT = (*COMMAND, "--oneliner", "show", "nodes")
+
+
+@dataclass(frozen=True)
+class Node:
+    """States are Slurm's words, the base and its flags, in lower case: idle, drain, not_responding.
+
+    `user` set the reason. CPUs are what Slurm calls so: threads, or cores where it schedules those.
+    """
+
+    name: str
+    states: frozenset[str]
+    reason: str
+    user: str
+    cpus: int
+    cpus_effective: int
+    cpus_alloc: int
+    gpus: int
+    gpus_alloc: int
+    partitions: tuple[str, ...]
+
+
+def from_json(text: str) -> tuple[Node, ...]:
+    """Raises Nonsense."""
+    nodes = document(text, "nodes")
+    if not isinstance(nodes, list):
+        raise Nonsense("nodes is no list")
+    return _each([_from_object(node) for node in nodes])
+
+
+def _from_object(node: Any) -> Node:
+    if not isinstance(node, Mapping):
+        raise Nonsense(f"a node is {str(node)[:80]!r}")
+    try:
+        return Node(
+            name=_text(node["name"]),
+            states=_states(_list(node["state"])),
+            reason=_text(node.get("reason", "")),
+            user=_text(node.get("reason_set_by_user", "")),
+            cpus=whole(node["cpus"]),
+            cpus_effective=whole(node.get("effective_cpus", node["cpus"])),
+            cpus_alloc=whole(node["alloc_cpus"]),
+            gpus=_gpus(_text(node["gres"]), _text(node["tres"])),
+            gpus_alloc=_gpus(_text(node["gres_used"]), _text(node["tres_used"])),
+            partitions=_list(node["partitions"]),
+        )
+    except KeyError as error:
+        raise Nonsense(f"a node has no {error.args[0]}") from None
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Nonsense(f"{str(value)[:80]!r} is no text")
+    return value
+
+
+def _list(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise Nonsense(f"{str(value)[:80]!r} is no list")
+    return tuple(map(_text, value))
+
+
+# Free text, an operator's, is in what follows Reason= alone; OS= has spaces, and no equal sign.
+_REASON = re.compile(r" Reason=")
+_FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z_]*)=(\S*)")
+# A reason ends with who set it and when, and may have something like it in the middle. What comes
+# after is another field, or the second line of a reason.
+_SET_BY = re.compile(
+    r"^(?P<reason>.*?) \[(?P<user>[^\s\[\]]+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\]"
+    r"(?=\s*$|\s+(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=| {8})"
+)
+_STATE = re.compile(r"[A-Z][A-Z_]*")
+
+
+def from_text(text: str) -> tuple[Node, ...]:
+    """Raises Nonsense."""
+    return _each([_from_line(line) for line in text.splitlines() if line.strip()])
+
+
+def _from_line(line: str) -> Node:
+    before, found, reason = line, "", ""
+    if match := _REASON.search(line):
+        before, found = line[: match.start()], line[match.end() :]
+    user = ""
+    if found:
+        set_by = _SET_BY.match(found)
+        reason, user = (set_by["reason"], set_by["user"]) if set_by else (found, "")
+    fields = dict(_FIELD.findall(before))
+    try:
+        cpus = int(number(fields["CPUTot"]))
+        return Node(
+            name=fields["NodeName"],
+            states=_states(fields["State"].split("+")),
+            reason=reason.strip(),
+            user=user,
+            cpus=cpus,
+            cpus_effective=int(number(fields.get("CPUEfctv", str(cpus)))),
+            cpus_alloc=int(number(fields["CPUAlloc"])),
+            gpus=_gpus(fields["Gres"], fields["CfgTRES"]),
+            gpus_alloc=_gpus(fields.get("GresUsed", ""), fields["AllocTRES"]),
+            partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name),
+        )
+    except KeyError as error:
+        raise Nonsense(f"a line has no {error.args[0]}: {line[:80]!r}") from None
+
+
+def _states(words: list[str] | tuple[str, ...]) -> frozenset[str]:
+    """Without the marks that older versions append (DOWN*)."""
+    states = [word.rstrip("*~#!%$@^-") for word in words]
+    if not states or not all(map(_STATE.fullmatch, states)):
+        raise Nonsense(f"{'+'.join(words)[:80]!r} is no state")
+    return frozenset(state.lower() for state in states)
+
+
+def _gpus(gres: str, tres: str) -> int:
+    """Which of the two knows depends on the version, and on what Slurm accounts."""
+    return max(
+        0 if gres in NOTHING else gpus_of_gres(gres), 0 if tres in NOTHING else gpus_of_tres(tres)
+    )
+
+
+def _each(nodes: list[Node]) -> tuple[Node, ...]:
+    names = {node.name for node in nodes}
+    if not nodes:
+        raise Nonsense("there is no node")
+    if len(names) != len(nodes) or "" in names:
+        raise Nonsense("a node is there twice, or has no name")
+    return tuple(nodes)

@@ -1,0 +1,835 @@
+"""What Slurm says, in its own recorded words, and what becomes of it.
+
+recorded/README.md says where the recordings are from.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.hostlist import compress
+from roles.slurm_exporter.files.slurm_exporter import (
+    commands,
+    diagnostics,
+    jobs,
+    main,
+    nodes,
+    series,
+    shares,
+)
+from roles.slurm_exporter.files.slurm_exporter.config import COLLECTORS, BadConfig, Config, read
+from roles.slurm_exporter.files.slurm_exporter.words import (
+    Nonsense,
+    gpus_of_gres,
+    gpus_of_tres,
+    number,
+    whole,
+)
+from roles.slurm_exporter.tests.test_slurm_exporter_common import read as read_series
+from roles.slurm_exporter.tests.test_slurm_exporter_common import success
+from tests.patience import until
+
+RECORDED = Path(__file__).parent / "recorded"
+VERSIONS = ("22.05", "24.11", "26.05")
+ALL = series.Native(openmetrics=False, gpus=False)
+
+
+def recorded(version, name):
+    return (RECORDED / f"slurm-{version}" / name).read_text(encoding="utf-8")
+
+
+def told(families):
+    """Series by name and labels, as Slurm's own endpoint writes them."""
+    found = {}
+    for family in families:
+        for values, value in family.samples.items():
+            labels = ",".join(
+                f'{name}="{text}"' for name, text in zip(family.labels, values, strict=True)
+            )
+            found[f"{family.name}{{{labels}}}" if labels else family.name] = value
+    return found
+
+
+# --- recorded: nodes -------------------------------------------------------------------------
+
+
+def nodes_of(version):
+    if version == "22.05":
+        return nodes.from_text(recorded(version, "nodes.txt"))
+    return nodes.from_json(recorded(version, "nodes.json"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nodes(version):
+    found = {node.name: node for node in nodes_of(version)}
+    assert list(found) == ["cpu1", "gpu1", "gpu2", "gpu3"]
+    assert found["gpu1"].states == {"mixed"}
+    assert (found["gpu1"].reason, found["gpu1"].user) == ("", "")
+    assert (found["gpu1"].cpus, found["gpu1"].cpus_alloc) == (2, 1)
+    assert found["gpu1"].partitions == ("gpu", "all")
+    assert found["gpu2"].states == {"allocated", "drain"}
+    assert found["gpu2"].reason == "Prolog error: GPU 3 fell off the bus"
+    assert "down" in found["gpu3"].states
+    assert found["gpu3"].reason == 'disk "sda" failed: smart=bad, ticket=4711 [ops@desk]'
+    assert found["gpu3"].user == "root"
+    assert found["cpu1"].states == {"idle", "drain"}
+    assert found["cpu1"].reason == "State=IDLE Partitions=none"
+    assert found["cpu1"].partitions == ("all", "shut")
+    gpus = [(node.gpus, node.gpus_alloc) for node in found.values()]
+    assert gpus == ([(0, 0)] * 4 if version == "22.05" else [(0, 0), (4, 3), (4, 4), (4, 0)])
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_text_and_json_of_the_same_moment_say_the_same_of_nodes(version):
+    assert nodes.from_text(recorded(version, "nodes.txt")) == nodes_of(version)
+
+
+# --- recorded: jobs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_jobs(version):
+    found = jobs.parse(recorded(version, "jobs.txt"))
+    waiting = {job.id: job.reason for job in found if job.state == "PENDING"}
+    assert waiting == {
+        "2": "Resources",
+        "3": "JobHeldUser",
+        "4": "PartitionDown",
+        "5": waiting["5"],
+        "6": "BeginTime",
+        "7": "ReqNodeNotAvail",
+    }
+    assert waiting["5"] in ("Resources", "JobArrayTaskLimit", "ReqNodeNotAvail")
+    assert sum(job.id == "5" and job.state == "PENDING" for job in found) == 4  # tasks, each
+    assert {job.partition for job in found if job.id == "6"} == {"all"}  # of all,gpu
+    running = {job.nodes: job.cpus for job in found if job.runs}
+    assert running == {("gpu1",): 1, ("gpu2",): 2}
+    assert {job.state for job in found if job.id == "8"} == {"CANCELLED"}
+    assert {job.user for job in found} == {"root"}
+    assert {job.account for job in found} == {""}
+
+
+# --- recorded: statistics --------------------------------------------------------------------
+
+
+def statistics_of(version):
+    if version == "22.05":
+        return diagnostics.from_text(recorded(version, "sdiag.txt"))
+    return diagnostics.from_json(recorded(version, "sdiag.json"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_statistics(version):
+    found = statistics_of(version)
+    assert found.values["sdiag_jobs_submitted"] > 0
+    assert found.values["schedule_cycle_max"] >= found.values["schedule_cycle_last"] > 0
+    assert found.values["bf_when_last_cycle"] > 1_700_000_000
+    assert found.values["slurmdbd_queue_size"] == 0
+    assert found.rpcs["REQUEST_SUBMIT_BATCH_JOB"].count == 8
+    assert 0 < found.rpcs["REQUEST_SUBMIT_BATCH_JOB"].seconds < 1
+
+
+def test_labels_that_two_sections_have_are_kept_apart():
+    found = diagnostics.from_text(recorded("22.05", "sdiag.txt")).values
+    text = recorded("22.05", "sdiag.txt")
+    cycles = [int(value) for value in re.findall(r"Total cycles: (\d+)", text)]
+    assert cycles == [found["schedule_cycle_cnt"], found["bf_cycle_cnt"]]
+    assert cycles[0] != cycles[1]
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_text_and_json_of_the_same_moment_have_the_same_statistics(version):
+    text = diagnostics.from_text(recorded(version, "sdiag.txt"))
+    whole = statistics_of(version)
+    # Asked one after the other, with the nodes in between: threads and such requests differ.
+    same = {name: whole.values[name] for name in text.values if name != "server_thread_cnt"}
+    assert {name: text.values[name] for name in same} == same
+    assert len(same) > 25
+    known = {name for name in text.rpcs if not name.endswith("_INFO")}
+    assert {name: text.rpcs[name] for name in known} == {name: whole.rpcs[name] for name in known}
+    assert len(known) >= 4
+
+
+# --- Slurm's own names: Slurm says itself what they are ----------------------------------------
+
+# Slurm knows no GPUs of nodes where it accounts none; its threads are those of the moment; and of
+# a job that waits for one of two partitions, squeue does not tell which Slurm would try first.
+NOT_THE_SAME = re.compile(
+    r"slurm_(node|partition)_gpus\{|slurm_jobs_gpus_alloc|slurm_server_thread_cnt"
+    r'|slurm_partition_jobs_pending\{partition="(all|gpu)"'
+)
+OURS = re.compile(
+    r"slurm_(node_state|node_reason_info|partition_gpus_alloc|jobs_pending_reason|rpc_count"
+    r"|rpc_seconds_total|job_gpu_info|job_gpus)\b"
+)
+
+
+def everything(native=ALL, version="26.05"):
+    found, statistics = nodes_of(version), statistics_of(version)
+    queue = jobs.parse(recorded(version, "jobs.txt"))
+    return [
+        *series.nodes(found, native),
+        *series.partitions(found, native),
+        *series.jobs(queue, native, per_job=True),
+        *([] if native.openmetrics else series.scheduler(statistics)),
+        *series.rpcs(statistics),
+    ]
+
+
+def slurms_own():
+    found = {}
+    for name in ("nodes", "jobs", "partitions", "scheduler"):
+        for line in recorded("26.05", f"metrics-{name}.txt").splitlines():
+            if line and not line.startswith("#"):
+                key, _, value = line.rpartition(" ")
+                found[key] = float(value)
+    return found
+
+
+def test_slurms_own_names_have_the_values_that_slurm_gives_them():
+    own, ours = slurms_own(), told(everything())
+    native = {key: value for key, value in ours.items() if not OURS.match(key)}
+    assert set(native) <= set(own)  # no name is made up
+    compared = {key for key in native if not NOT_THE_SAME.match(key)}
+    assert {key: native[key] for key in compared} == {key: own[key] for key in compared}
+    assert len(compared) > 120
+
+
+def test_what_the_controller_tells_itself_is_not_told_twice():
+    own = {key.partition("{")[0] for key in slurms_own()}
+    both = {family.name for family in everything(series.Native(openmetrics=True, gpus=True))}
+    assert both & own == set()
+    assert "slurm_node_state" in both
+    gpus = {"slurm_node_gpus", "slurm_node_gpus_alloc", "slurm_partition_gpus"}
+    of_25_11 = {family.name for family in everything(series.Native(openmetrics=True, gpus=False))}
+    assert of_25_11 & own == gpus | {"slurm_jobs_gpus_alloc"}
+
+
+def test_states_are_told_as_1_and_0_and_what_is_rare_only_as_1():
+    found = told(series.nodes(nodes_of("26.05"), ALL))
+    assert found['slurm_node_state{node="gpu2",state="drain"}'] == 1
+    assert found['slurm_node_state{node="gpu2",state="allocated"}'] == 1
+    assert found['slurm_node_state{node="gpu1",state="drain"}'] == 0
+    rare = node(states=frozenset({"idle", "dynamic_norm"}))
+    assert told(series.nodes([rare], ALL))['slurm_node_state{node="n1",state="dynamic_norm"}'] == 1
+
+
+def node(**changes):
+    usual = {
+        "name": "n1", "states": frozenset({"idle"}), "reason": "", "user": "", "cpus": 2,
+        "cpus_effective": 2, "cpus_alloc": 0, "gpus": 0, "gpus_alloc": 0, "partitions": ("a",),
+    }  # fmt: skip
+    return nodes.Node(**{**usual, **changes})
+
+
+@pytest.mark.parametrize(
+    ("states", "counted"),
+    [
+        ({"idle", "drain"}, {"idle", "drain", "drained"}),
+        ({"mixed", "drain"}, {"mixed", "draining"}),
+        ({"idle", "drain", "completing"}, {"idle", "draining", "completing"}),
+        ({"down", "drain", "not_responding"}, {"down", "drain", "drained", "noresp"}),
+        ({"idle", "maintenance", "reserved"}, {"idle", "maint", "resv"}),
+    ],
+)
+def test_a_node_counts_where_slurm_counts_it(states, counted):
+    found = told(series.nodes([node(states=frozenset(states))], ALL))
+    assert {key for key in found if key.startswith("slurm_nodes_") and found[key]} == {
+        f"slurm_nodes_{name}" for name in counted
+    }
+
+
+# --- jobs with GPUs --------------------------------------------------------------------------
+
+
+def row(**changes):
+    cells = {
+        "JobID": "7", "State": "RUNNING", "Partition": "gpu", "Account": "physics",
+        "UserName": "ada", "NumCPUs": "16", "NodeList": "gpu[1-2]",
+        "tres-alloc": "cpu=16,mem=1T,node=2,billing=16,gres/gpu=16,gres/gpu:h100=16",
+        "Reason": "None", **changes,
+    }  # fmt: skip
+    return "|".join(cells[column] for column in jobs.COLUMNS)
+
+
+def test_a_running_job_with_gpus_is_told_with_each_of_its_nodes():
+    queue = jobs.parse("\n".join([row(), row(JobID="8", State="PENDING", NodeList="")]))
+    found = told(series.jobs(queue, ALL, per_job=True))
+    mine = {key: value for key, value in found.items() if key.startswith("slurm_job_")}
+    labels = 'hpc_job="7",user="ada",account="physics",partition="gpu"'
+    assert mine == {
+        f'slurm_job_gpu_info{{{labels},node="gpu1"}}': 1,
+        f'slurm_job_gpu_info{{{labels},node="gpu2"}}': 1,
+        'slurm_job_gpus{hpc_job="7"}': 16,
+    }
+    assert found["slurm_jobs_gpus_alloc"] == 16
+    assert found["slurm_jobs_nodes_alloc"] == 2
+    without = told(series.jobs(queue, ALL, per_job=False))
+    assert not [key for key in without if key.startswith("slurm_job_")]
+
+
+def test_a_job_that_waits_for_its_nodes_to_boot_runs_and_one_that_is_held_waits():
+    rows = [
+        row(State="CONFIGURING"),
+        row(JobID="8", State="PENDING", Reason="launch failed requeued held"),
+        row(JobID="9", State="COMPLETING"),
+        row(JobID="10", State="SUSPENDED"),
+        row(JobID="11", State="NODE_FAIL", Partition="cpu"),
+    ]
+    found = told(series.jobs(jobs.parse("\n".join(rows)), ALL, per_job=False))
+    counted = {key[11:]: value for key, value in found.items() if key.startswith("slurm_jobs_")}
+    assert (counted["running"], counted["configuring"], counted["completing"]) == (1, 1, 1)
+    assert (counted["hold"], counted["pending"], counted["node_failed"]) == (1, 1, 1)
+    assert counted["cpus_alloc"] == 32
+    assert counted['pending_reason{reason="launch failed requeued held"}'] == 1
+    assert found['slurm_partition_jobs_running{partition="cpu"}'] == 0
+
+
+@settings(deadline=None)  # other work on the machine
+@given(
+    st.sets(st.integers(1, 9999), min_size=1, max_size=800), st.sampled_from(["n", "r1-", "gpu"])
+)
+def test_hundreds_of_nodes_in_one_list_are_each_of_them(numbers, prefix):
+    names = {f"{prefix}{one}" for one in numbers}
+    (job,) = jobs.parse(row(NodeList=compress(names)))
+    assert set(job.nodes) == names
+    assert len(job.nodes) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        ("None", "None"),
+        ("", "None"),
+        ("(null)", "null"),
+        ("Priority", "Priority"),
+        ("(Resources)", "Resources"),
+        ("ReqNodeNotAvail, UnavailableNodes:gpu[1-3]", "ReqNodeNotAvail"),
+        ("ReqNodeNotAvail,_UnavailableNodes:gpu3", "ReqNodeNotAvail"),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs", "Resources"),
+        ("Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved", "Resources"),
+        ("launch_failed_requeued_held", "launch_failed_requeued_held"),
+        ("QOSMaxGRESPerUser", "QOSMaxGRESPerUser"),
+    ],
+)
+def test_a_reason_has_no_names_or_numbers_in_it(reason, word):
+    assert jobs.word(reason) == word
+
+
+# --- hostile: what people write ---------------------------------------------------------------
+
+# One line of one node, without its reason; made after those recorded, with GPUs.
+LINE = (
+    "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=1 CPUEfctv=15 CPUTot=16 CPULoad=0.5 "
+    "AvailableFeatures=(null) ActiveFeatures=(null) {gres} NodeAddr=10.0.0.1 NodeHostName=n1 "
+    "Version=22.05.8 OS=Linux 6.1.0-18-amd64 #1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1  "
+    "RealMemory=20000 AllocMem=1000 FreeMem=17104 Sockets=2 Boards=1 State={state} "
+    "ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=gpu,all  "
+    "BootTime=2026-11-21T16:15:28 SlurmdStartTime=2026-11-22T11:15:52 CfgTRES={cfg} "
+    "AllocTRES={alloc} CapWatts=n/a CurrentWatts=0 AveWatts=0"
+)
+
+
+def line(gres="Gres=(null)", cfg="cpu=16", alloc="", state="IDLE+DRAIN", rest=""):
+    return LINE.format(gres=gres, cfg=cfg, alloc=alloc, state=state) + rest + "\n"
+
+
+# What an operator can type on one line; scontrol prints it as it is.
+typed = st.text(
+    st.one_of(
+        st.sampled_from(" =\"'[]@:|,\\+"), st.characters(exclude_categories=["C", "Z"])
+    ),
+    min_size=1,
+).map(lambda text: " ".join(text.split())).filter(bool)  # fmt: skip
+
+
+@settings(deadline=None)  # other work on the machine
+@given(typed, st.sampled_from(["", " Comment=a [b@2026-01-01T00:00:00] c", " Extra=x State=DOWN"]))
+def test_a_reason_is_what_the_operator_wrote_and_nothing_else_of_the_node_changes(reason, after):
+    rest = f" Reason={reason} [ops@2026-11-22T11:15:58]{after}"
+    (found,) = nodes.from_text(line(rest=rest))
+    assert (found.reason, found.user) == (reason, "ops")
+    assert found.states == {"idle", "drain"}
+    assert found.partitions == ("gpu", "all")
+
+
+@settings(deadline=None)  # other work on the machine
+@given(st.text())
+def test_a_reason_in_json_is_whatever_it_is(reason):
+    document = json.loads(recorded("24.11", "nodes.json"))
+    document["nodes"][0]["reason"] = reason
+    assert nodes.from_json(json.dumps(document))[0].reason == reason
+
+
+def test_a_reason_of_two_lines_and_one_that_quotes_another():
+    rest = " Reason=first [ops@2026-11-22T11:15:58]        second line"
+    assert nodes.from_text(line(rest=rest))[0].reason == "first"
+    rest = " Reason=again: Prolog error [slurm@2026-11-22T11:00:00] [ops@2026-11-22T11:15:58]"
+    (found,) = nodes.from_text(line(rest=rest))
+    assert found.reason == "again: Prolog error [slurm@2026-11-22T11:00:00]"
+    assert found.user == "ops"
+
+
+def test_a_reason_without_its_author_is_told_all_the_same():
+    (found,) = nodes.from_text(line(rest=" Reason=nobody knows"))
+    assert (found.reason, found.user) == ("nobody knows", "")
+
+
+def test_a_long_or_many_lined_reason_is_one_short_line_in_the_series():
+    found = series.nodes([node(reason="a\nb\x1b[31m" + "c" * 500, user="u")], ALL)
+    ((_, reason, _),) = next(f for f in found if f.name == "slurm_node_reason_info").samples
+    assert reason.startswith("a b [31mccc")
+    assert len(reason) == series.REASON_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("gres", "used", "cfg", "alloc", "expected"),
+    [
+        ("Gres=gpu:h100:8(S:0-1)", "gpu:h100:3(IDX:0,2,4)", "cpu=2", "", (8, 3)),
+        ("Gres=gpu:8", "gpu:0(IDX:N/A)", "cpu=2,gres/gpu=8", "", (8, 0)),
+        # 22.05 knows the GPUs of a node that never registered from what is accounted alone.
+        ("Gres=(null)", "gpu:0", "cpu=2,gres/gpu=8,gres/gpu:h100=8", "cpu=1,gres/gpu=2", (8, 2)),
+        ("Gres=gpu:a:2(S:0),gpu:b:2(S:1),nic:4", "gpu:a:1(IDX:0),gpu:b:0(IDX:N/A)", "", "", (4, 1)),
+        ("Gres=gpu:1g.10gb:7(S:0)", "gpu:1g.10gb:7(IDX:0-6)", "", "", (7, 7)),
+        ("Gres=gpu", "gpu:0", "", "", (1, 0)),
+        ("Gres=shard:gpu:4", "shard:0", "", "", (0, 0)),
+    ],
+)
+def test_gpus_of_a_node(gres, used, cfg, alloc, expected):
+    (found,) = nodes.from_text(line(gres=f"{gres} GresUsed={used}", cfg=cfg, alloc=alloc))
+    assert (found.gpus, found.gpus_alloc) == expected
+
+
+def test_a_node_that_does_not_answer_in_the_words_of_an_older_version():
+    assert nodes.from_text(line(state="DOWN*+DRAIN"))[0].states == {"down", "drain"}
+
+
+def test_small_words():
+    assert [number(text) for text in ("7", "2K", "1.5K")] == [7, 2048, 1536]
+    assert [whole(3), whole({"set": True, "infinite": False, "number": 3})] == [3, 3]
+    assert gpus_of_tres("cpu=4,gres/gpu:a=1,gres/gpu:b=2") == 3
+    assert gpus_of_gres("") == 0
+    for value in (True, -1, "3", None, {"set": False, "number": 3}, {"set": True, "number": "3"}):
+        with pytest.raises(Nonsense):
+            whole(value)
+
+
+# --- hostile: nonsense ------------------------------------------------------------------------
+
+PARSERS = {
+    "nodes.from_json": nodes.from_json,
+    "nodes.from_text": nodes.from_text,
+    "jobs.parse": jobs.parse,
+    "shares.parse": shares.parse,
+    "diagnostics.from_json": diagnostics.from_json,
+    "diagnostics.from_text": diagnostics.from_text,
+}
+
+
+@pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "slurm_load_node error: Unable to contact slurm controller (connect failure)\n",
+        "<html><body>502 Bad Gateway</body></html>",
+        '{"nodes": [], "statistics": {}, "errors": []}',
+        '{"nodes": [{}], "statistics": [], "errors": []}',
+        '{"nodes": [7], "statistics": 7, "errors": [{"error": "no"}]}',
+        "[" * 100_000,
+        "\0\0\0",
+    ],
+    ids=["nothing", "error", "html", "empty", "hollow", "errors", "deep", "zeros"],
+)
+def test_nonsense_is_no_value(parser, text):
+    if parser is jobs.parse and not text:
+        assert parser(text) == ()  # an idle cluster
+        return
+    with pytest.raises(Nonsense):
+        parser(text)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None)  # other work on the machine
+@given(st.data())
+def test_a_document_with_anything_anywhere_is_read_or_refused(data):
+    for name, parser, below in (
+        ("nodes.json", nodes.from_json, "nodes"),
+        ("sdiag.json", diagnostics.from_json, "statistics"),
+    ):
+        document = json.loads(recorded("26.05", name))
+        place = document[below][0] if below == "nodes" else document[below]
+        key = data.draw(st.sampled_from(sorted(place)))
+        if data.draw(st.booleans()):
+            place[key] = data.draw(ANY_JSON)
+        else:
+            del place[key]
+        with suppress(Nonsense):
+            parser(json.dumps(document))
+
+
+@settings(deadline=None)  # other work on the machine
+@given(st.sampled_from(sorted(PARSERS)), st.data())
+def test_a_text_with_anything_cut_out_or_put_in_is_read_or_refused(name, data):
+    text = {
+        "nodes.from_json": recorded("24.11", "nodes.json"),
+        "nodes.from_text": recorded("22.05", "nodes.txt"),
+        "jobs.parse": recorded("22.05", "jobs.txt"),
+        "shares.parse": SHARES,
+        "diagnostics.from_json": recorded("24.11", "sdiag.json"),
+        "diagnostics.from_text": recorded("22.05", "sdiag.txt"),
+    }[name]
+    begin = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(begin, len(text)))
+    with suppress(Nonsense):
+        PARSERS[name](text[:begin] + data.draw(st.text(max_size=20)) + text[end:])
+
+
+def test_a_row_with_a_cell_too_many_or_too_few_is_refused():
+    assert jobs.parse(row())
+    for text in (row() + "|x", row().rpartition("|")[0], row(State="running")):
+        with pytest.raises(Nonsense, match="no row of a job"):
+            jobs.parse(text)
+
+
+def test_a_node_that_is_there_twice_is_refused():
+    with pytest.raises(Nonsense, match="twice"):
+        nodes.from_text(line() + line())
+
+
+# --- shares -----------------------------------------------------------------------------------
+
+# Made after sshare(1): accounts are indented, and have no factor under Fair Tree.
+SHARES = """\
+root||
+ root|root|1.000000
+ physics||
+  physics|ada|0.750000
+  physics|ada|0.500000
+  physics|bob|0.000000
+ chemistry||0.250000
+"""
+
+
+def test_shares():
+    found = told(series.fairshare(shares.parse(SHARES)))
+    assert found == {
+        'slurm_account_fairshare{account="root",user="root"}': 1,
+        'slurm_account_fairshare{account="physics",user="ada"}': 0.75,
+        'slurm_account_fairshare{account="physics",user="bob"}': 0,
+        'slurm_account_fairshare{account="chemistry",user=""}': 0.25,
+    }
+
+
+@pytest.mark.parametrize("factor", ["nan", "inf", "much"])
+def test_a_share_that_is_no_number_is_refused(factor):
+    with pytest.raises(Nonsense, match="fair share of physics ada"):
+        shares.parse(f"physics|ada|{factor}")
+
+
+# --- whole rounds, with commands that only print ------------------------------------------------
+
+
+class Stand:
+    """A folder of stand-ins for Slurm's commands; each writes down that it was called, and how."""
+
+    def __init__(self, folder, monkeypatch, version):
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.log = folder / "calls"
+        self.log.touch()
+        self.file = folder / "slurm.prom"
+        monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
+        text = version == "22.05"
+        self.answers(
+            scontrol=recorded(version, "nodes.txt" if text else "nodes.json"),
+            squeue=recorded(version, "jobs.txt"),
+            sdiag=recorded(version, "sdiag.txt" if text else "sdiag.json"),
+            sshare=SHARES,
+        )
+        self.version = version
+
+    def answers(self, **texts):
+        for name, text in texts.items():
+            file = self.bin / f"{name}.out"
+            file.write_text(text, encoding="utf-8")
+            self.does(name, f"cat {file}")
+
+    def does(self, name, script):
+        file = self.bin / name
+        first = ""
+        if name == "scontrol":
+            first = 'if [ "$1" = --version ]; then echo "slurm-wlm $(cat $0.version).5"; exit; fi\n'
+        file.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.log}\n{first}{script}\n', "utf-8")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    @property
+    def calls(self):
+        return self.log.read_text(encoding="utf-8").splitlines()
+
+    def exporter(self, **changes):
+        (self.bin / "scontrol.version").write_text(self.version, encoding="utf-8")
+        usual = {
+            "file": self.file, "interval_s": 80, "limit_s": 20, "collectors": COLLECTORS,
+            "openmetrics": False, "per_job": True,
+        }  # fmt: skip
+        daemon = main.exporter(Config(**{**usual, **changes}))
+        daemon.say = lambda text: None
+        return daemon
+
+
+@pytest.fixture
+def stand(tmp_path, monkeypatch, request):
+    return Stand(tmp_path, monkeypatch, getattr(request, "param", "24.11"))
+
+
+@pytest.mark.parametrize("stand", VERSIONS, indirect=True)
+def test_a_round_asks_each_command_once_and_all_collectors_answer(stand):
+    daemon = stand.exporter()
+    daemon.round()
+    assert success(read_series(stand.file)) == dict.fromkeys(COLLECTORS, 1.0)
+    text = stand.version == "22.05"
+    round_ = [
+        " ".join(command)
+        for command in (
+            nodes.TEXT if text else nodes.JSON,
+            jobs.COMMAND,
+            shares.COMMAND,
+            diagnostics.TEXT if text else diagnostics.JSON,
+        )
+    ]
+    assert sorted(call.strip() for call in stand.calls) == sorted(["scontrol --version", *round_])
+    daemon.round()
+    daemon.round()
+    assert len(stand.calls) == 1 + 3 * 4
+
+
+OF_COMMAND = {
+    "scontrol": {"nodes", "partitions"},
+    "squeue": {"jobs"},
+    "sshare": {"fairshare"},
+    "sdiag": {"scheduler", "rpcs"},
+}
+FAULTS = {
+    "fails": "echo 'Unable to contact slurm controller' >&2; exit 1",
+    "hangs": "sleep {seconds} & sleep {seconds}",
+    "says nothing": "",
+    "says nonsense": "echo nodes: 1",
+    "dies": "kill -9 $$",
+}
+
+
+@pytest.mark.parametrize("command", OF_COMMAND)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_command_takes_its_own_collectors_with_it_and_no_other(stand, command, fault):
+    daemon = stand.exporter(limit_s=3.0 if fault == "hangs" else 20.0)
+    daemon.round()
+    before = read_series(stand.file)
+    seconds = random.randrange(10**6, 10**9)  # by which its processes are known
+    stand.does(command, FAULTS[fault].format(seconds=seconds))
+    daemon.round()
+    after = read_series(stand.file)
+    gone = OF_COMMAND[command]
+    if (command, fault) == ("squeue", "says nothing"):
+        gone = set()  # a queue without jobs is one
+    assert {name for name, value in success(after).items() if not value} == gone
+    if not gone:
+        return
+    names = {key[0] for key in before} - {key[0] for key in after}
+    of = {
+        "scontrol": r"slurm_(node|nodes|partition)(_|$)(?!jobs)",
+        "squeue": r"slurm_(jobs|job|partition_jobs)(_|$)",
+        "sshare": r"slurm_account_fairshare",
+        "sdiag": r"slurm_(?!(node|nodes|partition|jobs|job|account)(_|$))",
+    }[command]
+    expected = {key[0] for key in before if re.match(of, key[0])}
+    assert names == expected != set()
+    until(lambda: not left_behind(seconds), 10)  # killed is not yet gone
+    # And back, when it is well again.
+    stand.answers(**{command: (stand.bin / f"{command}.out").read_text(encoding="utf-8")})
+    daemon.round()
+    assert set(success(read_series(stand.file)).values()) == {1.0}
+
+
+def left_behind(seconds):
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if file.read_bytes() == f"sleep\0{seconds}\0".encode():
+                found.append(file)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_command_that_is_missing_is_one_sentence(stand):
+    (stand.bin / "squeue").unlink()
+    if shutil.which("squeue"):
+        pytest.skip("this machine has Slurm")
+    said: list[str] = []
+    daemon = stand.exporter()
+    daemon.say = said.append
+    daemon.round()
+    assert said == ["jobs: squeue cannot be started: No such file or directory"]
+
+
+def test_a_version_that_nobody_tells_is_asked_for_again(stand):
+    daemon = stand.exporter()
+    (stand.bin / "scontrol.version").unlink()
+    daemon.round()
+    found = success(read_series(stand.file))
+    assert {name for name, value in found.items() if value} == {"jobs", "fairshare"}
+    (stand.bin / "scontrol.version").write_text("24.11", encoding="utf-8")
+    daemon.round()
+    assert set(success(read_series(stand.file)).values()) == {1.0}
+
+
+@pytest.mark.parametrize("stand", ["26.05"], indirect=True)
+def test_beside_an_openmetrics_endpoint_only_what_it_lacks_is_told(stand):
+    stand.exporter(openmetrics=True).round()
+    found = read_series(stand.file)
+    assert {key[0] for key in found if not key[0].startswith("plumbline_")} == {
+        "slurm_account_fairshare",
+        "slurm_jobs_pending_reason",
+        "slurm_node_reason_info",
+        "slurm_node_state",
+        "slurm_partition_gpus_alloc",
+        "slurm_rpc_count",
+        "slurm_rpc_seconds_total",
+    }
+    assert set(success(found)) == set(COLLECTORS) - {"scheduler"}
+
+
+def test_commands_see_nothing_that_changes_what_they_print(monkeypatch):
+    monkeypatch.setenv("SQUEUE_FORMAT", "%i")
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    seen = dict(line.split("=", 1) for line in commands.run(("env",), 10).splitlines())
+    assert (seen["LC_ALL"], seen["SLURM_CONF"]) == ("C", "/etc/slurm/slurm.conf")
+    assert not {"SQUEUE_FORMAT", "SLURM_TIME_FORMAT"} & set(seen)
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [("slurm-wlm 22.05.8", (22, 5)), ("slurm 26.05.2", (26, 5)), ("slurm 24.11.0-0rc1", (24, 11))],
+)
+def test_versions(stand, said, version):
+    (stand.bin / "scontrol").write_text(f"#!/bin/sh\necho {said}\n", encoding="utf-8")
+    assert commands.version(10) == version
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+
+def big(node_count, job_count):
+    """A cluster's answers: nodes of 8 GPUs, every tenth drained; a third of the jobs run."""
+    document = json.loads(recorded("26.05", "nodes.json"))
+    usual = document["nodes"][1]
+    drained = {"state": ["IDLE", "DRAIN"], "reason_set_by_user": "root"}
+    busy = {"state": ["MIXED"], "gres": "gpu:h100:8(S:0-1)", "gres_used": "gpu:h100:8(IDX:0-7)"}
+    document["nodes"] = [
+        {**usual, **busy, "name": f"gpu{i:04}"}
+        if i % 10
+        else {**usual, **busy, **drained, "name": f"gpu{i:04}", "reason": f"disk {i} failed"}
+        for i in range(node_count)
+    ]
+    rows = []
+    for i in range(job_count):
+        where = f"gpu[{i % node_count:04}-{min(i % node_count + 3, node_count - 1):04}]"
+        runs = {"NodeList": where} if i % 3 == 0 else {"State": "PENDING", "NodeList": ""}
+        rows.append(row(JobID=str(i), UserName=f"user{i % 200}", **runs))
+    return json.dumps(document, indent=2), "\n".join(rows) + "\n"
+
+
+def test_a_thousand_nodes_and_ten_thousand_jobs_cost_seconds_and_four_commands(stand):
+    listed, queue = big(1000, 10_000)
+    stand.answers(scontrol=listed, squeue=queue)
+    daemon = stand.exporter()
+    begin = time.process_time()
+    daemon.round()
+    taken = time.process_time() - begin
+    found = read_series(stand.file)
+    assert set(success(found).values()) == {1.0}
+    assert found[("slurm_nodes",)] == 1000
+    assert found[("slurm_jobs",)] == 10_000
+    assert found[("slurm_partition_gpus", ("partition", "gpu"))] == 8000
+    assert len(stand.calls) == 1 + 4
+    # One or two on a quiet machine; a cost that grew with the square would be minutes.
+    assert taken < 15
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+GIVEN = {
+    "file": "/var/lib/prometheus/node-exporter/slurm.prom", "interval_s": 60, "limit_s": 15,
+    "collectors": list(COLLECTORS), "openmetrics": False, "per_job": True,
+}  # fmt: skip
+
+
+def test_the_configuration(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(GIVEN), encoding="utf-8")
+    assert read(file).collectors == COLLECTORS
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"limit_s": 16}, "4 commands of 16 s do not fit into 60 s"),
+        ({"limit_s": 0}, "do not fit"),
+        ({"collectors": ["nodes", "moon"]}, "there is no collector moon"),
+        ({"file": "/tmp/slurm.txt"}, "does not end in .prom"),
+        ({"openmetrics": "no"}, "'no' is neither true nor false"),
+        ({"per_job": None}, "neither true nor false"),
+        ({"interval_s": "often"}, "could not convert"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_one_sentence(tmp_path, capsys, changes, said):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**GIVEN, **changes}), encoding="utf-8")
+    with pytest.raises(BadConfig, match=re.escape(said)):
+        read(file)
+    assert main.main(["--config", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_missing_or_lacks_a_word_is_one_sentence(tmp_path):
+    file = tmp_path / "config.json"
+    with pytest.raises(BadConfig, match="cannot be read: No such file"):
+        read(file)
+    file.write_text("{}", encoding="utf-8")
+    with pytest.raises(BadConfig, match="has no file"):
+        read(file)
+    file.write_text("[]", encoding="utf-8")
+    with pytest.raises(BadConfig):
+        read(file)
+
+
+def test_once_prints_a_round_and_says_whether_all_is_well(stand, tmp_path, capsys):
+    stand.exporter()  # the version
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**GIVEN, "file": str(stand.file)}), encoding="utf-8")
+    assert main.main(["--config", str(file), "--once"]) == 0
+    assert "slurm_nodes 4.0\n" in capsys.readouterr().out
+    stand.does("squeue", "exit 3")
+    assert main.main(["--config", str(file), "--once"]) == 1
+    shown = capsys.readouterr()
+    assert "jobs: squeue: exit status 3" in shown.err
+    assert 'collector_success{collector="jobs",exporter="slurm"} 0.0\n' in shown.out
+    assert not stand.file.exists()
