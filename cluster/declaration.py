@@ -7,7 +7,7 @@ would let a node pass by something else than what was declared.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +228,7 @@ class Declaration:
         return tuple(dict.fromkeys((*self.login, *self.controller)))
 
 
-# --- writing it: from what the inventory says ---------------------------------------------------
+# --- writing it ----------------------------------------------------------------------------------
 
 
 def document(
@@ -241,50 +241,88 @@ def document(
     python: str,
     for_validation: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The document that `python -m validation.run` reads; `parse` reads it.
+    """The document that `python -m validation.run` reads, of nodes as the inventory has them.
 
     Slurm counts logical CPUs, so does the document.
     """
+    return plain(
+        Declaration(
+            cluster,
+            tuple(login),
+            tuple(controller),
+            python,
+            tuple(
+                Partition(str(one["name"]), tuple(one["nodes"]), bool(one.get("default")))
+                for one in partitions
+            ),
+            {node["name"]: _node(node, for_validation.get(node["name"], {})) for node in nodes},
+        )
+    )
+
+
+def _node(node: Mapping[str, Any], said: Mapping[str, Any]) -> Node:
+    """`said` is what the inventory says of it for the validation: environment, filesystems."""
+    gpus, cpus = node["gpus"], node["cpus"]
+    return Node(
+        node["name"],
+        cpus["sockets"] * cpus["cores_per_socket"] * cpus["threads_per_core"],
+        node["memory_mb"],
+        Gpus(
+            gpus["model"],
+            gpus["count"],
+            bool(gpus.get("nvml")),
+            tuple((gpus.get("mig") or {}).items()),
+            _site_gres(node),
+        ),
+        node["fabric"],
+        tuple((str(name), str(text)) for name, text in said.get("environment", {}).items()),
+        tuple(str(path) for path in said.get("shared_filesystems", [])),
+    )
+
+
+def _site_gres(node: Mapping[str, Any]) -> str:
+    """Its GPUs as Slurm has them, where a site says that itself (slurm_node_gres)."""
+    words = gres(node).split(",") if node.get("gres") else []
+    return ",".join(word for word in words if re.match(r"gpu(:|$)", word))
+
+
+def plain(declaration: Declaration) -> dict[str, Any]:
+    """A declaration as JSON has it; `parse` reads it."""
+    wishes = {name: value for name, value in asdict(declaration.submission).items() if value}
     return {
         "schema": 1,
-        "cluster": cluster,
-        "controller": list(controller),
-        "login": list(login),
-        "python": python,
+        "cluster": declaration.cluster,
+        "controller": list(declaration.controller),
+        "login": list(declaration.login),
+        "python": declaration.python,
         "partitions": [
-            {"name": p["name"], "nodes": list(p["nodes"]), "default": bool(p.get("default"))}
-            for p in partitions
+            {"name": one.name, "nodes": list(one.nodes), "default": one.default}
+            for one in declaration.partitions
         ],
-        "nodes": [
-            {
-                "name": node["name"],
-                "cpus": node["cpus"]["sockets"]
-                * node["cpus"]["cores_per_socket"]
-                * node["cpus"]["threads_per_core"],
-                "memory_mb": node["memory_mb"],
-                "gpus": {**node["gpus"], **_site_gres(node)},
-                "fabric": node["fabric"],
-                **_for_validation(for_validation.get(node["name"], {})),
-            }
-            for node in nodes
-        ],
+        "nodes": [_plain_node(node) for node in declaration.nodes.values()],
+        **({"submission": wishes} if wishes else {}),
     }
 
 
-def _site_gres(node: Mapping[str, Any]) -> dict[str, str]:
-    """Its GPUs as Slurm has them, where a site says that itself (slurm_node_gres)."""
-    words = gres(node).split(",") if node.get("gres") else []
-    gpus = ",".join(word for word in words if re.match(r"gpu(:|$)", word))
-    return {"gres": gpus} if gpus else {}
-
-
-def _for_validation(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Environment and shared filesystems of a node, where it has any."""
-    texts = {str(name): str(text) for name, text in said.get("environment", {}).items()}
-    paths = [str(path) for path in said.get("shared_filesystems", [])]
+def _plain_node(node: Node) -> dict[str, Any]:
+    """What is not set is left out."""
+    gpus = node.gpus
     return {
-        **({"environment": texts} if texts else {}),
-        **({"shared_filesystems": paths} if paths else {}),
+        "name": node.name,
+        "cpus": node.cpus,
+        "memory_mb": node.memory_mb,
+        "gpus": {
+            "model": gpus.model,
+            "count": gpus.count,
+            **({"nvml": True} if gpus.nvml else {}),
+            **({"mig": dict(gpus.mig)} if gpus.mig else {}),
+            **({"gres": gpus.gres} if gpus.gres else {}),
+        },
+        "fabric": node.fabric,
+        **({"environment": dict(node.environment)} if node.environment else {}),
+        **(
+            {"shared_filesystems": list(node.shared_filesystems)} if node.shared_filesystems else {}
+        ),
     }
 
 

@@ -1,4 +1,4 @@
-"""Filters for MIG; what they do is in plugin_utils/mig.py."""
+"""Filters for MIG; what they do is in cluster/mig.py."""
 
 from __future__ import annotations
 
