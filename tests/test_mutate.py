@@ -95,7 +95,16 @@ def test_every_file_has_tests(mutate: ModuleType) -> None:
 
 def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     """The whole program, in a project of one function and one test."""
-    for folder in ("validation/tests", "docs", "scripts", "tests", "playbooks", "group_vars"):
+    for folder in (
+        "cluster",
+        "validation/tests",
+        "docs",
+        "roles",
+        "scripts",
+        "tests",
+        "playbooks",
+        "group_vars",
+    ):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(REPOSITORY / "scripts" / "mutate", tmp_path / "scripts")
     (tmp_path / "pyproject.toml").write_text('[tool.pytest]\npythonpath = ["."]\n')
