@@ -107,6 +107,7 @@ def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     ):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(REPOSITORY / "scripts" / "mutate", tmp_path / "scripts")
+    shutil.copy(REPOSITORY / "cluster/version.py", tmp_path / "cluster")
     (tmp_path / "pyproject.toml").write_text('[tool.pytest]\npythonpath = ["."]\n')
     (tmp_path / "ansible.cfg").touch()
     (tmp_path / "validation" / "__init__.py").touch()

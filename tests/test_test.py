@@ -74,7 +74,8 @@ class Checkout:
         for name in programs:
             self.write(name, STAND_IN).chmod(0o755)
         # `python` is a stand-in, for programs of the checkout; this one is for the runner's own.
-        real = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
+        # What these import from elsewhere (the version) is the real checkout's.
+        real = f'#!/bin/sh\nPYTHONPATH="{repository}" exec "{sys.executable}" "$@"\n'
         self.write(".venv/bin/python3", real).chmod(0o755)
         for name in ("test", "role-chains"):
             shutil.copy(repository / "scripts" / name, folder / "scripts" / name)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
-from cluster import declaration
+from cluster import declaration, version
 from cluster.declaration import Declaration, Submission
 from cluster.errors import PlumblineError, UsageError
 from validation import baseline, cluster, interrupts, local, plan, suites, terminal, textfile, tiers
@@ -219,6 +219,7 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         help="write a thresholds file per GPU model from the measurements that had no threshold",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print more details")
+    version.add_option(parser)
     parser.set_defaults(program=program)
     return parser
 

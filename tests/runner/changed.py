@@ -39,7 +39,17 @@ VALIDATION_TESTS = "unit validation/tests"
 CLUSTER = "cluster"
 
 # Programs that nothing else runs: their own tests show them whole.
-ALONE = ("campaign", "dashboards", "docs", "lock", "mutate", "new-role", "pack-local")
+ALONE = (
+    "campaign",
+    "collection",
+    "dashboards",
+    "docs",
+    "lock",
+    "mutate",
+    "new-role",
+    "pack-local",
+    "release",
+)
 
 COMMANDS = re.compile(r"^ *```(?:sh|console)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 # Code and tasks that name it; not sentences that speak of `python -m validation.run`.

@@ -28,6 +28,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from cluster import version
 from validation.node_health import runner, state
 from validation.node_health.config import BadConfig, Check, Config, read
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome, reason
@@ -69,6 +70,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         description=f"{summary}\n\n{rest}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    version.add_option(parser)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in ("prolog", "epilog", "check", "list", "run", "show", "nvml"):
         added = verbs.add_parser(verb)

@@ -32,7 +32,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from cluster import declaration
+from cluster import declaration, version
 from validation import plan, suites, thresholds
 from validation.checks.registry import CHECKS
 from validation.model import Job, Outcome, Reply, Result, Verdict
@@ -432,6 +432,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--short", action="store_true", help="2 ranks only")
     parser.add_argument("--ranks", type=int, nargs="+", default=RANKS, metavar="N")
     parser.add_argument("--only", choices=PAYLOADS, help="one payload")
+    version.add_option(parser)
     asked = parser.parse_args(arguments)
     payloads = [asked.only] if asked.only else list(PAYLOADS)
     outcomes = []

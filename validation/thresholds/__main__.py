@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from cluster import version
 from cluster.errors import PlumblineError, UsageError
 from validation import cluster, plan, suites, terminal, thresholds
 from validation.model import EXIT_USAGE
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m validation.thresholds",
         description="Show the thresholds that apply to a node.",
     )
+    version.add_option(parser)
     verbs = parser.add_subparsers(dest="verb", required=True)
     show = verbs.add_parser("show", help="the thresholds of a node and of the group it works in")
     show.add_argument("node", metavar="NODE")

@@ -109,7 +109,10 @@ def default_inventory() -> list[str]:
 def declaration(inventory: Sequence[str], timeout_s: float = 300) -> Any:
     """The cluster's declaration, as playbooks/declaration.yml writes it from the inventory."""
     if not DECLARE.is_file():
-        raise EnvironmentProblem(f"{DECLARE} is missing: it turns the inventory into a declaration")
+        raise EnvironmentProblem(
+            f"{DECLARE} is missing: it turns the inventory into a declaration; "
+            "run it from a checkout of Plumbline, or give --declaration FILE"
+        )
     with _folder() as folder:
         path = Path(folder) / "cluster.json"
         problem = ""

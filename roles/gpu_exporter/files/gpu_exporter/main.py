@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cluster import version
 from cluster.readers import nvml
 from roles.gpu_exporter.files.gpu_exporter import jobs, metrics, textfile
 from roles.gpu_exporter.files.gpu_exporter.xid import Series, Xids
@@ -71,6 +72,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--interval", type=float, default=30.0, metavar="S", help="seconds (30)")
     parser.add_argument("--jobs", type=Path, default=JOBS, metavar="FOLDER", help=f"({JOBS})")
     parser.add_argument("--collect", nargs="+", choices=COLLECT, default=COLLECT, help="(both)")
+    version.add_option(parser)
     return parser.parse_args(arguments)
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cluster import prometheus
+from cluster import prometheus, version
 from roles.job_report.files.job_report import report, sacct, site, usage
 from roles.job_report.files.job_report.errors import NotKnown
 
@@ -50,6 +50,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("job", metavar="JOBID", type=_job)
     parser.add_argument("--json", action="store_true", help="one document, for programs")
     parser.add_argument("--config", type=Path, default=site.FILE, help=argparse.SUPPRESS)
+    version.add_option(parser)
     return parser.parse_args(arguments)
 
 

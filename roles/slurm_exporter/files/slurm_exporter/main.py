@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from cluster import version
 from roles.slurm_exporter.files.slurm_exporter import (
     commands,
     diagnostics,
@@ -105,4 +106,5 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--config", type=Path, default=FILE, metavar="FILE")
     parser.add_argument("--once", action="store_true", help="one round on standard output")
+    version.add_option(parser)
     return parser.parse_args(arguments)

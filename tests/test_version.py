@@ -1,0 +1,106 @@
+"""`--version`: every program has it, and it says the commit where there is no release."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster import version
+from tests.conftest import REPOSITORY
+
+# Packages that roles bring to nodes as programs.
+PACKED = [f"roles/{role}/files/{role}" for role in ("gpu_exporter", "job_report", "slurm_exporter")]
+# Programs that have no options of their own, and why.
+WITHOUT = {
+    "scripts/lint-ansible": "all its arguments are ansible-lint's",
+    "scripts/lock": "it has no arguments",
+    "validation.payloads": "tasks of a job start it, with the name of a payload",
+    "validation.slurm.launcher": "a run copies it to the login node and starts it there",
+    "validation.slurm.look": "a run sends it to the login node and starts it there",
+    "cluster.version": "that is all it says",
+}
+
+
+def scripts() -> list[str]:
+    files = (path for path in (REPOSITORY / "scripts").iterdir() if path.is_file())
+    return sorted(str(path.relative_to(REPOSITORY)) for path in files)
+
+
+def modules() -> list[str]:
+    """What `python -m` starts."""
+    found = []
+    folders = ("cluster", "validation", *PACKED)
+    for path in (path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")):
+        place = path.relative_to(REPOSITORY).with_suffix("")
+        if "tests" not in place.parts and 'if __name__ == "__main__":' in path.read_text():
+            found.append(".".join(place.parts).removesuffix(".__main__"))
+    return sorted(found)
+
+
+PROGRAMS = [*scripts(), *modules()]
+
+
+def test_what_has_no_version_is_a_program():
+    assert WITHOUT.keys() <= set(PROGRAMS)
+    assert {"scripts/setup", "scripts/virtual-cluster", "validation.run"} <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in WITHOUT])
+def test_every_program_tells_its_version(program):
+    command = [program] if program.startswith("scripts/") else [sys.executable, "-m", program]
+    done = subprocess.run(
+        [*command, "--version"],
+        cwd=REPOSITORY,
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{version.line()}\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    command = ["git", "-C", str(folder), *author, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "file").write_text("one")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "--quiet", "--message", "One")
+    return tmp_path
+
+
+def test_what_has_no_history_has_no_commit(tmp_path):
+    assert version.line(tmp_path) == f"plumbline {version.VERSION}"
+
+
+def test_a_checkout_tells_its_commit_and_whether_it_was_changed(checkout):
+    commit = git(checkout, "rev-parse", "--short=12", "HEAD")
+    git(checkout, "tag", "v99.0.0")
+    assert version.line(checkout) == f"plumbline {version.VERSION} (commit {commit})"
+    (checkout / "file").write_text("two")
+    assert version.line(checkout) == f"plumbline {version.VERSION} (commit {commit}-dirty)"
+
+
+def test_a_release_tells_its_commit_only_where_it_was_changed(checkout):
+    commit = git(checkout, "rev-parse", "--short=12", "HEAD")
+    git(checkout, "tag", f"v{version.VERSION}")
+    assert version.line(checkout) == f"plumbline {version.VERSION}"
+    (checkout / "file").write_text("two")
+    assert version.line(checkout) == f"plumbline {version.VERSION} (commit {commit}-dirty)"
+
+
+def test_a_history_that_cannot_be_read_is_told(tmp_path):
+    (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+    assert version.line(tmp_path) == f"plumbline {version.VERSION} (commit unknown)"
