@@ -74,17 +74,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     seconds = cpu_limit.used() - item.stash[BEGAN]
     if seconds > cpu_limit.LIMIT_S:
         slowness = cpu_limit.yardstick()
-        if said := cpu_limit.complaint(seconds, slowness):
-            item.user_properties.append((TOOK, said))
+        if complaint := cpu_limit.complaint(seconds, slowness):
+            item.user_properties.append((TOOK, complaint))
         if cpu_limit.is_failure(seconds, slowness):
-            pytest.fail(said, pytrace=False)
+            pytest.fail(complaint, pytrace=False)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.getreports("passed"):
-        for name, said in report.user_properties:
+        for name, complaint in report.user_properties:
             if name == TOOK and report.when == "call":
-                terminalreporter.write_line(f"{report.nodeid}: {said}")
+                terminalreporter.write_line(f"{report.nodeid}: {complaint}")
 
 
 @pytest.fixture

@@ -60,12 +60,12 @@ def run(works: Sequence[Work], limit_s: float | Sequence[float]) -> list[Ended]:
     _bury([children[place][0] for place in late])
     answers = []
     for place, (_, output) in enumerate(children):
-        said = _read(output)
+        reply = _read(output)
         if place in late:
             limit = limits[place]
             answers.append(Ended(None, f"did not answer within {limit:g} s", limit))
         else:
-            answers.append(Ended(said.get("answer"), said.get("error"), ends[place]))
+            answers.append(Ended(reply.get("answer"), reply.get("error"), ends[place]))
     return answers
 
 
@@ -83,12 +83,12 @@ def _work(work: Work, output: int) -> NoReturn:
     try:
         os.setsid()
         try:
-            said = {"answer": work()}
+            reply = {"answer": work()}
         except OSError as error:
-            said = {"error": error.strerror or str(error)}
+            reply = {"error": error.strerror or str(error)}
         except Exception as error:
-            said = {"error": f"{type(error).__name__}: {first_line(error)}"}
-        os.write(output, json.dumps(said).encode())
+            reply = {"error": f"{type(error).__name__}: {first_line(error)}"}
+        os.write(output, json.dumps(reply).encode())
         status = 0
     finally:
         os._exit(status)
@@ -99,9 +99,9 @@ def _read(output: int) -> dict[str, Any]:
         stream.seek(0)
         text = stream.read()
     with suppress(ValueError):
-        said = json.loads(text)
-        if isinstance(said, dict):
-            return said
+        reply = json.loads(text)
+        if isinstance(reply, dict):
+            return reply
     return {"error": "its process was killed, or ended without an answer"}
 
 

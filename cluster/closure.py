@@ -24,23 +24,23 @@ def files_of(*programs: str, root: Path = ROOT) -> dict[str, bytes]:
     Packages that have no `__init__.py` get an empty one: nothing is imported from a folder of an
     archive without. Raises ModuleNotFoundError for a module that is not there.
     """
-    found: dict[str, bytes] = {}
+    sources: dict[str, bytes] = {}
     waiting = [name for program in programs for name in imported(program)]
     while waiting:
         name, needed = waiting.pop(0)
         place = _place(name, root)
-        if place in found:
+        if place in sources:
             continue
         if place is None:
-            if needed or not _names(found, name, root):
+            if needed or not _names(sources, name, root):
                 raise ModuleNotFoundError(f"there is no module {name} in {root}", name=name)
             continue
         path = root / place
-        found[place] = path.read_bytes() if path.exists() else b""
-        waiting += imported(found[place].decode())
+        sources[place] = path.read_bytes() if path.exists() else b""
+        waiting += imported(sources[place].decode())
         if parent := name.rpartition(".")[0]:
             waiting.append((parent, True))
-    return dict(sorted(found.items()))
+    return dict(sorted(sources.items()))
 
 
 def _place(name: str, root: Path) -> str | None:

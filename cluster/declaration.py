@@ -252,8 +252,12 @@ def document(
             tuple(controller),
             python,
             tuple(
-                Partition(str(one["name"]), tuple(one["nodes"]), bool(one.get("default")))
-                for one in partitions
+                Partition(
+                    str(partition["name"]),
+                    tuple(partition["nodes"]),
+                    bool(partition.get("default")),
+                )
+                for partition in partitions
             ),
             {node["name"]: _node(node, for_validation.get(node["name"], {})) for node in nodes},
         )
@@ -296,8 +300,8 @@ def plain(declaration: Declaration) -> dict[str, Any]:
         "login": list(declaration.login),
         "python": declaration.python,
         "partitions": [
-            {"name": one.name, "nodes": list(one.nodes), "default": one.default}
-            for one in declaration.partitions
+            {"name": partition.name, "nodes": list(partition.nodes), "default": partition.default}
+            for partition in declaration.partitions
         ],
         "nodes": [_plain_node(node) for node in declaration.nodes.values()],
         **({"submission": wishes} if wishes else {}),
@@ -354,9 +358,11 @@ def _option(value: Any, where: str, problems: strict.Problems) -> str | None:
 
 def _of_container(name: str) -> strict.Reader:
     def read(value: Any, where: str, problems: strict.Problems) -> str | None:
-        said = container_problem(name, value) if isinstance(value, str) else f"{value!r} is no text"
-        if said:
-            problems.append(f"{where}: {said}")
+        problem = (
+            container_problem(name, value) if isinstance(value, str) else f"{value!r} is no text"
+        )
+        if problem:
+            problems.append(f"{where}: {problem}")
             return None
         return str(value)
 

@@ -54,11 +54,11 @@ def _document() -> dict[str, Any]:
 def known() -> dict[str, Gpu]:
     """All models of the table."""
     table = _document()
-    found = {}
+    models = {}
     for generation, of in table["generations"].items():
         for model in of["models"]:
             grace = model in table["grace"]
-            found[model] = Gpu(
+            models[model] = Gpu(
                 model=model,
                 generation=generation,
                 modules=(OPEN,) if grace else tuple(of["modules"]),
@@ -68,7 +68,7 @@ def known() -> dict[str, Gpu]:
                 nvlink5=model in table["nvlink5"],
                 nvswitch=tuple(table["nvswitch"].get(model, ())),
             )
-    return found
+    return models
 
 
 def gpu(model: str) -> Gpu:

@@ -140,8 +140,8 @@ def creation(model: str, layout: Layout) -> list[str]:
     come later; without a table it chooses, from the largest on.
     """
     for board in BOARDS.get(model, ()):
-        if layout.keys() <= board.keys() and (found := placed(board, layout)) is not None:
-            return [f"{profile}:{start}" for profile, start in found]
+        if layout.keys() <= board.keys() and (places := placed(board, layout)) is not None:
+            return [f"{profile}:{start}" for profile, start in places]
     wanted = [profile for profile, each in layout.items() for _ in range(each)]
     return sorted(wanted, key=lambda profile: -int(profile.partition("g")[0]))
 
@@ -191,7 +191,11 @@ def plan(model: str, count: int, layout: Layout) -> dict[str, Any]:
         "layout": dict(layout),
         "create": creation(model, layout),
         "instances": [
-            {"gpu": one.gpu, "profile": one.profile, "devices": list(one.devices[1:])}
-            for one in instances(count, layout)
+            {
+                "gpu": instance.gpu,
+                "profile": instance.profile,
+                "devices": list(instance.devices[1:]),
+            }
+            for instance in instances(count, layout)
         ],
     }

@@ -54,8 +54,8 @@ def members(
             chosen.add(word)
         else:
             chosen |= _of_list(where, word, known, groups)
-    if found := [name for name in names if name in chosen]:
-        return found
+    if ordered := [name for name in names if name in chosen]:
+        return ordered
     raise PartitionError(f"{where} has no compute node in it; name a group that has, or {ALL}.")
 
 

@@ -118,12 +118,12 @@ def parse(document: Mapping[str, Any]) -> list[Series]:
         kind, result = document["data"]["resultType"], document["data"]["result"]
         if kind == "scalar":
             result = [{"metric": {}, "value": result}]
-        found = []
+        series = []
         for item in result:
             pairs = item["values"] if kind == "matrix" else [item["value"]]
             points = tuple((float(time), float(value)) for time, value in pairs)
             if numbers := tuple(point for point in points if math.isfinite(point[1])):
-                found.append(Series(dict(item["metric"]), numbers))
-        return found
+                series.append(Series(dict(item["metric"]), numbers))
+        return series
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NoAnswer(f"Prometheus' answer is not understood: {error!r}.") from None

@@ -57,10 +57,10 @@ def load_yaml(path: Path) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return mapping
 
 
 def _no_constant(name: str) -> Any:

@@ -20,14 +20,14 @@ def read(root: Path = ROOT) -> list[dict[str, Any]]:
 
     A file that cannot be read is None, and `unread` says why; not every driver has all counters.
     """
-    found = []
+    entries = []
     devices = sorted(root.iterdir()) if root.is_dir() else []
     for device in devices:
         ports = device / "ports"
         numbers = [port.name for port in ports.iterdir() if port.name.isdigit()]
         for number in sorted(numbers, key=int):
-            found.append(_port(device, ports / number))
-    return found
+            entries.append(_port(device, ports / number))
+    return entries
 
 
 def _port(device: Path, port: Path) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def _port(device: Path, port: Path) -> dict[str, Any]:
             return None
 
     def count(name: str) -> int | None:
-        said = text(port / "counters" / name)
-        return int(said) if said is not None and said.isdigit() else None
+        value = text(port / "counters" / name)
+        return int(value) if value is not None and value.isdigit() else None
 
     return {
         "device": device.name,

@@ -97,16 +97,16 @@ def search(patterns: Iterable[str]) -> KernelLog:
     partly: list[KernelLog] = []
     for source, lines in sources:
         try:
-            found = parse(source, lines(), wanted)
+            kernel_log = parse(source, lines(), wanted)
         except _Refused as why:
             refused.append(f"{source}: {why}")
             continue
-        if found is None:
+        if kernel_log is None:
             refused.append(f"{source}: shows nothing of the kernel")
-        elif found.complete == "yes":
-            return found
+        elif kernel_log.complete == "yes":
+            return kernel_log
         else:
-            partly.append(found)
+            partly.append(kernel_log)
     if partly:
         return min(partly, key=lambda log: math.inf if log.begins_s is None else log.begins_s)
     return KernelLog(None, "; ".join(refused))
@@ -139,13 +139,13 @@ def parse(
             text, time = (match[4] or "").strip()[:_LONGEST_TEXT], _TIME.search(line)
             # Whether an event is fatal can stand in its text, so only alike ones are put together.
             key = (kind, code, pci, _severity(text))
-            found = events.setdefault(key, Event(kind, code, pci, 0, None, text))
-            found.count, found.text = found.count + 1, text
-            found.seconds = float(time[1]) if time else None
+            event = events.setdefault(key, Event(kind, code, pci, 0, None, text))
+            event.count, event.text = event.count + 1, text
+            event.seconds = float(time[1]) if time else None
     whole = "yes" if complete else "no"
     found_lines = [line for line in kept if any(pattern.search(line) for pattern in wanted)]
-    told = tuple(events.values())[-MOST_EVENTS:]
-    return KernelLog(source, None, begins, whole, told, tuple(found_lines[-MOST_EVENTS:]))
+    latest = tuple(events.values())[-MOST_EVENTS:]
+    return KernelLog(source, None, begins, whole, latest, tuple(found_lines[-MOST_EVENTS:]))
 
 
 def _severity(text: str) -> str:
@@ -177,8 +177,8 @@ def _output(source: str) -> list[str]:
     except OSError as error:
         raise _Refused(f"cannot be started: {error.strerror}") from None
     if answer.returncode != 0:
-        said = " ".join(answer.stderr.split())[:_LONGEST_TEXT]
-        raise _Refused(said or f"exit status {answer.returncode}")
+        message = " ".join(answer.stderr.split())[:_LONGEST_TEXT]
+        raise _Refused(message or f"exit status {answer.returncode}")
     return [line for line in answer.stdout.splitlines() if _TIME.search(line)]
 
 
@@ -222,7 +222,7 @@ def _lines(path: Path) -> list[str]:
 
 def _boot_time() -> int:
     """Seconds since the epoch."""
-    found = re.search(r"^btime (\d+)$", STAT.read_text(encoding="ascii"), re.MULTILINE)
-    if found is None:
+    match = re.search(r"^btime (\d+)$", STAT.read_text(encoding="ascii"), re.MULTILINE)
+    if match is None:
         raise _Refused(f"{STAT} does not say when this node was started")
-    return int(found[1])
+    return int(match[1])

@@ -24,9 +24,9 @@ class Mount:
 
 def covering(path: str, mountinfo: Path = MOUNTINFO) -> Mount:
     """The mount that a path lies on. Raises RuntimeError where there is none, not even a root."""
-    found = parse(mountinfo.read_text(encoding="utf-8", errors="replace").splitlines())
+    mounts = parse(mountinfo.read_text(encoding="utf-8", errors="replace").splitlines())
     wanted = PurePosixPath(path)
-    over = [mount for mount in found if wanted.is_relative_to(mount.point)]
+    over = [mount for mount in mounts if wanted.is_relative_to(mount.point)]
     if not over:
         raise RuntimeError(f"{mountinfo} has no mount for {path}")
     longest = max(len(PurePosixPath(mount.point).parts) for mount in over)
@@ -36,13 +36,13 @@ def covering(path: str, mountinfo: Path = MOUNTINFO) -> Mount:
 
 def parse(lines: Iterable[str]) -> list[Mount]:
     """36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue"""
-    found = []
+    mounts = []
     for line in lines:
         before, dash, after = line.partition(" - ")
         own, super_ = before.split(" "), after.split(" ")
         if dash and len(own) >= 6 and len(super_) >= 3:
-            found.append(Mount(_plain(own[4]), super_[0], _plain(super_[1])))
-    return found
+            mounts.append(Mount(_plain(own[4]), super_[0], _plain(super_[1])))
+    return mounts
 
 
 def _plain(text: str) -> str:

@@ -129,30 +129,30 @@ def ask(limit_s: float, names: Sequence[str] | None = None) -> tuple[System, lis
     Takes at most twice `limit_s` and a few seconds, whatever the driver does.
     """
     names = list(QUESTIONS) if names is None else list(names)
-    (said,) = _run([["system"]], limit_s)
-    problem = said.problem(limit_s)
+    (reply,) = _run([["system"]], limit_s)
+    problem = reply.problem(limit_s)
     if problem is None:
-        failed = [answer for answer in said.answers if "error" in answer]
+        failed = [answer for answer in reply.answers if "error" in answer]
         problem = str(failed[0]["error"]) if failed else None
-    found = {answer["name"]: answer["value"] for answer in said.answers if "value" in answer}
+    values = {answer["name"]: answer["value"] for answer in reply.answers if "value" in answer}
     if problem is not None:
-        return System(problem, seconds=said.seconds), []
-    system = System(None, **found, seconds=said.seconds)
+        return System(problem, seconds=reply.seconds), []
+    system = System(None, **values, seconds=reply.seconds)
     gpus = range(system.count or 0)
-    asked = _run([["gpu", str(index), *names] for index in gpus], limit_s)
-    answers = zip(gpus, asked, strict=True)
-    return system, [_gpu(index, names, said, limit_s) for index, said in answers]
+    replies = _run([["gpu", str(index), *names] for index in gpus], limit_s)
+    answers = zip(gpus, replies, strict=True)
+    return system, [_gpu(index, names, reply, limit_s) for index, reply in answers]
 
 
 def mig_uuids(limit_s: float) -> list[str]:
     """All MIG devices of the node, GPU after GPU. Raises CannotRun when NVML lists none."""
     system, gpus = ask(limit_s / 2, ["mig_instances"])
-    found = [item["uuid"] for gpu in gpus for item in gpu.values["mig_instances"] or ()]
-    if not found:
+    uuids = [item["uuid"] for gpu in gpus for item in gpu.values["mig_instances"] or ()]
+    if not uuids:
         raise CannotRun(
             f"NVML lists no instance of MIG{f': {system.error}' if system.error else ''}"
         )
-    return found
+    return uuids
 
 
 def _gpu(index: int, names: Sequence[str], said: _Said, limit_s: float) -> Gpu:
@@ -211,11 +211,11 @@ class _Said:
         """Why this is not all that was asked, or None."""
         if self.done:
             return None
-        asked = f" when it was asked for {self.asked}" if self.asked else ""
+        when = f" when it was asked for {self.asked}" if self.asked else ""
         if self.status is None:
-            return f"NVML did not answer within {limit_s:g} s{asked}"
+            return f"NVML did not answer within {limit_s:g} s{when}"
         how = f"signal {-self.status}" if self.status < 0 else f"exit status {self.status}"
-        return f"the process that asks NVML ended with {how}{asked}"
+        return f"the process that asks NVML ended with {how}{when}"
 
 
 # With -I nothing but this says where the module is: a folder, or an archive in memory.
@@ -238,13 +238,13 @@ def _run(questions: Iterable[Sequence[str]], limit_s: float) -> list[_Said]:
         if now > limit_s:
             break
         time.sleep(_POLL_S)
-    said = []
+    replies = []
     for number, (process, output) in enumerate(processes):
         status = process.poll()
         if status is None:
             _kill(process)
-        said.append(_read(output, status, ended.get(number, time.monotonic() - started)))
-    return said
+        replies.append(_read(output, status, ended.get(number, time.monotonic() - started)))
+    return replies
 
 
 def _start(question: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
@@ -277,22 +277,22 @@ def _read(output: int, status: int | None, seconds: float) -> _Said:
     with os.fdopen(output, encoding="utf-8", errors="replace") as stream:
         text = stream.read()
     answers: list[dict[str, Any]] = []
-    asked, done = None, False
+    pending, done = None, False
     for line in text.splitlines():
         try:
-            said = json.loads(line)
+            entry = json.loads(line)
         except ValueError:
             continue  # cut off by the kill
-        if not isinstance(said, dict):
+        if not isinstance(entry, dict):
             continue
-        if "ask" in said:
-            asked = str(said["ask"])
-        elif "done" in said:
+        if "ask" in entry:
+            pending = str(entry["ask"])
+        elif "done" in entry:
             done = True
         else:
-            answers.append(said)
-            asked = None
-    return _Said(answers, asked, done, status, round(seconds, 3))
+            answers.append(entry)
+            pending = None
+    return _Said(answers, pending, done, status, round(seconds, 3))
 
 
 # --- being asked: the process that may hang --------------------------------------------------
@@ -359,14 +359,14 @@ def _watch_pcie(nvml: Any, limit_s: float) -> None:
     gpus = range(nvml.nvmlDeviceGetCount())
     while os.getppid() == parent and time.monotonic() < deadline:
         for index in gpus:
-            found: dict[str, Any] = {"gpu": index}
+            reading: dict[str, Any] = {"gpu": index}
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                found["generation"] = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
-                found["width"] = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
+                reading["generation"] = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
+                reading["width"] = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
             except nvml.NVMLError as error:
-                found = {"gpu": index, "error": _sentence(error)}
-            _say(**found, at=time.monotonic())
+                reading = {"gpu": index, "error": _sentence(error)}
+            _say(**reading, at=time.monotonic())
         time.sleep(_POLL_S)
 
 
@@ -422,17 +422,17 @@ def _retired_pages(nvml: Any, gpu: Any) -> dict[str, int | str]:
 
 
 def _field(nvml: Any, gpu: Any, number: int, link: int | None = None) -> int:
-    (found,) = nvml.nvmlDeviceGetFieldValues(gpu, [number if link is None else (number, link)])
-    if found.nvmlReturn != nvml.NVML_SUCCESS:
-        raise nvml.NVMLError(found.nvmlReturn)
+    (field,) = nvml.nvmlDeviceGetFieldValues(gpu, [number if link is None else (number, link)])
+    if field.nvmlReturn != nvml.NVML_SUCCESS:
+        raise nvml.NVMLError(field.nvmlReturn)
     members = {
         nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
         nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
         nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
     }
-    if found.valueType not in members:
-        raise ValueError(f"field {number} is of type {found.valueType}")
-    return int(getattr(found.value, members[found.valueType]))
+    if field.valueType not in members:
+        raise ValueError(f"field {number} is of type {field.valueType}")
+    return int(getattr(field.value, members[field.valueType]))
 
 
 def _recovery_action(nvml: Any, gpu: Any) -> str:
@@ -467,27 +467,27 @@ def _nvlinks(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
             up = bool(nvml.nvmlDeviceGetNvLinkState(gpu, link))
             version = _maybe(nvml, nvml.nvmlDeviceGetNvLinkVersion, gpu, link)
             errors = _link_counters(nvml, gpu, link) if up else _NOT_COUNTED
-            found = {"state": "up" if up else "down", "version": version, "errors": errors}
+            status = {"state": "up" if up else "down", "version": version, "errors": errors}
         except nvml.NVMLError as error:
             if error.value in _GONE:
                 raise
             if error.value in (nvml.NVML_ERROR_INVALID_ARGUMENT, *_UNKNOWN_HERE):
                 continue
-            found = {"state": _sentence(error), "version": None, "errors": _NOT_COUNTED}
-        links.append({"link": link, **found})
+            status = {"state": _sentence(error), "version": None, "errors": _NOT_COUNTED}
+        links.append({"link": link, **status})
     return links
 
 
 def _link_counters(nvml: Any, gpu: Any, link: int) -> dict[str, int | None]:
     """What a link counted; None for what its generation does not count."""
-    found: dict[str, int | None] = {}
+    counts: dict[str, int | None] = {}
     for name, constant in _LINK_COUNTERS.items():
         code = getattr(nvml, constant)
-        found[name] = _maybe(nvml, nvml.nvmlDeviceGetNvLinkErrorCounter, gpu, link, code)
+        counts[name] = _maybe(nvml, nvml.nvmlDeviceGetNvLinkErrorCounter, gpu, link, code)
     for name, constant in _LINK_FIELDS.items():
         code = getattr(nvml, constant, None)
-        found[name] = None if code is None else _maybe(nvml, _field, nvml, gpu, code, link)
-    return found
+        counts[name] = None if code is None else _maybe(nvml, _field, nvml, gpu, code, link)
+    return counts
 
 
 def _maybe(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -582,14 +582,14 @@ def _threshold(kind: str) -> Question:
 
 def _mig_devices(nvml: Any, gpu: Any) -> list[Any]:
     """Handles of the GPU's MIG devices. NVML gives them to every user, unlike GPU instances."""
-    found = []
+    handles = []
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
-            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+            handles.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
         except nvml.NVMLError as error:
             if error.value != nvml.NVML_ERROR_NOT_FOUND:
                 raise
-    return found
+    return handles
 
 
 def _mig_instances(nvml: Any, gpu: Any) -> list[dict[str, str]]:
@@ -623,7 +623,7 @@ def _memory(member: str) -> Question:
 
 def _processes(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
     """Process id, name and MiB of each process with a CUDA context; None where NVML hides it."""
-    found = []
+    processes = []
     parts = _parts(nvml, gpu)
     running = (nvml.nvmlDeviceGetComputeRunningProcesses(part) for part in parts)
     for process in itertools.chain.from_iterable(running):
@@ -633,8 +633,8 @@ def _processes(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
             name = None
         used = process.usedGpuMemory
         memory = None if used is None else used // _MIB
-        found.append({"pid": process.pid, "name": name, "memory_mb": memory})
-    return found
+        processes.append({"pid": process.pid, "name": name, "memory_mb": memory})
+    return processes
 
 
 def _utilization(nvml: Any, gpu: Any) -> dict[str, int]:
@@ -645,19 +645,19 @@ def _utilization(nvml: Any, gpu: Any) -> dict[str, int]:
 
 def _framebuffer(nvml: Any, gpu: Any) -> dict[str, int]:
     """MiB of the whole board, as DCGM counts them: what the driver reserves is not used."""
-    found = nvml.nvmlDeviceGetMemoryInfo(gpu, nvml.nvmlMemory_v2)
-    return {name: getattr(found, name) // _MIB for name in ("free", "used", "reserved")}
+    memory = nvml.nvmlDeviceGetMemoryInfo(gpu, nvml.nvmlMemory_v2)
+    return {name: getattr(memory, name) // _MIB for name in ("free", "used", "reserved")}
 
 
 def _mig_memory(nvml: Any, gpu: Any) -> list[dict[str, Any]]:
     """MiB of each MIG device, with the number of its GPU instance and its name."""
-    found = []
+    rows = []
     for device in _mig_devices(nvml, gpu):
         memory = nvml.nvmlDeviceGetMemoryInfo(device)
         name, number = nvml.nvmlDeviceGetName(device), nvml.nvmlDeviceGetGpuInstanceId(device)
         sizes = {"free": memory.free // _MIB, "used": memory.used // _MIB}
-        found.append({"instance": number, "name": _text(name), **sizes})
-    return found
+        rows.append({"instance": number, "name": _text(name), **sizes})
+    return rows
 
 
 SYSTEM: dict[str, Callable[[Any], Any]] = {

@@ -114,8 +114,8 @@ def _xid(code: int, text: str, known: Xids) -> tuple[str | None, str]:
     if xid.severity == "text":
         return _said_fatal(text), xid.name
     if xid.severity == "recovery":
-        found = _RECOVERY.search(text)
-        needed = found[1] if found else "not understood"
+        match = _RECOVERY.search(text)
+        needed = match[1] if match else "not understood"
         none = needed == "None"
         return (None if none else FAIL), f"{xid.name}: {printable(needed, 40)}"
     return _WORTH[xid.severity], xid.name
@@ -127,5 +127,5 @@ def _sxid(text: str) -> tuple[str | None, str]:
 
 def _said_fatal(text: str) -> str:
     """A line that says neither is taken for fatal."""
-    found = _FATAL.search(text)
-    return WARN if found and found[1] != "Fatal" else FAIL
+    match = _FATAL.search(text)
+    return WARN if match and match[1] != "Fatal" else FAIL

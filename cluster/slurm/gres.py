@@ -29,7 +29,7 @@ def entries(node: Node) -> list[Mapping[str, Any]]:
     if detected := detection(node):
         return [{"AutoDetect": detected}]
     if layout := node["gpus"].get("mig"):
-        return [_instance(one) for one in mig.instances(count, layout)]
+        return [_instance(instance) for instance in mig.instances(count, layout)]
     files = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
     return [{"Name": "gpu", "Type": node["gpus"]["model"], "File": files}]
 
@@ -48,9 +48,9 @@ def detected_type(kind: str) -> str:
     return re.sub(r"_(sxm|pcie|nvl)$", "", kind)
 
 
-def _instance(one: mig.Instance) -> Mapping[str, Any]:
+def _instance(instance: mig.Instance) -> Mapping[str, Any]:
     """Slurm takes the numbers of these device files when slurmd starts (gres_common.c)."""
-    return {"Name": "gpu", "Type": one.profile, "MultipleFiles": ",".join(one.devices)}
+    return {"Name": "gpu", "Type": instance.profile, "MultipleFiles": ",".join(instance.devices)}
 
 
 def get(entry: Mapping[str, Any], key: str) -> str:
@@ -70,17 +70,17 @@ def count_of(entry: Mapping[str, Any], node: Node) -> str:
 
 def files_of(files: str) -> list[str]:
     """The paths of `/dev/nvidia[0-3,5],/dev/other`."""
-    found = []
+    paths = []
     for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", files):
         match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", word)
         if not match:
-            found.append(word)
+            paths.append(word)
             continue
         for part in match[2].split(","):
             first, _, last = part.partition("-")
             numbers = range(int(first), int(last or first) + 1)
-            found += [f"{match[1]}{number:0{len(first)}d}{match[3]}" for number in numbers]
-    return found
+            paths += [f"{match[1]}{number:0{len(first)}d}{match[3]}" for number in numbers]
+    return paths
 
 
 def kinds(node: Node) -> dict[str, int]:

@@ -58,29 +58,29 @@ _FIXED_LIMITS = """
 
 
 def _limits() -> set[str]:
-    found = set(_FIXED_LIMITS.split())
+    limits = set(_FIXED_LIMITS.split())
     for group in ("QOSGrp", "AssocGrp"):
-        found |= {
+        limits |= {
             f"{group}{what}Limit"
             for what in (
                 *("Cpu", "CPUMinutes", "CPURunMinutes"),
                 *("Jobs", "Mem", "Node", "SubmitJobs", "Wall"),
             )
         }
-        found |= {
+        limits |= {
             f"{group}{what}{of}" for what in _RESOURCES for of in ("", "Minutes", "RunMinutes")
         }
     for policy in ("QOSMax", "AssocMax"):
         scopes = ("PerJob", "PerNode", "PerUser", "MinutesPerJob")
-        found |= {f"{policy}{what}{scope}" for what in _RESOURCES for scope in scopes}
-    found |= {f"QOSMin{what}" for what in _RESOURCES}
-    found |= {f"Max{what}PerAccount" for what in _RESOURCES}
-    found |= {
+        limits |= {f"{policy}{what}{scope}" for what in _RESOURCES for scope in scopes}
+    limits |= {f"QOSMin{what}" for what in _RESOURCES}
+    limits |= {f"Max{what}PerAccount" for what in _RESOURCES}
+    limits |= {
         f"Max{what}RunMinsPer{whom}"
         for what in (*_RESOURCES, "Cpu", "Memory")
         for whom in ("Account", "User")
     }
-    return found
+    return limits
 
 
 CAUSES = {
@@ -94,7 +94,7 @@ CAUSES = {
 
 
 def names(wanted: Cause) -> tuple[str, ...]:
-    return tuple(name for name, found in CAUSES.items() if found is wanted)
+    return tuple(name for name, meaning in CAUSES.items() if meaning is wanted)
 
 
 # squeue prints a description instead of the reason where slurmctld keeps one, with "_" for blanks.
@@ -185,10 +185,10 @@ def refusal(stderr: str) -> tuple[str, Cause] | None:
     >>> refusal("srun: error: Unable to allocate resources: Invalid partition name specified")
     ('Unable to allocate resources: Invalid partition name specified', <Cause.REQUEST: 'request'>)
     """
-    found = _REFUSED.search(stderr)
-    if found is None:
+    match = _REFUSED.search(stderr)
+    if match is None:
         return None
-    sentence = re.sub(r"^srun: (?:(?:fatal|error): )?", "", found.group())
+    sentence = re.sub(r"^srun: (?:(?:fatal|error): )?", "", match.group())
     low = stderr.lower()
     meaning = next((cause for text, cause in _REFUSALS if text in low), Cause.REQUEST)
     return sentence, meaning

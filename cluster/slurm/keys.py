@@ -294,8 +294,8 @@ def oldest_release(look: str) -> Release:
     While a cluster is upgraded the nodes' slurmd are older, and read the controller's files.
     """
     running = re.findall(r"^slurmd (\d+)\.(\d+)", look, re.MULTILINE)
-    found = [release(look), *(f"{int(year):02d}.{int(month):02d}" for year, month in running)]
-    return min(filter(None, found), default=NONE)
+    releases = [release(look), *(f"{int(year):02d}.{int(month):02d}" for year, month in running)]
+    return min(filter(None, releases), default=NONE)
 
 
 def read(settings: Mapping[str, Any], file: str, found: Release) -> dict[str, Any]:

@@ -15,14 +15,14 @@ def licenses(declared: Mapping[str, int]) -> str:
 
 
 def license_problems(declared: Any) -> list[str]:
-    found = []
+    problems = []
     for name, count in (declared or {}).items():
         if not NAME.fullmatch(str(name)):
-            found.append(
+            problems.append(
                 f"slurm_licenses has the name {name!r}; take letters, digits, dots and dashes."
             )
         elif isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            found.append(
+            problems.append(
                 f"slurm_licenses.{name} is {count!r}; set it to how many there are, 1 or more."
             )
-    return found
+    return problems

@@ -160,7 +160,7 @@ def _share(node: Node) -> int:
 
 def node_problems(nodes: Sequence[Node]) -> list[str]:
     """What is wrong with the options and GRES that nodes declare; each sentence once."""
-    found: dict[str, None] = {}
+    problems: dict[str, None] = {}
     for node in nodes:
         if not any(
             (node.get("options"), node.get("gres"), node["gpus"].get("mig"), detection(node))
@@ -174,8 +174,8 @@ def node_problems(nodes: Sequence[Node]) -> list[str]:
             sentences += _mig_problems(node)
         elif node.get("gres") and not sentences:
             sentences += _gpu_problems(node)
-        found.update(dict.fromkeys(f"{node['name']}: {sentence}" for sentence in sentences))
-    return list(found)
+        problems.update(dict.fromkeys(f"{node['name']}: {sentence}" for sentence in sentences))
+    return list(problems)
 
 
 def _options_problems(options: Any) -> Iterator[str]:
@@ -184,9 +184,9 @@ def _options_problems(options: Any) -> Iterator[str]:
 
 def _mig_problems(node: Node) -> Iterator[str]:
     declared = ",".join(f"gpu:{kind}:{count}" for kind, count in kinds(node).items())
-    if (found := _gpus(gres(node))) != _gpus(declared):
+    if (gpus := _gpus(gres(node))) != _gpus(declared):
         yield (
-            f"slurm_node_gres makes {','.join(sorted(found)) or 'no GPU'}, node_gpus declares "
+            f"slurm_node_gres makes {','.join(sorted(gpus)) or 'no GPU'}, node_gpus declares "
             f"{declared}; change one of them."
         )
 
@@ -218,10 +218,10 @@ def _gpu_problems(node: Node) -> Iterator[str]:
         return
     files = {file for entry in lines for file in files_of(get(entry, "file"))}
     counts = [count_of(entry, node) for entry in lines]
-    made = len(files) or sum(int(number) for number in counts if number.isdigit())
-    if made != count and not any(get(entry, "multiplefiles") for entry in lines):
+    total = len(files) or sum(int(number) for number in counts if number.isdigit())
+    if total != count and not any(get(entry, "multiplefiles") for entry in lines):
         yield (
-            f"slurm_node_gres has {made} GPUs, and node_gpus declares {count}; change one of them."
+            f"slurm_node_gres has {total} GPUs, and node_gpus declares {count}; change one of them."
         )
         return
     for kind in dict.fromkeys(get(entry, "type") for entry in lines):

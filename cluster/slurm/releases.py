@@ -16,12 +16,12 @@ def unread_settings(configuration: Mapping[str, Any], found: Release, host: str)
     """
     if not found:
         return []
-    said = (
+    sentences = (
         sentence
         for file, where, settings in _set(configuration)
         for sentence in unread(settings, file, found, where, host)
     )
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(sentences))
 
 
 def _set(configuration: Mapping[str, Any]) -> Iterator[tuple[File, str, Mapping[str, Any]]]:
@@ -51,4 +51,4 @@ def _set(configuration: Mapping[str, Any]) -> Iterator[tuple[File, str, Mapping[
 
 def _distinct(several: Iterator[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Each mapping once: the nodes of a group have the same."""
-    return list({repr(sorted(one.items())): one for one in several if one}.values())
+    return list({repr(sorted(mapping.items())): mapping for mapping in several if mapping}.values())

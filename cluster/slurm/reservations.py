@@ -34,28 +34,32 @@ def wanted(
     """What the module slurm_reservations takes: nodes as a host list, lists as words."""
     return [
         {
-            "name": one["name"],
-            "absent": one.get("state") == "absent",
-            "settings": {} if one.get("state") == "absent" else _settings(one, nodes, groups),
+            "name": reservation["name"],
+            "absent": reservation.get("state") == "absent",
+            "settings": {}
+            if reservation.get("state") == "absent"
+            else _settings(reservation, nodes, groups),
         }
-        for one in reservations
+        for reservation in reservations
     ]
 
 
 def _settings(
-    one: Reservation, nodes: Sequence[Mapping[str, Any]], groups: Mapping[str, Sequence[str]]
+    reservation: Reservation,
+    nodes: Sequence[Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]],
 ) -> dict[str, str]:
-    found = {
-        "Nodes": compress(members(_where(one), one, nodes, groups)),
-        "PartitionName": one.get("partition") or "",
-        "Users": ",".join(one.get("users") or []),
-        "Accounts": ",".join(one.get("accounts") or []),
-        "StartTime": _full(str(one.get("start") or NOW)),
-        "Duration": str(one.get("duration") or ""),
-        "EndTime": _full(str(one.get("end") or "")),
-        "Flags": ",".join(one.get("flags") or []),
+    settings = {
+        "Nodes": compress(members(_where(reservation), reservation, nodes, groups)),
+        "PartitionName": reservation.get("partition") or "",
+        "Users": ",".join(reservation.get("users") or []),
+        "Accounts": ",".join(reservation.get("accounts") or []),
+        "StartTime": _full(str(reservation.get("start") or NOW)),
+        "Duration": str(reservation.get("duration") or ""),
+        "EndTime": _full(str(reservation.get("end") or "")),
+        "Flags": ",".join(reservation.get("flags") or []),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def _full(moment: str) -> str:
@@ -63,8 +67,8 @@ def _full(moment: str) -> str:
     return f"{moment}:00" if moment.count(":") == 1 else moment
 
 
-def _where(one: Reservation) -> str:
-    return f"slurm_reservations: {one.get('name')}.nodes"
+def _where(reservation: Reservation) -> str:
+    return f"slurm_reservations: {reservation.get('name')}.nodes"
 
 
 # --- what is wrong, as sentences -----------------------------------------------------------------
@@ -79,38 +83,45 @@ def problems(
 
     known: groups, partitions; and users and accounts, of which all pass where none are declared
     """
-    found: list[str] = []
-    names = [str(one.get("name")) for one in reservations]
-    found += [
+    sentences: list[str] = []
+    names = [str(reservation.get("name")) for reservation in reservations]
+    sentences += [
         f"slurm_reservations has two with the name {name}; rename one."
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
-    for one in reservations:
-        found += [f"slurm_reservations: {one.get('name')} {said}" for said in _problems(one, known)]
-        if one.get("state") != "absent" and one.get("nodes"):
+    for reservation in reservations:
+        sentences += [
+            f"slurm_reservations: {reservation.get('name')} {sentence}"
+            for sentence in _problems(reservation, known)
+        ]
+        if reservation.get("state") != "absent" and reservation.get("nodes"):
             try:
-                members(_where(one), one, nodes, known["groups"])
+                members(_where(reservation), reservation, nodes, known["groups"])
             except PartitionError as error:
-                found.append(str(error))
-    return found
+                sentences.append(str(error))
+    return sentences
 
 
-def _problems(one: Reservation, known: Mapping[str, Any]) -> Iterator[str]:
-    if not NAME.fullmatch(str(one.get("name"))):
+def _problems(reservation: Reservation, known: Mapping[str, Any]) -> Iterator[str]:
+    if not NAME.fullmatch(str(reservation.get("name"))):
         yield "is no name; begin with a letter, then letters, digits, dots and dashes."
-    if one.get("state") == "absent":
+    if reservation.get("state") == "absent":
         return
-    if not one.get("nodes"):
+    if not reservation.get("nodes"):
         yield "has no nodes; name groups, NodeNames or ALL."
-    if not (one.get("users") or one.get("accounts")):
+    if not (reservation.get("users") or reservation.get("accounts")):
         yield "is for nobody; name users or accounts, such as [root] for maintenance."
-    yield from _unknown("user", one.get("users") or (), {"root", *known["users"]}, known["users"])
-    yield from _unknown("account", one.get("accounts") or (), known["accounts"], known["accounts"])
-    partition = one.get("partition")
+    yield from _unknown(
+        "user", reservation.get("users") or (), {"root", *known["users"]}, known["users"]
+    )
+    yield from _unknown(
+        "account", reservation.get("accounts") or (), known["accounts"], known["accounts"]
+    )
+    partition = reservation.get("partition")
     if partition and partition not in known["partitions"]:
         yield f"is in the partition {partition}, which slurm_partitions does not have."
-    start, end, duration = (str(one.get(key) or "") for key in ("start", "end", "duration"))
+    start, end, duration = (str(reservation.get(key) or "") for key in ("start", "end", "duration"))
     if start not in ("", NOW) and not MOMENT.fullmatch(start):
         yield f'starts at {start!r}; write now, or "2026-12-01T08:00" in quotes.'
     if bool(end) == bool(duration):

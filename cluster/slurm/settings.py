@@ -90,23 +90,23 @@ def component_problems(
 
     The last word is the site's, so what it sets is no disagreement.
     """
-    found = []
-    said = {name.lower(): (f"the role {role}", text(value)) for name, value in own.items()}
+    problems = []
+    values = {name.lower(): (f"the role {role}", text(value)) for name, value in own.items()}
     decided = {str(name).lower() for name in site} if isinstance(site, Mapping) else set()
     for part, component in components.items():
         who = f"{role}_component_{part}"
         if not isinstance(component, Mapping) or set(component) - {"settings", "files"}:
-            found.append(f"{who} must be a mapping with settings and files, and nothing else.")
+            problems.append(f"{who} must be a mapping with settings and files, and nothing else.")
             continue
         settings = component.get("settings") or {}
         if wrong := list(mapping_problems(f"{who}.settings", settings, elsewhere)):
-            found += wrong
+            problems += wrong
             continue
         for name, value in settings.items():
-            first, before = said.setdefault(name.lower(), (who, text(value)))
+            first, before = values.setdefault(name.lower(), (who, text(value)))
             if before != text(value) and name.lower() not in decided:
-                found.append(
+                problems.append(
                     f"{first} sets {name} to {before}, and {who} sets it to {text(value)}; "
                     f"decide with {name} in {role}_settings."
                 )
-    return found
+    return problems

@@ -62,11 +62,11 @@ def _place(topology: Topology) -> str:
 
 def _places(topology: Topology, nodes: Sequence[Node]) -> dict[str, list[str]]:
     """Leaf switch or block -> NodeNames, in the order of the first node of each."""
-    found: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for node in nodes:
         if where := node.get(_place(topology)):
-            found.setdefault(str(where), []).append(node["name"])
-    return found
+            places.setdefault(str(where), []).append(node["name"])
+    return places
 
 
 def _switches(topology: Topology, leaves: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -91,21 +91,21 @@ def problems(topology: Any, nodes: Sequence[Node]) -> list[str]:
     plugin = topology.get("plugin")
     if plugin not in KEYS:
         return [f"slurm_topology.plugin is {plugin!r}; set it to tree or block."]
-    found = [
+    sentences = [
         f"slurm_topology.{key} is nothing of a topology of plugin {plugin}; remove it."
         for key in topology
         if key not in KEYS[plugin] and topology[key]
     ]
-    found += _unplaced(topology, nodes)
+    sentences += _unplaced(topology, nodes)
     places = _places(topology, nodes)
-    found += [
+    sentences += [
         f"node_{_place(topology)} is {name!r}; name it with letters, digits and dashes, "
         "at most 64 of them."
         for name in places
         if not NAME.fullmatch(name)
     ]
-    if found:
-        return found
+    if sentences:
+        return sentences
     return [*(_block_problems if plugin == "block" else _tree_problems)(topology, places)]
 
 

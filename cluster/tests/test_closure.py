@@ -80,10 +80,10 @@ def test_what_is_packed_is_what_a_bare_python_imports(name: str, tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert all(str(origin).startswith(str(file)) for origin in found.values())
+    origins = json.loads(done.stdout)
+    assert all(str(origin).startswith(str(file)) for origin in origins.values())
     modules = {place.removesuffix(".py").removesuffix("/__init__") for place in files}
-    assert {name.replace(".", "/") for name in found} == modules
+    assert {name.replace(".", "/") for name in origins} == modules
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -112,12 +112,12 @@ def test_all_that_is_imported_comes_along(tmp_path: Path) -> None:
             "roles/some/files/some/main.py": "from cluster import e\n",
         },
     )
-    found = closure.files_of("from cluster.a import b", root=root)
-    assert list(found) == ["cluster/__init__.py", *(f"cluster/{name}.py" for name in "abcde")]
-    assert found["cluster/d.py"] == b"import yaml\n"
-    found = closure.files_of("import roles.some.files.some.main", root=root)
+    sources = closure.files_of("from cluster.a import b", root=root)
+    assert list(sources) == ["cluster/__init__.py", *(f"cluster/{name}.py" for name in "abcde")]
+    assert sources["cluster/d.py"] == b"import yaml\n"
+    sources = closure.files_of("import roles.some.files.some.main", root=root)
     folders = ("", "some/", "some/files/", "some/files/some/")
-    assert list(found) == sorted(
+    assert list(sources) == sorted(
         [
             "cluster/__init__.py",
             "cluster/e.py",
@@ -125,7 +125,7 @@ def test_all_that_is_imported_comes_along(tmp_path: Path) -> None:
             *(f"roles/{folder}__init__.py" for folder in folders),
         ]
     )
-    with zipfile.ZipFile(io.BytesIO(packed.pack("", found))) as archive:
+    with zipfile.ZipFile(io.BytesIO(packed.pack("", sources))) as archive:
         assert archive.read("roles/__init__.py") == b""
 
 

@@ -26,18 +26,18 @@ OF_FILE = {
 @cache
 def parsers() -> Mapping[str, Mapping[str, Mapping[str, frozenset[str]]]]:
     """release -> file -> `taken` and `read`, in lower case."""
-    told = yaml.safe_load((REPOSITORY / "tests/slurm_parsers.yml").read_text())
+    document = yaml.safe_load((REPOSITORY / "tests/slurm_parsers.yml").read_text())
     taken: dict[str, frozenset[str]] = {file: frozenset() for file in File}
-    found: dict[str, dict[str, Any]] = {}
-    for of, files in told.items():
+    releases: dict[str, dict[str, Any]] = {}
+    for of, files in document.items():
         for file, parts in files.items():
             came, went, over = (
                 frozenset(parts.get(part, "").lower().split())
                 for part in ("came", "went", "passed over")
             )
             taken[file] = (taken[file] | came) - went
-            found.setdefault(of, {})[file] = {"taken": taken[file], "read": taken[file] - over}
-    return found
+            releases.setdefault(of, {})[file] = {"taken": taken[file], "read": taken[file] - over}
+    return releases
 
 
 @pytest.mark.parametrize("of", parsers())
@@ -144,8 +144,10 @@ def test_what_a_release_does_not_read_is_left_out_and_the_rest_stays_as_it_is() 
 def test_a_sentence_has_the_key_the_release_that_was_found_those_that_read_it_and_what_to_do() -> (
     None
 ):
-    said = unread({"SelectType": "select/cons_res"}, File.SLURM, "24.11", "slurm_settings", "ctl1")
-    assert said == [
+    sentences = unread(
+        {"SelectType": "select/cons_res"}, File.SLURM, "24.11", "slurm_settings", "ctl1"
+    )
+    assert sentences == [
         "slurm_settings.SelectType: ctl1 has Slurm 24.11, and only 23.02 and older read "
         "SelectType=select/cons_res; set select/cons_tres, or nothing: the role does."
     ]

@@ -334,9 +334,9 @@ FOUR = {"Name": "gpu", "Type": "h100_sxm", "File": "/dev/nvidia[0-3]"}
 def test_gres_other_than_the_declared_hardware_is_refused(
     changes: dict[str, Any], sentence: str
 ) -> None:
-    (said,) = n.node_problems([node("gpu1", **changes)])
-    assert said.startswith("gpu1: ")
-    assert sentence in said
+    (problem,) = n.node_problems([node("gpu1", **changes)])
+    assert problem.startswith("gpu1: ")
+    assert sentence in problem
 
 
 @pytest.mark.parametrize(

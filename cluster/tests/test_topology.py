@@ -14,11 +14,11 @@ BLOCK = {"plugin": "block", "block_sizes": [2, 4]}
 
 def nodes(**places: str) -> list[dict[str, Any]]:
     """`gpu1="leaf1/rack1"`: nodes at a switch and in a rack; "" is neither."""
-    found = []
+    entries = []
     for name, place in places.items():
         switch, _, rack = place.partition("/")
-        found.append({"name": name, "switch": switch, "rack": rack})
-    return found
+        entries.append({"name": name, "switch": switch, "rack": rack})
+    return entries
 
 
 FOUR = nodes(gpu1="leaf1/a", gpu2="leaf1/a", gpu3="leaf2/b", gpu4="leaf2/b")
@@ -139,8 +139,8 @@ def test_a_thousand_nodes_are_a_line_for_each_leaf() -> None:
 def test_what_is_no_topology_is_one_sentence(
     topology: dict[str, Any], of: list[dict[str, Any]], sentence: str
 ) -> None:
-    (said,) = t.problems(topology, of)
-    assert sentence in said
+    (problem,) = t.problems(topology, of)
+    assert sentence in problem
 
 
 def test_switches_that_are_below_each_other_are_refused() -> None:

@@ -54,8 +54,8 @@ class ActionModule(Looking, Copy):  # type: ignore[misc] # known at run time
         """The next run finds the file, and asks for its owner and mode where this one wrote it."""
         action: Any = self
         if looking.may_ask(action, variables):
-            given = builtin_module("copy")._create_remote_file_args(action._task.args)
-            arguments = {**given, "dest": action._task.args["dest"], "recurse": False}
+            file_arguments = builtin_module("copy")._create_remote_file_args(action._task.args)
+            arguments = {**file_arguments, "dest": action._task.args["dest"], "recurse": False}
             arguments.pop("src", None)
             question = looking.question_of(action, "file", {**arguments, "state": "file"})
             if question:

@@ -63,8 +63,8 @@ def request(names: list[str], *, start_daemons: bool) -> dict[str, Any]:
 
 def unknown(answer: Mapping[str, Any]) -> str:
     """The package that `ansible.builtin.apt` failed for because no list has it; empty otherwise."""
-    found = UNKNOWN.match(str(answer.get("msg", ""))) if answer.get("failed") else None
-    return found[1] if found else ""
+    match = UNKNOWN.match(str(answer.get("msg", ""))) if answer.get("failed") else None
+    return match[1] if match else ""
 
 
 class ActionModule(Looking):
@@ -92,6 +92,8 @@ class ActionModule(Looking):
         install = request(names, start_daemons=arguments["start_daemons"])
         installed = ansible._execute_module("ansible.builtin.apt", install, task_vars=task_vars)
         if ansible._task.check_mode and (name := unknown(installed)):
-            said = f"{name} would be installed from a repository that this host does not read yet"
-            return {**result, "changed": True, "msg": said}
+            message = (
+                f"{name} would be installed from a repository that this host does not read yet"
+            )
+            return {**result, "changed": True, "msg": message}
         return {**result, **installed}

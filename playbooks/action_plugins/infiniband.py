@@ -68,5 +68,5 @@ class ActionModule(ActionBase):
         )
         if arguments["timeout"] <= 0:
             raise AnsibleActionFail(f"timeout is {arguments['timeout']:g}; give it some seconds")
-        asked = [arguments["root"], f"{arguments['timeout']:g}"]
-        return {**result, "changed": False, **node_reader.ask(self, READER, archive(), asked)}
+        options = [arguments["root"], f"{arguments['timeout']:g}"]
+        return {**result, "changed": False, **node_reader.ask(self, READER, archive(), options)}

@@ -79,8 +79,8 @@ class ActionModule(ActionBase):
         if arguments["timeout"] <= 0:
             raise AnsibleActionFail(f"timeout is {arguments['timeout']:g}; give it some seconds")
         try:
-            given = archive()
+            program = archive()
         except packed.NotPackable as problem:
             raise AnsibleActionFail(f"NVML cannot be asked: {problem}") from None
-        asked = [f"{arguments['timeout']:g}", *arguments["questions"]]
-        return {**result, "changed": False, **node_reader.ask(self, READER, given, asked)}
+        options = [f"{arguments['timeout']:g}", *arguments["questions"]]
+        return {**result, "changed": False, **node_reader.ask(self, READER, program, options)}

@@ -28,5 +28,7 @@ class ActionModule(ActionBase):
         del tmp
         questions = self._task.args["questions"]
         add_roles(Path(self._task.args["roles"]).resolve(), questions)
-        answers = {one["number"]: answer(self, one, task_vars or {}) for one in questions}
+        answers = {
+            question["number"]: answer(self, question, task_vars or {}) for question in questions
+        }
         return {"changed": False, "answers": answers}

@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
         for name in SAID:
             if name in variables:
                 site.values.define(name, variables[name])
-        told = {
+        roles_by_host = {
             host: roles
             for host, roles in arguments["given"].items()
             if site.values.hosts[host].get("ansible_facts")
@@ -56,10 +56,10 @@ class ActionModule(ActionBase):
         def run(question: Mapping[str, Any], host: str) -> dict[str, Any]:
             return answer(self, question, {**variables, "inventory_hostname": host})
 
-        playing = set(variables.get("ansible_play_hosts") or ()) & set(told)
-        found = refusing(
+        playing = set(variables.get("ansible_play_hosts") or ()) & set(roles_by_host)
+        findings = refusing(
             site,
-            told,
+            roles_by_host,
             Path(arguments["roles"]).resolve(),
             Here(
                 answers=answers,
@@ -71,7 +71,9 @@ class ActionModule(ActionBase):
         )
         return {
             "changed": False,
-            "problems": {host: list(said) for host, said in found.sentences.items() if said},
-            "questions": found.questions,
-            "roles": {**arguments["given"], **found.left},
+            "problems": {
+                host: list(sentences) for host, sentences in findings.sentences.items() if sentences
+            },
+            "questions": findings.questions,
+            "roles": {**arguments["given"], **findings.left},
         }

@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
         site = read_site(variables["hostvars"])
         if judging:
             folder = Path(arguments["roles"]).resolve()
-            found = judge(
+            judgement = judge(
                 site,
                 contract.load(),
                 read_specs(folder),
@@ -53,11 +53,11 @@ class ActionModule(ActionBase):
                 progress=Progress(Display().display),
             )
         else:
-            found = _worked_out(site)
-        if found.sentences:
+            judgement = _worked_out(site)
+        if judgement.sentences:
             first = "preflight refused the inventory; nothing was changed."
-            return {"failed": True, "changed": False, "msg": [first, *found.sentences]}
-        return {"changed": False, "cluster": found.cluster.plain(), "roles": found.roles}
+            return {"failed": True, "changed": False, "msg": [first, *judgement.sentences]}
+        return {"changed": False, "cluster": judgement.cluster.plain(), "roles": judgement.roles}
 
 
 def _worked_out(site: Site) -> Judgement:

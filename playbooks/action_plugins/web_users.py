@@ -36,17 +36,17 @@ def passwords(
 
     With `make` false a user whose file is missing is left out.
     """
-    found: dict[str, str] = {}
-    made = []
+    by_user: dict[str, str] = {}
+    new_files = []
     for user, path in files.items():
         if text := kept.read(path, decrypted):
-            found[user] = kept.password(text, path)
+            by_user[user] = kept.password(text, path)
         elif make:
             had = deployed.get(user, "").strip("\n")
-            found[user] = kept.password(had, path) if had else kept.new_password()
-            kept.keep(path, found[user] + "\n")
-            made.append(path)
-    return found, made
+            by_user[user] = kept.password(had, path) if had else kept.new_password()
+            kept.keep(path, by_user[user] + "\n")
+            new_files.append(path)
+    return by_user, new_files
 
 
 class ActionModule(ActionBase):
@@ -66,7 +66,7 @@ class ActionModule(ActionBase):
         )
         files = {str(user): Path(path) for user, path in arguments["files"].items()}
         try:
-            found, made = passwords(
+            by_user, new_files = passwords(
                 files,
                 arguments["deployed"],
                 vaulted.reader(self._loader),
@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": f"{problem}."}
         return {
             **result,
-            "changed": bool(made),
-            "made": [str(path) for path in made],
-            "hashes": {user: web.hashed(user, password) for user, password in found.items()},
+            "changed": bool(new_files),
+            "made": [str(path) for path in new_files],
+            "hashes": {user: web.hashed(user, password) for user, password in by_user.items()},
         }

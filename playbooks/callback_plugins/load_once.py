@@ -35,8 +35,8 @@ def own_packages(root: Path) -> str:
 
     Another checkout's .venv has that one's packages, and would deploy what they say.
     """
-    found = importlib.util.find_spec("validation")
-    if found and found.origin and Path(found.origin).resolve().is_relative_to(root):
+    spec = importlib.util.find_spec("validation")
+    if spec and spec.origin and Path(spec.origin).resolve().is_relative_to(root):
         return ""
     return (
         f"Ansible does not run with the Python of {root}/.venv: run scripts/setup there, then "

@@ -30,8 +30,8 @@ def reached(
 
     A group that the inventory has not has nobody to tell.
     """
-    told = [host for group in groups for host in members.get(group, ())]
-    return list(dict.fromkeys([*limited, *told]))
+    hosts = [host for group in groups for host in members.get(group, ())]
+    return list(dict.fromkeys([*limited, *hosts]))
 
 
 class CallbackModule(CallbackBase):

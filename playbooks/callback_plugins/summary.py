@@ -170,16 +170,16 @@ def troubles(run: Run) -> Iterable[str]:
         ("Not reached, and therefore not configured", lambda t: not t.whole and not t.reached),
         ("Failed", lambda t: not t.whole and t.reached),
     ):
-        found = [trouble for trouble in run.troubles if chosen(trouble)]
-        if not found:
+        matching = [trouble for trouble in run.troubles if chosen(trouble)]
+        if not matching:
             continue
-        hosts = sorted({trouble.host for trouble in found}, key=place)
-        yield f"{title}." if found[0].whole else f"{title}: {names(hosts)}."
+        hosts = sorted({trouble.host for trouble in matching}, key=place)
+        yield f"{title}." if matching[0].whole else f"{title}: {names(hosts)}."
         alike: dict[tuple[str, str, str], list[str]] = {}
-        for t in found:
+        for t in matching:
             alike.setdefault((t.play, t.task, t.words), []).append(t.host)
         for (play, task, words), at in list(alike.items())[:NAMED]:
-            alone = found[0].whole or len(hosts) == 1
+            alone = matching[0].whole or len(hosts) == 1
             who = "" if alone else f"{names(sorted(at, key=place))}: "
             yield f"    {who}{words}"
             yield f'        at "{task}" of the play "{play}"'
@@ -243,8 +243,10 @@ def unreachable_words(result: Mapping[str, Any], asked: str = "") -> str:
     """Why a host was not reached; `asked` is another host that the task was delegated to."""
     items = result.get("results")
     each = [result, *items] if isinstance(items, list) else [result]
-    found = [i["msg"] for i in each if isinstance(i, dict) and i.get("unreachable") and "msg" in i]
-    words = ssh_words(str((found or [result.get("msg", "")])[0]))
+    messages = [
+        i["msg"] for i in each if isinstance(i, dict) and i.get("unreachable") and "msg" in i
+    ]
+    words = ssh_words(str((messages or [result.get("msg", "")])[0]))
     return f"{asked}: {words}" if asked else words
 
 
@@ -309,8 +311,8 @@ class Watch:
             lost[play._uuid] = {host for batch in batches for host in batch._removed_hosts}
             # Only a play that has begun has a pattern that is certainly no template.
             pattern = batches[-1].hosts if batches else play.hosts
-            found = inventory.get_hosts(pattern, ignore_restrictions=True)
-            wanted = {host.get_name() for host in found}
+            targets = inventory.get_hosts(pattern, ignore_restrictions=True)
+            wanted = {host.get_name() for host in targets}
             hosts = tuple(name for name in cluster if name in wanted)
             # Batches that never came, because one before them failed.
             early = wanted - self.reached[play._uuid] if batches else set()
@@ -324,7 +326,7 @@ class Watch:
                     changes=Path(play.get_path().rpartition(":")[0]).name not in CHECKS,
                 )
             )
-        asked = {host for play in plays for host in play.hosts}
+        playing = {host for play in plays for host in play.hosts}
         last = {  # of each host and play
             (play, trouble.host): trouble
             for play, trouble in self.troubles
@@ -333,7 +335,7 @@ class Watch:
         at = f'"{self.task}"' if self.task else "its beginning"
         return Run(
             command=tuple(command),
-            hosts=tuple(name for name in cluster if name in asked),
+            hosts=tuple(name for name in cluster if name in playing),
             plays=tuple(plays),
             troubles=tuple(last.values()),
             changed=changed,
@@ -391,8 +393,8 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         if not result.task.ignore_unreachable:
-            asked = str(result.task_fields.get("delegate_to") or "")
-            words = unreachable_words(result.result, asked)
+            delegate = str(result.task_fields.get("delegate_to") or "")
+            words = unreachable_words(result.result, delegate)
             self.seen(lambda watch: watch.trouble(result, words, False))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:

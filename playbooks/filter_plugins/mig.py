@@ -15,7 +15,7 @@ def mig_devices(gpus: Mapping[str, Any]) -> list[str]:
     if not count:
         return []
     last = mig.instances(count, gpus.get("mig") or {})[-1:]
-    return [f"/dev/nvidia{count - 1}", *(one.devices[-1] for one in last)]
+    return [f"/dev/nvidia{count - 1}", *(instance.devices[-1] for instance in last)]
 
 
 def mig_problems(layout: Mapping[str, Any], model: str) -> list[str]:
@@ -38,7 +38,7 @@ def mig_described(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     layouts: list[dict[str, int]] = []
     for gpu in gpus:
-        names = [one["name"] for one in gpu["values"].get("mig_instances") or ()]
+        names = [instance["name"] for instance in gpu["values"].get("mig_instances") or ()]
         layouts.append(Counter(name.rpartition(" MIG ")[2] for name in names))
     if not any(layouts):
         return {}

@@ -37,22 +37,22 @@ def away_refusals(results: Sequence[Mapping[str, Any]], silenced: Sequence[str])
 
 def facts_refusal(result: Mapping[str, Any], host: str) -> str:
     """Why a host told nothing about itself, from the failed result."""
-    said = " ".join(str(result.get(key) or "") for key in ("msg", "module_stderr", "stderr"))
-    said = " ".join(said.split()).rstrip(".")
-    if NOT_ROOT.search(said):
+    message = " ".join(str(result.get(key) or "") for key in ("msg", "module_stderr", "stderr"))
+    message = " ".join(message.split()).rstrip(".")
+    if NOT_ROOT.search(message):
         return (
-            f"{host}: the user that logs in cannot become root ({said}); give its password with "
+            f"{host}: the user that logs in cannot become root ({message}); give its password with "
             "--ask-become-pass, or let it use sudo without one (NOPASSWD)."
         )
-    return f"{host}: its facts cannot be gathered ({said}); repair that on the host first."
+    return f"{host}: its facts cannot be gathered ({message}); repair that on the host first."
 
 
 def role_refusal(result: Mapping[str, Any], role: str) -> str:
     """What a role's refuse.yml refused, from the failed result."""
-    said = " ".join(str(result.get("msg", "")).split())
+    message = " ".join(str(result.get("msg", "")).split())
     if result.get("evaluated_to") is False or "assertion" in result:
-        return said
-    return f"role {role} could not evaluate its refusals ({said.rstrip('.')})."
+        return message
+    return f"role {role} could not evaluate its refusals ({message.rstrip('.')})."
 
 
 def hardware_refusals(
@@ -75,11 +75,11 @@ def hardware_refusals(
 def _less(declared: Mapping[str, Any], facts: Mapping[str, Any], counted: str) -> Iterator[str]:
     cpus = declared["node_cpus"]
     wanted = cpus["sockets"] * cpus["cores_per_socket"] * cpus["threads_per_core"]
-    found = facts.get("processor_vcpus")
-    if found is not None and wanted > int(found):
+    vcpus = facts.get("processor_vcpus")
+    if vcpus is not None and wanted > int(vcpus):
         yield (
             f"node_cpus declares {wanted} logical CPUs ({cpus['sockets']} × "
-            f"{cpus['cores_per_socket']} × {cpus['threads_per_core']}), but the node has {found}"
+            f"{cpus['cores_per_socket']} × {cpus['threads_per_core']}), but the node has {vcpus}"
         )
     memory = facts.get("memtotal_mb")
     if memory is not None and int(declared["node_memory_mb"]) > int(memory):
@@ -103,19 +103,19 @@ def host_refusals(
 
     `judged` is what preflight_facts found.
     """
-    found: dict[str, list[str]] = {}
+    by_host: dict[str, list[str]] = {}
     for host in hosts:
         name = str(host["inventory_hostname"])
-        found[name] = [*judged.get(name, []), *host.get("__preflight_problems", [])]
+        by_host[name] = [*judged.get(name, []), *host.get("__preflight_problems", [])]
         counted = host.get("__gpus", {})
         if "stdout" in counted:
             refusals = hardware_refusals(host, name, host["ansible_facts"], str(counted["stdout"]))
-            found[name] += [
+            by_host[name] += [
                 f"{refusal.sentence} [{refusal.kind}]"
                 for refusal in refusals
                 if standing([refusal], silenced)
             ]
-    return found
+    return by_host
 
 
 def told_once(problems: Mapping[str, Iterable[str]]) -> list[str]:

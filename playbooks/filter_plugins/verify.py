@@ -37,8 +37,8 @@ def verify_failures(rows: Iterable[Row]) -> list[str]:
 
 
 def sentence(row: Row) -> str:
-    said = f"{row['component']}: {row['what']} is {row['found']}, expected {row['expected']}"
-    return f"{said}; {row['advice']}" if row["advice"] else said
+    text = f"{row['component']}: {row['what']} is {row['found']}, expected {row['expected']}"
+    return f"{text}; {row['advice']}" if row["advice"] else text
 
 
 def _row(

@@ -41,10 +41,10 @@ def verified_rows(host: Host, roles: Iterable[str]) -> list[dict[str, str]]:
     for role in roles:
         if role in lost:
             rows.append(_unanswered(role, lost[role], "repair that on the node, and verify again"))
-        elif not (found := host.get(f"__{role}_verified")):
+        elif not (role_rows := host.get(f"__{role}_verified")):
             rows.append(_unanswered(role, "no answer", f"apply the role {role}, and ask again"))
         else:
-            rows += found
+            rows += role_rows
     return rows
 
 
@@ -78,13 +78,13 @@ TEXTS = ("component", "what", "expected", "found", "verdict", "advice")
 
 def alike(hosts: Iterable[Host], roles: Roles) -> Alike:
     """Rows as they were met, each with its nodes; those of one question together."""
-    found: dict[tuple[str, str], Alike] = {}
+    questions: dict[tuple[str, str], Alike] = {}
     for host in hosts:
         for row in host_rows(host, roles_of_groups(roles, host["group_names"])):
             texts = tuple(str(row[text]) for text in TEXTS)
-            question = found.setdefault((texts[0], texts[1]), {})
+            question = questions.setdefault((texts[0], texts[1]), {})
             question.setdefault(texts, []).append(str(host["inventory_hostname"]))
-    return {texts: nodes for question in found.values() for texts, nodes in question.items()}
+    return {texts: nodes for question in questions.values() for texts, nodes in question.items()}
 
 
 def verify_table(hosts: Iterable[Host], roles: Roles) -> str:
@@ -92,15 +92,15 @@ def verify_table(hosts: Iterable[Host], roles: Roles) -> str:
 
     Raises ValueError when there is no host: that is no table without failures.
     """
-    asked = list(hosts)
-    if not asked:
+    all_hosts = list(hosts)
+    if not all_hosts:
         raise ValueError("no node was asked")
-    rows = alike(asked, roles)
+    rows = alike(all_hosts, roles)
     cells = [(compress(nodes), *texts[:5]) for texts, nodes in rows.items()]
     lines = [*_lines([HEADINGS, *cells])]
     if advice := list(_advice(rows)):
         lines += ["", "What to do:", *advice]
-    return "\n".join([*lines, "", _count(rows, len(asked))])
+    return "\n".join([*lines, "", _count(rows, len(all_hosts))])
 
 
 def _lines(cells: Sequence[Sequence[str]]) -> Iterator[str]:

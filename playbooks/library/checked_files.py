@@ -86,8 +86,8 @@ def reason(said: str, folder: str) -> str:
     """What a checker said, as part of a sentence: without what is fine, and the copy's own path."""
     lines = [" ".join(line.replace(f"{folder}/", "").split()) for line in said.splitlines()]
     lines = [line.removeprefix("FAILED:").strip() for line in lines if "SUCCESS" not in line]
-    told = dict.fromkeys(line for line in lines if line and not line.startswith("Checking "))
-    text = "; ".join(told).replace(":; ", ": ") or "it said nothing"
+    messages = dict.fromkeys(line for line in lines if line and not line.startswith("Checking "))
+    text = "; ".join(messages).replace(":; ", ": ") or "it said nothing"
     return text if len(text) <= LONGEST else f"…{text[-LONGEST:]}"
 
 
@@ -157,25 +157,26 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    folder = given["folder"]
+    options = module.params
+    folder = options["folder"]
     try:
         access = Access(
-            int(given["mode"], 8),
-            pwd.getpwnam(given["owner"]).pw_uid,
-            grp.getgrnam(given["group"]).gr_gid,
+            int(options["mode"], 8),
+            pwd.getpwnam(options["owner"]).pw_uid,
+            grp.getgrnam(options["group"]).gr_gid,
         )
         result = run(
             Path(folder),
-            {name: str(text) for name, text in given["files"].items()},
-            given["owned"],
-            given["checks"],
+            {name: str(text) for name, text in options["files"].items()},
+            options["owned"],
+            options["checks"],
             access,
             module.check_mode,
         )
     except KeyError:
         module.fail_json(
-            msg=f"checked_files: there is no user {given['owner']} or no group {given['group']}."
+            msg=f"checked_files: there is no user {options['owner']} "
+            f"or no group {options['group']}."
         )
     except (NoPlace, Refused) as problem:
         module.fail_json(msg=f"{folder} stays as it was: {problem}.")

@@ -145,11 +145,11 @@ def inputs_now(script: str) -> set[str]:
 
 def difference(then: Iterable[str], now: Iterable[str]) -> dict[str, set[str]]:
     """The files whose lines differ, by what takes them over."""
-    found: dict[str, set[str]] = {"restart": set(), "reload": set()}
+    paths: dict[str, set[str]] = {"restart": set(), "reload": set()}
     for line in set(then) ^ set(now):
         kind, _, path = line.split(" ", 2)
-        found[kind].add(path)
-    return found
+        paths[kind].add(path)
+    return paths
 
 
 def read_record(path: Path) -> set[str] | None:
@@ -233,14 +233,14 @@ def compare(
     path, record = host.drop_in(unit), host.record(unit)
     script = inputs(files, reload_files)
     wanted = drop_in(record, script, settings)
-    found = path.read_text(encoding="utf-8") if path.exists() else ""
+    current = path.read_text(encoding="utf-8") if path.exists() else ""
     state = unit_state(unit)
 
     if not check_mode:
-        if found != wanted:
+        if current != wanted:
             write(path, wanted)
         # A run that was interrupted may have written the file and no more.
-        if found != wanted or state.get("NeedDaemonReload") == "yes":
+        if current != wanted or state.get("NeedDaemonReload") == "yes":
             systemctl("daemon-reload")
 
     now = inputs_now(script) | {f"restart {version_of(wanted)} unit"}
@@ -252,12 +252,12 @@ def compare(
         action = next((kind for kind in ("restart", "reload") if differs[kind]), "none")
     named = sorted(differs["restart"] | differs["reload"]) if running else []
     return {
-        "changed": found != wanted or action != "none",
+        "changed": current != wanted or action != "none",
         "action": action,
         "differs": named,
         "diff": [
             {
-                "before": found,
+                "before": current,
                 "after": wanted,
                 "before_header": str(path),
                 "after_header": str(path),
@@ -295,13 +295,13 @@ def recorded(unit: str, reload_files: list[str], check_mode: bool, host: Host) -
 def absent(unit: str, check_mode: bool, host: Host) -> dict[str, Any]:
     """State `absent`: the unit is again as its package has it."""
     path = host.drop_in(unit)
-    found = path.exists()
+    exists = path.exists()
     if not check_mode:
         host.record(unit).unlink(missing_ok=True)
-        if found:
+        if exists:
             remove(path, host.units)
             systemctl("daemon-reload")
-    return {"changed": found, "action": "none", "differs": []}
+    return {"changed": exists, "action": "none", "differs": []}
 
 
 def run(

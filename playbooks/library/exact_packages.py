@@ -107,9 +107,9 @@ def chosen(known: Mapping[str, Sequence[str]], wanted: Wanted, keep: str) -> str
         for version in known[wanted.names[0]]
         if all(version in known[name] for name in wanted.names)
     ]
-    asked = keep or wanted.version
+    target = keep or wanted.version
     for version in common:
-        if not asked or fits(version, asked):
+        if not target or fits(version, target):
             return version
     lacking = next((name for name in wanted.names if not known[name]), "")
     if lacking:
@@ -118,7 +118,7 @@ def chosen(known: Mapping[str, Sequence[str]], wanted: Wanted, keep: str) -> str
         )
     there = f"there is {', '.join(common)}" if common else "they have no version in common"
     advice = f"; set {wanted.variable} to one of them" if wanted.variable and common else ""
-    raise Refused(f"{', '.join(wanted.names)} cannot be had in version {asked}: {there}{advice}")
+    raise Refused(f"{', '.join(wanted.names)} cannot be had in version {target}: {there}{advice}")
 
 
 # --- asking dpkg and APT --------------------------------------------------------------------------
@@ -132,8 +132,8 @@ def run(*argv: str) -> subprocess.CompletedProcess[str]:
 def installed(names: Iterable[str]) -> dict[str, str]:
     """The versions of those packages that are installed and configured."""
     form = "${db:Status-Status} ${Package} ${Version}\\n"
-    said = run("dpkg-query", "--show", f"--showformat={form}", *names).stdout
-    lines = (line.split() for line in said.splitlines())
+    output = run("dpkg-query", "--show", f"--showformat={form}", *names).stdout
+    lines = (line.split() for line in output.splitlines())
     return {line[1]: line[2] for line in lines if line[0] == "installed"}
 
 
@@ -305,9 +305,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
+    options = module.params
     wanted = Wanted(
-        given["name"], given["version"], given["remove"], given["hold"], given["variable"]
+        options["name"], options["version"], options["remove"], options["hold"], options["variable"]
     )
     if not wanted.names:
         module.fail_json(msg="name is empty; give at least one package.")

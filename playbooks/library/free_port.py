@@ -52,8 +52,8 @@ def holders(port: int, proc: Path = PROC) -> Iterator[int]:
     wanted = set()
     for name in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # a kernel without IPv6
-            found = inodes((proc / "net" / name).read_text(), port)
-            wanted |= {f"socket:[{inode}]" for inode in found}
+            numbers = inodes((proc / "net" / name).read_text(), port)
+            wanted |= {f"socket:[{inode}]" for inode in numbers}
     for folder in proc.glob("[0-9]*") if wanted else ():
         with suppress(OSError):  # it has ended
             if any(os.readlink(file) in wanted for file in (folder / "fd").iterdir()):
@@ -84,11 +84,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given: dict[str, Any] = module.params
-    if taken := taken_by(given["port"], given["unit"]):
+    options: dict[str, Any] = module.params
+    if taken := taken_by(options["port"], options["unit"]):
         module.fail_json(
-            msg=f"port {given['port']} is taken by {taken}; stop that, or set {given['variable']} "
-            "to another port. What runs was left as it is."
+            msg=f"port {options['port']} is taken by {taken}; stop that, or set "
+            f"{options['variable']} to another port. What runs was left as it is."
         )
     module.exit_json(changed=False)
 

@@ -55,14 +55,14 @@ _CHUNK = 2**20  # bytes
 
 def digest(path: Path) -> str:
     """SHA-256 of a file, or "" where there is none."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     try:
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK):
-                found.update(chunk)
+                sha256.update(chunk)
     except FileNotFoundError:
         return ""
-    return found.hexdigest()
+    return sha256.hexdigest()
 
 
 def fetch(url: str, sha256: str, dest: Path, mode: int, timeout: float, variable: str = "") -> None:
@@ -86,13 +86,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    dest, mode = Path(given["dest"]), int(given["mode"], 8)
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", given["sha256"]):
+    options = module.params
+    dest, mode = Path(options["dest"]), int(options["mode"], 8)
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", options["sha256"]):
         module.fail_json(
-            msg=f"the SHA-256 for {given['url']} is {given['sha256']!r}; give its 64 hex digits."
+            msg=f"the SHA-256 for {options['url']} is {options['sha256']!r}; "
+            "give its 64 hex digits."
         )
-    there = digest(dest) == given["sha256"].lower()
+    there = digest(dest) == options["sha256"].lower()
     right = there and dest.stat().st_mode & 0o7777 == mode
     if not right and not module.check_mode:
         try:
@@ -100,7 +101,12 @@ def main() -> None:
                 dest.chmod(mode)
             else:
                 fetch(
-                    given["url"], given["sha256"], dest, mode, given["timeout"], given["variable"]
+                    options["url"],
+                    options["sha256"],
+                    dest,
+                    mode,
+                    options["timeout"],
+                    options["variable"],
                 )
         except NoFile as problem:
             module.fail_json(msg=f"{problem}.")

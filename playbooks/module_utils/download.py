@@ -34,7 +34,7 @@ def download(url: str, file: BinaryIO, timeout: float, variable: str = "") -> st
     """
     mirror = f"set {variable} to a mirror that the nodes reach" if variable else "use a mirror"
     host = urlsplit(url).netloc or urlsplit(url).path
-    found, received = hashlib.sha256(), 0
+    sha256, received = hashlib.sha256(), 0
     try:
         answer = urllib.request.urlopen(url, timeout=timeout)
     except urllib.error.HTTPError as error:
@@ -59,11 +59,11 @@ def download(url: str, file: BinaryIO, timeout: float, variable: str = "") -> st
             if not chunk:
                 break
             file.write(chunk)
-            found.update(chunk)
+            sha256.update(chunk)
             received += len(chunk)
     if length is not None and received != int(length):
         raise NoFile(f"{url} broke off after {received} of {length} bytes; run again, or {mirror}")
-    return found.hexdigest()
+    return sha256.hexdigest()
 
 
 def other_hash(found: str, pinned: str) -> str:

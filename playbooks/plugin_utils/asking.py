@@ -15,15 +15,15 @@ NORMAL = "ansible.legacy.normal"  # the action of all modules that have none of 
 
 def add_roles(folder: Path, questions: Iterable[Mapping[str, Any]]) -> None:
     """Lets Ansible find the modules and actions of the roles that ask."""
-    for role in dict.fromkeys(str(one["number"]).partition(".")[0] for one in questions):
+    for role in dict.fromkeys(str(question["number"]).partition(".")[0] for question in questions):
         add_all_plugin_dirs(str(folder / role))
 
 
 def needs_no_host(action: ActionBase, name: str) -> bool:
     """Whether an action of this name works on the control node alone."""
     loader = action._shared_loader_obj.action_loader
-    found = loader.get(name, class_only=True) if loader.has_plugin(name) else None
-    return found is not None and not getattr(found, "_requires_connection", True)
+    plugin = loader.get(name, class_only=True) if loader.has_plugin(name) else None
+    return plugin is not None and not getattr(plugin, "_requires_connection", True)
 
 
 def answer(

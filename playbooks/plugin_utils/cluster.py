@@ -63,7 +63,7 @@ def cause(error: BaseException) -> BaseException:
 
 def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], list[Refusal]]:
     """The address of each host that has one, and what is wrong with the others."""
-    found: dict[str, str] = {}
+    address_of: dict[str, str] = {}
     refusals: list[Refusal] = []
     to_resolve: dict[str, tuple[str, str]] = {}
     for host in site.names:
@@ -76,14 +76,14 @@ def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], l
         if literal is None:
             to_resolve[host] = (variable, text)
         else:
-            found[host] = literal
+            address_of[host] = literal
     resolved = look_up(text for _, text in to_resolve.values())
     for host, (variable, text) in to_resolve.items():
         if text in resolved:
-            found[host] = resolved[text]
+            address_of[host] = resolved[text]
         else:
             refusals.append(names.unresolved(host, text, variable))
-    for host, address in found.items():
+    for host, address in address_of.items():
         if problem := names.address_problem(address):
             what = f", which {host} resolves to here," if host in to_resolve else ""
             refusals.append(
@@ -92,14 +92,14 @@ def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], l
                     f"node_address of {host} to that one."
                 )
             )
-    return {host: found[host] for host in site.names if host in found}, refusals
+    return {host: address_of[host] for host in site.names if host in address_of}, refusals
 
 
 def _written_address(site: Site, host: str) -> tuple[str, str]:
     """The variable that says where a host is, and what it says; else nothing and its name."""
     for name in ADDRESS_VARIABLES:
-        if site.values.defined(host, name) and (said := str(site.values.value(host, name) or "")):
-            return name, said
+        if site.values.defined(host, name) and (text := str(site.values.value(host, name) or "")):
+            return name, text
     return "", host
 
 
@@ -111,8 +111,8 @@ def doors(site: Site, found: Mapping[str, str], look_up: Resolve = resolve) -> d
         if kind in OVER_THE_NETWORK:
             port = _said(site, host, "ansible_port", SSH_PORT)
             texts[host] = (_said(site, host, "ansible_host", host), port)
-    asked = {text for text, _ in texts.values() if names.literal_address(text) is None}
-    resolved = look_up(asked)
+    to_resolve = {text for text, _ in texts.values() if names.literal_address(text) is None}
+    resolved = look_up(to_resolve)
     return {
         host: (names.literal_address(text) or resolved.get(text, text), port)
         for host, (text, port) in texts.items()
@@ -130,7 +130,7 @@ def _said(site: Site, host: str, name: str, otherwise: str) -> str:
 
 def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
     """What each compute node declares, and what is wrong with it, told once for equal hosts."""
-    found: dict[str, dict[str, Any]] = {}
+    declared: dict[str, dict[str, Any]] = {}
     refusals: list[Refusal] = []
     compute = [host for host in site.groups.get(COMPUTE, []) if host in site.values.hosts]
     for name in contract.hardware:
@@ -156,13 +156,13 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
             # A refusal that a site silenced leaves the value as it is.
             if all(problem.kind for problem in problems):
                 for host in hosts:
-                    found.setdefault(host, {})[name] = value
-    return found, refusals
+                    declared.setdefault(host, {})[name] = value
+    return declared, refusals
 
 
 def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
     """What nodes declare for Slurm and the validation beside their hardware; nothing for most."""
-    found: dict[str, dict[str, Any]] = {}
+    added: dict[str, dict[str, Any]] = {}
     wrong: dict[str, list[str]] = defaultdict(list)
     for host in site.groups.get(COMPUTE, []):
         for name, key in ADDITIONS.items():
@@ -177,9 +177,9 @@ def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
             for problem in problems:
                 wrong[problem.sentence].append(host)
             if value and not problems:
-                found |= {host: found.get(host, {}) | {key: value}}
+                added |= {host: added.get(host, {}) | {key: value}}
     refusals = [Refusal(f"{compress(hosts)}: {sentence}") for sentence, hosts in wrong.items()]
-    return found, refusals
+    return added, refusals
 
 
 def _addition_problems(name: str, value: Any) -> list[Problem]:
@@ -201,30 +201,30 @@ def silenced(site: Site) -> list[str]:
     if not site.names or not site.values.defined(site.names[0], SILENCED):
         return []
     try:
-        said = site.values.value(site.names[0], SILENCED)
+        kinds = site.values.value(site.names[0], SILENCED)
     except AnsibleError:
         return []
-    return [str(word) for word in said] if isinstance(said, list) else []
+    return [str(word) for word in kinds] if isinstance(kinds, list) else []
 
 
 def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     """The cluster, and every refusal that stands in its way. With refusals it may be incomplete."""
-    found, refusals = addresses(site)
+    address_of, refusals = addresses(site)
     declared, more = hardware(site, contract)
     refusals += more
-    refusals += names.address_refusals(found, doors(site, found))
+    refusals += names.address_refusals(address_of, doors(site, address_of))
     added, more = additions(site)
     refusals += more
     for_validation = {
         name: {key: extra.pop(key) for key in (ENVIRONMENT, SHARED) if key in extra}
         for name, extra in added.items()
     }
-    hosts = [{"name": name, "address": address} for name, address in found.items()]
+    hosts = [{"name": name, "address": address} for name, address in address_of.items()]
     by_name = {host["name"]: host for host in hosts}
     nodes = [
-        declared_node(name, found[name], declared[name]) | added.get(name, {})
+        declared_node(name, address_of[name], declared[name]) | added.get(name, {})
         for name in site.groups.get(COMPUTE, [])
-        if name in found and set(contract.hardware) <= set(declared.get(name, {}))
+        if name in address_of and set(contract.hardware) <= set(declared.get(name, {}))
     ]
     cluster = Cluster(
         nodes=nodes,

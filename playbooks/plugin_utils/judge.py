@@ -61,18 +61,20 @@ def judge(
     site.values.define(WORKED_OUT, {"cluster": cluster.plain()})
     takers = hosts_by_role(site, playbook)
     whole = bool(cluster.declaration)
-    found = list(variable_refusals(site, contract, specs, takers, progress, whole=whole))
-    refusals += [refusal for refusal in found if refusal.kind != DERIVED]
+    of_variables = list(variable_refusals(site, contract, specs, takers, progress, whole=whole))
+    refusals += [refusal for refusal in of_variables if refusal.kind != DERIVED]
     # What we ship reads what the inventory says: a value of ours goes wrong with one of the site's,
     # which is told.
     if not standing(refusals, silenced(site)):
-        refusals += [replace(refusal, kind="") for refusal in found if refusal.kind == DERIVED]
-    given = roles_by_host(site, takers, folder)
+        refusals += [
+            replace(refusal, kind="") for refusal in of_variables if refusal.kind == DERIVED
+        ]
+    by_host = roles_by_host(site, takers, folder)
     if not standing(refusals, silenced(site)):
-        asserted = judge_roles(site, given, folder, progress)
-        refusals += [Refusal(said) for host in asserted.sentences.values() for said in host]
-        given = asserted.remaining
-    return Judgement(standing(refusals, silenced(site)), cluster, given)
+        asserted = judge_roles(site, by_host, folder, progress)
+        refusals += [Refusal(sentence) for host in asserted.sentences.values() for sentence in host]
+        by_host = asserted.remaining
+    return Judgement(standing(refusals, silenced(site)), cluster, by_host)
 
 
 # --- groups and names ----------------------------------------------------------------------------
@@ -215,25 +217,25 @@ def _places(site: Site) -> list[str]:
 
 def hosts_by_role(site: Site, playbook: Path) -> Mapping[str, Sequence[str]]:
     """The hosts that take each role of a playbook, in its order."""
-    found: dict[str, dict[str, None]] = {}
+    takers: dict[str, dict[str, None]] = {}
     of_pattern: dict[str, list[str]] = {}
     for pattern, role in roles.roles_of(playbook, site.read):
         if pattern not in of_pattern:
             of_pattern[pattern] = site.hosts(pattern)
-        found.setdefault(role, {}).update(dict.fromkeys(of_pattern[pattern]))
-    return {role: list(hosts) for role, hosts in found.items()}
+        takers.setdefault(role, {}).update(dict.fromkeys(of_pattern[pattern]))
+    return {role: list(hosts) for role, hosts in takers.items()}
 
 
 def roles_by_host(
     site: Site, takers: Mapping[str, Sequence[str]], folder: Path
 ) -> Mapping[str, Sequence[str]]:
     """The roles that bring a refuse.yml, of each host."""
-    given: dict[str, list[str]] = {host: [] for host in site.names}
+    by_host: dict[str, list[str]] = {host: [] for host in site.names}
     for role, hosts in takers.items():
         if (folder / role / roles.REFUSE).is_file():
             for host in hosts:
-                given[host].append(role)
-    return given
+                by_host[host].append(role)
+    return by_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,20 +267,20 @@ def judge_roles(
         low = site.read(path / "defaults" / "main.yml") or {}
         high = (site.read(path / "vars" / "main.yml") or {}) | {"role_path": str(path)}
         scope = site.values.within(hosts, low, high)
-        asked = set() if roles.only_asserts(tasks) else set(hosts)
+        undecided = set() if roles.only_asserts(tasks) else set(hosts)
         for assertion in roles.assertions(role, tasks):
             own = scope
             if assertion.variables:
                 inner = {**high, **assertion.variables}
                 own = site.values.within(hosts, low, inner)
-            for said, alike in _asserted(own, site.engine, assertion, hosts):
-                if said is None:
-                    asked.update(alike)
-                elif said:
+            for sentence, alike in _asserted(own, site.engine, assertion, hosts):
+                if sentence is None:
+                    undecided.update(alike)
+                elif sentence:
                     for host in alike:
-                        sentences[host].append(said)
+                        sentences[host].append(sentence)
         for host in hosts:
-            if host in asked:
+            if host in undecided:
                 remaining[host].append(role)
     return Asserted(sentences, remaining)
 
@@ -323,8 +325,8 @@ def _held(
             return ours(error)
 
     reads = expression_reads(str(condition))
-    found = scope.alike(hosts, ("condition", str(condition)), reads)
-    return [(verdict(alike[0], token), alike) for token, alike in found.items()]
+    by_token = scope.alike(hosts, ("condition", str(condition)), reads)
+    return [(verdict(alike[0], token), alike) for token, alike in by_token.items()]
 
 
 def _said(
@@ -337,8 +339,8 @@ def _said(
             yield None, alike
             continue
         try:
-            said = engine.render(scope.variables(alike[0], reads), assertion.fail_msg)
-            yield " ".join(str(said or f"{assertion.name} does not hold.").split()), alike
+            sentence = engine.render(scope.variables(alike[0], reads), assertion.fail_msg)
+            yield " ".join(str(sentence or f"{assertion.name} does not hold.").split()), alike
         except AnsibleError as error:
             yield ours(error), alike
 

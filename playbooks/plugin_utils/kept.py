@@ -59,12 +59,12 @@ def new_password() -> str:
 
 def password(text: str, path: Path) -> str:
     """The password in a file's text. Raises NotKept for one that can be guessed."""
-    found = text.strip("\n")
-    if len(found) < LEAST:
+    secret = text.strip("\n")
+    if len(secret) < LEAST:
         raise NotKept(
-            f"the password in {path} has {len(found)} characters; give it {LEAST}, or move the "
+            f"the password in {path} has {len(secret)} characters; give it {LEAST}, or move the "
             "file away to have one made at random"
         )
-    if not found.isprintable() or not found.isascii() or found != found.strip():
+    if not secret.isprintable() or not secret.isascii() or secret != secret.strip():
         raise NotKept(f"the password in {path} must be one line of printable ASCII characters")
-    return found
+    return secret

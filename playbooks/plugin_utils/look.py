@@ -131,10 +131,10 @@ def remember(
 
     `used` has the keys of the answers that were used, `looked` the parts of the run with a look.
     """
-    now = {one.key: one for one in asked}
+    now = {entry.key: entry for entry in asked}
     taken, parts = set(used), set(looked)
-    for one in known:
-        unused = 0 if one.key in taken else one.unused + int(one.held in parts)
+    for entry in known:
+        unused = 0 if entry.key in taken else entry.unused + int(entry.held in parts)
         if unused < PATIENCE:
-            now.setdefault(one.key, replace(one, unused=unused))
+            now.setdefault(entry.key, replace(entry, unused=unused))
     return list(now.values())

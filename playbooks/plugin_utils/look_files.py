@@ -105,8 +105,8 @@ class Run:
     # --- what was asked, and which answers were used ---------------------------------------------
 
     def note_asked(self, host: str, question: Question) -> None:
-        one = Remembered(question, held=self.held())
-        _append(self._of(host) / "asked", json.dumps(asdict(one)).encode() + b"\n")
+        entry = Remembered(question, held=self.held())
+        _append(self._of(host) / "asked", json.dumps(asdict(entry)).encode() + b"\n")
 
     def note_used(self, host: str, key: str) -> None:
         _append(self._of(host) / "used", f"{int(self.held())} {key}\n".encode())
@@ -152,14 +152,14 @@ def known_questions(command: Iterable[str], host: str) -> list[Remembered]:
 
 
 def _remembered(line: str) -> Remembered:
-    found = json.loads(line)
-    return Remembered(**{**found, "question": Question(**found["question"])})
+    fields = json.loads(line)
+    return Remembered(**{**fields, "question": Question(**fields["question"])})
 
 
 def keep_questions(command: Iterable[str], host: str, questions: Iterable[Remembered]) -> None:
     path = _file(command, host)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = "".join(json.dumps(asdict(one)) + "\n" for one in questions)
+    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in questions)
     new = path.with_name(f"{path.name}.{os.getpid()}")
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)

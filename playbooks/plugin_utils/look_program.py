@@ -56,19 +56,19 @@ def answer(code: CodeType, name: str, arguments: dict[str, Any]) -> Any:
         finally:
             os._exit(0)
     os.close(writing)
-    said: list[bytes] = []
+    chunks: list[bytes] = []
     end = time.monotonic() + LIMIT_S
     while select.select([reading], [], [], max(0, end - time.monotonic()))[0]:
         some = os.read(reading, 1 << 16)
         if not some:
             break
-        said.append(some)
+        chunks.append(some)
     else:
         os.killpg(child, signal.SIGKILL)
-        said = []
+        chunks = []
     os.close(reading)
     os.waitpid(child, 0)
-    for line in b"".join(said).decode(errors="replace").splitlines():
+    for line in b"".join(chunks).decode(errors="replace").splitlines():
         if line.startswith("{"):
             try:
                 return json.loads(line)
@@ -101,7 +101,7 @@ def main() -> None:
         key: answer(codes[name], name, arguments) for key, (name, arguments) in questions.items()
     }
     print()
-    print(json.dumps({"look": {key: one for key, one in answers.items() if one is not None}}))
+    print(json.dumps({"look": {key: value for key, value in answers.items() if value is not None}}))
 
 
 main()

@@ -88,10 +88,10 @@ class Looking(ActionBase):
             answer = answered(action, question, variables)
             if answer is not None:
                 return str(answer.get("stdout", ""))
-        said = action._low_level_execute_command(command, sudoable=False)
+        result = action._low_level_execute_command(command, sudoable=False)
         if question:
             this_run().note_asked(variables["inventory_hostname"], question)
-        printed: str = to_text(said["stdout"])
+        printed: str = to_text(result["stdout"])
         return printed
 
     def _execute_unanswered(self, **arguments: Any) -> dict[str, Any]:
@@ -180,12 +180,14 @@ def answered(action: Any, question: Question, variables: dict[str, Any]) -> dict
 def take(action: Any, run: Run, host: str, play: str, variables: dict[str, Any]) -> Taken:
     """Asks the host all that the runs before asked it, in one call."""
     changes, held = run.changes(), run.held()
-    known = [one for one in look_files.known_questions(same_command(), host) if one.held == held]
+    known = [
+        entry for entry in look_files.known_questions(same_command(), host) if entry.held == held
+    ]
     answers = _ask(action, run, known, variables) if known else {}
     usable = sum(
-        look.usable(one.question, answers[one.question.key])
-        for one in known
-        if one.question.key in answers
+        look.usable(entry.question, answers[entry.question.key])
+        for entry in known
+        if entry.question.key in answers
     )
     useful = bool(known) and usable >= look.USEFUL * len(known)
     taken = Taken(changes, play, useful, held)
@@ -200,20 +202,20 @@ def _ask(
     internal: dict[str, Any] = {}
     action._update_module_args("look", internal, variables)
     internal |= {"_ansible_diff": False, "_ansible_tmpdir": None}
-    modules = {one.question.module for one in known}
+    modules = {entry.question.module for entry in known}
     paths = {module: path for module in modules if (path := _path(action, module))}
     questions = {
-        one.question.key: (
-            one.question.module,
+        entry.question.key: (
+            entry.question.module,
             {
                 **internal,
-                **json.loads(one.question.arguments),
-                "_ansible_module_name": one.question.module,
-                "_ansible_check_mode": not one.question.reads,
+                **json.loads(entry.question.arguments),
+                "_ansible_module_name": entry.question.module,
+                "_ansible_check_mode": not entry.question.reads,
             },
         )
-        for one in known
-        if one.question.module in paths
+        for entry in known
+        if entry.question.module in paths
     }
     buffer = io.BytesIO(_archive(run, paths))
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:
@@ -252,9 +254,9 @@ def _is_ours(action: Any, module: str) -> bool:
 
 def same_command() -> list[str]:
     """What two runs have in common that ask the same: inventory, playbooks and tags."""
-    given = context.CLIARGS
-    named = [*(given.get("inventory") or ()), *(given.get("args") or ())]
-    tags = [*sorted(given.get("tags") or ()), "", *sorted(given.get("skip_tags") or ())]
+    options = context.CLIARGS
+    named = [*(options.get("inventory") or ()), *(options.get("args") or ())]
+    tags = [*sorted(options.get("tags") or ()), "", *sorted(options.get("skip_tags") or ())]
     return [*(str(Path(name).resolve()) for name in named), "", *tags]
 
 

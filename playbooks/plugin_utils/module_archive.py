@@ -57,7 +57,7 @@ def name_of(modules: Mapping[str, Path]) -> str:
 
 def imported(sources: Iterable[str]) -> dict[str, Path]:
     """Files of module_utils that these sources import, anywhere in them, by path in the archive."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     waiting = [
         PACKAGE,
         f"{PACKAGE}.basic",
@@ -69,12 +69,12 @@ def imported(sources: Iterable[str]) -> dict[str, Path]:
     while waiting:
         name = waiting.pop()
         place = located(name)
-        if place is None or place[0] in found:
+        if place is None or place[0] in files:
             continue
-        found[place[0]] = place[1]
+        files[place[0]] = place[1]
         waiting += imports(place[1].read_text(encoding="utf-8"), package_of(name, place[1]))
         waiting.append(name.rpartition(".")[0])
-    return found
+    return files
 
 
 def package_of(name: str, path: Path) -> str:

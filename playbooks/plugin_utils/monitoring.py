@@ -42,7 +42,7 @@ def hosts(groups: Groups, partitions: Iterable[Mapping[str, Any]]) -> list[dict[
     group_of = {
         host: label for name, label in reversed(GROUPS.items()) for host in groups.get(name) or ()
     }
-    named = [str(name) for one in partitions for name in one.get("nodes") or ()]
+    named = [str(name) for partition in partitions for name in partition.get("nodes") or ()]
     partition_group_of = {
         host: name
         for name in reversed(named)
@@ -67,10 +67,10 @@ def hosts(groups: Groups, partitions: Iterable[Mapping[str, Any]]) -> list[dict[
 
 def address(addresses: Mapping[str, str], name: str) -> str:
     """The address of one of the cluster's hosts. Raises ValueError for another."""
-    found = addresses.get(name)
-    if found is None:
+    ip = addresses.get(name)
+    if ip is None:
         raise ValueError(f"{name} is no host of the cluster, so it has no address")
-    return found
+    return ip
 
 
 def grafana_repositories(mirror: str) -> list[dict[str, Any]]:

@@ -63,28 +63,28 @@ class Near(executor):  # type: ignore[misc]
     One that `only_judges` does so as soon as the conditions of the task are true.
     """
 
-    def __init__(self, *given: Any, only_judges: bool) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, only_judges: bool) -> None:
+        super().__init__(*arguments)
         self._only_judges = only_judges
         if only_judges:
             # What comes next; an item of a loop has a copy without it, and ends at its connection.
             self._task.post_validate = _far
 
-    def _get_connection(self, *given: Any) -> Any:
+    def _get_connection(self, *arguments: Any) -> Any:
         if self._only_judges:
             raise Far
-        connection = super()._get_connection(*given)
+        connection = super()._get_connection(*arguments)
         for name in SPEAKS:
             setattr(connection, name, _far)
         return connection
 
-    def _get_action_handler_with_module_context(self, *given: Any, **named: Any) -> Any:
-        found = super()._get_action_handler_with_module_context(*given, **named)
+    def _get_action_handler_with_module_context(self, *arguments: Any, **named: Any) -> Any:
+        pair = super()._get_action_handler_with_module_context(*arguments, **named)
         # What works here without being named above may take its time, as a pause does.
-        may = self._task.action in NEAR | BY_COMMAND or getattr(found[0], "looks", False)
+        may = self._task.action in NEAR | BY_COMMAND or getattr(pair[0], "looks", False)
         if not may:
             raise Far
-        return found
+        return pair
 
 
 def queued(queue: Queue) -> Queue:
@@ -139,7 +139,7 @@ def _tried(
     copied._parent = task._parent
     try:
         with _task.TaskContext(copied):
-            found = Near(
+            result = Near(
                 host,
                 copied,
                 dict(task_vars),
@@ -153,7 +153,7 @@ def _tried(
     except Far:
         return None
     return _as_received(
-        _RawTaskResult(host=host, task=copied, return_data=found, task_fields=copied.dump_attrs())
+        _RawTaskResult(host=host, task=copied, return_data=result, task_fields=copied.dump_attrs())
     )
 
 

@@ -62,13 +62,13 @@ def command(arguments: Iterable[str], environment: str = "") -> str:
 
 def ask(action: Any, reader: Reader, archive: bytes, arguments: Iterable[str]) -> dict[str, Any]:
     """The reader's answer from the plugin's node. Raises AnsibleActionFail without one."""
-    asked = command(arguments, action._compute_environment_string())
-    ran = action._low_level_execute_command(asked, in_data=archive)
-    found = reader.answer(to_text(ran["stdout"]))
-    if found is None:
+    command_line = command(arguments, action._compute_environment_string())
+    ran = action._low_level_execute_command(command_line, in_data=archive)
+    answer = reader.answer(to_text(ran["stdout"]))
+    if answer is None:
         why = to_text(ran["stderr"]).strip().splitlines() or ["it printed nothing"]
         raise AnsibleActionFail(
             f"the program that {reader.does} did not run on this node (it needs python3, 3.10 "
             f"or newer): {why[-1]}"
         )
-    return found
+    return answer

@@ -48,10 +48,10 @@ def repositories(
     packages, the CUDA repository gives these, and of others what no other repository has: so that a
     driver of the distribution stays the distribution's. Raises ValueError for a system without one.
     """
-    made = {"cuda": _cuda, "nvidia_container_toolkit": _toolkit}
-    if unknown := [name for name in names if name not in made]:
-        raise ValueError(f"there is no repository {unknown[0]}, only {', '.join(made)}")
-    return [made[name](facts, mirrors[name].rstrip("/"), only) for name in names]
+    makers = {"cuda": _cuda, "nvidia_container_toolkit": _toolkit}
+    if unknown := [name for name in names if name not in makers]:
+        raise ValueError(f"there is no repository {unknown[0]}, only {', '.join(makers)}")
+    return [makers[name](facts, mirrors[name].rstrip("/"), only) for name in names]
 
 
 def _machine(facts: Mapping[str, Any]) -> tuple[str, str]:

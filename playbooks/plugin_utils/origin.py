@@ -36,14 +36,14 @@ def as_written(value: Any) -> str:
 
 @cache
 def _files(sources: tuple[str, ...]) -> tuple[Path, ...]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for source in sources:
         root = Path(source)
         if root.is_file():
-            found += [root, *sorted(root.parent.glob("*_vars/**/*.y*ml"))]
+            paths += [root, *sorted(root.parent.glob("*_vars/**/*.y*ml"))]
         elif root.is_dir():
-            found += sorted(path for path in root.rglob("*") if path.is_file())
-    return tuple(path for path in found if path.suffix in _READ)
+            paths += sorted(path for path in root.rglob("*") if path.is_file())
+    return tuple(path for path in paths if path.suffix in _READ)
 
 
 def where_set(name: str, value: Any, sources: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ def version_row(
     leave out epoch and revision, as it may for the module exact_packages.
     """
     versions = [found.get(f"package:{name}", "") for name in names]
-    said = ", ".join(dict.fromkeys(one or "none" for one in versions))
-    if len(set(versions)) == 1 and versions[0] and (not version or fits(said, version)):
-        return verify_row(said, component, "version of the packages", said, advice)
-    return verify_row(said, component, "version of the packages", version or "one", advice)
+    actual = ", ".join(dict.fromkeys(each or "none" for each in versions))
+    if len(set(versions)) == 1 and versions[0] and (not version or fits(actual, version)):
+        return verify_row(actual, component, "version of the packages", actual, advice)
+    return verify_row(actual, component, "version of the packages", version or "one", advice)

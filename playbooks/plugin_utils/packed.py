@@ -34,14 +34,14 @@ def own(*programs: str, data: Iterable[str] = ()) -> dict[str, bytes]:
     Raises NotPackable where a part is missing.
     """
     try:
-        found = closure.files_of(*programs)
+        files = closure.files_of(*programs)
         for place in data:
-            found |= {
+            files |= {
                 path.relative_to(ROOT).as_posix(): path.read_bytes() for path in _data(ROOT / place)
             }
     except (ModuleNotFoundError, OSError) as problem:
         raise NotPackable(f"this checkout is not whole: {problem}") from None
-    return found
+    return files
 
 
 def _data(place: Path) -> list[Path]:
@@ -59,7 +59,7 @@ def installed(packages: Iterable[str]) -> dict[str, bytes]:
 
     Raises NotPackable for a package that is missing.
     """
-    found = {}
+    contents = {}
     for name in packages:
         try:
             files = metadata.files(name) or []
@@ -68,8 +68,8 @@ def installed(packages: Iterable[str]) -> dict[str, bytes]:
         for file in sorted(files):
             licence = "licenses" in file.parts or file.name == "METADATA"
             if licence or (file.suffix == ".py" and not str(file).startswith(FOREIGN)):
-                found[str(file)] = Path(str(file.locate())).read_bytes()
-    return found
+                contents[str(file)] = Path(str(file.locate())).read_bytes()
+    return contents
 
 
 def pack(main: str, *files: Mapping[str, bytes]) -> bytes:

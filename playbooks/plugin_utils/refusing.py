@@ -87,9 +87,11 @@ def refusing(
             sentences[host] += walk.sentences.get(host, [])
             if host in walk.undecided:
                 left[host].append(role)
-        for host, asked in walk.questions.items():
-            questions[host] |= asked
-    return Found(sentences, {host: list(asked.values()) for host, asked in questions.items()}, left)
+        for host, by_number in walk.questions.items():
+            questions[host] |= by_number
+    return Found(
+        sentences, {host: list(by_number.values()) for host, by_number in questions.items()}, left
+    )
 
 
 class Wait(Enum):
@@ -133,9 +135,9 @@ class Walk:
                 return
             # What is done once is done by the first, and what comes of it holds for all.
             doing = left[:1] if step.run_once else left
-            told = {host: self.told[host] for host in doing}
+            results = {host: self.told[host] for host in doing}
             inner = {**high, **step.variables}
-            values = self.site.values.within(doing, low, inner, facts=True, told=told, own=names)
+            values = self.site.values.within(doing, low, inner, facts=True, told=results, own=names)
             Turn(self, step, values, left).take(doing)
 
 
@@ -169,16 +171,16 @@ class Turn:
         return self.left if self.step.run_once else [host]
 
     def _tell(self, host: str, facts: Mapping[str, Any]) -> None:
-        for one in self._meant(host):
-            self.walk.told[one].update(facts)
+        for name in self._meant(host):
+            self.walk.told[name].update(facts)
 
     def _skip(self, host: str) -> None:
         if self.step.register:
             self._tell(host, {self.step.register: {"changed": False, "skipped": True}})
 
     def _wait(self, host: str) -> None:
-        for one in self._meant(host):
-            self.walk.awaited[one].update(_names(self.step))
+        for name in self._meant(host):
+            self.walk.awaited[name].update(_names(self.step))
 
     def _leave(self, host: str) -> None:
         self.walk.undecided.update(self._meant(host))
@@ -202,19 +204,19 @@ class Turn:
         self, condition: Any, hosts: Sequence[str], otherwise: Callable[[str], None]
     ) -> list[str]:
         """Those of the hosts for which a condition holds."""
-        found = []
+        holding = []
         reads = expression_reads(str(condition))
         key = ("condition", str(condition))
         for token, alike in self.values.alike(hosts, key, reads).items():
             verdict = self._verdict(alike[0], token, reads, condition)
             for host in alike:
                 if verdict is True:
-                    found.append(host)
+                    holding.append(host)
                 elif verdict is False:
                     otherwise(host)
                 else:
                     self._other(host, verdict)
-        return found
+        return holding
 
     def _verdict(self, host: str, token: int, reads: Reads, condition: Any) -> Verdict:
         if (open_ := self._open(host, token)) is not False:
@@ -265,8 +267,8 @@ class Turn:
         for condition in that if isinstance(that, list) else [that]:
             going = self._holding(condition, going, fails.append)
         message = self.step.arguments.get("fail_msg") or self.step.arguments.get("msg") or ""
-        for said, hosts in self._rendered(message, fails):
-            sentence = " ".join(str(said or f"{self.step.name} does not hold.").split())
+        for text, hosts in self._rendered(message, fails):
+            sentence = " ".join(str(text or f"{self.step.name} does not hold.").split())
             for host in hosts:
                 self._refuse(host, sentence)
 
@@ -277,16 +279,16 @@ class Turn:
             "environment": step.environment or {},
             "host": step.delegate_to,
         }
-        for asked, hosts in self._rendered(wanted, going):
-            if asked["host"] == HERE:
-                answer = here.run(self._question("", asked), hosts[0])
+        for call, hosts in self._rendered(wanted, going):
+            if call["host"] == HERE:
+                answer = here.run(self._question("", call), hosts[0])
                 for host in hosts:
                     self._judge(host, answer)
                 continue
             for host in hosts:
-                target = str(asked["host"] or host)
+                target = str(call["host"] or host)
                 number = f"{step.role}.{step.number}" + ("" if step.run_once else f".{host}")
-                question = self._question(number, asked)
+                question = self._question(number, call)
                 if here.needs_no_host(step.action):  # but it may name the host
                     self._judge(host, here.run(question, host))
                 elif number in here.answers.get(target, {}):
@@ -312,22 +314,22 @@ class Turn:
     def _judge(self, host: str, answer: Answer) -> None:
         """What an answer is good for, by what the step says of failing."""
         step = self.step
-        found = {key: value for key, value in answer.items() if not key.startswith("_ansible_")}
-        if found.get("unreachable"):
+        result = {key: value for key, value in answer.items() if not key.startswith("_ansible_")}
+        if result.get("unreachable"):
             if not step.waits:
                 self._leave(host)
                 return
             failed = False
         else:
-            failed = bool(found.get("failed")) or found.get("rc", 0) != 0
-            found["failed"] = failed
+            failed = bool(result.get("failed")) or result.get("rc", 0) != 0
+            result["failed"] = failed
             if step.failed_when is not None:
-                failed = self._failed_when(host, found)
-        found["failed"] = failed
+                failed = self._failed_when(host, result)
+        result["failed"] = failed
         if failed and not step.forgives:
-            self._refuse(host, role_refusal(found, step.role))
+            self._refuse(host, role_refusal(result, step.role))
         elif step.register:
-            self._tell(host, {step.register: found})
+            self._tell(host, {step.register: result})
 
     def _failed_when(self, host: str, found: Answer) -> bool:
         own = ChainMap({self.step.register: found}, self.values.hosts[host])

@@ -75,8 +75,8 @@ def _included(holder: Mapping[str, Any], folder: Path, read: Read) -> Iterator[s
                         yield name
             yield from _included(task, folder, read)
             for key in _TASKS:
-                given = task.get(key) or ""
-                name = str(given.get("file", "") if isinstance(given, dict) else given)
+                value = task.get(key) or ""
+                name = str(value.get("file", "") if isinstance(value, dict) else value)
                 if name and "{{" not in name:
                     file = folder / name
                     yield from _included({"tasks": read(file)}, file.parent, read)
@@ -164,8 +164,8 @@ def steps(role: str, file: Path, read: Read) -> list[Step]:
     Raises NotPlainError where a task has a keyword that is not one of these: what Ansible would
     make of it is left to Ansible.
     """
-    found = _steps(role, file, read(file), read)
-    return [replace(step, number=number) for number, step in enumerate(found)]
+    unnumbered = _steps(role, file, read(file), read)
+    return [replace(step, number=number) for number, step in enumerate(unnumbered)]
 
 
 def _steps(role: str, file: Path, tasks: Any, read: Read) -> Iterator[Step]:
@@ -175,8 +175,8 @@ def _steps(role: str, file: Path, tasks: Any, read: Read) -> Iterator[Step]:
             inner = list(_steps(role, file, task["block"], read))
         for key in _TASKS:
             if key in task:
-                given = task[key]
-                name = str(given["file"] if isinstance(given, Mapping) else given)
+                value = task[key]
+                name = str(value["file"] if isinstance(value, Mapping) else value)
                 path = file.parent / name
                 if "{{" in name or not path.is_file():
                     raise NotPlainError(f"{role}: {name}")
@@ -201,7 +201,7 @@ def _step(role: str, task: Mapping[str, Any]) -> Step:
     action, *more = [key for key in task if key not in _SILENT | _STEP]
     arguments = task[action] or {}
     plain = [task.get(key) for key in ("become", "check_mode", "run_once")]
-    if more or not isinstance(arguments, Mapping) or any(isinstance(one, str) for one in plain):
+    if more or not isinstance(arguments, Mapping) or any(isinstance(value, str) for value in plain):
         raise NotPlainError(f"{role}: {task.get('name', action)}")
     return Step(
         number=0,

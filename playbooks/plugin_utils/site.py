@@ -143,20 +143,22 @@ class Site:
         for name in self.names:
             of = self.manager.get_host(name).get_groups()
             by_groups.setdefault(tuple(sorted(group.name for group in of)), []).append(name)
-        said = {
+        values_of = {
             group: self._said(group, wanted)
             for group in {group for groups in by_groups for group in groups} - ANSIBLES_OWN
         }
-        found = []
+        rows = []
         for groups, hosts in by_groups.items():
             for variable in wanted:
-                settings = [said[g][variable] for g in groups if variable in said.get(g, {})]
+                settings = [
+                    values_of[g][variable] for g in groups if variable in values_of.get(g, {})
+                ]
                 undecided = hosts
                 if len(settings) > 1:
                     undecided = [host for host in hosts if not self._says_itself(host, variable)]
                 if len(settings) > 1 and undecided:
-                    found.append((variable, undecided, settings))
-        return found
+                    rows.append((variable, undecided, settings))
+        return rows
 
     def _said(self, name: str, wanted: Sequence[str]) -> dict[str, Setting]:
         group = self.manager.groups[name]
@@ -224,10 +226,10 @@ def resolve(names: Iterable[str]) -> dict[str, str]:
 
     def ask(name: str) -> tuple[str, str]:
         try:
-            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return name, ""
-        return name, str(found[0][4][0])
+        return name, str(answers[0][4][0])
 
     wanted = sorted(set(names))
     if not wanted:

@@ -240,12 +240,12 @@ class Known:
         return self.numbers.setdefault(key, len(self.numbers))
 
     def look(self, raw: Any) -> Raw:
-        found = self.raw.get(id(raw))
-        if found is None:
+        entry = self.raw.get(id(raw))
+        if entry is None:
             template = any(mark in text for text in _texts(raw) for mark in MARKS)
             reads = value_reads(raw) if template else Reads()
-            found = self.raw[id(raw)] = Raw(raw, reads, repr(raw), template)
-        return found
+            entry = self.raw[id(raw)] = Raw(raw, reads, repr(raw), template)
+        return entry
 
 
 class Values:
@@ -322,8 +322,8 @@ class Values:
             known.reach.setdefault(token, Reach(facts=name == FACTS))
         elif fact and name in self.hosts[host]:
             # Most hosts have the same distribution, and each an address of its own.
-            told = self.hosts[host][name]
-            token = known.number(("fact", fact, fact in told, repr(told.get(fact))))
+            facts = self.hosts[host][name]
+            token = known.number(("fact", fact, fact in facts, repr(facts.get(fact))))
             known.reach.setdefault(token, Reach(own=True))
         elif name == ANY:
             token = known.number(("any", self._all(host)))
@@ -353,8 +353,8 @@ class Values:
         token = self._known.number((key, inner, held))
         if token not in self._known.reach:
             reach = Reach(writes=reads.writes, asks=reads.asks, own=own or bool(held))
-            for one in inner:
-                reach |= self.reach(one)
+            for part in inner:
+                reach |= self.reach(part)
             self._known.reach[token] = reach
         return token
 
@@ -370,14 +370,14 @@ class Values:
 
     def same(self, hosts: Iterable[str], name: str) -> dict[int, list[str]]:
         """The hosts by their values of a variable, which each may lack."""
-        found: dict[int, list[str]] = defaultdict(list)
+        hosts_of: dict[int, list[str]] = defaultdict(list)
         for host in hosts:
-            found[self.token(host, name)].append(host)
-        return found
+            hosts_of[self.token(host, name)].append(host)
+        return hosts_of
 
     def alike(self, hosts: Iterable[str], key: Hashable, reads: Reads) -> dict[int, list[str]]:
         """The hosts by the token of something that reads variables of theirs."""
-        found: dict[int, list[str]] = defaultdict(list)
+        hosts_of: dict[int, list[str]] = defaultdict(list)
         of_kin: dict[int, int] = {}
         for host in hosts:
             kin = self._kin(host)
@@ -386,8 +386,8 @@ class Values:
                 token = self.depending(host, key, reads)
                 if not self.reach(token).own:
                     of_kin[kin] = token
-            found[token].append(host)
-        return found
+            hosts_of[token].append(host)
+        return hosts_of
 
     def reach(self, token: int) -> Reach:
         return self._known.reach.get(token, NOWHERE)
@@ -424,16 +424,16 @@ class Values:
         may do without it, and says what is wrong where it does not.
         """
         raw = self.hosts[host]
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name in reads.names - self._constant:
             if name in raw and self._known.look(raw[name]).template:
                 reach = self.reach(self.token(host, name))
                 if reach.known and not reach.asks:
                     try:
-                        found[name] = self.value(host, name)
+                        values[name] = self.value(host, name)
                     except Exception:  # told by what cannot do without it
                         continue
-        return ChainMap(found, raw)
+        return ChainMap(values, raw)
 
     def _kin(self, host: str) -> int:
         """A number that is the same for hosts whose variables are, less each host's own."""

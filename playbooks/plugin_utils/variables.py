@@ -75,13 +75,13 @@ def unknown_variables(
 def secret_problem(option: Option, value: object) -> str:
     """Why a value cannot be a secret; empty when it can. An optional one is made by its role."""
     text = str(value or "")
-    made = "" if option.get("required") else " remove it to have one made at random, or"
+    hint = "" if option.get("required") else " remove it to have one made at random, or"
     if not text:
-        return f"is empty;{made} set it in the vault." if option.get("required") else ""
+        return f"is empty;{hint} set it in the vault." if option.get("required") else ""
     if text.lower() in WEAK:
-        return f"is a word that everyone knows;{made} set it in the vault."
+        return f"is a word that everyone knows;{hint} set it in the vault."
     if len(text) < SECRET_LENGTH:
-        return f"is shorter than {SECRET_LENGTH} characters;{made} set it in the vault."
+        return f"is shorter than {SECRET_LENGTH} characters;{hint} set it in the vault."
     return ""
 
 

@@ -28,8 +28,8 @@ def test_who_has_no_job_does_not_log_in_to_a_compute_node(node, operator):
     """SchedMD's pam_slurm_adopt lies elsewhere than Debian's."""
     assert operator.virtual_cluster("ssh", "ada@gpu1", "hostname").returncode != 0
     with node("gpu1").sudo():
-        said = node("gpu1").check_output("journalctl --lines=1 --output=cat -t pam_slurm_adopt")
-    assert "you have no active jobs on this node" in said
+        journal = node("gpu1").check_output("journalctl --lines=1 --output=cat -t pam_slurm_adopt")
+    assert "you have no active jobs on this node" in journal
 
 
 def test_the_quick_suite_passes(operator):
@@ -37,7 +37,7 @@ def test_the_quick_suite_passes(operator):
 
 
 def test_a_second_run_changes_nothing_and_builds_nothing(operator):
-    said = proven_cluster.a_second_run_changes_nothing(
+    output = proven_cluster.a_second_run_changes_nothing(
         operator, "molecule/built/inventory/hosts.yml"
     )
-    assert "is built on" not in said
+    assert "is built on" not in output

@@ -78,8 +78,10 @@ def test_a_job_beyond_what_is_declared_is_refused(node, user, options, words):
 
 def test_check_mode_shows_a_changed_limit_and_changes_nothing(node, operator):
     qos = [
-        {**one, "limits": {**one["limits"], "MaxWall": "02:00:00"}} if "limits" in one else one
-        for one in DEMO["slurm_qos"]
+        {**entry, "limits": {**entry["limits"], "MaxWall": "02:00:00"}}
+        if "limits" in entry
+        else entry
+        for entry in DEMO["slurm_qos"]
     ]
     arguments = ("--check", "--diff", "--limit=ctl1", "--tags=slurm_associations")
     run = operator.playbook("slurm.yml", *arguments, "-e", json.dumps({"slurm_qos": qos}))

@@ -46,16 +46,16 @@ def test_users_load_a_torch_in_a_batch_job_and_ask_what_it_used(node):
     listed = login.check_output("bash --login -c 'module --terse avail 2>&1'")
     assert f"pytorch/{version}" in listed.splitlines()
     deadline = time.monotonic() + 30
-    while (said := login.run(f"seff {job}")).rc != 0 or "COMPLETED" not in said.stdout:
-        assert time.monotonic() < deadline, said.stdout + said.stderr
+    while (result := login.run(f"seff {job}")).rc != 0 or "COMPLETED" not in result.stdout:
+        assert time.monotonic() < deadline, result.stdout + result.stderr
         time.sleep(1)
-    assert said.stdout.startswith(f"Job {job} ")
+    assert result.stdout.startswith(f"Job {job} ")
 
 
 def test_a_module_says_where_it_cannot_be_loaded(node):
-    said = node("login1").run("bash --login -c 'module load pytorch'")
-    assert said.rc != 0
-    assert "cannot be loaded on this host: there is no folder" in " ".join(said.stderr.split())
+    result = node("login1").run("bash --login -c 'module load pytorch'")
+    assert result.rc != 0
+    assert "cannot be loaded on this host: there is no folder" in " ".join(result.stderr.split())
 
 
 def test_an_ordinary_user_cannot_read_a_secret_on_any_node(node):
@@ -95,8 +95,8 @@ def test_a_node_does_not_have_the_kernel_log_of_the_host(node):
 
 def test_a_user_is_the_same_on_every_node(node):
     names = ("ctl1", "login1", "gpu1", "gpu2", "gpu3")
-    told = {name: node(name).check_output("id ada") for name in names}
-    assert set(told.values()) == {"uid=2001(ada) gid=2001(ada) groups=2001(ada)"}
+    ids = {name: node(name).check_output("id ada") for name in names}
+    assert set(ids.values()) == {"uid=2001(ada) gid=2001(ada) groups=2001(ada)"}
 
 
 def test_a_user_logs_in_and_is_no_administrator(ada):

@@ -36,8 +36,8 @@ def test_who_has_no_job_on_a_node_does_not_come_in(operator):
 def test_who_has_one_lands_in_it(operator, job):
     # Slurm says RUNNING a moment before the node has begun the step that a login lands in.
     def inside():
-        said = operator.virtual_cluster("ssh", f"ada@{NODE}", "cat /proc/self/cgroup")
-        return said.stdout if said.returncode == 0 else ""
+        done = operator.virtual_cluster("ssh", f"ada@{NODE}", "cat /proc/self/cgroup")
+        return done.stdout if done.returncode == 0 else ""
 
     assert f"/job_{job}/" in until(inside)
 

@@ -72,10 +72,10 @@ def test_what_the_second_run_asked_the_third_asks_in_one_look(operator, tmp_path
     calls = (tmp_path / "calls").read_text().split().count(address)
     tasks = [line for line in (tmp_path / "forks").read_text().splitlines() if "gpu1 " in line]
     forks = [line for line in tasks if " near " not in line]
-    found = f"{calls} calls, {len(tasks)} tasks, {len(forks)} with a process of their own"
-    assert 0 < calls <= MOST_CALLS, found
-    assert 0 < len(tasks) <= MOST_TASKS, found
-    assert 0 < len(forks) <= MOST_FORKS, found
+    message = f"{calls} calls, {len(tasks)} tasks, {len(forks)} with a process of their own"
+    assert 0 < calls <= MOST_CALLS, message
+    assert 0 < len(tasks) <= MOST_TASKS, message
+    assert 0 < len(forks) <= MOST_FORKS, message
     assert "gpu1 skipped" not in forks
     loads = (tmp_path / "loads").read_text().splitlines()
     assert [line for line in loads if line.startswith("child ")] == []
@@ -184,14 +184,14 @@ def test_a_checkout_without_secrets_takes_over_those_of_the_cluster(node, operat
     """It once made new ones, and gave them to all hosts, or with --limit to one, then alone."""
     before = started(node)
     secrets = tmp_path / "fresh/.secrets"
-    given = "sha256sum /etc/plumbline/tls/*.crt /etc/plumbline/node_exporter/web.yml"
+    command = "sha256sum /etc/plumbline/tls/*.crt /etc/plumbline/node_exporter/web.yml"
     with node("gpu2").sudo():
-        had = node("gpu2").check_output(given)
+        had = node("gpu2").check_output(command)
     for playbook, host in [("slurm-cluster.yml", "gpu2"), ("slurm.yml", "ctl1")]:
         run = operator.playbook(playbook, "-e", f"cluster_secrets={secrets}", "--limit", host)
         assert run.returncode == 0, run.stdout[-3000:]
     with node("gpu2").sudo():
-        assert node("gpu2").check_output(given) == had
+        assert node("gpu2").check_output(command) == had
     for name in ("tls_authority.pem", "monitoring_admin_password"):
         assert (secrets / name).read_bytes() == (
             operator.inventory / ".secrets" / name

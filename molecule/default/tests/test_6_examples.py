@@ -69,7 +69,7 @@ def wait(login, job: str, seconds: int = 300) -> str:
     while time.monotonic() < until:
         state = login(f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State")
         states = state.splitlines()
-        if states and all(ENDED.match(one) for one in states):
+        if states and all(ENDED.match(word) for word in states):
             return ",".join(sorted(set(states)))
         time.sleep(1)
     return f"not ended: {login('squeue')}"
@@ -93,9 +93,9 @@ def test_every_example_is_run_or_says_why_not(login):
 def test_an_example_does_what_it_says(login, submitted, name):
     job = submitted[name]
     state = wait(login, job)
-    said = login(f"cat {name.removesuffix('.sbatch')}-{job}.out")
-    assert state == "COMPLETED", said
-    assert re.search(SAID[name], said, re.DOTALL), said
+    output = login(f"cat {name.removesuffix('.sbatch')}-{job}.out")
+    assert state == "COMPLETED", output
+    assert re.search(SAID[name], output, re.DOTALL), output
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -124,18 +124,18 @@ def test_what_depends_on_a_failure_does_not_wait_for_ever(login):
 
 
 def test_an_interactive_shell_is_on_a_node(login):
-    said = login(
+    output = login(
         "script --quiet --return --command ./interactive.sh /dev/null <<< 'hostname; exit'"
     )
-    assert re.search(r"^gpu\d\r?$", said, re.MULTILINE), said
+    assert re.search(r"^gpu\d\r?$", output, re.MULTILINE), output
 
 
 def test_a_stopped_job_goes_on_where_it_was(login, submitted):
     job = submitted["checkpoint.sbatch"]
     state = wait(login, job)
-    said = login(f"cat checkpoint-{job}.out")
-    assert state == "COMPLETED", said
-    stopped = re.search(r"stopped after step (\d+)", said)
-    assert stopped, said
-    assert f"from step {stopped[1]} of 60" in said
-    assert "done, loss" in said
+    output = login(f"cat checkpoint-{job}.out")
+    assert state == "COMPLETED", output
+    stopped = re.search(r"stopped after step (\d+)", output)
+    assert stopped, output
+    assert f"from step {stopped[1]} of 60" in output
+    assert "done, loss" in output

@@ -83,13 +83,13 @@ def big(operator):
             write = "".join(
                 f"printf %s {shlex.quote(text)} >{FOLDER}/{path}\n" for path, text in files.items()
             )
-            made = root(
+            result = root(
                 name,
                 f"set -e; rm -rf {FOLDER}; mkdir -p {FOLDER}/state {FOLDER}/spool\n{write}"
                 f"chmod 755 {FOLDER}/show; touch {FOLDER}/gpu{{0..7}}\n"
                 f"{daemon} -f {FOLDER}/slurm.conf",
             )
-            assert made.returncode == 0, made.stdout + made.stderr
+            assert result.returncode == 0, result.stdout + result.stderr
 
         def run(*words):
             command = (
@@ -152,9 +152,9 @@ EVERYTHING = ("4", str(2 * CPUS), "125G", "2")  # 2 x 64000 MB
 
 @pytest.mark.parametrize("name", ["all_reduce", "ddp", "pipeline"])
 def test_a_cluster_job_is_given_all_of_its_nodes(big, made, name):
-    asked = job(made, name)
-    assert (asked.ranks, asked.config["cpus_per_rank"]) == (RANKS, 4)
-    shown = big(*jobs.command(made.run_id, asked, made.python))
+    cluster_job = job(made, name)
+    assert (cluster_job.ranks, cluster_job.config["cpus_per_rank"]) == (RANKS, 4)
+    shown = big(*jobs.command(made.run_id, cluster_job, made.python))
     assert given(shown) == EVERYTHING, shown
     assert f"Tasks={RANKS} " in shown
     assert re.search(rf"gres[/:]{GRES}\b", shown), shown  # 22.05 writes a colon

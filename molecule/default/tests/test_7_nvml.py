@@ -199,10 +199,10 @@ def test_all_faults_at_once_are_told_each_of_its_gpu(validate, written):
     assert accused.pop(("xid", "gpu2")) == XID_TOLD.replace("GPU 1", "GPU 0")
     assert NOT_COUNTED in accused["driver", "gpu3"]
     assert accused.keys() == {(check, node) for node, _, (_, check, _, _) in put}
-    for node, gpu, (fault, check, line, said) in put:
+    for node, gpu, (fault, check, line, sentence) in put:
         message = accused[check, node]
         note(fault, line.replace("gpu.1.", f"gpu.{gpu}."), check, message)
-        assert said in message
+        assert sentence in message
         assert re.findall(r"GPU (\d+): ", message) == [str(gpu)]
     assert (done.nodes("failing"), done.nodes("suspect")) == (NODES, [])
 
@@ -218,11 +218,11 @@ def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, faults):
     accused = done.verdicts("fail", "inconclusive", "warn")
     assert accused.keys() == {(check, name) for name, (_, check, _, _) in at.items()}
     assert (done.nodes("failing"), done.nodes("suspect")) == (list(at), [])
-    for name, (fault, check, line, said) in at.items():
+    for name, (fault, check, line, sentence) in at.items():
         message = accused[check, name]
         note(fault, line, check, message)
         assert message.startswith("GPU 1: ")
-        assert said in message
+        assert sentence in message
         assert "GPU 0" not in message
 
 

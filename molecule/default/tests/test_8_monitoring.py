@@ -44,8 +44,8 @@ def prometheus(node):
 
 def test_every_host_is_scraped_over_tls_and_says_which_it_is(prometheus):
     def up() -> set[tuple[str, str]]:
-        found = prometheus.query("up == 1")
-        return {(one["metric"]["job"], one["metric"]["node"]) for one in found}
+        samples = prometheus.query("up == 1")
+        return {(sample["metric"]["job"], sample["metric"]["node"]) for sample in samples}
 
     hosts = {("node", name) for name in ("ctl1", "login1", "gpu1", "gpu2", "gpu3")}
     wanted = hosts | {("prometheus", "ctl1"), ("alertmanager", "ctl1")}
@@ -59,7 +59,11 @@ def test_a_runs_verdicts_are_there_with_the_node_that_they_judge(proven, prometh
     assert proven.code == 0, proven.output
     passed = 'plumbline_validation_verdict{check="munge",verdict="pass"} == 1'
     until(lambda: len(prometheus.query(passed)) == 3, seconds=60)
-    assert {one["metric"]["node"] for one in prometheus.query(passed)} == {"gpu1", "gpu2", "gpu3"}
+    assert {sample["metric"]["node"] for sample in prometheus.query(passed)} == {
+        "gpu1",
+        "gpu2",
+        "gpu3",
+    }
     assert prometheus.query('plumbline_validation_verdict{verdict="fail"} == 1') == []
 
 
@@ -124,6 +128,6 @@ def test_a_runbooks_command_can_be_typed_as_it_is_written(operator, job, page, c
     elif not command.startswith(("ansible-playbook", "python")):
         command = f"{login} {HOST_OF.get(page, 'ctl1')} {shlex.quote(command)}"
     done = operator("bash", "-c", command)
-    said = done.stdout + done.stderr
-    assert done.returncode not in {126, 127}, f"{command}\n{said}"
-    assert not NOT_UNDERSTOOD.search(done.stderr), f"{command}\n{said}"
+    output = done.stdout + done.stderr
+    assert done.returncode not in {126, 127}, f"{command}\n{output}"
+    assert not NOT_UNDERSTOOD.search(done.stderr), f"{command}\n{output}"

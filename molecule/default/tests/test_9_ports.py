@@ -17,9 +17,9 @@ from tests.web_listener import Listener
 def declared(operator):
     """By host, the ports of the roles that the playbook gives to it."""
     sources = operator.inventories[1::2]
-    found = ports.declared(site(*map(Path, sources)), REPOSITORY / "playbooks/slurm-cluster.yml")
-    assert {"ctl1", "login1", "gpu1", "gpu2"} <= set(found)
-    return found
+    by_host = ports.declared(site(*map(Path, sources)), REPOSITORY / "playbooks/slurm-cluster.yml")
+    assert {"ctl1", "login1", "gpu1", "gpu2"} <= set(by_host)
+    return by_host
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def listening(node):
 
     def look(name):
         with node(name).sudo():
-            found = list(ports.sockets(node(name).check_output(ports.SS)))
+            sockets = list(ports.sockets(node(name).check_output(ports.SS)))
         # sshd, at the least: who sees nothing has not looked.
-        assert "22" in {socket.port for socket in found}
-        return found
+        assert "22" in {socket.port for socket in sockets}
+        return sockets
 
     return look
 
@@ -53,8 +53,8 @@ def test_nor_while_a_job_runs(declared, listening, node):
     login = node("login1")
     login.check_output("sh -c 'srun --job-name=ports -N2 sleep 300 >/dev/null 2>&1 &'")
     try:
-        until(lambda: any("slurmstepd" in one.processes for one in listening("gpu1")))
-        assert [one for one in listening("login1") if "srun" in one.processes]
+        until(lambda: any("slurmstepd" in socket.processes for socket in listening("gpu1")))
+        assert [socket for socket in listening("login1") if "srun" in socket.processes]
         assert problems(declared, listening) == ""
     finally:
         login.check_output("scancel --name=ports")
@@ -67,7 +67,7 @@ def test_one_more_listener_is_told(declared, listening, node):
             "systemd-run --unit=scenario-listener python3 -m http.server 8000"
         )
         try:
-            until(lambda: any(one.port == "8000" for one in listening("gpu1")))
+            until(lambda: any(socket.port == "8000" for socket in listening("gpu1")))
             assert problems(declared, listening) == (
                 "gpu1: python3 on tcp 0.0.0.0:8000 listens, and no role of the host declares it"
             )
@@ -76,7 +76,7 @@ def test_one_more_listener_is_told(declared, listening, node):
 
 
 def test_who_has_no_password_gets_nothing_from_another_node(declared, node):
-    asked = set()
+    endpoints = set()
     for name, of in declared.items():
         other = "login1" if name != "login1" else "ctl1"
         for port in of:
@@ -85,5 +85,9 @@ def test_who_has_no_password_gets_nothing_from_another_node(declared, node):
                 word = Path(file).read_text().strip()
                 listener = Listener(node(other), int(port.port), name)
                 listener.is_closed_to_strangers(port.path, user=user, word=word)
-                asked.add((name, port.role))
-    assert {("gpu1", "node_exporter"), ("ctl1", "prometheus"), ("ctl1", "alertmanager")} <= asked
+                endpoints.add((name, port.role))
+    assert {
+        ("gpu1", "node_exporter"),
+        ("ctl1", "prometheus"),
+        ("ctl1", "alertmanager"),
+    } <= endpoints

@@ -68,7 +68,7 @@ def prometheus(node):
 
 
 def watched(prometheus) -> set[str]:
-    return {one["metric"]["node"] for one in prometheus.query('up{job="node"}')}
+    return {sample["metric"]["node"] for sample in prometheus.query('up{job="node"}')}
 
 
 def words(run) -> str:

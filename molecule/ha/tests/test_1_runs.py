@@ -45,9 +45,9 @@ def given(**variables) -> tuple[str, str]:
 
 
 def test_both_controllers_run_and_have_one_state(node):
-    said = node("login1").check_output("scontrol ping")
-    assert "Slurmctld(primary) at ctl1 is UP" in said
-    assert "Slurmctld(backup) at ctl2 is UP" in said
+    output = node("login1").check_output("scontrol ping")
+    assert "Slurmctld(primary) at ctl1 is UP" in output
+    assert "Slurmctld(backup) at ctl2 is UP" in output
     assert "/shared/state/slurmctld" in node("login1").check_output("scontrol show config")
     for name in CONTROLLERS:
         assert node(name).service("slurmdbd").is_running

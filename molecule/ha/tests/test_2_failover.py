@@ -57,15 +57,15 @@ def note(*cells: object) -> None:
 def rows(login, names: str, options: str = "") -> list[tuple[str, str]]:
     """(job, state) of every row that sacct has of jobs with these names."""
     command = f"sacct -a -X -n -P -S now-1day --name={names} -o jobid,state {options}"
-    said = login.run(command)
-    return [tuple(line.split("|")) for line in said.stdout.splitlines()] if not said.rc else []
+    result = login.run(command)
+    return [tuple(line.split("|")) for line in result.stdout.splitlines()] if not result.rc else []
 
 
 def in_charge(node) -> str:
     """Which controller last said that it is, as each does every few seconds: 0 is the primary."""
     with node("login1").sudo():
-        said = node("login1").check_output(f"od -A n -t d8 --endian=big {HEARTBEAT}")
-    return said.split()[1]
+        output = node("login1").check_output(f"od -A n -t d8 --endian=big {HEARTBEAT}")
+    return output.split()[1]
 
 
 def saved(login) -> bool:
@@ -74,8 +74,8 @@ def saved(login) -> bool:
     slurmctld writes it every five seconds at most, so a crash takes the last ones with it.
     """
     with login.sudo():
-        said = login.check_output(f"stat -c %Y {JOB_STATE} ~ops/ha.ids")
-    state, known = map(int, said.split())
+        times = login.check_output(f"stat -c %Y {JOB_STATE} ~ops/ha.ids")
+    state, known = map(int, times.split())
     return state > known + 1
 
 
@@ -154,18 +154,18 @@ def test_jobs_outlive_their_controller_and_are_counted_once(node, long_job):
     names = ",".join(f"{RUN}-{number}" for number in range(1, ARRAYS + 1))
 
     def all_final() -> bool:
-        found = dict(rows(login, names))
-        return wanted <= found.keys() and set(found.values()) == {"COMPLETED"}
+        states = dict(rows(login, names))
+        return wanted <= states.keys() and set(states.values()) == {"COMPLETED"}
 
     until(all_final, 600)
-    found = rows(login, names)
-    assert [job for job, times in Counter(job for job, _ in found).items() if times > 1] == []
+    jobs = rows(login, names)
+    assert [job for job, times in Counter(job for job, _ in jobs).items() if times > 1] == []
     # A submission whose answer was lost with the controller is an array more, as its user made it.
-    assert len(found) % ARRAY == 0
+    assert len(jobs) % ARRAY == 0
     # One that ended in the seconds before the crash, which no state knew of, ran twice.
-    note("jobs that ran a second time", len(rows(login, names, "--duplicates")) - len(found))
+    note("jobs that ran a second time", len(rows(login, names, "--duplicates")) - len(jobs))
     repeated = login.run("cat ha.repeated 2>&- | wc -l").stdout.strip()
-    note("jobs, each once and completed", len(found))
+    note("jobs, each once and completed", len(jobs))
     note("submissions made again", repeated, f"{time.monotonic() - began:.0f} s in all")
 
 
@@ -205,8 +205,8 @@ def test_jobs_that_end_while_the_database_stands_still_are_all_accounted(node):
     began = time.monotonic()
 
     def all_there() -> bool:
-        found = dict(rows(login, "quiet"))
-        return len(found) == 200 and set(found.values()) == {"COMPLETED"}
+        states = dict(rows(login, "quiet"))
+        return len(states) == 200 and set(states.values()) == {"COMPLETED"}
 
     until(all_there, 600)
     assert len(rows(login, "quiet")) == 200

@@ -87,10 +87,10 @@ def all_processes() -> Iterator[int]:
 def descendants(pid: int) -> set[int]:
     """A process and all below it; Ansible's workers have left its process group."""
     parents = {p: int(fields[1]) for p in all_processes() if (fields := stat_fields(p))}
-    found = {pid}
-    while more := {p for p, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    pids = {pid}
+    while more := {p for p, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return pids
 
 
 def kill(pids: set[int]) -> None:
@@ -127,15 +127,15 @@ class Node:
 
     def running(self, wanted: Callable[[list[str]], bool], inside: str) -> set[int]:
         """Processes on the node by their arguments."""
-        found = set()
+        pids = set()
         for pid in all_processes():
             try:
                 arguments = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
             except OSError:
                 continue
             if wanted(arguments) and namespace(pid) == inside:
-                found.add(pid)
-        return found
+                pids.add(pid)
+        return pids
 
     def run(self, command: str) -> str:
         done = virtual_cluster(CLUSTER, "ssh", self.name, f"sudo sh -c '{command}'")
@@ -191,8 +191,8 @@ def test_a_run_is_killed(moment: Moment) -> None:
     )
     try:
         if not came(moment, run, log):
-            told = log.read_text(encoding="utf-8")[-4000:]
-            pytest.fail(f"the run ended before its moment, with {run.wait()}; {log}:\n{told}")
+            tail = log.read_text(encoding="utf-8")[-4000:]
+            pytest.fail(f"the run ended before its moment, with {run.wait()}; {log}:\n{tail}")
     finally:
         kill(descendants(run.pid))
         if run.stdout:

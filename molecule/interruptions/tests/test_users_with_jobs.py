@@ -48,8 +48,8 @@ def test_users_with_jobs_have_accounts_before_slurm_asks_for_them():
     try:
         run = controllers()
         assert run.returncode != 0
-        said = " ".join(run.stdout.split())
-        assert "users who have jobs have no association (nobody)" in said, run.stdout[-3000:]
+        output = " ".join(run.stdout.split())
+        assert "users who have jobs have no association (nobody)" in output, run.stdout[-3000:]
         assert submit("nobody").returncode == 0  # Slurm does not ask yet
         root("ctl1", "scancel --user=nobody")
 

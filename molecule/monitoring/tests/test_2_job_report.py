@@ -62,18 +62,18 @@ def test_a_job_is_reported_to_have_used_what_it_used(busy_gpu):
     idle = on("login1", f"sbatch --parsable {little} --wrap 'sleep 5'")
     until(lambda: ended(job) and ended(idle), seconds=300)
 
-    found = report(job)
-    assert found["not_known"] == []
-    assert CPU_S <= found["job"]["cpu_s"] < CPU_S + 5
-    elapsed = found["job"]["elapsed_s"]
-    assert found["cpu_ratio"] == pytest.approx(found["job"]["cpu_s"] / (2 * elapsed), rel=0.01)
-    mib = found["job"]["memory_peak_bytes"] / (1 << 20)
+    usage = report(job)
+    assert usage["not_known"] == []
+    assert CPU_S <= usage["job"]["cpu_s"] < CPU_S + 5
+    elapsed = usage["job"]["elapsed_s"]
+    assert usage["cpu_ratio"] == pytest.approx(usage["job"]["cpu_s"] / (2 * elapsed), rel=0.01)
+    mib = usage["job"]["memory_peak_bytes"] / (1 << 20)
     assert MEMORY_MIB <= mib < MEMORY_MIB + 60
-    assert found["memory_ratio"] == pytest.approx(mib / 600, rel=0.01)
-    (gpu,) = found["gpus"]["each"]
+    assert usage["memory_ratio"] == pytest.approx(mib / 600, rel=0.01)
+    (gpu,) = usage["gpus"]["each"]
     assert (gpu["node"], gpu["gpu"]) == ("gpu1", "0")
     assert gpu["busy"] == pytest.approx(GPU_PERCENT)
-    assert found["gpu_ratio"] == pytest.approx(GPU_PERCENT / 100)
+    assert usage["gpu_ratio"] == pytest.approx(GPU_PERCENT / 100)
 
     nothing = report(idle)
     assert nothing["job"]["cpu_s"] < 2

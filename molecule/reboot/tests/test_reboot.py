@@ -119,10 +119,10 @@ def test_a_rolling_reboot_loses_no_job_and_returns_what_it_took() -> None:
     waiting = [submit("", 8, "--exclusive") for _ in range(10)]
     eventually(lambda: all("RUNNING" in state(job) for job in running))
     with watched() as moments:
-        code, said = run("reboot-nodes.yml")
+        code, output = run("reboot-nodes.yml")
     try:
-        assert code == 0, said[-3000:]
-        assert "gpu3 stays drained, because someone else drained it: bad fan" in said
+        assert code == 0, output[-3000:]
+        assert "gpu3 stays drained, because someone else drained it: bad fan" in output
         assert "bad fan" in reason("gpu3")
     finally:
         resume("gpu3")
@@ -171,13 +171,13 @@ def test_a_run_that_was_killed_is_taken_up_by_the_next_and_nobody_goes_out_meanw
         killed.wait()
     assert " by " in reason("gpu1")
 
-    code, said = run("reboot-nodes.yml", "--limit", "gpu2")
+    code, output = run("reboot-nodes.yml", "--limit", "gpu2")
     assert code != 0
-    assert "gpu2 stays in service, because gpu1 (" in said
+    assert "gpu2 stays in service, because gpu1 (" in output
     assert (reason("gpu2"), boot("gpu2")) == ("", second)
 
-    code, said = run("reboot-nodes.yml", "--limit", "gpu1")
-    assert code == 0, said[-3000:]
+    code, output = run("reboot-nodes.yml", "--limit", "gpu1")
+    assert code == 0, output[-3000:]
     assert reason("gpu1") == ""
     assert boot("gpu1") != first
     assert state(job) == ["COMPLETED"]
@@ -187,20 +187,20 @@ def test_a_node_that_is_not_fit_stays_out_with_its_reason_and_stops_the_others()
     before = {node: boot(node) for node in NODES}
     on("gpu1", "sudo touch /etc/broken")
     check = "test ! -e /etc/broken || { echo 'GPU 3 fell off the bus'; false; }"
-    code, said = run("reboot-nodes.yml", node_reboot_check=check)
+    code, output = run("reboot-nodes.yml", node_reboot_check=check)
     on("gpu1", "sudo rm /etc/broken")
     assert code != 0
     assert (
-        "gpu1 is not fit for jobs: node_reboot_check ended with 1: GPU 3 fell off the bus" in said
+        "gpu1 is not fit for jobs: node_reboot_check ended with 1: GPU 3 fell off the bus" in output
     )
     assert f"{MARK} gpu1 is not fit for jobs" in reason("gpu1")
-    assert "Cut short" in said
+    assert "Cut short" in output
     assert boot("gpu1") != before["gpu1"]
     assert {node: boot(node) for node in NODES[1:]} == {n: before[n] for n in NODES[1:]}
     assert [reason(node) for node in NODES[1:]] == ["", ""]
 
-    code, said = run("reboot-nodes.yml", "--limit", "gpu1", node_reboot_check=check)
-    assert code == 0, said[-3000:]
+    code, output = run("reboot-nodes.yml", "--limit", "gpu1", node_reboot_check=check)
+    assert code == 0, output[-3000:]
     assert reason("gpu1") == ""
 
 
@@ -209,9 +209,9 @@ def test_a_job_that_takes_too_long_is_not_ended() -> None:
     job = submit("gpu2", 300)
     eventually(lambda: "RUNNING" in state(job))
     try:
-        code, said = run("reboot-nodes.yml", "--limit", "gpu2", node_reboot_jobs_timeout=5)
+        code, output = run("reboot-nodes.yml", "--limit", "gpu2", node_reboot_jobs_timeout=5)
         assert code != 0
-        assert f"gpu2 is not free after 5 s: job {job} (ops). No job was ended" in said
+        assert f"gpu2 is not free after 5 s: job {job} (ops). No job was ended" in output
         assert state(job) == ["RUNNING"]
         assert MARK in reason("gpu2")
         assert boot("gpu2") == before
@@ -223,33 +223,33 @@ def test_a_job_that_takes_too_long_is_not_ended() -> None:
 def test_a_node_that_waits_for_slurm_is_brought_back_when_slurm_was_told() -> None:
     """As one whose GPUs were cut otherwise: its slurmd has to wait for slurm.yml."""
     drain("gpu1", "[plumbline:slurm] another MIG layout")
-    code, said = run("gpu-software.yml")
-    assert code == 0, said[-3000:]
-    assert "gpu1 stays out of service until Slurm knows its MIG layout" in said
+    code, output = run("gpu-software.yml")
+    assert code == 0, output[-3000:]
+    assert "gpu1 stays out of service until Slurm knows its MIG layout" in output
     assert reason("gpu1").startswith("[plumbline:slurm] another MIG layout")
-    code, said = run("reboot-nodes.yml", "--limit", "gpu2")
-    assert (code, reason("gpu2")) == (0, ""), said[-3000:]
-    code, said = run("slurm-cluster.yml")
-    assert code == 0, said[-3000:]
+    code, output = run("reboot-nodes.yml", "--limit", "gpu2")
+    assert (code, reason("gpu2")) == (0, ""), output[-3000:]
+    code, output = run("slurm-cluster.yml")
+    assert code == 0, output[-3000:]
     assert reason("gpu1") == ""
 
 
 def test_verify_is_one_table_and_changes_nothing() -> None:
-    code, said = run("gpu-software.yml", "--tags", "verify")
-    assert code == 0, said[-4000:]
-    assert "NODES COMPONENT WHAT EXPECTED FOUND VERDICT" in said
-    assert re.search(r"gpu\[1-3\] +nvidia_driver ", said)
-    assert "5 nodes, all as they should be" in said
-    assert set(re.findall(r"changed=(\d+)", said)) == {"0"}
+    code, output = run("gpu-software.yml", "--tags", "verify")
+    assert code == 0, output[-4000:]
+    assert "NODES COMPONENT WHAT EXPECTED FOUND VERDICT" in output
+    assert re.search(r"gpu\[1-3\] +nvidia_driver ", output)
+    assert "5 nodes, all as they should be" in output
+    assert set(re.findall(r"changed=(\d+)", output)) == {"0"}
 
 
 def test_a_node_that_is_off_stays_off_and_is_a_row_of_the_table() -> None:
     assert virtual_cluster(CLUSTER, "stop", "gpu3").returncode == 0
     try:
-        code, said = run("gpu-software.yml", "--tags", "verify")
+        code, output = run("gpu-software.yml", "--tags", "verify")
         assert code != 0
-        assert re.search(r"gpu3 node answer an answer .* FAIL", said)
-        assert "5 nodes, 1 not as they should be: gpu3" in said
+        assert re.search(r"gpu3 node answer an answer .* FAIL", output)
+        assert "5 nodes, 1 not as they should be: gpu3" in output
         assert "gpu3 exited" in " ".join(virtual_cluster(CLUSTER, "status").stdout.split())
     finally:
         assert virtual_cluster(CLUSTER, "start", "gpu3").returncode == 0

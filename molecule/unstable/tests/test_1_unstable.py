@@ -9,8 +9,8 @@ from tests.web_listener import Listener
 
 
 def test_it_is_the_newest_slurm(node):
-    said = node("login1").check_output("sinfo --version")
-    assert tuple(map(int, re.findall(r"\d+", said)[:2])) >= (26, 5), said
+    version = node("login1").check_output("sinfo --version")
+    assert tuple(map(int, re.findall(r"\d+", version)[:2])) >= (26, 5), version
 
 
 def test_jobs_run_on_all_nodes_and_are_accounted(node):
@@ -25,11 +25,11 @@ def test_prometheus_asks_slurmctld_itself(node):
     prometheus = Listener(node("ctl1"), 9090, "ctl1")
 
     def endpoints() -> set[str]:
-        return {one["metric"]["endpoint"] for one in prometheus.query('up{job="slurm"} == 1')}
+        return {sample["metric"]["endpoint"] for sample in prometheus.query('up{job="slurm"} == 1')}
 
     until(lambda: endpoints() == {*SLURM_ENDPOINTS}, seconds=150)  # two intervals, and a half
-    assert [one["value"][1] for one in prometheus.query("slurm_nodes")] == ["2"]
-    assert {one["metric"]["node"] for one in prometheus.query("slurm_node_cpus")} == {
+    assert [sample["value"][1] for sample in prometheus.query("slurm_nodes")] == ["2"]
+    assert {sample["metric"]["node"] for sample in prometheus.query("slurm_node_cpus")} == {
         "gpu1",
         "gpu2",
     }

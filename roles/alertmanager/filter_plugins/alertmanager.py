@@ -11,10 +11,10 @@ from roles.alertmanager.plugin_utils import config
 
 def made(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What checked_files wants of the role: `files` and `checks`."""
-    given = dict(settings)
-    tests, checker = given.pop("tests"), str(given.pop("checker"))
-    document = config.document(**given)
-    questions = [*tests, *config.own_questions(document, given["severities"], given["routes"])]
+    values = dict(settings)
+    tests, checker = values.pop("tests"), str(values.pop("checker"))
+    document = config.document(**values)
+    questions = [*tests, *config.own_questions(document, values["severities"], values["routes"])]
     return {
         "files": {"alertmanager.yml": to_yaml(document)},
         "checks": [

@@ -72,10 +72,10 @@ def document(
 ) -> dict[str, Any]:
     """The document alertmanager.yml. A site's own routes are asked first."""
     ours = receivers(mail, slack, webhook, webhook_url)
-    told = [
+    own_routes = [
         {"receiver": OPERATORS, "matchers": [f'severity=~"{"|".join(severities)}"']}
-        for one in ours
-        if one["name"] == OPERATORS and severities
+        for receiver in ours
+        if receiver["name"] == OPERATORS and severities
     ]
     return {
         **({"global": mail_settings(mail)} if mail else {}),
@@ -85,7 +85,7 @@ def document(
             "group_wait": group_wait,
             "group_interval": group_interval,
             "repeat_interval": repeat_interval,
-            "routes": [*routes, *told],
+            "routes": [*routes, *own_routes],
         },
         "receivers": [*ours, *more_receivers],
         "inhibit_rules": [
@@ -110,7 +110,11 @@ def _named(routes: Iterable[Settings]) -> Iterator[str]:
 
 def own_questions(made: Settings, severities: Sequence[str], routes: Sequence[Settings]) -> Any:
     """What must hold where all routes are ours: operators hear what they should, and no more."""
-    if routes or not severities or all(one["name"] != OPERATORS for one in made["receivers"]):
+    if (
+        routes
+        or not severities
+        or all(receiver["name"] != OPERATORS for receiver in made["receivers"])
+    ):
         return []
     return [
         {"labels": {"severity": severities[0]}, "receivers": [OPERATORS]},
@@ -130,8 +134,8 @@ def route_checks(questions: Iterable[Settings], checker: str) -> list[list[str]]
             "routes",
             "test",
             "--config.file=alertmanager.yml",
-            f"--verify.receivers={','.join(one['receivers'])}",
-            *(f"{name}={value}" for name, value in one["labels"].items()),
+            f"--verify.receivers={','.join(question['receivers'])}",
+            *(f"{name}={value}" for name, value in question["labels"].items()),
         ]
-        for one in questions
+        for question in questions
     ]

@@ -48,21 +48,21 @@ def document(settings):
     return yaml.safe_load(made(settings)["files"]["alertmanager.yml"])
 
 
-def receiver(found, name):
-    return next(one for one in found["receivers"] if one["name"] == name)
+def receiver(configuration, name):
+    return next(entry for entry in configuration["receivers"] if entry["name"] == name)
 
 
 def test_by_default_nobody_is_told():
-    found = document(NOBODY)
-    assert found["route"]["receiver"] == "null"
-    assert found["route"]["routes"] == []
-    assert found["receivers"] == [{"name": "null"}]
+    configuration = document(NOBODY)
+    assert configuration["route"]["receiver"] == "null"
+    assert configuration["route"]["routes"] == []
+    assert configuration["receivers"] == [{"name": "null"}]
 
 
 def test_secrets_stay_in_their_files():
-    found = document(ALL)
-    operators = receiver(found, "operators")
-    assert found["global"] == {
+    configuration = document(ALL)
+    operators = receiver(configuration, "operators")
+    assert configuration["global"] == {
         "smtp_smarthost": "mail.site:587",
         "smtp_from": "plumbline@site",
         "smtp_require_tls": True,
@@ -89,8 +89,11 @@ def test_mail_without_an_account_names_none():
 
 
 def test_a_sites_routes_are_asked_first():
-    found = document(ALL | PAGER)
-    assert [one["receiver"] for one in found["route"]["routes"]] == ["pager", "operators"]
+    configuration = document(ALL | PAGER)
+    assert [route["receiver"] for route in configuration["route"]["routes"]] == [
+        "pager",
+        "operators",
+    ]
 
 
 def test_a_route_to_nobody_is_named():
@@ -118,8 +121,10 @@ def test_our_own_routes_are_asked_and_a_sites_are_not_guessed():
         "--config.file=alertmanager.yml --verify.receivers=operators severity=critical",
         "--config.file=alertmanager.yml --verify.receivers=null alertname=Watchdog severity=none",
     ]
-    asked = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
-    questions = [" ".join(one[4:]) for one in made(ALL | PAGER | {"tests": [asked]})["checks"][1:]]
+    question = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
+    questions = [
+        " ".join(command[4:]) for command in made(ALL | PAGER | {"tests": [question]})["checks"][1:]
+    ]
     assert questions == [
         "--config.file=alertmanager.yml --verify.receivers=pager,operators severity=critical"
     ]
@@ -134,10 +139,10 @@ def amtool(tmp_path):
     program = checker("amtool")
 
     def check(settings):
-        found = made(settings)
-        for name, text in found["files"].items():
+        parts = made(settings)
+        for name, text in parts["files"].items():
             (tmp_path / name).write_text(text)
-        for command in found["checks"]:
+        for command in parts["checks"]:
             run = [*program, *command[1:]]
             done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -158,9 +163,9 @@ def test_amtool_accepts_it(amtool, settings):
 
 def test_amtool_answers_a_sites_question(amtool):
     both = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
-    one = {"labels": {"severity": "critical"}, "receivers": ["pager"]}
+    pager_only = {"labels": {"severity": "critical"}, "receivers": ["pager"]}
     assert amtool(ALL | PAGER | OLD | {"tests": [both]}) == ""
-    assert "did not match" in amtool(ALL | PAGER | OLD | {"tests": [one]})
+    assert "did not match" in amtool(ALL | PAGER | OLD | {"tests": [pager_only]})
 
 
 def test_amtool_refuses_a_route_to_nobody(amtool):

@@ -184,16 +184,16 @@ def run(
     execute: Execute = execute,
 ) -> dict[str, Any]:
     """The module's result. Raises Refused, with nothing changed, and Failed."""
-    found = read(host)
-    if refused := refusals(users, groups, found, beyond):
+    current = read(host)
+    if refused := refusals(users, groups, current, beyond):
         raise Refused(refused)
-    steps = plan(users, groups, system_groups, found, nologin)
+    steps = plan(users, groups, system_groups, current, nologin)
     files = [*file_changes(host.keys, key_files(users))]
     ours = {user.name: user.uid for user in users if user.state != "absent"}
     if not check_mode:
         # Before an account is made, and until it is gone: an interrupted run forgets nobody.
-        meanwhile = {**{n: u for n, u in found.recorded.items() if n in found.accounts}, **ours}
-        if meanwhile != found.recorded:
+        meanwhile = {**{n: u for n, u in current.recorded.items() if n in current.accounts}, **ours}
+        if meanwhile != current.recorded:
             remember(host, meanwhile)
         # Who is locked or goes loses his keys first.
         for path, _, after in files:
@@ -246,7 +246,7 @@ def _file_difference(change: tuple[Path, str, str]) -> dict[str, str]:
 
 def processes(uids: Collection[int]) -> dict[int, list[int]]:
     """Processes by the uid of who runs them, of these users alone."""
-    found: dict[int, list[int]] = {}
+    pids: dict[int, list[int]] = {}
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             try:
@@ -254,8 +254,8 @@ def processes(uids: Collection[int]) -> dict[int, list[int]]:
             except OSError:  # it has ended
                 continue
             if uid in uids:
-                found.setdefault(uid, []).append(int(path.name))
-    return found
+                pids.setdefault(uid, []).append(int(path.name))
+    return pids
 
 
 def _asked(question: Callable[[], Any]) -> Any:
@@ -293,16 +293,16 @@ def main() -> None:
         supports_check_mode=True,
         no_log=True,  # in the host's log, where a thousand users would be half a megabyte each time
     )
-    given = module.params
+    options = module.params
     answer(
         module,
         lambda: run(
-            [user_of(entry) for entry in json.loads(given["users"])],
-            [Group(**entry) for entry in json.loads(given["groups"])],
-            given["system_groups"],
-            given["nologin"],
-            Host(keys=Path(given["keys_folder"])),
-            replace(HERE, closed_to_directory=given["closed_to_directory"]),
+            [user_of(entry) for entry in json.loads(options["users"])],
+            [Group(**entry) for entry in json.loads(options["groups"])],
+            options["system_groups"],
+            options["nologin"],
+            Host(keys=Path(options["keys_folder"])),
+            replace(HERE, closed_to_directory=options["closed_to_directory"]),
             module.check_mode,
         ),
     )

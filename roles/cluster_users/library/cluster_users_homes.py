@@ -158,15 +158,15 @@ class Mount:
 
 def mounts_of(text: str) -> list[Mount]:
     """The mounts in the text of mountinfo (proc(5)), the last ones on top."""
-    found = []
+    mounts = []
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         head, tail = before.split(), after.split()
         if len(head) >= 6 and len(tail) >= 3:
             point = head[4].encode().decode("unicode_escape")
             options = frozenset([*head[5].split(","), *tail[2].split(",")])
-            found.append(Mount(point, tail[0], options))
-    return found
+            mounts.append(Mount(point, tail[0], options))
+    return mounts
 
 
 def mount_of(path: Path, mounts: Sequence[Mount]) -> Mount:
@@ -181,11 +181,11 @@ def mount_of(path: Path, mounts: Sequence[Mount]) -> Mount:
 
 def by_mount(users: Iterable[User], mounts: Sequence[Mount]) -> dict[Mount, list[User]]:
     """Users with declared limits by the filesystem of their homes."""
-    found: dict[Mount, list[User]] = {}
+    users_of: dict[Mount, list[User]] = {}
     for user in users:
         if user.limits and user.state != "absent":
-            found.setdefault(mount_of(user.home.parent, mounts), []).append(user)
-    return found
+            users_of.setdefault(mount_of(user.home.parent, mounts), []).append(user)
+    return users_of
 
 
 def quota_refusals(mounts: Iterable[Mount]) -> list[str]:
@@ -200,15 +200,15 @@ def quota_refusals(mounts: Iterable[Mount]) -> list[str]:
 
 def limits_of(report: str) -> dict[int, Limits]:
     """By uid the limits in repquota's CSV, with users as numbers."""
-    found = {}
+    limits = {}
     lines = report.splitlines()
     while lines and not lines[0].startswith("User,"):
         del lines[0]
     for row in csv.DictReader(lines):
         number = (row.get("User") or "").lstrip("#")
         if number.isdigit():
-            found[int(number)] = tuple(int(row[limit]) for limit in LIMITS)
-    return found
+            limits[int(number)] = tuple(int(row[limit]) for limit in LIMITS)
+    return limits
 
 
 def due(users: Iterable[User], found: Mapping[int, Limits]) -> list[User]:
@@ -259,9 +259,9 @@ def run(
         if check_mode and (not mount.enforces or not shutil.which("repquota")):
             limited += [(user, ()) for user in those]
             continue
-        found = found_limits(mount, ask)
-        changed = due(those, found)
-        limited += [(user, found.get(user.uid, ())) for user in changed]
+        current = found_limits(mount, ask)
+        changed = due(those, current)
+        limited += [(user, current.get(user.uid, ())) for user in changed]
         if changed and not check_mode:
             set_limits(mount, changed, ask)
     if not check_mode:
@@ -297,13 +297,13 @@ def main() -> None:
         supports_check_mode=True,
         no_log=True,  # in the host's log, where a thousand users would be half a megabyte each time
     )
-    given = module.params
+    options = module.params
     answer(
         module,
         lambda: run(
-            [user_of(entry) for entry in json.loads(given["users"])],
-            int(given["mode"], 8),
-            Path(given["skeleton"]),
+            [user_of(entry) for entry in json.loads(options["users"])],
+            int(options["mode"], 8),
+            Path(options["skeleton"]),
             module.check_mode,
             mounts_of(MOUNTS.read_text(encoding="utf-8")),
         ),

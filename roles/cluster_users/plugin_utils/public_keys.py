@@ -28,10 +28,10 @@ def key_problem(line: str) -> str:
         return "is not one line; list each key by itself"
     if text.startswith(("/", "~", "./")):
         return "is the name of a file; give the key itself, for instance with a lookup of the file"
-    found = _LINE.fullmatch(text)
-    if not found:
+    match = _LINE.fullmatch(text)
+    if not match:
         return "is no public key; it begins with a type such as ssh-ed25519"
-    return _body_problem(found["type"], found["body"])
+    return _body_problem(match["type"], match["body"])
 
 
 def _body_problem(kind: str, body: str) -> str:

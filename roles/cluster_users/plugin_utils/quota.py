@@ -19,8 +19,8 @@ def _value(limit: str, written: Any) -> int | None:
         return int(text) if text.isdigit() else None
     if text == "0":
         return 0
-    found = _SIZE.fullmatch(text)
-    return int(found[1]) * _UNITS[found[2]] if found else None
+    match = _SIZE.fullmatch(text)
+    return int(match[1]) * _UNITS[match[2]] if match else None
 
 
 def quota_problems(quota: Mapping[str, Any]) -> Iterator[str]:

@@ -65,8 +65,8 @@ def test_two_users_with_one_uid():
 
 
 def test_two_groups_with_one_gid():
-    said = problems(groups=[PHYSICS, {"name": "chemistry", "gid": 3000}])
-    assert said == ["physics and chemistry have one gid, 3000; give each its own"]
+    sentences = problems(groups=[PHYSICS, {"name": "chemistry", "gid": 3000}])
+    assert sentences == ["physics and chemistry have one gid, 3000; give each its own"]
 
 
 def test_one_name_twice():
@@ -101,8 +101,8 @@ def test_the_group_users_has_its_own_number_everywhere():
 
 @pytest.mark.parametrize("uid", [0, 999, 61184, 65519, 65534, 65535, 2**31, 2**32 - 1, -1])
 def test_numbers_of_the_system(uid):
-    said = problems(user(uid=uid, gid=2001))
-    assert said == [
+    sentences = problems(user(uid=uid, gid=2001))
+    assert sentences == [
         f"ada: uid {uid} is the system's; use one from 1000 to 61183, or from 65536 to 2147483647"
     ]
     assert f"gid {uid} is the system's" in problems(groups=[{"name": "physics", "gid": uid}])[0]
@@ -196,8 +196,8 @@ def test_what_is_no_public_key_is_told_without_its_text():
         )
         .decode()
     )
-    said = problems(user(ssh_keys=[ED25519, private]))
-    assert said == [
+    sentences = problems(user(ssh_keys=[ED25519, private]))
+    assert sentences == [
         "ada: key 2 of 2 is a private key; give the public one, and replace the pair: it was "
         "written down"
     ]
@@ -276,12 +276,12 @@ def test_a_users_own_limit_is_held_against_everybodys():
 
 
 def test_what_the_list_leaves_out_is_filled_in():
-    told = accounts.users_for_hosts(
+    users = accounts.users_for_hosts(
         [user(ssh_keys=[f" {ED25519} "]), user("bob", 2002, gid=3000, groups=["video"])],
         [PHYSICS],
         SITE,
     )
-    assert told == [
+    assert users == [
         {
             "name": "ada",
             "uid": 2001,
@@ -320,8 +320,8 @@ def test_where_users_may_not_log_in_the_list_brings_no_keys():
         user("carol", 2003, state="locked"),
         user("dan", 2004, state="absent"),
     ]
-    told = {entry["name"]: entry for entry in accounts.users_for_hosts(users, [], closed)}
-    assert [told[name]["ssh_keys"] for name in ("ada", "bob")] == [[], [ED25519]]
-    assert [told[name]["enters"] for name in ("ada", "bob")] == [False, True]
+    by_name = {entry["name"]: entry for entry in accounts.users_for_hosts(users, [], closed)}
+    assert [by_name[name]["ssh_keys"] for name in ("ada", "bob")] == [[], [ED25519]]
+    assert [by_name[name]["enters"] for name in ("ada", "bob")] == [False, True]
     assert accounts.shut_out(users, closed) == ["ada", "carol"]
     assert accounts.shut_out(users, SITE) == []

@@ -63,9 +63,9 @@ def never(command, told=""):
 
 
 def test_a_home_is_made_with_the_skeletons_files(root):
-    told = run(root, user(root), mode=0o750)
+    result = run(root, user(root), mode=0o750)
     home = root / "home/ada"
-    assert told["changed"]
+    assert result["changed"]
     assert home.stat().st_mode & 0o7777 == 0o750
     assert (home / ".profile").read_text() == "umask 077\n"
     assert (home / "link").is_symlink()
@@ -85,9 +85,9 @@ def test_a_home_that_is_there_is_not_touched(root):
 
 def test_a_home_of_somebody_else_is_refused_and_nobody_gets_one(root):
     (root / "home/bob").mkdir()
-    with pytest.raises(homes.Refused) as said:
+    with pytest.raises(homes.Refused) as refused:
         run(root, user(root), user(root, "bob", uid=2002))
-    assert said.value.sentences == [
+    assert refused.value.sentences == [
         f"{root}/home/bob is uid {UID}'s here and should be the home of bob (2002); give it to bob "
         "with chown, or name another home"
     ]
@@ -99,16 +99,16 @@ def test_a_home_of_somebody_else_is_refused_and_nobody_gets_one(root):
 
 def test_a_folder_that_is_not_mounted_yet_is_not_made(root):
     away = [user(root, name, home=root / "away" / name) for name in ("ada", "bob", "carol")]
-    said = (
+    sentence = (
         f"{root}/away is not there, where the home of ada and 2 more belongs; mount or make it "
         "first"
     )
     with pytest.raises(homes.Refused) as refused:
         run(root, *away)
-    assert refused.value.sentences == [said]
+    assert refused.value.sentences == [sentence]
     assert not (root / "away").exists()
     # A layer of the same run may mount it.
-    assert run(root, *away, check_mode=True)["warnings"] == [f"{said}."]
+    assert run(root, *away, check_mode=True)["warnings"] == [f"{sentence}."]
 
 
 def test_an_interrupted_home_is_made_anew(root, monkeypatch):
@@ -126,8 +126,8 @@ def test_an_interrupted_home_is_made_anew(root, monkeypatch):
 
 def test_who_is_locked_or_absent_gets_no_home_and_keeps_what_is_there(root):
     (root / "home/ada").mkdir()
-    told = run(root, user(root, state="absent"), user(root, "bob", state="locked"))
-    assert (told["changed"], told["kept"]) == (False, [f"{root}/home/ada"])
+    result = run(root, user(root, state="absent"), user(root, "bob", state="locked"))
+    assert (result["changed"], result["kept"]) == (False, [f"{root}/home/ada"])
     assert [path.name for path in (root / "home").iterdir()] == ["ada"]
 
 
@@ -154,24 +154,24 @@ def test_a_homes_filesystem_and_whether_it_holds_users_to_limits(path, point, en
 def test_a_quota_where_there_is_none_is_refused(root):
     bare = [homes.Mount("/", "ext4", frozenset({"rw"}))]
     limited = user(root, limits=(0, 1024, 0, 0))
-    said = (
+    sentence = (
         "a quota is declared, and /, where homes are, is ext4 that holds no user to one; mount it "
         "with usrquota, or leave cluster_users_quota empty and set limits where the storage is"
     )
     with pytest.raises(homes.Refused) as refused:
         run(root, limited, mounts=bare)
-    assert refused.value.sentences == [said]
+    assert refused.value.sentences == [sentence]
     assert not (root / "home/ada").exists()
-    assert run(root, limited, mounts=bare, check_mode=True)["warnings"] == [f"{said}."]
+    assert run(root, limited, mounts=bare, check_mode=True)["warnings"] == [f"{sentence}."]
     assert run(root, user(root), mounts=bare)["changed"]
 
 
 def test_only_limits_that_differ_are_set_and_all_at_once(root):
     quota = [homes.Mount("/", "xfs", frozenset({"rw", "usrquota"}))]
-    asked = []
+    calls = []
 
     def ask(command, told):
-        asked.append((command[0], command[-1], told))
+        calls.append((command[0], command[-1], told))
         return REPORT if command[0] == "repquota" else ""
 
     users = [
@@ -180,15 +180,15 @@ def test_only_limits_that_differ_are_set_and_all_at_once(root):
         user(root, "carol", uid=2003, home=root / "z", limits=(0, 512, 0, 0), state="locked"),
         user(root, "dan", uid=2004, home=root / "d", limits=(0, 0, 0, 0), state="locked"),
     ]
-    told = run(root, *users, mounts=quota, ask=ask)
-    assert asked == [
+    result = run(root, *users, mounts=quota, ask=ask)
+    assert calls == [
         ("repquota", "/", ""),
         ("setquota", "/", "2002 1024 4096 0 0\n2003 0 512 0 0\n"),
     ]
-    assert told["diff"]["before"] == ("bob: 1024 to 2048 KiB, 0 to 0 files\ncarol: no limit\n")
-    asked.clear()
+    assert result["diff"]["before"] == ("bob: 1024 to 2048 KiB, 0 to 0 files\ncarol: no limit\n")
+    calls.clear()
     assert not run(root, users[0], users[3], mounts=quota, ask=ask)["changed"]
-    assert [command for command, _, _ in asked] == ["repquota"]
+    assert [command for command, _, _ in calls] == ["repquota"]
     # No declared limit: nobody is asked, and what an admin set stays.
     assert not run(root, replace(users[1], limits=()), mounts=quota)["changed"]
 
@@ -201,8 +201,8 @@ def test_check_mode_asks_nobody_who_is_not_there_yet(root, monkeypatch):
 
 
 def test_a_report_with_statistics_is_read():
-    found = homes.limits_of(f"*** Report\n{REPORT}Statistics:\nTotal blocks: 7\n")
-    assert found == {0: (0, 0, 0, 0), 2001: (1024, 2048, 0, 100), 2002: (1024, 2048, 0, 0)}
+    limits = homes.limits_of(f"*** Report\n{REPORT}Statistics:\nTotal blocks: 7\n")
+    assert limits == {0: (0, 0, 0, 0), 2001: (1024, 2048, 0, 100), 2002: (1024, 2048, 0, 0)}
 
 
 def test_a_program_that_fails_is_one_sentence():

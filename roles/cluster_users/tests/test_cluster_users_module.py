@@ -56,8 +56,10 @@ def useradd(host):
         elif program in ("userdel", "groupdel"):
             for file in ("passwd", "shadow", "group"):
                 path = host.etc / file
-                kept = [one for one in path.read_text().splitlines() if one.split(":")[0] != name]
-                path.write_text("".join(f"{one}\n" for one in kept))
+                kept = [
+                    entry for entry in path.read_text().splitlines() if entry.split(":")[0] != name
+                ]
+                path.write_text("".join(f"{entry}\n" for entry in kept))
         else:
             raise AssertionError(command)
 
@@ -94,9 +96,9 @@ def test_a_second_run_starts_no_program_and_changes_no_file(host, useradd):
 
 def test_check_mode_tells_what_would_be_and_changes_nothing(host):
     before = files(host)
-    told = run(host, [ADA], never, check_mode=True)
-    assert told["changed"]
-    accounts, keys = told["diff"]
+    result = run(host, [ADA], never, check_mode=True)
+    assert result["changed"]
+    accounts, keys = result["diff"]
     assert accounts["before"] == ""
     assert "group physics: gid 3000\n" in accounts["after"]
     assert "ada: uid 2001, gid 2001, groups physics" in accounts["after"]
@@ -107,9 +109,9 @@ def test_check_mode_tells_what_would_be_and_changes_nothing(host):
 def test_what_is_refused_changes_nothing(host):
     (host.etc / "passwd").write_text("bob:x:2001:100::/home/bob:/bin/sh\n")
     before = files(host)
-    with pytest.raises(cluster_users.Refused) as said:
+    with pytest.raises(cluster_users.Refused) as refused:
         run(host, [ADA], never)
-    assert said.value.sentences == ["uid 2001 of ada is that of bob here already"]
+    assert refused.value.sentences == ["uid 2001 of ada is that of bob here already"]
     assert files(host) == before
 
 
@@ -131,8 +133,8 @@ def test_an_interrupted_run_forgets_nobody(host, useradd):
 def test_who_is_absent_leaves_account_and_keys_and_may_then_leave_the_list(host, useradd):
     run(host, [ADA], useradd)
     gone = User(**{**ADA.__dict__, "state": "absent"})
-    told = run(host, [gone], useradd)
-    assert told["removed"] == ["ada"]
+    result = run(host, [gone], useradd)
+    assert result["removed"] == ["ada"]
     assert "ada" not in files(host)["etc/passwd"]
     assert not (host.keys / "ada").exists()
     assert recorded(host) == {}

@@ -74,18 +74,18 @@ def test_what_is_as_declared_needs_nothing():
 
 
 def test_an_account_is_made_with_its_numbers_and_no_home():
-    [made] = commands([ADA, BOB])
-    assert made.startswith("useradd --uid 2002 --gid 3000 --no-user-group --groups  --comment")
-    assert "--no-create-home --shell /bin/bash --password * --no-log-init" in made
-    assert "SUB_UID_COUNT=0" in made
-    assert made.endswith(" bob")
+    [command] = commands([ADA, BOB])
+    assert command.startswith("useradd --uid 2002 --gid 3000 --no-user-group --groups  --comment")
+    assert "--no-create-home --shell /bin/bash --password * --no-log-init" in command
+    assert "SUB_UID_COUNT=0" in command
+    assert command.endswith(" bob")
 
 
 def test_groups_come_before_who_is_in_them():
     carol = User("carol", 2003, 2003, "carol", "/home/carol", "/bin/bash", groups=("maths",))
-    said = commands([ADA, carol], [PHYSICS, Group("maths", 3001)])
-    assert said[:2] == ["groupadd --gid 3001 maths", "groupadd --gid 2003 carol"]
-    assert "--groups maths " in said[2]
+    lines = commands([ADA, carol], [PHYSICS, Group("maths", 3001)])
+    assert lines[:2] == ["groupadd --gid 3001 maths", "groupadd --gid 2003 carol"]
+    assert "--groups maths " in lines[2]
 
 
 def test_one_usermod_for_all_that_differs():
@@ -112,9 +112,9 @@ def test_who_is_locked_is_out_in_every_way():
     ]
     done = with_account(shell=NOLOGIN, ends=LOCKED_DAY, password="!$6$x")
     assert commands([locked], found=done) == []
-    [made] = commands([ADA, replace(BOB, state="locked")])
-    assert f"--shell {NOLOGIN} --password !*" in made
-    assert f"--expiredate {LOCKED_DATE} bob" in made
+    [command] = commands([ADA, replace(BOB, state="locked")])
+    assert f"--shell {NOLOGIN} --password !*" in command
+    assert f"--expiredate {LOCKED_DATE} bob" in command
 
 
 def test_unlocking_takes_back_what_locking_did():
@@ -146,8 +146,8 @@ def test_who_is_absent_goes_with_the_group_of_his_own():
 
 def test_a_group_goes_after_its_users():
     gone = replace(ADA, gid=3000, group="physics", state="absent")
-    found = with_account(gid=3000)
-    assert commands([gone], [replace(PHYSICS, state="absent")], found) == [
+    current = with_account(gid=3000)
+    assert commands([gone], [replace(PHYSICS, state="absent")], current) == [
         "userdel ada",
         "groupdel physics",
     ]
@@ -165,8 +165,8 @@ def test_passwords_are_in_no_description():
 
 @pytest.mark.parametrize("state", ["present", "locked", "absent"])
 def test_a_name_with_another_number(state):
-    said = refused([replace(ADA, uid=2005, state=state)])
-    assert said == [
+    sentences = refused([replace(ADA, uid=2005, state=state)])
+    assert sentences == [
         "ada has uid 2001 here and 2005 in the list; make them one number: usermod here, and the "
         "owner of the files, or the list"
     ]
@@ -219,17 +219,17 @@ def test_a_directory_is_not_asked_of_what_the_host_has():
     def never(_):
         raise AssertionError
 
-    asked = dict.fromkeys(("uid_of", "user_with", "gid_of", "group_with"), never)
-    assert refused([ADA], **asked) == []
+    lookups = dict.fromkeys(("uid_of", "user_with", "gid_of", "group_with"), never)
+    assert refused([ADA], **lookups) == []
 
 
 def test_who_is_on_the_list_no_more_is_not_forgotten():
-    found = replace(HAS, recorded={"ada": 2001, "eve": 2009, "ops": 1001})
-    assert refused([], found=found) == [
+    current = replace(HAS, recorded={"ada": 2001, "eve": 2009, "ops": 1001})
+    assert refused([], found=current) == [
         "an earlier run made ada, and the list has no such name; set state: absent or locked "
         "there, or the account keeps what it has"
     ]
-    assert refused([ADA], found=found) == []
+    assert refused([ADA], found=current) == []
 
 
 @pytest.mark.parametrize("state", ["locked", "absent"])
@@ -252,8 +252,10 @@ def test_ansible_is_not_shut_out_where_users_may_not_log_in():
 
 
 def test_nor_as_a_user_of_a_directory():
-    [said] = refused([], caller="grace", closed_to_directory=True)
-    assert said.startswith("Ansible comes here as grace of the directory, whose users may not log")
+    [sentence] = refused([], caller="grace", closed_to_directory=True)
+    assert sentence.startswith(
+        "Ansible comes here as grace of the directory, whose users may not log"
+    )
     assert refused([], caller="grace") == []
     assert refused([], caller="ops", closed_to_directory=True) == []
     assert refused([], caller="", closed_to_directory=True) == []
@@ -261,8 +263,10 @@ def test_nor_as_a_user_of_a_directory():
 
 def test_who_has_processes_does_not_go():
     gone = replace(ADA, state="absent")
-    said = refused([gone], processes=lambda uids: {2001: [11, 12, 13, 14]} if 2001 in uids else {})
-    assert said == [
+    sentences = refused(
+        [gone], processes=lambda uids: {2001: [11, 12, 13, 14]} if 2001 in uids else {}
+    )
+    assert sentences == [
         "ada is absent in the list and has processes here (11, 12, 13, …); set state: locked until "
         "they have ended, or end them"
     ]
@@ -270,13 +274,13 @@ def test_who_has_processes_does_not_go():
 
 
 def test_a_primary_group_does_not_go():
-    found = with_account(gid=3000)
+    current = with_account(gid=3000)
     gone = replace(PHYSICS, state="absent")
-    assert refused([], [gone], found) == [
+    assert refused([], [gone], current) == [
         "the group physics cannot go: it is the primary group of ada"
     ]
     left = replace(ADA, gid=3000, group="physics", state="absent")
-    assert refused([left], [gone], found) == []
+    assert refused([left], [gone], current) == []
 
 
 # --- what a plan comes to ------------------------------------------------------------------------
@@ -365,23 +369,23 @@ GROUPS = [PHYSICS, Group("maths", 3001)]
 def test_a_plan_is_right_after_each_step_and_leaves_nothing_to_do(first, second, data):
     """Also when it is interrupted: the next run finishes it."""
     system_groups = ["video", "render"]
-    found = HAS
-    for step in plan(first, GROUPS, system_groups, found, NOLOGIN):
-        found = applied(step, found)
+    current = HAS
+    for step in plan(first, GROUPS, system_groups, current, NOLOGIN):
+        current = applied(step, current)
     # A primary group is never changed, it is refused.
     wanted = [
         user
         for user in second
-        if not any("has gid" in said for said in refused([user], GROUPS, found))
+        if not any("has gid" in sentence for sentence in refused([user], GROUPS, current))
     ]
-    steps = plan(wanted, GROUPS, system_groups, found, NOLOGIN)
+    steps = plan(wanted, GROUPS, system_groups, current, NOLOGIN)
     for step in steps[: data.draw(st.integers(0, len(steps)))]:
-        found = applied(step, found)
-    for step in plan(wanted, GROUPS, system_groups, found, NOLOGIN):
-        found = applied(step, found)
-    assert plan(wanted, GROUPS, system_groups, found, NOLOGIN) == []
+        current = applied(step, current)
+    for step in plan(wanted, GROUPS, system_groups, current, NOLOGIN):
+        current = applied(step, current)
+    assert plan(wanted, GROUPS, system_groups, current, NOLOGIN) == []
     for user in wanted:
-        account = found.accounts.get(user.name)
+        account = current.accounts.get(user.name)
         assert (account is None) == (user.state == "absent")
         if account:
             assert (account.uid, account.gid) == (user.uid, user.gid)
@@ -389,4 +393,4 @@ def test_a_plan_is_right_after_each_step_and_leaves_nothing_to_do(first, second,
             assert account.password.startswith("!") == (user.state == "locked")
             expected = set(user.groups) & {"physics", "maths", "video"} - {user.group}
             assert account.groups == expected
-    assert found.accounts["ada"] == HAS.accounts["ada"]
+    assert current.accounts["ada"] == HAS.accounts["ada"]

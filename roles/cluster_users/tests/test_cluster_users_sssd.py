@@ -81,10 +81,10 @@ def test_a_directory_that_cannot_be_asked(changes, said):
 
 
 def test_answers_come_over_tls_from_a_server_of_the_authority():
-    found = domain()
-    assert found["ldap_uri"] == "ldaps://ldap1.site, ldaps://ldap2.site:636"
-    assert (found["ldap_tls_reqcert"], found["ldap_tls_cacert"]) == ("demand", "/ca.crt")
-    assert "ldap_id_use_start_tls" not in found
+    section = domain()
+    assert section["ldap_uri"] == "ldaps://ldap1.site, ldaps://ldap2.site:636"
+    assert (section["ldap_tls_reqcert"], section["ldap_tls_cacert"]) == ("demand", "/ca.crt")
+    assert "ldap_id_use_start_tls" not in section
     assert domain(uris=["ldap://ldap1.site"])["ldap_id_use_start_tls"] == "true"
 
 
@@ -94,24 +94,24 @@ def test_no_entry_of_a_directory_is_a_daemons_account():
 
 def test_a_password_is_there_only_for_who_binds():
     assert "ldap_default_authtok" not in domain()
-    found = domain(bind_dn="cn=asks", bind_password_file="/secret")
-    assert found["ldap_default_bind_dn"] == "cn=asks"
-    assert found["ldap_default_authtok"] == "pass%word = #x"
+    section = domain(bind_dn="cn=asks", bind_password_file="/secret")
+    assert section["ldap_default_bind_dn"] == "cn=asks"
+    assert section["ldap_default_authtok"] == "pass%word = #x"
 
 
 def test_who_may_log_in():
     assert domain()["access_provider"] == "permit"
-    found = domain(access_filter="(memberOf=cn=hpc)")
-    assert (found["access_provider"], found["ldap_access_order"]) == ("ldap", "filter")
-    assert found["ldap_access_filter"] == "(memberOf=cn=hpc)"
+    section = domain(access_filter="(memberOf=cn=hpc)")
+    assert (section["access_provider"], section["ldap_access_order"]) == ("ldap", "filter")
+    assert section["ldap_access_filter"] == "(memberOf=cn=hpc)"
 
 
 def test_nobody_of_a_directory_logs_in_where_users_may_not():
-    found = domain(access_filter="(memberOf=cn=hpc)", logins=False)
-    assert found["access_provider"] == "deny"
-    assert "ldap_access_filter" not in found
+    section = domain(access_filter="(memberOf=cn=hpc)", logins=False)
+    assert section["access_provider"] == "deny"
+    assert "ldap_access_filter" not in section
 
 
 def test_a_sites_settings_win():
-    found = domain(settings={"cache_credentials": False, "ldap_schema": "rfc2307bis"})
-    assert (found["cache_credentials"], found["ldap_schema"]) == ("false", "rfc2307bis")
+    section = domain(settings={"cache_credentials": False, "ldap_schema": "rfc2307bis"})
+    assert (section["cache_credentials"], section["ldap_schema"]) == ("false", "rfc2307bis")

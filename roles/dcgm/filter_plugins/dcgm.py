@@ -17,21 +17,21 @@ def rows(said: str, gpus: int, names: list[str], version: str) -> list[dict[str,
     """The verify table's rows; `said` is `KEY VALUE` lines of what was found on the node."""
     if not gpus:
         return [verify_skipped(_COMPONENT, "DCGM", "the node declares no GPU")]
-    found = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    values = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
     return [
-        version_row(_COMPONENT, found, names, version, _ADVICE),
+        version_row(_COMPONENT, values, names, version, _ADVICE),
         verify_row(
-            found.get("held"), _COMPONENT, "packages that are held", str(len(names)), _ADVICE
+            values.get("held"), _COMPONENT, "packages that are held", str(len(names)), _ADVICE
         ),
         verify_row(
-            found.get("service"),
+            values.get("service"),
             _COMPONENT,
             "service nvidia-dcgm",
             "active",
             "see journalctl --unit=nvidia-dcgm there",
         ),
         verify_row(
-            found.get("engine"),
+            values.get("engine"),
             _COMPONENT,
             "GPUs that the host engine sees",
             str(gpus),

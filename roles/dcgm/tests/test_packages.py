@@ -53,8 +53,8 @@ def test_what_is_as_declared_passes(version: str) -> None:
     ],
 )
 def test_what_is_not_fails(said: str, gpus: int, version: str, failing: str) -> None:
-    found = rows(said, gpus, NAMES, version)
-    assert [row["what"] for row in found if row["verdict"] == "FAIL"] == [failing]
+    table = rows(said, gpus, NAMES, version)
+    assert [row["what"] for row in table if row["verdict"] == "FAIL"] == [failing]
 
 
 @pytest.mark.parametrize("version", ["", "4.5.2"])

@@ -73,11 +73,11 @@ def versions() -> dict[str, str]:
     """Versions as dpkg has them; a package that is not installed, or not whole, has nothing."""
     show = ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package} ${Version}\\n"]
     _, answer = said([*show, *PACKAGES])
-    found = dict.fromkeys(PACKAGES, "")
+    by_package = dict.fromkeys(PACKAGES, "")
     for words in map(str.split, answer.splitlines()):
-        if len(words) == 3 and words[0] == "installed" and words[1] in found:
-            found[words[1]] = words[2]
-    return found
+        if len(words) == 3 and words[0] == "installed" and words[1] in by_package:
+            by_package[words[1]] = words[2]
+    return by_package
 
 
 def program() -> str:

@@ -63,12 +63,12 @@ def apparmor(host: Mapping[str, Any]) -> str:
     parse; there it is disabled (https://github.com/NVIDIA/enroot/issues/201), and nothing is lost,
     because these restrict nobody. A host without AppArmor needs neither.
     """
-    told = host["apparmor"]
-    if not told["enabled"]:
+    state = host["apparmor"]
+    if not state["enabled"]:
         return ""
-    if not told["abi"]:
+    if not state["abi"]:
         return "disable"
-    return "load" if told["restricted"] else ""
+    return "load" if state["restricted"] else ""
 
 
 def sysctls(host: Mapping[str, Any], most_namespaces: int) -> dict[str, int]:

@@ -18,10 +18,10 @@ def packages(release: Mapping[str, Any], sha256: Mapping[str, str]) -> list[dict
     """{name, file, url, sha256} of each package; the hash is empty where none is pinned."""
     version, architecture = str(release["version"]), str(release["architecture"])
     names: Sequence[str] = release["packages"]
-    found = []
+    entries = []
     for name in names:
         file = f"{name}_{version}-1_{architecture}.deb"
-        found.append(
+        entries.append(
             {
                 "name": name,
                 "file": file,
@@ -29,7 +29,7 @@ def packages(release: Mapping[str, Any], sha256: Mapping[str, str]) -> list[dict
                 "sha256": str(sha256.get(f"{version}-{architecture}-{name}", "")),
             }
         )
-    return found
+    return entries
 
 
 def hash_problems(sha256: Mapping[str, Any]) -> list[str]:

@@ -30,13 +30,13 @@ def composed(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, str]:
 
 def problems(site: Mapping[str, Any]) -> list[str]:
     """A sentence for each setting of a site that enroot would not read, or read otherwise."""
-    found = []
+    sentences = []
     for name, value in site.items():
         if not NAME.fullmatch(str(name)):
-            found.append(
+            sentences.append(
                 f"enroot_settings has {name}, which enroot does not read; its names begin with "
                 "ENROOT_, MELLANOX_ or NVIDIA_ and are those of enroot.conf."
             )
         elif isinstance(value, (dict, list)) or "\n" in text(value):
-            found.append(f"enroot_settings has no plain text for {name}; write it on one line.")
-    return found
+            sentences.append(f"enroot_settings has no plain text for {name}; write it on one line.")
+    return sentences

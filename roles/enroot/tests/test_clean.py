@@ -131,10 +131,10 @@ def test_what_cannot_be_removed_is_told(scratch: Path, monkeypatch: pytest.Monke
     most=st.integers(0, 25),
 )
 def test_what_stays_is_young_and_small_enough(ages: list[float], days: float, most: int) -> None:
-    found = [clean.Layer(Path(str(n)), 1, NOW - age * DAY) for n, age in enumerate(ages)]
-    gone = clean.layers_to_remove(found, NOW, days, most)
-    stays = [one for one in found if one not in gone]
-    young = [one for one in stays if NOW - one.used <= clean.YOUNG]
-    assert all(NOW - one.used <= max(days * DAY, clean.YOUNG) for one in stays)
+    layers = [clean.Layer(Path(str(n)), 1, NOW - age * DAY) for n, age in enumerate(ages)]
+    gone = clean.layers_to_remove(layers, NOW, days, most)
+    stays = [item for item in layers if item not in gone]
+    young = [item for item in stays if NOW - item.used <= clean.YOUNG]
+    assert all(NOW - item.used <= max(days * DAY, clean.YOUNG) for item in stays)
     assert len(stays) <= max(most, len(young))
-    assert all(NOW - one.used > clean.YOUNG for one in gone)
+    assert all(NOW - item.used > clean.YOUNG for item in gone)

@@ -70,8 +70,8 @@ def test_disks_for_containers(told: dict[str, Any], words: str) -> None:
     ],
 )
 def test_the_profile(enabled: bool, abi: bool, restricted: bool, what: str) -> None:
-    told = {"enabled": enabled, "abi": abi, "restricted": restricted, "loaded": False}
-    assert host.apparmor({"apparmor": told}) == what
+    state = {"enabled": enabled, "abi": abi, "restricted": restricted, "loaded": False}
+    assert host.apparmor({"apparmor": state}) == what
 
 
 def test_kernel_settings_are_those_that_the_host_has() -> None:

@@ -49,7 +49,7 @@ def full_name(module: Module) -> str:
 
 def texts(value: Any) -> list[str]:
     """One text or several, as a list."""
-    return [str(one) for one in (value if isinstance(value, list) else [value])]
+    return [str(item) for item in (value if isinstance(value, list) else [value])]
 
 
 # --- what is wrong -------------------------------------------------------------------------------
@@ -59,16 +59,16 @@ def problems(
     modules: Sequence[Module], root: str, extra_paths: Iterable[str], other_names: Iterable[str]
 ) -> list[str]:
     """A sentence for each thing that cannot work."""
-    found = [*_trees(root, extra_paths)]
+    sentences = [*_trees(root, extra_paths)]
     for number, module in enumerate(modules):
         unnamed = list(_naming(number, module))
-        found += unnamed or [
+        sentences += unnamed or [
             f"{COMPONENT}: {full_name(module)} {sentence}" for sentence in _one(module)
         ]
     # What has no name cannot be compared with others.
-    if not found:
-        found += [f"{COMPONENT}: {sentence}" for sentence in _together(modules, other_names)]
-    return found
+    if not sentences:
+        sentences += [f"{COMPONENT}: {sentence}" for sentence in _together(modules, other_names)]
+    return sentences
 
 
 def _trees(root: str, extra_paths: Iterable[str]) -> Iterator[str]:
@@ -142,7 +142,9 @@ def _together(modules: Sequence[Module], other_names: Iterable[str]) -> Iterator
     for name, times in defaults.items():
         if times > 1:
             versions = ", ".join(
-                str(one["version"]) for one in modules if one["name"] == name and one.get("default")
+                str(entry["version"])
+                for entry in modules
+                if entry["name"] == name and entry.get("default")
             )
             yield f"{name} has {times} defaults, {versions}; leave one."
     known = {*names, *(str(module["name"]) for module in modules), *map(str, other_names)}
@@ -197,14 +199,14 @@ def files(modules: Sequence[Module], mark: str) -> dict[str, str]:
 
 def _conflicts(modules: Sequence[Module]) -> dict[str, list[str]]:
     """Of each module the names that it conflicts with, also those that say so themselves."""
-    found: dict[str, list[str]] = {full_name(module): [] for module in modules}
+    conflicts: dict[str, list[str]] = {full_name(module): [] for module in modules}
     for module in modules:
         for other in texts(module.get("conflict") or []):
-            found[full_name(module)].append(other)
-            for one in modules:
-                if other in {one["name"], full_name(one)}:
-                    found[full_name(one)].append(full_name(module))
-    return {name: list(dict.fromkeys(others)) for name, others in found.items()}
+            conflicts[full_name(module)].append(other)
+            for peer in modules:
+                if other in {peer["name"], full_name(peer)}:
+                    conflicts[full_name(peer)].append(full_name(module))
+    return {name: list(dict.fromkeys(others)) for name, others in conflicts.items()}
 
 
 def _lines(module: Module, conflicts: Iterable[str]) -> list[str]:
@@ -232,11 +234,11 @@ def _lines(module: Module, conflicts: Iterable[str]) -> list[str]:
 
 def _needs(module: Module, test: str, what: str) -> list[str]:
     """A module whose programs are not on this host says so, and is not half loaded."""
-    said = f"{full_name(module)} cannot be loaded on this host: there is no {what}"
+    message = f"{full_name(module)} cannot be loaded on this host: there is no {what}"
     return [
         f"local root = {quoted(module['folder'])}",
         f'if mode() == "load" and not {test} then',
-        f"   {call('LmodError', said)}",
+        f"   {call('LmodError', message)}",
         "end",
     ]
 
@@ -275,14 +277,14 @@ def _venv(module: Module) -> list[str]:
 
 def section(said: str, folder: str) -> list[str]:
     """The modules that a terse list names below a tree."""
-    found: list[str] = []
+    names: list[str] = []
     inside = False
     for line in said.splitlines():
         if line.endswith(":"):
             inside = line == f"{folder}:"
         elif inside and not line.endswith("/"):
-            found.append(line.partition("(")[0].strip())
-    return found
+            names.append(line.partition("(")[0].strip())
+    return names
 
 
 def rows(
@@ -315,9 +317,9 @@ def rows(
 def _count(what: str, declared: Sequence[str], there: set[str], advice: str) -> dict[str, str]:
     absent = [name for name in declared if name not in there]
     all_of_them = f"{len(declared)} of {len(declared)}"
-    found = f"{len(declared) - len(absent)} of {len(declared)}"
-    told = f"{', '.join(absent)}: {advice}" if absent else ""
-    return verify_row(found, COMPONENT, what, all_of_them, told)
+    count = f"{len(declared) - len(absent)} of {len(declared)}"
+    hint = f"{', '.join(absent)}: {advice}" if absent else ""
+    return verify_row(count, COMPONENT, what, all_of_them, hint)
 
 
 class FilterModule:

@@ -79,12 +79,12 @@ class Tree:
 
     def ours(self) -> list[str]:
         """Paths of our files, below the tree."""
-        found = (
+        paths = (
             path.relative_to(self.folder).as_posix()
             for pattern in ("*/*.lua", "*/.*.lua")
             for path in self.folder.glob(pattern)
         )
-        return sorted({name for name in found if self.is_ours(name)})
+        return sorted({name for name in paths if self.is_ours(name)})
 
     def refuse_strangers(self, names: Iterable[str]) -> None:
         for name in names:
@@ -96,7 +96,7 @@ class Tree:
                 )
             if path.name in DEFAULTS:
                 before = DEFAULTS[: DEFAULTS.index(path.name)]
-                for other in (path.with_name(one) for one in before):
+                for other in (path.with_name(default) for default in before):
                     if os.path.lexists(other):
                         raise Refused(
                             f"environment_modules: {other} of somebody else chooses the default; "
@@ -108,8 +108,8 @@ class Tree:
 def cache_state(cache: Path) -> str:
     """As Lmod judges it: whole seconds, and older than the timestamp is too old."""
     try:
-        made, wanted = (cache / name for name in ("spiderT.lua", "timestamp"))
-        status = made.stat()
+        spider, wanted = (cache / name for name in ("spiderT.lua", "timestamp"))
+        status = spider.stat()
         return "valid" if status.st_size and int(status.st_mtime) >= since(wanted) else "old"
     except FileNotFoundError:
         return "missing"
@@ -154,11 +154,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    files = {name: str(text) for name, text in given["files"].items()}
-    tree = Tree(Path(given["folder"]), given["mark"])
+    options = module.params
+    files = {name: str(text) for name, text in options["files"].items()}
+    tree = Tree(Path(options["folder"]), options["mark"])
     try:
-        result = apply(tree, files, Path(given["cache"]), module.check_mode)
+        result = apply(tree, files, Path(options["cache"]), module.check_mode)
     except Refused as problem:
         module.fail_json(msg=str(problem))
     except OSError as error:

@@ -36,7 +36,7 @@ def test_nobody_is_answered_without_a_password_over_tls(alertmanager):
 
 
 def test_by_default_nobody_is_told(alertmanager):
-    assert [one["name"] for one in running(alertmanager)["receivers"]] == ["null"]
+    assert [receiver["name"] for receiver in running(alertmanager)["receivers"]] == ["null"]
 
 
 def test_it_is_alone(host):
@@ -54,7 +54,10 @@ def test_a_new_way_is_read_without_a_restart_and_its_secret_stays_in_a_file(
     run = play(alertmanager_slack={"channel": "#gpu", "url_file": str(secret)})
     assert run.code == 0, run.output
     assert "B0/word" not in run.output
-    assert [one["name"] for one in running(alertmanager)["receivers"]] == ["null", "operators"]
+    assert [receiver["name"] for receiver in running(alertmanager)["receivers"]] == [
+        "null",
+        "operators",
+    ]
     with host.sudo():
         copy = host.file("/etc/plumbline/alertmanager/slack_url")
         assert (copy.group, copy.mode) == ("prometheus", 0o640)
@@ -69,13 +72,13 @@ def test_what_amtool_refuses_is_not_written(host, attempts, alertmanager):
     before, kept = running(alertmanager), written(host)
     wrong = [{"name": "pager", "webhook_configs": [{"adress": "http://pager.example/"}]}]
     tests = [{"labels": {"severity": "critical"}, "receivers": ["pager"]}]
-    found = attempts(
+    outcomes = attempts(
         [
             Case("receiver", {"alertmanager_receivers": wrong}),
             Case("route", {"alertmanager_route_tests": tests}),
         ]
     )
-    for outcome in found.values():
+    for outcome in outcomes.values():
         outcome.refuses("stays as it was: amtool refuses it: ")
     assert running(alertmanager) == before
     assert written(host) == kept

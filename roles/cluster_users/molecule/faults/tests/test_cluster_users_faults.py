@@ -42,8 +42,8 @@ def test_where_nobody_is_declared_and_nobody_was_nothing_is_done(host, login, pl
 
 def test_who_was_taken_off_the_list_is_not_forgotten(host, play):
     before = everything(host)
-    said = play(cluster_users_list=listed()[1:])
-    refused(said, "an earlier run made ada, and the list has no such name; set state: absent or")
+    run = play(cluster_users_list=listed()[1:])
+    refused(run, "an earlier run made ada, and the list has no such name; set state: absent or")
     assert everything(host) == before
 
 
@@ -52,8 +52,8 @@ def test_who_has_processes_does_not_go(host, play):
         host.check_output("systemd-run --unit=bobs --uid=bob sleep 600")
     try:
         before = everything(host)
-        said = play(cluster_users_list=listed(bob={"state": "absent"}))
-        refused(said, "bob is absent in the list and has processes here (")
+        run = play(cluster_users_list=listed(bob={"state": "absent"}))
+        refused(run, "bob is absent in the list and has processes here (")
         assert everything(host) == before
     finally:
         with host.sudo():
@@ -65,8 +65,8 @@ def test_a_home_of_somebody_else(host, play):
         host.check_output("install -d -o 2999 /home/dan.old")
     try:
         before = everything(host)
-        said = play(cluster_users_list=listed({**NEW, "home": "/home/dan.old"}))
-        refused(said, "/home/dan.old is uid 2999's here and should be the home of dan (2004)")
+        run = play(cluster_users_list=listed({**NEW, "home": "/home/dan.old"}))
+        refused(run, "/home/dan.old is uid 2999's here and should be the home of dan (2004)")
         assert everything(host) == before
     finally:
         with host.sudo():
@@ -75,16 +75,16 @@ def test_a_home_of_somebody_else(host, play):
 
 def test_homes_are_not_made_below_what_is_to_be_mounted(host, play):
     before = everything(host)
-    said = play(cluster_users_list=listed({**NEW, "home": "/shared/home/dan"}))
-    refused(said, "/shared/home is not there, where the home of dan belongs; mount or make it")
+    run = play(cluster_users_list=listed({**NEW, "home": "/shared/home/dan"}))
+    refused(run, "/shared/home is not there, where the home of dan belongs; mount or make it")
     assert everything(host) == before
 
 
 def test_a_quota_where_the_filesystem_has_none(host, play):
     before = everything(host)
-    said = play(cluster_users_list=listed(NEW), cluster_users_quota={"blocks_hard": "1G"})
-    refused(said, "a quota is declared, and /")
-    assert "that holds no user to one; mount it with usrquota" in said.output
+    run = play(cluster_users_list=listed(NEW), cluster_users_quota={"blocks_hard": "1G"})
+    refused(run, "a quota is declared, and /")
+    assert "that holds no user to one; mount it with usrquota" in run.output
     assert everything(host) == before
 
 
@@ -93,8 +93,8 @@ def test_keys_that_sshd_would_not_look_for_end_the_run_with_a_sentence(host, pla
     with host.sudo():
         host.check_output(f"echo 'AuthorizedKeysFile .ssh/authorized_keys' > {site}")
     try:
-        said = play()
-        refused(said, "looks for keys in authorizedkeysfile .ssh/authorized_keys, so an")
+        run = play()
+        refused(run, "looks for keys in authorizedkeysfile .ssh/authorized_keys, so an")
     finally:
         with host.sudo():
             host.check_output(f"rm {site}")
@@ -138,8 +138,8 @@ def test_a_thousand_users_are_one_task(host, play):
         for n in range(1000)
     ]
     try:
-        made = play(cluster_users_list=listed(*many), cluster_users_make_homes=False)
-        assert made.code == 0, made.output
+        run = play(cluster_users_list=listed(*many), cluster_users_make_homes=False)
+        assert run.code == 0, run.output
         assert host.user("user999").uid == 5999
         again = play(cluster_users_list=listed(*many), cluster_users_make_homes=False)
         assert (again.code, again.changed) == (0, 0), again.output
@@ -166,14 +166,14 @@ def test_keys_that_users_added_count_and_stay(host, login, play):
 def test_check_mode_tells_what_would_be(host, play):
     before = everything(host)
     users = listed(NEW, bob={"comment": "Bob", "groups": ["maths"]})
-    told = play(None, "--check", "--diff", cluster_users_list=users)
-    assert told.code == 0, told.output
+    run = play(None, "--check", "--diff", cluster_users_list=users)
+    assert run.code == 0, run.output
     assert (
         "+dan: uid 2004, gid 2004, groups -, '', home /home/dan, shell /bin/bash, open"
-        in told.output
+        in run.output
     )
-    assert "+bob: uid 2002, gid 3000, groups maths, 'Bob', home /home/bob" in told.output
-    assert "+/home/dan: uid 2004, gid 2004" in told.output
+    assert "+bob: uid 2002, gid 3000, groups maths, 'Bob', home /home/bob" in run.output
+    assert "+/home/dan: uid 2004, gid 2004" in run.output
     assert everything(host) == before
 
 
@@ -205,11 +205,11 @@ def test_a_number_that_the_host_gave_to_somebody_else(host, play):
         host.check_output("useradd --uid 2009 eve")
     try:
         before = everything(host)
-        said = play(cluster_users_list=listed({**NEW, "uid": 2009}))
-        refused(said, "cluster_users: uid 2009 of dan is that of eve here already.")
+        run = play(cluster_users_list=listed({**NEW, "uid": 2009}))
+        refused(run, "cluster_users: uid 2009 of dan is that of eve here already.")
         assert everything(host) == before
-        said = play(cluster_users_list=listed({"name": "eve", "uid": 2010, "gid": 2010}))
-        refused(said, "eve has uid 2009 here and 2010 in the list; make them one number")
+        run = play(cluster_users_list=listed({"name": "eve", "uid": 2010, "gid": 2010}))
+        refused(run, "eve has uid 2009 here and 2010 in the list; make them one number")
         assert everything(host) == before
     finally:
         with host.sudo():
@@ -238,5 +238,5 @@ def test_where_users_may_not_log_in_nobody_does_but_operators(host, login, play)
         assert play().code == 0
     assert login("ada").returncode == 0
     ops = {"name": "ops", "uid": 1000, "gid": 1000}
-    said = play(cluster_users_list=listed(ops), cluster_users_logins=False)
-    refused(said, "Ansible comes here as ops, and users of the list may not log in here; set")
+    run = play(cluster_users_list=listed(ops), cluster_users_logins=False)
+    refused(run, "Ansible comes here as ops, and users of the list may not log in here; set")

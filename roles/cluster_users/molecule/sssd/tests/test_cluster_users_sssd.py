@@ -98,8 +98,8 @@ def test_a_directory_is_asked_over_starttls_too(host, play):
 
 def test_a_server_that_another_authority_signed_gets_no_password(host, play):
     try:
-        said = play(cluster_users_sssd_ca_file=str(SECRETS / "other.crt"))
-        refused(said, "sssd on node gets no answer from ldaps://node; look whether")
+        run = play(cluster_users_sssd_ca_file=str(SECRETS / "other.crt"))
+        refused(run, "sssd on node gets no answer from ldaps://node; look whether")
         with host.sudo():
             since = "$(systemctl show sssd --property=ActiveEnterTimestamp --value)"
             log = host.check_output(f'journalctl --unit=scenario-slapd --since="{since}"')

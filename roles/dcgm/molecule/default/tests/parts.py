@@ -5,8 +5,8 @@ OLD = "datacenter-gpu-manager"
 
 
 def version(host, package: str = CORE) -> str:
-    said = host.run("dpkg-query --show --showformat='${db:Status-Status} ${Version}' %s", package)
-    return said.stdout.split()[1] if said.stdout.startswith("installed") else ""
+    result = host.run("dpkg-query --show --showformat='${db:Status-Status} ${Version}' %s", package)
+    return result.stdout.split()[1] if result.stdout.startswith("installed") else ""
 
 
 def started(host) -> str:

@@ -89,32 +89,32 @@ def test_dcgm_3_goes_in_one_transaction_and_is_said(host, play, mirror):
 
 def test_it_verifies_what_is_there_and_what_is_not_and_mends_it(host, attempts, play):
     spoil = f"apt-mark unhold {CORE} && systemctl stop nvidia-dcgm"
-    found = attempts(
+    outcomes = attempts(
         [
             Case("well", {}, "verify", FAILURES),
             Case("not_well", {"dcgm_version": "4.7.0"}, "verify", FAILURES, breaks=spoil),
         ],
         "--check",
     )
-    assert "msg: []" in found["well"].output
+    assert "msg: []" in outcomes["well"].output
     for sentence in (
         "version of the packages is 1:4.5.2-1, expected 4.7.0",
         "packages that are held is 3, expected 4",
         "service nvidia-dcgm is inactive, expected active",
         "GPUs that the host engine sees is nothing, expected 2",
     ):
-        assert sentence in found["not_well"].output
-    assert [outcome.changed for outcome in found.values()] == [0, 0]
+        assert sentence in outcomes["not_well"].output
+    assert [outcome.changed for outcome in outcomes.values()] == [0, 0]
     assert play().code == 0
     assert host.service("nvidia-dcgm").is_running
 
 
 def test_fewer_gpus_than_declared_and_none_at_all(attempts):
-    found = attempts(
+    outcomes = attempts(
         [
             Case("fewer", {"dcgm_gpus": 8}),
             Case("none", {"dcgm_gpus": 0, "dcgm_driver_branch": 0}),
         ]
     )
-    found["fewer"].refuses("GPUs that the host engine sees is 2, expected 8; see dcgmi")
-    found["none"].passes(changed=False)
+    outcomes["fewer"].refuses("GPUs that the host engine sees is 2, expected 8; see dcgmi")
+    outcomes["none"].passes(changed=False)

@@ -82,13 +82,13 @@ def test_the_release_is_installed_and_held(host, root):
 def test_the_settings_are_those_of_the_role_and_the_site(host):
     """Read as enroot does: a name, blanks, and a value that a shell expands."""
     lines = host.file("/etc/enroot/enroot.conf.d/50-plumbline.conf").content_string.splitlines()
-    said = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
-    assert said["ENROOT_MAX_CONNECTIONS"] == "4"
-    assert (said["ENROOT_MOUNT_HOME"], said["ENROOT_RESTRICT_DEV"]) == ("no", "yes")
-    assert host.check_output(f'eval echo "{said["ENROOT_DATA_PATH"]}"').startswith(
+    settings = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
+    assert settings["ENROOT_MAX_CONNECTIONS"] == "4"
+    assert (settings["ENROOT_MOUNT_HOME"], settings["ENROOT_RESTRICT_DEV"]) == ("no", "yes")
+    assert host.check_output(f'eval echo "{settings["ENROOT_DATA_PATH"]}"').startswith(
         f"{SCRATCH}/data/user-"
     )
-    assert "lzo" not in said["ENROOT_SQUASH_OPTIONS"]
+    assert "lzo" not in settings["ENROOT_SQUASH_OPTIONS"]
 
 
 def test_the_squash_options_make_an_image_that_can_be_read(host, root):
@@ -96,9 +96,9 @@ def test_the_squash_options_make_an_image_that_can_be_read(host, root):
     lines = host.file("/etc/enroot/enroot.conf.d/50-plumbline.conf").content_string
     options = next(line for line in lines.splitlines() if "SQUASH" in line).split(" ", 1)[1]
     root(f"rm -f /tmp/x.sqsh; mksquashfs /etc/enroot /tmp/x.sqsh -no-progress -all-root {options}")
-    said = root("unsquashfs -s /tmp/x.sqsh")
-    assert "Compression gzip" in said
-    assert "Data is uncompressed" in said
+    output = root("unsquashfs -s /tmp/x.sqsh")
+    assert "Compression gzip" in output
+    assert "Data is uncompressed" in output
     assert root("unsquashfs -cat /tmp/x.sqsh enroot.conf") == root("cat /etc/enroot/enroot.conf")
 
 
@@ -118,9 +118,9 @@ def test_the_key_is_nobody_elses(host, play):
             key.content_string
         )
     assert host.run("sudo -u nobody cat /etc/enroot/.credentials").rc != 0
-    told = play(CONFIGURE, "-vvv", "--diff", enroot_ngc_api_key="nvapi-another")
-    assert (told.code, told.changed) == (0, 1), told.output
-    assert "nvapi-another" not in told.output.replace('enroot_ngc_api_key": "nvapi-another', "")
+    run = play(CONFIGURE, "-vvv", "--diff", enroot_ngc_api_key="nvapi-another")
+    assert (run.code, run.changed) == (0, 1), run.output
+    assert "nvapi-another" not in run.output.replace('enroot_ngc_api_key": "nvapi-another', "")
     assert play(CONFIGURE, enroot_ngc_api_key="").changed == 1
     assert not host.file("/etc/enroot/.credentials").exists
     assert play(CONFIGURE).changed == 1
@@ -139,8 +139,8 @@ def test_a_job_finds_folders_of_its_user(host, root, users):
     job(root, "begin", users["ada"], 7)
     for folder in (f"{RUN}/user-", f"{SCRATCH}/cache/user-", f"{SCRATCH}/temp/user-"):
         with host.sudo():
-            made = host.file(f"{folder}{users['ada']}")
-            assert (made.user, made.mode) == ("ada", 0o700)
+            entry = host.file(f"{folder}{users['ada']}")
+            assert (entry.user, entry.mode) == ("ada", 0o700)
     assert root(f"runuser -u ada -- touch {SCRATCH}/data/user-{users['ada']}/x") == ""
     assert host.run(f"sudo runuser -u bob -- ls {SCRATCH}/data/user-{users['ada']}").rc != 0
 
@@ -196,8 +196,8 @@ SERVE = f"(systemctl start {UNIT}; rm -f {FAULTS}) >/dev/null"
 
 
 def fault(pattern: str, kind: str) -> str:
-    told = json.dumps({f"/enroot/{pattern}": kind})
-    return f"printf %s '{told}' > {FAULTS}"
+    faults = json.dumps({f"/enroot/{pattern}": kind})
+    return f"printf %s '{faults}' > {FAULTS}"
 
 
 def download(name, own, breaks=SERVE):
@@ -215,7 +215,7 @@ def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, a
     architectures = ("amd64", "arm64")
     pins = {f"4.9.7-{name}-{p}": "0" * 64 for name in architectures for p in PACKAGES}
     unknown = {"enroot_version": "4.9.7", "enroot_sha256": pins}
-    found = attempts(
+    outcomes = attempts(
         [
             download("truncated", old, fault(f"v{OLD}/enroot_*", TRUNCATED)),
             download("wrong", old, fault(f"v{OLD}/enroot+caps_*", WRONG)),
@@ -233,9 +233,11 @@ def test_whatever_goes_wrong_with_a_download_the_old_version_still_works(root, a
         "full": "cannot be written: its disk is full; make room there and run again",
         "uninstallable": f"APT cannot install enroot {BROKEN} on node: E: ",
     }.items():
-        found[name].refuses(sentence)
-    found["uninstallable"].refuses(f"{NEW}-1 stays installed.")
-    assert {name: outcome.left for name, outcome in found.items()} == dict.fromkeys(found, before)
+        outcomes[name].refuses(sentence)
+    outcomes["uninstallable"].refuses(f"{NEW}-1 stays installed.")
+    assert {name: outcome.left for name, outcome in outcomes.items()} == dict.fromkeys(
+        outcomes, before
+    )
     assert root(f"ls -A {tiny}") in ("", f"enroot+caps_{OLD}-1_amd64.deb")  # that one has room
 
 
@@ -265,7 +267,7 @@ printf '#!/bin/sh\necho unshare: unshare failed: No space left on device >&2; ex
 
 def test_what_cannot_work_is_said_in_a_sentence(attempts, mirror, tiny):
     mirror.requests()  # those of the tests before
-    found = attempts(
+    outcomes = attempts(
         [
             Case("small", {"enroot_scratch": tiny}),
             Case(
@@ -287,7 +289,7 @@ def test_what_cannot_work_is_said_in_a_sentence(attempts, mirror, tiny):
         "overridden": "another file decides is ENROOT_MOUNT_HOME in /etc/enroot/enroot.conf, exp",
         "forbidden": "an ordinary user is unshare: unshare failed: No space left on device",
     }.items():
-        found[name].refuses(sentence)
+        outcomes[name].refuses(sentence)
     assert mirror.requests() == []
 
 
@@ -295,12 +297,12 @@ def test_what_cannot_work_is_said_in_a_sentence(attempts, mirror, tiny):
 def test_a_node_without_enroot_is_told_of_and_not_changed(root, play, mirror):
     root("apt-get remove -yq --allow-change-held-packages enroot enroot+caps >/dev/null 2>&1")
     try:
-        told = play(TABLE, "--check")
+        run = play(TABLE, "--check")
     finally:
         mended = play(INSTALL)
-    assert (told.code, told.changed) == (0, 0), told.output
-    assert told.output.count('"found": "nothing"') + told.output.count("found: nothing") == 1
-    assert "FAIL" in told.output
+    assert (run.code, run.changed) == (0, 0), run.output
+    assert run.output.count('"found": "nothing"') + run.output.count("found: nothing") == 1
+    assert "FAIL" in run.output
     assert mended.code == 0, mended.output
     assert version(root) == NEW
 

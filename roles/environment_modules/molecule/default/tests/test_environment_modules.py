@@ -22,12 +22,12 @@ def job(host):
 
     def run(text, interpreter="/bin/bash"):
         with host.sudo():
-            told = host.check_output(
+            lines = host.check_output(
                 "su - alice -c 'env --null' | tr '\\0\\n' '\\n\\1'"
             ).splitlines()
-            assert any(line.startswith("BASH_FUNC_module") for line in told)
+            assert any(line.startswith("BASH_FUNC_module") for line in lines)
             passed = [
-                line for line in told if "\1" not in line and not line.startswith("BASH_FUNC")
+                line for line in lines if "\1" not in line and not line.startswith("BASH_FUNC")
             ]
             environment = shlex.join([*passed, "SLURM_JOB_ID=7", "SLURM_EXPORT_ENV=NONE"])
             script = shlex.quote(f"#!{interpreter}\n{text}\n")
@@ -44,8 +44,8 @@ def test_users_see_all_modules_and_those_of_other_trees(host):
 
 
 def test_a_module_is_loaded_and_purged_in_a_login_shell(host):
-    said = loaded(host, "module load tool/2.0; tool; module purge; command -v tool || echo none")
-    assert said.splitlines() == ["tool 2.0", "none"]
+    output = loaded(host, "module load tool/2.0; tool; module purge; command -v tool || echo none")
+    assert output.splitlines() == ["tool 2.0", "none"]
     show = "module load tool/1.10; printenv LD_LIBRARY_PATH CMAKE_PREFIX_PATH; printenv CPATH; tool"
     root = "/srv/apps/tool-1.10"
     assert loaded(host, show).splitlines() == [f"{root}/lib", root, "tool 1.10"]
@@ -75,9 +75,9 @@ def test_a_batch_script_has_modules(job, host, below):
 
 
 def test_modules_of_the_login_shell_are_loaded_in_the_job(host):
-    said = loaded(host, "module load tool/2.0; echo 'module list; tool' > s; bash s 2>&1")
-    assert "tool/2.0" in said
-    assert said.endswith("tool 2.0")
+    output = loaded(host, "module load tool/2.0; echo 'module list; tool' > s; bash s 2>&1")
+    assert "tool/2.0" in output
+    assert output.endswith("tool 2.0")
 
 
 def test_a_zsh_script_has_modules(job):
@@ -102,8 +102,8 @@ def test_an_interactive_shell_that_is_no_login_shell_has_modules(host):
 
 
 def test_a_virtual_environment_is_the_python_of_the_shell(host):
-    said = loaded(host, "module load python-env; python3 -c 'import sys; print(sys.prefix)'")
-    assert said == "/srv/apps/venv"
+    output = loaded(host, "module load python-env; python3 -c 'import sys; print(sys.prefix)'")
+    assert output == "/srv/apps/venv"
 
 
 @pytest.mark.parametrize("names", ["python-env rival", "rival python-env"])
@@ -111,8 +111,8 @@ def test_modules_in_conflict_are_not_loaded_together(host, names):
     first, second = names.split()
     done = login(host, f"module load {first} && module load {second}")
     assert done.rc != 0
-    said = " ".join(done.stderr.split())  # Lmod breaks lines
-    assert f'Cannot load module "{second}/1" because these module(s) are loaded: {first}' in said
+    output = " ".join(done.stderr.split())  # Lmod breaks lines
+    assert f'Cannot load module "{second}/1" because these module(s) are loaded: {first}' in output
 
 
 def test_of_a_family_the_next_takes_the_place(host):
@@ -123,9 +123,9 @@ def test_of_a_family_the_next_takes_the_place(host):
 def test_nothing_that_is_written_is_run(host):
     show = 'module load nasty && printf \'%s\\n\' "$NASTY" "$NASTY_PATH" "${EMPTY-unset}."'
     assert loaded(host, show).splitlines() == [NASTY, "/first/of two:/second/$HOME", "."]
-    said = loaded(host, "module help nasty 2>&1; module whatis nasty 2>&1")
-    assert "\"]] --[[ ' $(touch /tmp/described) \\ ünï" in said
-    assert "second line" in said
+    output = loaded(host, "module help nasty 2>&1; module whatis nasty 2>&1")
+    assert "\"]] --[[ ' $(touch /tmp/described) \\ ünï" in output
+    assert "second line" in output
     assert not host.file("/tmp/described").exists
     assert not host.file("/tmp/set").exists
 
@@ -133,8 +133,8 @@ def test_nothing_that_is_written_is_run(host):
 def test_what_is_not_on_the_host_says_so(host):
     done = login(host, "module load away && echo $PATH")
     assert (done.rc != 0, done.stdout) == (True, "")
-    said = " ".join(done.stderr.split())
-    assert "away/1 cannot be loaded on this host: there is no folder /srv/apps/away" in said
+    output = " ".join(done.stderr.split())
+    assert "away/1 cannot be loaded on this host: there is no folder /srv/apps/away" in output
 
 
 def test_users_may_read_all_and_change_nothing(host):

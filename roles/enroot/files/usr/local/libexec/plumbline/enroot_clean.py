@@ -49,20 +49,22 @@ def layers(cache: Path) -> Iterator[Layer]:
     for user in entries(cache):
         for path in entries(user):
             with contextlib.suppress(FileNotFoundError):
-                told = path.lstat()
+                status = path.lstat()
                 if path.is_file() and not path.is_symlink():
-                    yield Layer(path, told.st_blocks * 512, max(told.st_atime, told.st_mtime))
+                    yield Layer(path, status.st_blocks * 512, max(status.st_atime, status.st_mtime))
 
 
 def layers_to_remove(found: list[Layer], now: float, days: float, most: int) -> list[Layer]:
     """Those older than so many days, then the longest unused until at most `most` bytes stay."""
-    removable = sorted((one for one in found if now - one.used > YOUNG), key=lambda one: one.used)
-    total = sum(one.size for one in found)
+    removable = sorted(
+        (layer for layer in found if now - layer.used > YOUNG), key=lambda layer: layer.used
+    )
+    total = sum(layer.size for layer in found)
     gone = []
-    for one in removable:
-        if now - one.used > days * DAY or total > most:
-            gone.append(one)
-            total -= one.size
+    for layer in removable:
+        if now - layer.used > days * DAY or total > most:
+            gone.append(layer)
+            total -= layer.size
     return gone
 
 
@@ -123,9 +125,9 @@ def main() -> int:
     parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--days", type=float, required=True)
     parser.add_argument("--cache-gib", type=float, required=True)
-    given = parser.parse_args()
-    most = int(given.cache_gib * GIB)
-    problems = clean(given.scratch, given.jobs, given.lock, given.days, most)
+    options = parser.parse_args()
+    most = int(options.cache_gib * GIB)
+    problems = clean(options.scratch, options.jobs, options.lock, options.days, most)
     for problem in problems:
         print(f"enroot-clean: {problem}", file=sys.stderr)
     return 1 if problems else 0
