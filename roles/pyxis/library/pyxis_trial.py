@@ -102,13 +102,13 @@ def plugstack(library: str, options: Sequence[str], runtime: str) -> str:
 
 def words(*texts: str) -> str:
     """What Slurm said of a failure: its errors, each once, without times and numbers of daemons."""
-    said: dict[str, None] = {}
+    errors: dict[str, None] = {}
     for line in "\n".join(texts).splitlines():
-        found = re.search(r"\b(?:error|fatal): (.+)", line)
+        match = re.search(r"\b(?:error|fatal): (.+)", line)
         # MPI plugins whose libraries are not installed are no reason.
-        if found and not re.search("pmix|mpi", found[1], re.IGNORECASE):
-            said[found[1].strip().rstrip(".")] = None
-    return " / ".join(list(said)[:4])
+        if match and not re.search("pmix|mpi", match[1], re.IGNORECASE):
+            errors[match[1].strip().rstrip(".")] = None
+    return " / ".join(list(errors)[:4])
 
 
 def ended(status: int) -> str:
@@ -160,14 +160,14 @@ def run(argv: Sequence[str], conf: Path, timeout: float) -> subprocess.Completed
     except FileNotFoundError as error:
         raise Refused(f"pyxis cannot be tried: there is no {argv[0]} on this host") from error
     except subprocess.TimeoutExpired as error:
-        said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else ""
-        return subprocess.CompletedProcess(argv, 124, "", said)
+        stderr = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else ""
+        return subprocess.CompletedProcess(argv, 124, "", stderr)
 
 
 def no_cgroups(conf: Path) -> str:
     """What CgroupPlugin must be for slurmd to leave cgroups alone."""
-    found = re.search(r"(\d+)\.(\d+)", run(["srun", "--version"], conf, 10).stdout)
-    version = tuple(map(int, found.groups())) if found else (0, 0)
+    match = re.search(r"(\d+)\.(\d+)", run(["srun", "--version"], conf, 10).stdout)
+    version = tuple(map(int, match.groups())) if match else (0, 0)
     return "disabled" if version >= (23, 11) else "cgroup/v1"
 
 
@@ -235,22 +235,22 @@ def runs_a_job(
             if idle.stdout.strip() in ("idle", "mixed", "allocated"):
                 break
             if time.monotonic() > until:
-                said = words(idle.stderr, *(each.said() for each in daemons))
+                errors = words(idle.stderr, *(each.said() for each in daemons))
                 raise Refused(
                     "pyxis cannot be tried: slurmd does not register with the slurmctld of the "
-                    f"trial: {said or 'no error is told'}"
+                    f"trial: {errors or 'no error is told'}"
                 )
             time.sleep(0.2)
         done = run(["srun", "--ntasks=1", "--chdir=/", "true"], conf, timeout)
         if done.returncode:
-            said = words(done.stderr, daemons[1].said())
+            errors = words(done.stderr, daemons[1].said())
             how = (
                 f"did not end within {timeout} s"
                 if done.returncode == 124
                 else ended(done.returncode)
             )
             raise Refused(
-                f"Slurm cannot use {library}: a job with it {how}: {said or 'no error is told'}"
+                f"Slurm cannot use {library}: a job with it {how}: {errors or 'no error is told'}"
             )
     finally:
         for each in reversed(daemons):

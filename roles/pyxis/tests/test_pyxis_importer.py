@@ -91,11 +91,11 @@ def node(tmp_path):
         "SLURM_JOB_ID": "7",
         "SLURM_STEP_ID": "0",
     }
-    made = Node(tmp_path, environment)
-    made.note("digest", "sha256:" + "ab" * 32)
-    made.note("seconds", "0")
-    made.settings()
-    return made
+    host = Node(tmp_path, environment)
+    host.note("digest", "sha256:" + "ab" * 32)
+    host.note("seconds", "0")
+    host.settings()
+    return host
 
 
 def waited_for(condition, seconds=10):

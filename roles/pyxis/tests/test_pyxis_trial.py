@@ -29,12 +29,12 @@ def test_the_plugin_is_required_and_keeps_out_of_the_real_runtime_folder():
 
 
 def test_slurms_words_are_its_errors_each_once():
-    said = m.words(
+    errors = m.words(
         "srun: error: spank: /l.so: Incompatible plugin version\nsrun: info: nothing",
         "[2026-11-22T06:00:00] error: spank: /l.so: Incompatible plugin version",
         "slurmd: fatal: it ends.",
     )
-    assert said == "spank: /l.so: Incompatible plugin version / it ends"
+    assert errors == "spank: /l.so: Incompatible plugin version / it ends"
 
 
 def test_one_that_srun_has_is_fine(slurm):
@@ -63,9 +63,9 @@ def test_srun_sees_the_trials_configuration_and_no_jobs_environment(slurm, monke
 )
 def test_one_that_srun_does_not_take_is_told(slurm, lines, words):
     slurm("srun", *lines)
-    with pytest.raises(m.Refused, match=r"Slurm cannot use /l\.so: ") as told:
+    with pytest.raises(m.Refused, match=r"Slurm cannot use /l\.so: ") as refusal:
         tried()
-    assert words in str(told.value)
+    assert words in str(refusal.value)
 
 
 def test_no_srun_is_told(slurm, monkeypatch, tmp_path):
@@ -101,9 +101,9 @@ def test_a_job_that_ends_well_is_fine(slurm):
 )
 def test_a_job_that_fails_is_told(slurm, line, words):
     slurm("srun", f'[ "$1" != --help ] || {{ echo --container-image; exit; }}; {line}')
-    with pytest.raises(m.Refused, match="a job with it") as told:
+    with pytest.raises(m.Refused, match="a job with it") as refusal:
         tried(daemons(slurm), job=True)
-    assert words in str(told.value)
+    assert words in str(refusal.value)
 
 
 def test_a_slurmd_that_dies_is_told(slurm):

@@ -75,8 +75,8 @@ def test_what_is_not_fails_by_its_name(line, instead, what):
 
 
 def test_a_slurmd_that_is_not_installed_has_no_limit():
-    said = SAID.replace("LoadState=loaded", "LoadState=not-found").replace("infinity", "8388608")
-    assert failed(None, said) == []
+    answer = SAID.replace("LoadState=loaded", "LoadState=not-found").replace("infinity", "8388608")
+    assert failed(None, answer) == []
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_ports_that_are(found, declared):
     ],
 )
 def test_the_version_of_doca_ofed(version, wanted, verdict):
-    said = SAID + f"package installed doca-ofed {version}\n"
-    assert row("DOCA", None, said, doca_version=wanted)["verdict"] == verdict
+    answer = SAID + f"package installed doca-ofed {version}\n"
+    assert row("DOCA", None, answer, doca_version=wanted)["verdict"] == verdict
 
 
 def test_a_doca_ofed_that_is_not_there_has_no_version():

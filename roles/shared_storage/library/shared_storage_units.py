@@ -75,8 +75,8 @@ class Host:
 
     def own_mounts(self) -> dict[str, str]:
         """Unit -> text, of the units that are ours."""
-        found = {path.name: path.read_text() for path in sorted(self.units.glob("*.mount"))}
-        return {name: text for name, text in found.items() if text.startswith(OWN)}
+        texts = {path.name: path.read_text() for path in sorted(self.units.glob("*.mount"))}
+        return {name: text for name, text in texts.items() if text.startswith(OWN)}
 
     def own_gates(self) -> dict[str, str]:
         paths = sorted(self.units.glob(f"*.service.d/{DROP_IN}"))
@@ -131,26 +131,26 @@ class Mounter:
         """All as declared; the paths that are mounted no more. Raises Failed."""
         wanted = {mount["unit"]: OWN + mount["text"] for mount in mounts}
         gates = {name: gate_text(program, list(wanted), name) for name in daemons}
-        found, found_gates = self.host.own_mounts(), self.host.own_gates()
-        left = {unit: text for unit, text in found.items() if unit not in wanted}
+        own, own_gates = self.host.own_mounts(), self.host.own_gates()
+        left = {unit: text for unit, text in own.items() if unit not in wanted}
         for unit in wanted:
             path = self.host.units / unit
-            if path.exists() and unit not in found:
+            if path.exists() and unit not in own:
                 raise Failed(f"{path} is not this role's; remove it, or its mount from the list")
         removed = [where_of(text) for text in left.values()]
-        self.changed = bool(left) or found != wanted or found_gates != gates
+        self.changed = bool(left) or own != wanted or own_gates != gates
         if self.check_mode:
             self.changed |= any(not self.host.mounted(mount["path"]) for mount in mounts)
             return removed
         for unit, text in reversed(left.items()):
             self.leave(unit, where_of(text))
         for unit, text in wanted.items():
-            if found.get(unit) != text:
+            if own.get(unit) != text:
                 write(self.host.units / unit, text)
         for name, text in gates.items():
-            if found_gates.get(name) != text:
+            if own_gates.get(name) != text:
                 write(self.host.gate(name), text)
-        for name in found_gates.keys() - gates.keys():
+        for name in own_gates.keys() - gates.keys():
             self.host.gate(name).unlink()
         if self.changed:
             self.systemctl("daemon-reload")
@@ -200,16 +200,16 @@ class Mounter:
         """The last words of what mounts, which say more than systemctl."""
         argv = ["journalctl", f"--unit={unit}", "--lines=20", "--output=cat", "--no-pager"]
         lines = self.run(argv).stdout.splitlines()
-        said = [line for line in lines if re.match(r"u?mount(\.\w+)?: ", line)]
-        return (said or otherwise.splitlines())[-1].rstrip(".")
+        messages = [line for line in lines if re.match(r"u?mount(\.\w+)?: ", line)]
+        return (messages or otherwise.splitlines())[-1].rstrip(".")
 
 
 def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT)
     except subprocess.TimeoutExpired:
-        said = f"{' '.join(argv)} did not end within {LIMIT} s"
-        return subprocess.CompletedProcess(argv, 1, "", said)
+        stderr = f"{' '.join(argv)} did not end within {LIMIT} s"
+        return subprocess.CompletedProcess(argv, 1, "", stderr)
 
 
 def main() -> None:
@@ -221,10 +221,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given: dict[str, Any] = module.params
+    params: dict[str, Any] = module.params
     mounter = Mounter(Host(), run, module.check_mode)
     try:
-        removed = mounter.ensure(given["mounts"], given["daemons"], given["program"])
+        removed = mounter.ensure(params["mounts"], params["daemons"], params["program"])
     except Failed as problem:
         module.fail_json(msg=f"shared_storage: {problem}.")
     except OSError as error:

@@ -31,16 +31,16 @@ Entry = Mapping[str, Any]
 
 def clients_of(export: Entry, by_tier: Mapping[str, Sequence[str]]) -> list[str]:
     """Names, addresses and networks that may mount it, without the server itself."""
-    said = export.get("clients") or by_tier.get(str(export["tier"]), [])
-    return [name for name in dict.fromkeys(map(str, said)) if name != export["server"]]
+    clients = export.get("clients") or by_tier.get(str(export["tier"]), [])
+    return [name for name in dict.fromkeys(map(str, clients)) if name != export["server"]]
 
 
 def options_of(export: Entry) -> list[str]:
     """Its options, each kind once; those that it names itself win over the role's."""
-    given = [str(option) for option in export.get("options") or []]
-    kinds = {_kind(option) for option in given}
+    options = [str(option) for option in export.get("options") or []]
+    kinds = {_kind(option) for option in options}
     own = [*OPTIONS, str(TIERS[str(export["tier"])]["squash"])]
-    return [*(option for option in own if _kind(option) not in kinds), *given]
+    return [*(option for option in own if _kind(option) not in kinds), *options]
 
 
 def _kind(option: str) -> str:
@@ -119,10 +119,10 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def _within(client: str, networks: Iterable[str]) -> bool:
-    found = _network(client)
+    subnet = _network(client)
     declared = (_network(network) for network in networks)
-    return found is not None and any(
-        network is not None and network.version == found.version and found.subnet_of(network)  # type: ignore[arg-type]
+    return subnet is not None and any(
+        network is not None and network.version == subnet.version and subnet.subnet_of(network)  # type: ignore[arg-type]
         for network in declared
     )
 

@@ -90,9 +90,9 @@ def _split(source: str) -> tuple[str, str]:
 
 def options_of(mount: Entry, kind: str) -> list[str]:
     """Its options, each kind once; those that it names itself win over the role's."""
-    given = [str(option) for option in mount.get("options") or []] if kind != "bind" else []
-    kinds = {_kind(option) for option in given}
-    return [*(option for option in OPTIONS[kind] if _kind(option) not in kinds), *given]
+    options = [str(option) for option in mount.get("options") or []] if kind != "bind" else []
+    kinds = {_kind(option) for option in options}
+    return [*(option for option in OPTIONS[kind] if _kind(option) not in kinds), *options]
 
 
 def _kind(option: str) -> str:
@@ -107,24 +107,24 @@ def of_host(mounts: Sequence[Entry], host: str, hosts: Hosts) -> list[dict[str, 
     by something else has no unit.
     """
     address = next((entry["address"] for entry in hosts if entry["name"] == host), host)
-    found = []
+    planned = []
     for mount in sorted(mounts, key=lambda entry: str(entry["path"])):
         path, kind = str(mount["path"]), str(mount["kind"])
         source = str(mount.get("source") or "")
         if kind == "external":
-            found.append({"path": path, "type": str(mount["type"]), "source": source})
+            planned.append({"path": path, "type": str(mount["type"]), "source": source})
             continue
         server, exported = _split(source)
         if kind == "nfs" and server in (host, address):
             if exported != path:
                 # The kernel says where a bound folder is from in words of its own.
                 text = unit_text(path, "bind", exported, options_of(mount, "bind"))
-                found.append({"path": path, "unit": paths.mount_unit(path), "text": text})
+                planned.append({"path": path, "unit": paths.mount_unit(path), "text": text})
             continue
         text = unit_text(path, kind, source, options_of(mount, kind))
         unit = paths.mount_unit(path)
-        found.append({"path": path, "type": kind, "source": source, "unit": unit, "text": text})
-    return found
+        planned.append({"path": path, "type": kind, "source": source, "unit": unit, "text": text})
+    return planned
 
 
 def unit_text(path: str, kind: str, source: str, options: Sequence[str]) -> str:
@@ -160,26 +160,26 @@ def host_problems(
     """
     seen = json.loads(look.strip().splitlines()[-1])
     planned = of_host(mounts, host, hosts)
-    found = []
+    sentences = []
     if any(entry.get("type") == "nfs" for entry in planned) and not seen["kernel"]["nfs"]:
-        found.append(f"the kernel of {host} has no NFS client, which is in the module nfsv4")
+        sentences.append(f"the kernel of {host} has no NFS client, which is in the module nfsv4")
     if any(export["server"] == host for export in exports) and not seen["kernel"]["nfsd"]:
-        found.append(f"the kernel of {host} has no NFS server, which is in the module nfsd")
+        sentences.append(f"the kernel of {host} has no NFS server, which is in the module nfsd")
     for entry in planned:
         inside = seen["files"].get(entry["path"])
         if not entry.get("unit") or not inside:
             continue
         if inside["problem"]:
-            found.append(
+            sentences.append(
                 f"whether {host} has files in {entry['path']}, which the mount there would hide, "
                 f"is not known: {inside['problem']}"
             )
         elif inside["names"]:
-            found.append(
+            sentences.append(
                 f"{host} has files in {entry['path']} ({inside['names']}), which the mount there "
                 "would hide; move them to the filesystem, or away, or mount at another path"
             )
-    return found
+    return sentences
 
 
 def rows(said: str, planned: Sequence[Mapping[str, str]], host: str) -> list[dict[str, str]]:
@@ -188,7 +188,7 @@ def rows(said: str, planned: Sequence[Mapping[str, str]], host: str) -> list[dic
         answer: Mapping[str, Mapping[str, str]] = json.loads(said)
     except ValueError:
         answer = {}
-    found = []
+    table = []
     for entry in planned:
         seen = answer.get(entry["path"])
         problem = "not known: the program said nothing" if seen is None else seen["problem"]
@@ -198,7 +198,7 @@ def rows(said: str, planned: Sequence[Mapping[str, str]], host: str) -> list[dic
             if entry.get("unit")
             else f"mount it on {host}; this role does not"
         )
-        found.append(
+        table.append(
             {
                 "component": "shared_storage",
                 "what": f"{entry['path']} on {host}",
@@ -208,4 +208,4 @@ def rows(said: str, planned: Sequence[Mapping[str, str]], host: str) -> list[dic
                 "advice": advice,
             }
         )
-    return found
+    return table

@@ -58,8 +58,8 @@ def test_the_state_of_the_controllers_is_theirs_alone() -> None:
 
 
 def test_options_of_an_export_win_over_the_roles() -> None:
-    said = exports.options_of(export(options=["ro", "sec=krb5p", "fsid=7"]))
-    assert said == ["sync", "no_subtree_check", "root_squash", "ro", "sec=krb5p", "fsid=7"]
+    options = exports.options_of(export(options=["ro", "sec=krb5p", "fsid=7"]))
+    assert options == ["sync", "no_subtree_check", "root_squash", "ro", "sec=krb5p", "fsid=7"]
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_options_of_an_export_win_over_the_roles() -> None:
 def test_an_export_that_is_not_tight_is_refused_in_a_sentence(
     declared: list[dict[str, Any]], sentence: str
 ) -> None:
-    found = refused(*declared)
-    assert any(sentence in said for said in found), found
+    refusals = refused(*declared)
+    assert any(sentence in refusal for refusal in refusals), refusals
 
 
 def test_a_network_may_mount_only_where_the_site_says_that_nobody_else_is_in_it() -> None:
@@ -124,8 +124,8 @@ def mount(path: str = "/home", kind: str = "nfs", **more: Any) -> dict[str, Any]
 def test_a_mount_that_cannot_be_is_refused_in_a_sentence(
     declared: list[dict[str, Any]], sentence: str
 ) -> None:
-    found = mounts.problems(declared, [export()], HOSTS)
-    assert any(sentence in said for said in found), found
+    refusals = mounts.problems(declared, [export()], HOSTS)
+    assert any(sentence in refusal for refusal in refusals), refusals
 
 
 def test_what_a_file_server_of_a_site_exports_is_not_ours_to_know() -> None:
@@ -181,9 +181,9 @@ def test_a_unit_is_called_as_systemd_calls_it(path: str, unit: str) -> None:
     assert paths.mount_unit(path) == unit
 
 
-def looked(**found: Any) -> str:
+def looked(**parts: Any) -> str:
     kernel = {"nfs": True, "nfsd": True}
-    return json.dumps({"kernel": kernel, "mounted": {}, "files": {}} | found)
+    return json.dumps({"kernel": kernel, "mounted": {}, "files": {}} | parts)
 
 
 def test_a_mount_over_local_homes_is_refused_by_their_names() -> None:
@@ -216,8 +216,8 @@ def test_a_kernel_without_nfs_is_refused_where_it_is_needed_alone() -> None:
 def test_a_program_that_said_nothing_is_no_success() -> None:
     planned = mounts.of_host([mount()], "gpu1", HOSTS)
     assert mounts.rows("", planned, "gpu1")[0]["verdict"] == "FAIL"
-    said = json.dumps({"/home": {"problem": "", "note": "root may not"}})
-    assert mounts.rows(said, planned, "gpu1")[0]["verdict"] == "PASS"
+    answer = json.dumps({"/home": {"problem": "", "note": "root may not"}})
+    assert mounts.rows(answer, planned, "gpu1")[0]["verdict"] == "PASS"
 
 
 # --- folders -------------------------------------------------------------------------------------
@@ -255,11 +255,11 @@ class Systemd:
     def __call__(self, argv: Any) -> subprocess.CompletedProcess[str]:
         verb, unit = argv[1], argv[-1]
         self.calls.append(f"{verb} {unit}")
-        code, said = 0, ""
+        code, stderr = 0, ""
         if argv[0] == "journalctl":
             return subprocess.CompletedProcess(argv, 0, "mount.nfs: access denied by server\n", "")
         if f"{verb} {unit}" in self.broken:
-            code, said = 1, "Job failed."
+            code, stderr = 1, "Job failed."
         elif verb == "is-enabled":
             code = int(unit not in self.enabled)
         elif verb == "enable":
@@ -273,7 +273,7 @@ class Systemd:
             ]
             more = [f"1 2 0:1 / {where} rw - nfs4 x rw"] if verb == "start" else []
             self.host.mountinfo.write_text("".join(f"{line}\n" for line in [*rest, *more]))
-        return subprocess.CompletedProcess(argv, code, "", said)
+        return subprocess.CompletedProcess(argv, code, "", stderr)
 
     def apply(self, *mounted: dict[str, str], daemons: tuple[str, ...] = (), check: bool = False):
         mounter = units.Mounter(self.host, self, check)
@@ -375,36 +375,36 @@ def program() -> Any:
 def test_what_is_mounted_is_held_against_what_is_declared(
     declared: dict[str, str], problem: str, tmp_path: Path
 ) -> None:
-    asked = program()
-    asked.MOUNTINFO = tmp_path / "mountinfo"
-    asked.MOUNTINFO.write_text(
+    module = program()
+    module.MOUNTINFO = tmp_path / "mountinfo"
+    module.MOUNTINFO.write_text(
         "1 2 0:1 / / rw - ext4 /dev/vda1 rw\n"
         "3 2 0:2 / /home rw shared:5 - nfs4 store1:/srv/home rw\n"
         "4 2 0:3 / /a\\040b ro - xfs /dev/vdb ro\n"
     )
-    found = asked.not_as_declared(declared, asked.mounts())
-    assert (problem in found) if problem else not found
+    message = module.not_as_declared(declared, module.mounts())
+    assert (problem in message) if problem else not message
 
 
 def test_a_file_is_written_and_read_and_gone(tmp_path: Path) -> None:
-    asked = program()
-    assert asked.answers([partial(asked.touch, str(tmp_path), writing=True)]) == [("", "")]
+    module = program()
+    assert module.answers([partial(module.touch, str(tmp_path), writing=True)]) == [("", "")]
     assert not list(tmp_path.iterdir())
-    ((problem, _),) = asked.answers([partial(asked.touch, str(tmp_path / "none"), writing=False)])
+    ((problem, _),) = module.answers([partial(module.touch, str(tmp_path / "none"), writing=False)])
     assert "No such file" in problem
 
 
 def test_a_filesystem_that_hangs_keeps_nobody(tmp_path: Path) -> None:
-    asked = program()
-    asked.LIMIT = 0.3
+    module = program()
+    module.LIMIT = 0.3
     (tmp_path / "ada").touch()
-    found = asked.answers([partial(time.sleep, 20), partial(asked.listed, str(tmp_path))])
-    assert found == [("it does not answer within 0.3 s", ""), ("", "ada")]
+    answers = module.answers([partial(time.sleep, 20), partial(module.listed, str(tmp_path))])
+    assert answers == [("it does not answer within 0.3 s", ""), ("", "ada")]
 
 
 def test_a_question_that_ends_without_an_answer_is_a_problem() -> None:
-    found = program().answers([lambda: os._exit(0)])
-    assert found == [("whoever asked it ended without an answer", "")]
+    answers = program().answers([lambda: os._exit(0)])
+    assert answers == [("whoever asked it ended without an answer", "")]
 
 
 @pytest.mark.parametrize(
@@ -418,16 +418,16 @@ def test_a_question_that_ends_without_an_answer_is_a_problem() -> None:
 def test_a_mount_whose_process_died_is_made_anew(
     problem: str, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = program()
-    said = iter([problem, ""])
+    module = program()
+    problems = iter([problem, ""])
     monkeypatch.setattr(
-        asked, "judged", lambda *_, **__: {"/home": {"problem": next(said), "note": ""}}
+        module, "judged", lambda *_, **__: {"/home": {"problem": next(problems), "note": ""}}
     )
-    monkeypatch.setattr(asked.time, "sleep", lambda _: None)
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
     ran: list[list[str]] = []
-    monkeypatch.setattr(asked.subprocess, "run", lambda argv, **_: ran.append(argv))
+    monkeypatch.setattr(module.subprocess, "run", lambda argv, **_: ran.append(argv))
     declared = [{"path": "/home", "unit": "home.mount"}, {"path": "/home"}]
-    assert asked.wait({"patience": 5, "mounts": declared}) == 0
+    assert module.wait({"patience": 5, "mounts": declared}) == 0
     assert ran == [["systemctl", verb, "--no-block", "home.mount"]]
 
 
@@ -436,10 +436,10 @@ def test_the_look_names_files_and_asks_nothing_of_what_is_mounted(tmp_path: Path
         (tmp_path / name).mkdir()
     # As tasks/refuse.yml runs it, on a host that does not have it yet.
     argv = [sys.executable, "-", "look", str(tmp_path), str(tmp_path / "none"), "/proc"]
-    said = subprocess.run(
+    output = subprocess.run(
         argv, input=PROGRAM.read_text(), capture_output=True, text=True, check=True
     ).stdout
-    seen = json.loads(said)
+    seen = json.loads(output)
     assert seen["files"] == {
         str(tmp_path): {"problem": "", "names": "ada, bob, cy, …"},
         str(tmp_path / "none"): {"problem": "", "names": ""},

@@ -45,12 +45,14 @@ WHEN_MADE = {"IGNORE_JOBS", "OVERLAP"}
 
 def shown(answer: str) -> dict[str, dict[str, str]]:
     """Name -> settings, from what `scontrol --oneliner show reservation` prints."""
-    found = {}
+    reservations = {}
     for line in answer.splitlines():
         settings = dict(re.findall(r"(\w+)=(\S*)", line))
         if name := settings.pop("ReservationName", ""):
-            found[name] = {key: "" if text == NOBODY else text for key, text in settings.items()}
-    return found
+            reservations[name] = {
+                key: "" if text == NOBODY else text for key, text in settings.items()
+            }
+    return reservations
 
 
 def minutes(duration: str) -> int:
@@ -138,8 +140,8 @@ def main() -> None:
     def scontrol(*arguments: str) -> str:
         code, out, err = module.run_command(["scontrol", *arguments])
         if code:
-            said = " ".join((err or out).split())
-            module.fail_json(msg=f"scontrol {' '.join(arguments)}: {said}", commands=done)
+            message = " ".join((err or out).split())
+            module.fail_json(msg=f"scontrol {' '.join(arguments)}: {message}", commands=done)
         return str(out)
 
     done: list[list[str]] = []
@@ -154,13 +156,13 @@ def main() -> None:
     # slurmctld's clock is this host's.
     now = datetime.datetime.now()
     bare = module.check_mode and not module.get_bin_path("scontrol")
-    found = {} if bare else shown(scontrol("--oneliner", "show", "reservation"))
-    for one in module.params["reservations"]:
-        wanted = {name: str(value) for name, value in one.get("settings", {}).items()}
-        was = found.get(one["name"])
+    current = {} if bare else shown(scontrol("--oneliner", "show", "reservation"))
+    for reservation in module.params["reservations"]:
+        wanted = {name: str(value) for name, value in reservation.get("settings", {}).items()}
+        was = current.get(reservation["name"])
         if was is not None and nodes(was.get("Nodes", "")) == nodes(wanted.get("Nodes", "")):
             was = {**was, "Nodes": wanted.get("Nodes", "")}
-        argv = command(one["name"], bool(one.get("absent")), wanted, was, now)
+        argv = command(reservation["name"], bool(reservation.get("absent")), wanted, was, now)
         if argv:
             if not module.check_mode:
                 scontrol(*argv)

@@ -205,13 +205,13 @@ def _script_problems(where: str, script: Any) -> Iterator[str]:
 def conflicts(own: Settings, components: Components, site: Settings) -> Iterator[str]:
     """Settings that two ask for with different values, and that the site did not decide."""
     decided = {name.lower() for name in site}
-    asked: dict[str, tuple[str, str, str]] = {}
+    claims: dict[str, tuple[str, str, str]] = {}
     for who, name, value in contributed(own, components):
         if name.lower() in decided:
             continue
         listed = name.lower() in LISTS
         for word, wanted in _claims(name, value, listed):
-            before = asked.setdefault(word, (who, name, wanted))
+            before = claims.setdefault(word, (who, name, wanted))
             if before[2] != wanted and before[0] != who:
                 yield (
                     f"{before[0]} sets {before[1]} to {before[2]}, and {who} sets it to {wanted}; "

@@ -21,10 +21,10 @@ def problems(
     """
     if not isinstance(site, Mapping) or not isinstance(private_tmp["settings"], Mapping):
         return []
-    found = [*_hidden_from_metrics(own, components, site)]
+    sentences = [*_hidden_from_metrics(own, components, site)]
     if private_tmp["wanted"]:
-        found += [*_uncontained(site), *_folder(private_tmp)]
-    return found
+        sentences += [*_uncontained(site), *_folder(private_tmp)]
+    return sentences
 
 
 def _of(settings: Settings, name: str, default: Any = "") -> Any:

@@ -78,12 +78,12 @@ def _names(where: str) -> list[str]:
 
 def leaving_refusals(said: str, declared: Collection[str], controller: str) -> list[str]:
     """Why Slurm's files must not be written without the nodes that are in them now."""
-    found = read(said, declared)
-    if found.slurm == SILENT and found.nodes:
-        return [_silent(found, controller)]
+    leaving = read(said, declared)
+    if leaving.slurm == SILENT and leaving.nodes:
+        return [_silent(leaving, controller)]
     alike: dict[str, list[str]] = {}
-    for name, node in found.nodes.items():
-        if why := _bound(found, name) or _in_service(node):
+    for name, node in leaving.nodes.items():
+        if why := _bound(leaving, name) or _in_service(node):
             alike.setdefault(why, []).append(name)
     return [
         f"{compress(nodes)}: in Slurm, not in slurm_compute any more, and {why}; take "
@@ -92,9 +92,9 @@ def leaving_refusals(said: str, declared: Collection[str], controller: str) -> l
     ]
 
 
-def _silent(found: Leaving, controller: str) -> str:
+def _silent(leaving: Leaving, controller: str) -> str:
     return (
-        f"{compress(found.nodes)}: in Slurm, not in slurm_compute any more, and "
+        f"{compress(leaving.nodes)}: in Slurm, not in slurm_compute any more, and "
         f"slurmctld on {controller} does not answer, so nobody knows what runs there; start "
         "slurmctld, or put it back into the inventory."
     )
@@ -105,17 +105,17 @@ def _in_service(node: Seen) -> str:
     return "" if node.drained or node.unsettled else "in service"
 
 
-def _bound(found: Leaving, name: str) -> str:
+def _bound(leaving: Leaving, name: str) -> str:
     """What would be lost with a node, for a sentence; "" when nothing would."""
-    running = found.running.get(name, ())
-    pending = found.pending.get(name, ())
-    told = [
+    running = leaving.running.get(name, ())
+    pending = leaving.pending.get(name, ())
+    losses = [
         f"{_jobs(running)} there" if running else "",
         f"{_jobs(pending, 'waits', 'wait')} for it by name" if pending else "",
-        f"reserved ({', '.join(found.reserved[name])})" if name in found.reserved else "",
+        f"reserved ({', '.join(leaving.reserved[name])})" if name in leaving.reserved else "",
     ]
-    ending = not running and found.nodes[name].flags & BUSY
-    return ", ".join(filter(None, [*told, "a job is just ending there" if ending else ""]))
+    ending = not running and leaving.nodes[name].flags & BUSY
+    return ", ".join(filter(None, [*losses, "a job is just ending there" if ending else ""]))
 
 
 def _jobs(jobs: Sequence[str], one: str = "runs", many: str = "run") -> str:
@@ -144,10 +144,10 @@ def removal_refusals(
     return list(_removal_refusals(read(said, declared), controller, wait, cancel))
 
 
-def _removal_refusals(found: Leaving, controller: str, wait: int, cancel: bool) -> Iterator[str]:
-    if found.slurm == SILENT and found.nodes:
-        yield _silent(found, controller)
-    for name, reservations in found.reserved.items():
+def _removal_refusals(leaving: Leaving, controller: str, wait: int, cancel: bool) -> Iterator[str]:
+    if leaving.slurm == SILENT and leaving.nodes:
+        yield _silent(leaving, controller)
+    for name, reservations in leaving.reserved.items():
         for reservation in reservations:
             yield (
                 f"{name} stays, for Slurm deletes the reservation {reservation} when one of its "
@@ -156,7 +156,7 @@ def _removal_refusals(found: Leaving, controller: str, wait: int, cancel: bool) 
             )
     if cancel:
         return
-    for name, jobs in found.pending.items():
+    for name, jobs in leaving.pending.items():
         yield (
             f"{name} stays, for {_jobs(jobs, 'waits', 'wait')} for it by name and would fail; let "
             "the owner ask for another node, or end what waits with "
@@ -164,7 +164,7 @@ def _removal_refusals(found: Leaving, controller: str, wait: int, cancel: bool) 
         )
     if wait:
         return
-    for name, jobs in found.running.items():
+    for name, jobs in leaving.running.items():
         yield (
             f"{name} stays, for {_jobs(jobs)} there; wait for the end with "
             "-e slurm_removal_wait=SECONDS, or end what runs with "
@@ -179,8 +179,8 @@ def to_drain(said: str, declared: Collection[str]) -> list[str]:
 
 def to_cancel(said: str, declared: Collection[str], pending: bool) -> list[str]:
     """Numbers of the jobs that hold the nodes, or of the pending ones that ask for them."""
-    found = read(said, declared)
-    bound = found.pending if pending else found.running
+    leaving = read(said, declared)
+    bound = leaving.pending if pending else leaving.running
     numbers = (job.partition(" ")[0] for jobs in bound.values() for job in jobs)
     # A pending array is 7_[3-9%2] in one line; scancel --state=PENDING 7 is all of it.
     return list(dict.fromkeys(n.partition("_[")[0] if pending else n for n in numbers))
@@ -188,21 +188,21 @@ def to_cancel(said: str, declared: Collection[str], pending: bool) -> list[str]:
 
 def to_set_down(said: str, declared: Collection[str]) -> list[str]:
     """Those that hold jobs and do not answer: slurmctld would wait for them to say it ended."""
-    found = read(said, declared)
-    return [n for n, node in found.nodes.items() if node.flags & AWAY and _held(found, n)]
+    leaving = read(said, declared)
+    return [n for n, node in leaving.nodes.items() if node.flags & AWAY and _held(leaving, n)]
 
 
-def _held(found: Leaving, name: str) -> bool:
-    return name in found.running or bool(found.nodes[name].flags & BUSY)
+def _held(leaving: Leaving, name: str) -> bool:
+    return name in leaving.running or bool(leaving.nodes[name].flags & BUSY)
 
 
 def still_bound(said: str, declared: Collection[str]) -> dict[str, str]:
     """Node -> why it cannot go yet."""
-    found = read(said, declared)
-    if found.slurm == SILENT:
-        return dict.fromkeys(found.nodes, "slurmctld does not answer")
+    leaving = read(said, declared)
+    if leaving.slurm == SILENT:
+        return dict.fromkeys(leaving.nodes, "slurmctld does not answer")
     return {
         name: why
-        for name, node in found.nodes.items()
-        if (why := _bound(found, name) or _in_service(node))
+        for name, node in leaving.nodes.items()
+        if (why := _bound(leaving, name) or _in_service(node))
     }

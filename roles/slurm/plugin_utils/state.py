@@ -20,17 +20,17 @@ def waiting(answer: str, names: Collection[str]) -> list[str]:
 def mended(answer: str, names: Collection[str]) -> list[str]:
     """Nodes that Slurm drained for a wrong declaration, and that register as declared now."""
     seen = nodes_seen(answer)
-    found = ((name, seen.get(name, NOWHERE)) for name in names)
-    return [name for name, node in found if node.by_slurm and not node.unsettled]
+    pairs = ((name, seen.get(name, NOWHERE)) for name in names)
+    return [name for name, node in pairs if node.by_slurm and not node.unsettled]
 
 
 def kept_out(answer: str, names: Collection[str]) -> list[str]:
     """`NAME (reason)` of nodes that somebody drained: no failure, and not ours to undo."""
     seen = nodes_seen(answer)
-    found = ((name, seen.get(name, NOWHERE)) for name in names)
+    pairs = ((name, seen.get(name, NOWHERE)) for name in names)
     return [
         f"{name} ({node.reason or 'no reason given'})"
-        for name, node in found
+        for name, node in pairs
         if node.drained and not node.unsettled and not node.by_slurm
     ]
 

@@ -44,8 +44,8 @@ def test_a_site_may_have_x11_where_it_says_so() -> None:
 def test_a_folder_that_a_job_would_hide_from_itself_is_refused(
     private: dict[str, Any], sentence: str
 ) -> None:
-    (found,) = said(private=private)
-    assert sentence in found
+    (problem,) = said(private=private)
+    assert sentence in problem
     assert said(private={**private, "wanted": False}) == []
 
 

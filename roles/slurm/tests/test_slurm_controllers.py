@@ -15,8 +15,8 @@ ROLE = Path(__file__).parents[1]
 RELEASE = "24.11"
 
 
-def of(host: str, expression: str, **given: Any) -> Any:
-    return of_role(declared(RELEASE), "slurm", host, expression, **given)
+def of(host: str, expression: str, **variables: Any) -> Any:
+    return of_role(declared(RELEASE), "slurm", host, expression, **variables)
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,18 @@ def of(host: str, expression: str, **given: Any) -> Any:
 def test_the_first_controller_that_is_not_said_to_be_away_is_asked(
     silenced: list[str], asked: str
 ) -> None:
-    said = {"cluster_silenced_refusals": silenced}
-    assert of("gpu1", "cluster_controller", **said) == asked
-    assert of("gpu1", "__slurm_controller", **said) == asked
-    assert of("ctl1", "__slurm_is_first_controller", **said) is (asked == "ctl1")
+    variables = {"cluster_silenced_refusals": silenced}
+    assert of("gpu1", "cluster_controller", **variables) == asked
+    assert of("gpu1", "__slurm_controller", **variables) == asked
+    assert of("ctl1", "__slurm_is_first_controller", **variables) is (asked == "ctl1")
 
 
 @pytest.mark.parametrize(
     ("run", "left"), [(["ctl1", "ctl2", "gpu1"], []), (["ctl1"], ["ctl2"]), (["gpu1"], None)]
 )
 def test_who_is_not_in_the_run_is_left_out(run: list[str], left: list[str] | None) -> None:
-    found = of("ctl1", "__slurm_absent_controllers", ansible_play_hosts=run)
-    assert found == (["ctl1", "ctl2"] if left is None else left)
+    absent = of("ctl1", "__slurm_absent_controllers", ansible_play_hosts=run)
+    assert absent == (["ctl1", "ctl2"] if left is None else left)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_a_backup_restarts_for_what_the_primary_reads_again(
 
 def test_controllers_and_databases_are_changed_one_by_one_the_primary_first() -> None:
     plays = yaml.safe_load((REPOSITORY / "playbooks/slurm.yml").read_text())
-    given = {play["name"]: play for play in plays}
+    by_name = {play["name"]: play for play in plays}
     for name in ("Set up accounting", "Set up the controllers"):
-        assert given[name]["serial"] == 1
-        assert given[name]["any_errors_fatal"]
-        assert "order" not in given[name]
+        assert by_name[name]["serial"] == 1
+        assert by_name[name]["any_errors_fatal"]
+        assert "order" not in by_name[name]
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_controllers_and_databases_are_changed_one_by_one_the_primary_first() ->
 def test_a_host_has_files_or_what_fetches_them(
     roles: list[str], login: str, delivery: str, sackd: bool, files: bool
 ) -> None:
-    given = {
+    variables = {
         "slurm_roles": roles,
         "slurm_login_delivery": login,
         "slurm_config_delivery": delivery,
     }
-    assert of("login1", "__slurm_has_sackd", **given) is sackd
-    assert of("login1", "__slurm_has_files", **given) is files
-    assert of("login1", "'sackd' in __slurm_parts", **given) is sackd
+    assert of("login1", "__slurm_has_sackd", **variables) is sackd
+    assert of("login1", "__slurm_has_files", **variables) is files
+    assert of("login1", "'sackd' in __slurm_parts", **variables) is sackd
 
 
 def test_sackd_and_slurmd_know_all_controllers() -> None:

@@ -114,16 +114,16 @@ def test_what_can_be_left_out_is_where_the_release_does_not_read_it() -> None:
     }
     assert c.composed(own, parts, {}) == {"HealthCheckInterval": "60", "MpiDefault": "none"}
     # What somebody asked for stays: it is refused, by name.
-    asked = {"a": component(MetricsType="metrics/openmetrics")}
-    assert "MetricsType" in c.composed({}, asked, {}, "24.11")
+    components = {"a": component(MetricsType="metrics/openmetrics")}
+    assert "MetricsType" in c.composed({}, components, {}, "24.11")
     assert "HealthCheckTimeout" in c.composed({}, {}, {"HealthCheckTimeout": 9}, "24.11")
 
 
 def test_what_can_be_left_out_is_judged_like_other_settings() -> None:
     parts: dict[str, Any] = {"a": {"settings_where_known": {"SlurmctldHost": "x", "B": True}}}
-    said = " ".join(c.setting_problems({}, parts, {}))
-    assert "slurm_component_a.settings_where_known.SlurmctldHost is not for this place" in said
-    assert "slurm_component_a.settings_where_known.B is true" in said
+    text = " ".join(c.setting_problems({}, parts, {}))
+    assert "slurm_component_a.settings_where_known.SlurmctldHost is not for this place" in text
+    assert "slurm_component_a.settings_where_known.B is true" in text
     several = {"a": {"settings_where_known": {"B": 1}}, "b": component(B=2)}
     assert "slurm_component_a sets B to 1" in c.setting_problems({}, several, {})[0]
 

@@ -108,9 +108,9 @@ def test_the_settings_of_one_release_are_refused_on_another(
 ) -> None:
     site = declared(wanted)
     refused = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
-    said = of_role(site, "slurm", "ctl1", refused, __slurm_controller_versions=policy(on))
-    assert sentence in said
-    assert len(said) == len(set(said))
+    problems = of_role(site, "slurm", "ctl1", refused, __slurm_controller_versions=policy(on))
+    assert sentence in problems
+    assert len(problems) == len(set(problems))
 
 
 def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read() -> None:

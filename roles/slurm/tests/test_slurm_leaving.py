@@ -104,8 +104,8 @@ def test_a_reservation_is_left_to_people() -> None:
 
 
 def test_what_is_drained_keeps_its_reason() -> None:
-    said = answer("gpu2 IDLE+DRAIN bad fan [ops@2026]", "gpu3 DOWN+NOT_RESPONDING", "gpu4 MIXED")
-    assert s.to_drain(said, STAY) == ["gpu3", "gpu4"]
+    reply = answer("gpu2 IDLE+DRAIN bad fan [ops@2026]", "gpu3 DOWN+NOT_RESPONDING", "gpu4 MIXED")
+    assert s.to_drain(reply, STAY) == ["gpu3", "gpu4"]
 
 
 def test_jobs_are_named_as_scancel_reads_them() -> None:
@@ -114,13 +114,13 @@ def test_jobs_are_named_as_scancel_reads_them() -> None:
 
 
 def test_a_dead_node_that_holds_jobs_is_set_down() -> None:
-    said = answer(
+    reply = answer(
         "gpu2 ALLOCATED+DRAIN+NOT_RESPONDING leaves",
         "gpu3 DOWN+DRAIN+NOT_RESPONDING leaves",
         "gpu4 MIXED+DRAIN leaves",
         jobs="7|R|ops|gpu[2,4]|",
     )
-    assert s.to_set_down(said, STAY) == ["gpu2"]
+    assert s.to_set_down(reply, STAY) == ["gpu2"]
 
 
 def test_what_is_still_bound_is_waited_for() -> None:
@@ -168,18 +168,18 @@ def asked(folder: Path, scontrol: str, squeue: str) -> str:
 
 
 def test_the_question_brings_what_is_read(tmp_path: Path) -> None:
-    found = s.read(asked(tmp_path, SCONTROL, SQUEUE), STAY)
-    assert list(found.nodes) == ["gpu2"]
-    assert found.nodes["gpu2"].drained
-    assert found.nodes["gpu2"].reason == MINE
-    assert found.pending == {"gpu2": ["6 (root)"]}
-    assert found.running == {}
-    assert found.reserved == {"gpu2": ["mm"]}
+    leaving = s.read(asked(tmp_path, SCONTROL, SQUEUE), STAY)
+    assert list(leaving.nodes) == ["gpu2"]
+    assert leaving.nodes["gpu2"].drained
+    assert leaving.nodes["gpu2"].reason == MINE
+    assert leaving.pending == {"gpu2": ["6 (root)"]}
+    assert leaving.running == {}
+    assert leaving.reserved == {"gpu2": ["mm"]}
 
 
 def test_without_reservations_none_is_made_up(tmp_path: Path) -> None:
-    said = asked(tmp_path, SCONTROL.replace("ReservationName=mm", "No reservations"), SQUEUE)
-    assert s.read(said, STAY).reserved == {}
+    reply = asked(tmp_path, SCONTROL.replace("ReservationName=mm", "No reservations"), SQUEUE)
+    assert s.read(reply, STAY).reserved == {}
 
 
 @pytest.mark.parametrize("broken", ["scontrol", "squeue"])
@@ -187,6 +187,6 @@ def test_a_command_that_fails_is_a_slurmctld_that_does_not_answer(
     tmp_path: Path, broken: str
 ) -> None:
     commands = {"scontrol": SCONTROL, "squeue": SQUEUE} | {broken: "exit 1"}
-    said = asked(tmp_path, **commands)
-    assert said.splitlines() == ["silent", "gpu[1-2]"]
-    assert list(s.read(said, STAY).nodes) == ["gpu2"]
+    reply = asked(tmp_path, **commands)
+    assert reply.splitlines() == ["silent", "gpu[1-2]"]
+    assert list(s.read(reply, STAY).nodes) == ["gpu2"]

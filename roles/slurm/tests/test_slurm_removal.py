@@ -65,7 +65,7 @@ class Slurm:
         """Exit status, output with its lines as one, number of changes."""
         role = yaml.safe_load((ROOT / "roles/slurm/vars/main.yml").read_text())
         question = role["__slurm_read_leaving"].replace("/etc/slurm", str(self.folder))
-        given = {
+        variables = {
             "__slurm_read_leaving": question,
             "slurm_nodes": [{"name": "gpu1"}],
             "slurm_roles": ["controller"],
@@ -73,7 +73,7 @@ class Slurm:
         run = subprocess.run(
             [
                 str(Path(sys.executable).with_name("ansible-playbook")),
-                *("-i", "ctl1,", "-c", "local", "play.yml", "-e", json.dumps(given)),
+                *("-i", "ctl1,", "-c", "local", "play.yml", "-e", json.dumps(variables)),
                 *("-e", f"ansible_python_interpreter={sys.executable}", *arguments),
             ],
             cwd=self.folder,

@@ -36,8 +36,8 @@ Licenses=(null) State=INACTIVE BurstBuffer=(null) MaxStartDelay=(null)
 
 
 def wanted(**changes: Any) -> dict[str, str]:
-    (one,) = r.wanted([{**COURSE, **changes}], NODES, GROUPS)
-    settings: dict[str, str] = one["settings"]
+    (reservation,) = r.wanted([{**COURSE, **changes}], NODES, GROUPS)
+    settings: dict[str, str] = reservation["settings"]
     return settings
 
 
@@ -64,8 +64,8 @@ def test_one_that_is_not_there_is_made_and_one_that_is_absent_removed() -> None:
         "StartTime=now",
         "Duration=UNLIMITED",
     ]
-    found = m.shown(SHOWN)
-    assert m.command("course", True, {}, found["course"], NOW) == [
+    reservations = m.shown(SHOWN)
+    assert m.command("course", True, {}, reservations["course"], NOW) == [
         "delete",
         "ReservationName=course",
     ]
@@ -78,8 +78,8 @@ def test_none_are_none(none: str) -> None:
 
 
 def test_one_that_is_as_declared_is_left() -> None:
-    found = m.shown(SHOWN)
-    assert m.command("course", False, wanted(), found["course"], NOW) == []
+    reservations = m.shown(SHOWN)
+    assert m.command("course", False, wanted(), reservations["course"], NOW) == []
     power = wanted(
         nodes=["ALL"],
         users=["root"],
@@ -88,9 +88,9 @@ def test_one_that_is_as_declared_is_left() -> None:
         duration="10:00:00",
         flags=["MAINT", "IGNORE_JOBS"],
     )
-    assert m.command("power", False, power, found["power"], NOW) == []
+    assert m.command("power", False, power, reservations["power"], NOW) == []
     ends = wanted(nodes=["ALL"], duration="", end="2026-12-01T18:00", users=["root"], accounts=[])
-    assert m.command("power", False, ends, found["power"], NOW) == []
+    assert m.command("power", False, ends, reservations["power"], NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_durations_are_compared_by_what_they_mean(duration: str, minutes: int) -
     ],
 )
 def test_what_cannot_be_reserved_is_one_sentence(changes: dict[str, Any], sentence: str) -> None:
-    (said,) = r.problems([{**COURSE, **changes}], NODES, KNOWN)
-    assert said.startswith("slurm_reservations")
-    assert sentence in said
+    (problem,) = r.problems([{**COURSE, **changes}], NODES, KNOWN)
+    assert problem.startswith("slurm_reservations")
+    assert sentence in problem
 
 
 def test_users_and_accounts_are_held_against_those_that_are_declared() -> None:
@@ -183,8 +183,8 @@ def test_users_and_accounts_are_held_against_those_that_are_declared() -> None:
 
 
 def test_two_of_one_name_are_refused_and_one_that_goes_needs_only_its_name() -> None:
-    (said,) = r.problems([COURSE, COURSE], NODES, KNOWN)
-    assert said == "slurm_reservations has two with the name course; rename one."
+    (problem,) = r.problems([COURSE, COURSE], NODES, KNOWN)
+    assert problem == "slurm_reservations has two with the name course; rename one."
     assert r.problems([{"name": "course", "state": "absent"}], NODES, KNOWN) == []
 
 
@@ -192,7 +192,7 @@ def test_licences() -> None:
     assert licenses.licenses({"matlab": 10, "ansys": 4}) == "matlab:10,ansys:4"
     assert licenses.license_problems({"matlab": 10}) == []
     bad = licenses.license_problems({"matlab:x": 1, "ansys": 0, "abaqus": True})
-    assert [said.partition(";")[0] for said in bad] == [
+    assert [problem.partition(";")[0] for problem in bad] == [
         "slurm_licenses has the name 'matlab:x'",
         "slurm_licenses.ansys is 0",
         "slurm_licenses.abaqus is True",

@@ -38,10 +38,10 @@ def test_what_people_drained_stays_and_is_told() -> None:
 
 
 def test_a_node_without_jobs_is_told_with_slurms_reason() -> None:
-    told = s.unusable(ANSWER, ["gpu1", "gpu2", "gpu4", "gpu10"])
-    assert sorted(told) == ["gpu10", "gpu2"]
-    assert told["gpu2"] == f"slurmctld holds it as DRAIN+IDLE+INVALID_REG: {INVAL}"
-    assert "does not know the node" in told["gpu10"]
+    reasons = s.unusable(ANSWER, ["gpu1", "gpu2", "gpu4", "gpu10"])
+    assert sorted(reasons) == ["gpu10", "gpu2"]
+    assert reasons["gpu2"] == f"slurmctld holds it as DRAIN+IDLE+INVALID_REG: {INVAL}"
+    assert "does not know the node" in reasons["gpu10"]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         ansible: Any = self  # whose methods have no types
         entries = {"type": "list", "elements": "dict", "default": []}
-        _, given = ansible.validate_argument_spec(
+        _, arguments = ansible.validate_argument_spec(
             argument_spec={
                 "cluster": {"type": "str", "required": True},
                 "accounts": entries,
@@ -60,7 +60,7 @@ class ActionModule(ActionBase):
         )
         self._variables = task_vars
         try:
-            return {**result, **self._apply(given)}
+            return {**result, **self._apply(arguments)}
         except Failed as failed:
             return {**result, "failed": True, "msg": str(failed)}
 

@@ -70,7 +70,7 @@ class Declared:
 
     def limits(self) -> Iterator[tuple[str, Value]]:
         """(word, value) of all that is declared, wherever."""
-        every = [one.values for one in self.qos] + [one.values for one in self.accounts]
+        every = [owner.values for owner in self.qos] + [owner.values for owner in self.accounts]
         every += [values for user in self.users for values in user.accounts.values()]
         for values in every:
             yield from values.items()
@@ -84,7 +84,7 @@ def listed(given: Any) -> list[str]:
     """A list of names, or one name."""
     if given is None:
         return []
-    return [str(one) for one in given] if isinstance(given, (list, tuple)) else [str(given)]
+    return [str(name) for name in given] if isinstance(given, (list, tuple)) else [str(given)]
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -101,35 +101,35 @@ class _Reader:
 
     def values(self, where: str, entry: Entry, known: Sequence[Property]) -> Values:
         """The properties that an entry declares, by word."""
-        found = {
-            one.word: self._value(f"{where}: {one.option}", one, entry[one.option])
-            for one in known
-            if one.option and entry.get(one.option) is not None
+        values = {
+            prop.word: self._value(f"{where}: {prop.option}", prop, entry[prop.option])
+            for prop in known
+            if prop.option and entry.get(prop.option) is not None
         }
         declared = entry.get("limits") or {}
         if not isinstance(declared, Mapping):
             self.refuse(f"{where}: limits is {declared!r}; make it a mapping, limit to value.")
-            return found
+            return values
         by_name = properties.limits(known)
-        for name, given in declared.items():
+        for name, value in declared.items():
             limit = by_name.get(str(name).lower())
             if limit is None:
                 self._no_limit(where, str(name), known)
-            elif limit.word in found:
+            elif limit.word in values:
                 self.refuse(f"{where}: limits has {limit.word} under two names; leave one of them.")
             else:
-                found[limit.word] = self._value(f"{where}: {name}", limit, given)
-        return found
+                values[limit.word] = self._value(f"{where}: {name}", limit, value)
+        return values
 
-    def _value(self, where: str, one: Property, given: Any) -> Value:
+    def _value(self, where: str, prop: Property, given: Any) -> Value:
         try:
-            value = one.value(given)
+            value = prop.value(given)
         except Unreadable as wanted:
             self.refuse(f"{where} is {given!r}; set it to {wanted}.")
-            return one.default
-        if isinstance(value, str) and one.kind is properties.TEXT and set(value) & set("|\"'\n"):
+            return prop.default
+        if isinstance(value, str) and prop.kind is properties.TEXT and set(value) & set("|\"'\n"):
             self.refuse(f"{where} is {given!r}; leave out quotes, | and line breaks.")
-        if isinstance(value, frozenset) and one.kind is properties.FLAG:
+        if isinstance(value, frozenset) and prop.kind is properties.FLAG:
             for flag in sorted(value.difference(properties.FLAGS)):
                 self.refuse(
                     f"{where} has {flag}, which is no flag of a QOS; "
@@ -144,7 +144,7 @@ class _Reader:
             whose = "accounts and users, not of a QOS" if of_qos else "a QOS alone"
             self.refuse(f"{where}: {name} is a limit of {whose}; set it there.")
         else:
-            spelt = [word for one in known if not one.option for word in (one.word, *one.also)]
+            spelt = [word for prop in known if not prop.option for word in (prop.word, *prop.also)]
             self.refuse(f"{where}: {name} is no limit of Slurm's; {_instead(name, spelt)}")
 
     def name(self, where: str, name: str) -> None:
@@ -156,8 +156,8 @@ class _Reader:
             self.refuse(f"{where}: the name may have letters, digits and any of _.@$- alone.")
 
     def names(self, kind: str, entries: Iterable[Entry]) -> None:
-        found = Counter(str(entry.get("name", "")) for entry in entries)
-        for name, times in found.items():
+        counts = Counter(str(entry.get("name", "")) for entry in entries)
+        for name, times in counts.items():
             self.name(f"{kind} {name or 'without a name'}", name)
             if times > 1:
                 self.refuse(f"{kind} {name} is declared {times} times; leave one of them.")
@@ -172,7 +172,7 @@ class _Reader:
 
 def _instead(name: str, names: Iterable[str]) -> str:
     """The end of a sentence: the one that was probably meant, or all."""
-    spelt = {one.lower(): one for one in names}
+    spelt = {other.lower(): other for other in names}
     if near := difflib.get_close_matches(name.lower(), spelt, n=1):
         return f"did you mean {spelt[near[0]]}?"
     if len(spelt) > MOST_NAMES:
@@ -203,7 +203,7 @@ def _names(value: Value) -> Iterable[str]:
 
 
 def _qos(reader: _Reader, entries: Sequence[Entry], known: set[str]) -> tuple[Qos, ...]:
-    found = []
+    qos = []
     for entry in entries:
         name = str(entry.get("name"))
         values = reader.values(f"QOS {name}", entry, properties.QOS)
@@ -212,8 +212,8 @@ def _qos(reader: _Reader, entries: Sequence[Entry], known: set[str]) -> tuple[Qo
                 reader.refuse(f"QOS {name} preempts itself; take it out of preempt.")
             else:
                 reader.known(f"QOS {name}: preempt", "QOS", other, known)
-        found.append(Qos(name, values))
-    return tuple(found)
+        qos.append(Qos(name, values))
+    return tuple(qos)
 
 
 def _accounts(reader: _Reader, entries: Sequence[Entry], qos: set[str]) -> tuple[Account, ...]:
@@ -227,7 +227,7 @@ def _accounts(reader: _Reader, entries: Sequence[Entry], qos: set[str]) -> tuple
         who = f"accounts {', '.join(cycle)} are each other's parents; give one of them"
         alone = f"account {cycle[0]} is its own parent; give it"
         reader.refuse(f"{who if len(cycle) > 1 else alone} another one.")
-    found = {}
+    accounts = {}
     for entry in entries:
         name = str(entry.get("name"))
         where = f"account {name}"
@@ -242,8 +242,8 @@ def _accounts(reader: _Reader, entries: Sequence[Entry], qos: set[str]) -> tuple
             reader.known(f"{where}: parent", "account", parents[name], {ROOT, *parents})
         _known_qos(reader, where, values, qos)
         depth = 0 if cycle else len(list(_ancestors(name, parents)))
-        found[name] = Account(name, parents.get(name, ""), about, values, depth)
-    return tuple(sorted(found.values(), key=lambda one: one.depth))
+        accounts[name] = Account(name, parents.get(name, ""), about, values, depth)
+    return tuple(sorted(accounts.values(), key=lambda account: account.depth))
 
 
 def _ancestors(name: str, parents: Mapping[str, str]) -> Iterator[str]:
@@ -273,7 +273,7 @@ def _known_qos(reader: _Reader, where: str, values: Values, known: set[str]) -> 
 def _users(
     reader: _Reader, entries: Sequence[Entry], accounts: set[str], qos: set[str]
 ) -> tuple[User, ...]:
-    found = []
+    users = []
     for entry in entries:
         name = str(entry.get("name"))
         where = f"user {name}"
@@ -282,7 +282,10 @@ def _users(
             continue
         own = listed(entry.get("accounts"))
         if entry.get("account") is not None:
-            own = [str(entry["account"]), *(one for one in own if one != str(entry["account"]))]
+            own = [
+                str(entry["account"]),
+                *(other for other in own if other != str(entry["account"])),
+            ]
         if not own:
             reader.refuse(f"{where} has no account; set account, or accounts.")
             continue
@@ -296,7 +299,7 @@ def _users(
                 f"{where}: default_account is {default}, which is none of the user's accounts "
                 f"({', '.join(own)}); set it to one of them, or add it."
             )
-        found.append(
+        users.append(
             User(
                 name=name,
                 accounts=_by_account(reader, entry, own, qos),
@@ -304,7 +307,7 @@ def _users(
                 admin=reader.values(where, {**entry, "limits": {}}, [properties.ADMIN_LEVEL]),
             )
         )
-    return tuple(found)
+    return tuple(users)
 
 
 def _by_account(
@@ -314,11 +317,11 @@ def _by_account(
     where = f"user {entry.get('name')}"
     common = reader.values(where, entry, properties.ASSOCIATION)
     _known_qos(reader, where, common, qos)
-    found: dict[str, Values] = dict.fromkeys(own, common)
+    by_account: dict[str, Values] = dict.fromkeys(own, common)
     per_account = entry.get("per_account") or {}
     if not isinstance(per_account, Mapping):
         reader.refuse(f"{where}: per_account is {per_account!r}; make it a mapping by account.")
-        return found
+        return by_account
     for account, more in per_account.items():
         there = f"{where} in {account}"
         if account not in own:
@@ -338,17 +341,17 @@ def _by_account(
                     )
             values = reader.values(there, more, properties.ASSOCIATION)
             _known_qos(reader, there, values, qos)
-            found[account] = {**common, **values}
-    return found
+            by_account[account] = {**common, **values}
+    return by_account
 
 
-PER_ACCOUNT = (*(one.option for one in properties.ASSOCIATION if one.option), "limits")
+PER_ACCOUNT = (*(prop.option for prop in properties.ASSOCIATION if prop.option), "limits")
 
 
 def _default_qos(reader: _Reader, declared: Declared) -> None:
     """Refuses a default QOS that its owner may not use. Where no list is declared, neither for it
     nor above it, Slurm's own counts, and nothing is known."""
-    accounts = {one.name: one for one in declared.accounts}
+    accounts = {owner.name: owner for owner in declared.accounts}
 
     def allowed(values: Values, account: str) -> Value:
         if values.get("QOS") is not None:
@@ -368,8 +371,8 @@ def _default_qos(reader: _Reader, declared: Declared) -> None:
                 f"({', '.join(sorted(names))}); add it there, or take one of these."
             )
 
-    for one in declared.accounts:
-        judge(f"account {one.name}", one.values, one.parent)
+    for owner in declared.accounts:
+        judge(f"account {owner.name}", owner.values, owner.parent)
     for user in declared.users:
         for account, values in user.accounts.items():
             judge(f"user {user.name} in {account}", values, account)

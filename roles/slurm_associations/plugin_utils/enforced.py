@@ -36,10 +36,10 @@ def _enforced(setting: str) -> set[str]:
 
 def _needed(declared: Declared) -> list[str]:
     limits = {
-        one.word
+        prop.word
         for known in (properties.QOS, properties.ASSOCIATION)
-        for one in known
-        if not one.option
+        for prop in known
+        if not prop.option
     }
     needed = ["associations"] if declared.accounts or declared.users else []
     if any(word in limits and value is not None for word, value in declared.limits()):
@@ -87,8 +87,12 @@ def _weightless(
     kind = _setting(config, "PriorityType")
     if kind is None:
         return []
-    of_associations = [*accounts, *users, *(one for user in users for one in _of(user))]
-    found = []
+    of_associations = [
+        *accounts,
+        *users,
+        *(association for user in users for association in _of(user)),
+    ]
+    reasons = []
     for what, setting, entries in (
         ("fairshare", "PriorityWeightFairshare", of_associations),
         ("priority", "PriorityWeightAssoc", of_associations),
@@ -97,13 +101,15 @@ def _weightless(
         if not any(entry.get(what) not in (None, -1, "-1") for entry in entries):
             continue
         if kind != "priority/multifactor":
-            found.append(f"{what} counts nothing: PriorityType is {kind}, not priority/multifactor")
+            reasons.append(
+                f"{what} counts nothing: PriorityType is {kind}, not priority/multifactor"
+            )
         elif _setting(config, setting) == "0":
-            found.append(f"{what} counts nothing: {setting} is 0")
-    if not found:
+            reasons.append(f"{what} counts nothing: {setting} is 0")
+    if not reasons:
         return []
-    told = ", ".join(dict.fromkeys(found))
-    return [f"Declared and without effect: {told}; set what it is to count in slurm_settings."]
+    clauses = ", ".join(dict.fromkeys(reasons))
+    return [f"Declared and without effect: {clauses}; set what it is to count in slurm_settings."]
 
 
 def _of(user: Entry) -> list[Entry]:

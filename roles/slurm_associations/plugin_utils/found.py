@@ -51,16 +51,16 @@ class Found:
     def effective_qos(self, account: str) -> frozenset[str]:
         """What an account may use: its own list, or that of the nearest account above it, with
         what `qos+=` added to that and `qos-=` took away."""
-        one = self.associations.get(Key(account))
-        if one is None:
+        association = self.associations.get(Key(account))
+        if association is None:
             return frozenset()
-        listed = one.values.get("QOS")
+        listed = association.values.get("QOS")
         names = listed if isinstance(listed, frozenset) else frozenset()
         if own := frozenset(name for name in names if name[0] not in "+-"):
             return own
         more = {name[1:] for name in names if name[0] == "+"}
         less = {name[1:] for name in names if name[0] == "-"}
-        return (self.effective_qos(one.parent) | more) - less
+        return (self.effective_qos(association.parent) | more) - less
 
 
 # --- questions -----------------------------------------------------------------------------------
@@ -69,12 +69,12 @@ class Found:
 def _asked(known: Sequence[Property], declared: Iterable[str]) -> list[Property]:
     """Less what old releases end with, as long as nobody declares it."""
     named = set(declared)
-    return [one for one in known if not one.since or one.word in named]
+    return [prop for prop in known if not prop.since or prop.word in named]
 
 
 def _columns(declared: Declared) -> dict[str, list[Property]]:
     return {
-        "qos": _asked(properties.QOS, (word for one in declared.qos for word in one.values)),
+        "qos": _asked(properties.QOS, (word for qos in declared.qos for word in qos.values)),
         "associations": list(properties.ASSOCIATION),
     }
 
@@ -86,9 +86,9 @@ def _format(*names: str) -> str:
 def questions(declared: Declared) -> dict[str, Call]:
     """What sacctmgr is asked, each a command. Free text comes last: it may have a | in it."""
     columns = _columns(declared)
-    qos = [one.word for one in columns["qos"] if one.kind is not properties.TEXT]
-    associations = [one.word for one in columns["associations"]]
-    asked = {
+    qos = [prop.word for prop in columns["qos"] if prop.kind is not properties.TEXT]
+    associations = [prop.word for prop in columns["associations"]]
+    calls = {
         "qos": ("show", "qos", _format("Name", *qos, "Description")),
         "accounts": ("show", "account", _format("Account", "Organization", "Description")),
         "users": ("show", "user", _format("User", "DefaultAccount", "AdminLevel")),
@@ -99,8 +99,8 @@ def questions(declared: Declared) -> dict[str, Call]:
         ),
     }
     if any("/" in name for name in declared.resources()):
-        asked["resources"] = ("show", "tres", _format("Type", "Name"))
-    return {name: (*SACCTMGR, "--readonly", *words) for name, words in asked.items()}
+        calls["resources"] = ("show", "tres", _format("Type", "Name"))
+    return {name: (*SACCTMGR, "--readonly", *words) for name, words in calls.items()}
 
 
 # Where a database has several clusters, `show user` may tell the default account of another one.
@@ -122,15 +122,15 @@ def rows(printed: str, columns: int) -> Iterator[list[str]]:
 
 
 def _values(known: Iterable[Property], cells: Iterable[str]) -> Values:
-    return {one.word: one.found(cell) for one, cell in zip(known, cells, strict=True)}
+    return {prop.word: prop.found(cell) for prop, cell in zip(known, cells, strict=True)}
 
 
 def parse(printed: Mapping[str, str], declared: Declared, cluster: str) -> Found:
     """`printed` has the answer to each of `questions`, by its name."""
     columns = _columns(declared)
-    about = {one.word: one for one in properties.ACCOUNT}
-    qos = [one for one in columns["qos"] if one.kind is not properties.TEXT]
-    qos += [one for one in columns["qos"] if one.kind is properties.TEXT]
+    about = {prop.word: prop for prop in properties.ACCOUNT}
+    qos = [prop for prop in columns["qos"] if prop.kind is not properties.TEXT]
+    qos += [prop for prop in columns["qos"] if prop.kind is properties.TEXT]
     here: dict[Key, Association] = {}
     elsewhere: set[Key] = set()
     others: set[str] = set()
@@ -178,5 +178,5 @@ def defaults(printed: str, cluster: str) -> dict[str, str]:
 
 def with_defaults(there: Found, by_user: Mapping[str, str]) -> Found:
     """The same, with the default accounts of this cluster."""
-    users = {name: User(by_user.get(name, ""), one.admin) for name, one in there.users.items()}
+    users = {name: User(by_user.get(name, ""), user.admin) for name, user in there.users.items()}
     return replace(there, users=users)

@@ -91,7 +91,7 @@ def commands(changes: Iterable[Change]) -> list[Call]:
     for change in sorted(changes, key=lambda change: change.order):
         key = (change.order, change.verb, change.kind, change.where, change.settings)
         groups.setdefault(key, []).append(change.name)
-    found: list[Call] = []
+    calls: list[Call] = []
     for (_, verb, kind, where, settings), several in groups.items():
         for start in range(0, len(several), PER_CALL):
             name = f"name={','.join(dict.fromkeys(several[start : start + PER_CALL]))}"
@@ -100,8 +100,8 @@ def commands(changes: Iterable[Change]) -> list[Call]:
                 "modify": ("where", name, *_words(where), "set", *_words(settings)),
                 "delete": ("where", name, *_words(where)),
             }[str(verb)]
-            found.append(("sacctmgr", "--immediate", str(verb), str(kind), *words))
-    return found
+            calls.append(("sacctmgr", "--immediate", str(verb), str(kind), *words))
+    return calls
 
 
 def _words(given: object) -> tuple[str, ...]:
@@ -113,32 +113,32 @@ def _words(given: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    one: Property
+    prop: Property
     wanted: Value
     had: Value
 
     @property
     def setting(self) -> str:
-        return self.one.setting(self.wanted, self.had)
+        return self.prop.setting(self.wanted, self.had)
 
 
 def _differences(known: Sequence[Property], declared: Values, had: Values) -> list[Difference]:
     """What is declared and is not so."""
     return [
-        Difference(one, declared[one.word], had.get(one.word, one.default))
-        for one in known
-        if one.word in declared and declared[one.word] != had.get(one.word, one.default)
+        Difference(prop, declared[prop.word], had.get(prop.word, prop.default))
+        for prop in known
+        if prop.word in declared and declared[prop.word] != had.get(prop.word, prop.default)
     ]
 
 
 def _undeclared(known: Sequence[Property], declared: Values, had: Values) -> list[Difference]:
     """What is set and nobody declares, with what takes it away. Free text stays."""
     return [
-        Difference(one, one.default, had[one.word])
-        for one in known
-        if one.word not in declared
-        and one.kind is not properties.TEXT
-        and had.get(one.word, one.default) != one.default
+        Difference(prop, prop.default, had[prop.word])
+        for prop in known
+        if prop.word not in declared
+        and prop.kind is not properties.TEXT
+        and had.get(prop.word, prop.default) != prop.default
     ]
 
 
@@ -181,7 +181,9 @@ class _Planner:
         undeclared = _undeclared(known, declared, had)
         if self.remove:
             return wanted + undeclared
-        self.kept += [f"{subject}: {one.one.shown(one.had)}" for one in undeclared]
+        self.kept += [
+            f"{subject}: {difference.prop.shown(difference.had)}" for difference in undeclared
+        ]
         return wanted
 
     def _add(
@@ -194,8 +196,8 @@ class _Planner:
         wanted: Sequence[Difference],
         *more: str,
     ) -> None:
-        settings = (*more, *(one.setting for one in wanted))
-        shown = [*more, *(one.one.shown(one.wanted) for one in wanted)]
+        settings = (*more, *(difference.setting for difference in wanted))
+        shown = [*more, *(difference.prop.shown(difference.wanted) for difference in wanted)]
         line = f"{subject}: {', '.join(shown)}" if shown else subject
         self.changes.append(Change(order, "add", kind, name, where, settings, (), (line,)))
 
@@ -216,9 +218,15 @@ class _Planner:
                     kind,
                     name,
                     where,
-                    tuple(one.setting for one in wanted),
-                    tuple(f"{subject}: {one.one.shown(one.had)}" for one in wanted),
-                    tuple(f"{subject}: {one.one.shown(one.wanted)}" for one in wanted),
+                    tuple(difference.setting for difference in wanted),
+                    tuple(
+                        f"{subject}: {difference.prop.shown(difference.had)}"
+                        for difference in wanted
+                    ),
+                    tuple(
+                        f"{subject}: {difference.prop.shown(difference.wanted)}"
+                        for difference in wanted
+                    ),
                 )
             )
 
@@ -235,8 +243,8 @@ class _Planner:
         modify = (Step.QOS_MODIFY, 0)
         if (had := self.found.qos.get(qos.name)) is None:
             wanted = _new(properties.QOS, qos.values)
-            names = [one for one in wanted if one.one.word == "Preempt"]
-            rest = [one for one in wanted if one not in names]
+            names = [difference for difference in wanted if difference.prop.word == "Preempt"]
+            rest = [difference for difference in wanted if difference not in names]
             self._add((Step.QOS_ADD, 0), "qos", qos.name, (), subject, rest)
         else:
             own = qos.name == NORMAL
@@ -247,7 +255,7 @@ class _Planner:
         """A QOS belongs to all clusters of the database, so another cluster keeps them all."""
         if not self.declared.qos:
             return
-        declared = {NORMAL, *(one.name for one in self.declared.qos)}
+        declared = {NORMAL, *(qos.name for qos in self.declared.qos)}
         for name in self.found.qos:
             if name in declared:
                 continue
@@ -294,22 +302,22 @@ class _Planner:
         Slurm refuses to take a QOS from an account while a user below has it as default, and to
         make one a default that may not be used. So an account gets QOS first and loses them last.
         """
-        early = [one for one in wanted if one.one.word != "QOS"]
-        for one in wanted:
-            if one.one.word == "QOS":
-                new = one.wanted if isinstance(one.wanted, frozenset) else frozenset()
+        early = [difference for difference in wanted if difference.prop.word != "QOS"]
+        for difference in wanted:
+            if difference.prop.word == "QOS":
+                new = difference.wanted if isinstance(difference.wanted, frozenset) else frozenset()
                 both = new | self.found.effective_qos(name)
                 if both == new:
                     return list(wanted), []
-                if new and both != one.had:
-                    early.append(Difference(one.one, both, one.had))
-                return early, [one]
+                if new and both != difference.had:
+                    early.append(Difference(difference.prop, both, difference.had))
+                return early, [difference]
         return early, []
 
     def _accounts_that_go(self) -> None:
         if not self.declared.accounts:
             return
-        declared = {ROOT, *(one.name for one in self.declared.accounts)}
+        declared = {ROOT, *(account.name for account in self.declared.accounts)}
         here = {key.account for key in self.found.associations}
         elsewhere = {key.account for key in self.found.elsewhere}
         for name in sorted({*here, *self.found.accounts} - declared):
@@ -359,7 +367,10 @@ class _Planner:
             if account == first:
                 more.append(f"DefaultAccount={first}")
                 if had is None:
-                    more += [one.setting for one in _new([properties.ADMIN_LEVEL], user.admin)]
+                    more += [
+                        difference.setting
+                        for difference in _new([properties.ADMIN_LEVEL], user.admin)
+                    ]
             step = Step.USER_ADD if account == first else Step.ASSOCIATION_ADD
             self._add((step, 0), "user", user.name, where, inside, wanted, *more)
         if had is not None:
@@ -399,7 +410,7 @@ class _Planner:
     def _users_that_go(self) -> None:
         if not self.declared.users:
             return
-        declared = {ROOT, *(one.name for one in self.declared.users)}
+        declared = {ROOT, *(user.name for user in self.declared.users)}
         here = {key.user for key in self.found.associations if key.user}
         elsewhere = {key.user for key in self.found.elsewhere if key.user}
         for name in sorted({*here, *self.found.users} - declared):
@@ -442,7 +453,7 @@ def busy(removals: Iterable[Change], jobs: str) -> list[str]:
         inside = next(
             (word.removeprefix("account=") for word in change.where if "account=" in word), ""
         )
-        found = [
+        numbers = [
             number
             for number, user, account, qos in listed
             if {
@@ -451,10 +462,10 @@ def busy(removals: Iterable[Change], jobs: str) -> list[str]:
                 "qos": qos == change.name,
             }[change.kind]
         ]
-        if found:
+        if numbers:
             problems.append(
                 f"{ROLE}: {change.before[0]} is not declared and would be removed, but has jobs "
-                f"({_few(found)}); declare it, let them end, or cancel them."
+                f"({_few(numbers)}); declare it, let them end, or cancel them."
             )
     return problems
 

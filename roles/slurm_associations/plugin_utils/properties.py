@@ -69,10 +69,10 @@ def decimal(given: Any) -> float | None:
     if given in NOTHING:
         return None
     try:
-        found = float(_word(given))
+        number = float(_word(given))
     except ValueError:
         raise Unreadable("a number, or -1 for none") from None
-    return None if found < 0 else found
+    return None if number < 0 else number
 
 
 def shares(given: Any) -> int | str | None:
@@ -99,8 +99,8 @@ def seconds(given: Any) -> int | None:
 
 
 def minutes(given: Any) -> int | None:
-    found = seconds(given)
-    return None if found is None else -(-found // 60)
+    duration = seconds(given)
+    return None if duration is None else -(-duration // 60)
 
 
 def grace(given: Any) -> int | None:
@@ -121,7 +121,7 @@ def resources(given: Any) -> tuple[tuple[str, int], ...] | None:
             if not separator:
                 raise Unreadable("resources such as {cpu: 64, gres/gpu: 8, mem: 500G}")
             pairs.append((name, value))
-    found: dict[str, int] = {}
+    by_kind: dict[str, int] = {}
     for name, value in pairs:
         kind = name.strip().lower()
         if not TRES.fullmatch(kind):
@@ -132,8 +132,8 @@ def resources(given: Any) -> tuple[tuple[str, int], ...] | None:
             )
         amount = _amount(kind, value)
         if amount is not None:
-            found[kind] = amount
-    return tuple(sorted(found.items())) or None
+            by_kind[kind] = amount
+    return tuple(sorted(by_kind.items())) or None
 
 
 def _amount(kind: str, given: Any) -> int | None:
@@ -159,9 +159,9 @@ def names(given: Any) -> frozenset[str] | None:
 
 
 def flags(given: Any) -> frozenset[str] | None:
-    found = names(given)
+    words = names(given)
     known = {flag.lower(): flag for flag in FLAGS}
-    return None if found is None else frozenset(known.get(flag, flag) for flag in found)
+    return None if words is None else frozenset(known.get(flag, flag) for flag in words)
 
 
 def word(given: Any) -> str | None:
@@ -250,8 +250,8 @@ class Property:
 
     def value(self, given: Any) -> Value:
         """The normal form. Raises Unreadable."""
-        found = self.kind.read(given)
-        return self.default if found is None else found
+        value = self.kind.read(given)
+        return self.default if value is None else value
 
     def found(self, printed: str) -> Value:
         """The same of what sacctmgr printed; what we do not understand differs from everything."""
@@ -341,9 +341,12 @@ ADMIN_LEVEL = Property("AdminLevel", A_NAME, option="admin_level", default="none
 def limits(properties: Iterable[Property]) -> dict[str, Property]:
     """Limits by each of their names, in lower case."""
     return {
-        name.lower(): one for one in properties if not one.option for name in (one.word, *one.also)
+        name.lower(): prop
+        for prop in properties
+        if not prop.option
+        for name in (prop.word, *prop.also)
     }
 
 
 def by_word(properties: Iterable[Property]) -> dict[str, Property]:
-    return {one.word: one for one in properties}
+    return {prop.word: prop for prop in properties}

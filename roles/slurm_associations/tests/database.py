@@ -55,8 +55,8 @@ class Database:
         }[kind]
         default = {**DEFAULT, **({"Priority": ""} if kind == "associations" else {})}
         return "".join(
-            "|".join(one.get(column) or default.get(column, "") for column in columns) + "\n"
-            for one in lines
+            "|".join(line.get(column) or default.get(column, "") for column in columns) + "\n"
+            for line in lines
         )
 
     # --- commands --------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ class Database:
                 raise Refused(f"{user} in {account} may not use the default {default}")
             if user and not had and account not in self.accounts:
                 raise Refused(f"no account {account}")
-        for one in self.qos.values():
-            for name in filter(None, one.get("Preempt", "").split(",")):
+        for qos in self.qos.values():
+            for name in filter(None, qos.get("Preempt", "").split(",")):
                 if name not in self.qos:
                     raise Refused(f"no QOS {name} to preempt")
 
@@ -109,7 +109,7 @@ class Database:
     def _set(
         self, had: dict[str, str], settings: dict[str, str], known: Sequence[Property]
     ) -> None:
-        by_word = {one.word: one for one in known}
+        by_word = {prop.word: prop for prop in known}
         for word, value in settings.items():
             if by_word[word].kind is properties.RESOURCES:
                 amounts = dict(entry.split("=") for entry in had.get(word, "").split(",") if entry)
@@ -133,7 +133,7 @@ class Database:
         for name in names:
             del self.qos[name]
             for had in self.associations.values():
-                rest = [one for one in had.get("QOS", "").split(",") if one and one != name]
+                rest = [other for other in had.get("QOS", "").split(",") if other and other != name]
                 had["QOS"] = ",".join(rest)
 
     def add_account(self, names, where, settings):
@@ -147,7 +147,7 @@ class Database:
         self.modify_account(names, where, settings)
 
     def modify_account(self, names, where, settings):
-        about = [one.word for one in properties.ACCOUNT]
+        about = [prop.word for prop in properties.ACCOUNT]
         for name in names:
             if "Parent" in settings:
                 parent = settings["Parent"]

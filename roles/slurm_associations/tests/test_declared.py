@@ -40,7 +40,7 @@ def test_what_fits_together_is_refused_nothing():
 
 def test_what_is_declared_is_read_with_parents_first():
     declared, _ = read(ACCOUNTS, QOS, USERS)
-    assert [(one.name, one.parent, one.depth) for one in declared.accounts] == [
+    assert [(account.name, account.parent, account.depth) for account in declared.accounts] == [
         ("root", "", 0),
         ("science", "root", 1),
         ("physics", "science", 2),
@@ -55,8 +55,8 @@ def test_what_is_declared_is_read_with_parents_first():
 
 def test_what_is_said_first_for_a_user_in_an_account_comes_before_what_is_said_for_all():
     user = {"name": "eve", "account": "science", "accounts": ["physics", "science"], "fairshare": 2}
-    declared, said = read(ACCOUNTS, QOS, [user])
-    assert said == []
+    declared, refusals = read(ACCOUNTS, QOS, [user])
+    assert refusals == []
     assert list(declared.users[0].accounts) == ["science", "physics"]
 
 
@@ -125,22 +125,24 @@ def test_what_is_said_first_for_a_user_in_an_account_comes_before_what_is_said_f
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_what_to_set_instead(accounts, qos, users, sentence):
-    said = problems(accounts, qos, users)
-    assert any(sentence in one and one.startswith("slurm_associations: ") for one in said), said
-    assert len(said) == len(set(said))
+    refusals = problems(accounts, qos, users)
+    assert any(
+        sentence in refusal and refusal.startswith("slurm_associations: ") for refusal in refusals
+    ), refusals
+    assert len(refusals) == len(set(refusals))
 
 
 def test_all_of_it_is_told_at_once():
-    said = problems([{"name": "A"}], [{"name": "q", "preempt": ["z"]}], [{"name": "eve"}])
-    assert len(said) == 3
+    refusals = problems([{"name": "A"}], [{"name": "q", "preempt": ["z"]}], [{"name": "eve"}])
+    assert len(refusals) == 3
 
 
 def test_a_partition_names_what_is_declared():
     partitions = [
         {"name": "gpu", "settings": {"AllowQos": "long,lnog", "AllowAccounts": "chemistry"}}
     ]
-    said = problems(ACCOUNTS, QOS, [], partitions)
-    assert said == [
+    refusals = problems(ACCOUNTS, QOS, [], partitions)
+    assert refusals == [
         "slurm_associations: partition gpu: AllowQos names the QOS lnog, which is not declared; "
         "did you mean long?",
         "slurm_associations: partition gpu: AllowAccounts names the account chemistry, which is "

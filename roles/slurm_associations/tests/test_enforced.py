@@ -33,9 +33,9 @@ def config(value: str) -> str:
     ],
 )
 def test_what_is_missing_is_named(value, declared, missing):
-    said = unenforced(config(value), *declared)
-    assert (f"AccountingStorageEnforce is {value}, without {missing};" in said) == bool(missing)
-    assert bool(said) == bool(missing)
+    message = unenforced(config(value), *declared)
+    assert (f"AccountingStorageEnforce is {value}, without {missing};" in message) == bool(missing)
+    assert bool(message) == bool(missing)
 
 
 def test_nothing_is_said_of_a_slurmctld_that_is_away():
@@ -50,8 +50,8 @@ def test_a_site_that_wants_no_enforcement_is_not_told_of_it():
 
 
 def priorities(kind: str = "priority/multifactor", **weights: int) -> str:
-    given = {"Assoc": 0, "FairShare": 0, "QOS": 0} | weights
-    lines = [f"PriorityWeight{name:<9} = {value}" for name, value in given.items()]
+    by_name = {"Assoc": 0, "FairShare": 0, "QOS": 0} | weights
+    lines = [f"PriorityWeight{name:<9} = {value}" for name, value in by_name.items()]
     return "\n".join([config(ALL), f"PriorityType            = {kind}", *lines, ""])
 
 
@@ -85,9 +85,9 @@ def priorities(kind: str = "priority/multifactor", **weights: int) -> str:
     ],
 )
 def test_shares_and_priorities_that_count_nothing_are_named(settings, declared, words):
-    said = unenforced(settings, *declared)
-    assert words in said
-    assert bool(said) == bool(words)
+    message = unenforced(settings, *declared)
+    assert words in message
+    assert bool(message) == bool(words)
 
 
 # --- before slurmctld asks for associations -------------------------------------------------------
@@ -110,8 +110,8 @@ def test_only_a_cluster_in_use_that_does_not_ask_yet_has_a_before(enforce, kind,
 
 def test_who_has_jobs_and_would_be_let_in_no_more_is_named():
     answer = "job ada\njob eve\njob mallory\njob root\nuser \nuser ada\nuser root\n"
-    said = locked_out(answer, [{"name": "mallory", "account": "a"}])
-    assert said.startswith("slurm_associations: users who have jobs have no association (eve), ")
+    message = locked_out(answer, [{"name": "mallory", "account": "a"}])
+    assert message.startswith("slurm_associations: users who have jobs have no association (eve), ")
     assert locked_out("user root\n", []) == ""
     many = "\n".join(f"job u{number:02}" for number in range(12))
     assert "(u00, u01, u02, u03, u04, u05, u06, u07, u08, u09 and 2 more)" in locked_out(many, [])

@@ -29,8 +29,8 @@ RECORDINGS = sorted((HERE / "recorded").glob("slurm-*.txt"))
 def declared() -> Declared:
     """What the scenario declares."""
     scenario = yaml.safe_load((HERE.parent / "molecule/default/molecule.yml").read_text())
-    given = scenario["provisioner"]["inventory"]["group_vars"]["all"]
-    entries = (given[f"slurm_associations_{kind}"] for kind in ("accounts", "qos", "users"))
+    variables = scenario["provisioner"]["inventory"]["group_vars"]["all"]
+    entries = (variables[f"slurm_associations_{kind}"] for kind in ("accounts", "qos", "users"))
     found_, problems = read(*entries)
     assert problems == []
     return found_
@@ -102,9 +102,9 @@ def test_what_was_added_to_an_inherited_list_is_no_list():
 
 
 def test_what_was_declared_is_there_and_the_rest_is_kept(there):
-    made = plan.plan(declared(), there, "scenario", remove=False)
-    assert made.commands == []
-    assert made.kept == (
+    changes = plan.plan(declared(), there, "scenario", remove=False)
+    assert changes.commands == []
+    assert changes.kept == (
         "account chemistry: QOS=short",
         "user alice in physics, partition main",
         "user eve",

@@ -64,8 +64,8 @@ def words(command: Sequence[str]) -> str:
 
 
 def test_what_is_declared_comes_to_be_before_what_names_it():
-    made = apply(Database(), ACCOUNTS, QOS, USERS)
-    assert [words(command) for command in made.commands] == [
+    changes = apply(Database(), ACCOUNTS, QOS, USERS)
+    assert [words(command) for command in changes.commands] == [
         "add qos name=long Flags=DenyOnLimit MaxTRESPU=gres/gpu=8",
         "add qos name=urgent Priority=100 UsageFactor=2.0",
         "modify qos where name=normal set MaxWall=1-00:00:00",
@@ -95,13 +95,13 @@ def test_each_change_is_a_line_before_and_a_line_after():
 def test_a_thousand_users_are_a_few_commands():
     users = [{"name": f"u{number:04}", "account": "physics"} for number in range(1000)]
     database = Database()
-    made = apply(database, ACCOUNTS, QOS, users)
-    assert sum(command[3] == "user" for command in made.commands) == 1000 // plan.PER_CALL
+    changes = apply(database, ACCOUNTS, QOS, users)
+    assert sum(command[3] == "user" for command in changes.commands) == 1000 // plan.PER_CALL
     more = [{**user, "fairshare": 5} for user in users[:600]] + users[600:]
     changed = apply(database, ACCOUNTS, QOS, more)
     assert len(changed.commands) == 2
     assert changed.after.count("\n") == 600
-    assert all(sum(map(len, command)) < 100_000 for command in made.commands)
+    assert all(sum(map(len, command)) < 100_000 for command in changes.commands)
 
 
 # --- what is there already -----------------------------------------------------------------------
@@ -113,8 +113,8 @@ def test_a_limit_is_taken_away_by_what_slurm_takes_it_away_with():
     chemistry = {**ACCOUNTS[2], "limits": {"GrpTRES": {"cpu": 32}, "MaxJobs": -1}}
     long = {**QOS[1], "flags": [], "limits": {"MaxTRESPU": -1}}
     urgent = {**QOS[2], "preempt": []}
-    made = apply(database, [*ACCOUNTS[:2], chemistry], [QOS[0], long, urgent], USERS)
-    assert [words(command) for command in made.commands] == [
+    changes = apply(database, [*ACCOUNTS[:2], chemistry], [QOS[0], long, urgent], USERS)
+    assert [words(command) for command in changes.commands] == [
         "modify qos where name=long set Flags=-1 MaxTRESPU=gres/gpu=-1",
         "modify qos where name=urgent set Preempt=",
         "modify account where name=chemistry cluster=site set GrpTRES=cpu=32,mem=-1",
@@ -125,8 +125,8 @@ def test_equal_changes_are_one_command():
     database = Database()
     apply(database, ACCOUNTS, QOS, USERS)
     users = [{**user, "limits": {"MaxJobs": 4}} for user in USERS]
-    made = apply(database, ACCOUNTS, QOS, users)
-    assert [words(command) for command in made.commands] == [
+    changes = apply(database, ACCOUNTS, QOS, users)
+    assert [words(command) for command in changes.commands] == [
         "modify user where name=alice,bob account=physics cluster=site set MaxJobs=4",
         "modify user where name=bob account=chemistry cluster=site set MaxJobs=4",
     ]
@@ -174,15 +174,15 @@ def test_a_kind_of_which_nothing_is_declared_is_left_alone():
     apply(database, ACCOUNTS, QOS, USERS)
     assert apply(database, ACCOUNTS, QOS, [], remove=True).commands == []
     assert apply(database, [], QOS, [], remove=True).commands == []
-    made = apply(database, [], QOS[:2], [], remove=True)
-    assert [words(command) for command in made.commands] == ["delete qos where name=urgent"]
+    changes = apply(database, [], QOS[:2], [], remove=True)
+    assert [words(command) for command in changes.commands] == ["delete qos where name=urgent"]
 
 
 def test_an_account_with_users_of_which_none_is_declared_is_not_removed():
     database = Database()
     apply(database, ACCOUNTS, QOS, USERS)
-    made = planned(database, [*ACCOUNTS[:2]], QOS, [], remove=True)
-    assert made.problems == (
+    changes = planned(database, [*ACCOUNTS[:2]], QOS, [], remove=True)
+    assert changes.problems == (
         "slurm_associations: account chemistry is not declared and would be removed, but users are "
         "in it (bob), and no users are declared; declare the account, or the users.",
     )
@@ -196,21 +196,21 @@ def test_accounts_move_below_their_new_parents():
         {**ACCOUNTS[1], "parent": "chemistry"},
         {**ACCOUNTS[2], "parent": "root"},
     ]
-    made = apply(database, turned, QOS, USERS)
-    assert [words(command) for command in made.commands] == [
+    changes = apply(database, turned, QOS, USERS)
+    assert [words(command) for command in changes.commands] == [
         "modify account where name=chemistry cluster=site set Parent=root",
         "modify account where name=physics cluster=site set Parent=chemistry",
         "modify account where name=science cluster=site set Parent=physics",
     ]
-    assert made.before.splitlines()[0] == "account chemistry: Parent=science"
+    assert changes.before.splitlines()[0] == "account chemistry: Parent=science"
 
 
 def test_a_user_moves_from_one_account_to_another():
     database = Database()
     apply(database, ACCOUNTS, QOS, USERS)
     moved = [{"name": "alice", "account": "chemistry"}, USERS[1]]
-    made = apply(database, ACCOUNTS, QOS, moved, remove=True)
-    assert [words(command) for command in made.commands] == [
+    changes = apply(database, ACCOUNTS, QOS, moved, remove=True)
+    assert [words(command) for command in changes.commands] == [
         "add user name=alice account=chemistry cluster=site",
         "modify user where name=alice cluster=site set DefaultAccount=chemistry",
         "delete user where name=alice account=physics cluster=site",
@@ -224,8 +224,8 @@ def test_a_default_account_that_a_user_chose_stays_unless_one_is_declared():
     assert apply(database, ACCOUNTS, QOS, USERS).commands == []
     assert apply(database, ACCOUNTS, QOS, USERS, remove=True).commands == []
     declared = [USERS[0], {**USERS[1], "default_account": "chemistry"}]
-    made = apply(database, ACCOUNTS, QOS, declared)
-    assert [words(command) for command in made.commands] == [
+    changes = apply(database, ACCOUNTS, QOS, declared)
+    assert [words(command) for command in changes.commands] == [
         "modify user where name=bob cluster=site set DefaultAccount=chemistry",
     ]
 
@@ -235,23 +235,23 @@ def test_an_account_gets_qos_before_its_users_and_loses_them_after():
     apply(database, ACCOUNTS, QOS, USERS)
     physics = {**ACCOUNTS[1], "qos": ["normal", "urgent"]}
     alice = {**USERS[0], "default_qos": "urgent"}
-    made = apply(database, [ACCOUNTS[0], physics, ACCOUNTS[2]], QOS, [alice, USERS[1]])
-    assert [words(command) for command in made.commands] == [
+    changes = apply(database, [ACCOUNTS[0], physics, ACCOUNTS[2]], QOS, [alice, USERS[1]])
+    assert [words(command) for command in changes.commands] == [
         "modify account where name=physics cluster=site set QOS=long,normal,urgent",
         "modify user where name=alice account=physics cluster=site set DefaultQOS=urgent",
         "modify account where name=physics cluster=site set QOS=normal,urgent",
     ]
-    assert made.after.count("QOS=") == 3
+    assert changes.after.count("QOS=") == 3
 
 
 def test_root_may_say_what_everyone_has():
     database = Database()
     root = {"name": "root", "qos": ["normal", "long"], "default_qos": "long"}
-    made = apply(database, [root, *ACCOUNTS], QOS, USERS, remove=True)
+    changes = apply(database, [root, *ACCOUNTS], QOS, USERS, remove=True)
     assert "modify account where name=root cluster=site set QOS=long,normal DefaultQOS=long" in [
-        words(command) for command in made.commands
+        words(command) for command in changes.commands
     ]
-    assert not [command for command in made.commands if command[2] == "delete"]
+    assert not [command for command in changes.commands if command[2] == "delete"]
 
 
 # --- several clusters ----------------------------------------------------------------------------
@@ -271,11 +271,11 @@ def test_what_is_another_clusters_stays():
     printed["accounts"] += "theirs|root|theirs\n"
     printed["users"] += "eve|old|None\n"
     there = found.parse(printed, declared, "SITE")
-    made = plan.plan(declared, there, "site", remove=True)
-    assert [words(command) for command in made.commands] == [
+    changes = plan.plan(declared, there, "site", remove=True)
+    assert [words(command) for command in changes.commands] == [
         "delete account where name=old cluster=site"
     ]
-    assert made.kept == ("QOS mine",)
+    assert changes.kept == ("QOS mine",)
     defaults = found.defaults("other|old|alice\nsite|physics|alice\nsite|root|root\n", "site")
     there = found.with_defaults(there, defaults)
     assert (there.users["alice"].default, there.users["eve"].default) == ("physics", "")
@@ -338,7 +338,7 @@ def site(chance: random.Random) -> tuple[list[Any], list[Any], list[Any]]:
         {
             "name": name,
             "limits": limits(),
-            "preempt": [one for one in some(qos_names) if one != name],
+            "preempt": [other for other in some(qos_names) if other != name],
         }
         for name in qos_names
     ]
@@ -374,8 +374,8 @@ def test_any_site_becomes_any_other(seed):
         declared = site(chance)
         accounts, _, users = declared
         # A list that goes away leaves the default that it had; a site says so for both.
-        for one in (*accounts, *users):
-            one.setdefault("default_qos", "-1")
+        for entry in (*accounts, *users):
+            entry.setdefault("default_qos", "-1")
         apply(database, *declared, remove=True)
-        assert set(database.accounts) == {"root", *(one["name"] for one in accounts)}
-        assert set(database.users) == {"root", *(one["name"] for one in users)}
+        assert set(database.accounts) == {"root", *(entry["name"] for entry in accounts)}
+        assert set(database.users) == {"root", *(entry["name"] for entry in users)}

@@ -112,6 +112,8 @@ def test_sacctmgr_is_told_the_whole_of_it(one, wanted, had, setting):
 
 def test_a_limit_has_one_meaning_under_all_of_its_names():
     for known in (properties.QOS, properties.ASSOCIATION):
-        names = [name.lower() for one in known if not one.option for name in (one.word, *one.also)]
+        names = [
+            name.lower() for prop in known if not prop.option for name in (prop.word, *prop.also)
+        ]
         assert len(names) == len(set(names))
     assert properties.limits(properties.QOS)["maxtresperuser"] is QOS["MaxTRESPU"]

@@ -45,8 +45,8 @@ def storage_problems(storage: Mapping[str, Any]) -> list[str]:
 
 def _problems(storage: Mapping[str, Any]) -> Iterator[str]:
     host, ca = str(storage["host"]), str(storage["ca"])
-    given = {str(name).lower(): value for name, value in storage["settings"].items()}
-    parameters = str(given.get("storageparameters") or "")
+    settings = {str(name).lower(): value for name, value in storage["settings"].items()}
+    parameters = str(settings.get("storageparameters") or "")
     if (backup := str(storage["backup"])) and (not host or LOOPBACK.fullmatch(host)):
         yield (
             f"slurm_database_backup_host is {backup}, but the records are in a MariaDB on "

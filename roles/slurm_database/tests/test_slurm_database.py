@@ -34,9 +34,9 @@ def test_a_small_pool_has_no_smaller_log_than_slurmdbd_asks_for() -> None:
     assert log_file_mb(128) == 64
 
 
-def storage(**given: Any) -> dict[str, Any]:
+def storage(**changes: Any) -> dict[str, Any]:
     hosts = {"slurmdbd": "ctl1", "backup": ""}
-    return {"host": "db1", "port": 3306, "ca": "", "pool": 0, "settings": {}, **hosts, **given}
+    return {"host": "db1", "port": 3306, "ca": "", "pool": 0, "settings": {}, **hosts, **changes}
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def storage(**given: Any) -> dict[str, Any]:
     ],
 )
 def test_contradictions_are_one_sentence_each(given: dict[str, Any], words: str) -> None:
-    [said] = storage_problems(given)
-    assert words in said
+    [problem] = storage_problems(given)
+    assert words in problem
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,6 @@ def test_two_that_disagree_are_named_and_the_site_decides() -> None:
     ],
 )
 def test_what_a_component_may_not_say_is_refused(component: Any, said: str) -> None:
-    (found,) = problems({"x": component})
-    assert said in found
-    assert "hidden" not in found
+    (problem,) = problems({"x": component})
+    assert said in problem
+    assert "hidden" not in problem

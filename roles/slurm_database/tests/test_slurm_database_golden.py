@@ -48,9 +48,9 @@ def test_what_this_slurmdbd_does_not_read_is_refused_with_what_to_set_instead() 
         for task in site.read(Path(__file__).parents[1] / "tasks/version.yml")
         if "__slurm_database_unread" in task.get("vars", {})
     )
-    said = asked(site, "24.11", task["vars"]["__slurm_database_unread"].strip().strip("{}"))
+    refusals = asked(site, "24.11", task["vars"]["__slurm_database_unread"].strip().strip("{}"))
     host = site.values.hosts["ctl1"].get("inventory_hostname")
-    assert said == [
+    assert refusals == [
         f"slurm_database_purge.PurgeJobScriptAfter: {host} has Slurm 24.11, and only 26.05 and "
         "newer read PurgeJobScriptAfter; set PurgeJobAfter, which is for all of a job.",
         f"slurm_database_settings.MaxPurgeLimit: {host} has Slurm 24.11, and only 25.11 and "
@@ -105,6 +105,6 @@ def test_what_a_slurmdbd_has_is_read_from_two_lines(said: str, records: str, pas
 def test_settings_that_cannot_work_are_named(settings: dict[str, Any], words: str) -> None:
     site = declared("24.11")
     look = {"slurm_database_settings": settings}
-    (said,) = of_role(site, "slurm_database", "ctl1", "__slurm_database_problems", **look)
-    assert said.startswith("slurm_database_settings.")
-    assert said.endswith(words)
+    (problem,) = of_role(site, "slurm_database", "ctl1", "__slurm_database_problems", **look)
+    assert problem.startswith("slurm_database_settings.")
+    assert problem.endswith(words)

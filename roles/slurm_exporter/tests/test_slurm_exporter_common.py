@@ -31,17 +31,17 @@ from tests.patience import until
 
 def read(file):
     """Series of a file, as Prometheus understands it."""
-    found = {}
+    samples = {}
     for family in text_string_to_metric_families(file.read_text(encoding="utf-8")):
         for sample in family.samples:
             key = (sample.name, *sorted(sample.labels.items()))
-            assert key not in found
-            found[key] = sample.value
-    return found
+            assert key not in samples
+            samples[key] = sample.value
+    return samples
 
 
-def success(found):
-    return {dict(key[1:])["collector"]: found[key] for key in found if key[0] == SUCCESS}
+def success(samples):
+    return {dict(key[1:])["collector"]: samples[key] for key in samples if key[0] == SUCCESS}
 
 
 def fail(error):
@@ -60,20 +60,20 @@ def exporter(tmp_path, *collectors, **others):
 
 
 def test_a_collector_that_fails_has_no_series_and_the_others_have_theirs(tmp_path):
-    said: list[str] = []
+    log: list[str] = []
     daemon = exporter(
         tmp_path,
         Collector("before", told("a")),
         Collector("broken", fail(Failed("the cable is out"))),
         Collector("crashing", fail(KeyError("x"))),
         Collector("after", told("b", 2.0)),
-        say=said.append,
+        say=log.append,
     )
     daemon.round()
-    found = read(daemon.file)
-    assert (found[("a",)], found[("b",)]) == (1.0, 2.0)
-    assert success(found) == {"before": 1, "broken": 0, "crashing": 0, "after": 1}
-    assert said == ["broken: the cable is out", "crashing: KeyError: 'x'"]
+    samples = read(daemon.file)
+    assert (samples[("a",)], samples[("b",)]) == (1.0, 2.0)
+    assert success(samples) == {"before": 1, "broken": 0, "crashing": 0, "after": 1}
+    assert log == ["broken: the cable is out", "crashing: KeyError: 'x'"]
 
 
 def test_what_was_told_half_before_a_failure_is_not_told(tmp_path):
@@ -96,8 +96,8 @@ def test_no_value_of_the_round_before_stays(tmp_path):
     seen = []
     for _ in range(3):
         daemon.round()
-        found = read(daemon.file)
-        seen.append((found.get(("a",)), success(found)["one"]))
+        samples = read(daemon.file)
+        seen.append((samples.get(("a",)), success(samples)["one"]))
     assert seen == [(1.0, 1.0), (None, 0.0), (3.0, 1.0)]
 
 
@@ -121,9 +121,9 @@ def test_what_node_exporter_would_not_take_fails_its_collector_alone(tmp_path, f
         say=[].append,
     )
     daemon.round()
-    found = read(daemon.file)
-    assert success(found) == {"first": 1, "bad": 0}
-    assert ("a",) not in found
+    samples = read(daemon.file)
+    assert success(samples) == {"first": 1, "bad": 0}
+    assert ("a",) not in samples
 
 
 def test_an_exporter_tells_of_itself(tmp_path):
@@ -135,9 +135,9 @@ def test_an_exporter_tells_of_itself(tmp_path):
     daemon = exporter(tmp_path, Collector("slow", collect))
     begin = time.time()
     daemon.round()
-    found = read(daemon.file)
-    assert found[(DURATION, ("collector", "slow"), ("exporter", "test"))] >= 0.05
-    assert begin <= found[(LAST_RUN, ("exporter", "test"))] <= time.time()
+    samples = read(daemon.file)
+    assert samples[(DURATION, ("collector", "slow"), ("exporter", "test"))] >= 0.05
+    assert begin <= samples[(LAST_RUN, ("exporter", "test"))] <= time.time()
 
 
 def test_a_failure_is_said_when_it_begins_changes_and_ends(tmp_path):
@@ -149,25 +149,25 @@ def test_a_failure_is_said_when_it_begins_changes_and_ends(tmp_path):
             raise Failed(text)
         return ()
 
-    said: list[str] = []
-    daemon = exporter(tmp_path, Collector("one", collect), say=said.append)
+    log: list[str] = []
+    daemon = exporter(tmp_path, Collector("one", collect), say=log.append)
     for _ in range(5):
         daemon.round()
-    assert said == ["one: a", "one: b", "one: well again"]
+    assert log == ["one: a", "one: b", "one: well again"]
 
 
 def test_what_two_collectors_need_is_asked_once_and_so_is_what_fails():
-    asked = []
+    calls = []
 
     def ask():
-        asked.append(1)
+        calls.append(1)
         raise Failed("no")
 
     once = Once(ask)
     for _ in range(2):
         with pytest.raises(Failed, match="no"):
             once()
-    assert asked == [1]
+    assert calls == [1]
     assert Once(lambda: None)() is None
 
 
@@ -207,8 +207,8 @@ def test_the_file_can_be_read_by_node_exporter_and_nothing_lies_beside_it(tmp_pa
 def test_a_file_that_cannot_be_written_is_taken_away_and_the_next_round_writes_again(
     tmp_path, monkeypatch
 ):
-    said: list[str] = []
-    daemon = exporter(tmp_path, Collector("one", told("a")), say=said.append)
+    log: list[str] = []
+    daemon = exporter(tmp_path, Collector("one", told("a")), say=log.append)
     daemon.round()
 
     def full(*arguments):
@@ -218,7 +218,7 @@ def test_a_file_that_cannot_be_written_is_taken_away_and_the_next_round_writes_a
         patched.setattr(common, "write", full)
         daemon.round()
     assert list(tmp_path.iterdir()) == []
-    assert said == [f"textfile: {daemon.file}: No space left on device"]
+    assert log == [f"textfile: {daemon.file}: No space left on device"]
     daemon.round()
     assert daemon.file.exists()
 

@@ -50,14 +50,14 @@ def recorded(version, name):
 
 def told(families):
     """Series by name and labels, as Slurm's own endpoint writes them."""
-    found = {}
+    samples = {}
     for family in families:
         for values, value in family.samples.items():
             labels = ",".join(
                 f'{name}="{text}"' for name, text in zip(family.labels, values, strict=True)
             )
-            found[f"{family.name}{{{labels}}}" if labels else family.name] = value
-    return found
+            samples[f"{family.name}{{{labels}}}" if labels else family.name] = value
+    return samples
 
 
 # --- recorded: nodes -------------------------------------------------------------------------
@@ -71,21 +71,21 @@ def nodes_of(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nodes(version):
-    found = {node.name: node for node in nodes_of(version)}
-    assert list(found) == ["cpu1", "gpu1", "gpu2", "gpu3"]
-    assert found["gpu1"].states == {"mixed"}
-    assert (found["gpu1"].reason, found["gpu1"].user) == ("", "")
-    assert (found["gpu1"].cpus, found["gpu1"].cpus_alloc) == (2, 1)
-    assert found["gpu1"].partitions == ("gpu", "all")
-    assert found["gpu2"].states == {"allocated", "drain"}
-    assert found["gpu2"].reason == "Prolog error: GPU 3 fell off the bus"
-    assert "down" in found["gpu3"].states
-    assert found["gpu3"].reason == 'disk "sda" failed: smart=bad, ticket=4711 [ops@desk]'
-    assert found["gpu3"].user == "root"
-    assert found["cpu1"].states == {"idle", "drain"}
-    assert found["cpu1"].reason == "State=IDLE Partitions=none"
-    assert found["cpu1"].partitions == ("all", "shut")
-    gpus = [(node.gpus, node.gpus_alloc) for node in found.values()]
+    by_name = {node.name: node for node in nodes_of(version)}
+    assert list(by_name) == ["cpu1", "gpu1", "gpu2", "gpu3"]
+    assert by_name["gpu1"].states == {"mixed"}
+    assert (by_name["gpu1"].reason, by_name["gpu1"].user) == ("", "")
+    assert (by_name["gpu1"].cpus, by_name["gpu1"].cpus_alloc) == (2, 1)
+    assert by_name["gpu1"].partitions == ("gpu", "all")
+    assert by_name["gpu2"].states == {"allocated", "drain"}
+    assert by_name["gpu2"].reason == "Prolog error: GPU 3 fell off the bus"
+    assert "down" in by_name["gpu3"].states
+    assert by_name["gpu3"].reason == 'disk "sda" failed: smart=bad, ticket=4711 [ops@desk]'
+    assert by_name["gpu3"].user == "root"
+    assert by_name["cpu1"].states == {"idle", "drain"}
+    assert by_name["cpu1"].reason == "State=IDLE Partitions=none"
+    assert by_name["cpu1"].partitions == ("all", "shut")
+    gpus = [(node.gpus, node.gpus_alloc) for node in by_name.values()]
     assert gpus == ([(0, 0)] * 4 if version == "22.05" else [(0, 0), (4, 3), (4, 4), (4, 0)])
 
 
@@ -99,8 +99,8 @@ def test_text_and_json_of_the_same_moment_say_the_same_of_nodes(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_jobs(version):
-    found = jobs.parse(recorded(version, "jobs.txt"))
-    waiting = {job.id: job.reason for job in found if job.state == "PENDING"}
+    queue = jobs.parse(recorded(version, "jobs.txt"))
+    waiting = {job.id: job.reason for job in queue if job.state == "PENDING"}
     assert waiting == {
         "2": "Resources",
         "3": "JobHeldUser",
@@ -110,13 +110,13 @@ def test_jobs(version):
         "7": "ReqNodeNotAvail",
     }
     assert waiting["5"] in ("Resources", "JobArrayTaskLimit", "ReqNodeNotAvail")
-    assert sum(job.id == "5" and job.state == "PENDING" for job in found) == 4  # tasks, each
-    assert {job.partition for job in found if job.id == "6"} == {"all"}  # of all,gpu
-    running = {job.nodes: job.cpus for job in found if job.runs}
+    assert sum(job.id == "5" and job.state == "PENDING" for job in queue) == 4  # tasks, each
+    assert {job.partition for job in queue if job.id == "6"} == {"all"}  # of all,gpu
+    running = {job.nodes: job.cpus for job in queue if job.runs}
     assert running == {("gpu1",): 1, ("gpu2",): 2}
-    assert {job.state for job in found if job.id == "8"} == {"CANCELLED"}
-    assert {job.user for job in found} == {"root"}
-    assert {job.account for job in found} == {""}
+    assert {job.state for job in queue if job.id == "8"} == {"CANCELLED"}
+    assert {job.user for job in queue} == {"root"}
+    assert {job.account for job in queue} == {""}
 
 
 # --- recorded: statistics --------------------------------------------------------------------
@@ -130,20 +130,20 @@ def statistics_of(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_statistics(version):
-    found = statistics_of(version)
-    assert found.values["sdiag_jobs_submitted"] > 0
-    assert found.values["schedule_cycle_max"] >= found.values["schedule_cycle_last"] > 0
-    assert found.values["bf_when_last_cycle"] > 1_700_000_000
-    assert found.values["slurmdbd_queue_size"] == 0
-    assert found.rpcs["REQUEST_SUBMIT_BATCH_JOB"].count == 8
-    assert 0 < found.rpcs["REQUEST_SUBMIT_BATCH_JOB"].seconds < 1
+    statistics = statistics_of(version)
+    assert statistics.values["sdiag_jobs_submitted"] > 0
+    assert statistics.values["schedule_cycle_max"] >= statistics.values["schedule_cycle_last"] > 0
+    assert statistics.values["bf_when_last_cycle"] > 1_700_000_000
+    assert statistics.values["slurmdbd_queue_size"] == 0
+    assert statistics.rpcs["REQUEST_SUBMIT_BATCH_JOB"].count == 8
+    assert 0 < statistics.rpcs["REQUEST_SUBMIT_BATCH_JOB"].seconds < 1
 
 
 def test_labels_that_two_sections_have_are_kept_apart():
-    found = diagnostics.from_text(recorded("22.05", "sdiag.txt")).values
+    values = diagnostics.from_text(recorded("22.05", "sdiag.txt")).values
     text = recorded("22.05", "sdiag.txt")
     cycles = [int(value) for value in re.findall(r"Total cycles: (\d+)", text)]
-    assert cycles == [found["schedule_cycle_cnt"], found["bf_cycle_cnt"]]
+    assert cycles == [values["schedule_cycle_cnt"], values["bf_cycle_cnt"]]
     assert cycles[0] != cycles[1]
 
 
@@ -175,11 +175,11 @@ OURS = re.compile(
 
 
 def everything(native=ALL, version="26.05"):
-    found, statistics = nodes_of(version), statistics_of(version)
+    node_list, statistics = nodes_of(version), statistics_of(version)
     queue = jobs.parse(recorded(version, "jobs.txt"))
     return [
-        *series.nodes(found, native),
-        *series.partitions(found, native),
+        *series.nodes(node_list, native),
+        *series.partitions(node_list, native),
         *series.jobs(queue, native, per_job=True),
         *([] if native.openmetrics else series.scheduler(statistics)),
         *series.rpcs(statistics),
@@ -187,13 +187,13 @@ def everything(native=ALL, version="26.05"):
 
 
 def slurms_own():
-    found = {}
+    samples = {}
     for name in ("nodes", "jobs", "partitions", "scheduler"):
         for line in recorded("26.05", f"metrics-{name}.txt").splitlines():
             if line and not line.startswith("#"):
                 key, _, value = line.rpartition(" ")
-                found[key] = float(value)
-    return found
+                samples[key] = float(value)
+    return samples
 
 
 def test_slurms_own_names_have_the_values_that_slurm_gives_them():
@@ -216,10 +216,10 @@ def test_what_the_controller_tells_itself_is_not_told_twice():
 
 
 def test_states_are_told_as_1_and_0_and_what_is_rare_only_as_1():
-    found = told(series.nodes(nodes_of("26.05"), ALL))
-    assert found['slurm_node_state{node="gpu2",state="drain"}'] == 1
-    assert found['slurm_node_state{node="gpu2",state="allocated"}'] == 1
-    assert found['slurm_node_state{node="gpu1",state="drain"}'] == 0
+    samples = told(series.nodes(nodes_of("26.05"), ALL))
+    assert samples['slurm_node_state{node="gpu2",state="drain"}'] == 1
+    assert samples['slurm_node_state{node="gpu2",state="allocated"}'] == 1
+    assert samples['slurm_node_state{node="gpu1",state="drain"}'] == 0
     rare = node(states=frozenset({"idle", "dynamic_norm"}))
     assert told(series.nodes([rare], ALL))['slurm_node_state{node="n1",state="dynamic_norm"}'] == 1
 
@@ -243,8 +243,8 @@ def node(**changes):
     ],
 )
 def test_a_node_counts_where_slurm_counts_it(states, counted):
-    found = told(series.nodes([node(states=frozenset(states))], ALL))
-    assert {key for key in found if key.startswith("slurm_nodes_") and found[key]} == {
+    samples = told(series.nodes([node(states=frozenset(states))], ALL))
+    assert {key for key in samples if key.startswith("slurm_nodes_") and samples[key]} == {
         f"slurm_nodes_{name}" for name in counted
     }
 
@@ -264,16 +264,16 @@ def row(**changes):
 
 def test_a_running_job_with_gpus_is_told_with_each_of_its_nodes():
     queue = jobs.parse("\n".join([row(), row(JobID="8", State="PENDING", NodeList="")]))
-    found = told(series.jobs(queue, ALL, per_job=True))
-    mine = {key: value for key, value in found.items() if key.startswith("slurm_job_")}
+    samples = told(series.jobs(queue, ALL, per_job=True))
+    mine = {key: value for key, value in samples.items() if key.startswith("slurm_job_")}
     labels = 'hpc_job="7",user="ada",account="physics",partition="gpu"'
     assert mine == {
         f'slurm_job_gpu_info{{{labels},node="gpu1"}}': 1,
         f'slurm_job_gpu_info{{{labels},node="gpu2"}}': 1,
         'slurm_job_gpus{hpc_job="7"}': 16,
     }
-    assert found["slurm_jobs_gpus_alloc"] == 16
-    assert found["slurm_jobs_nodes_alloc"] == 2
+    assert samples["slurm_jobs_gpus_alloc"] == 16
+    assert samples["slurm_jobs_nodes_alloc"] == 2
     without = told(series.jobs(queue, ALL, per_job=False))
     assert not [key for key in without if key.startswith("slurm_job_")]
 
@@ -286,13 +286,13 @@ def test_a_job_that_waits_for_its_nodes_to_boot_runs_and_one_that_is_held_waits(
         row(JobID="10", State="SUSPENDED"),
         row(JobID="11", State="NODE_FAIL", Partition="cpu"),
     ]
-    found = told(series.jobs(jobs.parse("\n".join(rows)), ALL, per_job=False))
-    counted = {key[11:]: value for key, value in found.items() if key.startswith("slurm_jobs_")}
+    samples = told(series.jobs(jobs.parse("\n".join(rows)), ALL, per_job=False))
+    counted = {key[11:]: value for key, value in samples.items() if key.startswith("slurm_jobs_")}
     assert (counted["running"], counted["configuring"], counted["completing"]) == (1, 1, 1)
     assert (counted["hold"], counted["pending"], counted["node_failed"]) == (1, 1, 1)
     assert counted["cpus_alloc"] == 32
     assert counted['pending_reason{reason="launch failed requeued held"}'] == 1
-    assert found['slurm_partition_jobs_running{partition="cpu"}'] == 0
+    assert samples['slurm_partition_jobs_running{partition="cpu"}'] == 0
 
 
 @settings(deadline=None)  # other work on the machine
@@ -300,7 +300,7 @@ def test_a_job_that_waits_for_its_nodes_to_boot_runs_and_one_that_is_held_waits(
     st.sets(st.integers(1, 9999), min_size=1, max_size=800), st.sampled_from(["n", "r1-", "gpu"])
 )
 def test_hundreds_of_nodes_in_one_list_are_each_of_them(numbers, prefix):
-    names = {f"{prefix}{one}" for one in numbers}
+    names = {f"{prefix}{suffix}" for suffix in numbers}
     (job,) = jobs.parse(row(NodeList=compress(names)))
     assert set(job.nodes) == names
     assert len(job.nodes) == len(names)
@@ -357,10 +357,10 @@ typed = st.text(
 @given(typed, st.sampled_from(["", " Comment=a [b@2026-01-01T00:00:00] c", " Extra=x State=DOWN"]))
 def test_a_reason_is_what_the_operator_wrote_and_nothing_else_of_the_node_changes(reason, after):
     rest = f" Reason={reason} [ops@2026-11-22T11:15:58]{after}"
-    (found,) = nodes.from_text(line(rest=rest))
-    assert (found.reason, found.user) == (reason, "ops")
-    assert found.states == {"idle", "drain"}
-    assert found.partitions == ("gpu", "all")
+    (result,) = nodes.from_text(line(rest=rest))
+    assert (result.reason, result.user) == (reason, "ops")
+    assert result.states == {"idle", "drain"}
+    assert result.partitions == ("gpu", "all")
 
 
 @settings(deadline=None)  # other work on the machine
@@ -375,19 +375,19 @@ def test_a_reason_of_two_lines_and_one_that_quotes_another():
     rest = " Reason=first [ops@2026-11-22T11:15:58]        second line"
     assert nodes.from_text(line(rest=rest))[0].reason == "first"
     rest = " Reason=again: Prolog error [slurm@2026-11-22T11:00:00] [ops@2026-11-22T11:15:58]"
-    (found,) = nodes.from_text(line(rest=rest))
-    assert found.reason == "again: Prolog error [slurm@2026-11-22T11:00:00]"
-    assert found.user == "ops"
+    (result,) = nodes.from_text(line(rest=rest))
+    assert result.reason == "again: Prolog error [slurm@2026-11-22T11:00:00]"
+    assert result.user == "ops"
 
 
 def test_a_reason_without_its_author_is_told_all_the_same():
-    (found,) = nodes.from_text(line(rest=" Reason=nobody knows"))
-    assert (found.reason, found.user) == ("nobody knows", "")
+    (result,) = nodes.from_text(line(rest=" Reason=nobody knows"))
+    assert (result.reason, result.user) == ("nobody knows", "")
 
 
 def test_a_long_or_many_lined_reason_is_one_short_line_in_the_series():
-    found = series.nodes([node(reason="a\nb\x1b[31m" + "c" * 500, user="u")], ALL)
-    ((_, reason, _),) = next(f for f in found if f.name == "slurm_node_reason_info").samples
+    families = series.nodes([node(reason="a\nb\x1b[31m" + "c" * 500, user="u")], ALL)
+    ((_, reason, _),) = next(f for f in families if f.name == "slurm_node_reason_info").samples
     assert reason.startswith("a b [31mccc")
     assert len(reason) == series.REASON_LENGTH
 
@@ -406,8 +406,8 @@ def test_a_long_or_many_lined_reason_is_one_short_line_in_the_series():
     ],
 )
 def test_gpus_of_a_node(gres, used, cfg, alloc, expected):
-    (found,) = nodes.from_text(line(gres=f"{gres} GresUsed={used}", cfg=cfg, alloc=alloc))
-    assert (found.gpus, found.gpus_alloc) == expected
+    (result,) = nodes.from_text(line(gres=f"{gres} GresUsed={used}", cfg=cfg, alloc=alloc))
+    assert (result.gpus, result.gpus_alloc) == expected
 
 
 def test_a_node_that_does_not_answer_in_the_words_of_an_older_version():
@@ -528,8 +528,8 @@ root||
 
 
 def test_shares():
-    found = told(series.fairshare(shares.parse(SHARES)))
-    assert found == {
+    samples = told(series.fairshare(shares.parse(SHARES)))
+    assert samples == {
         'slurm_account_fairshare{account="root",user="root"}': 1,
         'slurm_account_fairshare{account="physics",user="ada"}': 0.75,
         'slurm_account_fairshare{account="physics",user="bob"}': 0,
@@ -668,33 +668,33 @@ def test_a_command_takes_its_own_collectors_with_it_and_no_other(stand, command,
 
 
 def left_behind(seconds):
-    found = []
+    files = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if file.read_bytes() == f"sleep\0{seconds}\0".encode():
-                found.append(file)
+                files.append(file)
         except OSError:
             continue
-    return found
+    return files
 
 
 def test_a_command_that_is_missing_is_one_sentence(stand):
     (stand.bin / "squeue").unlink()
     if shutil.which("squeue"):
         pytest.skip("this machine has Slurm")
-    said: list[str] = []
+    log: list[str] = []
     daemon = stand.exporter()
-    daemon.say = said.append
+    daemon.say = log.append
     daemon.round()
-    assert said == ["jobs: squeue cannot be started: No such file or directory"]
+    assert log == ["jobs: squeue cannot be started: No such file or directory"]
 
 
 def test_a_version_that_nobody_tells_is_asked_for_again(stand):
     daemon = stand.exporter()
     (stand.bin / "scontrol.version").unlink()
     daemon.round()
-    found = success(read_series(stand.file))
-    assert {name for name, value in found.items() if value} == {"jobs", "fairshare"}
+    by_collector = success(read_series(stand.file))
+    assert {name for name, value in by_collector.items() if value} == {"jobs", "fairshare"}
     (stand.bin / "scontrol.version").write_text("24.11", encoding="utf-8")
     daemon.round()
     assert set(success(read_series(stand.file)).values()) == {1.0}
@@ -703,8 +703,8 @@ def test_a_version_that_nobody_tells_is_asked_for_again(stand):
 @pytest.mark.parametrize("stand", ["26.05"], indirect=True)
 def test_beside_an_openmetrics_endpoint_only_what_it_lacks_is_told(stand):
     stand.exporter(openmetrics=True).round()
-    found = read_series(stand.file)
-    assert {key[0] for key in found if not key[0].startswith("plumbline_")} == {
+    samples = read_series(stand.file)
+    assert {key[0] for key in samples if not key[0].startswith("plumbline_")} == {
         "slurm_account_fairshare",
         "slurm_jobs_pending_reason",
         "slurm_node_reason_info",
@@ -713,7 +713,7 @@ def test_beside_an_openmetrics_endpoint_only_what_it_lacks_is_told(stand):
         "slurm_rpc_count",
         "slurm_rpc_seconds_total",
     }
-    assert set(success(found)) == set(COLLECTORS) - {"scheduler"}
+    assert set(success(samples)) == set(COLLECTORS) - {"scheduler"}
 
 
 def test_commands_see_nothing_that_changes_what_they_print(monkeypatch):
@@ -764,11 +764,11 @@ def test_a_thousand_nodes_and_ten_thousand_jobs_cost_seconds_and_four_commands(s
     begin = time.process_time()
     daemon.round()
     taken = time.process_time() - begin
-    found = read_series(stand.file)
-    assert set(success(found).values()) == {1.0}
-    assert found[("slurm_nodes",)] == 1000
-    assert found[("slurm_jobs",)] == 10_000
-    assert found[("slurm_partition_gpus", ("partition", "gpu"))] == 8000
+    samples = read_series(stand.file)
+    assert set(success(samples).values()) == {1.0}
+    assert samples[("slurm_nodes",)] == 1000
+    assert samples[("slurm_jobs",)] == 10_000
+    assert samples[("slurm_partition_gpus", ("partition", "gpu"))] == 8000
     assert len(stand.calls) == 1 + 4
     # One or two on a quiet machine; a cost that grew with the square would be minutes.
     assert taken < 15

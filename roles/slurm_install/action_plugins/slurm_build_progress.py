@@ -80,7 +80,7 @@ class ActionModule(ActionBase):
         )
         folder, unit = arguments["folder"], arguments["unit"]
         host = str((task_vars or {}).get("inventory_hostname", ""))
-        began = said = time.monotonic()
+        began = last = time.monotonic()
         while True:
             # Without a terminal, whose lines end otherwise.
             answer = ansible._low_level_execute_command(question(folder, unit), sudoable=False)
@@ -102,7 +102,7 @@ class ActionModule(ActionBase):
                     "msg": f"Slurm is not built on {host} after {seconds / 60:.0f} min; it goes on "
                     "there, and another run waits for it.",
                 }
-            if time.monotonic() - said >= SAY_S:
+            if time.monotonic() - last >= SAY_S:
                 Display().display(told(host, now, seconds))
-                said = time.monotonic()
+                last = time.monotonic()
             time.sleep(PAUSE_S)

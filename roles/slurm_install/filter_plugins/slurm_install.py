@@ -10,8 +10,8 @@ from roles.slurm_install.plugin_utils import install
 
 
 def _change(answer: str, packed_by: str, version: str = "") -> dict[str, list[str]]:
-    found = install.change(install.seen(answer), packed_by, version)
-    return {"names": list(found.names), "remove": list(found.remove)}
+    change = install.change(install.seen(answer), packed_by, version)
+    return {"names": list(change.names), "remove": list(change.remove)}
 
 
 def _seen(answer: str) -> dict[str, Any]:

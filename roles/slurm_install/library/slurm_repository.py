@@ -88,7 +88,7 @@ def text_of(path: Path) -> str:
 def unpack(archive: Path, folder: Path) -> list[Path]:
     """The packages of an archive, side by side in a folder; nothing else in it comes along."""
     folder.mkdir(parents=True)
-    found = []
+    packages = []
     with tarfile.open(archive) as packed:
         for member in packed:
             name = PurePosixPath(member.name).name
@@ -99,8 +99,8 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
             with data, path.open("wb") as file:
                 shutil.copyfileobj(data, file, _CHUNK)
             path.chmod(0o644)
-            found.append(path)
-    return sorted(found)
+            packages.append(path)
+    return sorted(packages)
 
 
 def paragraph(path: Path, control: str, sha256: str) -> str:
@@ -123,10 +123,10 @@ def digest(path: Path) -> str:
 
 
 def release(index: bytes) -> str:
-    found = hashlib.sha256(index).hexdigest()
+    sha256 = hashlib.sha256(index).hexdigest()
     now = formatdate(usegmt=True)
     head = f"Origin: Plumbline\nLabel: Slurm\nDate: {now}\n"
-    return f"{head}SHA256:\n {found} {len(index)} Packages\n"
+    return f"{head}SHA256:\n {sha256} {len(index)} Packages\n"
 
 
 def fill(archive: Path, folder: Path) -> list[str]:
@@ -233,10 +233,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    archive = Path(given["archive"]) if given["archive"] else None
+    params = module.params
+    archive = Path(params["archive"]) if params["archive"] else None
     try:
-        done = apply(Node(), archive, given["kind"], given["pattern"], module.check_mode)
+        done = apply(Node(), archive, params["kind"], params["pattern"], module.check_mode)
     except (OSError, Refused) as problem:
         module.fail_json(msg=f"{problem}.")
     module.exit_json(**done)

@@ -112,26 +112,26 @@ class Deb:
 
 def debs(listing: str) -> list[Deb]:
     """The packages of lines `NAME_VERSION_ARCHITECTURE.deb SIZE TIME`."""
-    found = []
+    packages = []
     for line in listing.splitlines():
         parts = line.split(" ", 1)[0].removesuffix(".deb").split("_")
         if len(parts) == 3:
-            found.append(Deb(parts[0], parts[1], parts[2], line))
-    return found
+            packages.append(Deb(parts[0], parts[1], parts[2], line))
+    return packages
 
 
 def folder(listing: str, machine: str) -> dict[str, Any]:
     """What a folder has for a machine: version, kind, files; and what is wrong with it."""
     architecture = ARCHITECTURES.get(machine, machine)
     ours = [deb for deb in debs(listing) if deb.architecture in (architecture, "all")]
-    found = sorted({deb.version for deb in ours})
+    deb_versions = sorted({deb.version for deb in ours})
     wrong = ""
     if not any(deb.name == "slurm-smd" for deb in ours):
         wrong = f"has no slurm-smd_VERSION_{architecture}.deb; put SchedMD's packages there"
-    elif len(found) > 1:
-        wrong = f"has packages of {' and '.join(found)}; leave those of one version"
+    elif len(deb_versions) > 1:
+        wrong = f"has packages of {' and '.join(deb_versions)}; leave those of one version"
     return {
-        "version": found[0] if found else "",
+        "version": deb_versions[0] if deb_versions else "",
         "kind": kind({"folder": sorted(deb.line for deb in ours)}),
         "files": [deb.line.split(" ", 1)[0] for deb in ours],
         "wrong": wrong,
@@ -145,11 +145,11 @@ def kind(inputs: Any) -> str:
 
 def builders(hosts: Iterable[Sequence[Any]], preferred: str = "") -> dict[str, str]:
     """Kind -> the host that builds it, of (host, kind, lacking): the preferred, else the first."""
-    found: dict[str, str] = {}
+    by_kind: dict[str, str] = {}
     for host, which, lacking in hosts:
-        if lacking and (which not in found or host == preferred):
-            found[which] = host
-    return found
+        if lacking and (which not in by_kind or host == preferred):
+            by_kind[which] = host
+    return by_kind
 
 
 # --- a host ---------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def change_problems(
     answer: str, packed_by: str, version: str, host: str, allowed: bool
 ) -> list[str]:
     """Why the packages that a host has cannot be replaced, as sentences."""
-    found = seen(answer)
-    if not change(found, packed_by, version).names:
+    look = seen(answer)
+    if not change(look, packed_by, version).names:
         return []
-    return list(_change_problems(found, packed_by, version or found.candidate, host, allowed))
+    return list(_change_problems(look, packed_by, version or look.candidate, host, allowed))
 
 
 def _change_problems(

@@ -32,8 +32,8 @@ _NUMBERS = re.compile(r"(?<!\d)(\d\d)[.-](\d\d)[.-](\d+)(?!\d)")
 
 def parsed(version: str) -> Version | None:
     """The numbers of `24.11.5`, `1:24.11.5-1` or `slurm-24-11-5-1`."""
-    found = _NUMBERS.search(version)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+    match = _NUMBERS.search(version)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def in_url(url: str) -> str:

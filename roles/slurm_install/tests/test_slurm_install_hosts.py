@@ -41,21 +41,21 @@ def test_what_is_there_as_asked_stays() -> None:
 
 def test_all_of_the_other_packaging_goes_in_one_transaction() -> None:
     """Libraries too: both bring a libslurm.so of the same path, and only SchedMD's says less."""
-    found = m.change(m.seen(DEBIAN + CANDIDATE), "schedmd", "24.11.5")
-    assert found.names == ("slurm-smd-client", "slurm-smd-slurmctld")
-    assert set(found.remove) == set(re.findall(r"slurm-wlm (\S+)", DEBIAN))
+    change = m.change(m.seen(DEBIAN + CANDIDATE), "schedmd", "24.11.5")
+    assert change.names == ("slurm-smd-client", "slurm-smd-slurmctld")
+    assert set(change.remove) == set(re.findall(r"slurm-wlm (\S+)", DEBIAN))
 
 
 def test_and_back() -> None:
-    found = m.change(m.seen(SCHEDMD + CANDIDATE), "distribution")
-    assert found.names == ("slurm-client", "slurmd")
-    assert found.remove == ("slurm-smd", "slurm-smd-client", "slurm-smd-slurmd")
+    change = m.change(m.seen(SCHEDMD + CANDIDATE), "distribution")
+    assert change.names == ("slurm-client", "slurmd")
+    assert change.remove == ("slurm-smd", "slurm-smd-client", "slurm-smd-slurmd")
 
 
 def test_another_version_is_that_of_all_packages() -> None:
-    found = m.change(m.seen(SCHEDMD), "schedmd", "24.11.7")
-    assert found.names == ("slurm-smd", "slurm-smd-client", "slurm-smd-slurmd")
-    assert found.remove == ()
+    change = m.change(m.seen(SCHEDMD), "schedmd", "24.11.7")
+    assert change.names == ("slurm-smd", "slurm-smd-client", "slurm-smd-slurmd")
+    assert change.remove == ()
 
 
 def test_a_library_alone_makes_room_unasked() -> None:

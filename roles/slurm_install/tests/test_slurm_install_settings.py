@@ -92,8 +92,8 @@ slurm-smd-torque_24.11.5-1_all.deb 90 1
 
 
 def test_a_folder_says_its_version() -> None:
-    found = m.folder(LISTING, "x86_64")
-    assert (found["version"], found["wrong"], len(found["files"])) == ("24.11.5-1", "", 3)
+    contents = m.folder(LISTING, "x86_64")
+    assert (contents["version"], contents["wrong"], len(contents["files"])) == ("24.11.5-1", "", 3)
 
 
 def test_another_file_is_another_kind() -> None:

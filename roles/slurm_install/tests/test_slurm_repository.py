@@ -20,9 +20,9 @@ def node(tmp_path: Path) -> m.Node:
 @pytest.fixture
 def apt(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The lists that APT was asked to read."""
-    asked: list[Path] = []
-    monkeypatch.setattr(m, "have_apt_read", asked.append)
-    return asked
+    calls: list[Path] = []
+    monkeypatch.setattr(m, "have_apt_read", calls.append)
+    return calls
 
 
 def archive(folder: Path, *packages: Deb) -> Path:

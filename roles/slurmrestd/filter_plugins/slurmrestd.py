@@ -35,8 +35,8 @@ def _text(value: Any) -> str:
 def newest(document: Any) -> str:
     """`v0.0.41`, the newest version of the API that an OpenAPI document has; "" without any."""
     paths = document.get("paths") if isinstance(document, Mapping) else None
-    found = [PATH.fullmatch(path) for path in paths or {}]
-    versions = [tuple(map(int, match.groups())) for match in found if match]
+    matches = [PATH.fullmatch(path) for path in paths or {}]
+    versions = [tuple(map(int, match.groups())) for match in matches if match]
     return "v" + ".".join(map(str, max(versions))) if versions else ""
 
 
@@ -46,11 +46,11 @@ def questions(served: Mapping[str, Any], accounting: bool) -> list[str]:
         version = newest(served.get("json") or json.loads(served.get("content") or "{}"))
     except ValueError:
         version = ""
-    asked = [
+    paths = [
         f"slurm/{version}/partitions",
         *([f"slurmdb/{version}/clusters"] if accounting else []),
     ]
-    return asked if version else []
+    return paths if version else []
 
 
 def complaint(answers: Sequence[Mapping[str, Any]], signed: int, served: int, host: str) -> str:
@@ -62,9 +62,9 @@ def complaint(answers: Sequence[Mapping[str, Any]], signed: int, served: int, ho
     if not answers:
         return "its OpenAPI document names no version of Slurm's API"
     return ", ".join(
-        f"{asked.partition('/')[0]} takes no token of {host} ({asked}: {_status(answer['status'])})"
+        f"{path.partition('/')[0]} takes no token of {host} ({path}: {_status(answer['status'])})"
         for answer in answers
-        if answer["status"] != 200 and (asked := str(answer["__slurmrestd_question"]))
+        if answer["status"] != 200 and (path := str(answer["__slurmrestd_question"]))
     )
 
 

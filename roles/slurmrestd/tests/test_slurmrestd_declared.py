@@ -18,13 +18,13 @@ RELEASE = "24.11"
 HOSTS = ("ctl1", "ctl2", "login1", "gpu1", "cpu1")
 
 
-def declared(folder: Path, **given: Any) -> Site:
-    found = site(write(folder, cluster(RELEASE), vars=variables(RELEASE) | given))
-    worked_out, refusals = work_out(found, contract.load())
+def declared(folder: Path, **settings: Any) -> Site:
+    inventory = site(write(folder, cluster(RELEASE), vars=variables(RELEASE) | settings))
+    worked_out, refusals = work_out(inventory, contract.load())
     assert not refusals
-    for raw in found.values.hosts.values():
+    for raw in inventory.values.hosts.values():
         raw[WORKED_OUT] = {"cluster": worked_out.plain()}
-    return found
+    return inventory
 
 
 def parts(found: Site) -> dict[str, list[str]]:
@@ -44,10 +44,10 @@ def slurmdbd_conf(found: Site) -> str:
 
 
 def test_nothing_of_it_is_anywhere_until_a_site_turns_it_on(tmp_path: Path) -> None:
-    found = declared(tmp_path)
-    assert parts(found) == {host: [] for host in HOSTS}
-    assert "AuthAlt" not in slurm_conf(found) + slurmdbd_conf(found)
-    files = of_role(found, "slurm", "ctl1", "__slurm_slurmctld_files")
+    inventory = declared(tmp_path)
+    assert parts(inventory) == {host: [] for host in HOSTS}
+    assert "AuthAlt" not in slurm_conf(inventory) + slurmdbd_conf(inventory)
+    files = of_role(inventory, "slurm", "ctl1", "__slurm_slurmctld_files")
     assert "/etc/slurm/jwt_hs256.key" not in files
 
 
@@ -64,29 +64,29 @@ def test_the_key_is_with_slurmctld_and_slurmdbd_and_the_daemon_where_users_are(
 
 
 def test_both_daemons_are_told_and_start_again_with_another_key(tmp_path: Path) -> None:
-    found = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_token_lifespan_max=3600)
+    inventory = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_token_lifespan_max=3600)
     key = "/etc/slurm/jwt_hs256.key"
-    text = slurm_conf(found)
+    text = slurm_conf(inventory)
     assert "AuthAltTypes=auth/jwt\n" in text
     assert f"AuthAltParameters=jwt_key={key},max_token_lifespan=3600\n" in text
     assert "AuthType=auth/munge\n" in text
-    assert key in of_role(found, "slurm", "ctl1", "__slurm_slurmctld_files")
-    assert of_role(found, "slurm", "ctl1", "__slurm_problems") == []
-    text = slurmdbd_conf(found)
+    assert key in of_role(inventory, "slurm", "ctl1", "__slurm_slurmctld_files")
+    assert of_role(inventory, "slurm", "ctl1", "__slurm_problems") == []
+    text = slurmdbd_conf(inventory)
     assert "AuthAltTypes=auth/jwt\n" in text
     assert f"AuthAltParameters=jwt_key={key}\n" in text
-    assert of_role(found, "slurm_database", "ctl1", "__slurm_database_problems") == []
+    assert of_role(inventory, "slurm_database", "ctl1", "__slurm_database_problems") == []
 
 
 def test_what_the_site_sets_against_it_is_named(tmp_path: Path) -> None:
-    found = declared(
+    inventory = declared(
         tmp_path,
         slurmrestd_enabled=True,
         slurm_settings={"AuthAltTypes": "auth/slurm"},
         slurm_database_settings={"AuthAltParameters": "jwt_key=/site/key"},
     )
-    said = of_role(found, "slurmrestd", "ctl1", "__slurmrestd_problems")
-    assert [sentence.split(" is ")[0] for sentence in said] == [
+    problems = of_role(inventory, "slurmrestd", "ctl1", "__slurmrestd_problems")
+    assert [sentence.split(" is ")[0] for sentence in problems] == [
         "slurm_settings.AuthAltTypes",
         "slurm_database_settings.AuthAltParameters",
     ]
@@ -107,8 +107,8 @@ def test_what_the_site_sets_against_it_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_tokens_are_taken_from_this_host_alone(tmp_path: Path, socket: str, taken: bool) -> None:
-    found = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_socket=socket)
-    tasks = found.read(Path(__file__).parents[1] / "tasks/refuse.yml")
+    inventory = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_socket=socket)
+    tasks = inventory.read(Path(__file__).parents[1] / "tasks/refuse.yml")
     (task,) = (task for task in tasks if "slurmrestd_socket" in task["name"])
-    judged = of_role(found, "slurmrestd", "login1", task["ansible.builtin.assert"]["that"])
+    judged = of_role(inventory, "slurmrestd", "login1", task["ansible.builtin.assert"]["that"])
     assert judged is taken

@@ -36,9 +36,9 @@ def test_settings_that_leave_tokens_alone_are_no_problem() -> None:
 def test_a_setting_of_the_site_that_takes_tokens_away_is_named(
     where: str, name: str, value: Any, said: str
 ) -> None:
-    (found,) = problems({where: {name: value}}, KEY)
-    assert found.startswith(f"{where}.{name} is ")
-    assert said in found
+    (problem,) = problems({where: {name: value}}, KEY)
+    assert problem.startswith(f"{where}.{name} is ")
+    assert said in problem
 
 
 PATHS: dict[str, Any] = {

@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         ansible: Any = self  # whose methods have no types
-        _, given = ansible.validate_argument_spec(
+        _, arguments = ansible.validate_argument_spec(
             argument_spec={
                 "file": {"type": "path", "required": True},
                 "deployed": {"type": "str", "default": "", "no_log": True},
@@ -46,23 +46,23 @@ class ActionModule(ActionBase):
                 "renew_days": {"type": "int", "required": True},
             }
         )
-        path, now = Path(given["file"]), datetime.now(UTC)
-        make = given["make"] and not self._task.check_mode
+        path, now = Path(arguments["file"]), datetime.now(UTC)
+        make = arguments["make"] and not self._task.check_mode
         decrypted = vaulted.reader(self._loader)
         changed = False
         try:
-            found = authority_file.read(path, decrypted, now, given["renew_days"])
-            if found is None and given["deployed"]:
-                found = authority_file.deployed(
-                    given["deployed"], decrypted, now, given["renew_days"]
+            authority = authority_file.read(path, decrypted, now, arguments["renew_days"])
+            if authority is None and arguments["deployed"]:
+                authority = authority_file.deployed(
+                    arguments["deployed"], decrypted, now, arguments["renew_days"]
                 )
                 if make:
-                    kept.keep(path, given["deployed"].strip() + "\n")
+                    kept.keep(path, arguments["deployed"].strip() + "\n")
                     changed = True
-            elif found is None and make:
-                found = new_authority(given["name"], now, given["days"])
-                kept.keep(path, found.secret)
+            elif authority is None and make:
+                authority = new_authority(arguments["name"], now, arguments["days"])
+                kept.keep(path, authority.secret)
                 changed = True
         except (kept.NotKept, AnsibleError) as problem:
             return {**result, "failed": True, "msg": f"tls_certificate: {problem}."}
-        return {**result, "changed": changed, "certificate": found.pem if found else ""}
+        return {**result, "changed": changed, "certificate": authority.pem if authority else ""}

@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         ansible: Any = self  # whose methods have no types
-        _, given = ansible.validate_argument_spec(
+        _, arguments = ansible.validate_argument_spec(
             argument_spec={
                 **{name: {"type": "path", "required": True} for name in FILES},
                 "names": {"type": "list", "elements": "str", "required": True},
@@ -48,20 +48,22 @@ class ActionModule(ActionBase):
         decrypted = vaulted.reader(self._loader)
         try:
             for name in FILES:
-                if not Path(given[name]).is_file():
-                    raise kept.NotKept(f"{given[name]} is no file on the control node")
-            texts = {name: decrypted(Path(given[name])) for name in ("certificate", "authority")}
-            texts["key"] = kept.read(Path(given["key"]), decrypted)
+                if not Path(arguments[name]).is_file():
+                    raise kept.NotKept(f"{arguments[name]} is no file on the control node")
+            texts = {
+                name: decrypted(Path(arguments[name])) for name in ("certificate", "authority")
+            }
+            texts["key"] = kept.read(Path(arguments["key"]), decrypted)
         except (kept.NotKept, AnsibleError) as problem:
             return {**result, "failed": True, "msg": f"tls_certificate: {problem}."}
-        server = Server(tuple(given["names"]), tuple(given["addresses"]))
+        server = Server(tuple(arguments["names"]), tuple(arguments["addresses"]))
         problems = given_problems(
             texts["certificate"], texts["key"], texts["authority"], server, datetime.now(UTC)
         )
         if problems:
             sentence = (
                 f"tls_certificate: what is given for {host} cannot be used, because "
-                f"{' and '.join(problems)} ({given['certificate']})."
+                f"{' and '.join(problems)} ({arguments['certificate']})."
             )
             return {**result, "failed": True, "msg": sentence}
-        return {**result, "changed": False, **(texts if given["texts"] else {})}
+        return {**result, "changed": False, **(texts if arguments["texts"] else {})}

@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         ansible: Any = self  # whose methods have no types
-        _, given = ansible.validate_argument_spec(
+        _, arguments = ansible.validate_argument_spec(
             argument_spec={
                 "authority": {"type": "path", "required": True},
                 "request": {"type": "str", "required": True},
@@ -53,22 +53,22 @@ class ActionModule(ActionBase):
                 "renew_days": {"type": "int", "required": True},
             }
         )
-        path, now = Path(given["authority"]), datetime.now(UTC)
-        server = Server(tuple(given["names"]), tuple(given["addresses"]))
+        path, now = Path(arguments["authority"]), datetime.now(UTC)
+        server = Server(tuple(arguments["names"]), tuple(arguments["addresses"]))
         host = (task_vars or {}).get("inventory_hostname", "the host")
         try:
             authority = authority_file.read(
-                path, vaulted.reader(self._loader), now, given["renew_days"]
+                path, vaulted.reader(self._loader), now, arguments["renew_days"]
             )
             if authority is None:
                 raise kept.NotKept(f"{path} does not exist on the control node")
-            request = read_request(given["request"])
+            request = read_request(arguments["request"])
         except (kept.NotKept, AnsibleError) as problem:
             return {**result, "failed": True, "msg": f"tls_certificate: {problem}."}
         except Unusable as problem:
             sentence = f"tls_certificate: the request of {host} cannot be used: {problem}."
             return {**result, "failed": True, "msg": sentence}
-        had = given["certificate"]
-        why = why_another(had, request, server, authority, now, given["renew_days"])
-        pem = signed(request, server, authority, now, given["days"]) if why else had
+        had = arguments["certificate"]
+        why = why_another(had, request, server, authority, now, arguments["renew_days"])
+        pem = signed(request, server, authority, now, arguments["days"]) if why else had
         return {**result, "changed": bool(why), "why": why, "certificate": pem}

@@ -18,15 +18,15 @@ def read(
     if not text:
         return None
     try:
-        found = certificates.read_authority(text)
+        authority = certificates.read_authority(text)
     except certificates.Unusable as error:
         raise kept.NotKept(f"{path} is no authority: {error}") from None
-    if problem := certificates.authority_problem(found.certificate, now, renew_days):
+    if problem := certificates.authority_problem(authority.certificate, now, renew_days):
         raise kept.NotKept(
             f"the authority in {path} {problem}; move the file away and set tls_certificate_rotate "
             "to true for one run of all hosts, to have another one made"
         )
-    return found
+    return authority
 
 
 def deployed(
@@ -37,8 +37,8 @@ def deployed(
         path = Path(folder) / "authority.pem"
         kept.keep(path, text)
         try:
-            found = read(path, decrypted, now, renew_days)
+            authority = read(path, decrypted, now, renew_days)
         except kept.NotKept as problem:
             raise kept.NotKept(str(problem).replace(str(path), "the cluster's copy")) from None
-    assert found is not None  # the text is not empty
-    return found
+    assert authority is not None  # the text is not empty
+    return authority

@@ -216,12 +216,12 @@ def _alternative_names(server: Server) -> x509.SubjectAlternativeName:
 def server_of(certificate: x509.Certificate) -> Server:
     """The names and addresses that a certificate holds."""
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return Server((), ())
     return Server(
-        tuple(found.get_values_for_type(x509.DNSName)),
-        tuple(str(address) for address in found.get_values_for_type(x509.IPAddress)),
+        tuple(names.get_values_for_type(x509.DNSName)),
+        tuple(str(address) for address in names.get_values_for_type(x509.IPAddress)),
     )
 
 
@@ -261,20 +261,20 @@ def why_another(
     if not pem:
         return "it has none"
     try:
-        found = read_certificate(pem)
+        certificate = read_certificate(pem)
     except Unusable as problem:
         return str(problem)
-    had = server_of(found)
+    had = server_of(certificate)
     problems = {
-        "it is for another key": not same_key(found.public_key(), request.public_key()),
-        "another authority signed it": not is_signed_by(found, authority.certificate),
+        "it is for another key": not same_key(certificate.public_key(), request.public_key()),
+        "another authority signed it": not is_signed_by(certificate, authority.certificate),
         f"it names {', '.join(had.names + had.addresses) or 'nobody'}": (
             {*had.names} != {*server.names} or {*had.addresses} != _usual(server.addresses)
         ),
-        "it begins in the future": found.not_valid_before_utc > now,
-        f"it {ends(found, now)}": _ends_soon(found, authority, now, renew_days),
+        "it begins in the future": certificate.not_valid_before_utc > now,
+        f"it {ends(certificate, now)}": _ends_soon(certificate, authority, now, renew_days),
     }
-    return next((said for said, so in problems.items() if so), "")
+    return next((reason for reason, so in problems.items() if so), "")
 
 
 def _ends_soon(
@@ -323,23 +323,23 @@ def given_problems(
         trusted = x509.load_pem_x509_certificates(authority_pem.encode())
     except ValueError:
         return ["the authority is no certificate in PEM"]
-    found = chain[0]
+    certificate = chain[0]
     problems = []
     try:
-        if not same_key(found.public_key(), read_key(key).public_key()):
+        if not same_key(certificate.public_key(), read_key(key).public_key()):
             problems.append("the key belongs to another certificate")
     except Unusable as problem:
         problems.append(f"the key cannot be used: {problem}")
-    had = server_of(found)
+    had = server_of(certificate)
     lacking = [n for n in server.names if not any(covers(p, n) for p in had.names)]
     lacking += sorted(_usual(server.addresses) - {*had.addresses})
     if lacking:
-        said = ", ".join(had.names + had.addresses) or "nobody"
-        problems.append(f"the certificate names {said}, and not {', '.join(lacking)}")
-    if found.not_valid_before_utc > now:
-        problems.append(f"the certificate begins on {found.not_valid_before_utc:%Y-%m-%d}")
-    if not _ahead(found, now):
-        problems.append(f"the certificate {ends(found, now)}")
+        names = ", ".join(had.names + had.addresses) or "nobody"
+        problems.append(f"the certificate names {names}, and not {', '.join(lacking)}")
+    if certificate.not_valid_before_utc > now:
+        problems.append(f"the certificate begins on {certificate.not_valid_before_utc:%Y-%m-%d}")
+    if not _ahead(certificate, now):
+        problems.append(f"the certificate {ends(certificate, now)}")
     if not _leads_to(chain, trusted):
         problems.append("the authority has not signed the certificate")
     return problems
@@ -348,7 +348,7 @@ def given_problems(
 def _leads_to(chain: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate]) -> bool:
     """Whether each certificate is signed by the next, and one of them by who is trusted."""
     for number, certificate in enumerate(chain):
-        if any(is_signed_by(certificate, one) or certificate == one for one in trusted):
+        if any(is_signed_by(certificate, anchor) or certificate == anchor for anchor in trusted):
             return True
         if number + 1 == len(chain) or not is_signed_by(certificate, chain[number + 1]):
             return False

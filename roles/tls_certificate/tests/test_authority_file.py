@@ -51,7 +51,7 @@ def test_one_that_ends_says_what_to_do(file):
 
 
 def test_a_copy_is_read_as_the_file_and_named_as_a_copy():
-    found = authority_file.deployed(AUTHORITY.secret, Path.read_text, NOW, 90)
-    assert found.certificate == AUTHORITY.certificate
+    authority = authority_file.deployed(AUTHORITY.secret, Path.read_text, NOW, 90)
+    assert authority.certificate == AUTHORITY.certificate
     with pytest.raises(kept.NotKept, match=r"^the cluster's copy is no authority: "):
         authority_file.deployed(AUTHORITY.pem, Path.read_text, NOW, 90)

@@ -41,10 +41,10 @@ def pem():
 
 
 def test_a_certificate_names_the_host_and_its_addresses(pem):
-    found = certificates.read_certificate(pem)
-    assert certificates.server_of(found) == HOST
-    assert certificates.is_signed_by(found, AUTHORITY.certificate)
-    assert certificates.days_left(found, NOW) == 90
+    certificate = certificates.read_certificate(pem)
+    assert certificates.server_of(certificate) == HOST
+    assert certificates.is_signed_by(certificate, AUTHORITY.certificate)
+    assert certificates.days_left(certificate, NOW) == 90
 
 
 def test_openssl_takes_it_for_a_server_of_that_name_and_of_no_other(pem, tmp_path):
@@ -54,11 +54,11 @@ def test_openssl_takes_it_for_a_server_of_that_name_and_of_no_other(pem, tmp_pat
     (tmp_path / "ca.crt").write_text(authority.pem)
     (tmp_path / "host.crt").write_text(certificates.signed(REQUEST, HOST, authority, now, 90))
 
-    def verify(*asked: str) -> int:
+    def verify(*options: str) -> int:
         command = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver"]
         files = ["-CAfile", str(tmp_path / "ca.crt"), str(tmp_path / "host.crt")]
         return subprocess.run(
-            [*command, *asked, *files], capture_output=True, check=False
+            [*command, *options, *files], capture_output=True, check=False
         ).returncode
 
     assert verify("-verify_hostname", "gpu1") == 0
@@ -140,16 +140,18 @@ def test_a_request_must_be_signed_by_its_key():
 
 def test_what_a_request_asks_for_is_not_what_it_gets():
     """A node that was taken over gets no certificate of another."""
-    asked = (
+    request = (
         x509.CertificateSigningRequestBuilder()
         .subject_name(x509.Name([]))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("ctl1")]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(KEY, hashes.SHA256())
     )
-    found = certificates.read_certificate(certificates.signed(asked, HOST, AUTHORITY, NOW, 90))
-    assert certificates.server_of(found) == HOST
-    assert not found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    certificate = certificates.read_certificate(
+        certificates.signed(request, HOST, AUTHORITY, NOW, 90)
+    )
+    assert certificates.server_of(certificate) == HOST
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
 def test_an_authority_is_read_as_it_was_written():
@@ -163,11 +165,11 @@ def test_an_authority_is_read_as_it_was_written():
 
 
 def test_an_authority_that_ends_is_told():
-    said = [
+    problems = [
         certificates.authority_problem(AUTHORITY.certificate, NOW + timedelta(days=days), 30)
         for days in (-2, 0, 3625, 3651)
     ]
-    assert said == [
+    assert problems == [
         "begins on 2026-11-21, so a clock is wrong",
         "",
         "ends on 2036-11-19",

@@ -45,8 +45,8 @@ def run(command: Sequence[str], limit_s: float) -> str:
     finally:
         _end(process)
     if process.returncode != 0:
-        said = " ".join(err.split()) or f"exit status {process.returncode}"
-        raise Failed(f"{command[0]}: {said[:300]}")
+        message = " ".join(err.split()) or f"exit status {process.returncode}"
+        raise Failed(f"{command[0]}: {message[:300]}")
     return out
 
 

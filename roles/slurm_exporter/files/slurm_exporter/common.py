@@ -129,9 +129,11 @@ def own(exporter: str, outcomes: Sequence[Outcome], now: float) -> tuple[Family,
     """What an exporter tells of itself; `now` in seconds since 1970."""
     labels: Labels = ("exporter", "collector")
     success: dict[Labels, float] = {
-        (exporter, one.collector): float(not one.error) for one in outcomes
+        (exporter, outcome.collector): float(not outcome.error) for outcome in outcomes
     }
-    duration: dict[Labels, float] = {(exporter, one.collector): one.seconds for one in outcomes}
+    duration: dict[Labels, float] = {
+        (exporter, outcome.collector): outcome.seconds for outcome in outcomes
+    }
     return (
         Family(SUCCESS, HELP[SUCCESS], labels, success),
         Family(DURATION, HELP[DURATION], labels, duration),
@@ -182,9 +184,9 @@ class Exporter:
     def round(self) -> None:
         """Ask all collectors, and write. A file that cannot be written is taken away."""
         outcomes = list(collected(self.collectors()))
-        told = [family for outcome in outcomes for family in outcome.families]
+        families = [family for outcome in outcomes for family in outcome.families]
         try:
-            write(self.file, [*told, *own(self.name, outcomes, time.time())])
+            write(self.file, [*families, *own(self.name, outcomes, time.time())])
         except OSError as error:
             self.remove()
             outcomes.append(Outcome("textfile", 0, f"{self.file}: {error.strerror}"))

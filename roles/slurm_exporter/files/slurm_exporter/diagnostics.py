@@ -102,10 +102,10 @@ def from_json(text: str) -> Diagnostics:
     if not isinstance(rpcs, list):
         raise Nonsense("there is no list of RPCs")
     try:
-        found = {str(rpc["message_type"]): _rpc(rpc["count"], rpc["total_time"]) for rpc in rpcs}
+        by_type = {str(rpc["message_type"]): _rpc(rpc["count"], rpc["total_time"]) for rpc in rpcs}
     except (KeyError, TypeError):
         raise Nonsense("an RPC has no message_type, count or total_time") from None
-    return _whole(values, found)
+    return _whole(values, by_type)
 
 
 _LINE = re.compile(r"\t?(?P<label>[^\t:]+(?:\([^()]*\))?):\s*(?P<value>.*)")
@@ -121,7 +121,7 @@ def from_text(text: str) -> Diagnostics:
 
     What stands in a section begins with a tab; labels stand in more than one of them.
     """
-    section, found, rpcs = "", dict[tuple[str, str], int](), dict[str, Rpc]()
+    section, numbers, rpcs = "", dict[tuple[str, str], int](), dict[str, Rpc]()
     for line in text.splitlines():
         if not line.startswith("\t"):
             section = line.split(" (")[0].rstrip(":") if line.strip() else section
@@ -132,10 +132,10 @@ def from_text(text: str) -> Diagnostics:
             number = value[1] if value else match["value"]
             if number.isdecimal():
                 key = (section if line.startswith("\t") else "", match["label"])
-                found.setdefault(key, int(number))
+                numbers.setdefault(key, int(number))
     if _BY_TYPE not in text:
         raise Nonsense("there is no list of RPCs")
-    values = {name: found[place] for name, _, place in _VALUES if place in found}
+    values = {name: numbers[place] for name, _, place in _VALUES if place in numbers}
     return _whole(values, rpcs)
 
 

@@ -99,8 +99,8 @@ def word(reason: str) -> str:
     >>> word("ReqNodeNotAvail, UnavailableNodes:gpu3")
     'ReqNodeNotAvail'
     """
-    found = next((word for start, word in _MEANT if reason.startswith(start)), None)
-    if found is None:
+    meaning = next((word for start, word in _MEANT if reason.startswith(start)), None)
+    if meaning is None:
         match = _WORD.match(reason.strip("()"))
-        found = match[0] if match else "None"
-    return found[:60]
+        meaning = match[0] if match else "None"
+    return meaning[:60]

@@ -53,10 +53,10 @@ def collectors(config: Config, run: Run, version: Version) -> list[Collector]:
     def native() -> series.Native:
         return series.Native(config.openmetrics, config.openmetrics and version() >= _NATIVE_GPUS)
 
-    found, statistics = Once(asked_nodes), Once(asked_statistics)
+    node_list, statistics = Once(asked_nodes), Once(asked_statistics)
     known = {
-        "nodes": lambda: series.nodes(found(), native()),
-        "partitions": lambda: series.partitions(found(), native()),
+        "nodes": lambda: series.nodes(node_list(), native()),
+        "partitions": lambda: series.partitions(node_list(), native()),
         "jobs": lambda: series.jobs(jobs.parse(run(jobs.COMMAND)), native(), config.per_job),
         "fairshare": lambda: series.fairshare(shares.parse(run(shares.COMMAND))),
         "scheduler": lambda: series.scheduler(statistics()),

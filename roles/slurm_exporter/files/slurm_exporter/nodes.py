@@ -104,13 +104,13 @@ def from_text(text: str) -> tuple[Node, ...]:
 
 
 def _from_line(line: str) -> Node:
-    before, found, reason = line, "", ""
+    before, after, reason = line, "", ""
     if match := _REASON.search(line):
-        before, found = line[: match.start()], line[match.end() :]
+        before, after = line[: match.start()], line[match.end() :]
     user = ""
-    if found:
-        set_by = _SET_BY.match(found)
-        reason, user = (set_by["reason"], set_by["user"]) if set_by else (found, "")
+    if after:
+        set_by = _SET_BY.match(after)
+        reason, user = (set_by["reason"], set_by["user"]) if set_by else (after, "")
     fields = dict(_FIELD.findall(before))
     try:
         cpus = int(number(fields["CPUTot"]))

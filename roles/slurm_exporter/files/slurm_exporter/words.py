@@ -44,12 +44,12 @@ def whole(value: Any) -> int:
 
 def gpus_of_tres(text: str) -> int:
     """`cpu=4,mem=8G,gres/gpu=2,gres/gpu:h100=2` has two: the sum is there beside its parts."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for item in text.split(","):
         name, _, count = item.partition("=")
         if name == "gres/gpu" or name.startswith("gres/gpu:"):
-            found[name] = int(number(count))
-    return found.pop("gres/gpu", sum(found.values()))
+            counts[name] = int(number(count))
+    return counts.pop("gres/gpu", sum(counts.values()))
 
 
 def gpus_of_gres(text: str) -> int:
@@ -65,15 +65,15 @@ def gpus_of_gres(text: str) -> int:
 def document(text: str, *names: str) -> Any:
     """What a command told as JSON, below these keys. An answer with errors is none."""
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Nonsense(f"no JSON: {error}") from None
-    if not isinstance(found, Mapping):
+    if not isinstance(data, Mapping):
         raise Nonsense("the JSON is no object")
-    if errors := found.get("errors"):
+    if errors := data.get("errors"):
         raise Nonsense(f"errors: {str(errors)[:200]}")
     for name in names:
-        if not isinstance(found, Mapping) or name not in found:
+        if not isinstance(data, Mapping) or name not in data:
             raise Nonsense(f"there is no {name}")
-        found = found[name]
-    return found
+        data = data[name]
+    return data

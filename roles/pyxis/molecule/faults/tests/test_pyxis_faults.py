@@ -37,8 +37,8 @@ def test_one_that_crashes_in_a_job_is_not_put_in_place_on_any_node(node, play):
     run = play(None, **flawed("job"))
     assert run.code != 0
     assert "a job with it did not end" in run.output
-    told = [name for name in NODES if f"{name} gets no pyxis for Slurm" in run.output]
-    assert len(told) == len(NODES) - 1
+    nodes = [name for name in NODES if f"{name} gets no pyxis for Slurm" in run.output]
+    assert len(nodes) == len(NODES) - 1
     assert "the host that builds it, failed; see its error above." in run.output
     assert in_place(node) == before
     assert len(list(COLLECTED.iterdir())) == 1

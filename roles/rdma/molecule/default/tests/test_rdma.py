@@ -26,8 +26,8 @@ def test_libraries_and_tools_are_there(host, package, program):
 
 def test_verbs_find_their_providers(host):
     """The library loads and asks the kernel, which has no device here, or not even the module."""
-    said = host.check_output("ibv_devinfo 2>&1 || true")
-    assert said in (
+    output = host.check_output("ibv_devinfo 2>&1 || true")
+    assert output in (
         "No IB devices found",
         "Failed to get IB devices list: Function not implemented",
     )
@@ -63,7 +63,7 @@ def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
     no_slurmd = f"rm -f {SLURMD} {SLURMD}.d/99-limit.conf && systemctl daemon-reload"
     device = "/srv/node/dev/infiniband/uverbs0"
     meant = {"rdma_ports": 1, "rdma_hcas": "^mlx5_1"}
-    found = attempts(
+    outcomes = attempts(
         [
             look(
                 "login",
@@ -82,21 +82,23 @@ def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
             Case("other_fabric", {"rdma_fabric": "roce_400"}),
         ]
     )
-    found["login"].refuses("rdma: locked memory of a login is 64, expected 4096")
-    found["slurmd"].refuses("locked memory of slurmd is 65536, expected infinity")
-    for name, said in {
+    outcomes["login"].refuses("rdma: locked memory of a login is 64, expected 4096")
+    outcomes["slurmd"].refuses("locked memory of slurmd is 65536, expected infinity")
+    for name, detail in {
         "down": "mlx5_1:1: DOWN, LinkUp",
         "polling": "mlx5_1:1: ACTIVE, Polling",
         "slow": "200 Gbit/s, 400 declared",
     }.items():
-        found[name].refuses("rdma: ports of ib_ndr400 in order is 1, expected 2")
-        found[name].refuses(said)
-    found["fewer"].refuses("ports of ib_ndr400 in order is 2, expected 8")
-    found["no_device"].refuses("devices for jobs (uverbs) is absent, expected present")
-    found["other_fabric"].refuses("no Ethernet port that is meant: it has mlx5_0:1 (InfiniBand)")
+        outcomes[name].refuses("rdma: ports of ib_ndr400 in order is 1, expected 2")
+        outcomes[name].refuses(detail)
+    outcomes["fewer"].refuses("ports of ib_ndr400 in order is 2, expected 8")
+    outcomes["no_device"].refuses("devices for jobs (uverbs) is absent, expected present")
+    outcomes["other_fabric"].refuses("no Ethernet port that is meant: it has mlx5_0:1 (InfiniBand)")
     for name in ("slurmd_unlimited", "not_meant", "no_fabric"):
-        found[name].passes()
-    assert {name: outcome.changed for name, outcome in found.items()} == dict.fromkeys(found, 0)
+        outcomes[name].passes()
+    assert {name: outcome.changed for name, outcome in outcomes.items()} == dict.fromkeys(
+        outcomes, 0
+    )
 
 
 def test_verification_changes_nothing_and_needs_no_run_before(host, play):

@@ -25,9 +25,9 @@ def active(host):
 
 
 def test_the_volume_is_mounted_and_what_is_written_lies_in_it(host):
-    found = json.loads(host.check_output("findmnt --json --mountpoint /shared"))["filesystems"][0]
-    assert (found["fstype"], found["source"]) == ("fuse.glusterfs", "127.0.0.1:/people")
-    assert {"nosuid", "nodev"} <= set(found["options"].split(","))
+    mount = json.loads(host.check_output("findmnt --json --mountpoint /shared"))["filesystems"][0]
+    assert (mount["fstype"], mount["source"]) == ("fuse.glusterfs", "127.0.0.1:/people")
+    assert {"nosuid", "nodev"} <= set(mount["options"].split(","))
     assert tried(host) == ""
     host.check_output("echo weights > /shared/home/file")
     assert host.file("/srv/people/home/file").content_string == "weights\n"

@@ -24,16 +24,16 @@ def root(host):
 
 
 def mount_of(host, path):
-    said = host.run(f"findmnt --json --mountpoint {path}")
-    return json.loads(said.stdout)["filesystems"][0] if said.rc == 0 else None
+    result = host.run(f"findmnt --json --mountpoint {path}")
+    return json.loads(result.stdout)["filesystems"][0] if result.rc == 0 else None
 
 
 def test_filesystems_are_mounted_by_nfs_4_and_hard(host):
     for tier in ("home", "scratch", "state"):
-        found = mount_of(host, f"/shared/{tier}")
-        assert (found["fstype"], found["source"]) == ("nfs4", f"127.0.0.1:/srv/{tier}")
-        assert {"hard", "nosuid", "nodev", "proto=tcp"} <= set(found["options"].split(","))
-        assert "vers=4" in found["options"]
+        mount = mount_of(host, f"/shared/{tier}")
+        assert (mount["fstype"], mount["source"]) == ("nfs4", f"127.0.0.1:/srv/{tier}")
+        assert {"hard", "nosuid", "nodev", "proto=tcp"} <= set(mount["options"].split(","))
+        assert "vers=4" in mount["options"]
 
 
 def test_what_a_user_writes_lies_on_the_server(host):
@@ -74,8 +74,8 @@ def test_a_daemon_does_not_run_without_a_filesystem_and_starts_when_it_is_back(h
     host.check_output("systemctl stop scenario && umount /lustre")
     assert host.run("systemctl start scenario").rc != 0
     assert host.run("systemctl is-active scenario").stdout.strip() != "active"
-    said = host.check_output("journalctl --unit=scenario --lines=20 --output=cat")
-    assert "shared storage: /lustre: nothing is mounted there" in said
+    journal = host.check_output("journalctl --unit=scenario --lines=20 --output=cat")
+    assert "shared storage: /lustre: nothing is mounted there" in journal
     host.check_output("mount -t tmpfs -o size=20m lustre /lustre && mkdir -m 1777 /lustre/scratch")
     until(lambda: host.run("systemctl is-active scenario").stdout.strip() == "active")
 
@@ -99,10 +99,10 @@ def test_a_server_that_is_dead_keeps_no_question_waiting(host):
     host.check_output("systemctl stop nfs-server")
     try:
         began = time.monotonic()
-        said = json.loads(host.check_output(f"{PROGRAM} try"))
+        answers = json.loads(host.check_output(f"{PROGRAM} try"))
         assert time.monotonic() - began < 30
-        assert said["/shared/home"]["problem"] == "it does not answer within 10 s"
-        assert said["/lustre"]["problem"] == ""
+        assert answers["/shared/home"]["problem"] == "it does not answer within 10 s"
+        assert answers["/lustre"]["problem"] == ""
     finally:
         host.check_output("systemctl start nfs-server")
     # Version 4 has clients of before come back first; new writes wait for up to 90 s.

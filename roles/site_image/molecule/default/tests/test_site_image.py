@@ -69,17 +69,17 @@ def bring(play, content: bytes, dest: str) -> None:
 
 
 def test_the_image_is_one_that_every_kernel_reads(root):
-    said = root(f"unsquashfs -s {IMAGE}")
-    assert "Compression gzip" in said
+    output = root(f"unsquashfs -s {IMAGE}")
+    assert "Compression gzip" in output
     listed = root(f"unsquashfs -ll {IMAGE}")
     assert "/usr/bin/python3" in listed
     assert root(f"stat --format='%a %U' {IMAGE}") == "644 root"
 
 
 def test_containers_of_it_ask_for_gpus(root):
-    said = root(f"unsquashfs -cat {IMAGE} etc/environment").splitlines()
-    assert "NVIDIA_VISIBLE_DEVICES=all" in said
-    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in said
+    environment = root(f"unsquashfs -cat {IMAGE} etc/environment").splitlines()
+    assert "NVIDIA_VISIBLE_DEVICES=all" in environment
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in environment
 
 
 def test_nothing_of_the_building_is_in_it_or_left(root):
@@ -101,10 +101,10 @@ def test_a_payload_of_the_validation_answers_inside(root, play, unpacked):
         )
     finally:
         root(f"umount {unpacked}/proc")
-    told = json.loads(answer.splitlines()[-1])
-    assert told["nonce"] == "of-the-test"
-    assert told["measured"]["hostname"] == "login1"
-    assert told["measured"]["torch_error"] is None
+    reply = json.loads(answer.splitlines()[-1])
+    assert reply["nonce"] == "of-the-test"
+    assert reply["measured"]["hostname"] == "login1"
+    assert reply["measured"]["torch_error"] is None
 
 
 def test_the_other_nodes_have_the_same_image(root):

@@ -97,8 +97,8 @@ def test_switches_licences_and_weights_are_slurmctlds(host):
 def test_what_the_table_of_releases_says_is_in_this_slurm(host):
     """It is 24.11 or newer where it reads these, and older where it does not."""
     new = host.check_output("sinfo --version") >= "slurm 24.11"
-    found = host.run("find /usr/lib -path '*slurm*' -name gpu_nvidia.so").stdout != ""
-    assert found == new
+    has_plugin = host.run("find /usr/lib -path '*slurm*' -name gpu_nvidia.so").stdout != ""
+    assert has_plugin == new
     sizes = host.run("grep -rql BlockSizes /usr/lib/*/slurm-wlm/topology_block.so").rc == 0
     assert sizes == (host.check_output("sinfo --version") >= "slurm 24.05")
 
@@ -152,7 +152,7 @@ def nodes_of_the_scenario(host, **changes):
 
 def test_what_cannot_work_is_refused_before_anything_is_changed(attempts):
     parameters = {"settings": {"SlurmctldParameters": "enable_async_reply"}}
-    found = attempts(
+    outcomes = attempts(
         [
             Case("misspelt", {"slurm_settings": {"SlurmdTimout": 5}}),
             # Of these two Slurm's parser says nothing.
@@ -167,8 +167,8 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(attempts):
         "key": "only 26.05 and newer read CgroupJobIdPaths; remove it",
         "cluster": "node is the controller of the cluster scenario",
     }.items():
-        found[name].refuses(sentence)
-        assert found[name].changed == 0, found[name].output
+        outcomes[name].refuses(sentence)
+        assert outcomes[name].changed == 0, outcomes[name].output
 
 
 @pytest.mark.long
@@ -236,21 +236,21 @@ def test_a_reservation_is_made_changed_left_and_removed(host, attempts):
         ("gone", gone, "true", 1),
         ("gone_again", gone, "true", 0),
     ]
-    found = attempts(
+    outcomes = attempts(
         [
             Case(name, {"slurm_reservations": [course | own]}, "reservations", mends=asks)
             for name, own, asks, _ in steps
         ]
     )
-    for outcome in found.values():
+    for outcome in outcomes.values():
         outcome.passes()
-    assert {name: outcome.changed for name, outcome in found.items()} == {
+    assert {name: outcome.changed for name, outcome in outcomes.items()} == {
         name: changed for name, _, _, changed in steps
     }
-    assert {"Nodes=node", "Users=root", "Duration=01:00:00"} <= set(found["made"].left.split())
-    assert "Access denied to requested reservation" in found["made"].left
-    assert "MAINT" in found["changed"].left
-    assert "Duration=02:00:00" in found["changed"].left
+    assert {"Nodes=node", "Users=root", "Duration=01:00:00"} <= set(outcomes["made"].left.split())
+    assert "Access denied to requested reservation" in outcomes["made"].left
+    assert "MAINT" in outcomes["changed"].left
+    assert "Duration=02:00:00" in outcomes["changed"].left
     assert "No reservations" in host.check_output("scontrol show reservation")
 
 

@@ -26,8 +26,8 @@ def as_root(host):
 
 def shown(host, what, *columns):
     """Rows as sacctmgr prints them, without what is inherited."""
-    asked = f"sacctmgr -nP show {what} format={','.join(columns)}"
-    return host.check_output(asked).splitlines()
+    command = f"sacctmgr -nP show {what} format={','.join(columns)}"
+    return host.check_output(command).splitlines()
 
 
 def association(host, account, user, *columns):
@@ -50,7 +50,7 @@ def submit(host, user, *options, command="true"):
 
 def with_(entries, name, **changes):
     """The declaration with one entry that has changes."""
-    return [{**one, **changes} if one["name"] == name else one for one in entries]
+    return [{**entry, **changes} if entry["name"] == name else entry for entry in entries]
 
 
 # --- what is declared is so ----------------------------------------------------------------------
@@ -143,12 +143,12 @@ def test_check_mode_shows_each_change_and_makes_none(host, play, attempts):
     assert "+user carol in chemistry: DefaultAccount=chemistry" in predicted.output
     assert transactions(host) == before
 
-    found = attempts([Case("done", changed), Case("again", changed), Case("back")], "--diff")
+    outcomes = attempts([Case("done", changed), Case("again", changed), Case("back")], "--diff")
     diff = re.compile(r"--- before.*?(?=changed:)")
-    assert diff.search(found["done"].output)[0] == diff.search(predicted.output)[0]
-    found["again"].passes(changed=False)
-    found["back"].passes()
-    assert found["back"].changed == 1  # carol stays, the limit goes back
+    assert diff.search(outcomes["done"].output)[0] == diff.search(predicted.output)[0]
+    outcomes["again"].passes(changed=False)
+    outcomes["back"].passes()
+    assert outcomes["back"].changed == 1  # carol stays, the limit goes back
     assert "carol|chemistry|None" in shown(host, "user", "User", "DefaultAccount", "AdminLevel")
 
 
@@ -249,11 +249,11 @@ def test_what_is_added_by_hand_is_kept_and_named_and_removed_when_the_site_says_
     job = submit(host, "bob", "--account=old", "--time=5", command="sleep 300")
     assert job.rc == 0, job.stderr
     remove = {"slurm_associations_unmanaged": "remove"}
-    found = attempts([Case("kept"), Case("refused", remove)])
-    found["kept"].passes(changed=False)
+    outcomes = attempts([Case("kept"), Case("refused", remove)])
+    outcomes["kept"].passes(changed=False)
     kept = "Kept, though nobody declares it: account chemistry: GrpTRES=cpu=3"
-    assert kept in found["kept"].output
-    found["refused"].refuses("account old is not declared and would be removed, but has jobs")
+    assert kept in outcomes["kept"].output
+    outcomes["refused"].refuses("account old is not declared and would be removed, but has jobs")
     assert transactions(host) == before
     host.check_output("scancel --user=bob")
     deadline = time.monotonic() + 60
@@ -263,11 +263,11 @@ def test_what_is_added_by_hand_is_kept_and_named_and_removed_when_the_site_says_
     predicted = play(None, *PREDICT, **remove)
     assert "-account older" in predicted.output, predicted.output
     assert transactions(host) == before
-    found = attempts([Case("done", remove), Case("again", remove)])
-    found["done"].passes(changed=True)
-    found["again"].passes(changed=False)
+    outcomes = attempts([Case("done", remove), Case("again", remove)])
+    outcomes["done"].passes(changed=True)
+    outcomes["again"].passes(changed=False)
     accounts = shown(host, "account", "Account")
-    assert sorted(accounts) == sorted(one["name"] for one in ACCOUNTS)
+    assert sorted(accounts) == sorted(account["name"] for account in ACCOUNTS)
     assert sorted(shown(host, "qos", "Name")) == ["normal", "short", "urgent"]
     assert sorted(shown(host, "user", "User")) == ["alice", "bob", "root"]
     assert shown(host, "assoc where user=alice", "Account", "Partition") == ["physics|"]
@@ -314,17 +314,17 @@ def test_a_cluster_that_asks_already_has_no_before_and_what_cannot_work_changes_
     late = {"slurm_associations_users": [*USERS, {"name": "late", "account": "chemistry"}]}
     tpu = with_(QOS, "short", limits={"GrpTRES": {"gres/tpu": 1}})
     before = transactions(host)
-    found = attempts(
+    outcomes = attempts(
         [
             Case("before", late, "before_enforcing"),
             Case("cluster", {"slurm_associations_cluster": "other"}),
             Case("not_accounted", {"slurm_associations_qos": tpu}),
         ]
     )
-    found["before"].passes()
-    found["cluster"].refuses("does not know the cluster other")
-    found["not_accounted"].refuses("limits name gres/tpu, which Slurm does not account")
-    assert [outcome.changed for outcome in found.values()] == [0, 0, 0]
+    outcomes["before"].passes()
+    outcomes["cluster"].refuses("does not know the cluster other")
+    outcomes["not_accounted"].refuses("limits name gres/tpu, which Slurm does not account")
+    assert [outcome.changed for outcome in outcomes.values()] == [0, 0, 0]
     assert transactions(host) == before
 
 

@@ -144,8 +144,8 @@ def test_what_cannot_work_is_refused_and_another_password_unless_it_is_rotated_i
     PASSWORD.write_text(other)
     sums = "sed -n 's/^StoragePass=//p' /etc/slurm/slurmdbd.conf | sha256sum"
 
-    def settings(**given):
-        return {"slurm_database_settings": given}
+    def settings(**values):
+        return {"slurm_database_settings": values}
 
     tried = attempts(
         [

@@ -21,44 +21,44 @@ def as_root(host):
 
 def series(host):
     """What the file has now; a file that is not there is empty."""
-    found = {}
+    samples = {}
     for line in host.run(f"cat {FILE}").stdout.splitlines():
         if line and not line.startswith("#"):
             key, _, value = line.rpartition(" ")
-            found[key] = float(value)
-    return found
+            samples[key] = float(value)
+    return samples
 
 
 def until(host, holds, seconds=60):
     """The first series for which it holds."""
     limit = time.monotonic() + seconds
-    while not holds(found := series(host)):
-        assert time.monotonic() < limit, found
+    while not holds(samples := series(host)):
+        assert time.monotonic() < limit, samples
         time.sleep(0.3)
-    return found
+    return samples
 
 
-def success(found):
+def success(samples):
     expression = re.compile(r'plumbline_exporter_collector_success\{collector="(\w+)"')
-    return {m[1]: value for key, value in found.items() if (m := expression.match(key))}
+    return {m[1]: value for key, value in samples.items() if (m := expression.match(key))}
 
 
-def well(found):
-    return success(found) == dict.fromkeys(COLLECTORS, 1.0)
+def well(samples):
+    return success(samples) == dict.fromkeys(COLLECTORS, 1.0)
 
 
-def state(found, name):
-    return found.get(f'slurm_node_state{{node="node",state="{name}"}}')
+def state(samples, name):
+    return samples.get(f'slurm_node_state{{node="node",state="{name}"}}')
 
 
 def test_everything_is_told_of_a_cluster_that_is_well(host):
-    found = until(host, lambda found: well(found) and state(found, "idle"))
-    assert found['slurm_node_gpus{node="node"}'] == 2
-    assert found['slurm_partition_gpus{partition="main"}'] == 2
-    assert found["slurm_nodes_idle"] == found["slurm_nodes"] == 1
-    assert 'slurm_account_fairshare{account="root",user="root"}' in found
-    assert found['slurm_rpc_count{rpc="REQUEST_NODE_INFO"}'] > 0
-    assert found["slurm_schedule_cycle_cnt"] >= 0
+    samples = until(host, lambda samples: well(samples) and state(samples, "idle"))
+    assert samples['slurm_node_gpus{node="node"}'] == 2
+    assert samples['slurm_partition_gpus{partition="main"}'] == 2
+    assert samples["slurm_nodes_idle"] == samples["slurm_nodes"] == 1
+    assert 'slurm_account_fairshare{account="root",user="root"}' in samples
+    assert samples['slurm_rpc_count{rpc="REQUEST_NODE_INFO"}'] > 0
+    assert samples["slurm_schedule_cycle_cnt"] >= 0
 
 
 def test_the_file_is_for_node_exporter_to_read_and_alone(host):
@@ -72,28 +72,30 @@ def test_a_drained_node_a_running_and_a_waiting_job_show(host):
     job = host.check_output(f"{submit} --gres=gpu:2 --wrap='sleep 600'")
     held = host.check_output(f"{submit} --hold --wrap=true")
     try:
-        found = until(host, lambda found: found.get(f'slurm_job_gpus{{hpc_job="{job}"}}') == 2)
-        assert found['slurm_node_gpus_alloc{node="node"}'] == 2
-        assert found['slurm_jobs_pending_reason{reason="JobHeldUser"}'] == 1
-        told = f'hpc_job="{job}",node="node",partition="main",user="ops"}}'
-        assert [key for key in found if key.startswith("slurm_job_gpu_info") and told in key]
+        samples = until(
+            host, lambda samples: samples.get(f'slurm_job_gpus{{hpc_job="{job}"}}') == 2
+        )
+        assert samples['slurm_node_gpus_alloc{node="node"}'] == 2
+        assert samples['slurm_jobs_pending_reason{reason="JobHeldUser"}'] == 1
+        labels = f'hpc_job="{job}",node="node",partition="main",user="ops"}}'
+        assert [key for key in samples if key.startswith("slurm_job_gpu_info") and labels in key]
         reason = 'board "A" = loose'
         host.run_expect([0], f"scontrol update NodeName=node State=DRAIN Reason='{reason}'")
-        found = until(host, lambda found: state(found, "drain"))
-        told = 'node="node",reason="board \\"A\\" = loose",user="root"'
-        assert found[f"slurm_node_reason_info{{{told}}}"] == 1
-        assert found["slurm_nodes_draining"] == 1
+        samples = until(host, lambda samples: state(samples, "drain"))
+        labels = 'node="node",reason="board \\"A\\" = loose",user="root"'
+        assert samples[f"slurm_node_reason_info{{{labels}}}"] == 1
+        assert samples["slurm_nodes_draining"] == 1
     finally:
         host.run(f"scancel {job} {held}")
         host.run("scontrol update NodeName=node State=RESUME")
-    until(host, lambda found: state(found, "idle") and not state(found, "drain"))
+    until(host, lambda samples: state(samples, "idle") and not state(samples, "drain"))
 
 
 def test_a_controller_that_is_gone_takes_its_series_with_it_and_they_return(host):
     host.run_expect([0], "systemctl stop slurmctld")
     try:
-        found = until(host, lambda found: success(found) == dict.fromkeys(COLLECTORS, 0.0))
-        assert not [key for key in found if key.startswith("slurm_")]
+        samples = until(host, lambda samples: success(samples) == dict.fromkeys(COLLECTORS, 0.0))
+        assert not [key for key in samples if key.startswith("slurm_")]
     finally:
         host.run_expect([0], "systemctl start slurmctld")
     until(host, well)
@@ -105,9 +107,9 @@ def test_one_command_that_hangs_takes_its_own_collector_alone(host):
     host.run_expect([0], "printf '#!/bin/sh\nsleep 600\n' > /usr/local/bin/squeue")
     host.run_expect([0], "chmod +x /usr/local/bin/squeue")
     try:
-        found = until(host, lambda found: success(found).get("jobs") == 0)
-        assert {name for name, value in success(found).items() if not value} == {"jobs"}
-        assert "slurm_nodes" in found
+        samples = until(host, lambda samples: success(samples).get("jobs") == 0)
+        assert {name for name, value in success(samples).items() if not value} == {"jobs"}
+        assert "slurm_nodes" in samples
     finally:
         host.run("rm /usr/local/bin/squeue")
     until(host, well)
@@ -120,7 +122,7 @@ def test_nothing_stays_of_an_exporter_that_ends_however_it_ends(host):
     host.run_expect([0], f"systemctl start {UNIT}")
     until(host, well)
     host.run_expect([0], f"systemctl kill --signal=KILL {UNIT}")
-    until(host, lambda found: not found, 10)
+    until(host, lambda samples: not samples, 10)
     until(host, well)  # systemd starts it again
 
 
@@ -128,7 +130,7 @@ def test_a_round_asks_each_thing_once_whoever_reads(host):
     def next_round():
         """Waits for its end. The next one begins seconds later."""
         before = series(host).get(LAST_RUN, 0)
-        until(host, lambda found: found.get(LAST_RUN, 0) > before)
+        until(host, lambda samples: samples.get(LAST_RUN, 0) > before)
 
     def asked():
         return int(re.findall(r"REQUEST_STATS_INFO .*count:(\d+)", host.check_output("sdiag"))[0])

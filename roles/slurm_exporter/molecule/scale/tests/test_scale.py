@@ -75,43 +75,43 @@ def as_root(host):
 
 
 def series(host):
-    found = {}
+    samples = {}
     for line in host.run(f"cat {FILE}").stdout.splitlines():
         if line and not line.startswith("#"):
             key, _, value = line.rpartition(" ")
-            found[key] = float(value)
-    return found
+            samples[key] = float(value)
+    return samples
 
 
 def until(host, holds, seconds=300):
     limit = time.monotonic() + seconds
-    while not holds(found := series(host)):
+    while not holds(samples := series(host)):
         assert time.monotonic() < limit, {
-            key: value for key, value in found.items() if "{node=" not in key
+            key: value for key, value in samples.items() if "{node=" not in key
         }
         time.sleep(0.5)
-    return found
+    return samples
 
 
 def next_round(host):
     """Waits for its end. The next one begins seconds later."""
     before = series(host).get(LAST_RUN, 0)
-    until(host, lambda found: found.get(LAST_RUN, 0) > before)
+    until(host, lambda samples: samples.get(LAST_RUN, 0) > before)
 
 
 def scrape(host, scrapes):
-    given = json.dumps({"password": password("prometheus"), "scrapes": scrapes})
-    said = host.check_output(f"echo {shlex.quote(given)} | python3 -c {shlex.quote(SCRAPE)}")
-    return json.loads(said)
+    request = json.dumps({"password": password("prometheus"), "scrapes": scrapes})
+    output = host.check_output(f"echo {shlex.quote(request)} | python3 -c {shlex.quote(SCRAPE)}")
+    return json.loads(output)
 
 
 def questions(host):
     """Questions that slurmctld has answered, by kind; this one comes with each look."""
-    found = re.findall(
+    counts = re.findall(
         r"^\t(REQUEST_\w*INFO\w*) .*count:(\d+)", host.check_output("/usr/bin/sdiag"), re.M
     )
-    assert found, "sdiag counts nothing"
-    return Counter({name: int(count) for name, count in found})
+    assert counts, "sdiag counts nothing"
+    return Counter({name: int(count) for name, count in counts})
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,13 @@ def cost(host, scrapes):
     scraped = scrape(host, scrapes)
     for _ in range(ROUNDS):
         next_round(host)
-    found = series(host)
+    samples = series(host)
     commands = Counter(line.split()[0] for line in host.check_output(f"cat {CALLS}").splitlines())
     answers = questions(host) - before - Counter(REQUEST_STATS_INFO=1)
     process = host.check_output(f"systemctl show --property=MainPID --value {UNIT}")
     peak = re.search(r"VmHWM:\s+(\d+) kB", host.check_output(f"cat /proc/{process}/status"))
-    taken = [value for key, value in found.items() if "_duration_seconds{" in key]
-    success = [value for key, value in found.items() if "_collector_success{" in key]
+    taken = [value for key, value in samples.items() if "_duration_seconds{" in key]
+    success = [value for key, value in samples.items() if "_collector_success{" in key]
     assert success == [1] * len(success)
     return Cost(
         commands, answers, int(peak[1]) / 1024, sum(taken), scraped["seconds"], scraped["series"]
@@ -153,45 +153,45 @@ def costs(host):
         host.run_expect([0], COUNTED)
         host.run_expect([0], "scancel --user=ops")  # those of an earlier run
         names = "slurm_jobs_pending", "slurm_jobs_running"
-        until(host, lambda found: [found.get(name) for name in names] == [0, 0])
+        until(host, lambda samples: [samples.get(name) for name in names] == [0, 0])
         nodes = "/etc/slurm/nodes.conf"
         host.run_expect([0], f"cp {nodes} /root && grep -m 3 ^NodeName= /root/nodes.conf > {nodes}")
         host.run_expect([0], f"systemctl restart slurmctld {UNIT}")
-        until(host, lambda found: found.get("slurm_nodes") == 3)
-        found = {"small": cost(host, 1)}
+        until(host, lambda samples: samples.get("slurm_nodes") == 3)
+        cases = {"small": cost(host, 1)}
         host.run_expect([0], f"cp /root/nodes.conf {nodes} && systemctl restart slurmctld {UNIT}")
         host.run_expect([0], SUBMIT)
         until(
             host,
-            lambda found: (
-                found.get("slurm_nodes", 0) - found.get("slurm_nodes_down", 0) == NODES
-                and found["slurm_jobs_pending"] >= JOBS
-                and found["slurm_jobs_running"] > 100
+            lambda samples: (
+                samples.get("slurm_nodes", 0) - samples.get("slurm_nodes_down", 0) == NODES
+                and samples["slurm_jobs_pending"] >= JOBS
+                and samples["slurm_jobs_running"] > 100
             ),
         )
-        found |= {"large": cost(host, 1), "often": cost(host, 20), "last": cost(host, 10)}
+        cases |= {"large": cost(host, 1), "often": cost(host, 20), "last": cost(host, 10)}
         reasons = {key for key in series(host) if key.startswith("slurm_jobs_pending_reason")}
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     rows = [
-        f"| {name} | {len(one.scrapes)} | {dict(one.commands)} | {dict(one.answers)} "
-        f"| {one.memory:.0f} MiB | {one.round_s:.2f} s | {max(one.scrapes):.3f} s "
-        f"| {one.series} |\n"
-        for name, one in found.items()
+        f"| {name} | {len(case.scrapes)} | {dict(case.commands)} | {dict(case.answers)} "
+        f"| {case.memory:.0f} MiB | {case.round_s:.2f} s | {max(case.scrapes):.3f} s "
+        f"| {case.series} |\n"
+        for name, case in cases.items()
     ]
     system = os.environ.get("PLUMBLINE_OS", "debian13")
     TABLE.write_text(f"{system}, {ROUNDS} rounds each; {len(reasons)} reasons\n\n" + "".join(rows))
-    return found
+    return cases
 
 
 def test_a_round_is_one_of_each_command_whatever_there_is_and_whoever_reads(costs):
     once = dict.fromkeys(("scontrol", "squeue", "sshare", "sdiag"), ROUNDS)
-    assert {name: dict(one.commands) for name, one in costs.items()} == dict.fromkeys(costs, once)
+    assert {name: dict(case.commands) for name, case in costs.items()} == dict.fromkeys(costs, once)
 
 
 def test_slurmctld_answers_the_same_questions_whatever_there_is_and_whoever_reads(costs):
     small = dict(costs["small"].answers)
     assert small["REQUEST_NODE_INFO"] == ROUNDS
-    assert {name: dict(one.answers) for name, one in costs.items()} == dict.fromkeys(costs, small)
+    assert {name: dict(case.answers) for name, case in costs.items()} == dict.fromkeys(costs, small)
 
 
 def test_a_scrape_takes_less_than_half_a_second(costs):

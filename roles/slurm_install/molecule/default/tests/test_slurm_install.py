@@ -66,7 +66,7 @@ def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
         "no_folder": {"slurm_install_folder": "/nowhere"},
         "no_repository": SITE,
     }
-    found = attempts(
+    outcomes = attempts(
         [Case(name, own, mends=f"{SINFO}; {CANDIDATE}") for name, own in cases.items()]
     )
     for name, sentence in {
@@ -75,12 +75,12 @@ def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
         "no_folder": "on the control node has no slurm-smd_VERSION_",
         "no_repository": "the hosts have no such repository (none)",
     }.items():
-        found[name].refuses(sentence)
+        outcomes[name].refuses(sentence)
     # Debian's may be older or newer than the stand-ins: either way nothing changes unasked.
-    mixed = found["distribution"]
+    mixed = outcomes["distribution"]
     assert mixed.failed
     assert "slurm_install_change=true" in mixed.output or "which is older" in mixed.output
-    left = {name: outcome.left for name, outcome in found.items()}
+    left = {name: outcome.left for name, outcome in outcomes.items()}
     assert left == dict.fromkeys(cases, "slurm 24.11.5 24.11.5-1")
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
 def test_a_version_of_the_same_release_takes_its_place_and_another_one_with_a_word(attempts):
     patch = folder("24.11.7")
     release = folder("25.05.1") | {"slurm_install_change": True}
-    found = attempts(
+    outcomes = attempts(
         [
             Case("patch", patch, mends=SINFO),
             Case("change", patch, "change", mends=SINFO),
@@ -97,13 +97,13 @@ def test_a_version_of_the_same_release_takes_its_place_and_another_one_with_a_wo
             Case("change_release", release, "change", mends=SINFO),
         ]
     )
-    for outcome in found.values():
+    for outcome in outcomes.values():
         outcome.passes()
     # What is installed is nobody's to change but the role's own.
-    assert found["patch"].left == "slurm 24.11.5"
-    assert found["change"].left == "slurm 24.11.7"
-    assert found["again"].changed == 0
-    assert found["change_release"].left == "slurm 25.05.1"
+    assert outcomes["patch"].left == "slurm 24.11.5"
+    assert outcomes["change"].left == "slurm 24.11.7"
+    assert outcomes["again"].changed == 0
+    assert outcomes["change_release"].left == "slurm 25.05.1"
 
 
 def test_the_distribution_again_leaves_nothing_and_what_nobody_has_is_told(host, attempts):
@@ -112,17 +112,17 @@ def test_the_distribution_again_leaves_nothing_and_what_nobody_has_is_told(host,
     ours = "/var/lib/plumbline/slurm-packages /etc/apt/sources.list.d/slurm-install.sources"
     left = f"ls -d {ours} 2>/dev/null | cat"
     nowhere = {"slurm_install_repositories": ["site"], "slurm_install_version": "23.11.9"}
-    found = attempts(
+    outcomes = attempts(
         [
             Case("distribution", {"slurm_install_method": "distro"}, mends=left),
             Case("nobody", SITE | nowhere),
             Case("ours", mends=left),
         ]
     )
-    found["distribution"].passes()
-    assert found["distribution"].left == ""
-    found["nobody"].refuses(
+    outcomes["distribution"].passes()
+    assert outcomes["distribution"].left == ""
+    outcomes["nobody"].refuses(
         "cannot have Slurm 23.11.9: no repository that it reads has slurm-smd in that version"
     )
-    found["ours"].passes()
-    assert sorted(found["ours"].left.split()) == sorted(ours.split())
+    outcomes["ours"].passes()
+    assert sorted(outcomes["ours"].left.split()) == sorted(ours.split())

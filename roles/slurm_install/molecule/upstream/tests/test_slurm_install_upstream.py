@@ -38,16 +38,16 @@ def test_a_job_runs_and_is_accounted(host):
 
 def test_an_upgrade_of_the_system_leaves_it(host):
     with host.sudo():
-        said = host.check_output("LC_ALL=C apt-get --simulate upgrade")
-    assert not re.search(r"^(Inst|Remv) slurm", said, re.MULTILINE)
+        output = host.check_output("LC_ALL=C apt-get --simulate upgrade")
+    assert not re.search(r"^(Inst|Remv) slurm", output, re.MULTILINE)
 
 
 def test_what_roles_load_is_there(host):
     """PAM finds the module by its name, and pyxis its headers."""
     with host.sudo():
         host.check_output("apt-get --quiet=2 --yes install slurm-smd-libpam-slurm-adopt")
-    found = host.check_output("dpkg -L slurm-smd-libpam-slurm-adopt")
-    assert "security/pam_slurm_adopt.so" in found
+    files = host.check_output("dpkg -L slurm-smd-libpam-slurm-adopt")
+    assert "security/pam_slurm_adopt.so" in files
     with host.sudo():
         host.check_output("cd /tmp && apt-get --quiet=2 download slurm-smd-dev")
     assert "slurm/spank.h" in host.check_output("dpkg-deb -c /tmp/slurm-smd-dev_*.deb")

@@ -37,8 +37,8 @@ def users(host):
 def token(host, name, lifespan=600):
     """As the user asks for it, who needs no right for that."""
     with host.sudo(name):
-        said = host.check_output(f"scontrol token lifespan={lifespan}")
-    return said.removeprefix("SLURM_JWT=")
+        output = host.check_output(f"scontrol token lifespan={lifespan}")
+    return output.removeprefix("SLURM_JWT=")
 
 
 def ask(host, path, shown="", *options, name="alice", by="alice"):
@@ -48,24 +48,24 @@ def ask(host, path, shown="", *options, name="alice", by="alice"):
     if shown:
         words += ["--header", f"X-SLURM-USER-TOKEN: {shown}"]
     with host.sudo(by):
-        said = host.check_output(shlex.join([*words, *options, f"http://localhost/{path}"]))
-    text, _, status = said.rpartition("\n")
+        output = host.check_output(shlex.join([*words, *options, f"http://localhost/{path}"]))
+    text, _, status = output.rpartition("\n")
     return int(status), json.loads(text) if text.lstrip().startswith("{") else text
 
 
 @pytest.fixture(scope="module")
 def document(host):
     """What slurmrestd says of itself."""
-    status, found = ask(host, "openapi/v3", token(host, "alice"))
+    status, reply = ask(host, "openapi/v3", token(host, "alice"))
     assert status == 200
-    return found
+    return reply
 
 
 @pytest.fixture(scope="module")
 def api(document):
     """The newest version of the API."""
-    found = re.findall(r"/slurm/v0\.0\.(\d+)/ping", "\n".join(document["paths"]))
-    return f"v0.0.{max(map(int, found))}"
+    versions = re.findall(r"/slurm/v0\.0\.(\d+)/ping", "\n".join(document["paths"]))
+    return f"v0.0.{max(map(int, versions))}"
 
 
 def is_known(error, path):
@@ -75,17 +75,17 @@ def is_known(error, path):
 
 def asked(host, document, path, shown, *options, template="", method="get", name="alice"):
     """A good answer, which is as the OpenAPI document says."""
-    status, found = ask(host, path, shown, *options, name=name)
-    assert status == 200, found
+    status, reply = ask(host, path, shown, *options, name=name)
+    assert status == 200, reply
     paths = {key.rstrip("/"): value for key, value in document["paths"].items()}
     answers = paths["/" + (template or path).partition("?")[0]][method]["responses"]
     content = (answers.get("200") or answers["default"])["content"]
     schema = content["application/json"]["schema"] | {"components": document["components"]}
     assert {"$ref", "properties"} & schema.keys()
-    problems = Draft202012Validator(schema).iter_errors(found)
+    problems = Draft202012Validator(schema).iter_errors(reply)
     assert [error.message for error in problems if not is_known(error, path)] == []
-    assert found["errors"] == []
-    return found
+    assert reply["errors"] == []
+    return reply
 
 
 def test_an_answer_that_is_not_as_the_document_says_would_show(host, document, api):
@@ -103,8 +103,8 @@ def test_a_user_with_a_token_is_told_of_the_cluster(host, document, api):
     (node,) = asked(host, document, f"slurm/{api}/nodes", shown)["nodes"]
     assert (node["name"], node["cpus"]) == ("node", 1)
     assert node["gres"].startswith("gpu:")
-    found = asked(host, document, f"slurmdb/{api}/clusters", shown)
-    assert [cluster["name"] for cluster in found["clusters"]] == ["scenario"]
+    reply = asked(host, document, f"slurmdb/{api}/clusters", shown)
+    assert [cluster["name"] for cluster in reply["clusters"]] == ["scenario"]
 
 
 def body(api, script):
@@ -123,14 +123,14 @@ def body(api, script):
 def submitted(host, document, api, name, script):
     path = f"slurm/{api}/job/submit"
     shown = token(host, name)
-    found = asked(host, document, path, shown, *body(api, script), method="post", name=name)
-    return found["job_id"]
+    reply = asked(host, document, path, shown, *body(api, script), method="post", name=name)
+    return reply["job_id"]
 
 
 def state_of(job):
     """A word in older versions, a list of words in newer ones."""
-    found = job["state"]["current"] if isinstance(job["state"], dict) else job["job_state"]
-    return found if isinstance(found, str) else found[0]
+    state = job["state"]["current"] if isinstance(job["state"], dict) else job["job_state"]
+    return state if isinstance(state, str) else state[0]
 
 
 def test_a_job_that_is_posted_runs_as_its_user_and_is_accounted(host, document, api):
@@ -138,14 +138,14 @@ def test_a_job_that_is_posted_runs_as_its_user_and_is_accounted(host, document, 
     shown = token(host, "alice")
 
     def record():
-        found = asked(
+        reply = asked(
             host,
             document,
             f"slurmdb/{api}/job/{job}",
             shown,
             template=f"slurmdb/{api}/job/{{job_id}}",
         )
-        ended = [one for one in found["jobs"] if state_of(one) not in ("PENDING", "RUNNING")]
+        ended = [entry for entry in reply["jobs"] if state_of(entry) not in ("PENDING", "RUNNING")]
         return ended and ended[0]
 
     ended = until(record)
@@ -174,19 +174,19 @@ def test_a_token_of_another_key_or_changed_in_one_letter_is_refused(host, api):
         (f"{head}.{claims}.{flipped}", "alice"),
         ("x", "alice"),
     ):
-        status, found = ask(host, f"slurm/{api}/nodes", shown, name=name)
+        status, reply = ask(host, f"slurm/{api}/nodes", shown, name=name)
         assert status in REFUSED
-        assert not found.get("nodes")
+        assert not reply.get("nodes")
 
 
 def test_a_token_ends(host, api):
     shown = token(host, "alice", 2)
     assert ask(host, f"slurm/{api}/nodes", shown)[0] == 200
-    status, found = until(
+    status, reply = until(
         lambda: (got := ask(host, f"slurm/{api}/nodes", shown))[0] != 200 and got, 20
     )
     assert status in REFUSED
-    assert not found.get("nodes")
+    assert not reply.get("nodes")
 
 
 def test_no_users_token_lasts_longer_than_a_day(host):
@@ -203,9 +203,9 @@ def test_a_user_is_nobody_else(host, document, api):
     try:
         assert ask(host, f"slurm/{api}/nodes", shown, name="bob")[0] in REFUSED
         path = f"slurm/{api}/job/submit"
-        status, found = ask(host, path, shown, *body(api, "#!/bin/sh\n"), name="bob")
+        status, reply = ask(host, path, shown, *body(api, "#!/bin/sh\n"), name="bob")
         assert status != 200
-        assert not found.get("job_id")
+        assert not reply.get("job_id")
         ask(host, f"slurm/{api}/job/{job}", shown, "--request", "DELETE")
         with host.sudo():
             assert host.check_output(f"squeue --noheader --jobs {job} --format=%u") == "bob"
@@ -224,8 +224,8 @@ def test_the_key_is_slurms_alone_and_in_no_other_place(host):
         assert key.isalnum()
         places = "/etc /run /var/lib/slurm /var/log /var/spool /tmp /home /root"
         # Not as a word of the command, which sudo writes to the journal.
-        found = host.run(f"grep --recursive --files-with-matches --file={KEY} {places}")
-        assert found.stdout.split() == [KEY]
+        result = host.run(f"grep --recursive --files-with-matches --file={KEY} {places}")
+        assert result.stdout.split() == [KEY]
     for name in ("alice", "slurmrestd", "munge"):
         with host.sudo(name):
             assert host.run(f"cat {KEY}").rc != 0

@@ -51,14 +51,14 @@ def test_a_client_accepts_the_host_by_its_name_and_no_other(host):
 def test_one_that_ends_soon_is_renewed_for_the_same_key(host, attempts):
     before, key = serial(host), key_sum(host)
     days = {"tls_certificate_days": 1000}
-    found = attempts(
+    outcomes = attempts(
         [
             Case("renewed", days | {"tls_certificate_renew_days": 999}),
             Case("long_enough", days | {"tls_certificate_renew_days": 998}),
         ]
     )
-    found["renewed"].passes()
-    found["long_enough"].passes(changed=False)
+    outcomes["renewed"].passes()
+    outcomes["long_enough"].passes(changed=False)
     assert serial(host) != before
     assert key_sum(host) == key
 
@@ -68,8 +68,8 @@ def test_a_certificate_that_has_ended_is_renewed(host, play):
     """Of this authority, this key and these names, and a year too old."""
     names = certificates.Server(("node", "localhost"), ("127.0.0.1",))
     with host.sudo():
-        asked = host.check_output(f"openssl req -new -subj /CN=node -key {FOLDER}/host.key")
-        request = certificates.read_request(asked)
+        pem = host.check_output(f"openssl req -new -subj /CN=node -key {FOLDER}/host.key")
+        request = certificates.read_request(pem)
         authority = certificates.read_authority(AUTHORITY.read_text())
         then = datetime.now(UTC) - timedelta(days=400)
         old = certificates.signed(request, names, authority, then, 30)
