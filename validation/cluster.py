@@ -49,19 +49,19 @@ def inventories(options: argparse.Namespace) -> list[str]:
     """The Ansible inventories; none for this machine. Raises UsageError."""
     if options.here or options.local:
         return []
-    given = options.inventory or inventory.default_inventory()
-    if not given:
+    sources = options.inventory or inventory.default_inventory()
+    if not sources:
         raise UsageError(
             "which cluster? give -i INVENTORY, or --here on a login node "
             "(ansible.cfg sets no inventory)"
         )
-    found = []
-    for text in given:
+    absolute = []
+    for text in sources:
         if "," not in text and not Path(text).exists():
             raise UsageError(f"-i: there is no inventory {text}")
         # Ansible reads "host1,host2" as a list of hosts, everything else as a path.
-        found.append(text if "," in text else str(Path(text).resolve()))
-    return found
+        absolute.append(text if "," in text else str(Path(text).resolve()))
+    return absolute
 
 
 def declared(options: argparse.Namespace, named: Sequence[str]) -> Declaration:
@@ -72,8 +72,8 @@ def declared(options: argparse.Namespace, named: Sequence[str]) -> Declaration:
         return local.declaration(sys.executable)
     if options.here:
         return declaration.load(declaration.INSTALLED)
-    found = inventory.declaration(named)
-    return declaration.parse(found, f"declaration of {', '.join(named)}")
+    document = inventory.declaration(named)
+    return declaration.parse(document, f"declaration of {', '.join(named)}")
 
 
 def site_thresholds(options: argparse.Namespace, named: Sequence[str]) -> Path | None:
@@ -94,9 +94,9 @@ def site_thresholds(options: argparse.Namespace, named: Sequence[str]) -> Path |
                 f"{unnamed} would hold for every inventory beside it: rename it to {place.name}, "
                 "or name it with --thresholds"
             )
-    found = [place for place in dict.fromkeys(places) if place.is_dir()]
-    if len(found) > 1:
+    folders = [place for place in dict.fromkeys(places) if place.is_dir()]
+    if len(folders) > 1:
         raise UsageError(
-            f"which thresholds, {' or '.join(map(str, found))}? name one with --thresholds"
+            f"which thresholds, {' or '.join(map(str, folders))}? name one with --thresholds"
         )
-    return found[0] if found else None
+    return folders[0] if folders else None

@@ -24,12 +24,16 @@ _PARTITION = "here"
 
 def declaration(python: str, name: str | None = None) -> Declaration:
     """This machine as a cluster of one node. Raises EnvironmentProblem if it has no GPU."""
-    found = node.measure(node.Config())
+    measured = node.measure(node.Config())
     here = Node(
         name or socket.gethostname(),
-        found["cpus"],
-        found["memory_mb"],
-        gpus(found["gpu_device_nodes"], [gpu["name"] for gpu in found["gpus"]], found["nvml"]),
+        measured["cpus"],
+        measured["memory_mb"],
+        gpus(
+            measured["gpu_device_nodes"],
+            [gpu["name"] for gpu in measured["gpus"]],
+            measured["nvml"],
+        ),
         "none",
     )
     partition = Partition(_PARTITION, (here.name,), True)

@@ -400,16 +400,16 @@ def settle(planned: Collection[PlannedCheck], results: Iterable[Result]) -> list
     check the worse one counts.
     """
     plans = {plan.key: plan for plan in planned}
-    found: dict[Key, Result] = {}
+    by_key: dict[Key, Result] = {}
     for result in results:
         if result.key in plans:
             result = plans[result.key].allowed(result)
-        other = found.get(result.key)
+        other = by_key.get(result.key)
         if other is None or worst([result.verdict, other.verdict]) is not other.verdict:
-            found[result.key] = result
+            by_key[result.key] = result
     settled = []
     for plan in planned:
-        got = found.pop(plan.key, None)
+        got = by_key.pop(plan.key, None)
         if got is None and plan.unproven is not None:
             verdict, message = Verdict.INCONCLUSIVE, plan.unproven
             got = Result(plan.check, plan.tier, plan.subject, verdict, message, blamed=())
@@ -417,7 +417,7 @@ def settle(planned: Collection[PlannedCheck], results: Iterable[Result]) -> list
             message = "no result: a planned check that did not report is a failure"
             got = Result(plan.check, plan.tier, plan.subject, Verdict.FAIL, message)
         settled.append(got)
-    return [*settled, *found.values()]
+    return [*settled, *by_key.values()]
 
 
 def overall(planned: Collection[PlannedCheck], results: Iterable[Result]) -> Verdict:
@@ -541,17 +541,17 @@ def _node_report(
     missing = [name for name in suite if name not in {result.check for result in mine}]
     verdict = worst(result.verdict for result in judged)
     open_ = [result for result in judged if not result.verdict.green]
-    said: Result | None
+    decisive: Result | None
     if own:
-        standing, said = Standing.FAILING, own[0]
+        standing, decisive = Standing.FAILING, own[0]
     elif suspicious:
-        standing, said = Standing.SUSPECT, suspicious[0]
+        standing, decisive = Standing.SUSPECT, suspicious[0]
     elif open_ or missing or not judged:
-        standing, said = Standing.UNPROVEN, next(iter(open_), None)
+        standing, decisive = Standing.UNPROVEN, next(iter(open_), None)
     else:
-        standing, said = Standing.PASSING, None
-    reason = f"{said.check}: {said.message}" if said else ""
-    if standing is Standing.UNPROVEN and said is None:
+        standing, decisive = Standing.PASSING, None
+    reason = f"{decisive.check}: {decisive.message}" if decisive else ""
+    if standing is Standing.UNPROVEN and decisive is None:
         reason = f"not judged: {', '.join(missing)}" if judged else "nothing was judged"
     return NodeReport(node, state, verdict, standing, own, reason)
 

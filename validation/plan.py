@@ -245,14 +245,14 @@ def _left_out(
     checks = [name for name in suite.checks if name not in names]
     chosen = {node.name for node in nodes}
     others = [name for name in declaration.nodes if name not in chosen]
-    found = []
+    parts = []
     if checks:
-        found.append(f"checks: {', '.join(checks)}")
+        parts.append(f"checks: {', '.join(checks)}")
     if others:
-        found.append(f"nodes: {hostlist.compress(others)}")
+        parts.append(f"nodes: {hostlist.compress(others)}")
     if selection.partition is not None and len(declaration.partitions) > 1:
-        found.append(f"partition: only {selection.partition}")
-    return tuple(found)
+        parts.append(f"partition: only {selection.partition}")
+    return tuple(parts)
 
 
 def shrink(job: Job, survivors: Collection[str]) -> Job | None:
@@ -270,8 +270,8 @@ def shrink(job: Job, survivors: Collection[str]) -> Job | None:
 
 
 def _chosen_checks(suite: Suite, selection: Selection) -> list[str]:
-    for option, asked in (("--only", selection.only or ()), ("--skip", selection.skip)):
-        if unknown := [name for name in asked if name not in suite.checks]:
+    for option, names in (("--only", selection.only or ()), ("--skip", selection.skip)):
+        if unknown := [name for name in names if name not in suite.checks]:
             raise UsageError(
                 f"{option}: suite {suite.name} has no check {', '.join(unknown)}; "
                 f"it has {', '.join(suite.checks)}"
@@ -360,13 +360,13 @@ def _payloads(
     checks: Sequence[str], node: Node, container: Container | None, gpus: Mapping[Gpus, int]
 ) -> dict[str, tuple[str, ...]]:
     """A node's payloads, in the order in which their checks stand, and the checks of each."""
-    found: dict[str, tuple[str, ...]] = {}
+    payloads: dict[str, tuple[str, ...]] = {}
     for name in checks:
         payload = CHECKS[name].payload
         why_not = _skipped(name, node, container) or _no_equals(name, gpus[node.gpus])
         if payload is not None and why_not is None:
-            found[payload] = (*found.get(payload, ()), name)
-    return found
+            payloads[payload] = (*payloads.get(payload, ()), name)
+    return payloads
 
 
 def _skipped(check: str, node: Node, container: Container | None) -> str | None:
@@ -410,10 +410,10 @@ def _no_other(check: str, node: Node) -> str | None:
 
 def _gpus(nodes: Iterable[Node]) -> Counter[Gpus]:
     """How many GPUs the nodes of each kind have together."""
-    found: Counter[Gpus] = Counter()
+    counts: Counter[Gpus] = Counter()
     for node in nodes:
-        found[node.gpus] += node.gpus.devices
-    return found
+        counts[node.gpus] += node.gpus.devices
+    return counts
 
 
 def _no_equals(check: str, gpus: int) -> str | None:
@@ -500,12 +500,12 @@ def _group_name(kind: _Kind, kinds: Sequence[_Kind]) -> str:
     """The hardware's name, and of the rest only what tells this group from the others."""
     rivals = [other for other in kinds if other.hardware == kind.hardware]
     environments = list(dict.fromkeys(other.environment for other in rivals))
-    asked = list(dict.fromkeys(other.gres for other in rivals if other.gpus == kind.gpus))
+    requests = list(dict.fromkeys(other.gres for other in rivals if other.gpus == kind.gpus))
     parts = [kind.hardware]
     if len({other.gpus for other in rivals}) > 1:
         parts.append(f"x{kind.gpus}")
-    if len(asked) > 1:
-        parts.append(f"gres{asked.index(kind.gres) + 1}")
+    if len(requests) > 1:
+        parts.append(f"gres{requests.index(kind.gres) + 1}")
     if len({other.fabric for other in rivals}) > 1:
         parts.append(kind.fabric)
     if len({other.partition for other in rivals}) > 1:

@@ -66,10 +66,10 @@ class Watcher:
     def result(self, result: Result) -> None:
         self._folder.result(result)
         message = printable(result.message.removeprefix("not run: "))
-        told = (result.subject.name, message)
+        notice = (result.subject.name, message)
         # What one fault does to several checks is told once.
-        if not result.verdict.green and message and told not in self._told:
-            self._told.add(told)
+        if not result.verdict.green and message and notice not in self._told:
+            self._told.add(notice)
             self._say(f"  {result.verdict.name} {result.check} {result.subject.name}: {message}")
 
     def _say(self, text: str) -> None:

@@ -88,29 +88,29 @@ def _run(options: argparse.Namespace) -> int:
     declared = cluster.declared(options, inventories)
     now = datetime.now(timezone.utc)
     run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    made = plan.make(
+    run_plan = plan.make(
         declared, suite, selection, run_id, cluster.site_thresholds(options, inventories)
     )
     if options.record_baseline is not None:
-        baseline.check(options.record_baseline, made.nodes)
+        baseline.check(options.record_baseline, run_plan.nodes)
     if options.dry_run:
-        terminal.say(f"{plan_report.render(made)}  dry run: nothing was submitted\n")
+        terminal.say(f"{plan_report.render(run_plan)}  dry run: nothing was submitted\n")
         return 0
     transport = _transport(options, inventories, declared)
     if options.metrics is not None:
         textfile.check(options.metrics, transport)
     # The id and not only the time: two runs may start in one second.
     folder = RunFolder(Path(options.output or f"results/{run_id}"))
-    folder.prepare(made)
-    terminal.say(f"{plan_report.render(made)}\n", sys.stderr)
-    client = _client(options, transport, made)
+    folder.prepare(run_plan)
+    terminal.say(f"{plan_report.render(run_plan)}\n", sys.stderr)
+    client = _client(options, transport, run_plan)
     begin = time.monotonic()
     with Watcher(sys.stderr, folder) as watcher:
         # A look at this machine costs nothing; through Ansible each costs a second or two.
-        walk = tiers.walk(made, client, watcher, interval_s=1.0 if inventories else 0.3)
+        walk = tiers.walk(run_plan, client, watcher, interval_s=1.0 if inventories else 0.3)
         interrupts.ignored_from_now_on()
     # Before anything is printed: a terminal that is gone must not cost the reports.
-    report = _report(made, walk, client, now, time.monotonic() - begin, options, folder)
+    report = _report(run_plan, walk, client, now, time.monotonic() - begin, options, folder)
     if options.record_baseline is not None:
         note = baseline.record(report, options.record_baseline)
         report = replace(report, notes=(*report.notes, note))

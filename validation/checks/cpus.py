@@ -23,16 +23,16 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     threshold = Threshold("=", declared, "CPUs", "declared", "inventory")
 
     def judge(document: Document) -> Result:
-        found = document.measured.whole("cpus")
-        verdict = threshold.judge(found)
-        message = f"{found} CPUs found, {declared} declared" if verdict is Verdict.FAIL else ""
+        cpus = document.measured.whole("cpus")
+        verdict = threshold.judge(cpus)
+        message = f"{cpus} CPUs found, {declared} declared" if verdict is Verdict.FAIL else ""
         return Result(
             NAME,
             TIER,
             job.subject,
             verdict,
             message,
-            Metric("cpus", found, "CPUs"),
+            Metric("cpus", cpus, "CPUs"),
             threshold,
             (Metric("cpus_allowed", document.measured.whole("cpus_allowed"), "CPUs"),),
             document.proof,

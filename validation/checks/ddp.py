@@ -28,8 +28,8 @@ FIGURES = (training.COMPUTED, training.EXCHANGED)
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        found = training.read(job, document, FIGURES, [job.ranks])
-        result = training.judge(job, NAME, document, found, rules)
+        training_run = training.read(job, document, FIGURES, [job.ranks])
+        result = training.judge(job, NAME, document, training_run, rules)
         return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)

@@ -34,25 +34,25 @@ _UNJUDGED = {
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        found = host.part(document, "disk")
-        folder, size, wrong = found.text("folder"), found.whole("bytes"), found.whole("wrong")
-        if (error := found.maybe_text("error")) is not None:
+        disk = host.part(document, "disk")
+        folder, size, wrong = disk.text("folder"), disk.whole("bytes"), disk.whole("wrong")
+        if (error := disk.maybe_text("error")) is not None:
             raise Unusable(f"{printable(folder, 80)}: {printable(error, 160)}")
-        cache = found.text("cache")
+        cache = disk.text("cache")
         if cache not in _UNJUDGED:
             raise Unusable(f"cache is {cache!r}, none of {', '.join(_UNJUDGED)}")
         if size == 0 or size % BLOCK or wrong > size:
             raise Unusable(f"{wrong} wrong bytes in a file of {size}")
         speeds = [
-            host.speed(WRITE, size, found.number("write_s")),
-            host.speed(READ, size, found.number("read_s")),
+            host.speed(WRITE, size, disk.number("write_s")),
+            host.speed(READ, size, disk.number("read_s")),
         ]
         metrics = [
             Metric("disk file", size // 2**20, "MiB"),
             Metric("disk page cache", cache),
-            Metric("disk filesystem", printable(found.text("type"), 40)),
-            Metric("disk source", printable(found.text("source"), 80)),
-            Metric("disk free", found.whole("free_mb"), "MiB"),
+            Metric("disk filesystem", printable(disk.text("type"), 40)),
+            Metric("disk source", printable(disk.text("source"), 80)),
+            Metric("disk free", disk.whole("free_mb"), "MiB"),
         ]
         unjudged = _UNJUDGED[cache]
         return host.concluded(NAME, job, document, rules, wrong, speeds, metrics, unjudged)

@@ -175,11 +175,11 @@ def read(job: Job, reply: Reply) -> Document:
     if nonce is not None and document.text("nonce") != nonce:
         raise Unusable(f"the answer is of another job or run: {document.text('nonce')!r}")
     proof = document.inner("proof")
-    found = _node_proof(proof, reply) if job.tier is Tier.NODE else _cluster_proof(proof, reply)
-    _ran_where_asked(job, found)
-    _ran_as_declared(job, found)
-    _ran_in_its_container(job, found)
-    return Document(found, document.inner("measured"))
+    own_proof = _node_proof(proof, reply) if job.tier is Tier.NODE else _cluster_proof(proof, reply)
+    _ran_where_asked(job, own_proof)
+    _ran_as_declared(job, own_proof)
+    _ran_in_its_container(job, own_proof)
+    return Document(own_proof, document.inner("measured"))
 
 
 def _ended_well(job: Job, reply: Reply) -> None:
@@ -198,21 +198,21 @@ def _ended_well(job: Job, reply: Reply) -> None:
         case Outcome.RUN_LIMIT:
             started = {_named(job, start.host) for start in reply.starts}
             silent = tuple(host for host in job.hosts if host not in started)
-            said = f"did not end in {job.run_limit_s} s and was cancelled"
+            message = f"did not end in {job.run_limit_s} s and was cancelled"
             if silent:
-                said += f"; no task started on {', '.join(silent[:8])}"
+                message += f"; no task started on {', '.join(silent[:8])}"
             if detail := _complaint(reply.stderr):
-                said += f"; {detail}"
+                message += f"; {detail}"
             # Where some tasks started, those that did not are at fault. Otherwise who knows.
             known = silent if len(silent) < len(job.hosts) else ()
-            raise _unusable(job, reply, said, known or _failed_nodes(job, reply.stderr))
+            raise _unusable(job, reply, message, known or _failed_nodes(job, reply.stderr))
         case Outcome.CANCELLED:
             raise Unusable("the run was interrupted before this job ended", blamed=())
         case Outcome.NOT_SUBMITTED:
             raise Unusable(f"srun could not be started: {reply.reason}", blamed=())
         case Outcome.SKIPPED:
-            said = f"not run: {reply.reason} did not start on the same nodes in time"
-            raise Unusable(said, Verdict.INCONCLUSIVE, ())
+            message = f"not run: {reply.reason} did not start on the same nodes in time"
+            raise Unusable(message, Verdict.INCONCLUSIVE, ())
         case Outcome.LOST:
             raise Unusable(f"nothing is known of this job: {reply.reason}", blamed=())
 
@@ -220,8 +220,8 @@ def _ended_well(job: Job, reply: Reply) -> None:
 def _unusable(job: Job, reply: Reply, said: str, known: tuple[str, ...] = ()) -> Unusable:
     """A failure of the job, counted against the nodes that are known to have caused it."""
     if down := _out_of_service(job, reply):
-        told = (f"{host} is {state} meanwhile" for host, state in down.items())
-        return Unusable(f"{', '.join(told)}; {said}", blamed=tuple(down))
+        states = (f"{host} is {state} meanwhile" for host, state in down.items())
+        return Unusable(f"{', '.join(states)}; {said}", blamed=tuple(down))
     return Unusable(said, blamed=known or None)
 
 
@@ -244,8 +244,8 @@ def _refused(job: Job, reply: Reply) -> None:
         case sentence, Cause.NODE if _out_of_service(job, reply):
             raise _unusable(job, reply, f"Slurm accepted no job: {sentence}")
         case sentence, Cause.CLUSTER:
-            asked = f", asked for {job.gres}" if "resource (" in sentence.lower() else ""
-            raise Unusable(f"Slurm accepted no job: {sentence}{asked}", blamed=())
+            request = f", asked for {job.gres}" if "resource (" in sentence.lower() else ""
+            raise Unusable(f"Slurm accepted no job: {sentence}{request}", blamed=())
         case sentence, _:
             raise Unusable(f"Slurm accepted no job: {sentence}", Verdict.INCONCLUSIVE, ())
 
@@ -255,10 +255,10 @@ _PYXIS = re.compile(r"^slurmstepd: error: pyxis: +(.*)$", re.MULTILINE)
 
 def _not_contained(job: Job, reply: Reply) -> None:
     """Raises Unusable when the container did not start: the image's fault, or its registry's."""
-    said = _PYXIS.findall(reply.stderr)
-    if job.container is None or reply.starts or not said or _out_of_service(job, reply):
+    lines = _PYXIS.findall(reply.stderr)
+    if job.container is None or reply.starts or not lines or _out_of_service(job, reply):
         return
-    cause = next((line for line in said if "[ERROR]" in line), said[0])
+    cause = next((line for line in lines if "[ERROR]" in line), lines[0])
     image = job.container.image
     raise Unusable(f"the container {image} did not start: {printable(cause, 200)}", blamed=())
 
@@ -271,27 +271,27 @@ _WHOSE = {
 
 
 def _waited(job: Job, reply: Reply) -> Unusable:
-    said = f"did not start in {reply.seconds or job.queue_limit_s:.0f} s: "
+    message = f"did not start in {reply.seconds or job.queue_limit_s:.0f} s: "
     reason = f" ({reply.reason})" if reply.reason else ""
     cause = job_reasons.cause(reply.reason)
     if cause in _WHOSE:
         verdict = Verdict.FAIL if cause is Cause.CLUSTER else Verdict.INCONCLUSIVE
-        return Unusable(f"{said}{_WHOSE[cause]}{reason}", verdict, ())
+        return Unusable(f"{message}{_WHOSE[cause]}{reason}", verdict, ())
     if _out_of_service(job, reply):
-        return _unusable(job, reply, f"{said}Slurm says {reply.reason or 'nothing'}")
+        return _unusable(job, reply, f"{message}Slurm says {reply.reason or 'nothing'}")
     if asleep := [state.name for state in reply.states if node_states.asleep(state)]:
         names = ", ".join(asleep[:8])
-        return Unusable(f"{said}{names} is still being powered up", Verdict.INCONCLUSIVE, ())
+        return Unusable(f"{message}{names} is still being powered up", Verdict.INCONCLUSIVE, ())
     if ending := [state.name for state in reply.states if node_states.completing(state)]:
         names = f"{', '.join(ending[:8])} {'is' if len(ending) == 1 else 'are'}"
-        said = f"{said}{names} still completing a job that has ended{reason}"
-        return Unusable(said, Verdict.INCONCLUSIVE, ())
+        message = f"{message}{names} still completing a job that has ended{reason}"
+        return Unusable(message, Verdict.INCONCLUSIVE, ())
     if reply.busy or cause is Cause.BUSY:
         nodes = "node is" if len(job.nodes) == 1 else "nodes are"
-        return Unusable(f"{said}{nodes} busy with other jobs{reason}", Verdict.INCONCLUSIVE, ())
+        return Unusable(f"{message}{nodes} busy with other jobs{reason}", Verdict.INCONCLUSIVE, ())
     # Whatever it says: the nodes are in service, and nothing was measured on them.
-    told = f"Slurm says {reply.reason}" if reply.reason else "Slurm gives no reason"
-    return Unusable(f"{said}{told}", Verdict.INCONCLUSIVE)
+    explanation = f"Slurm says {reply.reason}" if reply.reason else "Slurm gives no reason"
+    return Unusable(f"{message}{explanation}", Verdict.INCONCLUSIVE)
 
 
 _NODE_FAILURES = re.compile(
@@ -301,15 +301,15 @@ _NODE_FAILURES = re.compile(
 
 def _failed_nodes(job: Job, stderr: str) -> tuple[str, ...]:
     """The job's nodes of which srun or the ranks say that they failed, or never came."""
-    found: list[str] = []
+    hosts: list[str] = []
     # The ranks say whom they waited for in vain; it counts where they agree.
-    said = {line for line in stderr.splitlines() if line.startswith(_BLAMED)}
-    if len(said) == 1:
-        found += said.pop().removeprefix(_BLAMED).strip().split(",")
+    blame_lines = {line for line in stderr.splitlines() if line.startswith(_BLAMED)}
+    if len(blame_lines) == 1:
+        hosts += blame_lines.pop().removeprefix(_BLAMED).strip().split(",")
     for match in _NODE_FAILURES.finditer(stderr):
         with suppress(hostlist.HostlistError):
-            found += hostlist.expand(match[1] or match[2])
-    named = {_named(job, host) for host in found}
+            hosts += hostlist.expand(match[1] or match[2])
+    named = {_named(job, host) for host in hosts}
     return tuple(host for host in job.hosts if host in named)
 
 
@@ -368,16 +368,16 @@ def _container(fields: Fields) -> str | None:
 
 
 def _ran_where_asked(job: Job, proof: Proof) -> None:
-    asked = set(job.hosts)
+    hosts = set(job.hosts)
     took_part = [_named(job, host) for host in proof.hosts]
     if job.tier is Tier.CLUSTER:
         _right_ranks(job, proof)
-    if missing := sorted(asked - set(took_part)):
+    if missing := sorted(hosts - set(took_part)):
         raise Unusable(
-            f"asked for {', '.join(sorted(asked)[:8])}, but {', '.join(missing[:8])} took no part "
+            f"asked for {', '.join(sorted(hosts)[:8])}, but {', '.join(missing[:8])} took no part "
             f"(answer from {', '.join(took_part[:8])})"
         )
-    if strangers := sorted(set(took_part) - asked):
+    if strangers := sorted(set(took_part) - hosts):
         raise Unusable(f"{', '.join(strangers[:8])} took part although they were not requested")
 
 
@@ -390,24 +390,28 @@ def _ran_as_declared(job: Job, proof: Proof) -> None:
         return
     seen = dict(proof.environment)
     for name, declared in job.environment:
-        if name.startswith(STEERING) and (found := seen.get(name)) != declared:
-            what = "did not reach the ranks" if found is None else f"was {found!r} in the ranks"
+        if name.startswith(STEERING) and (value := seen.get(name)) != declared:
+            what = "did not reach the ranks" if value is None else f"was {value!r} in the ranks"
             raise Unusable(f"{name} is declared as {declared!r}, and {what}", blamed=())
 
 
 def _ran_in_its_container(job: Job, proof: Proof) -> None:
     """Raises Unusable where a task ran elsewhere: a node without pyxis starts it on the host."""
-    told = [(rank.host, rank.container) for rank in proof.ranks]
-    told = told or [(host, proof.container) for host in proof.hosts]
-    wrong = [_named(job, host) for host, seen in told if (seen is None) != (job.container is None)]
+    containers = [(rank.host, rank.container) for rank in proof.ranks]
+    containers = containers or [(host, proof.container) for host in proof.hosts]
+    wrong = [
+        _named(job, host) for host, seen in containers if (seen is None) != (job.container is None)
+    ]
     if not wrong:
         return
     nodes = tuple(dict.fromkeys(wrong))
     names = ", ".join(nodes[:8])
     if job.container is None:
         raise Unusable(f"ran in a container on {names}, although none was requested", blamed=nodes)
-    said = f"did not run in the container {job.container.image} on {names} but on the node itself"
-    raise Unusable(f"{said}: is Slurm's plugin pyxis loaded by slurmd there?", blamed=nodes)
+    message = (
+        f"did not run in the container {job.container.image} on {names} but on the node itself"
+    )
+    raise Unusable(f"{message}: is Slurm's plugin pyxis loaded by slurmd there?", blamed=nodes)
 
 
 def _right_ranks(job: Job, proof: Proof) -> None:
@@ -447,8 +451,8 @@ def _one_version(job: Job, what: str, versions: Mapping[Rank, str | None]) -> No
     for rank, version in versions.items():
         hosts.setdefault(str(version), {})[_named(job, rank.host)] = None
     if len(hosts) > 1:
-        told = "; ".join(f"{name} on {', '.join([*hosts[name]][:8])}" for name in sorted(hosts))
-        raise Unusable(f"the ranks run different versions of {what}: {told}")
+        listing = "; ".join(f"{name} on {', '.join([*hosts[name]][:8])}" for name in sorted(hosts))
+        raise Unusable(f"the ranks run different versions of {what}: {listing}")
 
 
 def _named(job: Job, host: str) -> str:
@@ -487,9 +491,9 @@ def _complaint(stderr: str) -> str:
     srun = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
     late = [line.split(" ", 2)[2] for line in lines if _STILL_RUNNING.fullmatch(line)]
     stepd = [line.removeprefix(_STEPD) for line in lines if line.startswith(_STEPD)]
-    said = payload[:1] or own[-1:] or stepd[:1]
+    parts = payload[:1] or own[-1:] or stepd[:1]
     if late:
-        said = [*payload[:1], f"{', '.join(late)} when other tasks had long ended"]
+        parts = [*payload[:1], f"{', '.join(late)} when other tasks had long ended"]
     if len(payload) > 1:
-        said.append(f"and {len(payload) - 1} more such lines")
-    return "; ".join(printable(part, 200) for part in said + srun[:1])
+        parts.append(f"and {len(payload) - 1} more such lines")
+    return "; ".join(printable(part, 200) for part in parts + srun[:1])

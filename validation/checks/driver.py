@@ -39,7 +39,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
     def judge(document: Document) -> Result:
         gpus, findings = seen(document, declared)
-        faulty = {found.index for found in findings if found.verdict is Verdict.FAIL} - {None}
+        faulty = {finding.index for finding in findings if finding.verdict is Verdict.FAIL} - {None}
         return Result(
             NAME,
             TIER,
@@ -62,7 +62,7 @@ def seen(document: Document, declared: int) -> tuple[tuple[Gpu, ...], list[Findi
     gpus = read_gpus(document)
     findings = [*_counted(gpus, declared), *_lost(gpus), *_slow(document)]
     answering = [gpu for gpu in gpus if gpu.error is None]
-    findings += [found for gpu in answering for found in examined(gpu, _examine)]
+    findings += [finding for gpu in answering for finding in examined(gpu, _examine)]
     findings += _alike(answering)
     return gpus, findings
 
@@ -70,19 +70,19 @@ def seen(document: Document, declared: int) -> tuple[tuple[Gpu, ...], list[Findi
 def _counted(gpus: Sequence[Gpu], declared: int) -> Iterator[Finding]:
     if len(gpus) == declared:
         return
-    said = f"NVML counts {len(gpus)} GPUs, {declared} declared"
+    text = f"NVML counts {len(gpus)} GPUs, {declared} declared"
     minors = [quietly(gpu.whole, "minor") for gpu in gpus if gpu.error is None]
     if len(minors) == len(gpus) < declared and None not in minors:
         missing = [number for number in range(declared) if number not in minors]
-        said += f": without {', '.join(f'/dev/nvidia{number}' for number in missing[:8])}"
-    yield Finding(Verdict.FAIL, said)
+        text += f": without {', '.join(f'/dev/nvidia{number}' for number in missing[:8])}"
+    yield Finding(Verdict.FAIL, text)
 
 
 def _lost(gpus: Sequence[Gpu]) -> Iterator[Finding]:
     for gpu in gpus:
         if gpu.error is not None:
-            said = f"gives no answers: {printable(gpu.error, 160)}"
-            yield Finding(Verdict.FAIL, said, gpu.index)
+            text = f"gives no answers: {printable(gpu.error, 160)}"
+            yield Finding(Verdict.FAIL, text, gpu.index)
 
 
 def _slow(document: Document) -> Iterator[Finding]:
@@ -91,8 +91,8 @@ def _slow(document: Document) -> Iterator[Finding]:
     for index, item in enumerate(document.measured.items("gpus")):
         seconds = item.number("seconds")
         if item.maybe_text("error") is None and seconds > limit / 2:
-            said = f"took {seconds:.1f} s to answer NVML, of {limit:g} s at most"
-            yield Finding(Verdict.WARN, said, index)
+            text = f"took {seconds:.1f} s to answer NVML, of {limit:g} s at most"
+            yield Finding(Verdict.WARN, text, index)
 
 
 def _examine(gpu: Gpu) -> Iterator[Finding]:
@@ -115,8 +115,8 @@ def _alike(gpus: Sequence[Gpu]) -> Iterator[Finding]:
         common = Counter(size for _, size in known).most_common(1)
         for gpu, size in known:
             if size != common[0][0]:
-                said = f"has {size} MiB of memory, others of the node {common[0][0]}"
-                yield Finding(Verdict.FAIL, said, gpu.index)
+                text = f"has {size} MiB of memory, others of the node {common[0][0]}"
+                yield Finding(Verdict.FAIL, text, gpu.index)
 
 
 def _metrics(document: Document, gpus: Sequence[Gpu]) -> Iterator[Metric]:

@@ -49,8 +49,8 @@ def examine(gpu: Gpu) -> Iterator[Finding]:
         will = "on" if pending else "off"
         yield Finding(Verdict.WARN, f"ECC will be {will} after the next reset")
     if fresh := gpu.whole("ecc_volatile_uncorrected"):
-        said = f"{fresh} uncorrectable ECC errors since the driver was loaded"
-        yield Finding(Verdict.FAIL, said)
+        text = f"{fresh} uncorrectable ECC errors since the driver was loaded"
+        yield Finding(Verdict.FAIL, text)
     if old := gpu.whole("ecc_aggregate_uncorrected"):
         yield Finding(Verdict.WARN, f"{old} uncorrectable ECC errors in the board's life")
     yield from _rows(gpu)
@@ -75,8 +75,8 @@ def _pages(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.FAIL, "a memory page waits for a reset to be retired")
     retired = pages.whole("single_bit") + pages.whole("double_bit")
     if retired > MOST_RETIRED_PAGES:
-        said = f"{retired} memory pages are retired, more than {MOST_RETIRED_PAGES}"
-        yield Finding(Verdict.WARN, said)
+        text = f"{retired} memory pages are retired, more than {MOST_RETIRED_PAGES}"
+        yield Finding(Verdict.WARN, text)
 
 
 def _measures(gpu: Gpu) -> Iterator[Metric]:

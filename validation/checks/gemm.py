@@ -95,8 +95,8 @@ def speed(node: computed.Node, what: str, row: Fields) -> Metric:
     if shape != (size,) * 3:
         raise Unusable(f"{what}: multiplied {shape}, asked for {(size,) * 3}")
     seconds = computed.median_s(row, what, node.asked.least)
-    found = computed.agreed(row, "tflops", 2 * math.prod(shape) / seconds / 1e12, what)
-    return Metric(what, float(f"{found:.5g}"), TFLOPS)
+    tflops = computed.agreed(row, "tflops", 2 * math.prod(shape) / seconds / 1e12, what)
+    return Metric(what, float(f"{tflops:.5g}"), TFLOPS)
 
 
 def _right(report: computed.Report, what: str, row: Fields, size: int) -> None:

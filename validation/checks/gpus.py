@@ -52,8 +52,8 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             )
         known = bool(rules.model and rules.model.nvml_names)
         if not message and declared.answer and not known:
-            found = ", ".join(sorted(set(names)))
-            note = f"no thresholds file has board names of {declared.model}, found {found}"
+            boards = ", ".join(sorted(set(names)))
+            note = f"no thresholds file has board names of {declared.model}, found {boards}"
             unjudged = tuple(
                 Sample("nvml_names", (("name", name),), 1, "GPUs", 1) for name in sorted(set(names))
             )

@@ -50,8 +50,8 @@ class Gpu:
     def knows(self, name: str) -> bool:
         known = self._values.has(name)
         if known == (name in self._unknown):
-            said = "both a value and" if known else "neither a value nor"
-            raise Unusable(f"GPU {self.index} has {said} a reason for none: {name}")
+            words = "both a value and" if known else "neither a value nor"
+            raise Unusable(f"GPU {self.index} has {words} a reason for none: {name}")
         if known:
             return True
         kind, why = self._unknown[name]
@@ -89,10 +89,10 @@ def quietly(read: Callable[[str], Value | None], name: str) -> Value | None:
 
 def word(fields: Fields, name: str, true: str, false: str) -> bool:
     """A field that has one of two words. Raises Unusable for anything else."""
-    found = fields.text(name)
-    if found not in (true, false):
-        raise Unusable(f"{name} is {found!r}, neither {true} nor {false}")
-    return found == true
+    value = fields.text(name)
+    if value not in (true, false):
+        raise Unusable(f"{name} is {value!r}, neither {true} nor {false}")
+    return value == true
 
 
 def driver_error(document: Document) -> str | None:
@@ -123,13 +123,13 @@ def answering(document: Document) -> list[Gpu]:
 
 def examined(gpu: Gpu, examine: Callable[[Gpu], Iterable[Finding]]) -> list[Finding]:
     """The findings of one GPU; a value that it does not tell is one of them."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         for finding in examine(gpu):
-            found.append(Finding(finding.verdict, finding.text, gpu.index))
+            findings.append(Finding(finding.verdict, finding.text, gpu.index))
     except Unanswered as problem:
-        found.append(Finding(Verdict.FAIL, str(problem), gpu.index))
-    return found
+        findings.append(Finding(Verdict.FAIL, str(problem), gpu.index))
+    return findings
 
 
 def each_gpu(
@@ -159,14 +159,14 @@ def each_gpu(
 def _metrics(
     gpus: Iterable[Gpu], measures: Callable[[Gpu], Iterable[Metric]]
 ) -> tuple[Metric, ...]:
-    found: list[Metric] = []
+    metrics: list[Metric] = []
     for gpu in gpus:
         try:
             for metric in measures(gpu):
-                found.append(Metric(f"GPU {gpu.index} {metric.name}", metric.value, metric.unit))
+                metrics.append(Metric(f"GPU {gpu.index} {metric.name}", metric.value, metric.unit))
         except Unanswered:
             continue  # what is judged says so; this is only shown
-    return tuple(found)
+    return tuple(metrics)
 
 
 def conclude(

@@ -55,9 +55,9 @@ def concluded(
     if verdict is Verdict.FAIL:
         message = f"{wrong} bytes came back as others than were written"
     held = rules.model.host if rules.model else {}
-    judged = [(found, held[found.name]) for found in speeds if found.name in held]
+    judged = [(metric, held[metric.name]) for metric in speeds if metric.name in held]
     if verdict is Verdict.PASS and judged:
-        verdicts = [limit.judge(found.value) for found, limit in judged]
+        verdicts = [limit.judge(metric.value) for metric, limit in judged]
         verdict = worst(verdicts)
         value, threshold = judged[verdicts.index(verdict)]
         if unjudged:
@@ -65,8 +65,8 @@ def concluded(
         elif verdict is not Verdict.PASS:
             message = f"{value.name} {value.value} {GBS}, {threshold.value} are needed"
     if unjudged:
-        speeds = [replace(found, name=f"{found.name}, cached") for found in speeds]
-    shown = tuple(found for found in (*speeds, *metrics) if found != value)
+        speeds = [replace(metric, name=f"{metric.name}, cached") for metric in speeds]
+    shown = tuple(metric for metric in (*speeds, *metrics) if metric != value)
     return Result(
         check, Tier.NODE, job.subject, verdict, message, value, threshold, shown, document.proof
     )

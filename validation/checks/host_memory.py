@@ -28,9 +28,9 @@ COPY = "memory copy"
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        found = host.part(document, "memory")
-        size, caches = found.whole("array_bytes"), found.whole("cache_bytes")
-        cores = found.items("cores")
+        memory = host.part(document, "memory")
+        size, caches = memory.whole("array_bytes"), memory.whole("cache_bytes")
+        cores = memory.items("cores")
         if len({core.whole("cpu") for core in cores}) != len(cores) or not cores or not size:
             raise Unusable("the cores that copied are not each named once, or copied nothing")
         rates = []
@@ -69,6 +69,6 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
 def _asked_s(job: Job) -> float:
     """How long each core had to copy, as it was asked."""
-    asked = job.config["memory_s"]
-    assert isinstance(asked, int | float)  # the suite was read strictly
-    return float(asked)
+    seconds = job.config["memory_s"]
+    assert isinstance(seconds, int | float)  # the suite was read strictly
+    return float(seconds)

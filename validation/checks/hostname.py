@@ -28,11 +28,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     )
 
     def judge(document: Document) -> Result:
-        found = document.measured.text("hostname")
+        hostname = document.measured.text("hostname")
         # A host name with or without its domain is the same.
-        verdict = threshold.judge(found.split(".", 1)[0])
-        message = f"the host calls itself {found}" if verdict is Verdict.FAIL else ""
-        value = Metric("hostname", found)
+        verdict = threshold.judge(hostname.split(".", 1)[0])
+        message = f"the host calls itself {hostname}" if verdict is Verdict.FAIL else ""
+        value = Metric("hostname", hostname)
         return Result(
             NAME, TIER, job.subject, verdict, message, value, threshold, proof=document.proof
         )

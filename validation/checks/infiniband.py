@@ -118,11 +118,13 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
     def judge(document: Document) -> Result:
         answered = document.measured.inner("infiniband")
-        found = judged(answered, node.fabric, hcas)
+        judgement = judged(answered, node.fabric, hcas)
         items = answered.items("ports")
         # Without a good one, or where it cannot be told which are meant, one would do.
-        wanted = found.used if found.good and found.verdict is Verdict.FAIL else None
-        return _result(job, document, found.verdict, found.message, found.good, items, wanted)
+        wanted = judgement.used if judgement.good and judgement.verdict is Verdict.FAIL else None
+        return _result(
+            job, document, judgement.verdict, judgement.message, judgement.good, items, wanted
+        )
 
     return answer(NAME, job, reply, judge)
 
@@ -185,12 +187,12 @@ def named(hcas: str, port: str) -> bool:
     words = hcas.lstrip("^=")
     signs = hcas[: len(hcas) - len(words)]
     device, _, number = port.partition(":")
-    found = False
+    listed = False
     for word in words.split(","):
         name, _, wanted = word.strip().partition(":")
         same = device == name if "=" in signs else bool(name) and device.startswith(name)
-        found = found or (same and wanted in ("", number))
-    return found != ("^" in signs)
+        listed = listed or (same and wanted in ("", number))
+    return listed != ("^" in signs)
 
 
 def _port(item: Fields) -> _Port:
@@ -237,8 +239,8 @@ def _examined(port: _Port, fabric: Fabric) -> Iterator[_Finding]:
         yield _Finding(Verdict.FAIL, f"{port.state}, {port.phys_state}", port.name)
     elif fabric.rate is not None and port.rate != fabric.rate:
         low = port.rate is None or port.rate < fabric.rate
-        said = f"{port.rate:g} Gbit/s, {fabric.rate} declared"
-        yield _Finding(Verdict.FAIL if low else Verdict.WARN, said, port.name)
+        text = f"{port.rate:g} Gbit/s, {fabric.rate} declared"
+        yield _Finding(Verdict.FAIL if low else Verdict.WARN, text, port.name)
 
 
 _ORDER = (Verdict.FAIL, Verdict.WARN)

@@ -48,8 +48,8 @@ _UNITS = {"memlock": "bytes", "stack": "bytes", "nofile": "files", "nproc": "pro
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        found = document.measured.inner("limits")
-        low = list(_low(found, job.nodes[0]))
+        limits = document.measured.inner("limits")
+        low = list(_low(limits, job.nodes[0]))
         return Result(
             NAME,
             TIER,
@@ -58,7 +58,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             printable("; ".join(low), 300),
             Metric("too low", len(low), "limits"),
             _THRESHOLD,
-            tuple(_metrics(found)),
+            tuple(_metrics(limits)),
             document.proof,
         )
 
@@ -86,9 +86,9 @@ def _limit(found: Fields, name: str, which: str) -> int | str:
     limit = found.inner(name)
     if not isinstance(limit.values.get(which), str):
         return limit.whole(which)
-    if (said := limit.text(which)) != UNLIMITED:
-        raise Unusable(f"{name} is {printable(said, 40)!r}, no limit")
-    return said
+    if (text := limit.text(which)) != UNLIMITED:
+        raise Unusable(f"{name} is {printable(text, 40)!r}, no limit")
+    return text
 
 
 def _metrics(found: Fields) -> Iterator[Metric]:

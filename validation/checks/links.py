@@ -55,17 +55,20 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         findings: list[Finding] = []
         metrics: list[Metric] = []
         if problem is not None:
-            said = f"NVML could not be asked: {printable(problem, 200)}"
-            findings.append(Finding(Verdict.INCONCLUSIVE, said))
+            text = f"NVML could not be asked: {printable(problem, 200)}"
+            findings.append(Finding(Verdict.INCONCLUSIVE, text))
         else:
             for gpu, row in zip(node.gpus, rows, strict=True):
                 if gpu.problem is None:
-                    found = _examine(gpu, row, seconds)
-                    findings += [Finding(one.verdict, one.text, gpu.index) for one in found]
+                    gpu_findings = _examine(gpu, row, seconds)
+                    findings += [
+                        Finding(finding.verdict, finding.text, gpu.index)
+                        for finding in gpu_findings
+                    ]
                     metrics += _measures(gpu, row)
                 else:
-                    said = "did not work, see cuda"
-                    findings.append(Finding(Verdict.INCONCLUSIVE, said, gpu.index))
+                    text = "did not work, see cuda"
+                    findings.append(Finding(Verdict.INCONCLUSIVE, text, gpu.index))
         return health.conclude(NAME, job, document, _THRESHOLD, findings, tuple(metrics))
 
     return answer(NAME, job, reply, judge)
@@ -107,19 +110,19 @@ def _examine(gpu: computed.Gpu, row: Fields, seconds: float) -> list[Finding]:
 
 def _pcie(row: Fields, before: health.Gpu) -> Iterator[Finding]:
     if row.whole("samples") == 0:
-        said = "NVML did not report its PCIe link while it copied"
-        yield Finding(Verdict.INCONCLUSIVE, said)
+        text = "NVML did not report its PCIe link while it copied"
+        yield Finding(Verdict.INCONCLUSIVE, text)
         return
     for what, most, words in (
         ("generation", "pcie_generation_max", "PCIe generation {} of {} while it copied"),
         ("width", "pcie_width_max", "{} PCIe lanes of {} while it copied"),
     ):
-        limit, found = before.whole(most), row.whole(what)
+        limit, value = before.whole(most), row.whole(what)
         if limit is None:
-            said = f"NVML does not know the {what} that its PCIe link can have"
-            yield Finding(Verdict.INCONCLUSIVE, said)
-        elif found < limit or found == 0:
-            yield Finding(Verdict.FAIL, words.format(found, limit))
+            text = f"NVML does not know the {what} that its PCIe link can have"
+            yield Finding(Verdict.INCONCLUSIVE, text)
+        elif value < limit or value == 0:
+            yield Finding(Verdict.FAIL, words.format(value, limit))
 
 
 def _replays(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[Finding]:
@@ -139,9 +142,9 @@ def _nvlink(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[F
         counted = {name: grown[name] for name in names if grown[name]}
         if not counted:
             continue
-        said = ", ".join(f"{count} {name}" for name, count in counted.items())
+        errors = ", ".join(f"{count} {name}" for name, count in counted.items())
         verdict = Verdict.FAIL if sum(counted.values()) >= max(1.0, allowed) else Verdict.WARN
-        yield Finding(verdict, f"its NVLinks counted new errors under load ({said})")
+        yield Finding(verdict, f"its NVLinks counted new errors under load ({errors})")
 
 
 def _grown(before: health.Gpu, after: health.Gpu) -> Counter[str]:

@@ -23,10 +23,10 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     threshold = Threshold("≥", declared, "MB", "declared", "inventory")
 
     def judge(document: Document) -> Result:
-        found = document.measured.whole("memory_mb")
-        verdict = threshold.judge(found)
-        message = f"{found} MB found, {declared} declared" if verdict is Verdict.FAIL else ""
-        value = Metric("memory", found, "MB")
+        memory_mb = document.measured.whole("memory_mb")
+        verdict = threshold.judge(memory_mb)
+        message = f"{memory_mb} MB found, {declared} declared" if verdict is Verdict.FAIL else ""
+        value = Metric("memory", memory_mb, "MB")
         return Result(
             NAME, TIER, job.subject, verdict, message, value, threshold, proof=document.proof
         )

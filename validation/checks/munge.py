@@ -58,9 +58,9 @@ def _on_the_login_node(document: Document, reply: Reply) -> str:
         return f"the node could not make a credential: {why}"
     if reply.munge is None or reply.munge.decode_exit is None:
         status = reply.munge.decode_status if reply.munge else None
-        said = status or "no reason given"
-        return f"the node's credential was not tried on the login node: {said}"
-    said = reply.munge.decode_status or f"unmunge ended with {reply.munge.decode_exit}"
-    if reply.munge.decode_exit == 0 and said.startswith("Success"):
+        decode_status = status or "no reason given"
+        return f"the node's credential was not tried on the login node: {decode_status}"
+    decode_status = reply.munge.decode_status or f"unmunge ended with {reply.munge.decode_exit}"
+    if reply.munge.decode_exit == 0 and decode_status.startswith("Success"):
         return ""
-    return f"the login node refuses the node's credential: {said}"
+    return f"the login node refuses the node's credential: {decode_status}"

@@ -88,8 +88,8 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
                 continue  # told already
         for index, count in up.items():
             if count < max(up.values()):
-                said = f"{count} NVLinks are up, {max(up.values())} on others of the node"
-                yield Finding(Verdict.WARN, said, index)
+                text = f"{count} NVLinks are up, {max(up.values())} on others of the node"
+                yield Finding(Verdict.WARN, text, index)
 
     return each_gpu(
         NAME, job, reply, _THRESHOLD, lambda gpu: examine(gpu, declared), _measures, together
@@ -101,14 +101,14 @@ def examine(gpu: Gpu, declared: Gpus) -> Iterator[Finding]:
     peers = declared.count > 1
     fabric = gpu.inner("fabric")
     links = _links(gpu)
-    for said in links.strange:
-        yield Finding(Verdict.FAIL, said)
+    for text in links.strange:
+        yield Finding(Verdict.FAIL, text)
     if peers and (expected is not None or _in_fabric(fabric)):
         if links.down:
             yield Finding(Verdict.FAIL, f"{_named(links.down)} down, of {links.count}")
         if links.count < (expected or 1):
-            said = f"has {links.count} NVLinks, {expected or 'some'} expected"
-            yield Finding(Verdict.FAIL, said)
+            text = f"has {links.count} NVLinks, {expected or 'some'} expected"
+            yield Finding(Verdict.FAIL, text)
     if links.errors:
         counted = ", ".join(f"{count} {name}" for name, count in sorted(links.errors.items()))
         yield Finding(Verdict.WARN, f"its NVLinks counted errors ({counted})")
@@ -153,9 +153,9 @@ def _fabric(fabric: Fields, not_joined: Verdict) -> Iterator[Finding]:
     elif status != 0:
         yield Finding(not_joined, f"joining the fabric failed (NVML code {status})")
     else:
-        for first, bits, wrong, verdict, said in _HEALTH:
+        for first, bits, wrong, verdict, text in _HEALTH:
             if health >> first & bits in wrong:
-                yield Finding(verdict, said)
+                yield Finding(verdict, text)
 
 
 def _measures(gpu: Gpu) -> Iterator[Metric]:

@@ -74,16 +74,16 @@ def _generation(gpu: Gpu) -> Iterator[Finding]:
     now, most = gpu.whole("pcie_generation"), gpu.whole("pcie_generation_max")
     board = gpu.whole("pcie_generation_gpu")
     if now is None or most is None:
-        said = "NVML does not know the generation of this board's link"
-        yield Finding(Verdict.INCONCLUSIVE, said)
+        text = "NVML does not know the generation of this board's link"
+        yield Finding(Verdict.INCONCLUSIVE, text)
         return
     if now < most and not _idle(gpu):
         yield Finding(Verdict.FAIL, f"PCIe generation {now} of {most}, and not idle")
     if most == 0:
         yield Finding(Verdict.FAIL, "no PCIe generation")
     if board is not None and most < board:
-        said = f"the slot has PCIe generation {most}, the board {board}"
-        yield Finding(Verdict.WARN, said)
+        text = f"the slot has PCIe generation {most}, the board {board}"
+        yield Finding(Verdict.WARN, text)
 
 
 def _idle(gpu: Gpu) -> bool:
@@ -92,7 +92,7 @@ def _idle(gpu: Gpu) -> bool:
 
 
 def _measures(gpu: Gpu) -> Iterator[Metric]:
-    for name, said, unit in (
+    for name, title, unit in (
         ("pcie_generation", "generation", ""),
         ("pcie_generation_max", "generation, most", ""),
         ("pcie_width", "lanes", ""),
@@ -101,4 +101,4 @@ def _measures(gpu: Gpu) -> Iterator[Metric]:
     ):
         value = gpu.whole(name)
         if value is not None:
-            yield Metric(said, value, unit)
+            yield Metric(title, value, unit)

@@ -35,9 +35,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         rows = document.measured.items("pairs")
         pairs = [(row.whole("source"), row.whole("target")) for row in rows]
         count = len(node.gpus)
-        asked = [(a, b) for a in range(count) for b in range(count) if a != b]
-        if pairs != asked:
-            raise Unusable(f"{len(pairs)} pairs of GPUs were measured, not each of {len(asked)}")
+        all_pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
+        if pairs != all_pairs:
+            raise Unusable(
+                f"{len(pairs)} pairs of GPUs were measured, not each of {len(all_pairs)}"
+            )
         for row in rows:
             _judge(report, node, row, rules)
         return report.result(NAME, job, document, rules)

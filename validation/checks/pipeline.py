@@ -29,9 +29,9 @@ LONGEST_CHAIN = 16
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         stages = chains(job.ranks)
-        found = training.read(job, document, FIGURES, stages)
+        training_run = training.read(job, document, FIGURES, stages)
         right_schedule(job, document.measured, max(stages))
-        result = training.judge(job, NAME, document, found, rules)
+        result = training.judge(job, NAME, document, training_run, rules)
         return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)

@@ -83,16 +83,16 @@ _SECTIONS = ("What it checks", "Why it matters", "What to do")
 def describe(module: ModuleType) -> CheckInfo:
     """A check's documentation out of its module's docstring."""
     text = inspect.getdoc(module) or ""
-    found = dict(
+    sections = dict(
         re.findall(rf"^({'|'.join(_SECTIONS)}) +(.+(?:\n +.*)*)", text, flags=re.MULTILINE)
     )
-    lines = [line.strip() for line in found["What to do"].splitlines()]
+    lines = [line.strip() for line in sections["What to do"].splitlines()]
     return CheckInfo(
         module.NAME,
         module.TIER,
         text.splitlines()[0],
-        _flow(found["What it checks"]),
-        _flow(found["Why it matters"]),
+        _flow(sections["What it checks"]),
+        _flow(sections["Why it matters"]),
         " ".join(line for line in lines if not line.startswith("$ ")),
         tuple(line[2:] for line in lines if line.startswith("$ ")),
     )

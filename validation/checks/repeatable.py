@@ -51,8 +51,8 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
                 elif row.maybe_text("unsupported") is None:
                     _repeated(report, what, hashes(row, what, node.asked.repeats))
                     numbers.setdefault(kind, {})[gpu.index] = row.text("data")
-        for kind, found in numbers.items():
-            _compare(report, kind, found)
+        for kind, data in numbers.items():
+            _compare(report, kind, data)
         return report.result(NAME, job, document, rules)
 
     return answer(NAME, job, reply, judge)
@@ -60,10 +60,10 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
 def hashes(row: Fields, what: str, repeats: int) -> Sequence[str]:
     """Of each repetition. Raises Unusable unless there is one of each."""
-    found = [item.text("hash") for item in row.items("products")]
-    if len(found) != repeats or not all(_HASH.fullmatch(item) for item in found):
+    digests = [item.text("hash") for item in row.items("products")]
+    if len(digests) != repeats or not all(_HASH.fullmatch(item) for item in digests):
         raise Unusable(f"{what}: no hash of each of {repeats} products")
-    return found
+    return digests
 
 
 def _repeated(report: computed.Report, what: str, found: Sequence[str]) -> None:
@@ -92,5 +92,5 @@ def _compare(report: computed.Report, kind: str, found: dict[int, str]) -> None:
         return
     for index, own in found.items():
         if own != common:
-            said = f"GPU {index}, {kind}: other numbers than {most} GPUs have were multiplied"
-            report.fail(said, value, _SAME)
+            message = f"GPU {index}, {kind}: other numbers than {most} GPUs have were multiplied"
+            report.fail(message, value, _SAME)

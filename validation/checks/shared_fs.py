@@ -40,11 +40,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         if not declared or paths != declared:
             raise Unusable(f"the answer is about {', '.join(paths) or 'none'}, not as declared")
         limit = document.measured.number("limit_s")
-        verdicts, said, metrics = [], [], []
+        verdicts, problems, metrics = [], [], []
         for item in items:
             verdict, why = _judged(item, limit)
             verdicts.append(verdict)
-            said += [f"{item.text('path')}: {why}"] if why else []
+            problems += [f"{item.text('path')}: {why}"] if why else []
             metrics += list(_metrics(item))
         usable = sum(verdict.green for verdict in verdicts)
         return Result(
@@ -52,7 +52,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             TIER,
             job.subject,
             worst(verdicts),
-            printable("; ".join(said), 300),
+            printable("; ".join(problems), 300),
             Metric("usable", usable, "filesystems"),
             threshold,
             tuple(metrics),
@@ -69,11 +69,11 @@ def _judged(item: Fields, limit_s: float) -> tuple[Verdict, str]:
         raise Unusable(f"{item.text('path')}: answered after {seconds:g} s")
     if (error := item.maybe_text("error")) is not None:
         return Verdict.FAIL, printable(error, 80)
-    found = item.inner("found")
-    kind, written = found.text("type"), found.maybe_text("written")
-    if found.text("point") == "/":
+    mount = item.inner("found")
+    kind, written = mount.text("type"), mount.maybe_text("written")
+    if mount.text("point") == "/":
         return Verdict.FAIL, "nothing is mounted there, it is a folder of the node's own root"
-    if (error := found.maybe_text("write_error")) is not None:
+    if (error := mount.maybe_text("write_error")) is not None:
         return Verdict.FAIL, f"cannot be written to: {printable(error, 80)}"
     if written is None:
         raise Unusable(f"{item.text('path')}: neither written to nor a reason why not")
@@ -88,9 +88,9 @@ def _metrics(item: Fields) -> Iterator[Metric]:
     path = item.text("path")
     yield Metric(f"{path} seconds", round(item.number("seconds"), 3), "s")
     if item.has("found"):
-        found = item.inner("found")
-        yield Metric(f"{path} type", printable(found.text("type"), 40))
-        yield Metric(f"{path} source", printable(found.text("source"), 120))
-        yield Metric(f"{path} inode", found.whole("inode"))
-        yield Metric(f"{path} size", found.whole("size_mb"), "MiB")
-        yield Metric(f"{path} free", found.whole("free_mb"), "MiB")
+        mount = item.inner("found")
+        yield Metric(f"{path} type", printable(mount.text("type"), 40))
+        yield Metric(f"{path} source", printable(mount.text("source"), 120))
+        yield Metric(f"{path} inode", mount.whole("inode"))
+        yield Metric(f"{path} size", mount.whole("size_mb"), "MiB")
+        yield Metric(f"{path} free", mount.whole("free_mb"), "MiB")

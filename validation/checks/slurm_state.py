@@ -46,10 +46,10 @@ def evaluate(node: Node, state: NodeState | None, reserved: bool = False) -> Res
         return _result(node, state.state, Verdict.FAIL, f"Slurm says {state.state}{reason}")
     flags = flags.translate(dict.fromkeys(map(ord, node_states.ASLEEP + ("$" if reserved else ""))))
     if flags:
-        told = " and ".join(node_states.FLAGS.get(flag, f"has the flag {flag}") for flag in flags)
+        words = " and ".join(node_states.FLAGS.get(flag, f"has the flag {flag}") for flag in flags)
         only_passing = not flags.strip(node_states.PASSING)
         verdict = Verdict.INCONCLUSIVE if only_passing else Verdict.FAIL
-        return _result(node, state.state, verdict, f"the node {told}{reason}")
+        return _result(node, state.state, verdict, f"the node {words}{reason}")
     if disagreements := _disagreements(node, state):
         return _result(node, state.state, Verdict.FAIL, "; ".join(disagreements))
     return _result(node, state.state, Verdict.PASS, "")
@@ -68,19 +68,21 @@ def deaf(result: Result, place: str, asked_from: str, nobodys: bool) -> Result:
 
 
 def _disagreements(node: Node, state: NodeState) -> list[str]:
-    found = []
+    disagreements = []
     if state.cpus != node.cpus:
-        found.append(f"Slurm counts {state.cpus} CPUs, {node.cpus} are declared")
+        disagreements.append(f"Slurm counts {state.cpus} CPUs, {node.cpus} are declared")
     if state.memory_mb is None or state.memory_mb < node.memory_mb:
-        found.append(f"Slurm counts {state.memory_mb} MB, {node.memory_mb} are declared")
+        disagreements.append(f"Slurm counts {state.memory_mb} MB, {node.memory_mb} are declared")
     gpus, declared = gpus_of(state.gres), gpus_of(node.gpus.asked)
     if gpus.total() != declared.total():
         what = "MIG instances" if node.gpus.mig else "GPUs"
-        found.append(f"Slurm counts {gpus.total()} GPUs, {declared.total()} {what} are declared")
+        disagreements.append(
+            f"Slurm counts {gpus.total()} GPUs, {declared.total()} {what} are declared"
+        )
     elif "" not in declared and gpus != declared:
         # Jobs name the type. One that Slurm does not have, or has elsewhere, gets them refused.
-        found.append(f"Slurm has {_shown(gpus)}, {_shown(declared)} is declared")
-    return found
+        disagreements.append(f"Slurm has {_shown(gpus)}, {_shown(declared)} is declared")
+    return disagreements
 
 
 def gpus_of(gres: str) -> Counter[str]:
@@ -89,15 +91,15 @@ def gpus_of(gres: str) -> Counter[str]:
     >>> gpus_of("gpu:h100:8(S:0-1),shard:16")
     Counter({'h100': 8})
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for item in re.sub(r"\([^)]*\)", "", gres).split(","):
         name, _, rest = item.strip().partition(":")
         if name == "gpu":
             kind, _, count = rest.rpartition(":")
             if not count.isdigit():  # "gpu" and "gpu:h100" are one
                 kind, count = rest, "1"
-            found[kind] += int(count)
-    return found
+            counts[kind] += int(count)
+    return counts
 
 
 def _shown(gpus: Counter[str]) -> str:

@@ -124,7 +124,7 @@ def _judge(kind: Kind, said: Sequence[tuple[Job, Document, _Node]]) -> Iterable[
         for figure in node.figures:
             values.setdefault(figure.equals, []).append(float(figure.value.value))
     units = {figure.equals: figure.value.unit for _, _, node in said for figure in node.figures}
-    limits = {equals: limit(found, units[equals]) for equals, found in values.items()}
+    limits = {equals: limit(numbers, units[equals]) for equals, numbers in values.items()}
     for job, document, node in said:
         judged = [
             (figure.value, threshold)
@@ -143,12 +143,12 @@ def _result(
     judged: Sequence[tuple[Metric, Threshold]],
     few: Sequence[int],
 ) -> Result:
-    found = [(threshold.judge(value.value), value, threshold) for value, threshold in judged]
-    verdict, message = worst(own for own, _, _ in found), ""
-    if verdict is not Verdict.FAIL and (few or node.lacking or not found):
+    verdicts = [(threshold.judge(value.value), value, threshold) for value, threshold in judged]
+    verdict, message = worst(own for own, _, _ in verdicts), ""
+    if verdict is not Verdict.FAIL and (few or node.lacking or not verdicts):
         verdict, message = Verdict.INCONCLUSIVE, _unknown(node, few) + kind.missing
     elif verdict is not Verdict.PASS:
-        those = [_said(value, threshold) for own, value, threshold in found if own is verdict]
+        those = [_said(value, threshold) for own, value, threshold in verdicts if own is verdict]
         message = computed.spelled_out(those)
     shown = min(judged, key=_room, default=None)
     return Result(

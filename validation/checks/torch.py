@@ -21,14 +21,14 @@ _IMPORTED = Threshold("=", "imported", "", "defined", "training needs it")
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         version = document.measured.maybe_text("torch")
-        said = document.measured.maybe_text("torch_error")
-        works = bool(version) and not said
+        error = document.measured.maybe_text("torch_error")
+        works = bool(version) and not error
         return Result(
             NAME,
             TIER,
             job.subject,
             _IMPORTED.judge("imported" if works else "missing"),
-            "" if works else said or "torch cannot be imported: no reason given",
+            "" if works else error or "torch cannot be imported: no reason given",
             Metric("torch", version or "missing"),
             _IMPORTED,
             proof=document.proof,

@@ -143,8 +143,8 @@ def read(job: Job, document: Document, figures: Sequence[str], together: Sequenc
         for curve in measured.items("curves")
     ]
     if [curve.ranks for curve in curves] != list(together):
-        found = [curve.ranks for curve in curves]
-        raise Unusable(f"{found} ranks trained together, {list(together)} were asked for")
+        sizes = [curve.ranks for curve in curves]
+        raise Unusable(f"{sizes} ranks trained together, {list(together)} were asked for")
     if any(len(curve.losses) != steps for curve in curves):
         raise Unusable(f"not every model has its losses of the {steps} steps")
     training = Training(

@@ -168,11 +168,11 @@ def judge(
             _without_gpudirect(logs, fabric, gpus),
         ]
     problems += [_beside_nvlink(logs, gpus, one_node=len(nodes) == 1), _unread(logs)]
-    found = [problem for problem in problems if problem is not None]
-    if not found:
+    actual = [problem for problem in problems if problem is not None]
+    if not actual:
         return None
     order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN)
-    worst = min(found, key=lambda problem: order.index(problem.verdict))
+    worst = min(actual, key=lambda problem: order.index(problem.verdict))
     return replace(worst, sentence=printable(worst.sentence, 300))  # it has words of the answer
 
 
@@ -185,15 +185,15 @@ def links(summaries: Sequence[Mapping[str, Any]]) -> str | None:
 
     Raises Unusable for a summary that is not one.
     """
-    found: set[str | None] = set()
+    ways: set[str | None] = set()
     for rank, summary in enumerate(summaries):
         fields = Fields(summary, f"nccl_log[{rank}].")
         way, nvswitch = fields.maybe_text("ring"), fields.flag("nvswitch")
         if way in ("NVL", "NVB"):
-            found.add("nvswitch" if nvswitch else "nvlink")
+            ways.add("nvswitch" if nvswitch else "nvlink")
         else:
-            found.add("pcie" if way in ("PIX", "PXB", "PXN", "PHB", "SYS") else None)
-    return found.pop() if len(found) == 1 else None
+            ways.add("pcie" if way in ("PIX", "PXB", "PXN", "PHB", "SYS") else None)
+    return ways.pop() if len(ways) == 1 else None
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -206,18 +206,18 @@ def _read(fields: Fields, rank: int, host: str) -> _Log:
         version=fields.maybe_text("version"),
         provider=fields.maybe_text("provider"),
         communicators=tuple(
-            (one.whole("rank"), one.whole("ranks")) for one in fields.items("communicators")
+            (item.whole("rank"), item.whole("ranks")) for item in fields.items("communicators")
         ),
         devices=tuple(
             _Device(
-                one.whole("index"),
-                one.text("name"),
-                one.maybe_text("layer"),
-                one.whole("mbps") if one.has("mbps") else None,
+                item.whole("index"),
+                item.text("name"),
+                item.maybe_text("layer"),
+                item.whole("mbps") if item.has("mbps") else None,
             )
-            for one in fields.items("devices")
+            for item in fields.items("devices")
         ),
-        transports=tuple(_transport(one) for one in fields.items("transports")),
+        transports=tuple(_transport(item) for item in fields.items("transports")),
         unread=fields.whole("unread"),
     )
 
@@ -241,8 +241,10 @@ def _versions(logs: Sequence[_Log]) -> Problem | None:
             hosts.setdefault(version, {})[log.host] = None
     if len(hosts) < 2:
         return None
-    told = "; ".join(f"{version} on {_names(tuple(hosts[version]))}" for version in sorted(hosts))
-    return Problem(Verdict.FAIL, f"the ranks run different versions of NCCL: {told}", None)
+    listing = "; ".join(
+        f"{version} on {_names(tuple(hosts[version]))}" for version in sorted(hosts)
+    )
+    return Problem(Verdict.FAIL, f"the ranks run different versions of NCCL: {listing}", None)
 
 
 def _communicators(logs: Sequence[_Log]) -> Problem | None:
@@ -253,12 +255,14 @@ def _communicators(logs: Sequence[_Log]) -> Problem | None:
         if not ranks:
             without.append(log)
         elif log.rank not in ranks:
-            said = f"the NCCL log of rank {log.rank} on {log.host} is that of rank {ranks[0]}"
-            return Problem(Verdict.FAIL, said, (log.host,))
+            sentence = f"the NCCL log of rank {log.rank} on {log.host} is that of rank {ranks[0]}"
+            return Problem(Verdict.FAIL, sentence, (log.host,))
     if without:
         nodes = _hosts(without)
-        said = f"NCCL's log shows no complete communicator of {everybody} ranks on {_names(nodes)}"
-        return Problem(Verdict.INCONCLUSIVE, said, nodes)
+        sentence = (
+            f"NCCL's log shows no complete communicator of {everybody} ranks on {_names(nodes)}"
+        )
+        return Problem(Verdict.INCONCLUSIVE, sentence, nodes)
     return None
 
 
@@ -266,24 +270,28 @@ def _nothing_seen(logs: Sequence[_Log]) -> Problem | None:
     nodes = _hosts([log for log in logs if not log.transports])
     if not nodes:
         return None
-    said = f"NCCL's log does not show how the ranks on {_names(nodes)} reached the others"
-    return Problem(Verdict.INCONCLUSIVE, said, nodes)
+    sentence = f"NCCL's log does not show how the ranks on {_names(nodes)} reached the others"
+    return Problem(Verdict.INCONCLUSIVE, sentence, nodes)
 
 
 def _network_missing(logs: Sequence[_Log], nodes: Sequence[str], fabric: str) -> Problem | None:
     """Every node must have reached another one, over the network or over NVLink between nodes."""
-    reached = set(_hosts([log for log in logs if any(one.network for one in log.transports)]))
+    reached = set(
+        _hosts([log for log in logs if any(transport.network for transport in log.transports)])
+    )
     silent = tuple(node for node in nodes if node not in reached)
     if not silent:
         return None
     linked = _hosts(
-        [log for log in logs if any(one.nvlink_between_nodes for one in log.transports)]
+        [log for log in logs if any(transport.nvlink_between_nodes for transport in log.transports)]
     )
     if set(silent) <= set(linked):
-        said = f"{_names(silent)} ran over NVLink between the nodes, which does not prove {fabric}"
-        return Problem(Verdict.WARN, said, silent)
-    said = f"NCCL's log shows no connection over the network on {_names(silent)}"
-    return Problem(Verdict.INCONCLUSIVE, said, silent)
+        sentence = (
+            f"{_names(silent)} ran over NVLink between the nodes, which does not prove {fabric}"
+        )
+        return Problem(Verdict.WARN, sentence, silent)
+    sentence = f"NCCL's log shows no connection over the network on {_names(silent)}"
+    return Problem(Verdict.INCONCLUSIVE, sentence, silent)
 
 
 def _carriers(logs: Sequence[_Log], fabric: str) -> Problem | None:
@@ -307,11 +315,11 @@ def _carriers(logs: Sequence[_Log], fabric: str) -> Problem | None:
     if wrong:
         return _ran_over(Verdict.FAIL, wrong, fabric, "NCCL ran over {}")
     if unknown:
-        said = "NCCL's log does not show the transport of its network {}"
-        return _ran_over(Verdict.INCONCLUSIVE, unknown, fabric, said)
+        sentence = "NCCL's log does not show the transport of its network {}"
+        return _ran_over(Verdict.INCONCLUSIVE, unknown, fabric, sentence)
     if better:
-        said = f"NCCL ran over {ROCE} on {_names(tuple(better))}, {fabric} is declared"
-        return Problem(Verdict.WARN, said, ())
+        sentence = f"NCCL ran over {ROCE} on {_names(tuple(better))}, {fabric} is declared"
+        return Problem(Verdict.WARN, sentence, ())
     return None
 
 
@@ -319,9 +327,9 @@ def _ran_over(
     verdict: Verdict, hosts: Mapping[str, Mapping[str, None]], fabric: str, said: str
 ) -> Problem:
     """`said` has a place for a network's name."""
-    told = [f"{said.format(name)} on {_names(tuple(nodes))}" for name, nodes in hosts.items()]
+    parts = [f"{said.format(name)} on {_names(tuple(nodes))}" for name, nodes in hosts.items()]
     nodes = tuple(dict.fromkeys(node for names in hosts.values() for node in names))
-    return Problem(verdict, f"{' and '.join(told)}, {fabric} is declared", nodes)
+    return Problem(verdict, f"{' and '.join(parts)}, {fabric} is declared", nodes)
 
 
 def _carrier(log: _Log, transport: _Transport) -> str | None:
@@ -371,27 +379,37 @@ def _without_gpudirect(logs: Sequence[_Log], fabric: str, gpus: Gpus) -> Problem
     if not gpus.real or _WITHOUT_GPUDIRECT.fullmatch(gpus.model):
         return None
     copied = _hosts(
-        [log for log in logs if any(one.network and not one.direct for one in log.transports)]
+        [
+            log
+            for log in logs
+            if any(transport.network and not transport.direct for transport in log.transports)
+        ]
     )
     if not copied:
         return None
-    said = f"NCCL did not use GPUDirect RDMA on {_names(copied)}: all data goes through host memory"
-    return Problem(Verdict.WARN, said, copied)
+    sentence = (
+        f"NCCL did not use GPUDirect RDMA on {_names(copied)}: all data goes through host memory"
+    )
+    return Problem(Verdict.WARN, sentence, copied)
 
 
 def _beside_nvlink(logs: Sequence[_Log], gpus: Gpus, one_node: bool) -> Problem | None:
     if not _NVLINK_MODEL.fullmatch(gpus.model):
         return None
     kinds = ("SHM", "NET") if one_node else ("SHM",)
-    beside = [log for log in logs if any(one.kind in kinds for one in log.transports)]
+    beside = [log for log in logs if any(transport.kind in kinds for transport in log.transports)]
     if not beside:
         return None
     nodes = _hosts(beside)
-    used = {one.kind for log in beside for one in log.transports if one.kind in kinds}
+    used = {
+        transport.kind for log in beside for transport in log.transports if transport.kind in kinds
+    }
     words = {"SHM": "host memory", "NET": "the network"}
     over = " and ".join(words[kind] for kind in kinds if kind in used)
-    said = f"GPUs of one node reached each other over {over} on {_names(nodes)}, not over NVLink"
-    return Problem(Verdict.WARN, said, nodes)
+    sentence = (
+        f"GPUs of one node reached each other over {over} on {_names(nodes)}, not over NVLink"
+    )
+    return Problem(Verdict.WARN, sentence, nodes)
 
 
 def _unread(logs: Sequence[_Log]) -> Problem | None:
@@ -400,8 +418,8 @@ def _unread(logs: Sequence[_Log]) -> Problem | None:
         return None
     nodes = _hosts(partly)
     lines = sum(log.unread for log in partly)
-    said = f"{lines} lines of NCCL's log about connections on {_names(nodes)} could not be read"
-    return Problem(Verdict.WARN, said, ())
+    sentence = f"{lines} lines of NCCL's log about connections on {_names(nodes)} could not be read"
+    return Problem(Verdict.WARN, sentence, ())
 
 
 def _family(fabric: str) -> str:

@@ -105,16 +105,16 @@ def _indices(document: Document) -> dict[tuple[int, ...], int]:
     """NVML's index of a GPU by its PCI address, where NVML tells it."""
     if driver_error(document) is not None:
         return {}
-    found = {}
+    indices = {}
     for gpu, item in zip(read_gpus(document), document.measured.items("gpus"), strict=True):
         values = item.inner("values")
         if values.has("pci"):
-            found[_address(values.text("pci"))] = gpu.index
-    return found
+            indices[_address(values.text("pci"))] = gpu.index
+    return indices
 
 
 def _address(pci: str) -> tuple[int, ...]:
     """Domain, bus and device. Raises Unusable for anything else."""
-    if not (found := _ADDRESS.match(pci.lower())):
+    if not (match := _ADDRESS.match(pci.lower())):
         raise Unusable(f"{pci!r} is no PCI address")
-    return tuple(int(part, 16) for part in found.groups())
+    return tuple(int(part, 16) for part in match.groups())

@@ -62,16 +62,16 @@ def _each(examine: Callable[[Gpu, Config], Iterable[Finding]]) -> Callable[[Aske
     """Judges every GPU that answers."""
 
     def judge(asked: Asked) -> list[Finding]:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for gpu in answering(asked.document):
-            found += examined(gpu, lambda gpu: examine(gpu, asked.config))
-        return found
+            findings += examined(gpu, lambda gpu: examine(gpu, asked.config))
+        return findings
 
     return judge
 
 
 def _processes(asked: Asked) -> list[Finding]:
-    return [found for gpu in asked.whose() for found in examined(gpu, processes.examine)]
+    return [finding for gpu in asked.whose() for finding in examined(gpu, processes.examine)]
 
 
 def _memory(asked: Asked) -> list[Finding]:
@@ -82,7 +82,7 @@ def _memory(asked: Asked) -> list[Finding]:
         if used is not None and used > most:
             yield Finding(Verdict.FAIL, f"{used} MiB of memory are used without a job")
 
-    return [found for gpu in asked.whose() for found in examined(gpu, examine)]
+    return [finding for gpu in asked.whose() for finding in examined(gpu, examine)]
 
 
 BUILTINS: Mapping[str, Builtin] = {
@@ -156,14 +156,14 @@ def read(checks: Iterable[Check], limit_s: float) -> dict[str, Any]:
     questions = {name for builtin in builtins for name in BUILTINS[builtin].questions}
     # The node is asked first and then all GPUs at once, each for half of the time.
     system, gpus = nvml.ask(limit_s / 2, [name for name in nvml.QUESTIONS if name in questions])
-    found = {
+    document = {
         "nvml": asdict(system),
         "nvml_timeout_s": limit_s / 2,
         "gpus": [asdict(gpu) for gpu in gpus],
         "kernel_log": asdict(kernel_log.read()) if "gpu_xid" in builtins else None,
     }
     # As the validator gets it: what JSON makes of it.
-    return dict(json.loads(json.dumps(found)))
+    return dict(json.loads(json.dumps(document)))
 
 
 def judged(
@@ -189,8 +189,8 @@ def _judged(asked: Asked) -> Outcome:
         findings = list(builtin.judge(asked))
     except Unusable as unusable:
         return Outcome(VERDICTS[unusable.verdict.value], str(unusable))
-    verdict = VERDICTS[worst([Verdict.PASS, *(found.verdict for found in findings)]).value]
-    wrong = [found for found in findings if found.verdict is not Verdict.PASS]
+    verdict = VERDICTS[worst([Verdict.PASS, *(finding.verdict for finding in findings)]).value]
+    wrong = [finding for finding in findings if finding.verdict is not Verdict.PASS]
     if builtin.warned_is_failed and verdict != PASS:
         verdict = FAIL
     return Outcome(verdict, told(wrong))

@@ -127,14 +127,14 @@ def job(config: Config, context: str, environment: Mapping[str, str]) -> int:
 
 def job_gpus(environment: Mapping[str, str]) -> tuple[int, ...] | None:
     """The minor numbers of the job's GPUs, "0,2" or "0-3,7"; None where Slurm says nothing."""
-    said = next((environment[name] for name in _JOB_GPUS if environment.get(name)), None)
-    if said is None:
+    text = next((environment[name] for name in _JOB_GPUS if environment.get(name)), None)
+    if text is None:
         return None
-    found: list[int] = []
-    for part in said.split(","):
+    minors: list[int] = []
+    for part in text.split(","):
         ends = [int(number) for number in re.findall(r"\d+", part)]
-        found += range(ends[0], ends[-1] + 1) if ends else []
-    return tuple(found)
+        minors += range(ends[0], ends[-1] + 1) if ends else []
+    return tuple(minors)
 
 
 def failures(checks: Sequence[Check], outcomes: Outcomes) -> dict[str, str]:
@@ -394,9 +394,9 @@ def _when(at: float) -> str:
 def _nvml(as_json: bool) -> int:
     from validation.payloads import health
 
-    found: dict[str, Any] = health.measure(health.Config())
-    print(json.dumps(found, indent=None if as_json else 2))
-    return 0 if found["nvml"]["error"] is None else 1
+    measured: dict[str, Any] = health.measure(health.Config())
+    print(json.dumps(measured, indent=None if as_json else 2))
+    return 0 if measured["nvml"]["error"] is None else 1
 
 
 def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:

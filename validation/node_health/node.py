@@ -75,16 +75,16 @@ def memory(config: Config, arguments: Arguments) -> Outcome:
     available = meminfo_mb("MemAvailable")
     least = config.memory_mb * arguments["least_available_percent"] // 100
     if available < least:
-        said = f"{available} MiB are available without any job, Slurm promises {config.memory_mb}"
-        return Outcome(FAIL, said)
+        reason = f"{available} MiB are available without any job, Slurm promises {config.memory_mb}"
+        return Outcome(FAIL, reason)
     return Outcome(PASS)
 
 
 def meminfo_mb(name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", MEMINFO.read_text(encoding="ascii"), re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^{name}:\s+(\d+) kB$", MEMINFO.read_text(encoding="ascii"), re.MULTILINE)
+    if match is None:
         raise RuntimeError(f"{MEMINFO} has no {name}")
-    return int(found[1]) // 1024
+    return int(match[1]) // 1024
 
 
 def jobs() -> bool:
@@ -105,22 +105,22 @@ def memory_errors(config: Config, arguments: Arguments) -> Outcome:
     controllers = sorted(EDAC.glob("mc[0-9]*"))
     if not controllers:
         return Outcome(PASS, "the kernel watches no memory controller")
-    found = []
+    problems = []
     for controller in controllers:
         count = int((controller / "ue_count").read_text(encoding="ascii"))
         if count:
-            found.append(
+            problems.append(
                 f"{count} uncorrectable errors of the memory at controller {controller.name}"
             )
-    return concluded(found)
+    return concluded(problems)
 
 
 def munge(config: Config, arguments: Arguments) -> Outcome:
     """munged makes a credential and takes it back."""
-    made = _ran(["munge", "-n"])
-    if isinstance(made, Outcome):
-        return made
-    read = _ran(["unmunge"], made)
+    credential = _ran(["munge", "-n"])
+    if isinstance(credential, Outcome):
+        return credential
+    read = _ran(["unmunge"], credential)
     if isinstance(read, Outcome):
         return read
     status = re.search(r"^STATUS:\s+(.+?)\s*$", read, re.MULTILINE)
@@ -135,8 +135,8 @@ def _ran(command: list[str], text: str = "") -> str | Outcome:
     except OSError as error:
         return Outcome(FAIL, f"{command[0]} cannot be started: {error.strerror}")
     if done.returncode != 0:
-        said = " ".join(done.stderr.split()) or "it says nothing"
-        return Outcome(FAIL, f"{command[0]} ends with {done.returncode}: {said}")
+        complaint = " ".join(done.stderr.split()) or "it says nothing"
+        return Outcome(FAIL, f"{command[0]} ends with {done.returncode}: {complaint}")
     return done.stdout
 
 
@@ -165,11 +165,11 @@ def clock(config: Config, arguments: Arguments) -> Outcome:
 
 def clock_status() -> int:
     """The kernel's word on the clock, which is right whichever daemon keeps it: adjtimex(2)."""
-    asked = _Timex()
+    timex = _Timex()
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.adjtimex(ctypes.byref(asked)) < 0:
+    if libc.adjtimex(ctypes.byref(timex)) < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return int(asked.status)
+    return int(timex.status)
 
 
 def mounted(config: Config, arguments: Arguments) -> Outcome:
@@ -214,16 +214,16 @@ def kernel_log(config: Config, arguments: Arguments) -> Outcome:
     from cluster.readers import kernel_log as log
 
     patterns: Mapping[str, str] = arguments["patterns"]
-    found = log.search(patterns.values())
-    if found.source is None:
-        return Outcome(UNKNOWN, f"the kernel log may not be read: {found.error}")
-    told = []
+    journal = log.search(patterns.values())
+    if journal.source is None:
+        return Outcome(UNKNOWN, f"the kernel log may not be read: {journal.error}")
+    problems = []
     for name, pattern in patterns.items():
-        lines = [line for line in found.lines if re.search(pattern, line)]
+        lines = [line for line in journal.lines if re.search(pattern, line)]
         if lines:
             times = f", {len(lines)} times" if len(lines) > 1 else ""
-            told.append(f"{name}{times}: {lines[-1].strip()}")
-    return concluded(told)
+            problems.append(f"{name}{times}: {lines[-1].strip()}")
+    return concluded(problems)
 
 
 BUILTINS: Mapping[str, Builtin] = {

@@ -57,8 +57,8 @@ def _declared(config: Config, asking: list[Check]) -> tuple[dict[str, Outcome], 
     """What does not apply, and the rest: nodes without GPUs import nothing for them."""
     from validation.node_health import gpus
 
-    found = {check.name: gpus.applies(config, check) for check in asking}
-    skipped = {name: outcome for name, outcome in found.items() if outcome is not None}
+    outcomes = {check.name: gpus.applies(config, check) for check in asking}
+    skipped = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
     return skipped, [check for check in asking if check.name not in skipped]
 
 
@@ -76,8 +76,8 @@ def _gpus(
     # nvml.py tells what a hanging driver was asked last, if it has the time to: a process that
     # cannot be killed costs it two seconds of ours.
     measured = gpus.read(checks, _NVML * limit_s)
-    found = gpus.judged(config, checks, measured, job_gpus)
-    return {name: asdict(outcome) for name, outcome in found.items()}
+    outcomes = gpus.judged(config, checks, measured, job_gpus)
+    return {name: asdict(outcome) for name, outcome in outcomes.items()}
 
 
 def _work(
@@ -106,5 +106,5 @@ def _command(command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
     if done.returncode == 0:
         return Outcome(PASS)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
-    said = " / ".join(lines[-_LINES:]) or f"{command[0]} says nothing"
-    return Outcome(FAIL, f"{said} (exit status {done.returncode})")
+    last_lines = " / ".join(lines[-_LINES:]) or f"{command[0]} says nothing"
+    return Outcome(FAIL, f"{last_lines} (exit status {done.returncode})")

@@ -141,11 +141,13 @@ def _failing(
         foreign = Drain(about, (), True, now)
         note = f"drained by somebody else ({view.reason}), left so"
         return Step(after=foreign, note=note)
-    told = Drain(about, (reason,), True, now)
+    after = Drain(about, (reason,), True, now)
     if view.drained and view.reason == reason:
-        return Step(after=told)
-    before = replace(told, reasons=tuple(dict.fromkeys((reason, *_known(view, drain)))), told=False)
-    return Step(after=told, before=before, say=reason)
+        return Step(after=after)
+    before = replace(
+        after, reasons=tuple(dict.fromkeys((reason, *_known(view, drain)))), told=False
+    )
+    return Step(after=after, before=before, say=reason)
 
 
 def _known(view: View, drain: Drain | None) -> tuple[str, ...]:
@@ -177,18 +179,20 @@ class Files:
     spare: Path = field(default_factory=lambda: SPARE)
 
     def drain(self) -> Drain | None:
-        found = self._load("drain.json")
-        if found is None:
+        document = self._load("drain.json")
+        if document is None:
             return None
-        checks = {name: _numbers(gpus) for name, gpus in found["checks"].items()}
-        return Drain(checks, tuple(found["reasons"]), bool(found["told"]), float(found["at"]))
+        checks = {name: _numbers(gpus) for name, gpus in document["checks"].items()}
+        return Drain(
+            checks, tuple(document["reasons"]), bool(document["told"]), float(document["at"])
+        )
 
     def job(self) -> Job | None:
-        found = self._load("job.json")
-        if found is None:
+        document = self._load("job.json")
+        if document is None:
             return None
-        gpus = _numbers(found["gpus"])
-        return Job(found["context"], float(found["at"]), dict(found["failures"]), gpus)
+        gpus = _numbers(document["gpus"])
+        return Job(document["context"], float(document["at"]), dict(document["failures"]), gpus)
 
     def keep_drain(self, drain: Drain | None) -> None:
         self._save("drain.json", None if drain is None else asdict(drain))
@@ -217,11 +221,11 @@ class Files:
         """None where nothing was written: nothing is ours then."""
         for folder in (self.spare, self.folder):
             try:
-                found = json.loads((folder / name).read_text(encoding="utf-8"))
+                document = json.loads((folder / name).read_text(encoding="utf-8"))
             except (FileNotFoundError, ValueError):
                 continue
-            if isinstance(found, dict):
-                return found
+            if isinstance(document, dict):
+                return document
         return None
 
     def _save(self, name: str, what: Mapping[str, Any] | None) -> None:

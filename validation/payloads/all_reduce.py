@@ -90,10 +90,10 @@ def total(ranks: int) -> torch.Tensor:
     """The sum over all ranks, [PERIOD] whole numbers."""
     import torch
 
-    found = torch.zeros(PERIOD, dtype=torch.int64)
+    sums = torch.zeros(PERIOD, dtype=torch.int64)
     for first in range(0, ranks, RANKS_AT_ONCE):
-        found += contribution(first, min(first + RANKS_AT_ONCE, ranks), ranks).sum(dim=0)
-    return found
+        sums += contribution(first, min(first + RANKS_AT_ONCE, ranks), ranks).sum(dim=0)
+    return sums
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:

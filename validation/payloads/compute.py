@@ -135,10 +135,10 @@ class Gpu:
 
     def start(self) -> Row:
         """Starts CUDA. Where that fails it is not tried again."""
-        found = self._guarded(self._start)
-        if found["error"] is not None:
+        row = self._guarded(self._start)
+        if row["error"] is not None:
             self._chances = 0
-        return found
+        return row
 
     def ask(self, message: Row) -> Row:
         """One measurement that waits for no other GPU."""
@@ -179,15 +179,15 @@ class Gpu:
     def _guarded(self, measure: Callable[[], Row]) -> Row:
         """The row, after which a process that failed is gone."""
         try:
-            found = measure()
+            row = measure()
         except gpu_process.Lost as lost:
-            found = {"error": f"the process {lost}"}
+            row = {"error": f"the process {lost}"}
         except CannotRun as problem:
-            found = {"error": str(problem)}
-        if found["error"] is not None:
-            self._last = self._last or found["error"]
+            row = {"error": str(problem)}
+        if row["error"] is not None:
+            self._last = self._last or row["error"]
             self.end()
-        return found
+        return row
 
     def _start(self) -> Row:
         limit = self._budget.limit(self._config.start_limit_s)
@@ -209,10 +209,10 @@ class Gpu:
 
     def _answer(self, limit_s: float) -> Row:
         assert self._process is not None
-        found = self._process.answer(self._budget.limit(limit_s))
-        if "error" not in found and found.get("ready") is not True:
+        row = self._process.answer(self._budget.limit(limit_s))
+        if "error" not in row and row.get("ready") is not True:
             raise gpu_process.Lost("answered something else than it was asked")
-        return {"error": None, **found}
+        return {"error": None, **row}
 
 
 def of_instances(
@@ -342,17 +342,17 @@ def _together(pool: ThreadPoolExecutor, gpus: Sequence[Gpu], message: Row) -> li
         return gpus[number].finish() if ready[number] else prepared[number]
 
     named: Row = {key: message[key] for key in ("dtype", "operation") if key in message}
-    found = list(pool.map(finish, range(len(gpus))))
-    return [{**named, "at_once": sum(ready), **row} for row in found]
+    rows = list(pool.map(finish, range(len(gpus))))
+    return [{**named, "at_once": sum(ready), **row} for row in rows]
 
 
 def _one_by_one(gpus: Sequence[Gpu], message: Row, links: gpu_links.Links | None) -> list[Row]:
     """Copies from the host or to it; NVML is asked about the link of the GPU that copies."""
-    found = []
+    rows = []
     for number, gpu in enumerate(gpus):
         with links.copies(number) if links else nullcontext():
-            found.append({"direction": message["direction"], **gpu.ask(message)})
-    return found
+            rows.append({"direction": message["direction"], **gpu.ask(message)})
+    return rows
 
 
 def _pairs(
@@ -365,7 +365,7 @@ def _pairs(
 ) -> list[Row]:
     """Copies from each GPU to each other one, by a process that sees all that are usable."""
     process = Gpu(config, budget, command, partial(alone, environ, usable))
-    found = []
+    rows = []
     opened: Row | None = None
     try:
         for source in range(total):
@@ -375,11 +375,11 @@ def _pairs(
                 row: Row = {"source": source, "target": target}
                 missing = [number for number in (source, target) if number not in usable]
                 if missing:
-                    found.append({**row, "error": f"GPU {missing[0]} is not usable"})
+                    rows.append({**row, "error": f"GPU {missing[0]} is not usable"})
                     continue
                 opened = opened or process.start()
                 if opened["error"] is not None:
-                    found.append({**row, "error": opened["error"]})
+                    rows.append({**row, "error": opened["error"]})
                     continue
                 message = {
                     "do": "pair",
@@ -389,10 +389,10 @@ def _pairs(
                     "seed": config.seed + source * total + target,
                     **_often(config),
                 }
-                found.append({**row, **process.ask(message)})
+                rows.append({**row, **process.ask(message)})
     finally:
         process.end()
-    return found
+    return rows
 
 
 def alone(environ: Mapping[str, str], numbers: Sequence[int]) -> dict[str, str]:
@@ -412,12 +412,12 @@ def _count(
         process = gpu_process.Process(command, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **environ})
         try:
             process.tell({"do": "count"})
-            found = process.answer(budget.limit(config.start_limit_s))
+            answer = process.answer(budget.limit(config.start_limit_s))
         finally:
             process.end()
     except gpu_process.Lost as lost:
         raise CannotRun(f"the GPUs cannot be counted: the process {lost}") from lost
-    if found["error"] is not None:
-        raise CannotRun(f"CUDA does not start: {found['error']}")
-    require(found["count"] > 0, "torch sees no GPU")
-    return int(found["count"])
+    if answer["error"] is not None:
+        raise CannotRun(f"CUDA does not start: {answer['error']}")
+    require(answer["count"] > 0, "torch sees no GPU")
+    return int(answer["count"])

@@ -51,21 +51,21 @@ def load(kind: type[Config], text: str) -> Config:
     number, a fraction no integer), and whatever the dataclass itself refuses.
     """
     try:
-        found = json.loads(text, parse_constant=_refuse_constant)
+        values = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         raise CannotRun(f"the config is not valid JSON: {error}") from error
-    require(isinstance(found, dict), "the config is not a JSON object")
+    require(isinstance(values, dict), "the config is not a JSON object")
 
     fields = dataclasses.fields(kind)
     known = {field.name for field in fields}
     needed = {field.name for field in fields if field.default is dataclasses.MISSING}
-    for key in found:
+    for key in values:
         require(key in known, f'the config has the unknown key "{key}"')
     for key in sorted(needed):
-        require(key in found, f'the config lacks the key "{key}"')
+        require(key in values, f'the config lacks the key "{key}"')
 
     types = typing.get_type_hints(kind)
-    return kind(**{key: _READERS[types[key]](key, value) for key, value in found.items()})
+    return kind(**{key: _READERS[types[key]](key, value) for key, value in values.items()})
 
 
 def require(condition: bool, sentence: str) -> None:

@@ -48,13 +48,13 @@ def measure(
     A GPU that hangs costs its own answer and none of the others'.
     """
     limit_s = config.start_limit_s
-    asked = compute.Config(gpus=config.gpus, start_limit_s=limit_s, total_s=limit_s)
+    compute_config = compute.Config(gpus=config.gpus, start_limit_s=limit_s, total_s=limit_s)
     budget = compute.Budget(limit_s, time.monotonic)
     worker = list(command or gpu_process.command())
     if config.mig:
         environ = compute.of_instances(environ, limit_s)
     gpus = [
-        compute.Gpu(asked, budget, worker, partial(compute.alone, environ, [number]))
+        compute.Gpu(compute_config, budget, worker, partial(compute.alone, environ, [number]))
         for number in range(config.gpus)
     ]
     with ThreadPoolExecutor(config.gpus) as pool:

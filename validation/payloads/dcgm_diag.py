@@ -73,10 +73,10 @@ def results(document: Any) -> Iterator[Result]:
 
 
 def _list(holder: Any, key: str) -> list[Any]:
-    found = holder.get(key) if isinstance(holder, dict) else None
-    if not isinstance(found, list):
+    items = holder.get(key) if isinstance(holder, dict) else None
+    if not isinstance(items, list):
         raise NotUnderstood(f"the answer has no list {key}, as DCGM 4 writes it")
-    return found
+    return items
 
 
 def _results_of(test: Any) -> Iterator[Result]:
@@ -97,30 +97,32 @@ def _results_of(test: Any) -> Iterator[Result]:
         warnings = result.get("warnings") or []
         if not isinstance(warnings, list):
             raise NotUnderstood(f"{name} has warnings that are no list")
-        said = (w.get("warning", w) if isinstance(w, dict) else w for w in warnings)
-        words = tuple(" ".join(str(one).split()) for one in said)
+        texts = (w.get("warning", w) if isinstance(w, dict) else w for w in warnings)
+        words = tuple(" ".join(str(text).split()) for text in texts)
         yield Result(name, str(result.get("entity_group", "")), entity, status, words)
 
 
 def judge(document: Any, gpus: int) -> Verdict:
     """The verdict on a node that declares so many GPUs: each must have passed something."""
     try:
-        found = list(results(document))
+        all_results = list(results(document))
     except NotUnderstood as problem:
         return Verdict(UNKNOWN, f"{problem}")
-    bad = [result for result in found if result.status == FAIL]
+    bad = [result for result in all_results if result.status == FAIL]
     failed = {result.entity for result in bad}
-    of_gpus = [result.entity for result in found if result.group == "GPU" and result.status == PASS]
+    of_gpus = [
+        result.entity for result in all_results if result.group == "GPU" and result.status == PASS
+    ]
     passed = len({*of_gpus} - failed - {None})
     if bad:
-        told = [result for result in bad if result.warnings] or bad
-        more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-        return Verdict(FAILED, f"{told[0].sentence}{more}", passed)
+        shown = [result for result in bad if result.warnings] or bad
+        more = f" (and {len(shown) - 1} more)" if len(shown) > 1 else ""
+        return Verdict(FAILED, f"{shown[0].sentence}{more}", passed)
     if passed != gpus:
         return Verdict(UNKNOWN, f"{passed} of {gpus} GPUs passed a test, none failed one", passed)
-    if undone := [result.test for result in found if result.status in (NOT_RUN, "notrun")]:
+    if undone := [result.test for result in all_results if result.status in (NOT_RUN, "notrun")]:
         return Verdict(UNKNOWN, f"{undone[0]} was not run", passed)
-    if warned := [result for result in found if result.status == WARN]:
+    if warned := [result for result in all_results if result.status == WARN]:
         return Verdict(PASSED, f"{passed} GPUs passed; {warned[0].sentence}", passed)
     return Verdict(PASSED, f"{passed} GPUs passed", passed)
 
@@ -162,11 +164,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=60, help="seconds (default: 60)")
     parser.add_argument("--dcgmi", default="dcgmi", help="the program to ask (default: dcgmi)")
     version.add_option(parser)
-    given = parser.parse_args(arguments)
-    found = verdict(given.dcgmi, given.level, given.limit, given.gpus)
-    word = {PASSED: "passes", FAILED: "fails", UNKNOWN: "gives no verdict"}[found.status]
-    print(f"dcgmi diag level {given.level} {word}: {found.reason}"[:LONGEST])
-    return found.status
+    options = parser.parse_args(arguments)
+    outcome = verdict(options.dcgmi, options.level, options.limit, options.gpus)
+    word = {PASSED: "passes", FAILED: "fails", UNKNOWN: "gives no verdict"}[outcome.status]
+    print(f"dcgmi diag level {options.level} {word}: {outcome.reason}"[:LONGEST])
+    return outcome.status
 
 
 if __name__ == "__main__":

@@ -74,11 +74,11 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     """See training.report. Collective: all ranks must call it."""
     from validation.payloads.reference import difference
 
-    found = train_replica(config, group)
+    record = train_replica(config, group)
     group.watch.doing("training the reference")
     expected, alone = train_reference(config, group.rank, group.size)
     group.watch.doing("comparing")
-    everyones = zip(*group.gather(found.losses), strict=True)
+    everyones = zip(*group.gather(record.losses), strict=True)
     losses = [
         math.fsum(weight(rank) * loss for rank, loss in enumerate(step)) / group.size
         for step in everyones
@@ -88,16 +88,16 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
         mine=training.figures(
             group.rank,
             first_step={
-                "computed": difference(found.computed, alone.gradients),
-                "exchanged": difference(found.exchanged, expected.first.gradients),
+                "computed": difference(record.computed, alone.gradients),
+                "exchanged": difference(record.exchanged, expected.first.gradients),
             },
-            parameters=found.parameters,
+            parameters=record.parameters,
             reference=expected,
         ),
         curves=[training.curve(group.size, losses, expected.losses)],
         parameters=sum(parameter.numel() for parameter in expected.parameters[0]),
         samples_per_step=config.batch_per_rank * group.size,
-        step_times=found.step_times,
+        step_times=record.step_times,
     )
 
 
@@ -115,26 +115,26 @@ def train_replica(config: Config, group: Group) -> Replica:
     first = group.rank % count * config.batch_per_rank
     mine = slice(first, first + config.batch_per_rank)
 
-    found = Replica([], [], [], [], [])
+    record = Replica([], [], [], [], [])
     for inputs, targets in training.batches(config, config.batch_per_rank * count):
-        group.watch.doing(f"training step {len(found.losses) + 1}")
+        group.watch.doing(f"training step {len(record.losses) + 1}")
         inputs, targets = inputs[mine].to(group.device), targets[mine].to(group.device)
         start = group.clock()
         optimizer.zero_grad()
         loss = layers.squared_distances(replica(inputs), targets).mean() / config.width
         weighted = weight(group.rank) * loss
-        if not found.losses:
+        if not record.losses:
             # what autograd gives for this rank alone, before anything is exchanged
             own = torch.autograd.grad(weighted, list(model.parameters()), retain_graph=True)
-            found.computed.extend(training.copies(own))
+            record.computed.extend(training.copies(own))
         torch.autograd.backward(weighted)
-        if not found.losses:
-            found.exchanged.extend(training.copies(training.gradients(model)))
+        if not record.losses:
+            record.exchanged.extend(training.copies(training.gradients(model)))
         optimizer.step()
-        found.step_times.append(group.clock() - start)
-        found.losses.append(loss.item())
-        found.parameters.append(training.copies(model.parameters()))
-    return found
+        record.step_times.append(group.clock() - start)
+        record.losses.append(loss.item())
+        record.parameters.append(training.copies(model.parameters()))
+    return record
 
 
 def make_replica(model: torch.nn.Module, group: Group) -> torch.nn.Module:

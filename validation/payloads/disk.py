@@ -53,7 +53,7 @@ def measure(most_bytes: int, seconds: float, memory_bytes: int) -> dict[str, Any
     most = min(most_bytes, free // 4)
     if mount.type in _IN_MEMORY:
         most = min(most, memory_bytes)
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "folder": folder,
         "type": mount.type,
         "source": mount.source,
@@ -66,16 +66,16 @@ def measure(most_bytes: int, seconds: float, memory_bytes: int) -> dict[str, Any
         "read_s": 0.0,
     }
     if space.f_flag & os.ST_RDONLY:
-        return {**found, "error": os.strerror(errno.EROFS)}
+        return {**answer, "error": os.strerror(errno.EROFS)}
     if most < BLOCK:
-        return {**found, "error": f"no room for a file of {BLOCK // _MIB} MiB"}
+        return {**answer, "error": f"no room for a file of {BLOCK // _MIB} MiB"}
     try:
         descriptor = _open(folder)
     except OSError as error:
-        return {**found, "error": f"a file cannot be made: {error.strerror}"}
+        return {**answer, "error": f"a file cannot be made: {error.strerror}"}
     try:
-        found["cache"] = _cache(descriptor, mount.type)
-        return {**found, **_round_trip(descriptor, most // BLOCK, seconds, found["cache"])}
+        answer["cache"] = _cache(descriptor, mount.type)
+        return {**answer, **_round_trip(descriptor, most // BLOCK, seconds, answer["cache"])}
     finally:
         os.close(descriptor)
 

@@ -47,12 +47,12 @@ class Device:
 
 def visible(environ: Mapping[str, str], number: int) -> str:
     """CUDA_VISIBLE_DEVICES for the GPU `number` of those that this task was given."""
-    given = [item.strip() for item in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    given = [item for item in given if item]
-    if not given:
+    devices = [item.strip() for item in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    devices = [item for item in devices if item]
+    if not devices:
         return str(number)
-    require(number < len(given), f"CUDA_VISIBLE_DEVICES names {len(given)} GPUs")
-    return given[number]
+    require(number < len(devices), f"CUDA_VISIBLE_DEVICES names {len(devices)} GPUs")
+    return devices[number]
 
 
 def start(kind: str) -> tuple[Device, dict[str, Any]]:
@@ -69,17 +69,17 @@ def start(kind: str) -> tuple[Device, dict[str, Any]]:
         _first_kernel(device.torch)
         return device, {**_versions(), "name": "CPU", "uuid": None, "capability": None}
     _cuda_init()
-    found = torch.device("cuda", 0)
-    torch.cuda.set_device(found)
-    _first_kernel(found)
-    properties = torch.cuda.get_device_properties(found)
-    major, minor = torch.cuda.get_device_capability(found)
+    gpu = torch.device("cuda", 0)
+    torch.cuda.set_device(gpu)
+    _first_kernel(gpu)
+    properties = torch.cuda.get_device_properties(gpu)
+    major, minor = torch.cuda.get_device_capability(gpu)
     uuid = getattr(properties, "uuid", None)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if uuid is not None or visible.startswith("MIG-"):
         uuid = gpu_uuid(str(uuid), visible, 0)
     bus = _bus(properties)
-    return Device(found, (major, minor), gpu_timing.cuda_stopwatch()), {
+    return Device(gpu, (major, minor), gpu_timing.cuda_stopwatch()), {
         **_versions(),
         "name": properties.name,
         "uuid": uuid,
@@ -118,11 +118,11 @@ def _first_kernel(device: torch.device) -> None:
     import torch
 
     numbers = torch.arange(1 << 16, dtype=torch.int64, device=device)
-    found = int((numbers * numbers + 1).sum())
+    total = int((numbers * numbers + 1).sum())
     last = (1 << 16) - 1
     expected = last * (last + 1) * (2 * last + 1) // 6 + last + 1
-    if found != expected:
-        raise RuntimeError(f"the first kernel computed {found}, {expected} is right")
+    if total != expected:
+        raise RuntimeError(f"the first kernel computed {total}, {expected} is right")
 
 
 def _bus(properties: Any) -> str | None:
@@ -154,10 +154,10 @@ def _stay_near(bus: str | None, devices: Path = PCI) -> int:
 
 def _cpus(text: str) -> set[int]:
     """The numbers in a list such as "0-15,64-79". Raises ValueError for anything else."""
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in text.strip().split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match is None:
             raise ValueError(f"no list of CPUs: {text!r}")
-        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return found
+        cpus |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return cpus

@@ -163,9 +163,11 @@ def measure(
     multiply()  # the first one chooses kernels
     device.watch.synchronize()
     begin()
-    one = gpu_timing.warmed_up(multiply, warmup, device.watch)
+    single_s = gpu_timing.warmed_up(multiply, warmup, device.watch)
     product.fill_(math.nan)  # what is not written must not look like an earlier product
-    times = gpu_timing.time_each(multiply, gpu_timing.enough(seconds, one, least), device.watch)
+    times = gpu_timing.time_each(
+        multiply, gpu_timing.enough(seconds, single_s, least), device.watch
+    )
     error, row, column = difference(KINDS[kind], operands, product)
     products = []
     for _ in range(repeats):
@@ -247,8 +249,8 @@ def difference(kind: Kind, operands: Operands, product: torch.Tensor) -> tuple[f
     a, b = (part.to(stored).double() for part in (operands.a_rows, operands.b_columns))
     exact = a @ b
     rows, columns = (part.to(product.device) for part in (operands.rows, operands.columns))
-    found = product[rows[:, None], columns[None, :]].cpu().double()
-    apart = ((found - exact).abs() / rounding(kind, a, b, exact)).flatten()
+    values = product[rows[:, None], columns[None, :]].cpu().double()
+    apart = ((values - exact).abs() / rounding(kind, a, b, exact)).flatten()
     broken = torch.isnan(apart)
     place = int(broken.nonzero()[0]) if bool(broken.any()) else int(apart.argmax())
     row, column = divmod(place, exact.shape[1])

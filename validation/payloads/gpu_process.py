@@ -105,13 +105,13 @@ class Process:
                 self._died()
         line, self._rest = self._rest.split(b"\n", 1)
         try:
-            found = json.loads(line)
+            answer = json.loads(line)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            answer = None
+        if not isinstance(answer, dict):
             self.end()
             raise Lost("answered with something that is no JSON object")
-        return found
+        return answer
 
     def kill(self) -> None:
         """Ends the process and all that it started; whoever waits for an answer hears of it."""
@@ -137,10 +137,10 @@ class Process:
     def _died(self) -> None:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_DEATH_S)
-        status, said = self._process.returncode, self._last_words()
+        status, words = self._process.returncode, self._last_words()
         self.end()
         how = "closed its output" if status is None else _ending(status)
-        raise Lost(f"{how}{': ' + said if said else ''}")
+        raise Lost(f"{how}{': ' + words if words else ''}")
 
     def _last_words(self) -> str:
         """The last line on its standard error."""

@@ -111,10 +111,10 @@ def time_each(work: Callable[[], object], iterations: int, watch: Stopwatch) -> 
 
 def warmed_up(work: Callable[[], object], warmup: int, watch: Stopwatch) -> float:
     """Seconds of one repetition, at the median, when the device is warm."""
-    one = time_each(work, warmup, watch).time_s_median
+    single_s = time_each(work, warmup, watch).time_s_median
     if watch.warm_s:
-        one = time_each(work, enough(watch.warm_s, one, warmup), watch).time_s_median
-    return one
+        single_s = time_each(work, enough(watch.warm_s, single_s, warmup), watch).time_s_median
+    return single_s
 
 
 def enough(seconds: float, one: float, least: int, most: int = 5000) -> int:

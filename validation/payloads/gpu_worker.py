@@ -40,8 +40,8 @@ class Worker:
         if what == "count":
             return {"count": gpu_device.count()}
         if what == "start":
-            self._device, found = gpu_device.start(message["device"])
-            return found
+            self._device, answer = gpu_device.start(message["device"])
+            return answer
         assert self._device is not None
         if what == "gemm":
             return self._gemm(message, self._device)
@@ -59,7 +59,7 @@ class Worker:
         if self._operands is None or self._operands[0] != key:
             self._operands = None
             self._operands = key, gpu_gemm.draw(device, *key)
-        found = gpu_gemm.measure(
+        answer = gpu_gemm.measure(
             kind,
             device,
             self._operands[1],
@@ -70,7 +70,7 @@ class Worker:
             begin=self._wait,
         )
         device.release()
-        return {"unsupported": None, **found}
+        return {"unsupported": None, **answer}
 
     def _memory(self, message: Message, device: gpu_device.Device) -> Message:
         return gpu_memory.within(

@@ -251,10 +251,10 @@ def _require_reachable_address(environ: Mapping[str, str]) -> None:
 
 def _first_own_address(hostname: str) -> str | None:
     try:
-        found = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
     except OSError:
         return None
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in addresses:
         try:
             with socket.socket(family, kind, protocol) as attempt:
                 attempt.bind(address)

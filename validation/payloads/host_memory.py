@@ -55,8 +55,8 @@ def measure(seconds: float, memory_bytes: int, cpus: Path = CPUS) -> dict[str, A
         processes.append(process)
     os.close(tell)
     filled = 0
-    while said := os.read(ready, 4096):  # ends when all are ready, or gone
-        filled += len(said)
+    while signals := os.read(ready, 4096):  # ends when all are ready, or gone
+        filled += len(signals)
     os.close(go)
     statuses = [os.waitpid(process, 0)[1] for process in processes]
     require(filled == len(cores) and not any(statuses), _why(cores, statuses))
@@ -122,27 +122,27 @@ def array_bytes(cores: int, caches: int, memory_bytes: int) -> int:
 
 def available_bytes(limit_mb: int | None, meminfo: Path = MEMINFO) -> int:
     """The memory that is free for this job: what the kernel says, and at most the job's limit."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo.read_text("ascii"), re.MULTILINE)
-    require(found is not None, f"{meminfo} has no MemAvailable")
-    assert found is not None
-    free = int(found[1]) * 1024
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo.read_text("ascii"), re.MULTILINE)
+    require(match is not None, f"{meminfo} has no MemAvailable")
+    assert match is not None
+    free = int(match[1]) * 1024
     return free if limit_mb is None else min(free, limit_mb * _MIB)
 
 
 def one_of_each_core(allowed: set[int], cpus: Path = CPUS) -> list[int]:
     """Of the allowed CPUs the first of each core: its threads share what reaches the memory."""
-    found: dict[str, int] = {}
+    by_core: dict[str, int] = {}
     for cpu in sorted(allowed):
         siblings = str(cpu)
         with suppress(OSError):
             siblings = _text(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list")
-        found.setdefault(siblings, cpu)
-    return list(found.values())
+        by_core.setdefault(siblings, cpu)
+    return list(by_core.values())
 
 
 def cache_bytes(cores: Sequence[int], cpus: Path = CPUS) -> int:
     """The size of the last-level caches of these CPUs, each counted once."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for cpu in cores:
         levels: dict[int, tuple[str, int]] = {}
         for index in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
@@ -154,8 +154,8 @@ def cache_bytes(cores: Sequence[int], cpus: Path = CPUS) -> int:
                     levels[int(_text(index / "level"))] = (shared, int(size[1]) * unit)
         if levels:
             shared, size_bytes = levels[max(levels)]
-            found[shared] = size_bytes
-    return sum(found.values())
+            sizes[shared] = size_bytes
+    return sum(sizes.values())
 
 
 def _text(path: Path) -> str:

@@ -26,11 +26,11 @@ def read(shm: Path = SHM) -> dict[str, Any]:
     shm   of /dev/shm: why it cannot be used or None, the filesystem's type, its size and what is
           free, in MiB
     """
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for name, which in RESOURCES.items():
         soft, hard = resource.getrlimit(which)
-        found[name] = {"soft": _said(soft), "hard": _said(hard)}
-    return {**found, "shm": _shm(shm)}
+        limits[name] = {"soft": _said(soft), "hard": _said(hard)}
+    return {**limits, "shm": _shm(shm)}
 
 
 def _said(limit: int) -> int | str:
@@ -38,15 +38,15 @@ def _said(limit: int) -> int | str:
 
 
 def _shm(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {"path": str(path), "error": None, "type": "none"}
+    answer: dict[str, Any] = {"path": str(path), "error": None, "type": "none"}
     try:
         space = os.statvfs(path)
     except OSError as error:
-        return {**found, "error": error.strerror, "size_mb": 0, "free_mb": 0}
+        return {**answer, "error": error.strerror, "size_mb": 0, "free_mb": 0}
     if not os.access(path, os.W_OK | os.X_OK):
-        found["error"] = "this user may not write there"
+        answer["error"] = "this user may not write there"
     return {
-        **found,
+        **answer,
         "type": mounts.covering(str(path)).type,
         "size_mb": space.f_blocks * space.f_frsize // _MIB,
         "free_mb": space.f_bavail * space.f_frsize // _MIB,

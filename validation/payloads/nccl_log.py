@@ -495,7 +495,7 @@ class _Reader:
     def _all_devices(self) -> tuple[NetDevice, ...]:
         """The listed devices with their rates, and those that NCCL made of several of them."""
         named = {device.name.rsplit(":", 1)[0]: device for device in self._devices}
-        found = set(self._devices)
+        devices = set(self._devices)
         for index, (name, mbps, count) in self._virtual.items():
             members = [named.get(part) for part in name.split("+")]
             layers = {member.layer if member else None for member in members}
@@ -506,15 +506,18 @@ class _Reader:
             )
             if len(members) == count:
                 layer = layers.pop() if len(layers) == 1 else None
-                found = {device for device in found if device.index != index}
-                found.add(NetDevice(index, names, layer, sharp, mbps))
-        return tuple(sorted(found, key=lambda device: (device.index, device.name)))
+                devices = {device for device in devices if device.index != index}
+                devices.add(NetDevice(index, names, layer, sharp, mbps))
+        return tuple(sorted(devices, key=lambda device: (device.index, device.name)))
 
     def _all_communicators(self) -> tuple[Communicator, ...]:
-        found = [
-            replace(one, nodes=self._nodes.get(key)) for key, one in self._communicators.items()
+        communicators = [
+            replace(communicator, nodes=self._nodes.get(key))
+            for key, communicator in self._communicators.items()
         ]
-        return tuple(sorted(found, key=lambda one: (-one.ranks, one.rank)))
+        return tuple(
+            sorted(communicators, key=lambda communicator: (-communicator.ranks, communicator.rank))
+        )
 
 
 def _add(facts: set[str], fact: str) -> bool:

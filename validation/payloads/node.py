@@ -167,17 +167,17 @@ def _mounted_roots(mountinfo: str) -> dict[str, str]:
 def _folder(path: Path) -> Folder:
     """Tries to write where this user may; where it may not, what the filesystem says must do."""
     try:
-        found = os.statvfs(path)
+        space = os.statvfs(path)
     except OSError as error:
         return Folder(str(path), error.strerror, 0)
     problem = None
-    if found.f_flag & os.ST_RDONLY:
+    if space.f_flag & os.ST_RDONLY:
         problem = os.strerror(errno.EROFS)
     elif os.access(path, os.W_OK | os.X_OK):
         problem = _cannot_write(path)
-    elif found.f_bavail == 0:
+    elif space.f_bavail == 0:
         problem = os.strerror(errno.ENOSPC)
-    return Folder(str(path), problem, found.f_bavail * found.f_frsize // _MIB)
+    return Folder(str(path), problem, space.f_bavail * space.f_frsize // _MIB)
 
 
 def _cannot_write(path: Path) -> str | None:
@@ -198,13 +198,13 @@ def _cannot_write(path: Path) -> str | None:
 def _spool() -> Path | None:
     """slurmd's folder as slurm.conf has it; its usual one where Slurm cannot be asked."""
     answer, _ = _run(["scontrol", "show", "config"], "", SCONTROL_TIMEOUT_S)
-    said = (
+    match = (
         re.search(r"^SlurmdSpoolDir\s*=\s*(\S+)", answer.stdout, re.MULTILINE) if answer else None
     )
-    if said is None:
+    if match is None:
         return Path(SPOOL) if os.path.isdir(SPOOL) else None
     host = socket.gethostname().split(".")[0]
-    return Path(said[1].replace("%n", node_name(os.environ)).replace("%h", host))
+    return Path(match[1].replace("%n", node_name(os.environ)).replace("%h", host))
 
 
 def _torch() -> tuple[str | None, str | None]:
@@ -229,17 +229,17 @@ def _gpu_device_nodes(dev: Path) -> int:
 
 def _gpus() -> tuple[list[Gpu], str | None]:
     """The GPUs that NVML answers for, and why there are none, or not all that it counts."""
-    system, asked = nvml.ask(NVML_TIMEOUT_S, _ASKED)
+    system, answers = nvml.ask(NVML_TIMEOUT_S, _ASKED)
     if system.error is not None:
         return [], system.error
-    found, problems = [], []
-    for gpu in asked:
+    gpus, problems = [], []
+    for gpu in answers:
         problem = gpu.error or next((unknown.why for unknown in gpu.unknown), None)
         if problem is None:
-            found.append(Gpu(gpu.index, *(gpu.values[name] for name in _ASKED)))
+            gpus.append(Gpu(gpu.index, *(gpu.values[name] for name in _ASKED)))
         else:
             problems.append(f"GPU {gpu.index}: {problem}")
-    return found, "; ".join(problems) or None
+    return gpus, "; ".join(problems) or None
 
 
 def _encode() -> tuple[str | None, str | None]:

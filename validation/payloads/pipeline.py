@@ -125,14 +125,14 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     scale = layer_scale(count * config.layers_per_stage)
     own = values[config.parameters_of(stage)]
 
-    found = train_stage(config, group, chain, own, scale)
+    record = train_stage(config, group, chain, own, scale)
     group.watch.doing("training the reference")
     expected = train_reference(config, count, stage)
     received = expected.first.activations[stage * config.layers_per_stage]
     gradients = expected.first.gradients[config.parameters_of(stage)]
-    computed = forward(own, scale, found.entered[0])[-1]
+    computed = forward(own, scale, record.entered[0])[-1]
     group.watch.doing("comparing")
-    losses = group.gather(found.losses)
+    losses = group.gather(record.losses)
     references = group.gather(list(expected.losses))
     return {
         **training.report(
@@ -140,11 +140,11 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
             mine=training.figures(
                 group.rank,
                 first_step={
-                    "received": difference(found.entered, [received]),
-                    "computed": difference(found.left, [computed]),
-                    "exchanged": difference(found.exchanged, gradients),
+                    "received": difference(record.entered, [received]),
+                    "computed": difference(record.left, [computed]),
+                    "exchanged": difference(record.exchanged, gradients),
                 },
-                parameters=found.parameters,
+                parameters=record.parameters,
                 reference=expected,
             ),
             curves=[
@@ -153,7 +153,7 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
             ],
             parameters=sum(value.numel() for value in values),
             samples_per_step=config.samples * len(everyone),
-            step_times=found.step_times,
+            step_times=record.step_times,
         ),
         "microbatches": config.microbatches,
         "bubble_fraction_ideal": bubble_fraction(stages, config.microbatches),
@@ -167,14 +167,14 @@ def meet_in_chains(group: Group, everyone: list[range]) -> Chain:
 
     if len(everyone) == 1:
         return Chain(everyone[0])
-    found = Chain(range(0))
+    chain = Chain(range(0))
     for ranks in everyone:  # every rank makes all groups, in one order
-        made = dist.new_group(list(ranks))
+        process_group = dist.new_group(list(ranks))
         if group.rank in ranks:
-            found = Chain(ranks, made)
+            chain = Chain(ranks, process_group)
     # point-to-point messages alone must not be the first thing a group does
-    dist.all_reduce(torch.zeros(1, device=group.device), group=found.group)
-    return found
+    dist.all_reduce(torch.zeros(1, device=group.device), group=chain.group)
+    return chain
 
 
 def _loss(config: Config) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -208,23 +208,23 @@ def train_stage(
     optimizer = training.sgd(module, config.lr)
     watching = module.register_forward_hook(watch)
 
-    found = Stage([], [], [], [], [], [])
+    record = Stage([], [], [], [], [], [])
     for inputs, targets in training.batches(config, config.samples):
-        group.watch.doing(f"training step {len(found.losses) + 1}")
+        group.watch.doing(f"training step {len(record.losses) + 1}")
         inputs, targets = inputs.to(group.device), targets.to(group.device)
         start = group.clock()
         optimizer.zero_grad()
         shares = _step(schedule, stage, inputs, targets)
-        if not found.parameters:
+        if not record.parameters:
             watching.remove()
-            found.entered.append(torch.cat(entered))
-            found.left.append(torch.cat(left))
-            found.exchanged.extend(training.copies(training.gradients(module)))
+            record.entered.append(torch.cat(entered))
+            record.left.append(torch.cat(left))
+            record.exchanged.extend(training.copies(training.gradients(module)))
         optimizer.step()
-        found.step_times.append(group.clock() - start)
-        found.losses.append(math.fsum(share.item() for share in shares))
-        found.parameters.append(training.copies(module.parameters()))
-    return found
+        record.step_times.append(group.clock() - start)
+        record.losses.append(math.fsum(share.item() for share in shares))
+        record.parameters.append(training.copies(module.parameters()))
+    return record
 
 
 def train_reference(config: Config, stages: int, stage: int) -> Reference:
@@ -288,11 +288,11 @@ def _step(
     from validation.payloads.held_sends import HeldSendsStage
 
     shares: list[torch.Tensor] = []
-    given = (inputs,) if stage.is_first else ()
+    arguments = (inputs,) if stage.is_first else ()
     if stage.is_last:
-        schedule.step(*given, target=targets, losses=shares)
+        schedule.step(*arguments, target=targets, losses=shares)
     else:
-        schedule.step(*given)
+        schedule.step(*arguments)
     if isinstance(stage, HeldSendsStage):
         stage.wait_for_sends()
     return shares

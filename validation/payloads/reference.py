@@ -33,11 +33,11 @@ def layer_scale(depth: int) -> float:
 def initial(seed: int, width: int, depth: int) -> Tensors:
     """(W, b) of each layer in turn, float32 on the CPU, the same on every rank."""
     generator = torch.Generator().manual_seed(seed)
-    found: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
     for _ in range(depth):
-        found.append(torch.randn(width, width, generator=generator) / width**0.5)
-        found.append(torch.randn(width, generator=generator) / 10)
-    return tuple(found)
+        values.append(torch.randn(width, width, generator=generator) / width**0.5)
+        values.append(torch.randn(width, generator=generator) / 10)
+    return tuple(values)
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,13 @@ class Pass:
 
 def forward(parameters: Sequence[torch.Tensor], scale: float, inputs: torch.Tensor) -> Tensors:
     """What enters each layer, and what leaves the last."""
-    found = [inputs.double()]
+    activations = [inputs.double()]
     for weight, bias in _layers(parameters):
-        found.append(found[-1] + scale * torch.tanh(found[-1] @ weight.double().T + bias.double()))
-    return tuple(found)
+        activations.append(
+            activations[-1]
+            + scale * torch.tanh(activations[-1] @ weight.double().T + bias.double())
+        )
+    return tuple(activations)
 
 
 def compute(
@@ -116,10 +119,10 @@ def train(
     losses: list[float] = []
     history = [tuple(now[kept])]
     for inputs, targets in batches:
-        found = compute(now, scale, inputs, targets, weights)
-        first = first or found
-        losses.append(float(weights.double() @ found.losses))
-        velocity = [MOMENTUM * v + g for v, g in zip(velocity, found.gradients, strict=True)]
+        current = compute(now, scale, inputs, targets, weights)
+        first = first or current
+        losses.append(float(weights.double() @ current.losses))
+        velocity = [MOMENTUM * v + g for v, g in zip(velocity, current.gradients, strict=True)]
         now = [parameter - lr * v for parameter, v in zip(now, velocity, strict=True)]
         history.append(tuple(now[kept]))
     assert first is not None  # a configuration asks for one step at least
@@ -155,8 +158,8 @@ def movement(now: Iterable[torch.Tensor], origin: Iterable[torch.Tensor]) -> flo
 
 def worst(values: Iterable[float]) -> float:
     """The largest value, and nan as soon as one of them is: `max` hides nan behind a number."""
-    found = list(values)
-    return math.nan if any(map(math.isnan, found)) else max(found)
+    numbers = list(values)
+    return math.nan if any(map(math.isnan, numbers)) else max(numbers)
 
 
 def _layers(parameters: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -66,9 +66,9 @@ def _write(folder: str) -> str | None:
                 file.flush()
                 os.fsync(file.fileno())
             with open(name, "rb") as file:
-                found = file.read()
+                content = file.read()
         finally:
             os.unlink(name)
     except OSError as error:
         return error.strerror
-    return None if found == data else "what is read back is not what was written"
+    return None if content == data else "what is read back is not what was written"

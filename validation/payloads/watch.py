@@ -88,8 +88,8 @@ class Watch:
         names = [f"rank {rank} on {self._hosts[rank]}" for rank in silent[:8]]
         hosts = tuple(dict.fromkeys(self._hosts[rank] for rank in silent))
         more = f" and {len(silent) - 8} more" if len(silent) > 8 else ""
-        told = f"no sign of life from {', '.join(names)}{more}: {sentence}"
-        return CannotRun(told, hosts, LINGER_S)
+        message = f"no sign of life from {', '.join(names)}{more}: {sentence}"
+        return CannotRun(message, hosts, LINGER_S)
 
     def _beat(self, number: int) -> None:
         self._store.set(f"alive/{self._rank}", str(number))

@@ -215,11 +215,11 @@ def next_steps(report: RunReport) -> list[Step]:
         if finding.cause not in _WITHOUT_A_JOB
         for node in finding.result.subject.nodes
     }
-    told = {finding.result.key for finding in findings}
+    keys = {finding.result.key for finding in findings}
     groups: dict[tuple[int, Cause, str, str], list[_Finding]] = {}
     for finding in findings:
         told_by = _TOLD_BY.search(finding.message)
-        if told_by and Key(told_by[1], finding.result.subject.name) in told:
+        if told_by and Key(told_by[1], finding.result.subject.name) in keys:
             continue
         follows = report.interrupted or explained.intersection(finding.result.subject.nodes)
         # An interruption needs no advice, nor does what follows from another failure.
@@ -234,12 +234,12 @@ def next_steps(report: RunReport) -> list[Step]:
 
 def _findings(report: RunReport) -> list[_Finding]:
     jobs = {(name, item.job.subject.name): item for item in report.jobs for name in item.job.checks}
-    found = []
+    findings = []
     for result in report.results:
         if result.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
             job = jobs.get((result.check, result.subject.name))
-            found.append(_Finding(result, job, cause(result, job)))
-    return found
+            findings.append(_Finding(result, job, cause(result, job)))
+    return findings
 
 
 def _scope(finding: _Finding) -> int:
@@ -361,8 +361,8 @@ def _step(report: RunReport, group: Sequence[_Finding]) -> Step:
         commands.append(_drain(drained, first))
     commands += _again(report, first, checks, nodes)
     title = ": ".join([*_who(first, nodes, checks), first.message])
-    told = advice.text + (_how_to_tell_apart(nodes) if first.unknown else "")
-    return Step(printable(title), told, tuple(map(printable, commands)))
+    text = advice.text + (_how_to_tell_apart(nodes) if first.unknown else "")
+    return Step(printable(title), text, tuple(map(printable, commands)))
 
 
 def _at_fault(group: Iterable[_Finding]) -> list[str]:

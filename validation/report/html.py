@@ -145,12 +145,12 @@ class _Ran:
     def of(cls, item: JobReport, proofs: Mapping[tuple[str, str], Proof]) -> "_Ran":
         job, reply = item.job, item.reply
         proof = next(filter(None, (proofs.get((c, job.subject.name)) for c in job.checks)), None)
-        asked = f"{words.count(job.ranks, 'rank')} on {compress(job.hosts)}"
-        asked += f", in {job.container.image}" if job.container else ""
+        placement = f"{words.count(job.ranks, 'rank')} on {compress(job.hosts)}"
+        placement += f", in {job.container.image}" if job.container else ""
         seconds = reply.seconds if reply else None
         return cls(
             job.name,
-            f"{asked}, {job.backend}" if job.backend else asked,
+            f"{placement}, {job.backend}" if job.backend else placement,
             words.ended(reply),
             (reply and reply.job_id) or "–",
             "–" if seconds is None else words.duration(seconds),

@@ -54,7 +54,7 @@ def render(report: RunReport, former: str = "") -> str:
     """
     series = list(_of_run(report))
     earlier = parse(former) if report.left_out else []
-    known = {one.judged for one in earlier}
+    known = {item.judged for item in earlier}
     replaced = set()
     for result in report.results:
         key = (_text(result.check), _text(result.subject.name))
@@ -64,9 +64,9 @@ def render(report: RunReport, former: str = "") -> str:
     series = [*_kept(earlier, replaced), *series]
     lines = []
     for family, text in _FAMILIES.items():
-        if found := [one for one in series if one.family == family]:
+        if of_family := [item for item in series if item.family == family]:
             lines += [f"# HELP {PREFIX}{family} {text}", f"# TYPE {PREFIX}{family} gauge"]
-            lines += [_line(one) for one in found]
+            lines += [_line(item) for item in of_family]
     return "\n".join(lines) + "\n"
 
 
@@ -78,12 +78,12 @@ def _counts(result: Result) -> bool:
 
 
 def _kept(earlier: Iterable[Series], replaced: Collection[tuple[str, str]]) -> Iterator[Series]:
-    for one in earlier:
-        if one.judged is None:
-            if one.labels.get("partial") == "false":
-                yield one
-        elif one.judged not in replaced:
-            yield one
+    for item in earlier:
+        if item.judged is None:
+            if item.labels.get("partial") == "false":
+                yield item
+        elif item.judged not in replaced:
+            yield item
 
 
 def _of_run(report: RunReport) -> Iterator[Series]:

@@ -74,14 +74,14 @@ def count(number_of: int, noun: str) -> str:
 
 
 def backends(report: RunReport) -> str:
-    found = sorted({item.job.backend for item in report.jobs if item.job.backend})
-    return ", ".join(found)
+    names = sorted({item.job.backend for item in report.jobs if item.job.backend})
+    return ", ".join(names)
 
 
 def images(report: RunReport) -> list[str]:
     """What the containers of the run's jobs were made of."""
-    found = (item.job.container.image for item in report.jobs if item.job.container)
-    return list(dict.fromkeys(found))
+    names = (item.job.container.image for item in report.jobs if item.job.container)
+    return list(dict.fromkeys(names))
 
 
 def title(report: RunReport) -> str:
@@ -119,17 +119,17 @@ def rows(results: Sequence[Result]) -> Iterator[Row]:
     alike: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
         alike.setdefault(_repeated(result), []).append(result)
-    found: list[Row] = []
+    table: list[Row] = []
     for same in alike.values():
         first = same[0]
         if not _passes_silently(first):
             more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-            found.append(_row(first, first.check + more, several))
+            table.append(_row(first, first.check + more, several))
         elif len(same) > FOLD:
-            found.append(_folded(same))
+            table.append(_folded(same))
         else:
-            found += [_row(result, result.check, several) for result in same]
-    yield from _on_many_nodes(found)
+            table += [_row(result, result.check, several) for result in same]
+    yield from _on_many_nodes(table)
 
 
 def _on_many_nodes(rows: Sequence[Row]) -> Iterator[Row]:
@@ -259,10 +259,10 @@ def _outcome(report: RunReport, total: str) -> list[str]:
 def moment(iso: str) -> str:
     """A time as a person reads it; what cannot be read stays as it is."""
     try:
-        found = datetime.fromisoformat(iso)
+        when = datetime.fromisoformat(iso)
     except ValueError:
         return iso
-    return f"{found.day} {found:%B %Y, %H:%M} {found.tzname() or ''}".strip()
+    return f"{when.day} {when:%B %Y, %H:%M} {when.tzname() or ''}".strip()
 
 
 def ended(reply: Reply | None) -> str:

@@ -163,8 +163,8 @@ class CommandLineClient:
         source = (Path(__file__).parent / "look.py").read_bytes()
         try:
             done = self._transport.run(f"{_PREPARE}exec $p - {words}", source, timeout_s=120)
-            found = strict.parse_json(done.stdout) if done.status == 0 else {}
-            return Contact(dict(found.get("refused", {})), dict(found.get("mute", {})))
+            answer = strict.parse_json(done.stdout) if done.status == 0 else {}
+            return Contact(dict(answer.get("refused", {})), dict(answer.get("mute", {})))
         except (TransportError, ValueError) as error:
             # It only saves waiting: without it jobs tell what there is to tell.
             log.info("%s could not look at slurmd's ports: %s", self.via, error)
@@ -211,8 +211,8 @@ class CommandLineBatch:
         self._folder = folder
         self._order = order
         whole = cast(Any, order)
-        asked = [*whole["allocations"], *(job for lane in whole["lanes"] for job in lane)]
-        self._names = [str(item["slurm_name"]) for item in asked]
+        items = [*whole["allocations"], *(job for lane in whole["lanes"] for job in lane)]
+        self._names = [str(item["slurm_name"]) for item in items]
         self._offset = 0
         self._refused = False
 

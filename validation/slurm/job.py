@@ -92,8 +92,8 @@ def command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> t
     `wishes` are options of the site (account, reservation, …). They come first: srun takes the last
     of two, and what is asked about stays what the plan says.
     """
-    asked = (*_nodes(job, job.nodes), *_of_its_own(job))
-    return ("srun", *wishes, _named(run_id, job), *asked, *_task(job, python))
+    request = (*_nodes(job, job.nodes), *_of_its_own(job))
+    return ("srun", *wishes, _named(run_id, job), *request, *_task(job, python))
 
 
 def local_command(
@@ -116,10 +116,10 @@ def allocation_command(
     A node that fails does not take it from the others.
     """
     most = max(allocation.jobs, key=lambda job: job.cpus_per_task or 0)
-    asked = (*_nodes(most, allocation.nodes), *_of_its_own(most))
+    request = (*_nodes(most, allocation.nodes), *_of_its_own(most))
     limit = f"--time={slurm_time(allocation_limit_s(allocation))}"
     hold = ("sh", "-c", "echo plumbline: granted $SLURM_JOB_ID; exec cat")
-    return ("salloc", *wishes, _named(run_id, allocation), *asked, limit, "--no-kill", *hold)
+    return ("salloc", *wishes, _named(run_id, allocation), *request, limit, "--no-kill", *hold)
 
 
 def allocation_limit_s(allocation: Allocation) -> int:

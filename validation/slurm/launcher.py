@@ -137,8 +137,8 @@ class Stream(threading.Thread):
             now = time.time_ns()
             if self.document_ns is None and line.lstrip().startswith(DOCUMENT):
                 self.document_ns = now
-            if found := SAID.match(line):
-                self._said([group.decode("utf-8", "replace") for group in found.groups()], now)
+            if match := SAID.match(line):
+                self._said([group.decode("utf-8", "replace") for group in match.groups()], now)
             room = OUTPUT_LIMIT - len(self._kept)
             self.truncated = self.truncated or len(line) > room
             self._kept += line[:room]
@@ -235,8 +235,8 @@ class Limits:
 
     def refused(self, stderr: str) -> bool:
         text = stderr.lower()
-        told = "srun: error" in text or "salloc: error" in text
-        return told and any(refusal in text for refusal in self._refusals)
+        is_error = "srun: error" in text or "salloc: error" in text
+        return is_error and any(refusal in text for refusal in self._refusals)
 
 
 class Pace:
@@ -499,8 +499,8 @@ class Allocation(Submission):
             return outcome
         self._close(self._out, outcome)
         self.state = "done"
-        said = self.err.text().strip()
-        log.info("%s: no allocation: %s %s %s", self.name, outcome, self.reason, said)
+        stderr = self.err.text().strip()
+        log.info("%s: no allocation: %s %s %s", self.name, outcome, self.reason, stderr)
         return outcome
 
     def _look(self, running_s: float) -> bool:
@@ -508,8 +508,8 @@ class Allocation(Submission):
 
     def _granted(self) -> str | None:
         assert self._out is not None
-        found = GRANTED.search(self._out.text())
-        return found[1] if found else None
+        match = GRANTED.search(self._out.text())
+        return match[1] if match else None
 
 
 class Job(Submission):
@@ -658,9 +658,9 @@ def try_credential(stdout: str) -> dict[str, Any]:
     if not isinstance(credential, str):
         return {"decode_exit": None, "decode_status": None}
     status, out, err = call(["unmunge"], credential)
-    found = re.search(r"^STATUS:\s*(.*)$", out, re.MULTILINE)
-    said = found.group(1) if found else err.strip() or None
-    return {"decode_exit": status, "decode_status": said}
+    match = re.search(r"^STATUS:\s*(.*)$", out, re.MULTILINE)
+    decode_status = match.group(1) if match else err.strip() or None
+    return {"decode_exit": status, "decode_status": decode_status}
 
 
 class Launcher:
@@ -831,11 +831,11 @@ def waited_in_vain(
     """Whether others on the same nodes would wait for the same as a job that ended so."""
     if outcome in ("queue_limit", "skipped"):
         return True
-    said = complaints(stderr)
+    lines = complaints(stderr)
     return (
         exit_code not in (None, 0)
-        and bool(said)
-        and all(any(words in line for words in did_not_meet) for line in said)
+        and bool(lines)
+        and all(any(words in line for words in did_not_meet) for line in lines)
     )
 
 

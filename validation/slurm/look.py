@@ -65,15 +65,15 @@ def shown(place: Place) -> str:
 def main(arguments: list[str]) -> int:
     patience_s, names = float(arguments[0]), arguments[1:]
     known = places()
-    asked = {name: known[name] for name in names if name in known}
+    targets = {name: known[name] for name in names if name in known}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        said = pool.map(lambda place: look(place, patience_s), asked.values())
-        answers = dict(zip(asked, said, strict=True))
-    found = {
-        kind: {name: shown(asked[name]) for name, answer in answers.items() if answer == kind}
+        kinds = pool.map(lambda place: look(place, patience_s), targets.values())
+        answers = dict(zip(targets, kinds, strict=True))
+    document = {
+        kind: {name: shown(targets[name]) for name, answer in answers.items() if answer == kind}
         for kind in ("refused", "mute")
     }
-    print(json.dumps(found))
+    print(json.dumps(document))
     return 0
 
 

@@ -154,32 +154,32 @@ def read(path: Path) -> Suite:
     if isinstance(document, Mapping) and "suites" in document:
         return _made_of(path, document)
     problems: strict.Problems = []
-    found = _READ(document, "", problems)
+    fields = _READ(document, "", problems)
     if problems:
         raise DataError(str(path), problems)
-    problems += _misnamed(path, found)
-    if found["queue_limit_s"] > 240:
+    problems += _misnamed(path, fields)
+    if fields["queue_limit_s"] > 240:
         problems.append("queue_limit_s: above 240 s; MUNGE credentials could expire in the queue")
-    needed = {CHECKS[name].payload for name in found["checks"]} - {None}
+    needed = {CHECKS[name].payload for name in fields["checks"]} - {None}
     problems += [
         f"{payload}: a check of the suite needs it, and nothing says how it runs"
         for payload in (*_NODE, *_CONFIGS)
-        if payload in needed and found[payload] is None
+        if payload in needed and fields[payload] is None
     ]
     node = {
         payload: {
-            device: _template(found[payload].get(device, found[payload])) for device in DEVICES
+            device: _template(fields[payload].get(device, fields[payload])) for device in DEVICES
         }
         for payload in _NODE
-        if found[payload] is not None
+        if fields[payload] is not None
     }
     cluster: dict[str, dict[str, JobTemplate]] = {}
     for payload in _CONFIGS:
         cluster[payload] = {}
-        if found[payload] is None:
+        if fields[payload] is None:
             continue
         for backend in BACKENDS:
-            config = dict(found[payload][backend])
+            config = dict(fields[payload][backend])
             limit = config.pop("run_limit_s")
             if limit < 2 * max(config["timeout_s"], config["join_timeout_s"]):
                 problems.append(
@@ -198,13 +198,13 @@ def read(path: Path) -> Suite:
     if problems:
         raise DataError(str(path), problems)
     return Suite(
-        found["name"],
-        found["description"],
-        found["queue_limit_s"],
-        tuple(dict.fromkeys(found["checks"])),
+        fields["name"],
+        fields["description"],
+        fields["queue_limit_s"],
+        tuple(dict.fromkeys(fields["checks"])),
         node,
         cluster,
-        found["largest_bytes"] or {},
+        fields["largest_bytes"] or {},
     )
 
 
@@ -217,19 +217,19 @@ def _misnamed(path: Path, found: Mapping[str, Any]) -> list[str]:
 def _made_of(path: Path, document: Mapping[str, Any]) -> Suite:
     """The suite that has the checks of others. One payload cannot be set up in two ways."""
     problems: strict.Problems = []
-    found = _MADE_OF(document, "", problems)
+    fields = _MADE_OF(document, "", problems)
     if problems:
         raise DataError(str(path), problems)
-    problems += _misnamed(path, found)
+    problems += _misnamed(path, fields)
     others = [name for name in names() if name != path.stem]
     problems += [
         f"suites: there is no other suite {name!r}"
-        for name in found["suites"]
+        for name in fields["suites"]
         if name not in others
     ]
     if problems:
         raise DataError(str(path), problems)
-    parts = [load(name) for name in found["suites"]]
+    parts = [load(name) for name in fields["suites"]]
     node: dict[str, Mapping[str, JobTemplate]] = {}
     cluster: dict[str, Mapping[str, JobTemplate]] = {}
     for part in parts:
@@ -242,8 +242,8 @@ def _made_of(path: Path, document: Mapping[str, Any]) -> Suite:
     if problems:
         raise DataError(str(path), problems)
     return Suite(
-        found["name"],
-        found["description"],
+        fields["name"],
+        fields["description"],
         max(part.queue_limit_s for part in parts),
         tuple(dict.fromkeys(check for part in parts for check in part.checks)),
         node,

@@ -78,7 +78,7 @@ class Told:
     why: tuple[str, ...]
 
     def names(self, standing: Standing) -> set[str]:
-        return {name for name, found in self.standings.items() if found is standing}
+        return {name for name, own in self.standings.items() if own is standing}
 
     @property
     def false_green(self) -> bool:
@@ -291,7 +291,7 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
     node = next(node for node in world.plan.nodes if node.name == name)
     job = f"node-{name}"
     count = node.gpus.count
-    found = [
+    changes = [
         ("fewer CPUs", measured(cpus=node.cpus - 1)),
         ("negative CPUs", measured(cpus=-node.cpus)),
         ("CPUs as text", measured(cpus=str(node.cpus))),
@@ -306,7 +306,7 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
         ("not a number", measured(memory_mb="nan")),
     ]
     if node.gpus.real:
-        found += [
+        changes += [
             ("a GPU fell off", altered(lambda document: document["measured"]["gpus"].pop())),
             ("another model", altered(lambda d: d["measured"]["gpus"][0].update(name="NVIDIA T4"))),
             (
@@ -317,8 +317,8 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
             ),
         ]
     if len(world.plan.nodes) > 2:  # of two nobody can say whose clock is right
-        found.append(("a clock apart", _clock(draw.choice((-1, 1)) * draw.uniform(1.5, 900))))
-    faults = [(what, job, change) for what, change in found + job_faults(draw)]
+        changes.append(("a clock apart", _clock(draw.choice((-1, 1)) * draw.uniform(1.5, 900))))
+    faults = [(what, job, change) for what, change in changes + job_faults(draw)]
     if node.gpus.real:
         silent = altered(lambda d: d["measured"]["gpus"][0].update(start=None))
         dead = altered(lambda d: d["measured"]["gpus"][0].update(start={"error": "Error 802"}))
@@ -372,12 +372,12 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
     # Of several nodes nobody can say which; a job of one node alone is that node's.
     nobody = frozenset(job.hosts) if len(job.hosts) == 1 else frozenset()
     its = frozenset(job.hosts[-1:])
-    found = [(what, change, nobody) for what, change in job_faults(draw)]
+    faults = [(what, change, nobody) for what, change in job_faults(draw)]
 
     def proof(change: Callable[[dict[str, Any]], None]) -> Change:
         return altered(lambda document: change(document["proof"]))
 
-    found += [
+    faults += [
         ("a rank is missing", proof(lambda p: p["ranks"].pop()), nobody),
         ("a rank twice", proof(lambda p: p["ranks"].append(p["ranks"][-1])), nobody),
         ("each alone", proof(lambda p: p.update(world_size=1, ranks=p["ranks"][:1])), nobody),
@@ -393,7 +393,7 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
             return altered(lambda d: d["measured"][rows][index].update(values))
 
         last = -1
-        found += [
+        faults += [
             ("too slow", _speed(draw.uniform(1e-6, 0.04)), nobody),
             ("faster than light", _speed(10 ** draw.uniform(4, 12)), nobody),
             ("a claim", row(last, busbw_gbs=999.0), nobody),
@@ -403,14 +403,14 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
             ("no time at all", row(last, time_s_min=0.0, time_s_median=0.0), nobody),
             ("fewer elements", row(last, elements=3), nobody),
         ]
-        found += [
+        faults += [
             ("not every call checked", row(0, calls_checked=1), nobody),
             ("another dtype", row(0, dtype="float16"), nobody),
             ("wrong everywhere", _wrong(draw, range(job.ranks)), nobody),
         ]
         rank = draw.randrange(job.ranks)
-        found.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
-        return found
+        faults.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
+        return faults
     values: dict[str, Any] = draw.choice(
         (
             {"steps": 1},
@@ -421,22 +421,22 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
             {"step_time_s_median": -1.0},
         )
     )
-    found.append((f"training: {values}", measured(**values), nobody))
-    found.append(("a loss apart", _in_measured("curves", 0, "loss", 10.0), nobody))
-    found.append(("a reference that stood still", _still, nobody))
+    faults.append((f"training: {values}", measured(**values), nobody))
+    faults.append(("a loss apart", _in_measured("curves", 0, "loss", 10.0), nobody))
+    faults.append(("a reference that stood still", _still, nobody))
     rank = draw.randrange(job.ranks)
     off = draw.choice((1.0, 2e-2, "nan", "inf"))
     own = frozenset({_host(job, rank)})
-    found += [
+    faults += [
         ("computed wrongly on one rank", _in_first_step(rank, "computed", off), own),
         ("another optimizer on one rank", _in_measured("ranks", rank, "parameters", off), own),
     ]
     if job.payload == "ddp":
-        found.append(("averaged wrongly everywhere", _everywhere("exchanged", off), nobody))
+        faults.append(("averaged wrongly everywhere", _everywhere("exchanged", off), nobody))
     if job.payload == "pipeline":
         two = own | {_host(job, max(rank - 1, 0))}
-        found.append(("received wrongly on one rank", _in_first_step(rank, "received", off), two))
-    return found
+        faults.append(("received wrongly on one rank", _in_first_step(rank, "received", off), two))
+    return faults
 
 
 def _host(job: Job, rank: int) -> str:
@@ -444,12 +444,12 @@ def _host(job: Job, rank: int) -> str:
 
 
 def _wrong(draw: random.Random, ranks: Iterable[int]) -> Change:
-    found = draw.randint(1, 9)
+    count = draw.randint(1, 9)
     row = draw.choice((0, -1))
 
     def change(document: dict[str, Any]) -> None:
         for rank in ranks:
-            document["measured"]["sizes"][row]["wrong_by_rank"][rank] = found
+            document["measured"]["sizes"][row]["wrong_by_rank"][rank] = count
 
     return altered(change)
 
@@ -522,8 +522,8 @@ def login_fault(world: World) -> str:
     elif what == "slurmctld down":
         world.down = SlurmDown("sinfo: Unable to contact slurm controller")
     elif what == "srun refused":
-        said = "srun: error: Unable to allocate resources: Invalid account or account/partition"
-        every = never_ran(Outcome.EXITED, exit_code=1, stderr=said, job_id=None)
+        stderr = "srun: error: Unable to allocate resources: Invalid account or account/partition"
+        every = never_ran(Outcome.EXITED, exit_code=1, stderr=stderr, job_id=None)
     elif what == "no srun":
         reason = "srun: No such file or directory"
         every = never_ran(Outcome.NOT_SUBMITTED, job_id=None, reason=reason)
@@ -610,9 +610,9 @@ def _banners(world: World, jobs: list[str]) -> None:
 
 
 def _noise_on_stderr(world: World, jobs: list[str]) -> None:
-    said = "srun: job 7 queued and waiting for resources\nNCCL INFO Bootstrap: Using eth0\n"
+    stderr = "srun: job 7 queued and waiting for resources\nNCCL INFO Bootstrap: Using eth0\n"
     for job in jobs:
-        world.change(job, replaced(stderr=said))
+        world.change(job, replaced(stderr=stderr))
 
 
 def _slow_polls(world: World, jobs: list[str]) -> None:

@@ -14,7 +14,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def declare(*nodes, **changes):
     """A declaration as JSON has it. nodes: (name, model, count) or (name, model, count, fabric)."""
-    found = [
+    entries = [
         {
             "name": name,
             "cpus": 2,
@@ -30,8 +30,8 @@ def declare(*nodes, **changes):
         "login": ["login1"],
         "controller": ["ctl1"],
         "python": "/opt/plumbline/bin/python",
-        "partitions": [{"name": "gpu", "nodes": [n["name"] for n in found], "default": True}],
-        "nodes": found,
+        "partitions": [{"name": "gpu", "nodes": [n["name"] for n in entries], "default": True}],
+        "nodes": entries,
     }
     return {**document, **changes}
 

@@ -132,10 +132,10 @@ class Silent:
 
 def walk(slurm):
     observer = Silent()
-    found = tiers.walk(slurm.plan, slurm, observer, interval_s=0)
-    assert list(found.results) == observer.results
+    outcome = tiers.walk(slurm.plan, slurm, observer, interval_s=0)
+    assert list(outcome.results) == observer.results
     # Whatever happened: every planned check has exactly one result.
-    assert sorted((r.check, r.subject.name) for r in found.results) == sorted(
+    assert sorted((r.check, r.subject.name) for r in outcome.results) == sorted(
         (c.check, c.subject.name) for c in slurm.plan.checks
     )
-    return found
+    return outcome

@@ -282,8 +282,8 @@ def job_of(payload: str, backend: str, ranks: int) -> Job:
     model, gpus = ("h100_sxm", 1) if backend == "nccl" else ("virtual", 1)
     nodes = [(f"gpu{number + 1}", model, gpus) for number in range(ranks)]
     declared = declaration.parse(declare(*nodes), "fault table")
-    made = plan.make(declared, suites.load("quick"), plan.Selection(), "fault-table")
-    return next(job for job in made.jobs if job.payload == payload)
+    run_plan = plan.make(declared, suites.load("quick"), plan.Selection(), "fault-table")
+    return next(job for job in run_plan.jobs if job.payload == payload)
 
 
 # --- all ranks ----------------------------------------------------------------------------------
@@ -433,10 +433,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--ranks", type=int, nargs="+", default=RANKS, metavar="N")
     parser.add_argument("--only", choices=PAYLOADS, help="one payload")
     version.add_option(parser)
-    asked = parser.parse_args(arguments)
-    payloads = [asked.only] if asked.only else list(PAYLOADS)
+    options = parser.parse_args(arguments)
+    payloads = [options.only] if options.only else list(PAYLOADS)
     outcomes = []
-    for ranks in (2,) if asked.short else asked.ranks:
+    for ranks in (2,) if options.short else options.ranks:
         outcomes += run(ranks, payloads, BACKENDS)
     print(table(outcomes))
     return 0 if all(item.right for item in outcomes) else 1

@@ -133,10 +133,10 @@ def sinfo(state, arguments):
     assert arguments == ["--all", "-h", "-N", "-o", "%N|%n|%T|%c|%m|%G|%P|%E"], arguments
     assert not [name for name in os.environ if name.startswith("SINFO_")]
     for name, fields in json.loads((state / "nodes.json").read_text()).items():
-        said, cpus, memory, gres, reason = fields
-        said = node_state(state, name, said)
+        shown_state, cpus, memory, gres, reason = fields
+        shown_state = node_state(state, name, shown_state)
         for partition in ("gpu*", "all"):  # a node stands in the output once for each partition
-            print(f"{name}|{name}|{said}|{cpus}|{memory}|{gres}|{partition}|{reason}")
+            print(f"{name}|{name}|{shown_state}|{cpus}|{memory}|{gres}|{partition}|{reason}")
     return 0
 
 
@@ -270,7 +270,7 @@ def without_gres(state, program, hosts, options):
     had = {name: {i.split("(")[0] for i in gres.split(",")} for name, gres in nodes.items()}
     for item in filter(None, options.get("gres", "").split(",")):
         kind = item.rpartition(":")[0]
-        if not any(one.startswith(f"{kind}:") for each in had.values() for one in each):
+        if not any(entry.startswith(f"{kind}:") for each in had.values() for entry in each):
             why = INVALID_GRES
         elif not all(item in had[host] for host in hosts if host in had):
             why = "Requested node configuration is not available"
@@ -338,8 +338,8 @@ def task(fault, number, hosts, payload, config, options, command, state):
         sys.stdout.write(text * (2 if fault == "twice" else 1))
         sys.stdout.flush()
     if fault == "crash" or "stderr" in change:
-        said = f"plumbline: {payload}, rank 1 on {hosts[-1]}: out of luck"
-        print(change.get("stderr", said), file=sys.stderr)
+        message = f"plumbline: {payload}, rank 1 on {hosts[-1]}: out of luck"
+        print(change.get("stderr", message), file=sys.stderr)
         print(f"srun: error: {hosts[-1]}: task 1: Exited with exit code 1", file=sys.stderr)
         return 1
     return 0

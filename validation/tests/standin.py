@@ -53,12 +53,12 @@ def cuda(host, config, *, name=GPU, errors=None):
         }
         for index in range(config["gpus"])
     ]
-    found = [
+    rows = [
         {"index": index, "start": {"error": error} if error else {**versions, **gpu}}
         for index, gpu in enumerate(gpus)
         for error in [(errors or {}).get(index)]
     ]
-    return of_node("cuda", host, {"gpus": found}, config)
+    return of_node("cuda", host, {"gpus": rows}, config)
 
 
 def of_node(payload, host, measured, config=None):
@@ -148,8 +148,8 @@ def nccl_log(rank, ranks, host, nodes, fabric):
 def all_reduce(
     hosts, config, ranks_per_node=1, *, busbw_gbs=1.2, wrong=0, fabric="ethernet", **changes
 ):
-    found = proof(hosts, ranks_per_node, config["backend"])
-    ranks = found["world_size"]
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
     factor = 2 * (ranks - 1) / ranks
     sizes = []
     for size in config["sizes_bytes"]:
@@ -168,8 +168,8 @@ def all_reduce(
                 "wrong_by_rank": [wrong] * ranks,
             }
         )
-    measured = {"sizes": sizes, "transport": transport(found, hosts, fabric), **changes}
-    return _document("all_reduce", found, measured, config)
+    measured = {"sizes": sizes, "transport": transport(evidence, hosts, fabric), **changes}
+    return _document("all_reduce", evidence, measured, config)
 
 
 def transport(proof, hosts, fabric):
@@ -207,26 +207,26 @@ def _training(config, ranks, first_step, together, **changes):
 
 
 def ddp(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
-    found = proof(hosts, ranks_per_node, config["backend"])
-    ranks = found["world_size"]
-    shown = {"transport": transport(found, hosts, fabric), **changes}
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    shown = {"transport": transport(evidence, hosts, fabric), **changes}
     measured = _training(config, ranks, ("computed", "exchanged"), [ranks], **shown)
-    return _document("ddp", found, measured, config)
+    return _document("ddp", evidence, measured, config)
 
 
 def pipeline(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
-    found = proof(hosts, ranks_per_node, config["backend"])
-    ranks, microbatches = found["world_size"], config["microbatches"]
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks, microbatches = evidence["world_size"], config["microbatches"]
     count = -(-ranks // 16)
     together = [len(range(chain, ranks, count)) for chain in range(count)]
     names = ("received", "computed", "exchanged")
     schedule = {
-        "transport": transport(found, hosts, fabric),
+        "transport": transport(evidence, hosts, fabric),
         "microbatches": microbatches,
         "bubble_fraction_ideal": (together[0] - 1) / (microbatches + together[0] - 1),
     }
     measured = {**_training(config, ranks, names, together, **schedule), **changes}
-    return _document("pipeline", found, measured, config)
+    return _document("pipeline", evidence, measured, config)
 
 
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):

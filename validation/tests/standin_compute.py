@@ -34,7 +34,7 @@ def job(model="h100_sxm", count=8, **config):
     """The job that asks one node for it; a model without real GPUs computes on its CPU."""
     gpus = Gpus(model, count)
     node = Node("gpu1", 64, 512000, gpus, "ethernet")
-    asked = {**(CUDA if gpus.real else CPU), "gpus": count or 1, **config}
+    settings = {**(CUDA if gpus.real else CPU), "gpus": count or 1, **config}
     return Job(
         name="compute-gpu1",
         payload="compute",
@@ -44,7 +44,7 @@ def job(model="h100_sxm", count=8, **config):
         ranks_per_node=1,
         backend=None,
         partition="gpu",
-        config=asked,
+        config=settings,
         queue_limit_s=120,
         run_limit_s=720,
         checks=("gemm", "hbm", "copies", "peers", "repeatable"),
@@ -103,8 +103,8 @@ def _moved(size, moved, gbs, config):
 def memory(operation, config, gbs):
     size = config.get("memory_bytes", 1 << 30)
     moved = MOVED[operation] * size
-    found = _moved(size, moved, gbs, config)
-    return {"operation": operation, "at_once": config["gpus"], "moved": moved, **found}
+    figures = _moved(size, moved, gbs, config)
+    return {"operation": operation, "at_once": config["gpus"], "moved": moved, **figures}
 
 
 def copy(direction, config, gbs=COPY_GBS):
@@ -115,8 +115,8 @@ def copy(direction, config, gbs=COPY_GBS):
 def pair(source, target, config, gbs=PAIR_GBS):
     size = config.get("copy_bytes", 1 << 28)
     way = "direct" if config["device"] == "cuda" else "host"
-    found = _moved(size, size, gbs, config)
-    return {"source": source, "target": target, "way": way, **found}
+    figures = _moved(size, size, gbs, config)
+    return {"source": source, "target": target, "way": way, **figures}
 
 
 def start(index, config, name):
@@ -137,7 +137,7 @@ def start(index, config, name):
 
 
 def links(count):
-    asked = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")
+    names = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")
 
     def told(index):
         values = json.loads(json.dumps(standin_health.gpu(index)["values"]))  # nothing is shared
@@ -145,7 +145,7 @@ def links(count):
             "index": index,
             "error": None,
             "seconds": 0.1,
-            "values": {name: values[name] for name in asked} | {"uuid": f"GPU-gpu1-{index}"},
+            "values": {name: values[name] for name in names} | {"uuid": f"GPU-gpu1-{index}"},
             "unknown": [],
         }
 

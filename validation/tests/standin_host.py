@@ -25,7 +25,7 @@ def port(number, **changes):
 
 
 def shared(path, **changes):
-    found = {
+    mount = {
         "point": path,
         "type": "nfs4",
         "source": f"nas:/export{path}",
@@ -35,11 +35,11 @@ def shared(path, **changes):
         "written": path,
         "write_error": None,
     }
-    return {"path": path, "found": {**found, **changes}, "error": None, "seconds": 0.01}
+    return {"path": path, "found": {**mount, **changes}, "error": None, "seconds": 0.01}
 
 
 def limits(**changes):
-    found = {
+    values = {
         "memlock": {"soft": UNLIMITED, "hard": UNLIMITED},
         "nofile": {"soft": 1024, "hard": 524288},
         "nproc": {"soft": 4126000, "hard": 4126000},
@@ -52,7 +52,7 @@ def limits(**changes):
             "free_mb": 1030990,
         },
     }
-    return {**found, **changes}
+    return {**values, **changes}
 
 
 def ports_of(fabric, count=2):
@@ -60,8 +60,8 @@ def ports_of(fabric, count=2):
     kind, _, word = fabric.partition("_")
     rate = "".join(letter for letter in word if letter.isdigit()) or "100"
     layer = {"ib": "InfiniBand", "roce": "Ethernet"}.get(kind)
-    made = range(count if layer else 0)
-    return [port(number, link_layer=layer, rate=f"{rate} Gb/sec (4X)") for number in made]
+    numbers = range(count if layer else 0)
+    return [port(number, link_layer=layer, rate=f"{rate} Gb/sec (4X)") for number in numbers]
 
 
 def host(config, fabric="ethernet"):

@@ -209,7 +209,7 @@ def result(name, *samples, check="hbm", verdict=Verdict.INCONCLUSIVE, message=""
 
 
 def report(*results, interrupted=False, model=MODEL):
-    names = dict.fromkeys(name for one in results for name in one.subject.nodes)
+    names = dict.fromkeys(name for item in results for name in item.subject.nodes)
     nodes = tuple(
         NodeReport(node(name, model), "idle", Verdict.PASS, Standing.UNPROVEN, (), "")
         for name in names
@@ -238,18 +238,20 @@ def refused(made):
 
 
 def test_the_bands_come_from_the_median_of_equal_figures():
-    made = report(*(result(f"x{i}", sample(value)) for i, value in enumerate((990.0, 1000, 1100))))
-    (rule,) = baseline.documents(made)[MODEL]["memory"]
+    run_report = report(
+        *(result(f"x{i}", sample(value)) for i, value in enumerate((990.0, 1000, 1100)))
+    )
+    (rule,) = baseline.documents(run_report)[MODEL]["memory"]
     assert (rule["fail_below_gbs"], rule["warn_below_gbs"]) == (850, 920)
     assert rule["date"] == "2026-01-02"
     assert "torch 2.9.0" in rule["source"]
 
 
 def test_a_fleet_with_one_that_lags_behind_is_refused():
-    made = report(result("x1", sample(1000.0)), result("x2", sample(1000.0)))
-    assert baseline.documents(made)
-    made = report(*made.results, result("x3", sample(919.0)))
-    assert refused(made) == (
+    run_report = report(result("x1", sample(1000.0)), result("x2", sample(1000.0)))
+    assert baseline.documents(run_report)
+    run_report = report(*run_report.results, result("x3", sample(919.0)))
+    assert refused(run_report) == (
         "hbm on x3 measured 919 GB/s where the median is 1000: find out why, or leave it out with "
         "--exclude"
     )
@@ -276,25 +278,25 @@ def test_what_speaks_against_a_baseline(made, said):
 
 
 def test_what_is_open_about_others_is_no_reason():
-    made = report(result("x1", sample(1.0)), result("x2", check="xid"))
-    assert list(baseline.documents(made)) == [MODEL]
+    run_report = report(result("x1", sample(1.0)), result("x2", check="xid"))
+    assert list(baseline.documents(run_report)) == [MODEL]
 
 
 @settings(deadline=None)  # writes files
 @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9))
 def test_whatever_is_recorded_lets_all_that_was_measured_pass(tmp_path_factory, values):
-    made = report(*(result(f"x{i}", sample(value)) for i, value in enumerate(values)))
+    run_report = report(*(result(f"x{i}", sample(value)) for i, value in enumerate(values)))
     folder = tmp_path_factory.mktemp("own")
-    said = baseline.record(made, folder)
-    if said.startswith("no baseline"):
-        assert "where the median is" in said
+    message = baseline.record(run_report, folder)
+    if message.startswith("no baseline"):
+        assert "where the median is" in message
         return
-    found = thresholds.load(MODEL, folder).model
-    assert found is not None
-    limit = found.gpu.memory_speed("copy", "TPU v9")
+    model = thresholds.load(MODEL, folder).model
+    assert model is not None
+    limit = model.gpu.memory_speed("copy", "TPU v9")
     assert limit is not None
     assert all(limit.judge(value) is Verdict.PASS for value in values)
-    assert found.collective(Collective("all_reduce", "float32", 1, 8, None, "x", "nccl", 1)) is None
+    assert model.collective(Collective("all_reduce", "float32", 1, 8, None, "x", "nccl", 1)) is None
 
 
 def test_models_that_are_recorded_already_are_refused_before_the_run(tmp_path):

@@ -21,12 +21,12 @@ def node(check, host="gpu1", count=2, model="h100_sxm"):
     """A node's job, and what a healthy one measures."""
     if check == "alike":
         job = standin_health.job_for(count, model)
-        found = standin_health.measured(count)
+        measured = standin_health.measured(count)
     else:
         job = standin_compute.job(model, count=count, dtypes=["bf16", "fp8"])
-        found = standin_compute.document(job)["measured"]
+        measured = standin_compute.document(job)["measured"]
     named = replace(job.nodes[0], name=host)
-    return replace(job, nodes=(named,), subject=Subject.node(host), name=f"job-{host}"), found
+    return replace(job, nodes=(named,), subject=Subject.node(host), name=f"job-{host}"), measured
 
 
 def change(found, path, value):
@@ -57,15 +57,15 @@ def asked(check, job, found, **changes):
 
 def compared(check, nodes, *changes, count=2, silent=()):
     """So many nodes, gpu1 and so on; changes are (node's number, path, value)."""
-    made = {}
+    pairs = {}
     for number in range(1, nodes + 1):
-        job, found = node(check, f"gpu{number}", count)
-        made[number] = [job, copy.deepcopy(found)]
+        job, measured = node(check, f"gpu{number}", count)
+        pairs[number] = [job, copy.deepcopy(measured)]
     for number, path, value in changes:
-        change(made[number][1], path, value)
+        change(pairs[number][1], path, value)
     for number in silent:
-        made[number][1] = None
-    results = CHECKS[check].compare([asked(check, *one) for one in made.values()])
+        pairs[number][1] = None
+    results = CHECKS[check].compare([asked(check, *pair) for pair in pairs.values()])
     for result in results:
         assert result.check == check
         assert "\n" not in result.message
@@ -113,7 +113,7 @@ def test_a_node_that_got_no_job_has_no_result_and_the_others_have(check):
 @pytest.mark.parametrize("check", CHECKS)
 def test_an_answer_that_is_none_fails_that_node_alone(check):
     jobs = [node(check, f"gpu{number}", 2) for number in (1, 2, 3, 4)]
-    nodes = [asked(check, *one) for one in jobs]
+    nodes = [asked(check, *pair) for pair in jobs]
     nodes[1] = replace(nodes[1], reply=replace(nodes[1].reply, stdout=""))
     results = {item.subject.name: item for item in CHECKS[check].compare(nodes)}
     assert verdicts(results) == {"gpu1": PASS, "gpu2": FAIL, "gpu3": PASS, "gpu4": PASS}
@@ -138,11 +138,11 @@ def test_nodes_of_another_kind_are_not_compared(check):
     nodes = []
     for model, host in [("h100_sxm", "a"), ("h200_sxm", "b")]:
         for number in (1, 2, 3):
-            job, found = node(check, f"{host}{number}", 2, model)
+            job, measured = node(check, f"{host}{number}", 2, model)
             if model == "h200_sxm":
                 for index in (0, 1):
-                    change(found, (*path[:1], index, *path[2:]), value)
-            nodes.append(asked(check, job, found))
+                    change(measured, (*path[:1], index, *path[2:]), value)
+            nodes.append(asked(check, job, measured))
     assert {result.verdict for result in CHECKS[check].compare(nodes)} == {PASS}
 
 
@@ -357,8 +357,8 @@ def test_a_gpu_without_a_product_is_inconclusive(path, value, said):
     ],
 )
 def test_the_limit_of_equals(values, warn, fail):
-    found = stragglers.limit(values, "TFLOPS")
-    assert (found and found.warn, found and found.value) == (warn, fail)
+    limit = stragglers.limit(values, "TFLOPS")
+    assert (limit and limit.warn, limit and limit.value) == (warn, fail)
 
 
 @pytest.mark.parametrize(
@@ -370,8 +370,8 @@ def test_a_gpu_that_lags_behind_those_of_other_nodes_is_named(tflops, verdict):
     assert results["gpu3"].value.name == "GPU 1, bf16"
     assert results["gpu3"].blamed is None
     if verdict is not PASS:
-        said = f"GPU 1, bf16 is {tflops} TFLOPS; the median of 8 GPUs is 730"
-        assert results["gpu3"].message == said
+        message = f"GPU 1, bf16 is {tflops} TFLOPS; the median of 8 GPUs is 730"
+        assert results["gpu3"].message == message
 
 
 @pytest.mark.parametrize(
@@ -431,8 +431,8 @@ def test_a_figure_that_is_missing_is_inconclusive_and_one_that_lags_fails_still(
 
 def test_a_cpu_is_never_judged_for_speed():
     job = standin_compute.job("virtual", count=5)
-    found = standin_compute.document(job)["measured"]
+    measured = standin_compute.document(job)["measured"]
     for check in ("stragglers", "same_product"):
-        (result,) = CHECKS[check].compare([asked(check, job, found)])
+        (result,) = CHECKS[check].compare([asked(check, job, measured)])
         assert result.verdict is FAIL  # it is never planned: see plan._no_use
         assert "prove nothing about a GPU" in result.message

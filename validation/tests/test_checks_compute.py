@@ -298,14 +298,14 @@ def failing(indices):
 
 def test_many_faults_are_counted():
     result = judge("gemm", EIGHT, broken(EIGHT, *failing(range(8))))
-    told = "GPU 0, bf16: reason 0; GPU 1, bf16: reason 1; GPU 2, bf16: reason 2; and 5 more"
-    assert result.message == told
+    message = "GPU 0, bf16: reason 0; GPU 1, bf16: reason 1; GPU 2, bf16: reason 2; and 5 more"
+    assert result.message == message
 
 
 def test_three_faults_are_told_in_full():
     result = judge("gemm", EIGHT, broken(EIGHT, *failing(range(3))))
-    told = "GPU 0, bf16: reason 0; GPU 1, bf16: reason 1; GPU 2, bf16: reason 2"
-    assert result.message == told
+    message = "GPU 0, bf16: reason 0; GPU 1, bf16: reason 1; GPU 2, bf16: reason 2"
+    assert result.message == message
 
 
 def test_repetitions_may_all_take_as_long():

@@ -34,41 +34,41 @@ def judge(check, found, job=JOB, **changes):
 
 def with_values(*gpus, **values):
     """A healthy node on which these GPUs (all without any) have these values."""
-    found = standin.measured()
-    for gpu in found["gpus"]:
+    measured = standin.measured()
+    for gpu in measured["gpus"]:
         if not gpus or gpu["index"] in gpus:
             gpu["values"].update(values)
-    return found
+    return measured
 
 
 def without(name, *gpus, reason=standin.unsupported):
-    found = with_values(*gpus, **{name: None})
-    for gpu in found["gpus"]:
+    measured = with_values(*gpus, **{name: None})
+    for gpu in measured["gpus"]:
         if not gpus or gpu["index"] in gpus:
             gpu["unknown"] = [item for item in gpu["unknown"] if item["name"] != name]
             gpu["unknown"].append(reason(name))
-    return found
+    return measured
 
 
 def with_links(*gpus, **changes):
     """These GPUs' NVLink 3 is changed."""
-    found = standin.measured()
+    measured = standin.measured()
     for index in gpus:
-        found["gpus"][index]["values"]["nvlinks"][3].update(changes)
-    return found
+        measured["gpus"][index]["values"]["nvlinks"][3].update(changes)
+    return measured
 
 
 def with_events(*events, **log):
-    found = standin.measured()
-    found["kernel_log"].update(events=list(events), **log)
-    return found
+    measured = standin.measured()
+    measured["kernel_log"].update(events=list(events), **log)
+    return measured
 
 
 def lost(index, why="NVML: GPU is lost (code 15)"):
-    found = standin.measured()
-    found["gpus"][index].update(error=why, unknown=[])
-    found["gpus"][index]["values"] = dict.fromkeys(found["gpus"][index]["values"])
-    return found
+    measured = standin.measured()
+    measured["gpus"][index].update(error=why, unknown=[])
+    measured["gpus"][index]["values"] = dict.fromkeys(measured["gpus"][index]["values"])
+    return measured
 
 
 def rows(**changes):
@@ -97,8 +97,8 @@ def test_a_healthy_node_passes(check):
 def test_a_lost_gpu_is_the_drivers_matter_and_the_others_are_judged(check):
     assert judge(check, lost(1)).verdict is PASS
     if check not in ("xid",):
-        found = lost(0)
-        found["gpus"][1]["values"].update(
+        measured = lost(0)
+        measured["gpus"][1]["values"].update(
             mig="on",
             pcie_width=4,
             ecc_volatile_uncorrected=1,
@@ -106,17 +106,17 @@ def test_a_lost_gpu_is_the_drivers_matter_and_the_others_are_judged(check):
             processes=[{"pid": 1, "name": None, "memory_mb": None}],
             nvlinks=[],
         )
-        result = judge(check, found)
+        result = judge(check, measured)
         assert result.verdict is FAIL
         assert result.message.startswith("GPU 1: ")
 
 
 @pytest.mark.parametrize("check", sorted(set(CHECKS) - {"driver", "xid"}))
 def test_where_no_gpu_answers_nothing_is_known(check):
-    found = standin.measured(1)
-    found["gpus"][0]["error"] = "NVML: GPU is lost (code 15)"
+    measured = standin.measured(1)
+    measured["gpus"][0]["error"] = "NVML: GPU is lost (code 15)"
     job = standin.job_for(1)
-    result = judge(check, found, job)
+    result = judge(check, measured, job)
     assert (result.verdict, result.message) == (UNKNOWN, "no GPU answers, see driver")
 
 
@@ -140,9 +140,9 @@ def test_an_error_in_place_of_a_value_fails_and_names_the_gpu(check, name):
 
 @pytest.mark.parametrize(("check", "name"), READ.items())
 def test_a_value_that_is_missing_fails(check, name):
-    found = standin.measured()
-    del found["gpus"][1]["values"][name]
-    result = judge(check, found)
+    measured = standin.measured()
+    del measured["gpus"][1]["values"][name]
+    result = judge(check, measured)
     assert result.verdict is FAIL
     assert name in result.message
 
@@ -182,9 +182,9 @@ def test_a_job_that_did_not_answer_fails(check, changes, said):
 
 @pytest.mark.parametrize("check", sorted(set(CHECKS) - {"xid"}))
 def test_a_list_that_lacks_a_gpu_fails(check):
-    found = standin.measured()
-    del found["gpus"][0]
-    result = judge(check, found)
+    measured = standin.measured()
+    del measured["gpus"][0]
+    result = judge(check, measured)
     assert result.verdict is FAIL
     assert result.message == "NVML counts 2 GPUs, the answer is about 1"
 
@@ -558,16 +558,19 @@ def test_what_is_found_is_judged(check, found, verdict, message):
 
 
 def test_a_driver_that_cannot_be_asked_fails_and_the_rest_is_unknown():
-    found = standin.measured()
-    found["nvml"] = {**dict.fromkeys(found["nvml"]), "error": "NVML: Driver Not Loaded (code 9)"}
-    found["gpus"] = []
-    result = judge("driver", found)
+    measured = standin.measured()
+    measured["nvml"] = {
+        **dict.fromkeys(measured["nvml"]),
+        "error": "NVML: Driver Not Loaded (code 9)",
+    }
+    measured["gpus"] = []
+    result = judge("driver", measured)
     assert result.verdict is FAIL
     assert result.message == "NVML cannot be asked: NVML: Driver Not Loaded (code 9)"
     assert result.value.value == 0
-    assert judge("xid", found).verdict is PASS
+    assert judge("xid", measured).verdict is PASS
     for check in sorted(set(CHECKS) - {"driver", "xid"}):
-        result = judge(check, found)
+        result = judge(check, measured)
         assert result.verdict is UNKNOWN
         assert result.message == (
             "NVML could not be asked, see driver: NVML: Driver Not Loaded (code 9)"
@@ -585,9 +588,9 @@ def test_the_driver_counts_what_is_declared():
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(15.0, PASS), (15.1, WARN)])
 def test_half_of_the_time_is_slow(seconds, verdict):
-    found = standin.measured()
-    found["gpus"][1]["seconds"] = seconds
-    result = judge("driver", found)
+    measured = standin.measured()
+    measured["gpus"][1]["seconds"] = seconds
+    result = judge("driver", measured)
     assert result.verdict is verdict
     if verdict is WARN:
         assert result.message == "GPU 1: took 15.1 s to answer NVML, of 30 s at most"
@@ -649,9 +652,9 @@ def shown(check, found):
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_what_was_measured_is_shown(check):
-    found = standin.measured()
-    found["kernel_log"]["events"] = [standin.event(63, count=2)]
-    assert shown(check, found) == SHOWN[check]
+    measured = standin.measured()
+    measured["kernel_log"]["events"] = [standin.event(63, count=2)]
+    assert shown(check, measured) == SHOWN[check]
 
 
 @pytest.mark.parametrize(
@@ -667,15 +670,15 @@ def test_what_was_measured_is_shown(check):
     ],
 )
 def test_what_a_board_does_not_have_is_not_shown(check, name, gone):
-    found = without(name)
+    measured = without(name)
     expected = {key: value for key, value in SHOWN[check].items() if key not in gone}
-    assert shown(check, found) == expected
+    assert shown(check, measured) == expected
 
 
 def test_instances_are_counted():
     instances = [{"name": "X MIG 1g.10gb", "uuid": "MIG-1"}]
-    found = shown("mig", with_values(1, mig="on", mig_instances=instances))
-    assert found == {"GPU 1 MIG": "on", "GPU 1 MIG instances": 1}
+    metrics = shown("mig", with_values(1, mig="on", mig_instances=instances))
+    assert metrics == {"GPU 1 MIG": "on", "GPU 1 MIG instances": 1}
 
 
 def test_boards_of_two_names_are_not_compared():
@@ -683,9 +686,9 @@ def test_boards_of_two_names_are_not_compared():
 
 
 def test_a_value_and_a_reason_for_none_fails():
-    found = standin.measured()
-    found["gpus"][1]["unknown"].append(standin.error("mig"))
-    result = judge("mig", found)
+    measured = standin.measured()
+    measured["gpus"][1]["unknown"].append(standin.error("mig"))
+    result = judge("mig", measured)
     assert result.verdict is FAIL
     assert result.message == "GPU 1 has both a value and a reason for none: mig"
 
@@ -693,22 +696,22 @@ def test_a_value_and_a_reason_for_none_fails():
 def test_pages_of_older_boards_are_judged():
     pages = {"single_bit": 4, "double_bit": 6, "pending": "no"}
 
-    def found(**changes):
-        found = with_values(1, retired_pages={**pages, **changes})
-        found["gpus"][1]["unknown"] = []
-        return judge("ecc", found)
+    def judged(**changes):
+        measured = with_values(1, retired_pages={**pages, **changes})
+        measured["gpus"][1]["unknown"] = []
+        return judge("ecc", measured)
 
-    assert found().verdict is PASS
-    result = found(double_bit=7)
+    assert judged().verdict is PASS
+    result = judged(double_bit=7)
     assert result.verdict is WARN
     assert result.message == "GPU 1: 11 memory pages are retired, more than 10"
-    assert found(pending="yes").message == "GPU 1: a memory page waits for a reset to be retired"
+    assert judged(pending="yes").message == "GPU 1: a memory page waits for a reset to be retired"
 
 
 def test_faults_of_both_gpus_are_told_once_and_the_worst_first():
-    found = with_values(ecc_aggregate_uncorrected=2)
-    found["gpus"][1]["values"]["remapped_rows"]["failure"] = "yes"
-    result = judge("ecc", found)
+    measured = with_values(ecc_aggregate_uncorrected=2)
+    measured["gpus"][1]["values"]["remapped_rows"]["failure"] = "yes"
+    result = judge("ecc", measured)
     assert result.verdict is FAIL
     assert result.message == (
         "GPU 1: remapping a memory row failed; "
@@ -722,14 +725,14 @@ def test_faults_of_both_gpus_are_told_once_and_the_worst_first():
 
 def bridged(*up):
     """Boards without NVSwitch, with so many of 12 links up."""
-    found = standin.measured(len(up))
-    for gpu, count in zip(found["gpus"], up, strict=True):
+    measured = standin.measured(len(up))
+    for gpu, count in zip(measured["gpus"], up, strict=True):
         state = ["up"] * count + ["down"] * (12 - count)
         gpu["values"]["nvlinks"] = [
             {"link": link, **standin.LINK, "state": state[link]} for link in range(12)
         ]
         gpu["values"]["fabric"] = {"state": "not supported", "status": 0, "clique": 0, "health": 0}
-    return found
+    return measured
 
 
 @pytest.mark.parametrize(
@@ -746,13 +749,13 @@ def test_bridges_are_compared_with_each_other(up, verdict, message):
 
 
 def test_a_gpu_alone_has_no_peer():
-    found = standin.measured(1)
-    for link in found["gpus"][0]["values"]["nvlinks"]:
+    measured = standin.measured(1)
+    for link in measured["gpus"][0]["values"]["nvlinks"]:
         link["state"] = "down"
     job = standin.job_for(1)
-    assert judge("nvlink", found, job).verdict is PASS
-    found["gpus"][0]["values"]["fabric"]["state"] = "in progress"
-    result = judge("nvlink", found, job)
+    assert judge("nvlink", measured, job).verdict is PASS
+    measured["gpus"][0]["values"]["fabric"]["state"] = "in progress"
+    result = judge("nvlink", measured, job)
     assert result.verdict is WARN
     assert result.message == "GPU 0: the fabric is in progress, not completed"
 
@@ -784,13 +787,13 @@ def test_severities_are_those_of_the_catalog(codes, severity):
 
 
 def test_severity_follows_from_the_catalogs_action():
-    for code, found in xids.load().by_code.items():
-        if found.action == "RESET_GPU":
-            assert found.severity == "reset", code
-        if found.action in ("RESTART_BM", "RESTART_VM", "CHECK_MECHANICALS"):
-            assert found.severity == "fatal", code
-        if found.severity == "application":
-            assert found.action in ("RESTART_APP", "IGNORE"), code
+    for code, entry in xids.load().by_code.items():
+        if entry.action == "RESET_GPU":
+            assert entry.severity == "reset", code
+        if entry.action in ("RESTART_BM", "RESTART_VM", "CHECK_MECHANICALS"):
+            assert entry.severity == "fatal", code
+        if entry.severity == "application":
+            assert entry.action in ("RESTART_APP", "IGNORE"), code
 
 
 def test_the_source_is_said_with_the_verdict():

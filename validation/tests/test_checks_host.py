@@ -32,8 +32,8 @@ def job_for(check, fabric="ib_ndr400", node=("gpu1", "h100_sxm", 8), hcas=None):
     if hcas is not None:
         document["nodes"][0]["environment"] = {"NCCL_IB_HCA": hcas}
     declared = declaration.parse(document, "test")
-    made = plan.make(declared, suites.load("gpu"), plan.Selection(), "run", None, "secret")
-    return next(job for job in made.node_jobs if job.payload == ALL[check].payload)
+    run_plan = plan.make(declared, suites.load("gpu"), plan.Selection(), "run", None, "secret")
+    return next(job for job in run_plan.node_jobs if job.payload == ALL[check].payload)
 
 
 JOBS = {check: job_for(check) for check in CHECKS}
@@ -41,10 +41,10 @@ JOBS = {check: job_for(check) for check in CHECKS}
 
 def healthy(check):
     job = JOBS[check]
-    made = (
+    measured = (
         host.host(job.config, "ib_ndr400") if job.payload == "host" else host.host_speed(job.config)
     )
-    return copy.deepcopy(made)
+    return copy.deepcopy(measured)
 
 
 def judge(check, measured, job=None, rules=RULES, **changes):
@@ -61,34 +61,34 @@ def judge(check, measured, job=None, rules=RULES, **changes):
 
 
 def with_limits(**changes):
-    found = healthy("limits")
-    found["limits"].update(changes)
-    return found
+    measured = healthy("limits")
+    measured["limits"].update(changes)
+    return measured
 
 
 def with_shm(**changes):
-    found = healthy("limits")
-    found["limits"]["shm"].update(changes)
-    return found
+    measured = healthy("limits")
+    measured["limits"]["shm"].update(changes)
+    return measured
 
 
 def with_shared(number=0, **changes):
     """The filesystem with this number is found otherwise."""
-    found = healthy("shared_fs")
-    found["shared_filesystems"][number]["found"].update(changes)
-    return found
+    measured = healthy("shared_fs")
+    measured["shared_filesystems"][number]["found"].update(changes)
+    return measured
 
 
 def silent(number, error, seconds=10.0):
-    found = healthy("shared_fs")
-    found["shared_filesystems"][number].update(found=None, error=error, seconds=seconds)
-    return found
+    measured = healthy("shared_fs")
+    measured["shared_filesystems"][number].update(found=None, error=error, seconds=seconds)
+    return measured
 
 
 def with_ports(*ports):
-    found = healthy("infiniband")
-    found["infiniband"]["ports"] = list(ports)
-    return found
+    measured = healthy("infiniband")
+    measured["infiniband"]["ports"] = list(ports)
+    return measured
 
 
 def one_port_is(**changes):
@@ -96,15 +96,15 @@ def one_port_is(**changes):
 
 
 def with_disk(**changes):
-    found = healthy("disk")
-    found["disk"]["found"].update(changes)
-    return found
+    measured = healthy("disk")
+    measured["disk"]["found"].update(changes)
+    return measured
 
 
 def with_core(**changes):
-    found = healthy("host_memory")
-    found["memory"]["found"]["cores"][1].update(changes)
-    return found
+    measured = healthy("host_memory")
+    measured["memory"]["found"]["cores"][1].update(changes)
+    return measured
 
 
 # --- all checks ------------------------------------------------------------------------------
@@ -255,15 +255,15 @@ def test_what_is_wrong_shows(check, measured, verdict, said):
 
 
 def test_locked_memory_matters_where_rdma_is_declared():
-    found = with_limits(memlock={"soft": 65536, "hard": 65536})
-    assert judge("limits", found, job_for("limits", "ethernet")).verdict is PASS
-    assert judge("limits", found, job_for("limits", "roce_100")).verdict is FAIL
+    measured = with_limits(memlock={"soft": 65536, "hard": 65536})
+    assert judge("limits", measured, job_for("limits", "ethernet")).verdict is PASS
+    assert judge("limits", measured, job_for("limits", "roce_100")).verdict is FAIL
 
 
 def test_shared_memory_matters_where_nccl_runs():
-    found = with_shm(free_mb=64)
+    measured = with_shm(free_mb=64)
     job = job_for("limits", "ethernet", ("gpu1", "virtual", 2))
-    assert judge("limits", found, job).verdict is PASS
+    assert judge("limits", measured, job).verdict is PASS
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,8 @@ def test_the_ports_that_are_meant_are_those_of_nccl_ib_hca(hcas, verdict):
 
 
 def roce(*changes):
-    made = [{"link_layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)", **item} for item in changes]
-    return with_ports(*(host.port(number, **item) for number, item in enumerate(made)))
+    ports = [{"link_layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)", **item} for item in changes]
+    return with_ports(*(host.port(number, **item) for number, item in enumerate(ports)))
 
 
 def test_of_roce_one_port_must_be_there_and_the_others_may_be_anything():
@@ -314,9 +314,9 @@ def test_the_words_of_the_contract_say_what_a_port_is(fabric, found):
 
 
 def test_a_slow_answer_of_a_file_server_is_a_warning():
-    found = healthy("shared_fs")
-    found["shared_filesystems"][0]["seconds"] = 7.5
-    result = judge("shared_fs", found)
+    measured = healthy("shared_fs")
+    measured["shared_filesystems"][0]["seconds"] = 7.5
+    result = judge("shared_fs", measured)
     assert (result.verdict, result.message) == (
         WARN,
         "/home: took 7.5 s to answer, of 10 s at most",
@@ -324,9 +324,9 @@ def test_a_slow_answer_of_a_file_server_is_a_warning():
 
 
 def test_filesystems_that_were_not_asked_for_fail():
-    found = healthy("shared_fs")
-    del found["shared_filesystems"][1]
-    assert judge("shared_fs", found).message == "the answer is about /home, not as declared"
+    measured = healthy("shared_fs")
+    del measured["shared_filesystems"][1]
+    assert judge("shared_fs", measured).message == "the answer is about /home, not as declared"
 
 
 def test_what_another_node_can_compare_is_recorded():
@@ -389,13 +389,13 @@ def test_a_speed_past_no_page_cache_is_not_judged(tmp_path, cache):
 
 
 def test_copies_that_stay_in_the_caches_say_nothing_of_the_memory(tmp_path):
-    found = healthy("host_memory")
-    found["memory"]["found"]["cache_bytes"] = 2**30
+    measured = healthy("host_memory")
+    measured["memory"]["found"]["cache_bytes"] = 2**30
     rules = site(tmp_path, memory_copy_gbs={"fail_below_gbs": 1.0})
-    names = [metric.name for metric in judge("host_memory", found).metrics]
+    names = [metric.name for metric in judge("host_memory", measured).metrics]
     assert "memory copy" not in names
     assert "memory copy, cached" in names
-    assert judge("host_memory", found, rules=rules).verdict is UNKNOWN
+    assert judge("host_memory", measured, rules=rules).verdict is UNKNOWN
     assert judge("host_memory", healthy("host_memory"), rules=rules).verdict is PASS
 
 

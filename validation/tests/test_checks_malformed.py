@@ -59,16 +59,16 @@ def places_of(value: Any, path: Place = ()) -> Iterator[tuple[str, Place]]:
 
 def changed(document: Any, path: Place, value: Any) -> str:
     """The answer's line with this value in one place, or without the place."""
-    made = copy.deepcopy(document)
+    answer = copy.deepcopy(document)
     *above, last = path
-    place = made
+    place = answer
     for key in above:
         place = place[key]
     if value is MISSING:
         del place[last]
     else:
         place[last] = value
-    return str(standin.line(made))
+    return str(standin.line(answer))
 
 
 def passing_kinds(check: str, path: Place) -> set[str]:

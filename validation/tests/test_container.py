@@ -41,29 +41,29 @@ def planned(*nodes, submission=INSIDE, suite="quick"):
 
 
 def test_what_asks_the_node_itself_stays_outside():
-    made = planned(("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8))
+    plan = planned(("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8))
     deep = planned(("h1", "h100_sxm", 8), suite="gpu")
-    inside = {job.payload: job.container for job in (*made.jobs, *deep.jobs)}
-    outside = {name for name, found in inside.items() if found is None}
+    inside = {job.payload: job.container for job in (*plan.jobs, *deep.jobs)}
+    outside = {name for name, where in inside.items() if where is None}
     assert outside == {"node", "host", "host_speed", "health"}
-    assert {found for found in inside.values() if found} == {Container(IMAGE, None, "python3")}
+    assert {where for where in inside.values() if where} == {Container(IMAGE, None, "python3")}
     # The host needs no torch then.
-    skipped = {check.check: check.skip for check in made.checks if check.skip}
+    skipped = {check.check: check.skip for check in plan.checks if check.skip}
     assert skipped == {"torch": "the container brings torch"}
-    assert made.node_jobs[0].config["torch"] is False
+    assert plan.node_jobs[0].config["torch"] is False
 
 
 def test_srun_is_asked_for_the_container_and_its_python():
     wishes = replace(INSIDE, container_mounts="/data:/data:ro", container_python="/opt/py/bin/py")
-    made = planned(submission=wishes)
-    words = {job.payload: jobs.command(made.run_id, job, made.python) for job in made.jobs}
+    plan = planned(submission=wishes)
+    words = {job.payload: jobs.command(plan.run_id, job, plan.python) for job in plan.jobs}
     at = words["ddp"].index(f"--container-image={IMAGE}")
     assert words["ddp"][at + 1 : at + 4] == (
         "--container-mounts=/data:/data:ro",
         "/opt/py/bin/py",
         "-I",
     )
-    assert made.python in words["node"]
+    assert plan.python in words["node"]
     assert not [word for word in words["node"] if "container" in word]
 
 
@@ -126,8 +126,11 @@ def test_without_pyxis_on_the_login_node_nothing_is_submitted():
 
 
 def test_an_option_that_srun_does_not_know_is_the_requests_fault():
-    said = "srun: unrecognized option '--container-image=x'\nTry \"srun --help\" for more"
-    assert job_reasons.refusal(said) == ("unrecognized option '--container-image=x'", Cause.REQUEST)
+    stderr = "srun: unrecognized option '--container-image=x'\nTry \"srun --help\" for more"
+    assert job_reasons.refusal(stderr) == (
+        "unrecognized option '--container-image=x'",
+        Cause.REQUEST,
+    )
 
 
 # --- what is answered ------------------------------------------------------------------------
@@ -167,8 +170,8 @@ def test_an_answer_out_of_the_container_passes_and_says_so(check):
 def test_an_answer_from_the_node_itself_fails(check):
     result = judge(check, answer(check))
     nodes = JOBS[check].hosts
-    said = f"did not run in the container {IMAGE} on {', '.join(nodes)} but on the node itself"
-    assert result.message.startswith(said)
+    message = f"did not run in the container {IMAGE} on {', '.join(nodes)} but on the node itself"
+    assert result.message.startswith(message)
     assert (result.verdict, result.blamed) == (Verdict.FAIL, nodes)
 
 
@@ -328,9 +331,9 @@ def test_a_run_in_a_container_says_which(cluster, monkeypatch):
     page = (cluster.output / "report.html").read_text()
     assert f"in {IMAGE}" in page
     assert f"in a container of {SYSTEM}" in page
-    asked = json.loads((cluster.path / "state" / "argv.ddp").read_text())
-    assert f"--container-image={IMAGE}" in asked
-    assert "--container-mounts=/data:/data" in asked
+    argv = json.loads((cluster.path / "state" / "argv.ddp").read_text())
+    assert f"--container-image={IMAGE}" in argv
+    assert "--container-mounts=/data:/data" in argv
     seen = json.loads((cluster.path / "state" / "environment").read_text())
     assert not [name for name in seen if name.startswith("PYXIS_")]
 
@@ -339,9 +342,9 @@ def test_a_run_without_pyxis_ends_with_one_sentence(cluster):
     cluster.install()
     status, out, err = cluster.run("--container-image", IMAGE)
     assert (status, out) == (2, "")
-    said = err.splitlines()[-1]
-    assert said.startswith("validation: srun on ")
-    assert "Slurm's plugin pyxis is not loaded there" in said
+    message = err.splitlines()[-1]
+    assert message.startswith("validation: srun on ")
+    assert "Slurm's plugin pyxis is not loaded there" in message
     assert not list((cluster.path / "state").glob("job.*"))
 
 

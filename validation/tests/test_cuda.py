@@ -36,8 +36,8 @@ TOO_OLD = (
 
 
 def job_of(model="h100_sxm", count=8):
-    (found,) = [job for job in make_plan(("h1", model, count)).jobs if job.payload == "cuda"]
-    return found
+    (only,) = [job for job in make_plan(("h1", model, count)).jobs if job.payload == "cuda"]
+    return only
 
 
 JOB = job_of()
@@ -142,9 +142,9 @@ gpu_worker.main()
 def measure(said, broken, gpus=2, start_limit_s=60.0):
     """The real payload and workers, in which torch.cuda.init fails with these words."""
     command = [sys.executable, "-I", "-c", WORKER, str(ROOT), said, broken]
-    asked = cuda.Config(gpus=gpus, start_limit_s=start_limit_s)
+    config = cuda.Config(gpus=gpus, start_limit_s=start_limit_s)
     document = answer(job_of(count=gpus))
-    document["measured"] = cuda.measure(asked, {}, command)
+    document["measured"] = cuda.measure(config, {}, command)
     return judge(document, job_of(count=gpus))
 
 
@@ -167,9 +167,9 @@ def test_gpus_that_start_pass():
 
 
 def test_on_a_machine_without_gpus_every_one_fails():
-    found = cuda.measure(cuda.Config(gpus=2), {})["gpus"]
-    assert [gpu["index"] for gpu in found] == [0, 1]
-    assert all("CUDA" in gpu["start"]["error"] for gpu in found)
+    gpus = cuda.measure(cuda.Config(gpus=2), {})["gpus"]
+    assert [gpu["index"] for gpu in gpus] == [0, 1]
+    assert all("CUDA" in gpu["start"]["error"] for gpu in gpus)
 
 
 @pytest.mark.parametrize("asked", [{}, {"gpus": 0}, {"gpus": 1, "start_limit_s": 0.0}])

@@ -65,8 +65,8 @@ def test_all_declared_gpus_passed() -> None:
 
 def test_a_failure_names_gpu_test_and_reason() -> None:
     warnings = [{"warning": "A page is\nretired.", "error_id": 1}, {"warning": "Twice."}]
-    said = judged(answer(status="Fail", warnings=warnings))
-    assert said == (1, "GPU 1: software: A page is retired.; Twice.")
+    result = judged(answer(status="Fail", warnings=warnings))
+    assert result == (1, "GPU 1: software: A page is retired.; Twice.")
 
 
 def test_a_failure_counts_where_only_the_summary_has_it() -> None:
@@ -185,8 +185,8 @@ def test_it_asks_for_the_level_and_takes_an_answer_with_any_exit_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = f"echo 'a line before'; cat <<'END'\n{json.dumps(HEALTHY)}\nEND\nexit 226"
-    status, asked = called(tmp_path, script, "--level=3")
-    assert (status, asked) == (0, ["diag", "--run", "3", "--json"])
+    status, argv = called(tmp_path, script, "--level=3")
+    assert (status, argv) == (0, ["diag", "--run", "3", "--json"])
     assert capsys.readouterr().out == "dcgmi diag level 3 passes: 2 GPUs passed\n"
 
 
@@ -203,11 +203,11 @@ def test_no_answer_is_no_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, words: str
 ) -> None:
     status, _ = called(tmp_path, script, "--limit=0.3")
-    said = capsys.readouterr().out
+    out = capsys.readouterr().out
     assert status == 2
-    assert "gives no verdict" in said
-    assert words in said
-    assert said.count("\n") == 1
+    assert "gives no verdict" in out
+    assert words in out
+    assert out.count("\n") == 1
 
 
 def test_without_dcgm_there_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,9 +218,9 @@ def test_without_dcgm_there_is_no_verdict(capsys: pytest.CaptureFixture[str]) ->
 def test_a_reason_is_one_short_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = answer(status="Fail", warnings=[{"warning": "x\ny " * 500}])
     called(tmp_path, f"cat <<'END'\n{json.dumps(document)}\nEND")
-    said = capsys.readouterr().out
-    assert said.count("\n") == 1
-    assert len(said) <= diag.LONGEST + 1
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert len(out) <= diag.LONGEST + 1
 
 
 # --- the payload and the check --------------------------------------------------------------------

@@ -31,15 +31,15 @@ def test_the_command_lines_on_real_gpus_and_cpus(golden):
 
 
 def test_the_command_lines_of_an_allocation(golden):
-    made = make_plan(("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8))
+    plan = make_plan(("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8))
     hosts = frozenset(("h1", "h2"))
-    lanes = (made.node_lanes, [list(group.jobs) for group in made.groups])
+    lanes = (plan.node_lanes, [list(group.jobs) for group in plan.groups])
     shown = []
     for tier in lanes:
         (allocation,) = allocations.share(tier, hosts, 64)
-        shown.append(jobs.allocation_command(made.run_id, allocation, ("--account=ops",)))
+        shown.append(jobs.allocation_command(plan.run_id, allocation, ("--account=ops",)))
         for job in allocation.jobs:
-            step = list(jobs.step_command(made.run_id, job, made.python, ("--account=ops",)))
+            step = list(jobs.step_command(plan.run_id, job, plan.python, ("--account=ops",)))
             step[step.index(jobs.BOOTSTRAP)] = "BOOTSTRAP"
             shown.append(tuple(step))
     golden("allocations.txt", "\n".join("\n  ".join(words) + "\n" for words in shown))

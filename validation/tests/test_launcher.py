@@ -305,9 +305,9 @@ def test_both_ways_of_a_job_are_timed_for_the_clock(slurm, run):
 
 def test_a_limit_of_submitted_jobs_narrows_what_runs_at_once(slurm, run, tmp_path):
     names = [f"gpu{number}" for number in range(1, 6)]
-    made = make_plan(*((name, "virtual", 2) for name in names))
+    plan = make_plan(*((name, "virtual", 2) for name in names))
     faults = {f"node-{name}": "limit" for name in names}
-    replies = run(slurm(**faults), *([short(job)] for job in made.node_jobs))
+    replies = run(slurm(**faults), *([short(job)] for job in plan.node_jobs))
     assert {reply.outcome for reply in replies.values()} == {Outcome.EXITED}
     assert {reply.exit_code for reply in replies.values()} == {0}
 
@@ -315,9 +315,9 @@ def test_a_limit_of_submitted_jobs_narrows_what_runs_at_once(slurm, run, tmp_pat
 def test_jobs_that_a_limit_holds_are_taken_back_until_there_is_room(slurm, run, tmp_path):
     """They would wait with a credential that expires, and longer than for anybody else."""
     names = [f"gpu{number}" for number in range(1, 5)]
-    made = make_plan(*((name, "virtual", 2) for name in names))
+    plan = make_plan(*((name, "virtual", 2) for name in names))
     client = slurm(**{f"node-{name}": "wait" for name in names})
-    replies = run(client, *([short(job, queue_s=5)] for job in made.node_jobs))
+    replies = run(client, *([short(job, queue_s=5)] for job in plan.node_jobs))
     assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
     assert len((tmp_path / "state" / "cancelled").read_text().splitlines()) >= 2
 
@@ -374,8 +374,8 @@ def test_the_environment_of_a_payload_is_the_declared_one(slurm, run, tmp_path, 
 
 def node_lanes(count):
     names = [f"gpu{number}" for number in range(1, count + 1)]
-    made = make_plan(*((name, "virtual", 2) for name in names))
-    return [[short(job)] for job in made.node_jobs]
+    plan = make_plan(*((name, "virtual", 2) for name in names))
+    return [[short(job)] for job in plan.node_jobs]
 
 
 def shared(lanes):
@@ -505,9 +505,9 @@ def test_the_allocation_of_a_launcher_that_died_is_given_back(slurm, tmp_path):
 
 def test_a_node_on_which_no_slurmd_listens_is_known_at_once(slurm, monkeypatch):
     monkeypatch.setattr(client, "PATIENCE_S", 0.2)
-    found = slurm(slurmd={"gpu2": "stopped"}).contact(["gpu1", "gpu2", "gpu99"])
-    assert found.refused == {"gpu2": f"127.0.0.1:{simulated_slurm.CLOSED}"}
-    assert found.mute == {}
+    contact = slurm(slurmd={"gpu2": "stopped"}).contact(["gpu1", "gpu2", "gpu99"])
+    assert contact.refused == {"gpu2": f"127.0.0.1:{simulated_slurm.CLOSED}"}
+    assert contact.mute == {}
 
 
 def test_a_slurmd_that_is_restarted_meanwhile_is_well():
@@ -639,8 +639,8 @@ def test_ranks_that_do_not_meet_wait_once(slurm, run, tmp_path, allocated):
 
 
 def test_a_job_that_failed_for_a_cause_of_its_own_stops_no_other(slurm, run):
-    said = f"{MEETING}\nplumbline: all_reduce, rank 0 on gpu1: torch cannot be imported: x"
-    replies = run(slurm(all_reduce={"stderr": said}), cluster_lane())
+    stderr = f"{MEETING}\nplumbline: all_reduce, rank 0 on gpu1: torch cannot be imported: x"
+    replies = run(slurm(all_reduce={"stderr": stderr}), cluster_lane())
     assert replies["all_reduce"].exit_code == 1
     assert [replies[name].exit_code for name in ("ddp", "pipeline")] == [0, 0]
 

@@ -26,21 +26,21 @@ def problems(call, *arguments):
 
 
 def test_the_declaration_of_the_contract_is_understood():
-    found = declaration.parse(declare(*VIRTUAL), "test")
-    assert list(found.nodes) == ["gpu1", "gpu2"]
-    assert found.nodes["gpu1"].gpus.count == 2
-    assert not found.nodes["gpu1"].gpus.real
-    assert found.submit_hosts == ("login1", "ctl1")
-    assert found.partitions[0].default
+    cluster = declaration.parse(declare(*VIRTUAL), "test")
+    assert list(cluster.nodes) == ["gpu1", "gpu2"]
+    assert cluster.nodes["gpu1"].gpus.count == 2
+    assert not cluster.nodes["gpu1"].gpus.real
+    assert cluster.submit_hosts == ("login1", "ctl1")
+    assert cluster.partitions[0].default
 
 
 @pytest.mark.parametrize("nvml", [True, False])
 def test_only_virtual_gpus_can_have_a_stand_in_for_nvml(nvml):
     document = declare(("gpu1", "virtual", 2), ("gpu2", "virtual", 2), ("gpu3", "h100_sxm", 2))
     document["nodes"][0]["gpus"]["nvml"] = nvml
-    found = declaration.parse(document, "test").nodes
-    assert [found[name].gpus.answer for name in found] == [nvml, False, True]
-    assert not found["gpu1"].gpus.real
+    nodes = declaration.parse(document, "test").nodes
+    assert [nodes[name].gpus.answer for name in nodes] == [nvml, False, True]
+    assert not nodes["gpu1"].gpus.real
     document["nodes"][2]["gpus"]["nvml"] = nvml
     assert problems(declaration.parse, document, "test") == [
         "nodes.gpu3.gpus.nvml: only virtual GPUs can have a stand-in for NVML"
@@ -65,9 +65,9 @@ def test_every_problem_of_a_declaration_is_told():
     document["nodes"][1]["name"] = "gpu2; reboot"
     document["partitions"][0]["default"] = "yes"
     del document["login"]
-    found = problems(declaration.parse, document, "test")
-    assert len(found) == 8
-    told = "\n".join(found)
+    sentences = problems(declaration.parse, document, "test")
+    assert len(sentences) == 8
+    text = "\n".join(sentences)
     for part in (
         "colour: unknown key",
         "schema: expected 1, found 2",
@@ -78,7 +78,7 @@ def test_every_problem_of_a_declaration_is_told():
         "nodes[1].name: expected a name",
         "partitions[0].default: expected true or false",
     ):
-        assert part in told
+        assert part in text
 
 
 def test_what_does_not_fit_together_is_told():
@@ -88,7 +88,7 @@ def test_what_does_not_fit_together_is_told():
         {"name": "a", "nodes": [], "default": True},
     ]
     document["nodes"][1]["gpus"] = {"count": 1}
-    told = "\n".join(problems(declaration.parse, document, "test"))
+    text = "\n".join(problems(declaration.parse, document, "test"))
     for part in (
         "gpu1 is declared twice",
         "a is declared twice",
@@ -98,7 +98,7 @@ def test_what_does_not_fit_together_is_told():
         "1 GPUs without a model",
         "neither a login nor a controller",
     ):
-        assert part in told
+        assert part in text
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ RULE = {
 
 
 def model(hardware, site=None):
-    found = thresholds.load(hardware, site).model
-    assert found is not None
-    return found
+    rules = thresholds.load(hardware, site).model
+    assert rules is not None
+    return rules
 
 
 def write(folder, name, document):
@@ -188,10 +188,10 @@ def test_a_sites_rules_come_first_and_add_to_the_shipped_ones(tmp_path):
     }
     names = {"names": ["NVIDIA H100 NVL"], "provenance": "recorded", "source": "test"}
     write(tmp_path, "h100_sxm", {"model": "h100_sxm", "nvml_names": names, "collectives": [rule]})
-    found = model("h100_sxm", tmp_path)
-    assert found.nvml_names == ("NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3")
-    own = threshold(found, asked(nodes=4, bytes=2048))
-    shipped = threshold(found, asked())
+    rules = model("h100_sxm", tmp_path)
+    assert rules.nvml_names == ("NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3")
+    own = threshold(rules, asked(nodes=4, bytes=2048))
+    shipped = threshold(rules, asked())
     assert own is not None
     assert shipped is not None
     assert (own.value, own.warn, shipped.value) == (300, 320, 460)
@@ -202,8 +202,8 @@ def test_a_sites_rules_come_first_and_add_to_the_shipped_ones(tmp_path):
 
 def asked(**changes):
     """An all_reduce over the eight GPUs of one node, as the suite measures it."""
-    found = Collective("all_reduce", "float32", 1, 8, "nvswitch", "ib_ndr400", "nccl", 8 << 30)
-    return replace(found, **changes)
+    collective = Collective("all_reduce", "float32", 1, 8, "nvswitch", "ib_ndr400", "nccl", 8 << 30)
+    return replace(collective, **changes)
 
 
 def threshold(found, question):
@@ -252,8 +252,8 @@ def test_a_board_that_has_nvlink_by_its_form_is_judged_without_it_too(links):
 )
 def test_a_rule_holds_for_so_many_nodes(tmp_path, nodes, fits):
     write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "nodes": nodes}]})
-    found = model("x", tmp_path)
-    assert [n for n in (1, 2, 4, 64) if found.collective(asked(nodes=n))] == fits
+    rules = model("x", tmp_path)
+    assert [n for n in (1, 2, 4, 64) if rules.collective(asked(nodes=n))] == fits
 
 
 @pytest.mark.parametrize(
@@ -308,9 +308,9 @@ BLIND = dict.fromkeys(("loss_difference", "first_step_difference", "parameter_di
 )
 def test_a_tolerance_under_which_faults_pass_is_refused(tmp_path, document, told):
     write(tmp_path, "common", document)
-    found = problems(thresholds.load_common, tmp_path)
-    assert len(found) == len(told)
-    for sentence, start in zip(found, told, strict=True):
+    sentences = problems(thresholds.load_common, tmp_path)
+    assert len(sentences) == len(told)
+    for sentence, start in zip(sentences, told, strict=True):
         assert sentence.startswith(start)
 
 
@@ -328,7 +328,7 @@ def test_a_rule_may_say_what_its_hardware_cannot_exceed(tmp_path):
 def test_every_problem_of_a_thresholds_file_is_told(tmp_path):
     bad = {**RULE, "source": "", "provenance": "guess", "fail_below_gbs": "__import__('os')"}
     write(tmp_path, "x", {"model": "x", "color": 1, "collectives": [bad, {"nodes": True}]})
-    told = "\n".join(problems(thresholds.load, "x", tmp_path))
+    text = "\n".join(problems(thresholds.load, "x", tmp_path))
     for part in (
         "color: unknown key",
         "collectives[0].source: expected a text",
@@ -337,14 +337,14 @@ def test_every_problem_of_a_thresholds_file_is_told(tmp_path):
         "collectives[1].nodes: expected a whole number of at least 1, found True",
         "collectives[1].source: is missing",
     ):
-        assert part in told
+        assert part in text
 
 
 def test_a_file_under_another_models_name_is_refused(tmp_path):
     write(tmp_path, "x", {"model": "y", "collectives": [{**RULE, "warn_below_gbs": 9}]})
-    told = problems(thresholds.load, "x", tmp_path)
-    assert "the file's name says 'x'" in told[0]
-    assert "lies below fail_below_gbs" in told[1]
+    sentences = problems(thresholds.load, "x", tmp_path)
+    assert "the file's name says 'x'" in sentences[0]
+    assert "lies below fail_below_gbs" in sentences[1]
 
 
 def test_yaml_that_is_no_data_is_refused(tmp_path):
@@ -443,14 +443,14 @@ def test_every_problem_of_a_suite_is_told(tmp_path):
     document["pipeline"]["gloo"]["depth"] = 2
     del document["node"]["run_limit_s"]
     path.write_text(yaml.safe_dump(document))
-    told = "\n".join(problems(suites.read, path))
+    text = "\n".join(problems(suites.read, path))
     for part in (
         f"checks[{len(document['checks']) - 1}]: expected",
         "ddp.nccl.steps: expected",
         "pipeline.gloo.depth: unknown key",
         "node.run_limit_s: is missing",
     ):
-        assert part in told
+        assert part in text
 
 
 def test_limits_that_contradict_each_other_are_told(tmp_path):
@@ -462,7 +462,7 @@ def test_limits_that_contradict_each_other_are_told(tmp_path):
     document["pipeline"]["nccl"]["microbatches"] = 15
     document["all_reduce"]["gloo"]["sizes_bytes"] = [8, 4]
     path.write_text(yaml.safe_dump(document))
-    told = "\n".join(problems(suites.read, path))
+    text = "\n".join(problems(suites.read, path))
     for part in (
         "name: is 'quick'",
         "MUNGE credentials could expire",
@@ -471,4 +471,4 @@ def test_limits_that_contradict_each_other_are_told(tmp_path):
         "pipeline.nccl.microbatches: must be 16 at least",
         "all_reduce.gloo.sizes_bytes: must rise",
     ):
-        assert part in told
+        assert part in text

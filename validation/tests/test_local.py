@@ -36,9 +36,9 @@ def alone(tmp_path, monkeypatch):
 def test_without_a_gpu_nothing_is_green(alone, capsys, monkeypatch):
     monkeypatch.setattr(node, "measure", lambda _: {**MEASURED, "nvml": "NVML: Driver Not Loaded"})
     assert alone() == 2
-    said = capsys.readouterr().err
-    assert "this machine has no GPU" in said
-    assert "NVML: Driver Not Loaded" in said
+    err = capsys.readouterr().err
+    assert "this machine has no GPU" in err
+    assert "NVML: Driver Not Loaded" in err
 
 
 MEASURED = {"cpus": 8, "memory_mb": 32000, "gpu_device_nodes": 0, "gpus": [], "nvml": None}
@@ -86,11 +86,11 @@ def test_gpus_that_are_not_there_fail_the_run(alone, tmp_path, capsys, monkeypat
 def test_what_to_do_is_done_on_this_machine(alone, capsys):
     """No way to log in to it, and no Slurm that could drain it."""
     alone("--only", "gpus", shows=Gpus("h100_sxm", 2))
-    said = capsys.readouterr().out
-    assert "next: ls -l /dev/nvidia[0-9]*; nvidia-smi -L\n" in said
-    assert "python -m validation.run --local --only gpus\n" in said
-    assert "ssh" not in said
-    assert "scontrol" not in said
+    out = capsys.readouterr().out
+    assert "next: ls -l /dev/nvidia[0-9]*; nvidia-smi -L\n" in out
+    assert "python -m validation.run --local --only gpus\n" in out
+    assert "ssh" not in out
+    assert "scontrol" not in out
 
 
 def test_the_gpus_payloads_run_for_real_on_cpus(alone, tmp_path, capsys):
@@ -105,8 +105,8 @@ def test_the_gpus_payloads_run_for_real_on_cpus(alone, tmp_path, capsys):
 
 
 def test_a_payload_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
-    made = make_plan()
-    job = replace(made.node_jobs[0], run_limit_s=1, config={"seconds": 1})
+    plan = make_plan()
+    job = replace(plan.node_jobs[0], run_limit_s=1, config={"seconds": 1})
     python = tmp_path / "python"
     started = tmp_path / "started"
     python.write_text(

@@ -76,11 +76,11 @@ def test_what_cannot_be_declared(mig, changes, sentence):
 
 
 def test_each_node_takes_part_with_one_rank_and_asks_for_all_instances(golden):
-    made = planned()
-    job = next(job for job in made.jobs if job.name == "ddp-h100_sxm-1g.10gb")
+    run_plan = planned()
+    job = next(job for job in run_plan.jobs if job.name == "ddp-h100_sxm-1g.10gb")
     assert (job.ranks, job.backend) == (2, "nccl")
     assert "--gres=gpu:1g.10gb:14" in jobs.command("run", job, "python")
-    golden("plan_mig.txt", plan_report.render(made))
+    golden("plan_mig.txt", plan_report.render(run_plan))
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,14 @@ def test_no_sum_is_larger_than_an_instance_holds(mig, largest):
 
 
 def test_an_instance_is_asked_for_nothing_that_only_whole_gpus_have():
-    made = planned(suite="gpu")
-    skipped = {check.check for check in made.checks if check.skip and check.subject.name == "gpu1"}
+    run_plan = planned(suite="gpu")
+    skipped = {
+        check.check for check in run_plan.checks if check.skip and check.subject.name == "gpu1"
+    }
     assert skipped == {"shared_fs", "peers", "nvlink", "links"}
-    config = next(job for job in made.jobs if job.name == "compute-gpu1").config
+    config = next(job for job in run_plan.jobs if job.name == "compute-gpu1").config
     assert (config["gpus"], config["mig"]) == (14, True)
-    whole = next(job for job in made.jobs if job.name == "compute-gpu3").config
+    whole = next(job for job in run_plan.jobs if job.name == "compute-gpu3").config
     assert (whole["gpus"], whole["mig"]) == (2, False)
 
 
@@ -106,9 +108,9 @@ def test_whole_gpus_and_instances_are_told_apart_by_a_sites_gres():
     document = declare(("a", "l4", 2), ("b", "l4", 2))
     document["nodes"][1]["gpus"]["gres"] = "gpu:half:2"
     declared = declaration.parse(document, "test")
-    made = plan.make(declared, suites.load("quick"), plan.Selection(), "run")
-    assert [group.name for group in made.groups] == ["l4-gres1", "l4-gres2"]
-    assert [group.jobs[0].gres for group in made.groups] == ["gpu:l4:2", "gpu:half:2"]
+    run_plan = plan.make(declared, suites.load("quick"), plan.Selection(), "run")
+    assert [group.name for group in run_plan.groups] == ["l4-gres1", "l4-gres2"]
+    assert [group.jobs[0].gres for group in run_plan.groups] == ["gpu:l4:2", "gpu:half:2"]
 
 
 # --- the mode and the layout -----------------------------------------------------------------
@@ -116,15 +118,15 @@ def test_whole_gpus_and_instances_are_told_apart_by_a_sites_gres():
 
 def health(*layouts, mode="on", pending="on"):
     """What NVML says of a node whose GPUs have these instances; None is a GPU without MIG."""
-    found = standin_health.measured(len(layouts))
-    for gpu, layout in zip(found["gpus"], layouts, strict=True):
+    measured = standin_health.measured(len(layouts))
+    for gpu, layout in zip(measured["gpus"], layouts, strict=True):
         instances = [
             {"name": f"{NAME} MIG {profile}", "uuid": f"MIG-{profile}-{number}"}
             for profile, count in layout
             for number in range(count)
         ]
         gpu["values"] |= {"mig": mode, "mig_pending": pending, "mig_instances": instances}
-    return found
+    return measured
 
 
 def judged_mig(found, mig):
@@ -289,22 +291,22 @@ def seen_by_workers(config, environ, uuids, monkeypatch):
             return {"error": "only noted"}
 
     monkeypatch.setattr(compute, "Gpu", Noted)
-    found = compute.measure(config, environ, ["false"], instances=lambda limit_s: uuids)
-    assert found["pairs"] == []
+    measured = compute.measure(config, environ, ["false"], instances=lambda limit_s: uuids)
+    assert measured["pairs"] == []
     return sorted(seen)
 
 
 def test_every_worker_is_shown_one_instance(monkeypatch):
     config = compute.Config(gpus=2, mig=True)
-    given = {"CUDA_VISIBLE_DEVICES": "MIG-b,MIG-a"}
-    assert seen_by_workers(config, given, [], monkeypatch) == ["MIG-a", "MIG-b"]
+    environ = {"CUDA_VISIBLE_DEVICES": "MIG-b,MIG-a"}
+    assert seen_by_workers(config, environ, [], monkeypatch) == ["MIG-a", "MIG-b"]
     assert seen_by_workers(config, {}, ["MIG-1", "MIG-2"], monkeypatch) == ["MIG-1", "MIG-2"]
 
 
 def test_fewer_instances_than_declared_are_an_error():
     config = compute.Config(gpus=3, mig=True)
-    found = compute.measure(config, {}, ["false"], instances=lambda limit_s: ["MIG-1", "MIG-2"])
-    assert "CUDA_VISIBLE_DEVICES names 2 GPUs" in found["gpus"][2]["start"]["error"]
+    measured = compute.measure(config, {}, ["false"], instances=lambda limit_s: ["MIG-1", "MIG-2"])
+    assert "CUDA_VISIBLE_DEVICES names 2 GPUs" in measured["gpus"][2]["start"]["error"]
 
     def none(limit_s):
         raise CannotRun("NVML lists no instance of MIG")
@@ -325,13 +327,13 @@ def test_fewer_instances_than_declared_are_an_error():
     ],
 )
 def test_ranks_are_held_against_the_declared_instances(name, verdict):
-    made = planned()
-    job = next(job for job in made.jobs if job.name == "ddp-h100_sxm-1g.10gb")
+    run_plan = planned()
+    job = next(job for job in run_plan.jobs if job.name == "ddp-h100_sxm-1g.10gb")
     document = standin.ddp(job.hosts, job.config, fabric=job.nodes[0].fabric)
     for rank in document["proof"]["ranks"]:
         rank["gpu"] = name
     reply = standin_compute.reply(job, document)
-    result = evaluate("ddp", job, reply, made.rules[job.nodes[0].hardware])
+    result = evaluate("ddp", job, reply, run_plan.rules[job.nodes[0].hardware])
     assert result.verdict is verdict, result.message
 
 
