@@ -16,16 +16,16 @@ ROOT = "/opt/modules"
 
 
 def module(name="gcc", version="14.2", **more):
-    given = {"name": name, "version": version, "description": "x", "kind": "variables"}
-    return given | more
+    entry = {"name": name, "version": version, "description": "x", "kind": "variables"}
+    return entry | more
 
 
-def problems(*given, root=ROOT, extra=(), others=()):
-    return modules.problems(list(given), root, list(extra), list(others))
+def problems(*entries, root=ROOT, extra=(), others=()):
+    return modules.problems(list(entries), root, list(extra), list(others))
 
 
-def files(*given):
-    return modules.files(list(given), MARK)
+def files(*entries):
+    return modules.files(list(entries), MARK)
 
 
 def test_what_is_well_written_is_not_refused():
@@ -111,13 +111,13 @@ def test_a_text_is_the_same_in_lua(text):
 
 
 def test_a_modulefile_of_variables():
-    given = module(
+    entry = module(
         description='Compilers\n"new"',
         prepend_path={"PATH": ["/a", "/b"], "CPATH": "/c"},
         setenv={"CC": "gcc", "N": 4},
         family="compiler",
     )
-    assert files(given) == {
+    assert files(entry) == {
         "gcc/14.2.lua": """\
 -- Managed by Ansible; changes made here are lost.
 -- environment_modules: gcc/14.2.lua
@@ -167,11 +167,11 @@ def test_a_conflict_holds_both_ways():
         module("mpi", "1"),
         module("mpi", "2"),
     )
-    found = {
+    conflicts = {
         path: re.findall(r'^conflict\("(.*)"\)$', text, re.MULTILINE)
         for path, text in written.items()
     }
-    assert found == {
+    assert conflicts == {
         "gcc/14.2.lua": ["llvm", "mpi/2", "cuda", "llvm/20"],
         "llvm/20.lua": ["gcc/14.2", "gcc"],
         "llvm/21.lua": ["gcc/14.2"],
@@ -195,9 +195,9 @@ gcc/13.1
 """
 
 
-def failures(*given, said=SAID, cache="valid"):
+def failures(*entries, said=SAID, cache="valid"):
     return verify_failures(
-        modules.rows(list(given), "/opt/modules/modulefiles", said, {"cache": cache})
+        modules.rows(list(entries), "/opt/modules/modulefiles", said, {"cache": cache})
     )
 
 
@@ -221,5 +221,5 @@ def test_what_users_lack_is_told(given, more, said):
 
 
 def test_a_host_without_lmod_is_told():
-    for said in ("", "bash: line 1: module: command not found\n----\n"):
-        assert "module in a batch script is " in failures(said=said)[0]
+    for output in ("", "bash: line 1: module: command not found\n----\n"):
+        assert "module in a batch script is " in failures(said=output)[0]

@@ -27,30 +27,30 @@ def rows(
     """
     if source == "none":
         return [verify_skipped(_COMPONENT, "GPU metrics", "nobody reads this node's GPUs")]
-    found = dict(line.split(" ", 1) for line in said if " " in line)
+    values = dict(line.split(" ", 1) for line in said if " " in line)
     advice = "see plumbline-gpu-exporter there"
     own = [
-        _service(found.get("own"), "plumbline-gpu-exporter"),
-        verify_row(found.get("log"), _COMPONENT, "kernel's log can be read", "1", advice),
+        _service(values.get("own"), "plumbline-gpu-exporter"),
+        verify_row(values.get("log"), _COMPONENT, "kernel's log can be read", "1", advice),
     ]
     if source == "nvml":
         return [
             *own,
-            verify_row(found.get("gpus"), _COMPONENT, "GPUs that answer", str(gpus), advice),
+            verify_row(values.get("gpus"), _COMPONENT, "GPUs that answer", str(gpus), advice),
         ]
     unit = "nvidia-dcgm-exporter"
     stranger, prometheus = [*answers, {}, {}][:2]
-    told = set(
+    indices = set(
         re.findall(r'^DCGM_FI_DEV_GPU_TEMP\{gpu="(\d+)"', _content(prometheus), re.MULTILINE)
     )
     return [
         *own,
-        version_row(_COMPONENT, found, [_PACKAGE], version, _ADVICE),
-        verify_row(found.get("held"), _COMPONENT, "packages that are held", "1", _ADVICE),
-        _service(found.get("service"), unit),
+        version_row(_COMPONENT, values, [_PACKAGE], version, _ADVICE),
+        verify_row(values.get("held"), _COMPONENT, "packages that are held", "1", _ADVICE),
+        _service(values.get("service"), unit),
         verify_row(stranger.get("status"), _COMPONENT, "answer without a password", "401", _ADVICE),
         verify_row(
-            len(told),
+            len(indices),
             _COMPONENT,
             "GPUs that dcgm-exporter tells",
             str(gpus),

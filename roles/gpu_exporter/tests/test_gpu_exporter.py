@@ -44,9 +44,9 @@ def test_the_readme_has_the_same_pairs():
 def counters():
     text = (ROLE / "templates/etc/dcgm-exporter/plumbline-counters.csv.j2").read_text("utf-8")
     rows = [line.split(", ", 2) for line in text.splitlines() if line.startswith("DCGM_")]
-    found = {name: (kind, about) for name, kind, about in rows}
-    assert len(found) == len(rows)
-    return found
+    by_name = {name: (kind, about) for name, kind, about in rows}
+    assert len(by_name) == len(rows)
+    return by_name
 
 
 def test_both_exporters_have_the_same_counters():
@@ -67,8 +67,8 @@ def test_a_counter_is_three_columns():
 def test_the_rows_say_what_is_wrong():
     good = ["own active", "log 1"]
     packaged = ["package:datacenter-gpu-manager-exporter 4.8.3-1", "service active", "held 1"]
-    told = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{gpu}",UUID="x"}} 40\n' for gpu in (0, 1, 1))
-    answers = [{"status": 401}, {"status": 200, "content": told}]
+    text = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{gpu}",UUID="x"}} 40\n' for gpu in (0, 1, 1))
+    answers = [{"status": 401}, {"status": 200, "content": text}]
     assert verify_failures(filters.rows("dcgm", good + packaged, 2, "", answers)) == []
     bad = ["own active", "log 0", "service failed", "held 0"]
     assert verify_failures(filters.rows("dcgm", bad, 8, "4.8.3", [{"status": 200}])) == [
@@ -106,9 +106,9 @@ def told(tmp_path, monitoring, **variables):
     groups = {"monitoring": {"hosts": {"m1": None} if monitoring else {}}}
     inventory = {"all": {"hosts": {"gpu1": host | variables}, "children": groups}}
     (tmp_path / "inventory.yml").write_text(json.dumps(inventory))
-    said = ["gpu_exporter_source", "gpu_exporter_gpus", "gpu_exporter_gpu_order"]
-    said.append("slurm_component_gpu_exporter")
-    content = "{{ {" + ", ".join(f"'{name}': {name}" for name in said) + "} | to_json }}"
+    names = ["gpu_exporter_source", "gpu_exporter_gpus", "gpu_exporter_gpu_order"]
+    names.append("slurm_component_gpu_exporter")
+    content = "{{ {" + ", ".join(f"'{name}': {name}" for name in names) + "} | to_json }}"
     task = {"ansible.builtin.copy": {"content": content, "dest": str(tmp_path / "said")}}
     play = {"hosts": "gpu1", "gather_facts": False, "tasks": [task]}
     play["vars_files"] = [str(ROLE.parents[1] / "group_vars/all/gpu_exporter.yml")]
@@ -126,11 +126,11 @@ def told(tmp_path, monitoring, **variables):
 
 def test_slurm_gets_scripts_that_a_shell_runs_as_they_are_meant(tmp_path):
     gpus = {"model": "virtual", "count": 2, "nvml": True}
-    found = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
-    assert (found["gpu_exporter_source"], found["gpu_exporter_gpus"]) == ("nvml", 2)
-    assert found["gpu_exporter_gpu_order"] == "device"
+    values = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
+    assert (values["gpu_exporter_source"], values["gpu_exporter_gpus"]) == ("nvml", 2)
+    assert values["gpu_exporter_gpu_order"] == "device"
     for kind, phase in (("prolog", "begin"), ("epilog", "end")):
-        (script,) = found["slurm_component_gpu_exporter"][kind]
+        (script,) = values["slurm_component_gpu_exporter"][kind]
         program = tmp_path / "gpu-jobs"
         program.write_text('#!/bin/sh\necho "$#:$1"\n')
         program.chmod(0o755)
@@ -144,14 +144,14 @@ def test_slurm_gets_scripts_that_a_shell_runs_as_they_are_meant(tmp_path):
 def test_real_gpus_are_dcgms_and_without_a_monitoring_host_nobodys(tmp_path):
     gpus = {"model": "h100_sxm", "count": 8}
     detected = [{"autodetect": "nvml"}]
-    found = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=8, slurm_node_gres=detected)
-    assert (found["gpu_exporter_source"], found["gpu_exporter_gpu_order"]) == ("dcgm", "pci")
-    found = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
-    assert found["gpu_exporter_source"] == "nvml"
-    found = told(tmp_path, True, node_gpus={"model": "virtual", "count": 2}, dcgm_gpus=0)
-    assert found["gpu_exporter_source"] == "none"
-    found = told(tmp_path, False, node_gpus=gpus, dcgm_gpus=8)
-    assert (found["gpu_exporter_source"], found["slurm_component_gpu_exporter"]) == ("none", {})
+    values = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=8, slurm_node_gres=detected)
+    assert (values["gpu_exporter_source"], values["gpu_exporter_gpu_order"]) == ("dcgm", "pci")
+    values = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
+    assert values["gpu_exporter_source"] == "nvml"
+    values = told(tmp_path, True, node_gpus={"model": "virtual", "count": 2}, dcgm_gpus=0)
+    assert values["gpu_exporter_source"] == "none"
+    values = told(tmp_path, False, node_gpus=gpus, dcgm_gpus=8)
+    assert (values["gpu_exporter_source"], values["slurm_component_gpu_exporter"]) == ("none", {})
 
 
 def test_a_bare_python_runs_what_is_packed(tmp_path):
@@ -180,12 +180,12 @@ def test_a_bare_python_runs_what_is_packed(tmp_path):
         )
         return done.stdout
 
-    said = run()
-    assert said.count("DCGM_FI_DEV_GPU_TEMP{") == 2
-    told = 'pci_bus_id="00000000:1B:00.0",kind="xid",xid="79",verdict="fail"'
-    assert f"plumbline_kernel_xid_total{{{told}}} 1\n" in said
+    output = run()
+    assert output.count("DCGM_FI_DEV_GPU_TEMP{") == 2
+    labels = 'pci_bus_id="00000000:1B:00.0",kind="xid",xid="79",verdict="fail"'
+    assert f"plumbline_kernel_xid_total{{{labels}}} 1\n" in output
     # What DCGM tells is told once.
-    said = run("--collect", "xid")
-    assert "DCGM" not in said
-    assert f"plumbline_kernel_xid_total{{{told}}} 1\n" in said
-    assert re.findall(r'collector="(\w+)"} 1', said) == ["xid"]
+    output = run("--collect", "xid")
+    assert "DCGM" not in output
+    assert f"plumbline_kernel_xid_total{{{labels}}} 1\n" in output
+    assert re.findall(r'collector="(\w+)"} 1', output) == ["xid"]

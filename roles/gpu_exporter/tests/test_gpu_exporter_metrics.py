@@ -74,7 +74,7 @@ DESCRIBED = (
 
 def parsed(text):
     """Value by name and labels."""
-    found = {}
+    values = {}
     for line in text.splitlines():
         if line.startswith("#"):
             continue
@@ -82,9 +82,9 @@ def parsed(text):
         assert match, line
         labels = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', match["labels"] or ""))
         key = match["name"], frozenset(labels.items())
-        assert key not in found, f"twice: {line}"
-        found[key] = int(match["value"]) if match["value"].isdigit() else float(match["value"])
-    return found
+        assert key not in values, f"twice: {line}"
+        values[key] = int(match["value"]) if match["value"].isdigit() else float(match["value"])
+    return values
 
 
 def of(found, name, **labels):
@@ -129,7 +129,7 @@ def node(fake, tmp_path, monkeypatch):
 def test_every_value_has_dcgms_name_and_unit(node, tmp_path):
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "0").write_text("4711\n")
-    found = node(*DESCRIBED)
+    values = node(*DESCRIBED)
     labels = {
         "gpu": "0",
         "UUID": "GPU-00000000-0000-4000-8000-000000000000",
@@ -140,54 +140,54 @@ def test_every_value_has_dcgms_name_and_unit(node, tmp_path):
     }
     assert {
         name: value
-        for (name, have), value in found.items()
+        for (name, have), value in values.items()
         if have == frozenset(labels.items()) and name.startswith("DCGM_FI")
     } == H100
     # The other GPU has no job, and so no such label.
     (other,) = (
-        have for (name, have) in found if name == "DCGM_FI_DEV_GPU_UTIL" and ("gpu", "1") in have
+        have for (name, have) in values if name == "DCGM_FI_DEV_GPU_UTIL" and ("gpu", "1") in have
     )
     assert "hpc_job" not in dict(other)
-    assert success(found) == {"nvml": 1, "gpu0": 1, "gpu1": 1, "jobs": 1}
-    idle = of(found, "DCGM_EXP_CLOCK_EVENTS_COUNT", gpu="1", clock_event="gpu_idle")
+    assert success(values) == {"nvml": 1, "gpu0": 1, "gpu1": 1, "jobs": 1}
+    idle = of(values, "DCGM_EXP_CLOCK_EVENTS_COUNT", gpu="1", clock_event="gpu_idle")
     assert idle == [1]
 
 
 def test_what_a_board_does_not_have_is_absent_and_no_failure(node):
-    found = node(board="v100_sxm", count=1)
-    assert of(found, "DCGM_FI_DEV_MEMORY_TEMP") == []
-    assert of(found, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS") == []
-    assert of(found, "DCGM_FI_DEV_RETIRED_PENDING") == [0]
-    assert success(found)["gpu0"] == 1
+    values = node(board="v100_sxm", count=1)
+    assert of(values, "DCGM_FI_DEV_MEMORY_TEMP") == []
+    assert of(values, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS") == []
+    assert of(values, "DCGM_FI_DEV_RETIRED_PENDING") == [0]
+    assert success(values)["gpu0"] == 1
 
 
 def test_a_gpu_that_does_not_answer_takes_its_own_series_alone(node):
-    found = node("gpu.1.error.* = GPU_IS_LOST")
-    assert of(found, "DCGM_FI_DEV_GPU_TEMP") == [34]
-    assert {dict(labels)["gpu"] for name, labels in found if name.startswith("DCGM")} == {"0"}
-    assert success(found) == {"nvml": 1, "gpu0": 1, "gpu1": 0, "jobs": 1}
+    values = node("gpu.1.error.* = GPU_IS_LOST")
+    assert of(values, "DCGM_FI_DEV_GPU_TEMP") == [34]
+    assert {dict(labels)["gpu"] for name, labels in values if name.startswith("DCGM")} == {"0"}
+    assert success(values) == {"nvml": 1, "gpu0": 1, "gpu1": 0, "jobs": 1}
 
 
 def test_a_gpu_that_hangs_keeps_what_it_had_said(node):
-    found = node("gpu.1.delay_ms.nvmlDeviceGetPowerUsage = forever", limit_s=6)
-    assert of(found, "DCGM_FI_DEV_GPU_TEMP", gpu="1") == [34]
-    assert of(found, "DCGM_FI_DEV_POWER_USAGE", gpu="1") == []
-    assert of(found, "DCGM_FI_DEV_POWER_USAGE", gpu="0") == [71]
-    assert (success(found)["gpu0"], success(found)["gpu1"]) == (1, 0)
+    values = node("gpu.1.delay_ms.nvmlDeviceGetPowerUsage = forever", limit_s=6)
+    assert of(values, "DCGM_FI_DEV_GPU_TEMP", gpu="1") == [34]
+    assert of(values, "DCGM_FI_DEV_POWER_USAGE", gpu="1") == []
+    assert of(values, "DCGM_FI_DEV_POWER_USAGE", gpu="0") == [71]
+    assert (success(values)["gpu0"], success(values)["gpu1"]) == (1, 0)
 
 
 def test_a_value_that_fails_is_absent_and_told(node):
-    found = node("gpu.0.power_mw = UNKNOWN", count=1)
-    assert of(found, "DCGM_FI_DEV_POWER_USAGE") == []
-    assert of(found, "DCGM_FI_DEV_GPU_TEMP") == [34]
-    assert success(found)["gpu0"] == 0
+    values = node("gpu.0.power_mw = UNKNOWN", count=1)
+    assert of(values, "DCGM_FI_DEV_POWER_USAGE") == []
+    assert of(values, "DCGM_FI_DEV_GPU_TEMP") == [34]
+    assert success(values)["gpu0"] == 0
 
 
 def test_without_a_driver_the_exporter_says_so(node):
-    found = node("error.nvmlInit = DRIVER_NOT_LOADED")
-    assert not [name for name, _ in found if name.startswith("DCGM")]
-    assert success(found) == {"nvml": 0, "jobs": 1}
-    (at,) = of(found, "plumbline_exporter_last_run_timestamp_seconds", exporter="gpu")
+    values = node("error.nvmlInit = DRIVER_NOT_LOADED")
+    assert not [name for name, _ in values if name.startswith("DCGM")]
+    assert success(values) == {"nvml": 0, "jobs": 1}
+    (at,) = of(values, "plumbline_exporter_last_run_timestamp_seconds", exporter="gpu")
     assert abs(at - time.time()) < 60
 
 
@@ -202,15 +202,15 @@ def test_memory_of_instances_is_told_for_each_with_its_own_job(node, tmp_path):
             f"gpu.0.mig.{index}.memory_total_mb = 9984",
             f"gpu.0.mig.{index}.memory_used_mb = {used}",
         ]
-    found = node(*lines, count=1)
+    values = node(*lines, count=1)
     memory = {
         (dict(have)["GPU_I_ID"], dict(have)["GPU_I_PROFILE"], dict(have).get("hpc_job")): value
-        for (name, have), value in found.items()
+        for (name, have), value in values.items()
         if name == "DCGM_FI_DEV_FB_USED"
     }
     assert memory == {("7", "1g.10gb", None): 10, ("9", "1g.10gb", "42"): 20}
-    assert len(of(found, "DCGM_FI_DEV_GPU_TEMP")) == 1
-    assert success(found)["gpu0"] == 1
+    assert len(of(values, "DCGM_FI_DEV_GPU_TEMP")) == 1
+    assert success(values)["gpu0"] == 1
 
 
 def test_the_daemon_writes_for_everybody_to_read_and_leaves_nothing(fake, tmp_path):
@@ -251,10 +251,10 @@ def counting(*rounds):
     left = list(rounds)
 
     def collect():
-        said = left.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     return collect
 
@@ -262,10 +262,10 @@ def counting(*rounds):
 def test_xids_are_told_without_nvml_and_of_one_counter():
     log = main.Log(counting({("1B", "xid", "79", "fail"): 1.0}, {("1B", "xid", "79", "fail"): 2.0}))
     for count in (1, 2):
-        found = parsed(main.collected([log])[0])
+        values = parsed(main.collected([log])[0])
         labels = {"pci_bus_id": "1B", "kind": "xid", "xid": "79", "verdict": "fail"}
-        assert of(found, "plumbline_kernel_xid_total", **labels) == [count]
-        assert success(found) == {"xid": 1}
+        assert of(values, "plumbline_kernel_xid_total", **labels) == [count]
+        assert success(values) == {"xid": 1}
 
 
 def test_a_log_that_cannot_be_read_takes_its_own_series_alone():
@@ -293,23 +293,23 @@ def rendered(*gpus, found=None, events=None, now=0.0):
 
 
 def test_jobs_that_share_a_gpu_have_a_series_each():
-    found = rendered(gpu(temperature_c=40), found={"0": ("1", "2")})
-    assert of(found, "DCGM_FI_DEV_GPU_TEMP", hpc_job="1") == [40]
-    assert of(found, "DCGM_FI_DEV_GPU_TEMP", hpc_job="2") == [40]
-    assert len(of(found, "DCGM_FI_DEV_GPU_TEMP")) == 2
+    values = rendered(gpu(temperature_c=40), found={"0": ("1", "2")})
+    assert of(values, "DCGM_FI_DEV_GPU_TEMP", hpc_job="1") == [40]
+    assert of(values, "DCGM_FI_DEV_GPU_TEMP", hpc_job="2") == [40]
+    assert len(of(values, "DCGM_FI_DEV_GPU_TEMP")) == 2
 
 
 def test_a_gpu_that_did_not_say_who_it_is_has_no_series():
-    one = gpu(temperature_c=40, uuid=None)
-    assert rendered(one) == {}
-    assert metrics.amiss(one) == "it does not say its uuid"
+    without_uuid = gpu(temperature_c=40, uuid=None)
+    assert rendered(without_uuid) == {}
+    assert metrics.amiss(without_uuid) == "it does not say its uuid"
 
 
 def test_links_that_count_nothing_give_no_sum():
     link = {"errors": {"crc_flit": None, "crc_data": 1, "replay": 2, "recovery": None}}
-    found = rendered(gpu(nvlinks=[link, link]))
-    assert of(found, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL") == [4]
-    assert of(found, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL") == []
+    values = rendered(gpu(nvlinks=[link, link]))
+    assert of(values, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL") == [4]
+    assert of(values, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL") == []
     assert rendered(gpu(nvlinks=[])) == {}
 
 
@@ -318,13 +318,13 @@ def test_clock_events_are_those_of_the_last_five_minutes():
     slowed = {"always": 0x48, "sometimes": 0x48, "reasons": ""}
     free = {"always": 0, "sometimes": 8, "reasons": ""}
     rendered(gpu(clock_reasons=slowed), events=events, now=0)
-    found = rendered(gpu(clock_reasons=slowed), events=events, now=30)
+    values = rendered(gpu(clock_reasons=slowed), events=events, now=30)
     name = "DCGM_EXP_CLOCK_EVENTS_COUNT"
     window = {"window_size_in_ms": "300000"}
-    assert of(found, name, clock_event="hw_slowdown", **window) == [2]
-    assert of(found, name, clock_event="hw_thermal") == [2]
-    found = rendered(gpu(clock_reasons=free), events=events, now=300)
-    assert of(found, name, clock_event="hw_slowdown") == [1]
+    assert of(values, name, clock_event="hw_slowdown", **window) == [2]
+    assert of(values, name, clock_event="hw_thermal") == [2]
+    values = rendered(gpu(clock_reasons=free), events=events, now=300)
+    assert of(values, name, clock_event="hw_slowdown") == [1]
     assert rendered(gpu(clock_reasons=free), events=events, now=330) == {}
 
 

@@ -27,11 +27,11 @@ def log(*lines, source="journalctl"):
 class Log:
     """What the next looks at the log find."""
 
-    def __init__(self, *found):
-        self.found = list(found)
+    def __init__(self, *looks):
+        self.looks = list(looks)
 
     def __call__(self):
-        return self.found.pop(0)
+        return self.looks.pop(0)
 
 
 def collected(*logs):
@@ -64,22 +64,22 @@ def test_a_log_that_nobody_may_read_is_a_failure():
 def test_the_counter_grows_with_the_log_and_not_with_each_look():
     first, second, third = collected(log(CONTAINED), log(CONTAINED), log(CONTAINED, CONTAINED))
     key = (OTHER, "xid", "94", "warn")
-    assert [found[key] for found in (first, second, third)] == [1, 1, 2]
+    assert [counts[key] for counts in (first, second, third)] == [1, 1, 2]
 
 
 def test_a_log_that_forgets_takes_nothing_back_and_counts_on():
-    found = collected(log(NEW, NEW, NEW), log(NEW), log(), log(NEW))
-    assert [one[OTHER, "xid", "999", "inconclusive"] for one in found] == [3, 3, 3, 4]
+    looks = collected(log(NEW, NEW, NEW), log(NEW), log(), log(NEW))
+    assert [counts[OTHER, "xid", "999", "inconclusive"] for counts in looks] == [3, 3, 3, 4]
 
 
 def test_another_log_with_the_same_lines_counts_nothing_twice():
-    found = collected(
+    looks = collected(
         log(NEW, NEW, NEW),
         log(NEW, source="dmesg"),
         log(NEW, NEW, NEW),
         log(NEW, NEW, NEW, NEW),
     )
-    assert [one[OTHER, "xid", "999", "inconclusive"] for one in found] == [3, 3, 3, 4]
+    assert [counts[OTHER, "xid", "999", "inconclusive"] for counts in looks] == [3, 3, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def test_a_job_without_gpus_makes_no_file(host):
 
 def instances(host: Any) -> None:
     swapped(host)
-    made = [{"uuid": "MIG-a", "numbers": [[235, 30]]}, {"uuid": "MIG-b", "numbers": [[235, 84]]}]
-    host.mig.write_text(json.dumps(made))
+    entries = [{"uuid": "MIG-a", "numbers": [[235, 30]]}, {"uuid": "MIG-b", "numbers": [[235, 84]]}]
+    host.mig.write_text(json.dumps(entries))
     folder = host.proc / "nvidia-caps"
     folder.mkdir()
     (folder / "mig-minors").write_text(

@@ -302,11 +302,11 @@ def board(
 def _laid_out(sections: Sequence[Section]) -> list[model.Panel | model.RowPanel]:
     placed: list[model.Panel | model.RowPanel] = []
     y = 0
-    for one in sections:
-        row = dashboard.Row(one.title).id(len(placed) + 1)
+    for part in sections:
+        row = dashboard.Row(part.title).id(len(placed) + 1)
         placed.append(row.grid_pos(model.GridPos(x=0, y=y, w=COLUMNS, h=1)).build())
         y += 1
-        for line in one.lines:
+        for line in part.lines:
             width, rest = divmod(COLUMNS, len(line))
             height = max(panel.grid_pos.h for panel in line if panel.grid_pos)
             x = 0

@@ -45,7 +45,7 @@ def dashboard_files(folders: Mapping[str, str]) -> dict[str, str]:
 
 
 def dashboard_uids(folders: Mapping[str, str]) -> list[str]:
-    return [one.uid for one in _found(folders)]
+    return [dashboard.uid for dashboard in _found(folders)]
 
 
 class FilterModule:

@@ -75,16 +75,16 @@ def own() -> tuple[Board, ...]:
 
 def board(document: Mapping[str, Any]) -> Board:
     variables = {
-        one["name"]: one["allValue"]
-        for one in document["templating"]["list"]
-        if one["type"] == "query"
+        variable["name"]: variable["allValue"]
+        for variable in document["templating"]["list"]
+        if variable["type"] == "query"
     }
     return Board(
         document["uid"],
         document["title"],
         document["description"],
         variables,
-        tuple(_panel(one) for one in document["panels"]),
+        tuple(_panel(panel) for panel in document["panels"]),
         document,
     )
 
@@ -102,13 +102,13 @@ def _panel(found: Mapping[str, Any]) -> Panel:
         height=place["h"],
         targets=tuple(
             Target(
-                one["refId"],
-                one["expr"],
-                one.get("legendFormat", ""),
-                bool(one.get("instant")),
-                one.get("format") == "table",
+                target["refId"],
+                target["expr"],
+                target.get("legendFormat", ""),
+                bool(target.get("instant")),
+                target.get("format") == "table",
             )
-            for one in found.get("targets", ())
+            for target in found.get("targets", ())
         ),
         settings=found,
     )

@@ -55,16 +55,16 @@ def read(path: Path = FILE) -> Listed:
     """Reasons by kind, board or alert, and panel or metric. Raises ValueError for a wrong list."""
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     reasons = {name: Reason(name, **about) for name, about in document["reasons"].items()}
-    found: dict[tuple[str, str, str], Reason] = {}
+    listed: dict[tuple[str, str, str], Reason] = {}
     for kind in ("panels", "alerts"):
         for name, places in document[kind].items():
             for first, seconds in places.items():
                 for second in seconds:
                     key = (kind.removesuffix("s"), first, second)
-                    if name not in reasons or key in found:
+                    if name not in reasons or key in listed:
                         raise ValueError(f"{'/'.join(key)}: there twice, or without a reason")
-                    found[key] = reasons[name]
-    return found
+                    listed[key] = reasons[name]
+    return listed
 
 
 def of_panels(found: Iterable[boards.Board], range_s: int) -> Iterator[Asked]:
@@ -85,43 +85,43 @@ def of_alerts(folder: Path = RULES) -> Iterator[Asked]:
 
 
 def _of_alert(rule: Mapping[str, Any]) -> Iterator[Asked]:
-    found = dict.fromkeys(one for one in promql.selectors(rule["expr"]))
-    for number, one in enumerate(found, 1):
-        yield Asked("alert", (rule["alert"], one.metric), str(number), one.text)
+    selectors = dict.fromkeys(selector for selector in promql.selectors(rule["expr"]))
+    for number, selector in enumerate(selectors, 1):
+        yield Asked("alert", (rule["alert"], selector.metric), str(number), selector.text)
 
 
-def answer(server: Server, asked: Asked, end: float, range_s: int) -> list[Series]:
+def answer(server: Server, query: Asked, end: float, range_s: int) -> list[Series]:
     """Raises NoAnswer, also for what Prometheus cannot execute."""
-    if asked.step_s:
-        return over(server, asked.expr, end - range_s, end, asked.step_s)
-    return now(server, asked.expr, end)
+    if query.step_s:
+        return over(server, query.expr, end - range_s, end, query.step_s)
+    return now(server, query.expr, end)
 
 
-def why(listed: Listed, asked: Asked) -> Reason | None:
+def why(listed: Listed, query: Asked) -> Reason | None:
     """A panel is listed as a whole, or one of its queries as PANEL/REF."""
-    first, second = asked.place
-    one_of = listed.get((asked.kind, first, f"{second}/{asked.part}"))
-    return one_of or listed.get((asked.kind, first, second))
+    first, second = query.place
+    one_of = listed.get((query.kind, first, f"{second}/{query.part}"))
+    return one_of or listed.get((query.kind, first, second))
 
 
-def judge(asked: Asked, answers: bool, listed: Listed, lacking: Collection[str]) -> str:
+def judge(query: Asked, answers: bool, listed: Listed, lacking: Collection[str]) -> str:
     """One sentence where data is there and should not be, or the other way round; else nothing."""
-    reason = why(listed, asked)
+    reason = why(listed, query)
     if reason is not None and reason.sometimes:
         return ""
     expected = reason is None or reason.name not in lacking
     if answers == expected:
         return ""
     if expected:
-        return f"{asked.name} has no data: {asked.expr}"
+        return f"{query.name} has no data: {query.expr}"
     assert reason is not None
-    return f"{asked.name} has data, and is listed as without ({reason.name}): {asked.expr}"
+    return f"{query.name} has data, and is listed as without ({reason.name}): {query.expr}"
 
 
 def stale(listed: Listed, asked: Iterable[Asked]) -> list[str]:
     """What is listed and asked by nobody."""
     known = set()
-    for one in asked:
-        first, second = one.place
-        known |= {(one.kind, first, second), (one.kind, first, f"{second}/{one.part}")}
+    for query in asked:
+        first, second = query.place
+        known |= {(query.kind, first, second), (query.kind, first, f"{second}/{query.part}")}
     return ["/".join(key) for key in listed if key not in known]

@@ -135,12 +135,12 @@ def page(ask: Ask, boards: Iterable[Board], end: float, listed: expected.Listed)
 
 def _numbers(ask: Ask, boards: Iterable[Board], listed: expected.Listed) -> Iterator[Number]:
     for board in (board for board in boards if board.title in NUMBERS):
-        panels = {one.title: one for one in board.asking if one.kind in {"stat", "gauge"}}
+        panels = {panel.title: panel for panel in board.asking if panel.kind in {"stat", "gauge"}}
         titles = NUMBERS[board.title] or panels
-        for asked in expected.of_panels([board], RANGE_S):
-            title = asked.place[1]
+        for query in expected.of_panels([board], RANGE_S):
+            title = query.place[1]
             if title in titles:
-                yield _number(panels[title], ask(asked.expr), expected.why(listed, asked))
+                yield _number(panels[title], ask(query.expr), expected.why(listed, query))
 
 
 def _number(panel: Panel, answer: Sequence[Series], reason: expected.Reason | None) -> Number:

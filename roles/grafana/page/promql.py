@@ -27,8 +27,8 @@ def selectors(expression: str) -> Iterator[Selector]:
     >>> [one.text for one in selectors('max by (node) (rate(x_total{xid=~"1|}"}[5m])) > 0 or up')]
     ['x_total{xid=~"1|}"}', 'up']
     """
-    for found in _SELECTOR.finditer(_LABELS.sub(" ", re.sub(r"\[[^]]*\]", "", expression))):
-        metric, call, matchers = found.groups()
+    for match in _SELECTOR.finditer(_LABELS.sub(" ", re.sub(r"\[[^]]*\]", "", expression))):
+        metric, call, matchers = match.groups()
         if not call and metric not in _WORDS:
             names = re.findall(rf"(\w+)\s*(?:=~|!~|!=|=)\s*{_STRING}", matchers or "")
             yield Selector(metric, frozenset(names), metric + (matchers or ""))
@@ -36,5 +36,5 @@ def selectors(expression: str) -> Iterator[Selector]:
 
 def grouped(expression: str) -> set[str]:
     """Labels by which it groups, joins or keeps."""
-    found = (names for _, names in _LABELS.findall(expression))
-    return {name for names in found for name in re.findall(r"\w+", names)}
+    groups = (names for _, names in _LABELS.findall(expression))
+    return {name for names in groups for name in re.findall(r"\w+", names)}

@@ -110,7 +110,11 @@ def ini(document: Mapping[str, Settings]) -> str:
     """The text of grafana.ini."""
     lines = [HEADER.rstrip("\n")]
     for name, settings in document.items():
-        lines += ["", f"[{name}]", *(f"{key} = {value(one)}" for key, one in settings.items())]
+        lines += [
+            "",
+            f"[{name}]",
+            *(f"{key} = {value(setting)}" for key, setting in settings.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -134,8 +138,8 @@ def settings_problems(given: Any) -> Iterator[str]:
         elif not isinstance(settings, Mapping):
             yield f"{section} is {settings!r}; give its keys and their values"
         else:
-            for key, one in settings.items():
-                yield from _problem(str(section), str(key), one)
+            for key, setting in settings.items():
+                yield from _problem(str(section), str(key), setting)
 
 
 def _problem(section: str, key: str, one: Any) -> Iterator[str]:

@@ -65,7 +65,7 @@ def _parsed(path: PurePath, folder: str, text: str) -> Dashboard:
 
 def files(found: list[Dashboard]) -> dict[str, str]:
     """Text of each file, by its path below the provider's folder."""
-    return {f"{one.folder}/{one.path.name}": one.text for one in found}
+    return {f"{dashboard.folder}/{dashboard.path.name}": dashboard.text for dashboard in found}
 
 
 def folder_problems(folders: Mapping[str, str]) -> Iterator[str]:
@@ -84,12 +84,12 @@ def folder_problems(folders: Mapping[str, str]) -> Iterator[str]:
 def problems(found: list[Dashboard]) -> Iterator[str]:
     """Clauses with their subject: dashboards that Grafana would not show as they are."""
     uids, titles = defaultdict(list), defaultdict(list)
-    for one in found:
-        if wrong := _wrong(one):
-            yield f"{one.path} {wrong}"
+    for dashboard in found:
+        if wrong := _wrong(dashboard):
+            yield f"{dashboard.path} {wrong}"
         else:
-            uids[one.uid].append(one.path)
-            titles[one.folder, one.title].append(one.path)
+            uids[dashboard.uid].append(dashboard.path)
+            titles[dashboard.folder, dashboard.title].append(dashboard.path)
     for uid, paths in uids.items():
         if len(paths) > 1:
             yield f"{' and '.join(map(str, paths))} have the same uid {uid}"

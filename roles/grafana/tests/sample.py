@@ -144,7 +144,7 @@ SHARES = "physics||\nphysics|ada|0.25\nphysics|bob|0.75\nbiology|eve|0.5\n"
 
 
 def everything() -> tuple[Series, ...]:
-    found = (
+    result = (
         *of_gpus(),
         *of_slurm(),
         *of_validation(),
@@ -152,17 +152,17 @@ def everything() -> tuple[Series, ...]:
         *of_kernel(),
         *of_monitoring(),
     )
-    keys = [(one.name, *sorted(one.labels.items())) for one in found]
+    keys = [(metric.name, *sorted(metric.labels.items())) for metric in result]
     assert len(keys) == len(set(keys)), "a series is there twice"
-    return found
+    return result
 
 
 def text() -> Iterator[str]:
     """Lines of OpenMetrics, as promtool makes blocks of them."""
-    for one in everything():
-        labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in one.labels.items())
+    for metric in everything():
+        labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in metric.labels.items())
         for second in range(-SPAN_S, 1, STEP_S):
-            yield f"{one.name}{{{labels}}} {one.at(second):.17g} {END + second}"
+            yield f"{metric.name}{{{labels}}} {metric.at(second):.17g} {END + second}"
     yield "# EOF"
 
 
@@ -254,14 +254,14 @@ def of_validation() -> Iterator[Series]:
     """One of each verdict, and one measured value with its limit at least and at most."""
     report = sample_reports.mixed_bag()
     rename = {"gpu4": "cpu1", "gpu5": "ctl1"}
-    for one in metrics.parse(metrics.render(report)):
-        labels = {**_target("ctl1"), **one.labels}
-        if "node" in one.labels:
-            labels["node"] = rename.get(one.labels["node"], one.labels["node"])
-        value = END - 3600.0 if one.family.endswith("timestamp_seconds") else one.value
+    for sample in metrics.parse(metrics.render(report)):
+        labels = {**_target("ctl1"), **sample.labels}
+        if "node" in sample.labels:
+            labels["node"] = rename.get(sample.labels["node"], sample.labels["node"])
+        value = END - 3600.0 if sample.family.endswith("timestamp_seconds") else sample.value
         # An empty label is none.
         yield Series(
-            f"{metrics.PREFIX}{one.family}", {key: text for key, text in labels.items() if text},
+            f"{metrics.PREFIX}{sample.family}", {key: text for key, text in labels.items() if text},
             value,
         )  # fmt: skip
     for operator, metric, value, limit in (("≥", "busbw", 410, 400), ("≤", "spread", 0.5, 2)):
@@ -344,11 +344,11 @@ def items(path: Path) -> list[dict[str, Any]]:
 
 def catalogue() -> Mapping[str, set[str]]:
     """Each metric that somebody tells, and its labels."""
-    found: dict[str, set[str]] = {}
+    labels_of: dict[str, set[str]] = {}
     for item in (*items(OF_ALERTS), *items(OF_OTHERS)):
         if item.get("source") not in OWN:
-            found[item["name"]] = {*item["labels"]}
-    for one in (*of_gpus(), *of_slurm(), *of_validation(), *of_kernel()):
-        found.setdefault(one.name, set()).update(one.labels)
+            labels_of[item["name"]] = {*item["labels"]}
+    for metric in (*of_gpus(), *of_slurm(), *of_validation(), *of_kernel()):
+        labels_of.setdefault(metric.name, set()).update(metric.labels)
     targets = yaml.safe_load(OF_ALERTS.read_text(encoding="utf-8"))["target_labels"]
-    return {name: labels | {*targets} for name, labels in found.items()}
+    return {name: labels | {*targets} for name, labels in labels_of.items()}

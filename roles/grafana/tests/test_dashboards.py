@@ -141,12 +141,12 @@ def test_every_variable_is_used(board):
 
 @each_board
 def test_variables_list_values_of_labels_that_are_there(board):
-    for one in board.document["templating"]["list"][1:]:
-        found = re.fullmatch(r"label_values\((.+), (\w+)\)", one["query"]["query"])
-        assert found
-        assert found[2] == one["name"]
-        (selector,) = promql.selectors(found[1])
-        assert {found[2], *selector.labels} <= KNOWN[selector.metric]
+    for variable in board.document["templating"]["list"][1:]:
+        match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
+        assert match
+        assert match[2] == variable["name"]
+        (selector,) = promql.selectors(match[1])
+        assert {match[2], *selector.labels} <= KNOWN[selector.metric]
 
 
 # --- panels --------------------------------------------------------------------------------------
@@ -190,8 +190,8 @@ def test_legends_name_labels_that_are_left():
     for name, _, _, target in TARGETS:
         # The first grouping is the outermost; without one, series have all labels of their metrics.
         outermost = re.search(r"\bby \(([^)]*)\)", target.expr)
-        metrics = {one.metric for one in promql.selectors(target.expr)}
-        every = set().union(*(KNOWN[one] for one in metrics))
+        metrics = {selector.metric for selector in promql.selectors(target.expr)}
+        every = set().union(*(KNOWN[metric] for metric in metrics))
         left = set(outermost[1].split(", ")) if outermost else every
         assert {*re.findall(r"{{(\w+)}}", target.legend)} <= left, name
 
@@ -202,14 +202,16 @@ def test_a_table_shows_each_label_that_is_left_and_no_other(board):
         if panel.kind != "table":
             continue
         (organised,) = (
-            one["options"] for one in panel.settings["transformations"] if one["id"] == "organize"
+            step["options"]
+            for step in panel.settings["transformations"]
+            if step["id"] == "organize"
         )
         labels = {name for name in organised["renameByName"] if not name.startswith("Value")}
         left = set()
         for target in panel.targets:
-            found = re.search(r"^(?:max|count|avg|min|sum) by \(([^)]*)\)", target.expr)
-            assert found, target.expr
-            left |= set(found[1].split(", "))
+            match = re.search(r"^(?:max|count|avg|min|sum) by \(([^)]*)\)", target.expr)
+            assert match, target.expr
+            left |= set(match[1].split(", "))
         assert left == labels, panel.title
         # Rows of several queries meet on what all of them have.
         assert (len(panel.targets) > 1) == ("merge" in str(panel.settings["transformations"]))
@@ -228,17 +230,19 @@ def test_promtool_is_heard(tmp_path):
 
 def test_every_metric_is_told_by_somebody_with_these_labels():
     for name, _, _, target in TARGETS:
-        found = list(promql.selectors(target.expr))
-        assert found or "vector" in target.expr, name
-        for selector in found:
+        selectors = list(promql.selectors(target.expr))
+        assert selectors or "vector" in target.expr, name
+        for selector in selectors:
             assert selector.metric in KNOWN, f"{name}: nobody tells {selector.metric}"
             assert selector.labels <= KNOWN[selector.metric], f"{name}: {selector.text}"
-        known = set().union(*(KNOWN[selector.metric] for selector in found))
+        known = set().union(*(KNOWN[selector.metric] for selector in selectors))
         assert promql.grouped(target.expr) <= known, name
 
 
 def test_the_list_of_metrics_of_others_has_nothing_that_nobody_uses():
-    used = {one.metric for _, _, _, target in TARGETS for one in promql.selectors(target.expr)}
+    used = {
+        selector.metric for _, _, _, target in TARGETS for selector in promql.selectors(target.expr)
+    }
     listed = {item["name"] for item in sample.items(sample.OF_OTHERS)}
     assert listed <= used
     assert not listed & {item["name"] for item in sample.items(sample.OF_ALERTS)}
@@ -263,7 +267,7 @@ def test_a_variable_with_several_values_is_matched_as_a_pattern():
 
 def test_names_of_series_are_found_in_promql():
     text = 'sum by (a) (rate(x_total{b="}",c!="d"}[5m])) / on (a) group_left (e) y offset 5m > 2'
-    assert [(one.metric, set(one.labels)) for one in promql.selectors(text)] == [
+    assert [(selector.metric, set(selector.labels)) for selector in promql.selectors(text)] == [
         ("x_total", {"b", "c"}),
         ("y", set()),
     ]

@@ -38,20 +38,20 @@ def test_each_reason_is_given_for_something():
 
 
 def test_every_query_that_needs_a_gpu_is_listed_unless_it_counts_from_zero():
-    for asked in ASKED:
-        if "DCGM_" in asked.expr and "vector(0)" not in asked.expr:
-            assert expected.why(LISTED, asked), asked.name
+    for query in ASKED:
+        if "DCGM_" in query.expr and "vector(0)" not in query.expr:
+            assert expected.why(LISTED, query), query.name
 
 
 def test_names_are_there_once():
-    names = [asked.name for asked in ASKED]
+    names = [query.name for query in ASKED]
     assert len(names) == len(set(names)) > 200
 
 
 def test_an_alert_is_asked_for_all_that_it_looks_at():
-    found = [asked.expr for asked in ASKED if asked.place[0] == "SlurmSchedulerStalled"]
-    assert found == ["slurm_schedule_cycle_cnt", "slurm_jobs_pending", "slurm_jobs_hold"]
-    alerts = {asked.place[0] for asked in ASKED if asked.kind == "alert"}
+    exprs = [query.expr for query in ASKED if query.place[0] == "SlurmSchedulerStalled"]
+    assert exprs == ["slurm_schedule_cycle_cnt", "slurm_jobs_pending", "slurm_jobs_hold"]
+    alerts = {query.place[0] for query in ASKED if query.kind == "alert"}
     assert len(alerts) > 45
 
 
@@ -188,7 +188,7 @@ def certificate(file: Path) -> Path:
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, file.stem)])
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    cert = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=1))
         .not_valid_after(now + datetime.timedelta(minutes=10))
@@ -198,7 +198,7 @@ def certificate(file: Path) -> Path:
     )
     pem = serialization.Encoding.PEM
     file.write_bytes(
-        made.public_bytes(pem)
+        cert.public_bytes(pem)
         + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return file

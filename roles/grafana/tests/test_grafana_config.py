@@ -35,28 +35,28 @@ def read(text: str) -> configparser.RawConfigParser:
     return reader
 
 
-def made(sites: dict[str, Any] | None = None, **given: Any) -> configparser.RawConfigParser:
-    return read(grafana.ini(GIVEN | given, sites or {}))
+def made(sites: dict[str, Any] | None = None, **changes: Any) -> configparser.RawConfigParser:
+    return read(grafana.ini(GIVEN | changes, sites or {}))
 
 
 def test_nobody_gets_in_without_a_password():
-    found = made()
-    assert found["auth.anonymous"]["enabled"] == "false"
-    assert found["public_dashboards"]["enabled"] == "false"
-    assert found["snapshots"]["enabled"] == "false"
-    assert found["metrics"]["enabled"] == "false"
-    assert found["users"]["allow_sign_up"] == "false"
+    settings = made()
+    assert settings["auth.anonymous"]["enabled"] == "false"
+    assert settings["public_dashboards"]["enabled"] == "false"
+    assert settings["snapshots"]["enabled"] == "false"
+    assert settings["metrics"]["enabled"] == "false"
+    assert settings["users"]["allow_sign_up"] == "false"
 
 
 def test_nothing_leaves_the_site():
-    found = made()
+    settings = made()
     off = [("analytics", key) for key in config.SILENT["analytics"]]
     off += [("news", "news_feed_enabled"), ("plugins", "plugin_admin_enabled")]
     off += [("plugins", "preinstall_auto_update"), ("snapshots", "external_enabled")]
-    assert {found[section][key] for section, key in off} == {"false"}
+    assert {settings[section][key] for section, key in off} == {"false"}
     on = [("plugins", "preinstall_disabled"), ("plugins", "public_key_retrieval_disabled")]
     on += [("security", "disable_gravatar")]
-    assert {found[section][key] for section, key in on} == {"true"}
+    assert {settings[section][key] for section, key in on} == {"true"}
 
 
 def test_secrets_are_files():
@@ -66,10 +66,10 @@ def test_secrets_are_files():
 
 
 def test_with_tls_cookies_and_browsers_stay_with_it():
-    found = made()
-    assert found["server"]["cert_key"] == GIVEN["key_file"]
-    assert found["security"]["cookie_secure"] == "true"
-    assert found["security"]["strict_transport_security"] == "true"
+    settings = made()
+    assert settings["server"]["cert_key"] == GIVEN["key_file"]
+    assert settings["security"]["cookie_secure"] == "true"
+    assert settings["security"]["strict_transport_security"] == "true"
 
 
 def test_behind_a_proxy_that_speaks_tls_cookies_are_for_tls_alone():
@@ -78,18 +78,18 @@ def test_behind_a_proxy_that_speaks_tls_cookies_are_for_tls_alone():
         "address": "127.0.0.1",
         "root_url": "https://show.site/g/",
     }
-    found = made(**proxied)
-    assert found["server"]["http_addr"] == "127.0.0.1"
-    assert "cert_file" not in found["server"]
-    assert found["security"]["cookie_secure"] == "true"
-    assert found["security"]["strict_transport_security"] == "false"
+    settings = made(**proxied)
+    assert settings["server"]["http_addr"] == "127.0.0.1"
+    assert "cert_file" not in settings["server"]
+    assert settings["security"]["cookie_secure"] == "true"
+    assert settings["security"]["strict_transport_security"] == "false"
 
 
 def test_the_sites_word_wins_key_by_key():
-    found = made({"analytics": {"feedback_links_enabled": True}, "smtp": {"enabled": True}})
-    assert found["analytics"]["feedback_links_enabled"] == "true"
-    assert found["analytics"]["reporting_enabled"] == "false"
-    assert found["smtp"]["enabled"] == "true"
+    settings = made({"analytics": {"feedback_links_enabled": True}, "smtp": {"enabled": True}})
+    assert settings["analytics"]["feedback_links_enabled"] == "true"
+    assert settings["analytics"]["reporting_enabled"] == "false"
+    assert settings["smtp"]["enabled"] == "true"
 
 
 @pytest.mark.parametrize("value", ["a;b", "a#b", " a ", 'say "a"', "`a`", "$__file{/a}", "a = b"])
@@ -116,8 +116,8 @@ def test_a_value_arrives_as_it_is(value):
     ],
 )
 def test_what_a_site_cannot_say(sites, said):
-    [found] = grafana.settings_problems(sites)
-    assert found.startswith(said)
+    [problem] = grafana.settings_problems(sites)
+    assert problem.startswith(said)
 
 
 def test_what_a_site_can_say():

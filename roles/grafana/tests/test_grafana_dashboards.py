@@ -52,20 +52,20 @@ def test_a_sites_are_in_its_folder(site):
 )
 def test_one_that_would_not_be_shown_is_refused(site, document, said):
     folders = site(up=document)
-    [found] = grafana.dashboard_problems(folders)
-    assert found.startswith(f"{folders['Site']}/up.json {said}")
+    [problem] = grafana.dashboard_problems(folders)
+    assert problem.startswith(f"{folders['Site']}/up.json {said}")
 
 
 def test_a_uid_is_there_once(site):
     folders = site(a=UP) | site("More", b=UP | {"title": "Other"})
-    [found] = grafana.dashboard_problems(folders)
-    assert found.endswith("have the same uid up")
+    [problem] = grafana.dashboard_problems(folders)
+    assert problem.endswith("have the same uid up")
 
 
 def test_a_title_is_there_once_in_a_folder(site):
     folders = site(a=UP, b=UP | {"uid": "other"})
-    [found] = grafana.dashboard_problems(folders)
-    assert found.endswith("have the same title 'Up'")
+    [problem] = grafana.dashboard_problems(folders)
+    assert problem.endswith("have the same title 'Up'")
     folders = site("One", a=UP) | site("Two", b=UP | {"uid": "other"})
     assert grafana.dashboard_problems({"One": folders["One"], "Two": folders["Two"]}) == []
 
@@ -80,8 +80,8 @@ def test_a_title_is_there_once_in_a_folder(site):
     ],
 )
 def test_a_folder_that_is_none_is_refused(folders, said):
-    [found] = grafana.dashboard_problems(folders)
-    assert found.startswith(said)
+    [problem] = grafana.dashboard_problems(folders)
+    assert problem.startswith(said)
 
 
 def test_a_folder_without_dashboards_is_refused(tmp_path):

@@ -39,8 +39,8 @@ def program(url: str, file: Path, *arguments: str) -> subprocess.CompletedProces
 
 def numbers(text: str) -> dict[str, str]:
     """What stands below each title."""
-    found = re.findall(r"<h3[^>]*>(.*?)</h3>\s*<p[^>]*>(.*?)</p>", text, re.DOTALL)
-    return {unescape(title): unescape(shown) for title, shown in found}
+    pairs = re.findall(r"<h3[^>]*>(.*?)</h3>\s*<p[^>]*>(.*?)</p>", text, re.DOTALL)
+    return {unescape(title): unescape(shown) for title, shown in pairs}
 
 
 def table(text: str, heading: str) -> list[list[str]]:
@@ -162,16 +162,16 @@ def of_1000(expr: str) -> list[Series]:
 
 
 def test_a_page_of_1000_nodes_has_the_worst_and_the_number_of_the_others():
-    made = page.page(of_1000, boards.own(), END, expected.read())
-    assert made.failed == ()
-    assert len(made.html) < 30_000
-    nodes = table(made.html, "Worst nodes")
+    result = page.page(of_1000, boards.own(), END, expected.read())
+    assert result.failed == ()
+    assert len(result.html) < 30_000
+    nodes = table(result.html, "Worst nodes")
     assert [name for name, _ in nodes] == [ill(n) for n in range(page.SHOWN)]
     # What Slurm says comes from people: it is text.
-    assert "&lt;b&gt;XID 79&lt;/b&gt; (root)" in made.html
+    assert "&lt;b&gt;XID 79&lt;/b&gt; (root)" in result.html
     assert nodes[0][1].endswith("and 5 more")
-    assert "981 more nodes have something wrong." in made.html
-    assert table(made.html, "Last verdict") == [
+    assert "981 more nodes have something wrong." in result.html
+    assert table(result.html, "Last verdict") == [
         ["quick", "100", "7900", "0", "0", "12000", "2 h before"]
     ]
 
@@ -211,9 +211,9 @@ def test_what_prometheus_refuses_is_told_and_the_page_is_there():
             raise NoAnswer("Prometheus answers with 400: no.")
         return of_1000(expr)
 
-    made = page.page(refused, boards.own(), END, expected.read())
-    assert made.failed == (f"Prometheus answers with 400: no. ({page.ALERTS})",)
-    assert "answers with 400" in made.html
+    result = page.page(refused, boards.own(), END, expected.read())
+    assert result.failed == (f"Prometheus answers with 400: no. ({page.ALERTS})",)
+    assert "answers with 400" in result.html
 
 
 # --- in a browser --------------------------------------------------------------------------------

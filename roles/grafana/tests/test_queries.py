@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).resolve().parents[3] / "scripts/dashboards"
 RANGE_S = 3600
 BOARDS = boards.own()
 ASKED = list(expected.of_panels(BOARDS, RANGE_S))
-OF_GPUS = [asked for asked in ASKED if "DCGM_" in asked.expr]
+OF_GPUS = [query for query in ASKED if "DCGM_" in query.expr]
 
 # Of each query the values at the end, by the values of the series' labels in the order of the
 # labels' names. Worked out by hand from the values in `sample.py`.
@@ -138,33 +138,36 @@ def server(tmp_path_factory) -> Iterator[Server]:
         yield Server(url)
 
 
-def at_the_end(server: Server, asked: expected.Asked) -> dict[str, float]:
-    found = expected.answer(server, asked, sample.END, RANGE_S)
-    for one in found:
-        assert one.points[-1][0] == sample.END
-    values = {" ".join(text for _, text in sorted(one.labels.items())): one.last for one in found}
-    assert len(values) == len(found)
+def at_the_end(server: Server, query: expected.Asked) -> dict[str, float]:
+    answer = expected.answer(server, query, sample.END, RANGE_S)
+    for series in answer:
+        assert series.points[-1][0] == sample.END
+    values = {
+        " ".join(text for _, text in sorted(series.labels.items())): series.last
+        for series in answer
+    }
+    assert len(values) == len(answer)
     return values
 
 
 def test_every_query_of_a_gpu_has_its_value_here():
-    assert {asked.name.removeprefix("panel/") for asked in OF_GPUS} == GPUS.keys()
+    assert {query.name.removeprefix("panel/") for query in OF_GPUS} == GPUS.keys()
 
 
 def test_queries_give_the_values_that_were_fed(server):
-    known = {asked.name.removeprefix("panel/"): asked for asked in ASKED}
+    known = {query.name.removeprefix("panel/"): query for query in ASKED}
     wrong = []
     for name, values in (GPUS | OTHERS).items():
-        found = at_the_end(server, known[name])
-        if found != pytest.approx(values, rel=1e-6, abs=1e-9):
-            wrong.append(f"{name}: {found}, expected {values}")
+        result = at_the_end(server, known[name])
+        if result != pytest.approx(values, rel=1e-6, abs=1e-9):
+            wrong.append(f"{name}: {result}, expected {values}")
     assert not wrong
 
 
 def test_every_query_has_data_where_everything_is_there(server):
     """Also those that are listed as being without, elsewhere."""
     empty = [
-        asked.name for asked in ASKED if not expected.answer(server, asked, sample.END, RANGE_S)
+        query.name for query in ASKED if not expected.answer(server, query, sample.END, RANGE_S)
     ]
     assert not empty
 
@@ -184,13 +187,13 @@ def test_the_program_says_what_has_no_data_and_what_should_have_none(server):
     assert done.returncode == 1
     assert "    1  panel/Cluster overview/Nodes/A\n" in done.stdout
     assert "    0  alert/SlurmctldDown/up/2  (native)\n" in done.stdout
-    told = done.stderr.splitlines()
+    lines = done.stderr.splitlines()
     # The sample has GPUs; of what Prometheus tells of itself it has nothing.
-    assert [line for line in told if line.startswith("dashboards: panel/Cluster overview")] == [
+    assert [line for line in lines if line.startswith("dashboards: panel/Cluster overview")] == [
         "dashboards: panel/Cluster overview/Power of the GPUs/A has data, and is listed as without"
         ' (gpu): sum by (node) (max by (node, gpu) (DCGM_FI_DEV_POWER_USAGE{node=~".*"}))'
     ]
-    assert 'dashboards: alert/TargetMissing/up/2 has no data: up{job="prometheus"}' in told
+    assert 'dashboards: alert/TargetMissing/up/2 has no data: up{job="prometheus"}' in lines
 
 
 def test_the_program_refuses_a_reason_that_is_none(server):

@@ -102,16 +102,16 @@ def wanted(found: Pam, settings: Settings) -> str:
     last = max((number for number, line in enumerate(lines) if _is_account(line)), default=None)
     if last is None:
         raise Unfit("/etc/pam.d/sshd has no line for accounts")
-    made: list[str] = []
+    result: list[str] = []
     for number, line in enumerate(lines):
         words = line.split()
         if words[:2] == INTERACTIVE.split() and "common-session-noninteractive" in found.files:
-            made += [BEGIN, *sessions(found, line, settings), END]
+            result += [BEGIN, *sessions(found, line, settings), END]
         else:
-            made.append(line)
+            result.append(line)
         if number == last:
-            made += [BEGIN, *accounts(settings), END]
-    return "\n".join(made) + "\n"
+            result += [BEGIN, *accounts(settings), END]
+    return "\n".join(result) + "\n"
 
 
 def _is_account(line: str) -> bool:
@@ -122,8 +122,8 @@ def _is_account(line: str) -> bool:
 
 
 def differs(look: str, settings: Settings) -> bool:
-    found = pam(look)
-    return bool(found.sshd.strip()) and wanted(found, settings) != found.sshd
+    current = pam(look)
+    return bool(current.sshd.strip()) and wanted(current, settings) != current.sshd
 
 
 def stack(look: str, settings: Settings) -> str:
@@ -207,18 +207,18 @@ def slurm_problems(config: str, host: str) -> list[str]:
             f"{COMPONENT}: Slurm does not answer on {host}; run the role slurm for it first, and "
             "see `scontrol ping` there."
         ]
-    found = []
+    problems = []
     if "contain" not in shown.get("PrologFlags", "").lower().split(","):
-        found.append(
+        problems.append(
             f"{COMPONENT}: Slurm has PrologFlags={shown.get('PrologFlags', '')}; add Contain, or "
             "set job_login_enabled to false."
         )
     if shown.get("ProctrackType") != "proctrack/cgroup":
-        found.append(
+        problems.append(
             f"{COMPONENT}: Slurm has ProctrackType={shown.get('ProctrackType', '')}, and a login "
             "is taken into a cgroup; set slurm_constrain to true, or job_login_enabled to false."
         )
-    return found
+    return problems
 
 
 class FilterModule:

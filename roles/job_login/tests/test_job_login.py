@@ -108,8 +108,8 @@ def test_who_is_in_charge_is_not_locked_out() -> None:
     ],
 )
 def test_a_way_beside_slurm_is_told(line: str) -> None:
-    for given in (look(SSHD + line + "\n"), look(account=line + "\n" + ACCOUNT)):
-        (sentence,) = role.host_problems(given, "sudo", SETTINGS, "gpu1")
+    for text in (look(SSHD + line + "\n"), look(account=line + "\n" + ACCOUNT)):
+        (sentence,) = role.host_problems(text, "sudo", SETTINGS, "gpu1")
         assert "lets in who has no job before Slurm is asked" in sentence
 
 

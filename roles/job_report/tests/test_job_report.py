@@ -59,16 +59,16 @@ def job(*more, **changes):
 
 
 def test_a_job_is_what_its_row_and_its_steps_say():
-    found = job()
-    assert (found.id, found.name, found.nodes) == ("4711", "train|big", ("gpu1", "gpu2"))
-    assert (found.start, found.end, found.limit_s) == (START, END, 7200)
-    assert (found.cpus, found.cpu_s, found.gpus) == (16, 8 * 3600, 4)
-    assert (found.memory_bytes, found.memory_peak_bytes) == (64 * 2**30, 8 * 2**30)
+    result = job()
+    assert (result.id, result.name, result.nodes) == ("4711", "train|big", ("gpu1", "gpu2"))
+    assert (result.start, result.end, result.limit_s) == (START, END, 7200)
+    assert (result.cpus, result.cpu_s, result.gpus) == (16, 8 * 3600, 4)
+    assert (result.memory_bytes, result.memory_peak_bytes) == (64 * 2**30, 8 * 2**30)
 
 
 def test_the_task_of_an_array_is_known_by_the_id_that_metrics_have():
-    found = sacct.parse(row("4711_3", JobIDRaw="4714"), "4711_3")
-    assert (found.id, found.shown) == ("4714", "4711_3")
+    task = sacct.parse(row("4711_3", JobIDRaw="4714"), "4711_3")
+    assert (task.id, task.shown) == ("4714", "4711_3")
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_sizes(text, size):
 
 
 def test_what_is_not_there_yet_is_none():
-    found = sacct.parse(
+    result = sacct.parse(
         row(State="RUNNING", End="Unknown", TimelimitRaw="UNLIMITED", TotalCPU="00:00:00"), "4711"
     )
-    assert found.running
-    assert (found.end, found.limit_s, found.cpu_s, found.memory_peak_bytes) == (None,) * 4
+    assert result.running
+    assert (result.end, result.limit_s, result.cpu_s, result.memory_peak_bytes) == (None,) * 4
     waiting = sacct.parse(
         row(Start="Unknown", End="Unknown", NodeList="None assigned", AllocTRES=""), "4711"
     )
@@ -161,34 +161,34 @@ def test_a_jobs_gpus_are_those_with_its_id():
         FB_FREE=[gpu("gpu1", 0, 900, 500, 700)],
         POWER_USAGE=[gpu(node, n, 400, 600) for node in ("gpu1", "gpu2") for n in (0, 1)],
     )
-    found = usage.gpus(job(), ask)
-    assert found is not None
-    assert found.how == "by the job's id"
+    gpus = usage.gpus(job(), ask)
+    assert gpus is not None
+    assert gpus.how == "by the job's id"
     first = usage.GpuUse("gpu1", "0", "", 70, 80, 500, 1000, 500)
-    assert found.each[0] == first
-    assert [(one.node, one.gpu) for one in found.each] == [
+    assert gpus.each[0] == first
+    assert [(use.node, use.gpu) for use in gpus.each] == [
         ("gpu1", "0"),
         ("gpu1", "1"),
         ("gpu2", "0"),
         ("gpu2", "1"),
     ]
-    assert usage.kilowatt_hours(found, 3600) == 2.0
+    assert usage.kilowatt_hours(gpus, 3600) == 2.0
     assert all('hpc_job="4711"' in query for query in ask.queries)
-    assert found.each[1].memory_peak_mb is None
+    assert gpus.each[1].memory_peak_mb is None
 
 
 def test_gpus_stand_in_the_order_of_their_numbers():
-    found = usage.gpus(job(), Asked(GPU_UTIL=[gpu("a", 10, 1), gpu("a", 2, 1)]))
-    assert found is not None
-    assert [one.gpu for one in found.each] == ["2", "10"]
+    gpus = usage.gpus(job(), Asked(GPU_UTIL=[gpu("a", 10, 1), gpu("a", 2, 1)]))
+    assert gpus is not None
+    assert [use.gpu for use in gpus.each] == ["2", "10"]
 
 
 def test_without_ids_they_are_those_of_whole_nodes():
     ask = Asked(GPU_UTIL__nodes=FOUR)
-    found = usage.gpus(job(), ask)
-    assert found is not None
-    assert len(found.each) == 4
-    assert "for no metrics carry its id" in found.how
+    gpus = usage.gpus(job(), ask)
+    assert gpus is not None
+    assert len(gpus.each) == 4
+    assert "for no metrics carry its id" in gpus.how
     assert 'node=~"gpu1|gpu2"' in ask.queries[-1]
 
 
@@ -232,8 +232,8 @@ def test_a_long_job_is_asked_in_few_steps():
 
 
 def test_nan_is_no_value():
-    (one,) = prometheus.parse(answer(({}, ("NaN", 5, "+Inf")), ({"a": "b"}, ("NaN",))))
-    assert one.values == (5,)
+    (series,) = prometheus.parse(answer(({}, ("NaN", 5, "+Inf")), ({"a": "b"}, ("NaN",))))
+    assert series.values == (5,)
 
 
 @pytest.mark.parametrize(
@@ -292,14 +292,14 @@ def test_each_thing_that_is_not_known_has_its_sentence():
 
 
 def test_a_report_for_programs():
-    found = report.document(made(job(), usage.gpus(job(), Asked(GPU_UTIL=FOUR))))
-    assert json.loads(json.dumps(found)) == found | {
-        "job": found["job"] | {"nodes": ["gpu1", "gpu2"]},
-        "gpus": found["gpus"] | {"each": list(found["gpus"]["each"])},
+    result = report.document(made(job(), usage.gpus(job(), Asked(GPU_UTIL=FOUR))))
+    assert json.loads(json.dumps(result)) == result | {
+        "job": result["job"] | {"nodes": ["gpu1", "gpu2"]},
+        "gpus": result["gpus"] | {"each": list(result["gpus"]["each"])},
         "not_known": [],
     }
-    assert (found["cpu_ratio"], found["memory_ratio"], found["gpu_ratio"]) == (0.5, 0.125, 0.7)
-    assert found["gpu_kwh"] is None
+    assert (result["cpu_ratio"], result["memory_ratio"], result["gpu_ratio"]) == (0.5, 0.125, 0.7)
+    assert result["gpu_kwh"] is None
 
 
 # --- as a whole ----------------------------------------------------------------------------------
@@ -364,11 +364,11 @@ def test_the_program_asks_both_and_reports(slurm, server, tmp_path, capsys):
     file, forms = server
     slurm("\n".join([row(), *steps()]))
     assert main.main(["4711", "--config", str(file)]) == 0
-    said = capsys.readouterr().out
-    assert "4, 70% busy in the mean" in said
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[0] == "%s"
-    assert "--jobs=4711" in asked
+    output = capsys.readouterr().out
+    assert "4, 70% busy in the mean" in output
+    arguments = (tmp_path / "asked").read_text().splitlines()
+    assert arguments[0] == "%s"
+    assert "--jobs=4711" in arguments
     assert {(form["start"], form["end"], form["step"]) for form in forms} == {
         (f"{START}.000", f"{END}.000", "30")
     }
@@ -378,9 +378,9 @@ def test_a_wrong_password_is_told_once_and_the_rest_reported(slurm, server, tmp_
     (tmp_path / "password").write_text("other")
     slurm("\n".join([row(TotalCPU=""), *steps()]))  # so that CPUs are asked for, too
     assert main.main(["4711", "--config", str(server[0])]) == 0
-    said = capsys.readouterr().out
-    assert "memory  8.0 GiB" in said
-    assert said.count(" answers with 401: Unauthorized.") == 1
+    output = capsys.readouterr().out
+    assert "memory  8.0 GiB" in output
+    assert output.count(" answers with 401: Unauthorized.") == 1
 
 
 def test_without_prometheus_slurms_part_is_reported(slurm, tmp_path, capsys):

@@ -53,10 +53,10 @@ def rsyslog(tmp_path):
 
 @pytest.mark.parametrize("host", ["ctl1", "gpu1"])
 def test_rsyslog_accepts_it_without_a_word_of_complaint(rsyslog, host):
-    status, said = rsyslog(rendered(CONFIGURATION, host))
-    assert status == 0, said
-    assert "error" not in said
-    assert "warning" not in said
+    status, output = rsyslog(rendered(CONFIGURATION, host))
+    assert status == 0, output
+    assert "error" not in output
+    assert "warning" not in output
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_rsyslog_accepts_it_without_a_word_of_complaint(rsyslog, host):
     ],
 )
 def test_rsyslog_refuses_what_would_not_do_as_it_says(rsyslog, host, broken):
-    status, said = rsyslog(rendered(CONFIGURATION, host, **broken))
-    assert status != 0, said
+    status, output = rsyslog(rendered(CONFIGURATION, host, **broken))
+    assert status != 0, output
 
 
 def test_who_collects_hears_the_hosts_of_the_inventory_alone():
@@ -84,15 +84,15 @@ def test_who_collects_hears_the_hosts_of_the_inventory_alone():
 
 def test_who_sends_speaks_to_the_one_that_collects_alone():
     text = rendered(CONFIGURATION, "gpu1", log_collection_port=7514)
-    said = dict(re.findall(r'^    ([\w.]+)="([^"]*)"$', text, re.MULTILINE))
-    assert (said["target"], said["port"], said["protocol"]) == ("ctl1", "7514", "tcp")
-    assert said["StreamDriverPermittedPeers"] == "ctl1"
-    assert said["StreamDriverAuthMode"] == "x509/name"
-    assert said["StreamDriverMode"] == "1"
+    action = dict(re.findall(r'^    ([\w.]+)="([^"]*)"$', text, re.MULTILINE))
+    assert (action["target"], action["port"], action["protocol"]) == ("ctl1", "7514", "tcp")
+    assert action["StreamDriverPermittedPeers"] == "ctl1"
+    assert action["StreamDriverAuthMode"] == "x509/name"
+    assert action["StreamDriverMode"] == "1"
     # Nobody who logs waits, and nothing is given up while the other is away.
-    assert said["queue.timeoutEnqueue"] == "0"
-    assert said["action.resumeRetryCount"] == "-1"
-    assert said["queue.maxDiskSpace"] == "256m"
+    assert action["queue.timeoutEnqueue"] == "0"
+    assert action["action.resumeRetryCount"] == "-1"
+    assert action["queue.maxDiskSpace"] == "256m"
     assert "imtcp" not in text
 
 
@@ -112,8 +112,8 @@ def test_who_leaves_removes_every_file():
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     templates = {f"/{name}" for name in (CONFIGURATION, ROTATION)}
     assert set(variables["__log_collection_files"]) == templates
-    found = {path.relative_to(ROLE / "templates") for path in ROLE.glob("templates/**/*.j2")}
-    assert {f"/{path.with_suffix('')}" for path in found} == templates
+    paths = {path.relative_to(ROLE / "templates") for path in ROLE.glob("templates/**/*.j2")}
+    assert {f"/{path.with_suffix('')}" for path in paths} == templates
 
 
 def test_who_leaves_forgets_last_what_there_is_to_do():
@@ -160,5 +160,5 @@ def test_a_host_of_the_cluster_collects_for_all(tmp_path):
     ],
 )
 def test_what_cannot_work_is_refused_without_a_connection(tmp_path, variables, said):
-    found = sentences(tmp_path, **variables)
-    assert any(said in sentence for sentence in found), found
+    problems = sentences(tmp_path, **variables)
+    assert any(said in sentence for sentence in problems), problems

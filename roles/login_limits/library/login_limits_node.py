@@ -93,14 +93,14 @@ def meminfo(text: str) -> dict[str, int]:
 
 def limits(folder: Path) -> dict[str, str]:
     """What the files of a cgroup say, by the file's name."""
-    found = {}
+    values = {}
     for name in FILES:
         try:
             text = (folder / name).read_text(encoding="ascii")
         except OSError:
             continue  # a controller that is off, or a session that has just ended
-        found[name] = value(text)
-    return found
+        values[name] = value(text)
+    return values
 
 
 def value(text: str) -> str:
@@ -127,8 +127,8 @@ def probe(host: Host) -> tuple[dict[str, str], str]:
         f"--slice=user-{NOBODY}.slice", "/bin/sh", "-c", script,
     )  # fmt: skip
     lines = (line.partition(" ") for line in done.stdout.splitlines())
-    found = {name: value(text) for name, _, text in lines}
-    return found, "" if done.returncode == 0 else " ".join(done.stderr.split())
+    values = {name: value(text) for name, _, text in lines}
+    return values, "" if done.returncode == 0 else " ".join(done.stderr.split())
 
 
 def uid_of(name: str) -> int | None:
@@ -140,10 +140,10 @@ def uid_of(name: str) -> int | None:
 
 def show(units: Iterable[str], *properties: str) -> list[dict[str, str]]:
     """Properties of units, as systemd has them in memory."""
-    said = run("systemctl", "show", *units, f"--property={','.join(('Id', *properties))}").stdout
+    output = run("systemctl", "show", *units, f"--property={','.join(('Id', *properties))}").stdout
     return [
         dict(line.partition("=")[::2] for line in block.splitlines())
-        for block in said.split("\n\n")
+        for block in output.split("\n\n")
         if block.strip()
     ]
 
@@ -172,15 +172,15 @@ def waiting_for_reload() -> list[str]:
 
 def logind() -> dict[str, str]:
     """Settings that logind runs with."""
-    found = {}
+    settings = {}
     for name in LOGIND:
-        said = run(
+        reply = run(
             "busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
             "org.freedesktop.login1.Manager", name,
         ).stdout.split()  # fmt: skip
-        if said in (["b", "true"], ["b", "false"]):
-            found[name] = "yes" if said[1] == "true" else "no"
-    return found
+        if reply in (["b", "true"], ["b", "false"]):
+            settings[name] = "yes" if reply[1] == "true" else "no"
+    return settings
 
 
 def operator() -> str:
@@ -194,12 +194,12 @@ def operator() -> str:
 
 def slices(host: Host) -> dict[str, dict[str, str]]:
     """Limits of the users who are logged in, by their number."""
-    found = {}
+    by_number = {}
     for folder in host.cgroup.glob("user.slice/user-*.slice"):
         number = folder.name.removeprefix("user-").removesuffix(".slice")
         if number.isdecimal() and int(number) != NOBODY and (read := limits(folder)):
-            found[number] = read
-    return found
+            by_number[number] = read
+    return by_number
 
 
 def node(host: Host, names: Iterable[str], with_probe: bool) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def node(host: Host, names: Iterable[str], with_probe: bool) -> dict[str, Any]:
     ]
     users = {name: uid_of(name) for name in names}
     on_v2 = version == "v2"
-    found, error = probe(host) if with_probe and on_v2 else ({}, "")
+    values, error = probe(host) if with_probe and on_v2 else ({}, "")
     controllers = host.cgroup / "cgroup.controllers"
     return {
         "cgroup": version,
@@ -226,7 +226,7 @@ def node(host: Host, names: Iterable[str], with_probe: bool) -> dict[str, Any]:
         "users": users,
         "free": free_users(users),
         "slices": slices(host) if on_v2 else {},
-        "probe": found,
+        "probe": values,
         "probe_error": error,
         "reload": waiting_for_reload(),
         "logind": logind(),
@@ -242,8 +242,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    module.exit_json(changed=False, node=node(Host(), given["users"], given["probe"]))
+    params = module.params
+    module.exit_json(changed=False, node=node(Host(), params["users"], params["probe"]))
 
 
 if __name__ == "__main__":

@@ -218,8 +218,10 @@ def test_one_thing_declared_is_something_to_do(settings):
 
 def test_what_v1_cannot_have_is_named_and_what_it_can_have_is_not_refused():
     old = NODE | {"cgroup": "v1"}
-    [said] = limits.host_problems(NONE | {"tasks_max": "100", "cpu_quota": "2"}, old, "login1", [])
-    assert said.endswith("or set login_limits_cpu_quota, login_limits_tasks_max to nothing.")
+    [problem] = limits.host_problems(
+        NONE | {"tasks_max": "100", "cpu_quota": "2"}, old, "login1", []
+    )
+    assert problem.endswith("or set login_limits_cpu_quota, login_limits_tasks_max to nothing.")
     assert limits.host_problems(NONE | {"remove_ipc": True}, old, "login1", ["ops"]) == []
 
 
@@ -264,8 +266,8 @@ def test_a_little_less_memory_than_at_the_boot_is_the_same():
     ],
 )
 def test_a_node_without_them_fails(node, said):
-    found = failures(ALL, **({"probe": KERNEL} | node))
-    assert said in " | ".join(found)
+    problems = failures(ALL, **({"probe": KERNEL} | node))
+    assert said in " | ".join(problems)
 
 
 def test_where_users_may_linger_nobody_is_told():

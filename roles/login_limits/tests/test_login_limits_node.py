@@ -34,20 +34,20 @@ reader = load("login_limits_node")
 @pytest.fixture
 def host(tmp_path):
     """One user is logged in, and a user manager's own slice lies below."""
-    made = reader.Host(tmp_path / "proc", tmp_path / "cgroup", tmp_path / "linger")
-    (made.proc / "sys/kernel").mkdir(parents=True)
-    (made.proc / "meminfo").write_text("MemTotal:  2048 kB\nSwapTotal: 0 kB\nHugePages_Total: 0\n")
-    (made.proc / "mounts").write_text(CGROUP2)
-    (made.proc / "sys/kernel/pid_max").write_text("32768\n")
-    (made.proc / "sys/kernel/threads-max").write_text("15000\n")
-    slice_of = made.slice(2001)
+    fake = reader.Host(tmp_path / "proc", tmp_path / "cgroup", tmp_path / "linger")
+    (fake.proc / "sys/kernel").mkdir(parents=True)
+    (fake.proc / "meminfo").write_text("MemTotal:  2048 kB\nSwapTotal: 0 kB\nHugePages_Total: 0\n")
+    (fake.proc / "mounts").write_text(CGROUP2)
+    (fake.proc / "sys/kernel/pid_max").write_text("32768\n")
+    (fake.proc / "sys/kernel/threads-max").write_text("15000\n")
+    slice_of = fake.slice(2001)
     slice_of.mkdir(parents=True)
-    (made.cgroup / "cgroup.controllers").write_text("cpu io memory pids\n")
+    (fake.cgroup / "cgroup.controllers").write_text("cpu io memory pids\n")
     (slice_of / "cpu.max").write_text("80000 100000\n")
     (slice_of / "io.weight").write_text("default 30\n8:0 10\n")
-    made.linger.mkdir()
-    (made.linger / "alice").touch()
-    return made
+    fake.linger.mkdir()
+    (fake.linger / "alice").touch()
+    return fake
 
 
 @pytest.fixture
@@ -72,27 +72,27 @@ def test_the_version_of_cgroups(mounts, version):
 
 
 def test_a_host_is_read_as_it_is(host, said):
-    found = reader.node(host, ["root", "nobody-of-this-name"], False)
-    assert (found["cgroup"], found["memory"], found["swap"]) == ("v2", 2 << 20, 0)
-    assert found["controllers"] == ["cpu", "io", "memory", "pids"]
-    assert found["tasks"] == 15000
-    assert found["users"] == {"root": 0, "nobody-of-this-name": None}
-    assert found["slices"] == {"2001": {"cpu.max": "80000 100000", "io.weight": "30"}}
-    assert found["linger"] == ["alice"]
-    assert found["free"] == []
+    state = reader.node(host, ["root", "nobody-of-this-name"], False)
+    assert (state["cgroup"], state["memory"], state["swap"]) == ("v2", 2 << 20, 0)
+    assert state["controllers"] == ["cpu", "io", "memory", "pids"]
+    assert state["tasks"] == 15000
+    assert state["users"] == {"root": 0, "nobody-of-this-name": None}
+    assert state["slices"] == {"2001": {"cpu.max": "80000 100000", "io.weight": "30"}}
+    assert state["linger"] == ["alice"]
+    assert state["free"] == []
 
 
 def test_of_v1_nothing_more_is_asked(host, said):
     (host.proc / "mounts").write_text(HYBRID)
-    found = reader.node(host, [], True)
-    assert (found["cgroup"], found["controllers"], found["slices"]) == ("hybrid", [], {})
+    state = reader.node(host, [], True)
+    assert (state["cgroup"], state["controllers"], state["slices"]) == ("hybrid", [], {})
 
 
 def test_a_probe_is_the_first_line_of_each_file(host, said):
     said["systemd-run --quiet"] = "cpu.max 80000 100000\nmemory.max max\nio.weight default 30\n"
-    found = reader.node(host, [], True)
-    assert found["probe"] == {"cpu.max": "80000 100000", "memory.max": "max", "io.weight": "30"}
-    assert found["probe_error"] == ""
+    state = reader.node(host, [], True)
+    assert state["probe"] == {"cpu.max": "80000 100000", "memory.max": "max", "io.weight": "30"}
+    assert state["probe_error"] == ""
 
 
 def test_who_is_free_is_what_systemd_reads(said, monkeypatch):

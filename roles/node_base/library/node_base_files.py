@@ -48,9 +48,9 @@ def with_block(text: str, block: str) -> str:
     """A text with these lines between the markers; without lines there are no markers either."""
     lines = block.strip("\n")
     marked = f"{BEGIN}\n{lines}\n{END}\n" if lines else ""
-    found = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}\n?", re.MULTILINE | re.DOTALL)
-    if found.search(text):
-        return found.sub(lambda _: marked, text, count=1)
+    pattern = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}\n?", re.MULTILINE | re.DOTALL)
+    if pattern.search(text):
+        return pattern.sub(lambda _: marked, text, count=1)
     if text and marked and not text.endswith("\n"):
         text += "\n"
     return text + marked
@@ -148,8 +148,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     differences = [apply(module, entry) for entry in module.params["files"]]
-    found = [difference for difference in differences if difference is not None]
-    module.exit_json(changed=bool(found), diff=found)
+    changes = [difference for difference in differences if difference is not None]
+    module.exit_json(changed=bool(changes), diff=changes)
 
 
 if __name__ == "__main__":

@@ -26,18 +26,18 @@ TASKS = [
 def test_packages_are_installed_in_one_way():
     """With its patience, and without daemons that start too early: see distribution_packages."""
     assert len([path for path, task in TASKS if "distribution_packages" in task]) >= 5
-    asked = [
+    calls = [
         (path, task["ansible.builtin.apt"]) for path, task in TASKS if "ansible.builtin.apt" in task
     ]
-    install = [(path, apt) for path, apt in asked if "name" in apt and apt.get("state") != "absent"]
+    install = [(path, apt) for path, apt in calls if "name" in apt and apt.get("state") != "absent"]
     # Packages in one version, which are held: dpkg's answer alone says nothing of those.
     assert [path for path, apt in install if not apt.get("allow_change_held_packages")] == []
     assert [path for path, apt in install if apt.get("policy_rc_d") != 101] == []
 
 
 def test_every_role_waits_for_the_lock_that_unattended_upgrades_hold():
-    asked = [
+    calls = [
         (path, task["ansible.builtin.apt"]) for path, task in TASKS if "ansible.builtin.apt" in task
     ]
-    assert asked
-    assert [path for path, apt in asked if apt.get("lock_timeout") != 600] == []
+    assert calls
+    assert [path for path, apt in calls if apt.get("lock_timeout") != 600] == []

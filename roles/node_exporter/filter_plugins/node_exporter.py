@@ -13,8 +13,8 @@ def certificates(paths: Iterable[str], slurped: Iterable[Mapping[str, Any]]) -> 
 
     return expiry.textfile(
         {
-            path: base64.b64decode(one.get("content") or "").decode(errors="replace")
-            for path, one in zip(paths, slurped, strict=True)
+            path: base64.b64decode(result.get("content") or "").decode(errors="replace")
+            for path, result in zip(paths, slurped, strict=True)
         }
     )
 

@@ -25,7 +25,7 @@ def textfile(certificates: Mapping[str, str]) -> str:
 
 def ends(pem: str) -> int:
     try:
-        found = x509.load_pem_x509_certificates(pem.encode())
+        certificates = x509.load_pem_x509_certificates(pem.encode())
     except ValueError:
         return 0
-    return min(int(one.not_valid_after_utc.timestamp()) for one in found)
+    return min(int(certificate.not_valid_after_utc.timestamp()) for certificate in certificates)

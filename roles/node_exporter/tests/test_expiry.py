@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 def certificate(days):
     key = ec.generate_private_key(ec.SECP256R1())
-    made = (
+    cert = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([]))
         .issuer_name(x509.Name([]))
@@ -27,7 +27,7 @@ def certificate(days):
         .not_valid_after(NOW + timedelta(days=days))
         .sign(key, hashes.SHA256())
     )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return cert.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def at(days):
@@ -51,7 +51,7 @@ def test_what_is_no_certificate_has_ended():
 
 
 def test_what_slurp_did_not_find_has_no_series():
-    found = {"content": base64.b64encode(certificate(90).encode()).decode()}
-    text = certificates(["/a.crt", "/b.crt"], [found, {"msg": "file not found"}])
+    result = {"content": base64.b64encode(certificate(90).encode()).decode()}
+    text = certificates(["/a.crt", "/b.crt"], [result, {"msg": "file not found"}])
     assert text.count("path=") == 1
     assert f'path="/a.crt"}} {at(90)}' in text

@@ -29,26 +29,26 @@ def merged(shipped: Checks, site: Checks, usual: Mapping[str, Any]) -> dict[str,
     A site's word wins, word by word; of `arguments` too. A command of a site's own takes the place
     of a shipped builtin.
     """
-    found: dict[str, dict[str, Any]] = {}
+    checks: dict[str, dict[str, Any]] = {}
     for name in [*shipped, *(name for name in site if name not in shipped)]:
         own, of_site = dict(shipped.get(name, {})), dict(site.get(name) or {})
-        for one, other in (("command", "builtin"), ("builtin", "command")):
-            if one in of_site:
+        for word, other in (("command", "builtin"), ("builtin", "command")):
+            if word in of_site:
                 own.pop(other, None)
         arguments = {**own.get("arguments", {}), **of_site.get("arguments", {})}
         check = {**usual, **own, **of_site, "arguments": arguments}
         if check.pop("enabled", True):
-            found[name] = check
-    return found
+            checks[name] = check
+    return checks
 
 
 def problems(shipped: Checks, site: Checks, usual: Mapping[str, Any]) -> list[str]:
     """What is wrong with a site's node_health_checks, as sentences."""
-    found = [sentence for name, check in site.items() for sentence in _words(name, check)]
-    if not found:
+    sentences = [sentence for name, check in site.items() for sentence in _words(name, check)]
+    if not sentences:
         whole = merged(shipped, site, usual)
-        found = [sentence for name, check in whole.items() for sentence in _whole(name, check)]
-    return found
+        sentences = [sentence for name, check in whole.items() for sentence in _whole(name, check)]
+    return sentences
 
 
 def _words(name: str, check: Any) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _words(name: str, check: Any) -> Iterator[str]:
         return
     for word in sorted(set(check) - WORDS):
         yield f"{where} has {word}, which is no word of a check; use {', '.join(sorted(WORDS))}."
-    for word, kind, said in (
+    for word, kind, form in (
         ("enabled", bool, "true or false"),
         ("contexts", list, f"a list of {', '.join(CONTEXTS)}"),
         ("command", list, "a list: the program's full path and its arguments"),
@@ -68,7 +68,7 @@ def _words(name: str, check: Any) -> Iterator[str]:
         ("reason", str, "a sentence"),
     ):
         if word in check and not isinstance(check[word], kind):
-            yield f"{where}.{word} is {check[word]!r}; set it to {said}."
+            yield f"{where}.{word} is {check[word]!r}; set it to {form}."
 
 
 def _whole(name: str, check: Mapping[str, Any]) -> Iterator[str]:
@@ -98,11 +98,11 @@ def rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
 
     What a check only logs is a row like any other, and says so: see `draining`.
     """
-    found = []
+    table = []
     for check in document["checks"]:
         verdict, text = str(check["verdict"]), str(check["text"])
         logged = check["on_fail"] != "drain"
-        found.append(
+        table.append(
             {
                 "component": "node_health",
                 "what": f"{check['check']} (only logged)" if logged else str(check["check"]),
@@ -112,7 +112,7 @@ def rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
                 "advice": "" if verdict in ("pass", "skip") else "see docs/operate/health.md",
             }
         )
-    return found
+    return table
 
 
 def draining(checks: Mapping[str, Any]) -> list[dict[str, str]]:

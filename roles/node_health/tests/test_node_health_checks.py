@@ -64,27 +64,27 @@ def test_patterns_of_the_kernels_log_are_expressions_and_find_their_lines():
     patterns = SHIPPED["kernel_log"]["arguments"]["patterns"]
     assert set(lines) == set(patterns)
     for name, line in lines.items():
-        assert [one for one, pattern in patterns.items() if re.search(pattern, line)] == [name]
+        assert [key for key, pattern in patterns.items() if re.search(pattern, line)] == [name]
     of_a_job = "[ 9.1] Memory cgroup out of memory: Killed process 99 (python3) total-vm:1kB"
     assert not any(re.search(pattern, of_a_job) for pattern in patterns.values())
 
 
 def test_a_site_changes_one_word_and_the_rest_stays():
-    found = site(gpu_memory={"on_fail": "log"}, filesystems={"arguments": {"least_free_mb": 1}})
-    assert found["gpu_memory"] == {
+    checks = site(gpu_memory={"on_fail": "log"}, filesystems={"arguments": {"least_free_mb": 1}})
+    assert checks["gpu_memory"] == {
         **USUAL,
         **SHIPPED["gpu_memory"],
         "on_fail": "log",
     }
-    assert found["filesystems"]["arguments"]["least_free_mb"] == 1
-    assert found["filesystems"]["arguments"]["least_free_inodes_percent"] == 1
+    assert checks["filesystems"]["arguments"]["least_free_mb"] == 1
+    assert checks["filesystems"]["arguments"]["least_free_inodes_percent"] == 1
 
 
 def test_a_site_switches_off_and_on_and_adds():
-    found = site(munge={"enabled": False}, dcgm={"enabled": True}, own={"command": ["/bin/x"]})
-    assert "munge" not in found
-    assert found["dcgm"]["command"][0] == "/usr/bin/dcgmi"
-    assert found["own"] == {**USUAL, "command": ["/bin/x"]}
+    checks = site(munge={"enabled": False}, dcgm={"enabled": True}, own={"command": ["/bin/x"]})
+    assert "munge" not in checks
+    assert checks["dcgm"]["command"][0] == "/usr/bin/dcgmi"
+    assert checks["own"] == {**USUAL, "command": ["/bin/x"]}
     assert "dcgm" not in site()
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_work_is_said_in_a_sentence(name, check, said):
 
 
 def test_rows_of_the_table():
-    found = {
+    document = {
         "checks": [
             {"check": "a", "verdict": "pass", "on_fail": "drain", "text": ""},
             {"check": "b", "verdict": "fail", "on_fail": "drain", "text": "broken"},
@@ -129,12 +129,12 @@ def test_rows_of_the_table():
             {"check": "f", "verdict": "warn", "on_fail": "drain", "text": "worth a look"},
         ]
     }
-    verdicts = [row["verdict"] for row in rows(found)]
+    verdicts = [row["verdict"] for row in rows(document)]
     assert verdicts == ["PASS", "FAIL", "SKIP", "FAIL", "FAIL", "PASS"]
-    assert [row["found"] for row in rows(found)][1:] == [
+    assert [row["found"] for row in rows(document)][1:] == [
         "broken", "no GPU", "no log", "late", "worth a look",
     ]  # fmt: skip
-    assert [row["what"] for row in draining(found)] == ["a", "b", "c", "d", "f"]
+    assert [row["what"] for row in draining(document)] == ["a", "b", "c", "d", "f"]
 
 
 # --- the file that the nodes get -------------------------------------------------------------

@@ -147,13 +147,13 @@ def out_already(said: str, nodes: Collection[str], begun: Collection[str] = ()) 
     """
     answer = read(said)
     here = set(nodes)
-    found = {
+    reasons = {
         name: node.reason
         for name, node in answer.nodes.items()
         if is_ours(node) and not _waits(node)
     }
-    found = {name: answer.seen(name).reason for name in begun} | found
-    return [f"{name} ({why})" if why else name for name, why in found.items() if name not in here]
+    reasons = {name: answer.seen(name).reason for name in begun} | reasons
+    return [f"{name} ({why})" if why else name for name, why in reasons.items() if name not in here]
 
 
 def busy(said: str, nodes: Collection[str]) -> dict[str, str]:
@@ -161,18 +161,18 @@ def busy(said: str, nodes: Collection[str]) -> dict[str, str]:
     answer = read(said)
     if answer.slurm != ANSWERS:
         return dict.fromkeys(nodes, "slurmctld does not answer")
-    found = {}
+    reasons = {}
     for name in nodes:
         jobs, node = answer.jobs.get(name, ()), answer.seen(name)
         if jobs:
-            found[name] = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
+            reasons[name] = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
         elif name not in answer.nodes:
-            found[name] = "slurmctld does not know the node any more"
+            reasons[name] = "slurmctld does not know the node any more"
         elif node.flags & BUSY:
-            found[name] = "a job that is just ending"
+            reasons[name] = "a job that is just ending"
         elif not node.drained and not keeper(node):
-            found[name] = "it is not drained any more"
-    return found
+            reasons[name] = "it is not drained any more"
+    return reasons
 
 
 # --- back ----------------------------------------------------------------------------------------
@@ -222,12 +222,12 @@ def kept_out(said: str, nodes: Collection[str]) -> dict[str, str]:
 def not_back(said: str, nodes: Collection[str]) -> dict[str, str]:
     """Node -> why Slurm gives it no jobs although nobody keeps it."""
     answer = read(said)
-    found = {}
+    reasons = {}
     for name in nodes:
         node = answer.seen(name)
         if not keeper(node) and (node.unsettled or node.drained):
             state = "+".join(sorted(node.flags))
-            found[name] = f"slurmctld holds it as {state}" + (
+            reasons[name] = f"slurmctld holds it as {state}" + (
                 f": {node.reason}" if node.reason else ""
             )
-    return found
+    return reasons

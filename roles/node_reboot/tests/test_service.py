@@ -117,18 +117,18 @@ def test_a_slurmd_of_before_the_reboot_is_none() -> None:
 
 
 def test_the_start_of_slurmd_is_read() -> None:
-    said = "Actual Boards  = 1\nBoot time      = 2026-11-22T06:02:54\nHostname = x\n"
-    assert s.slurmd_start(said) == "2026-11-22T06:02:54"
+    output = "Actual Boards  = 1\nBoot time      = 2026-11-22T06:02:54\nHostname = x\n"
+    assert s.slurmd_start(output) == "2026-11-22T06:02:54"
     assert s.slurmd_start("slurm_load_slurmd_status: Connection refused") == ""
 
 
 def test_what_did_not_come_back_is_told() -> None:
     assert s.not_back(ANSWER, ["gpu1", "gpu3", "gpu9"]) == {}
-    told = s.not_back(ANSWER, ["gpu4", "gpu6"])
-    assert told["gpu4"] == (
+    reasons = s.not_back(ANSWER, ["gpu4", "gpu6"])
+    assert reasons["gpu4"] == (
         "slurmctld holds it as DOWN+NOT_RESPONDING: Not responding [slurm@2026-11-21T16:43:23]"
     )
-    assert told["gpu6"].startswith("slurmctld holds it as DRAIN+IDLE: [plumbline:reboot]")
+    assert reasons["gpu6"].startswith("slurmctld holds it as DRAIN+IDLE: [plumbline:reboot]")
 
 
 def test_a_reason_is_one_line_of_a_bounded_length() -> None:

@@ -23,7 +23,7 @@ def rows(
     """
     if not gpus:
         return [verify_skipped(_COMPONENT, "toolkit", "the node declares no GPU")]
-    found = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    values = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
     there, current = [*specs, "", ""][:2]
     state = "missing" if cdi.read(there) is None else "that of other GPUs or another driver"
     if cdi.same(there, current):
@@ -31,12 +31,12 @@ def rows(
     elif cdi.read(current) is None:
         state = "not to be compared, because nvidia-ctk writes none"
     return [
-        version_row(_COMPONENT, found, names, version, _ADVICE),
+        version_row(_COMPONENT, values, names, version, _ADVICE),
         verify_row(
-            found.get("held"), _COMPONENT, "packages that are held", str(len(names)), _ADVICE
+            values.get("held"), _COMPONENT, "packages that are held", str(len(names)), _ADVICE
         ),
         verify_row(
-            found.get("path"),
+            values.get("path"),
             _COMPONENT,
             "nvidia-cdi-refresh.path",
             "active",

@@ -54,8 +54,8 @@ def test_gpus_count_once_with_their_instances_and_other_names() -> None:
 
 def test_what_is_as_declared_passes() -> None:
     for version in ("", "1.20.1", "1.20.1-1"):
-        found = rows(GOOD, [SPEC, SPEC], 2, NAMES, version)
-        assert [row["verdict"] for row in found] == ["PASS"] * 5
+        table = rows(GOOD, [SPEC, SPEC], 2, NAMES, version)
+        assert [row["verdict"] for row in table] == ["PASS"] * 5
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_what_is_as_declared_passes() -> None:
     ],
 )
 def test_what_is_not_fails(said: str, specs: list[str], gpus: int, failing: str) -> None:
-    found = rows(said, specs, gpus, NAMES, "")
-    assert [row["what"] for row in found if row["verdict"] == "FAIL"] == [failing]
+    table = rows(said, specs, gpus, NAMES, "")
+    assert [row["what"] for row in table if row["verdict"] == "FAIL"] == [failing]
 
 
 @pytest.mark.parametrize("specs", [[], ["", ""]])

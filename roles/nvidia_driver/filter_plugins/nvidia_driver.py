@@ -11,7 +11,7 @@ from roles.nvidia_driver.plugin_utils import archives, packages, rows
 
 def _packages(table: packages.Table, wish: Mapping[str, Any], system: str) -> dict[str, Any]:
     """The packages of a driver, or its `problems`; see packages.Choice."""
-    asked = packages.Wish(
+    request = packages.Wish(
         source=str(wish["source"]),
         branch=int(wish["branch"]),
         version=str(wish["version"]),
@@ -21,7 +21,7 @@ def _packages(table: packages.Table, wish: Mapping[str, Any], system: str) -> di
         model=str(wish["model"]),
         count=int(wish["count"]),
     )
-    return asdict(packages.choose(table, asked, system))
+    return asdict(packages.choose(table, request, system))
 
 
 class FilterModule:

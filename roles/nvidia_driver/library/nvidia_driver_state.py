@@ -89,16 +89,16 @@ def loaded(text: str) -> tuple[str, str]:
     both are empty where the text says no version.
     """
     line = next((line for line in text.splitlines() if line.startswith("NVRM version:")), "")
-    found = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)*)\s", line + " ")
-    if not found:
+    match = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)*)\s", line + " ")
+    if not match:
         return "", ""
-    return found[1], "open" if "Open Kernel Module" in line else "proprietary"
+    return match[1], "open" if "Open Kernel Module" in line else "proprietary"
 
 
 def number(version: str) -> str:
     """The driver's version in a package's: 580.95.05 of 1:580.95.05-0ubuntu1; empty for another."""
-    found = re.match(r"(?:\d+:)?(\d{3,}\.\d+(?:\.\d+)*)(?=[-+~]|$)", version)
-    return found[1] if found else ""
+    match = re.match(r"(?:\d+:)?(\d{3,}\.\d+(?:\.\d+)*)(?=[-+~]|$)", version)
+    return match[1] if match else ""
 
 
 def fits(version: str, wanted: str) -> bool:
@@ -112,11 +112,11 @@ def flavour(kernel: str, images: Iterable[str]) -> str:
     The release tells it, but for Ubuntu's newer kernels of an older release, which follow a
     metapackage of their own. `images` are the installed packages of kernels.
     """
-    found = re.search(r"-([a-z].*)$", kernel)
-    if not found:
+    match = re.search(r"-([a-z].*)$", kernel)
+    if not match:
         return ""
-    newer = [name for name in images if name.startswith(f"linux-image-{found[1]}-hwe-")]
-    return max(newer).removeprefix("linux-image-") if newer else found[1]
+    newer = [name for name in images if name.startswith(f"linux-image-{match[1]}-hwe-")]
+    return max(newer).removeprefix("linux-image-") if newer else match[1]
 
 
 def resolved(names: Iterable[str], kernel: str, kind: str) -> list[str]:
@@ -125,13 +125,13 @@ def resolved(names: Iterable[str], kernel: str, kind: str) -> list[str]:
 
 def policy(said: str) -> dict[str, str]:
     """Candidates by package, of what `apt-cache policy NAME…` said."""
-    found, name = {}, ""
+    candidates, name = {}, ""
     for line in said.splitlines():
         if line and not line.startswith(" "):
             name = line.rstrip(":")
         elif line.startswith("  Candidate: ") and not line.endswith("(none)"):
-            found[name] = line.removeprefix("  Candidate: ")
-    return found
+            candidates[name] = line.removeprefix("  Candidate: ")
+    return candidates
 
 
 def packages(said: str) -> tuple[dict[str, str], set[str]]:
@@ -158,14 +158,14 @@ def change(
     if not wanted:
         return []
     stays = fits(installed.get(wanted[0], ""), version)
-    asked = [
+    changes = [
         name
         for name in wanted
         if name not in installed
         or (not stays and installed[name] != candidates.get(name, installed[name]))
         or (name == wanted[0] and not stays)
     ]
-    return asked + [
+    return changes + [
         name
         for name in parts(installed)
         if name not in wanted
@@ -201,9 +201,9 @@ def signed_by(text: str, address: str, suite: str) -> str:
         words = [word.rstrip("/") for word in fields.split()]
         if address.rstrip("/") not in words or suite.rstrip("/") not in words:
             continue
-        found = re.search(r"^Signed-By:(.*(?:\n[ \t].*)*)", fields, re.MULTILINE | re.IGNORECASE)
-        if found:
-            return found[1].strip(" ")
+        match = re.search(r"^Signed-By:(.*(?:\n[ \t].*)*)", fields, re.MULTILINE | re.IGNORECASE)
+        if match:
+            return match[1].strip(" ")
         for line in fields.splitlines():  # one line for each archive
             if address.rstrip("/") in line and f" {suite} " in line:
                 key = re.search(r"\[[^\]]*signed-by=([^\s\]]+)", line)
@@ -217,16 +217,16 @@ def archives(said: str, ours: str, text_of: Callable[[Path], str]) -> list[dict[
     Each with its address, suite, components and key. What our own file adds is left out, so that a
     second run finds what the first did.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    by_suite: dict[tuple[str, str], dict[str, Any]] = {}
     for line in said.splitlines():
         address, suite, component, entry = line.split("|")
         file = Path(entry.rpartition(":")[0])
         if str(file) == ours:
             continue
-        archive = found.setdefault((address, suite), {"uri": address, "suite": suite})
+        archive = by_suite.setdefault((address, suite), {"uri": address, "suite": suite})
         archive.setdefault("signed_by", signed_by(text_of(file), address, suite))
         archive.setdefault("components", []).append(component)
-    return [archive for archive in found.values() if "main" in archive["components"]]
+    return [archive for archive in by_suite.values() if "main" in archive["components"]]
 
 
 def secure_boot(variable: bytes) -> bool:
@@ -252,8 +252,8 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
     kind = flavour(kernel, installed)
     wanted = resolved(arguments["packages"], kernel, kind)
     optional = resolved(arguments["optional"], kernel, kind)
-    asked = [*wanted, *optional, *parts(installed)] if wanted else []
-    candidates = policy(run(["apt-cache", "policy", *asked])[1]) if asked else {}
+    relevant = [*wanted, *optional, *parts(installed)] if wanted else []
+    candidates = policy(run(["apt-cache", "policy", *relevant])[1]) if relevant else {}
     wanted += [name for name in optional if name in candidates or name in installed]
     version, modules = loaded(read(LOADED).decode(errors="replace"))
     module = run(["modinfo", "--field", "version", "nvidia"])[1].strip()

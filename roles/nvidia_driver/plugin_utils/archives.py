@@ -20,7 +20,7 @@ def lacking(
         suites = [release, f"{release}-updates"]
         entry = {"uri": mirror, "suites": suites, "signed_by": KEYRING}
         return [{**entry, "components": list(components)}]
-    found: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    suites_of: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for archive in archives:
         if archive["suite"] != release and not archive["suite"].startswith(f"{release}-"):
             continue
@@ -28,8 +28,8 @@ def lacking(
         lacks = tuple(component for component in components if component not in there)
         if lacks:
             of = (archive["uri"], archive["signed_by"], lacks)
-            found.setdefault(of, []).append(archive["suite"])
+            suites_of.setdefault(of, []).append(archive["suite"])
     return [
         {"uri": uri, "suites": suites, "components": list(lacks), "signed_by": key}
-        for (uri, key, lacks), suites in found.items()
+        for (uri, key, lacks), suites in suites_of.items()
     ]

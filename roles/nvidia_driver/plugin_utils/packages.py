@@ -99,8 +99,8 @@ def _rule(table: Table, wish: Wish, system: str) -> Mapping[str, Any] | None:
             and rule["distribution"] == system.rpartition(" ")[0]
             and rule.get("from", 0) <= wish.branch
         ):
-            found: Mapping[str, Any] = rule
-            return found
+            result: Mapping[str, Any] = rule
+            return result
     return None
 
 

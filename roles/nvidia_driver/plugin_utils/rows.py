@@ -54,26 +54,26 @@ def _module(state: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:
         yield verify_row("loaded", COMPONENT, "nouveau", "not loaded", REBOOT)
     if state["module"]:
         advice = REBOOT if state["loaded"] else "see journalctl --dmesg for why it is not loaded"
-        found = state["loaded"] or "not loaded"
-        yield verify_row(found, COMPONENT, "loaded kernel module", state["module"], advice)
+        actual = state["loaded"] or "not loaded"
+        yield verify_row(actual, COMPONENT, "loaded kernel module", state["module"], advice)
     elif expected["modules"]:
         advice = "see dkms status: the module is not built for the kernel that runs"
         yield verify_row("", COMPONENT, "installed kernel module", expected["version"], advice)
     if expected["modules"]:
         advice = f"{APPLY}, then {REBOOT}" if state["loaded"] else ""
-        found = state["loaded_modules"]
-        yield verify_row(found, COMPONENT, "kind of kernel module", expected["modules"], advice)
+        actual = state["loaded_modules"]
+        yield verify_row(actual, COMPONENT, "kind of kernel module", expected["modules"], advice)
 
 
 def _nvml(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:
-    said = answer["error"] or "answers"
+    state = answer["error"] or "answers"
     advice = "see journalctl --dmesg and nvidia-smi on the node"
-    yield verify_row(said, COMPONENT, "NVML", "answers", advice)
+    yield verify_row(state, COMPONENT, "NVML", "answers", advice)
     if answer["error"]:
         return
     if version := expected["version"]:
-        found = str(answer["driver"])
-        shown = version if f"{found}.".startswith(f"{version}.") else found
+        actual = str(answer["driver"])
+        shown = version if f"{actual}.".startswith(f"{version}.") else actual
         advice = f"{APPLY}, or set nvidia_driver_branch to what the node has"
         yield verify_row(shown, COMPONENT, "driver", version, advice)
     else:
@@ -89,8 +89,8 @@ def _nvml(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:
     yield _model([gpu["values"]["name"] for gpu in answering], expected)
     off = [str(gpu["index"]) for gpu in answering if gpu["values"]["persistence"] != "on"]
     advice = "see systemctl status nvidia-persistenced"
-    found = f"off on GPU {', '.join(off)}" if off else "on"
-    yield verify_row(found if answering else "", COMPONENT, "persistence mode", "on", advice)
+    actual = f"off on GPU {', '.join(off)}" if off else "on"
+    yield verify_row(actual if answering else "", COMPONENT, "persistence mode", "on", advice)
 
 
 def _model(found: Sequence[str | None], expected: Mapping[str, Any]) -> dict[str, str]:

@@ -34,8 +34,8 @@ WISH = packages.Wish(
 )
 
 
-def chosen(system: str = "Debian 13", **asked: Any) -> packages.Choice:
-    return packages.choose(TABLE, replace(WISH, **asked), system)
+def chosen(system: str = "Debian 13", **changes: Any) -> packages.Choice:
+    return packages.choose(TABLE, replace(WISH, **changes), system)
 
 
 HEADERS = ["linux-headers-{kernel}", "linux-headers-{flavour}"]
@@ -130,11 +130,13 @@ HEADERS = ["linux-headers-{kernel}", "linux-headers-{flavour}"]
 def test_the_packages_of_every_combination(
     system: str, source: str, branch: int, modules: str, compute_only: bool, names: list[str]
 ) -> None:
-    found = chosen(system, source=source, branch=branch, modules=modules, compute_only=compute_only)
-    assert found.problems == ()
-    assert found.packages == names
-    assert (found.modules, found.version) == (modules, str(branch))
-    assert found.built == (source != "ubuntu")
+    choice = chosen(
+        system, source=source, branch=branch, modules=modules, compute_only=compute_only
+    )
+    assert choice.problems == ()
+    assert choice.packages == names
+    assert (choice.modules, choice.version) == (modules, str(branch))
+    assert choice.built == (source != "ubuntu")
 
 
 @pytest.mark.parametrize(
@@ -153,14 +155,14 @@ def test_auto_takes_the_modules_that_run_the_model(model: str, modules: str) -> 
 
 
 def test_without_kernel_modules_only_libraries_and_programs_are_left() -> None:
-    found = chosen(source="debian", branch=550, kernel_modules=False)
-    assert not [name for name in found.packages if "dkms" in name or "linux-" in name]
-    assert (found.modules, found.built) == ("", False)
+    choice = chosen(source="debian", branch=550, kernel_modules=False)
+    assert not [name for name in choice.packages if "dkms" in name or "linux-" in name]
+    assert (choice.modules, choice.built) == ("", False)
 
 
 def test_what_is_preinstalled_has_a_version_to_verify_and_no_packages() -> None:
-    found = chosen(source="preinstalled", branch=999)
-    assert (found.packages, found.version, found.problems) == ((), "999", [])
+    choice = chosen(source="preinstalled", branch=999)
+    assert (choice.packages, choice.version, choice.problems) == ((), "999", [])
     assert chosen(source="preinstalled", branch=0).version == ""
     assert chosen(source="none", count=0).packages == ()
 
@@ -190,11 +192,11 @@ def test_before_the_system_is_known_only_the_declaration_is_judged() -> None:
     ],
 )
 def test_a_contradiction_is_refused_in_one_sentence(asked: dict[str, Any], words: str) -> None:
-    found = chosen(**asked)
-    (sentence,) = found.problems
+    choice = chosen(**asked)
+    (sentence,) = choice.problems
     assert words in sentence
     assert sentence.endswith(".")
-    assert not found.packages
+    assert not choice.packages
 
 
 @given(
@@ -209,11 +211,11 @@ def test_a_contradiction_is_refused_in_one_sentence(asked: dict[str, Any], words
 def test_nothing_is_installed_that_does_not_run_the_gpus(
     source: str, system: str, branch: int, modules: str, model: str, **flags: bool
 ) -> None:
-    found = chosen(system, source=source, branch=branch, modules=modules, model=model, **flags)
-    if found.packages:
-        assert not found.problems
+    choice = chosen(system, source=source, branch=branch, modules=modules, model=model, **flags)
+    if choice.packages:
+        assert not choice.problems
         assert gpus.gpu(model).branch_problem(branch) == ""
         assert branch in gpus.branches()
-        assert found.modules in ({*gpus.gpu(model).modules} if flags["kernel_modules"] else {""})
+        assert choice.modules in ({*gpus.gpu(model).modules} if flags["kernel_modules"] else {""})
     elif system in SYSTEMS and source not in ("none", "preinstalled"):
-        assert found.problems
+        assert choice.problems

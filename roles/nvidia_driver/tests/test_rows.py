@@ -43,14 +43,14 @@ def answer(**more: Any) -> dict[str, Any]:
 def failures(
     said: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **expected: Any
 ) -> list[str]:
-    found = rows.rows(said or answer(), STATE | (state or {}), EXPECTED | expected)
-    return verify_failures(found)
+    table = rows.rows(said or answer(), STATE | (state or {}), EXPECTED | expected)
+    return verify_failures(table)
 
 
 def test_a_healthy_node_passes_with_a_row_for_each_question() -> None:
-    found = rows.rows(answer(), STATE, EXPECTED)
-    assert {row["verdict"] for row in found} == {"PASS"}
-    assert [row["what"] for row in found] == [
+    table = rows.rows(answer(), STATE, EXPECTED)
+    assert {row["verdict"] for row in table} == {"PASS"}
+    assert [row["what"] for row in table] == [
         "packages",
         "hold on upgrades",
         "loaded kernel module",
@@ -111,14 +111,14 @@ LOST = {
 def test_what_is_wrong_fails(
     said: dict[str, Any], state: dict[str, Any], expected: dict[str, Any], words: str
 ) -> None:
-    found = failures(answer(**said), state, **expected)
-    assert [sentence for sentence in found if words in sentence], found
+    sentences = failures(answer(**said), state, **expected)
+    assert [sentence for sentence in sentences if words in sentence], sentences
 
 
 def test_a_driver_that_does_not_answer_is_one_failure_and_no_pass_of_others() -> None:
     error = "NVML: Driver Not Loaded (code 9)"
-    said: dict[str, Any] = {"error": error, "driver": None, "count": None, "gpus": []}
-    (sentence,) = failures(said)
+    reply: dict[str, Any] = {"error": error, "driver": None, "count": None, "gpus": []}
+    (sentence,) = failures(reply)
     assert sentence.startswith(f"nvidia_driver: NVML is {error}, expected answers; see journalctl")
 
 

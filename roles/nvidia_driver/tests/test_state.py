@@ -126,23 +126,23 @@ def test_all_of_the_driver_is_held_and_nothing_else() -> None:
         "linux-headers-amd64": "6.12",
     }
     wanted = [*WANTED, "linux-headers-amd64"]
-    found = state.to_hold(wanted, installed, {"nvidia-smi"})
-    assert found == ["firmware-nvidia-gsp", "libcuda1", "libnvidia-ml1", "nvidia-persistenced"]
+    names = state.to_hold(wanted, installed, {"nvidia-smi"})
+    assert names == ["firmware-nvidia-gsp", "libcuda1", "libnvidia-ml1", "nvidia-persistenced"]
     assert state.to_hold(wanted, {}, set()) == []
 
 
 def test_candidates_are_what_apt_would_install() -> None:
-    said = (
+    output = (
         "libcuda1:\n  Installed: (none)\n  Candidate: 550.163.01-2\n  Version table:\n"
         "     550.163.01-2 500\n"
         "nvidia-kernel-dkms:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n"
     )
-    assert state.policy(said) == {"libcuda1": "550.163.01-2"}
+    assert state.policy(output) == {"libcuda1": "550.163.01-2"}
 
 
 def test_what_is_removed_is_not_installed() -> None:
-    said = "installed hold libcuda1 550-1\nconfig-files deinstall nvidia-smi 535-1\n"
-    assert state.packages(said) == ({"libcuda1": "550-1"}, {"libcuda1"})
+    output = "installed hold libcuda1 550-1\nconfig-files deinstall nvidia-smi 535-1\n"
+    assert state.packages(output) == ({"libcuda1": "550-1"}, {"libcuda1"})
 
 
 DEB822 = """\
@@ -193,14 +193,14 @@ def test_the_key_that_a_source_names(text: str, address: str, suite: str, key: s
 
 
 def test_archives_without_what_our_own_file_adds() -> None:
-    said = (
+    output = (
         "http://a/|trixie|main|/etc/apt/sources.list:1\n"
         "http://a/|trixie|non-free|/ours:1\n"
         "http://a/|trixie|contrib|/etc/apt/sources.list:1\n"
         "https://nvidia/||./|/etc/apt/sources.list.d/cuda.list:1\n"
     )
-    (found,) = state.archives(said, "/ours", lambda file: "")
-    assert (found["uri"], found["suite"], found["components"]) == (
+    (archive,) = state.archives(output, "/ours", lambda file: "")
+    assert (archive["uri"], archive["suite"], archive["components"]) == (
         "http://a/",
         "trixie",
         ["main", "contrib"],
@@ -231,10 +231,10 @@ def test_a_reboot_is_due_when_another_module_is_loaded(
     (tmp_path / "loaded").write_text(loaded)
     monkeypatch.setattr(state, "LOADED", tmp_path / "loaded")
     arguments = {"packages": [], "optional": [], "version": "", "sources_file": ""}
-    found = state.look(
+    result = state.look(
         lambda command: (0, f"{module}\n" if command[0] == "modinfo" else ""), arguments
     )
-    assert (found["stale"], found["change"], found["hold"]) == (stale, [], [])
+    assert (result["stale"], result["change"], result["hold"]) == (stale, [], [])
 
 
 def test_a_node_is_looked_at_with_what_it_has(tmp_path: Path, monkeypatch: Any) -> None:
@@ -244,14 +244,14 @@ def test_a_node_is_looked_at_with_what_it_has(tmp_path: Path, monkeypatch: Any) 
     monkeypatch.setattr(state, "MODULES", tmp_path / "modules")
     monkeypatch.setattr(state, "SECURE_BOOT", tmp_path / "none")
     monkeypatch.setattr(state, "LISTS", tmp_path)
-    said = {
+    outputs = {
         "uname": "6.12.43+deb13-amd64\n",
         "dpkg-query": "installed hold libcuda1 550.2.2-1\n",
         "apt-cache": "libcuda1:\n  Candidate: 550.2.2-1\nlinux-headers-amd64:\n  Candidate: 6.12\n",
         "modinfo": "590.44.01\n",
     }
-    found = state.look(
-        lambda command: (0, said.get(command[0], "")),
+    result = state.look(
+        lambda command: (0, outputs.get(command[0], "")),
         {
             "packages": ["libcuda1", "linux-headers-{flavour}", "linux-headers-{kernel}"],
             "optional": ["nvidia-persistenced"],
@@ -259,19 +259,19 @@ def test_a_node_is_looked_at_with_what_it_has(tmp_path: Path, monkeypatch: Any) 
             "sources_file": "/ours",
         },
     )
-    assert found["packages"] == [
+    assert result["packages"] == [
         "libcuda1",
         "linux-headers-amd64",
         "linux-headers-6.12.43+deb13-amd64",
     ]
-    assert found["change"] == found["packages"][1:]
-    assert found["missing"] == ["linux-headers-6.12.43+deb13-amd64"]
-    assert (found["loaded"], found["loaded_modules"], found["module"]) == (
+    assert result["change"] == result["packages"][1:]
+    assert result["missing"] == ["linux-headers-6.12.43+deb13-amd64"]
+    assert (result["loaded"], result["loaded_modules"], result["module"]) == (
         "580.95.05",
         "open",
         "590.44.01",
     )
-    assert (found["nouveau"], found["secure_boot"], found["hold"], found["lists"]) == (
+    assert (result["nouveau"], result["secure_boot"], result["hold"], result["lists"]) == (
         True,
         False,
         [],

@@ -99,8 +99,8 @@ def bridges(root: Path) -> int:
 
 def loaded(root: Path) -> str:
     """The first version in what the driver says of itself: `NVRM version: NVIDIA … 580.95.05 …`."""
-    found = VERSION.search(text(root / "proc/driver/nvidia/version").partition("\n")[0])
-    return found[0] if found else ""
+    match = VERSION.search(text(root / "proc/driver/nvidia/version").partition("\n")[0])
+    return match[0] if match else ""
 
 
 def installed(modinfo: str, libraries: Iterable[str]) -> str:
@@ -125,18 +125,18 @@ def said_by(*argv: str) -> str:
 
 def version_of(program: str) -> str:
     """Out of `Fabric Manager version is : 580.95.05`; empty where the program is missing."""
-    found = VERSION.search(said_by(program, "--version"))
-    return found[0] if found else ""
+    match = VERSION.search(said_by(program, "--version"))
+    return match[0] if match else ""
 
 
 def imex(timeout_s: float) -> str:
     """What IMEX says of itself, READY as soon as it does; what else it says when time is up."""
     deadline = time.monotonic() + timeout_s
-    while (said := said_by("nvidia-imex-ctl", "-q").strip()) != READY:
+    while (state := said_by("nvidia-imex-ctl", "-q").strip()) != READY:
         if time.monotonic() >= deadline:
             break
         time.sleep(1)
-    return said
+    return state
 
 
 def look(root: Path, imex_timeout_s: float = 0) -> dict[str, Any]:
@@ -165,11 +165,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        given = module.params
-        found = look(Path(given["root"]), given["imex_timeout"])
+        params = module.params
+        facts = look(Path(params["root"]), params["imex_timeout"])
     except OSError as error:
         module.fail_json(msg=f"the node's NVLink fabric cannot be looked at: {error}")
-    module.exit_json(changed=False, **found)
+    module.exit_json(changed=False, **facts)
 
 
 if __name__ == "__main__":

@@ -87,12 +87,12 @@ def _joined(declared: Facts, nvml: Facts) -> Row:
     if declared["generation"] in SILENT:
         return verify_skipped(COMPONENT, what, f"{declared['generation']} does not tell")
     if nvml.get("error") or "gpus" not in nvml:
-        found, others = f"unknown ({nvml.get('error') or 'NVML was not asked'})", []
+        count, others = f"unknown ({nvml.get('error') or 'NVML was not asked'})", []
     else:
-        others = [said for said in map(_not_joined, nvml["gpus"]) if said]
-        found = str(len(nvml["gpus"]) - len(others))
+        others = [problem for problem in map(_not_joined, nvml["gpus"]) if problem]
+        count = str(len(nvml["gpus"]) - len(others))
     advice = [*others, f"see journalctl -u {MANAGER}; after its restart GPUs may need a reset"]
-    return _row(what, found, declared["count"], ", ".join(advice))
+    return _row(what, count, declared["count"], ", ".join(advice))
 
 
 def _not_joined(gpu: Facts) -> str:

@@ -74,8 +74,8 @@ def test_a_program_that_is_missing_says_nothing():
 
 
 def test_imex_is_waited_for_until_it_is_ready(monkeypatch):
-    said = iter(["", "UNAVAILABLE\n", "READY\n"])
-    monkeypatch.setattr(look, "said_by", lambda *_: next(said))
+    replies = iter(["", "UNAVAILABLE\n", "READY\n"])
+    monkeypatch.setattr(look, "said_by", lambda *_: next(replies))
     monkeypatch.setattr(look.time, "sleep", lambda _: None)
     assert look.imex(60) == "READY"
     monkeypatch.setattr(look, "said_by", lambda *_: "UNAVAILABLE\n")

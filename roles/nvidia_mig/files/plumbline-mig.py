@@ -101,8 +101,8 @@ def nvidia_smi(host: Host, *arguments: str, may: Sequence[int] = (0,)) -> str:
     except subprocess.TimeoutExpired as error:
         raise Failed(f"`{shown}` did not end in {LIMIT_S} s") from error
     if done.returncode not in may:
-        said = " ".join((done.stderr + " " + done.stdout).split())
-        raise Failed(f"`{shown}` ended with {done.returncode}: {said or 'it said nothing'}")
+        output = " ".join((done.stderr + " " + done.stdout).split())
+        raise Failed(f"`{shown}` ended with {done.returncode}: {output or 'it said nothing'}")
     return done.stdout
 
 
@@ -121,13 +121,13 @@ LISTED = re.compile(
 
 def names(listed: str) -> dict[tuple[str, int], tuple[str, str]]:
     """(GPU's UUID, MIG device) -> (profile, UUID), of what `nvidia-smi -L` prints."""
-    found, gpu = {}, ""
+    instances, gpu = {}, ""
     for match in LISTED.finditer(listed):
         if match["gpu"]:
             gpu = match["gpu"]
         else:
-            found[gpu, int(match["index"])] = match["profile"], match["uuid"]
-    return found
+            instances[gpu, int(match["index"])] = match["profile"], match["uuid"]
+    return instances
 
 
 def parsed(described: str, listed: Mapping[tuple[str, int], tuple[str, str]]) -> list[Gpu]:
@@ -177,7 +177,7 @@ def layout(gpu: Gpu) -> str:
     """What a GPU is cut into, in words: "2 of 3g.20gb", or why it is not."""
     if not gpu.on:
         return "MIG off"
-    return listed(Counter(one.profile for one in gpu.instances)) or "no instance"
+    return listed(Counter(instance.profile for instance in gpu.instances)) or "no instance"
 
 
 def listed(counts: Mapping[str, int]) -> str:
@@ -258,23 +258,23 @@ def devices(host: Host, plan: Plan, found: Sequence[Gpu]) -> list[dict[str, Any]
     known = minors(_read(host.proc / "driver/nvidia-caps/mig-minors"))
     free: dict[tuple[int, str], list[Instance]] = {}
     for gpu in found:
-        for one in gpu.instances:
-            free.setdefault((gpu.minor, one.profile), []).append(one)
+        for instance in gpu.instances:
+            free.setdefault((gpu.minor, instance.profile), []).append(instance)
     result = []
     for entry in plan["instances"]:
         gpu_, profile = int(entry["gpu"]), str(entry["profile"])
         if not free.get((gpu_, profile)):
             raise Failed(f"GPU {gpu_} has no {profile} for {entry['devices'][0]}")
-        one = free[gpu_, profile].pop(0)
+        instance = free[gpu_, profile].pop(0)
         capabilities = (
-            f"gpu{gpu_}/gi{one.gi}/access",
-            f"gpu{gpu_}/gi{one.gi}/ci{one.ci}/access",
+            f"gpu{gpu_}/gi{instance.gi}/access",
+            f"gpu{gpu_}/gi{instance.gi}/ci{instance.ci}/access",
         )
         if missing := [name for name in capabilities if name not in known]:
             raise Failed(f"mig-minors has no {missing[0]}")
         result.append(
             {
-                "uuid": one.uuid,
+                "uuid": instance.uuid,
                 "devices": list(entry["devices"]),
                 "numbers": [[number, known[name]] for name in capabilities],
             }
@@ -289,7 +289,7 @@ def named(host: Host, made: Sequence[Mapping[str, Any]]) -> int:
             return 0
     except (Failed, ValueError):
         return 0
-    return sum(_is_device(Path(path), numbers) for one in made for path, numbers in _files(one))
+    return sum(_is_device(Path(path), numbers) for entry in made for path, numbers in _files(entry))
 
 
 def name(host: Host, made: Sequence[Mapping[str, Any]]) -> None:
@@ -298,7 +298,7 @@ def name(host: Host, made: Sequence[Mapping[str, Any]]) -> None:
     Everybody may read: whose instance it is, cgroups decide, as with the files of the driver.
     """
     host.names.mkdir(mode=0o755, exist_ok=True)
-    kept = {Path(path): numbers for one in made for path, numbers in _files(one)}
+    kept = {Path(path): numbers for entry in made for path, numbers in _files(entry)}
     for path in set(host.names.iterdir()) - set(kept):
         path.unlink()
     for path, numbers in kept.items():
@@ -327,10 +327,10 @@ def _files(one: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[int]]]:
 
 def _is_device(path: Path, numbers: Sequence[int]) -> bool:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(*numbers)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(*numbers)
 
 
 def _read(path: Path) -> str:
@@ -364,14 +364,14 @@ def look(host: Host, plan: Plan) -> dict[str, Any]:
         "names": [2 * len(plan["instances"]), 0],
     }
     try:
-        found = gpus(host)
-        answer["found"] = summary([layout(gpu) for gpu in found])
-        changing = cut_otherwise(plan, found)
+        current = gpus(host)
+        answer["found"] = summary([layout(gpu) for gpu in current])
+        changing = cut_otherwise(plan, current)
         answer["change"] = bool(changing)
-        answer["reboot"] = any(gpu.on != gpu.pending for gpu in found)
+        answer["reboot"] = any(gpu.on != gpu.pending for gpu in current)
         answer["busy"] = in_use(host, changing)
-        if not changing and len(found) == plan["gpus"]:
-            answer["names"][1] = named(host, devices(host, plan, found))
+        if not changing and len(current) == plan["gpus"]:
+            answer["names"][1] = named(host, devices(host, plan, current))
     except Failed as error:
         answer["error"] = str(error)
     return answer
@@ -380,10 +380,10 @@ def look(host: Host, plan: Plan) -> dict[str, Any]:
 def apply(host: Host, plan: Plan) -> None:
     """Raises Failed when the node is not as declared afterwards; it has no names then."""
     try:
-        found = gpus(host)
-        if len(found) != plan["gpus"]:
-            raise Failed(f"the node has {len(found)} GPUs, {plan['gpus']} are declared")
-        changing = cut_otherwise(plan, found)
+        current = gpus(host)
+        if len(current) != plan["gpus"]:
+            raise Failed(f"the node has {len(current)} GPUs, {plan['gpus']} are declared")
+        changing = cut_otherwise(plan, current)
     except Failed:
         forget(host)
         raise
@@ -393,14 +393,14 @@ def apply(host: Host, plan: Plan) -> None:
         if changing:
             forget(host)
             cut(host, plan, changing)
-            found = gpus(host)
-            if left := cut_otherwise(plan, found):
+            current = gpus(host)
+            if left := cut_otherwise(plan, current):
                 raise Failed(
                     f"GPU {left[0].minor} has {layout(left[0])} afterwards, "
                     f"{wanted(plan)} is declared"
                 )
         if plan["instances"]:
-            name(host, devices(host, plan, found))
+            name(host, devices(host, plan, current))
         else:
             forget(host)
     except BaseException:
@@ -454,19 +454,21 @@ def task(host: Host) -> Iterator[str]:
     have their own is told 0 whichever it has (seen with 24.11). Where jobs are not confined, or not
     task by task, Slurm's numbers count: places in gres.conf, which has the order of the map.
     """
-    said = host.environ.get("SLURM_STEP_GPUS") or host.environ.get("SLURM_JOB_GPUS") or ""
-    given = [int(word) for word in said.split(",") if word.isdigit()]
-    made = json.loads(_read(host.map))
-    allowed = [number for number, one in enumerate(made) if all(map(_may_open, one["devices"]))]
-    if not given or not allowed:  # the step has none, whatever it inherited from its job
+    text = host.environ.get("SLURM_STEP_GPUS") or host.environ.get("SLURM_JOB_GPUS") or ""
+    places = [int(word) for word in text.split(",") if word.isdigit()]
+    entries = json.loads(_read(host.map))
+    allowed = [
+        number for number, entry in enumerate(entries) if all(map(_may_open, entry["devices"]))
+    ]
+    if not places or not allowed:  # the step has none, whatever it inherited from its job
         return
-    own = allowed if len(allowed) == len(given) else given
+    own = allowed if len(allowed) == len(places) else places
     if not set(own) <= set(allowed):
         raise Failed(
-            f"Slurm gave this task the instances {said}, and it can open "
+            f"Slurm gave this task the instances {text}, and it can open "
             f"{','.join(map(str, allowed))}; gres.conf is not that of this node's instances"
         )
-    yield f"export CUDA_VISIBLE_DEVICES={','.join(made[number]['uuid'] for number in own)}"
+    yield f"export CUDA_VISIBLE_DEVICES={','.join(entries[number]['uuid'] for number in own)}"
 
 
 def _may_open(path: str) -> bool:

@@ -98,8 +98,8 @@ class Node:
 
     def declare(self, layout):
         plan = boards.plan("a100_sxm", 2, layout)
-        for one in plan["instances"]:
-            one["devices"] = [str(self.host.names / Path(path).name) for path in one["devices"]]
+        for entry in plan["instances"]:
+            entry["devices"] = [str(self.host.names / Path(path).name) for path in entry["devices"]]
         self.host.plan.write_text(json.dumps(plan))
         self.plan = plan
 
@@ -139,7 +139,7 @@ def test_gpus_are_cut_once_and_named(node):
     assert (node.look()["change"], node.look()["found"]) == (True, "2 GPUs: MIG off")
     assert node.apply() == 0
     gpu = node.read()["gpus"][0]
-    assert [(one["profile"], one["start"]) for one in gpu["instances"]] == [
+    assert [(instance["profile"], instance["start"]) for instance in gpu["instances"]] == [
         ("3g.20gb", 0),
         ("3g.20gb", 4),
     ]
@@ -175,7 +175,7 @@ def test_names_go_by_the_device_file_of_the_gpu_and_the_drivers_numbers(node):
         "devices": [str(node.host.names / f"gpu0-3g.20gb-0.{what}") for what in ("gi", "ci")],
         "numbers": [[CAPS, known["gpu0/gi1/access"]], [CAPS, known["gpu0/gi1/ci0/access"]]],
     }
-    numbers = [tuple(pair) for one in node.map for pair in one["numbers"]]
+    numbers = [tuple(pair) for entry in node.map for pair in entry["numbers"]]
     assert len(set(numbers)) == len(numbers) == 8
 
 
@@ -288,8 +288,8 @@ def test_the_mode_is_changed_for_all_before_a_boot_is_asked_for(
     assert node.apply() == code
     assert [gpu["pending"] for gpu in node.read()["gpus"]] == [True, True]
     assert node.look()["reboot"] is bool(code)
-    said = capsys.readouterr().err
-    assert ("MIG of GPU 1 is on only after the next boot" in said) is bool(code)
+    errors = capsys.readouterr().err
+    assert ("MIG of GPU 1 is on only after the next boot" in errors) is bool(code)
     if code:
         assert (node.names, node.host.map.exists()) == ([], False)
         node.edit(lambda state: [gpu.update(on=True) for gpu in state["gpus"]])  # the boot
@@ -366,17 +366,17 @@ def test_what_nvidia_smi_prints_is_read_as_it_prints_it():
 def shown(node, monkeypatch, capsys):
     """What a task is told when it may open some instances, by number, and Slurm names some."""
     assert node.apply() == 0
-    uuids = [one["uuid"] for one in node.map]
+    uuids = [entry["uuid"] for entry in node.map]
 
     def ask(allowed, **environ):
         paths = {path for number in allowed for path in node.map[number]["devices"]}
         monkeypatch.setattr(mig, "_may_open", lambda path: path in paths)
         host = mig.Host(map=node.host.map, environ=environ)
         code = mig.main(["task"], host)
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         for number, uuid in enumerate(uuids):
-            said = said._replace(out=said.out.replace(uuid, f"#{number}"))
-        return code, said.out, said.err
+            output = output._replace(out=output.out.replace(uuid, f"#{number}"))
+        return code, output.out, output.err
 
     return ask
 

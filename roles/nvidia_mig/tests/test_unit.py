@@ -20,8 +20,8 @@ def words(setting: str, *required_by: str) -> list[str]:
     }
     templar = Templar(DataLoader(), variables)
     lines = str(templar.template(trust_as_template(UNIT.read_text()))).splitlines()
-    found = [line.removeprefix(f"{setting}=") for line in lines if line.startswith(f"{setting}=")]
-    return " ".join(found).split()
+    values = [line.removeprefix(f"{setting}=") for line in lines if line.startswith(f"{setting}=")]
+    return " ".join(values).split()
 
 
 @pytest.mark.parametrize("required_by", [(), ("slurmd.service",)])

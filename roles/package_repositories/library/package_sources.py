@@ -99,17 +99,17 @@ def fingerprints(data: bytes) -> list[str]:
     Version 4 keys only (RFC 4880, 12.2): SHA-1 of 0x99, the length and the packet's body. Raises
     ValueError for anything else.
     """
-    found, rest = [], dearmoured(data)
+    result, rest = [], dearmoured(data)
     while rest:
         tag, body, rest = packet(rest)
         if tag == 6:
             if body[:1] != b"\x04":
                 raise ValueError("a key of another version than 4")
             head = b"\x99" + len(body).to_bytes(2, "big")
-            found.append(hashlib.sha1(head + body, usedforsecurity=False).hexdigest().upper())
-    if not found:
+            result.append(hashlib.sha1(head + body, usedforsecurity=False).hexdigest().upper())
+    if not result:
         raise ValueError("no public key in it")
-    return found
+    return result
 
 
 def dearmoured(data: bytes) -> bytes:
@@ -238,19 +238,19 @@ def only(source: Path) -> list[str]:
 
 def was_read(source: Path) -> bool:
     """Whether APT has package lists of this source."""
-    asked = run(["apt-get", "indextargets", *only(source), "--format=$(FILENAME)"])
-    names = [Path(line) for line in asked.stdout.splitlines() if "Packages" in line]
+    result = run(["apt-get", "indextargets", *only(source), "--format=$(FILENAME)"])
+    names = [Path(line) for line in result.stdout.splitlines() if "Packages" in line]
     return any(list(name.parent.glob(f"{name.name}*")) for name in names)
 
 
 def releases(entry: Mapping[str, Any]) -> dict[str, str]:
     """The address of each suite's release file, with the address that the entry has for it."""
-    found = {}
+    by_address = {}
     for uri in entry["uris"]:
         for suite in entry["suites"]:
             folder = suite.removeprefix("/") if suite.endswith("/") else f"dists/{suite}/"
-            found[f"{uri.rstrip('/')}/{folder}InRelease"] = uri
-    return found
+            by_address[f"{uri.rstrip('/')}/{folder}InRelease"] = uri
+    return by_address
 
 
 def of_others(apt: Apt) -> dict[str, Path]:
@@ -259,19 +259,19 @@ def of_others(apt: Apt) -> dict[str, Path]:
     Each file is asked for alone: what two files say together may be an error of all of APT. Nothing
     is downloaded. Raises Refused for a file that APT cannot read.
     """
-    found = {}
+    by_address = {}
     parts = apt.etc / "sources.list.d"
     files = [apt.etc / "sources.list", *parts.glob("*.list"), *parts.glob("*.sources")]
     for path in sorted(files):
         if path.name.startswith(PREFIX) or not path.exists():
             continue
-        asked = run(["apt-get", "update", "--print-uris", *only(path)])
-        if asked.returncode:
-            said = " ".join(asked.stderr.split())
-            raise Refused(f"{path} on the node cannot be read by APT ({said}); mend or remove it")
-        for address in re.findall(r"^'([^']+/InRelease)'", asked.stdout, re.MULTILINE):
-            found[unquote(address)] = path
-    return found
+        result = run(["apt-get", "update", "--print-uris", *only(path)])
+        if result.returncode:
+            why = " ".join(result.stderr.split())
+            raise Refused(f"{path} on the node cannot be read by APT ({why}); mend or remove it")
+        for address in re.findall(r"^'([^']+/InRelease)'", result.stdout, re.MULTILINE):
+            by_address[unquote(address)] = path
+    return by_address
 
 
 def shared(entry: Mapping[str, Any], others: Mapping[str, Path]) -> str:
@@ -301,12 +301,12 @@ def update(source: Path, timeout: int) -> str:
         argv += ["-o", option]
     deadline = time.monotonic() + LOCK_S
     while True:
-        asked = run(argv)
+        result = run(argv)
         # A component that there is not is but a warning of APT's.
-        if not asked.returncode and NO_COMPONENT not in asked.stdout + asked.stderr:
+        if not result.returncode and NO_COMPONENT not in result.stdout + result.stderr:
             return ""
-        if "Could not get lock" not in asked.stderr or time.monotonic() > deadline:
-            return asked.stdout + asked.stderr
+        if "Could not get lock" not in result.stderr or time.monotonic() > deadline:
+            return result.stdout + result.stderr
         time.sleep(2)
 
 
@@ -411,21 +411,21 @@ def bring(entry: Mapping[str, Any], apt: Apt, may_ask: bool, check_mode: bool, t
         apt.source(name): source_text(entry, ours).encode(),
         apt.preferences(name): preferences_text(entry).encode(),
     }
-    found = state(apt, name, files)
-    if found == IN_PLACE or check_mode:
-        return found
+    before = state(apt, name, files)
+    if before == IN_PLACE or check_mode:
+        return before
     with tempfile.TemporaryDirectory(prefix="plumbline-apt-", dir=apt.staging) as scratch:
         staged = Path(scratch)
         staged.chmod(0o755)  # APT reads it as a user of its own
         source = staged / apt.source(name).name
         staged_key = staged / ours.name
         put({staged_key: key, source: source_text(entry, staged_key).encode()})
-        if said := update(source, timeout):
-            raise Refused(meaning(said, entry))
+        if message := update(source, timeout):
+            raise Refused(meaning(message, entry))
         if not was_read(source):
             raise Refused(f"{' '.join(entry['uris'])} has no packages for this node's architecture")
     put(files)
-    return found
+    return before
 
 
 def strangers(apt: Apt, names: Iterable[str]) -> list[Path]:
@@ -434,8 +434,8 @@ def strangers(apt: Apt, names: Iterable[str]) -> list[Path]:
     for name in names:
         wanted |= {apt.source(name), apt.preferences(name), *apt.keys(name)}
     folders = ("sources.list.d", "keyrings", "preferences.d")
-    found = (path for folder in folders for path in (apt.etc / folder).glob(f"{PREFIX}*"))
-    return sorted(path for path in found if path not in wanted)
+    paths = (path for folder in folders for path in (apt.etc / folder).glob(f"{PREFIX}*"))
+    return sorted(path for path in paths if path not in wanted)
 
 
 def bring_all(
@@ -457,13 +457,13 @@ def bring_all(
         try:
             if problem_of_two := shared(entry, others):
                 raise Refused(problem_of_two)
-            found = bring(entry, apt, may_ask, check_mode, timeout)
+            before = bring(entry, apt, may_ask, check_mode, timeout)
         except (Refused, NoFile) as problem:
             outcome.problems.append(f"{entry['name']}: {problem}.")
             outcome.states[entry["name"]] = str(problem)
             continue
-        outcome.states[entry["name"]] = found
-        outcome.changed |= found != IN_PLACE
+        outcome.states[entry["name"]] = before
+        outcome.changed |= before != IN_PLACE
     return outcome
 
 
@@ -476,13 +476,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
+    params = module.params
     outcome = bring_all(
-        given["repositories"], Apt(), given["download"], module.check_mode, given["timeout"]
+        params["repositories"], Apt(), params["download"], module.check_mode, params["timeout"]
     )
     if outcome.problems:
-        said = " ".join(outcome.problems)
-        module.fail_json(msg=said, changed=outcome.changed, states=outcome.states)
+        message = " ".join(outcome.problems)
+        module.fail_json(msg=message, changed=outcome.changed, states=outcome.states)
     module.exit_json(changed=outcome.changed, states=outcome.states)
 
 

@@ -42,10 +42,10 @@ def test_good_ones() -> None:
     ],
 )
 def test_one_sentence_for_what_is_wrong(changed: dict[str, Any], words: str) -> None:
-    said = problems([FLAT | changed])
-    assert len(said) == 1
-    assert words in said[0]
-    assert said[0].endswith(".")
+    sentences = problems([FLAT | changed])
+    assert len(sentences) == 1
+    assert words in sentences[0]
+    assert sentences[0].endswith(".")
 
 
 def test_a_name_is_there_once() -> None:
@@ -54,13 +54,13 @@ def test_a_name_is_there_once() -> None:
 
 def test_an_address_is_there_once() -> None:
     again = FLAT | {"name": "again", "uris": ["https://mirror.example.org/cuda"]}
-    said = ["again: https://mirror.example.org/cuda / is in cuda already; list it once."]
-    assert problems([FLAT, again]) == said
+    sentences = ["again: https://mirror.example.org/cuda / is in cuda already; list it once."]
+    assert problems([FLAT, again]) == sentences
 
 
 def test_rows_fail_for_all_but_what_is_in_place() -> None:
-    found = rows([FLAT, SUITES], {"cuda": "in place", "tool": "different"})
-    assert [row["verdict"] for row in found] == ["PASS", "FAIL"]
+    table = rows([FLAT, SUITES], {"cuda": "in place", "tool": "different"})
+    assert [row["verdict"] for row in table] == ["PASS", "FAIL"]
     assert [row["verdict"] for row in rows([FLAT], {})] == ["FAIL"]
     assert verify_failures(rows([], {})) == []
 

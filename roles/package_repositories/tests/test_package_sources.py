@@ -111,8 +111,8 @@ def test_a_key_that_cannot_be_had(tmp_path: Path) -> None:
     apt = package_sources.Apt(etc=tmp_path)
     entry = ENTRY | {"key_url": (tmp_path / "key.asc").as_uri()}
     assert package_sources.key_of(entry, apt, may_ask=False, timeout=1) == b""
-    said = rf"its key {entry['key_url']} cannot be reached: .*; set key_url to a mirror"
-    with pytest.raises(package_sources.Refused, match=said):
+    message = rf"its key {entry['key_url']} cannot be reached: .*; set key_url to a mirror"
+    with pytest.raises(package_sources.Refused, match=message):
         package_sources.key_of(entry, apt, may_ask=True, timeout=1)
 
 
@@ -165,10 +165,10 @@ def test_preferences_are_of_the_host_or_of_a_version() -> None:
     ],
 )
 def test_what_apt_says_becomes_one_sentence(said: str, sentence: str) -> None:
-    found = package_sources.meaning(said, ENTRY)
-    assert found.startswith("https://mirror.example.org/cuda/debian12/x86_64/ ")
-    assert sentence in found
-    assert "\n" not in found
+    message = package_sources.meaning(said, ENTRY)
+    assert message.startswith("https://mirror.example.org/cuda/debian12/x86_64/ ")
+    assert sentence in message
+    assert "\n" not in message
 
 
 def test_strangers_are_ours_only(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_strangers_are_ours_only(tmp_path: Path) -> None:
 def test_somebody_elses_list_with_the_same_address(uri: str, suite: str, release: str) -> None:
     entry = {"uris": ["http://m/other", uri], "suites": [suite]}
     theirs = Path("/etc/apt/sources.list.d/theirs.list")
-    said = package_sources.shared(entry, {release: theirs})
-    assert said.startswith(f"{theirs} on the node has its address {uri} already")
+    message = package_sources.shared(entry, {release: theirs})
+    assert message.startswith(f"{theirs} on the node has its address {uri} already")
     assert package_sources.shared(entry, {f"{release}2": theirs}) == ""
 
 
@@ -222,15 +222,15 @@ def test_what_is_refused_is_a_state_of_that_repository_alone(
 
     release = f"{ENTRY['uris'][0]}InRelease"
     monkeypatch.setattr(package_sources, "of_others", lambda _: {release: theirs})
-    found = look()
-    assert found.states["cuda"].startswith(f"{theirs} on the node has its address ")
-    assert found.states["other"] == "absent"
-    assert found.problems == [f"cuda: {found.states['cuda']}."]
+    outcome = look()
+    assert outcome.states["cuda"].startswith(f"{theirs} on the node has its address ")
+    assert outcome.states["other"] == "absent"
+    assert outcome.problems == [f"cuda: {outcome.states['cuda']}."]
 
     def unreadable(_: package_sources.Apt) -> None:
         raise package_sources.Refused(f"{theirs} cannot be read")
 
     monkeypatch.setattr(package_sources, "of_others", unreadable)
-    found = look()
-    assert found.states == dict.fromkeys(["cuda", "other"], f"{theirs} cannot be read")
-    assert found.problems == [f"{theirs} cannot be read."]
+    outcome = look()
+    assert outcome.states == dict.fromkeys(["cuda", "other"], f"{theirs} cannot be read")
+    assert outcome.problems == [f"{theirs} cannot be read."]

@@ -128,12 +128,12 @@ def rule_files(own: Path, paths: Iterable[str]) -> dict[str, str]:
 
     A site's file replaces the role's of the same name. Raises ValueError for two of a site's.
     """
-    found = {path.name: path.read_text(encoding="utf-8") for path in sorted(own.glob("*.yml"))}
-    given = [Path(path) for path in paths]
-    for name, times in Counter(path.name for path in given).items():
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(own.glob("*.yml"))}
+    of_site = [Path(path) for path in paths]
+    for name, times in Counter(path.name for path in of_site).items():
         if times > 1:
             raise ValueError(f"{times} files of prometheus_rule_files have the name {name}")
-    return found | {path.name: path.read_text(encoding="utf-8") for path in given}
+    return texts | {path.name: path.read_text(encoding="utf-8") for path in of_site}
 
 
 def expected_gpus(nodes: Sequence[Mapping[str, Any]]) -> str:

@@ -47,18 +47,18 @@ def test_each_target_has_its_node_and_its_group(files):
             "labels": {"node": "gpu1", "group": "compute", "partition_group": "h100"},
         },
     ]
-    assert [one["targets"] for one in json.loads(files["targets/dcgm.json"])] == [["gpu1:9400"]]
+    assert [group["targets"] for group in json.loads(files["targets/dcgm.json"])] == [["gpu1:9400"]]
     assert json.loads(files["targets/nobody.json"]) == []
 
 
 def test_everything_is_scraped_over_tls_with_a_password(files):
     document = yaml.safe_load(files["prometheus.yml"])
-    ours = [one for one in document["scrape_configs"] if one["job_name"] != "own"]
+    ours = [entry for entry in document["scrape_configs"] if entry["job_name"] != "own"]
     assert len(ours) == len(JOBS)
-    for one in [*ours, *document["alerting"]["alertmanagers"]]:
-        assert one["scheme"] == "https"
-        assert one["tls_config"] == {"ca_file": "/etc/plumbline/tls/ca.crt"}
-        assert one["basic_auth"] == {
+    for entry in [*ours, *document["alerting"]["alertmanagers"]]:
+        assert entry["scheme"] == "https"
+        assert entry["tls_config"] == {"ca_file": "/etc/plumbline/tls/ca.crt"}
+        assert entry["basic_auth"] == {
             "username": "prometheus",
             "password_file": "/etc/prometheus/secrets/scrape_password",
         }
@@ -91,8 +91,8 @@ def test_rules_are_the_roles_and_then_the_sites(tmp_path):
         folder.mkdir()
         for name in names:
             (folder / name).write_text(f"{folder.name} {name}")
-    found = config.rule_files(own, [str(site / "b.yml"), str(site / "d.yml")])
-    assert found == {"a.yml": "own a.yml", "b.yml": "site b.yml", "d.yml": "site d.yml"}
+    texts = config.rule_files(own, [str(site / "b.yml"), str(site / "d.yml")])
+    assert texts == {"a.yml": "own a.yml", "b.yml": "site b.yml", "d.yml": "site d.yml"}
     with pytest.raises(ValueError, match=r"2 files of prometheus_rule_files have the name b\.yml"):
         config.rule_files(own, [str(site / "b.yml"), str(own / "b.yml")])
 
@@ -110,8 +110,8 @@ def test_rules_are_the_roles_and_then_the_sites(tmp_path):
     ],
 )
 def test_a_job_that_cannot_be_is_refused(job, said):
-    [found] = prometheus.problems([*JOBS, job], HOSTS)
-    assert found.startswith(said)
+    [problem] = prometheus.problems([*JOBS, job], HOSTS)
+    assert problem.startswith(said)
 
 
 def test_jobs_that_can_be_are_not():
@@ -153,17 +153,17 @@ def promtool(tmp_path, files):
 
 
 def test_promtool_accepts_it(promtool):
-    status, said = promtool({})
-    assert status == 0, said
+    status, output = promtool({})
+    assert status == 0, output
 
 
 def test_promtool_refuses_a_broken_rule_beside_it(promtool):
     rule = "groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]"
-    status, said = promtool({"rules/broken.yml": rule})
+    status, output = promtool({"rules/broken.yml": rule})
     assert status != 0
-    assert "rules/broken.yml" in said
+    assert "rules/broken.yml" in output
 
 
 def test_promtool_refuses_broken_targets(promtool):
-    status, said = promtool({"targets/node.json": "[{]"})
-    assert status != 0, said
+    status, output = promtool({"targets/node.json": "[{]"})
+    assert status != 0, output

@@ -68,8 +68,8 @@ def metrics(expression: str) -> Iterator[tuple[str, set[str]]]:
     text = re.sub(r"\b(by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)", " ", text)
     # No text between quotes is left, so a brace ends the matchers.
     text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', text)
-    for found in re.finditer(r"\b([A-Za-z_:][\w:]*)\b(\s*\()?(?:\{([^}]*)\})?", text):
-        name, call, matchers = found.groups()
+    for match in re.finditer(r"\b([A-Za-z_:][\w:]*)\b(\s*\()?(?:\{([^}]*)\})?", text):
+        name, call, matchers = match.groups()
         if not call and name not in _WORDS:
             yield name, set(re.findall(r"\w+", matchers or ""))
 
@@ -83,7 +83,7 @@ def read(path: Path) -> Any:
 
 
 def alerts() -> list[Alert]:
-    found = []
+    result = []
     for name in GROUPS:
         cases: dict[str, list[tuple[list[dict[str, str]], set[str]]]] = {}
         for test in read(CASES / f"{name}.yml")["tests"]:
@@ -94,9 +94,9 @@ def alerts() -> list[Alert]:
         for group in read(RULES / f"{name}.yml")["groups"]:
             assert group["name"] == name
             for rule in group["rules"]:
-                found.append(Alert(rule["alert"], rule, tuple(cases.pop(rule["alert"], ()))))
+                result.append(Alert(rule["alert"], rule, tuple(cases.pop(rule["alert"], ()))))
         assert not cases, f"{name}.yml: cases of alerts that do not exist"
-    return found
+    return result
 
 
 ALERTS = alerts()
@@ -190,13 +190,13 @@ def test_an_alert_is_told_to_people(alert):
 def test_texts_name_labels_that_the_alert_has(alert):
     fired = [labels for expected, _ in alert.cases for labels in expected]
     known = set().union(*fired)
-    said = " ".join(alert.rule["annotations"].values())
+    text = " ".join(alert.rule["annotations"].values())
     # What is not always there is asked for first.
-    asked = set(re.findall(r"(?:with|if and) \$labels\.(\w+)", said))
-    named = set(re.findall(r"\$labels\.(\w+)", said))
+    optional = set(re.findall(r"(?:with|if and) \$labels\.(\w+)", text))
+    named = set(re.findall(r"\$labels\.(\w+)", text))
     assert named <= known
     for labels in fired:
-        assert named - asked <= set(labels)
+        assert named - optional <= set(labels)
 
 
 @each_alert

@@ -24,10 +24,10 @@ def read(folder: Path) -> Found:
         files = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
     except FileNotFoundError:
         return {}
-    found = {}
+    jobs = {}
     for path in files:
         try:
-            found[path.name] = tuple(path.read_text(encoding="ascii").split())
+            jobs[path.name] = tuple(path.read_text(encoding="ascii").split())
         except FileNotFoundError:  # its job ended meanwhile
             continue
-    return found
+    return jobs

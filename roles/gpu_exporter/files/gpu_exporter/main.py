@@ -83,8 +83,8 @@ def collected(reads: Sequence[Read]) -> tuple[str, Errors]:
     families: list[textfile.Family] = []
     ends: list[metrics.Collected] = []
     for read in reads:
-        found, ended = read()
-        families += found
+        more, ended = read()
+        families += more
         ends += ended
     text = textfile.text([*families, *metrics.of_exporter(ends, time.time())])
     return text, {end.collector: end.error for end in ends if end.error}
@@ -101,15 +101,15 @@ class Gpus:
     def __call__(self) -> tuple[list[textfile.Family], list[metrics.Collected]]:
         system, gpus = nvml.ask(self._limit_s, metrics.QUESTIONS)
         began = time.monotonic()
-        found: jobs.Found = {}
+        job_ids: jobs.Found = {}
         why = ""
         try:
-            found = jobs.read(self._folder)
+            job_ids = jobs.read(self._folder)
         except (OSError, ValueError) as error:
             why = str(error)
         ends = metrics.of_nvml(system, gpus)
         ends.append(metrics.Collected("jobs", time.monotonic() - began, why))
-        return metrics.of_gpus(gpus, found, self._events, time.monotonic()), ends
+        return metrics.of_gpus(gpus, job_ids, self._events, time.monotonic()), ends
 
 
 class Log:

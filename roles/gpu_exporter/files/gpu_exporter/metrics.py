@@ -266,7 +266,7 @@ def _known(gpu: Gpu) -> bool:
 
 def amiss(gpu: Gpu) -> str:
     """Why it did not tell all that it can, or nothing. What a board does not have is no failure."""
-    failed = [f"{one.name}: {one.why}" for one in gpu.unknown if one.kind == "error"]
+    failed = [f"{item.name}: {item.why}" for item in gpu.unknown if item.kind == "error"]
     if gpu.error is not None or failed:
         return gpu.error or failed[0]
     return "" if _known(gpu) else f"it does not say its {' or its '.join(_missing(gpu))}"
@@ -304,8 +304,8 @@ def _samples(
 
 def _of_metric(metric: Metric, gpus: Iterable[Gpu], jobs: Jobs) -> Iterator[Sample]:
     for gpu in gpus:
-        found = gpu.values[metric.question]
-        value = None if found is None else metric.read(found)
+        answer = gpu.values[metric.question]
+        value = None if answer is None else metric.read(answer)
         if value is not None:
             yield from _samples(gpu, value, jobs)
 
@@ -316,12 +316,12 @@ def _of_memory(member: str, gpus: Iterable[Gpu], jobs: Jobs) -> Iterator[Sample]
             if gpu.values["framebuffer"] is not None:
                 yield from _samples(gpu, gpu.values["framebuffer"][member], jobs)
             continue
-        for one in gpu.values["mig_memory"] or ():
-            if member in one:
-                number = str(one["instance"])
-                more = {"GPU_I_PROFILE": one["name"].split(" MIG ")[-1], "GPU_I_ID": number}
+        for instance in gpu.values["mig_memory"] or ():
+            if member in instance:
+                number = str(instance["instance"])
+                more = {"GPU_I_PROFILE": instance["name"].split(" MIG ")[-1], "GPU_I_ID": number}
                 of = jobs.get(f"{gpu.index}.{number}", ())
-                yield from (Sample(labels, one[member]) for labels in _labels(gpu, more, of))
+                yield from (Sample(labels, instance[member]) for labels in _labels(gpu, more, of))
 
 
 def _clock_events(gpus: Iterable[Gpu], jobs: Jobs, events: ClockEvents, now: float) -> Family:
@@ -360,8 +360,8 @@ def of_exporter(collected: Sequence[Collected], now: float) -> list[Family]:
 
     def each(value: Callable[[Collected], float]) -> tuple[Sample, ...]:
         return tuple(
-            Sample({"exporter": EXPORTER, "collector": one.collector}, value(one))
-            for one in collected
+            Sample({"exporter": EXPORTER, "collector": end.collector}, value(end))
+            for end in collected
         )
 
     return [

@@ -32,11 +32,11 @@ def main(arguments: Sequence[str]) -> int:
     except NotKnown as error:
         print(error, file=sys.stderr)
         return 1
-    found = made(job, options.config, time.time())
+    result = made(job, options.config, time.time())
     if options.json:
-        print(json.dumps(report.document(found), indent=2))
+        print(json.dumps(report.document(result), indent=2))
     else:
-        print(report.text(found), end="")
+        print(report.text(result), end="")
     return 0
 
 

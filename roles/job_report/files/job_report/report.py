@@ -25,14 +25,14 @@ class Report:
 
 
 def document(report: Report) -> dict[str, Any]:
-    found = report.gpus
+    gpus = report.gpus
     return {
         "version": 1,
         **asdict(report),
         "cpu_ratio": _ratio(report.cpus_busy, report.job.cpus),
         "memory_ratio": _ratio(report.job.memory_peak_bytes, report.job.memory_bytes),
-        "gpu_ratio": _busy(found),
-        "gpu_kwh": usage.kilowatt_hours(found, report.job.elapsed_s) if found else None,
+        "gpu_ratio": _busy(gpus),
+        "gpu_kwh": usage.kilowatt_hours(gpus, report.job.elapsed_s) if gpus else None,
     }
 
 
@@ -93,7 +93,7 @@ def _row(gpu: usage.GpuUse) -> tuple[str, str, str, str, str, str]:
 def _busy(found: usage.Gpus | None) -> float | None:
     """Between 0 and 1, over all GPUs; None where one of them is not known."""
     each = [gpu.busy for gpu in found.each] if found else []
-    known = [one for one in each if one is not None]
+    known = [busy for busy in each if busy is not None]
     return sum(known) / len(known) / 100 if known and len(known) == len(each) else None
 
 
@@ -138,23 +138,23 @@ def _percent(ratio: float | None) -> str:
 
 def sentences(job: Job, gpus: usage.Gpus | None, more: Sequence[str]) -> tuple[str, ...]:
     """What accounting and metrics leave open, before what could not be asked."""
-    found = []
+    result = []
     if job.running:
-        found.append("The job runs: Slurm counts CPU and memory of a step when the step ends.")
+        result.append("The job runs: Slurm counts CPU and memory of a step when the step ends.")
     elif job.end is not None and job.memory_peak_bytes is None and job.start is not None:
-        found.append(
+        result.append(
             "Memory: Slurm has no sample of it; the job was shorter than JobAcctGatherFrequency, "
             "or nothing gathers them (JobAcctGatherType)."
         )
     if gpus is not None and len(gpus.each) < job.gpus:
-        found.append(f"GPU use: of {job.gpus - len(gpus.each)} of its GPUs there are no metrics.")
+        result.append(f"GPU use: of {job.gpus - len(gpus.each)} of its GPUs there are no metrics.")
     if gpus is not None and any(gpu.busy is None for gpu in gpus.each):
-        found.append(
+        result.append(
             "GPU use: how busy an instance of MIG was is not measured, only the GPU it is part of."
             if any(gpu.instance for gpu in gpus.each)
             else "GPU use: not all of its GPUs say how busy they were."
         )
-    return (*found, *more)
+    return (*result, *more)
 
 
 def _energy(kilowatt_hours: float) -> str:

@@ -106,8 +106,8 @@ def read(job: str) -> Job:
     except OSError as error:
         raise NotKnown(f"sacct cannot be started: {error.strerror}.") from None
     if done.returncode != 0:
-        said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-        raise NotKnown(f"sacct fails: {said.rstrip('.')}.")
+        why = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        raise NotKnown(f"sacct fails: {why.rstrip('.')}.")
     return parse(done.stdout, job)
 
 

@@ -14,9 +14,9 @@ FILE = Path("/etc/plumbline/job_report.json")
 def server(path: Path = FILE) -> Server:
     """Raises NotKnown where nobody says which Prometheus."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        files = {key: Path(found[key]) if found[key] else None for key in ("ca", "password_file")}
-        return Server(found["url"], files["ca"], found["user"] or None, files["password_file"])
+        config = json.loads(path.read_text(encoding="utf-8"))
+        files = {key: Path(config[key]) if config[key] else None for key in ("ca", "password_file")}
+        return Server(config["url"], files["ca"], config["user"] or None, files["password_file"])
     except FileNotFoundError:
         raise NotKnown(f"No Prometheus is named here: there is no {path}.") from None
     except OSError as error:

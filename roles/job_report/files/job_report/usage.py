@@ -62,21 +62,21 @@ def gpus(job: Job, ask: Ask) -> Gpus | None:
     """None for a job without GPUs. Raises NotKnown."""
     if not job.gpus:
         return None
-    found = _measured(ask, f'hpc_job="{job.id}"')
-    if found:
-        return Gpus(found, "by the job's id")
-    found = _measured(ask, _nodes(job))
-    if not found:
+    uses = _measured(ask, f'hpc_job="{job.id}"')
+    if uses:
+        return Gpus(uses, "by the job's id")
+    uses = _measured(ask, _nodes(job))
+    if not uses:
         raise NotKnown(
             "GPU use: Prometheus has no metrics of the job's GPUs for that time; it was shorter "
             "than a scrape, is older than what is kept, or its nodes have no exporter of GPUs."
         )
-    if len(found) != job.gpus:
+    if len(uses) != job.gpus:
         raise NotKnown(
             f"GPU use: no metrics carry the job's id (gpu_exporter_job_map), and its nodes have "
-            f"{len(found)} GPUs where it had {job.gpus}, so whose use it was cannot be told."
+            f"{len(uses)} GPUs where it had {job.gpus}, so whose use it was cannot be told."
         )
-    return Gpus(found, "as all GPUs of its nodes, for no metrics carry its id")
+    return Gpus(uses, "as all GPUs of its nodes, for no metrics carry its id")
 
 
 def _nodes(job: Job) -> str:
@@ -106,10 +106,10 @@ def _measured(ask: Ask, matcher: str) -> tuple[GpuUse, ...]:
 
 def _keyed(series: Iterable[Series]) -> dict[Key, Sequence[float]]:
     return {
-        (one.labels.get("node", ""), one.labels.get("gpu", ""), one.labels.get("GPU_I_ID", "")): (
-            one.values
+        (gpu.labels.get("node", ""), gpu.labels.get("gpu", ""), gpu.labels.get("GPU_I_ID", "")): (
+            gpu.values
         )
-        for one in series
+        for gpu in series
     }
 
 
@@ -129,7 +129,7 @@ def _total(used: Sequence[float] | None, free: Sequence[float] | None) -> float 
 def kilowatt_hours(found: Gpus, elapsed_s: float) -> float | None:
     """What the GPUs used in that time; None where the power of one is not known."""
     watts = [gpu.watts for gpu in found.each]
-    known = [one for one in watts if one is not None]
+    known = [power for power in watts if power is not None]
     return sum(known) * elapsed_s / 3.6e6 if known and len(known) == len(watts) else None
 
 

@@ -13,10 +13,10 @@ WANTED = "Basic " + base64.b64encode(b"grafana:secret").decode()
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        asked = dict(urllib.parse.parse_qsl(form))
+        fields = dict(urllib.parse.parse_qsl(form))
         allowed = self.headers["Authorization"] == WANTED
-        known = 'DCGM_FI_DEV_GPU_UTIL{hpc_job="4711"}' in asked["query"]
-        values = [[float(asked["start"]), "40"], [float(asked["end"]), "60"]]
+        known = 'DCGM_FI_DEV_GPU_UTIL{hpc_job="4711"}' in fields["query"]
+        values = [[float(fields["start"]), "40"], [float(fields["end"]), "60"]]
         series = [{"metric": {"node": "node", "gpu": "0"}, "values": values}] if known else []
         data = {"resultType": "matrix", "result": series}
         document = {"status": "success", "data": data} if allowed else {"error": "Unauthorized"}

@@ -65,10 +65,10 @@ def toolkit(version: str) -> list[Deb]:
             "/usr/lib/systemd/system/nvidia-cdi-refresh.path": PATH,
         },
     )
-    one = Deb("libnvidia-container1", version)
-    tools = Deb("libnvidia-container-tools", version, depends=(f"{one.name} (>= {version})",))
+    library = Deb("libnvidia-container1", version)
+    tools = Deb("libnvidia-container-tools", version, depends=(f"{library.name} (>= {version})",))
     needs = (f"{base.name} (= {version})", f"{tools.name} (>= {version})")
-    return [base, one, tools, Deb("nvidia-container-toolkit", version, depends=needs)]
+    return [base, library, tools, Deb("nvidia-container-toolkit", version, depends=needs)]
 
 
 def fill(folder: Path) -> None:

@@ -19,7 +19,7 @@ def run(host, phase, job, gpus):
 def test_the_gpus_are_read_and_everybody_may_read_the_file(host):
     until(lambda: len(series(host, "DCGM_FI_DEV_GPU_TEMP")) == 2)
     assert host.file(TEXTFILE).mode == 0o644
-    (line,) = [one for one in series(host, "DCGM_FI_DEV_GPU_TEMP") if 'gpu="1"' in one]
+    (line,) = [line for line in series(host, "DCGM_FI_DEV_GPU_TEMP") if 'gpu="1"' in line]
     assert 'device="nvidia1"' in line
     assert "hpc_job" not in line
 
@@ -34,10 +34,10 @@ def xid(host, gpu, code):
 
 def xids(host):
     """By GPU and code; all those of this file are faults."""
-    told = r'pci_bus_id="00000000:(..):00.0",kind="xid",xid="(\d+)",verdict="fail"} (\d+)$'
+    pattern = r'pci_bus_id="00000000:(..):00.0",kind="xid",xid="(\d+)",verdict="fail"} (\d+)$'
     lines = series(host, "plumbline_kernel_xid_total")
-    found = [re.search(told, line).groups() for line in lines]
-    return {(gpu.lower(), int(code)): int(count) for gpu, code, count in found}
+    counts = [re.search(pattern, line).groups() for line in lines]
+    return {(gpu.lower(), int(code)): int(count) for gpu, code, count in counts}
 
 
 def test_an_xid_of_the_kernels_log_is_counted(host):

@@ -27,8 +27,8 @@ def test_a_dcgm_that_nobody_paired_is_refused_and_ours_goes_on(host, play):
 
 
 def test_what_cannot_work_is_refused(play):
-    said = "gpu_exporter_users has no prometheus; add it"
-    refused(play(gpu_exporter_source="dcgm", gpu_exporter_users={}), said)
+    message = "gpu_exporter_users has no prometheus; add it"
+    refused(play(gpu_exporter_source="dcgm", gpu_exporter_users={}), message)
     refused(play(gpu_exporter_interval=5), "gpu_exporter_interval is 5")
 
 

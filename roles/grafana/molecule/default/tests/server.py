@@ -7,10 +7,10 @@ SERVICE = "grafana-server"
 
 
 class Grafana(Listener):
-    def ask(self, path: str, **given) -> Answer:
-        if given.get("user", "admin") == "admin" and given.get("word") is None:
-            given["word"] = (SECRETS / "grafana_admin_password").read_text().strip()
-        return super().ask(path, **{"user": "admin"} | given)
+    def ask(self, path: str, **options) -> Answer:
+        if options.get("user", "admin") == "admin" and options.get("word") is None:
+            options["word"] = (SECRETS / "grafana_admin_password").read_text().strip()
+        return super().ask(path, **{"user": "admin"} | options)
 
 
 def started(host) -> str:

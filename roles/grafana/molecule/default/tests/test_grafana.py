@@ -29,7 +29,7 @@ def site(tmp_path):
 
 
 def uids(grafana) -> dict[str, str]:
-    return {one["uid"]: one["folderTitle"] for one in grafana.ask("/api/search").document}
+    return {item["uid"]: item["folderTitle"] for item in grafana.ask("/api/search").document}
 
 
 def test_nobody_is_answered_without_a_password_over_tls(grafana):
@@ -63,9 +63,9 @@ def test_no_secret_is_in_a_configuration_or_anybody_elses_to_read(host):
     names = ("grafana_admin_password", "grafana_secret_key", "monitoring_grafana_password")
     words = [(SECRETS / name).read_text().strip() for name in names]
     with host.sudo():
-        said = host.check_output("cat /etc/grafana/grafana.ini /etc/grafana/provisioning/*/*")
-        assert "$__file{" in said
-        assert not any(word in said for word in words)
+        text = host.check_output("cat /etc/grafana/grafana.ini /etc/grafana/provisioning/*/*")
+        assert "$__file{" in text
+        assert not any(word in text for word in words)
         for path in (INI, "/etc/grafana/secrets/admin_password", "/etc/grafana/secrets/secret_key"):
             file = host.file(path)
             assert (file.user, file.group, file.mode) == ("root", "grafana", 0o640), path
@@ -74,17 +74,17 @@ def test_no_secret_is_in_a_configuration_or_anybody_elses_to_read(host):
 
 
 def test_it_tells_nobody_and_fetches_nothing(grafana):
-    said = grafana.ask("/api/admin/settings").document
-    assert said["analytics"] == {
+    settings = grafana.ask("/api/admin/settings").document
+    assert settings["analytics"] == {
         "reporting_enabled": "false",
         "check_for_updates": "false",
         "check_for_plugin_updates": "false",
         "feedback_links_enabled": "false",
     }
-    assert said["plugins"]["preinstall_disabled"] == "true"
-    assert said["security"]["disable_gravatar"] == "true"
-    assert said["users"]["allow_sign_up"] == "false"
-    assert said["security"]["cookie_secure"] == "true"
+    assert settings["plugins"]["preinstall_disabled"] == "true"
+    assert settings["security"]["disable_gravatar"] == "true"
+    assert settings["users"]["allow_sign_up"] == "false"
+    assert settings["security"]["cookie_secure"] == "true"
 
 
 @pytest.mark.long
@@ -108,8 +108,8 @@ def test_a_setting_of_the_sites_and_its_secret(host, play, grafana, tmp_path):
     run = play(grafana_settings=settings, grafana_settings_files={"mail": str(secret)})
     assert run.code == 0, run.output
     assert "word of the mail" not in run.output
-    said = until(lambda: grafana.ask("/api/admin/settings").document)["smtp"]
-    assert said == {"enabled": "true", "password": "*********"}
+    smtp = until(lambda: grafana.ask("/api/admin/settings").document)["smtp"]
+    assert smtp == {"enabled": "true", "password": "*********"}
     assert play().code == 0
     assert "smtp" not in grafana.ask("/api/admin/settings").document
     with host.sudo():
@@ -118,18 +118,18 @@ def test_a_setting_of_the_sites_and_its_secret(host, play, grafana, tmp_path):
 
 def test_what_cannot_work_is_one_sentence_and_changes_nothing(host, attempts, grafana):
     before = started(host)
-    found = attempts(
+    outcomes = attempts(
         [
             Case("secret", {"grafana_settings_files": {"mail": "/nowhere/mail"}}),
             Case("port", {"grafana_port": 9090}),
             Case("name", {"grafana_name": "other"}),
         ]
     )
-    found["secret"].refuses(
+    outcomes["secret"].refuses(
         "/nowhere/mail must be a file on the control node of mode 0600; there is no such file"
     )
-    found["port"].refuses("port 9090 is taken by prometheus")
-    found["name"].refuses("host.crt on node is not a certificate for other")
+    outcomes["port"].refuses("port 9090 is taken by prometheus")
+    outcomes["name"].refuses("host.crt on node is not a certificate for other")
     assert started(host) == before
     assert grafana.ask("/api/user").status == 200
 

@@ -110,10 +110,10 @@ def test_an_interrupted_run_is_mended_by_the_next(host, play, grafana):
     before = started(host)
     configure = {"ansible.builtin.include_role": {"name": "grafana", "tasks_from": "configure"}}
     stop = {"ansible.builtin.fail": {"msg": "interrupted"}}
-    given = {"grafana_scrape_interval": "30s"}
-    play([configure, stop], **given)
+    variables = {"grafana_scrape_interval": "30s"}
+    play([configure, stop], **variables)
     assert started(host) == before
-    assert play(**given).code == 0
+    assert play(**variables).code == 0
     [source] = grafana.ask("/api/datasources").document
     assert source["jsonData"]["timeInterval"] == "30s"
     assert play().code == 0
@@ -142,19 +142,19 @@ def test_another_version_is_taken_over_and_stays(host, play, grafana):
 
 def test_a_package_by_address_and_hash(host, play, grafana):
     folder = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "mirror/grafana"
-    given = {
+    variables = {
         "grafana_source": "package",
         "grafana_package_url": f"{MIRROR}/grafana_1.1.0_all.deb",
     }
-    refused(play(**given), "set grafana_package_url to the address of a package")
-    wrong = play(**given, grafana_package_sha256="0" * 64)
+    refused(play(**variables), "set grafana_package_url to the address of a package")
+    wrong = play(**variables, grafana_package_sha256="0" * 64)
     refused(wrong, "it is not the file that was meant")
     assert version(host) == "1.0.0"
-    given["grafana_package_sha256"] = (folder / "sha256").read_text()
-    run = play(**given)
+    variables["grafana_package_sha256"] = (folder / "sha256").read_text()
+    run = play(**variables)
     assert run.code == 0, run.output
     assert version(host) == "1.1.0"
-    assert play(**given).changed == 0
+    assert play(**variables).changed == 0
     assert grafana.ask("/api/user").status == 200
     assert play().code == 0
     assert version(host) == "1.0.0"

@@ -7,18 +7,18 @@ import pytest
 
 def test_those_who_may_ask_are_told_of_gpus(host):
     with host.sudo():
-        said = host.check_output("job-report 4711")
-        found = json.loads(host.check_output("job-report --json 4711"))
-    assert "  CPU     50% of 2: 1.0 busy in the mean" in said
-    assert "  GPU     1, 50% busy in the mean; found by the job's id" in said
-    assert found["gpu_ratio"] == 0.5
+        output = host.check_output("job-report 4711")
+        document = json.loads(host.check_output("job-report --json 4711"))
+    assert "  CPU     50% of 2: 1.0 busy in the mean" in output
+    assert "  GPU     1, 50% busy in the mean; found by the job's id" in output
+    assert document["gpu_ratio"] == 0.5
 
 
 def test_others_are_told_the_rest_and_why(host):
     with host.sudo("nobody"):
-        said = host.check_output("job-report 4711")
-    assert "  CPU     50% of 2" in said
-    assert "You may not read /etc/plumbline/job_report.password" in said
+        output = host.check_output("job-report 4711")
+    assert "  CPU     50% of 2" in output
+    assert "You may not read /etc/plumbline/job_report.password" in output
 
 
 @pytest.mark.long

@@ -69,8 +69,8 @@ def test_who_takes_all_cpus_waits(host, session):
         "timeout 3 sh -c 'while :; do :; done & while :; do :; done & while :; do :; done & wait'"
     )
     run_as(host, "alice", busy)
-    told = dict(line.split() for line in limit(host, "alice", "cpu.stat").splitlines())
-    assert int(told["nr_throttled"]) > 0
+    counters = dict(line.split() for line in limit(host, "alice", "cpu.stat").splitlines())
+    assert int(counters["nr_throttled"]) > 0
 
 
 @kernel
@@ -102,23 +102,23 @@ def test_services_and_the_exempt_have_no_limits(host):
 
 @kernel
 def test_what_the_node_cannot_have_is_refused(attempts):
-    found = attempts(
+    outcomes = attempts(
         [
             Case("memory", {"login_limits_memory_max": "9000G"}),
             Case("cpus", {"login_limits_cpu_quota": "9000"}),
             Case("operator", {"login_limits_exempt": []}),
         ]
     )
-    found["memory"].refuses("login_limits_memory_max is 9000G, and node has")
-    found["cpus"].refuses("login_limits_cpu_quota is 9000, and node has")
-    found["operator"].refuses("logs in to node as ops, whom the limits would hit")
+    outcomes["memory"].refuses("login_limits_memory_max is 9000G, and node has")
+    outcomes["cpus"].refuses("login_limits_cpu_quota is 9000, and node has")
+    outcomes["operator"].refuses("logs in to node as ops, whom the limits would hit")
 
 
 @pytest.mark.skipif(LIMITED, reason="this node can have limits")
 def test_limits_for_a_node_that_cannot_have_them_are_refused_and_nothing_is_left(host, attempts):
     """What is left of this scenario where it has no kernel of its own: nothing is limited."""
-    found = attempts([Case("limits", {"login_limits_cpu_quota": "40%"}), Case("none")])
-    found["limits"].refuses("and only v2 holds users to limits")
-    assert found["limits"].changed == 0
-    found["none"].passes(changed=False)
+    outcomes = attempts([Case("limits", {"login_limits_cpu_quota": "40%"}), Case("none")])
+    outcomes["limits"].refuses("and only v2 holds users to limits")
+    assert outcomes["limits"].changed == 0
+    outcomes["none"].passes(changed=False)
     assert not host.file("/etc/systemd/system/user-.slice.d/50-plumbline.conf").exists

@@ -64,7 +64,7 @@ def test_what_cannot_work_is_refused_and_the_exporter_runs_on(host, attempts, ex
     file.write_text("short\n")
     file.chmod(0o600)
     before = started(host)
-    found = attempts(
+    outcomes = attempts(
         [
             Case(
                 "port",
@@ -75,8 +75,8 @@ def test_what_cannot_work_is_refused_and_the_exporter_runs_on(host, attempts, ex
             Case("password", {"node_exporter_users": {"prometheus": str(file)}}),
         ]
     )
-    found["port"].refuses("port 9199 is taken by python3 (process")
-    found["password"].refuses("has 5 characters; give it 16")
+    outcomes["port"].refuses("port 9199 is taken by python3 (process")
+    outcomes["password"].refuses("has 5 characters; give it 16")
     assert started(host) == before
     assert exporter.ask("/metrics").status == 200
 

@@ -36,21 +36,21 @@ def test_what_belongs_to_them_is_held_too(host):
 def test_they_work_as_far_as_that_goes_without_a_gpu(host):
     """The real library, which the stand-in hides from everybody else."""
     library = host.check_output("find /usr/lib -name 'libnvidia-ml.so.*.*' | head -1")
-    asked = host.run("LD_LIBRARY_PATH=%s nvidia-smi", os.path.dirname(library))
-    assert asked.rc != 0
-    assert "couldn't communicate with the NVIDIA driver" in asked.stdout + asked.stderr
+    result = host.run("LD_LIBRARY_PATH=%s nvidia-smi", os.path.dirname(library))
+    assert result.rc != 0
+    assert "couldn't communicate with the NVIDIA driver" in result.stdout + result.stderr
 
 
 def test_an_upgrade_leaves_the_driver_alone(host):
     with host.sudo():
-        said = host.check_output("apt-get --simulate full-upgrade")
-    assert not [line for line in said.splitlines() if line.startswith("Inst libcuda1")]
+        output = host.check_output("apt-get --simulate full-upgrade")
+    assert not [line for line in output.splitlines() if line.startswith("Inst libcuda1")]
 
 
 def test_nouveau_is_kept_away_and_profiling_is_roots(host):
-    said = host.file("/etc/modprobe.d/plumbline-nvidia-driver.conf").content_string
-    assert "\nblacklist nouveau\noptions nouveau modeset=0\n" in said
-    assert "\noptions nvidia NVreg_RestrictProfilingToAdminUsers=1\n" in said
+    text = host.file("/etc/modprobe.d/plumbline-nvidia-driver.conf").content_string
+    assert "\nblacklist nouveau\noptions nouveau modeset=0\n" in text
+    assert "\noptions nvidia NVreg_RestrictProfilingToAdminUsers=1\n" in text
 
 
 def test_the_persistence_daemon_is_there_for_the_next_boot(host):
@@ -70,12 +70,12 @@ def test_a_preinstalled_driver_is_verified_and_left_alone(host, attempts):
     before = versions(host)
     own = {"nvidia_driver_source": "preinstalled"}
     fewer = f"cp {DESCRIPTION} /root/description; echo count = 1 >> {DESCRIPTION}"
-    found = attempts(
+    outcomes = attempts(
         [
             Case("well", own),
             Case("fewer", own, breaks=fewer, mends=f"cp /root/description {DESCRIPTION}"),
         ]
     )
-    found["well"].passes(changed=False)
-    found["fewer"].refuses("number of GPUs is 1, expected 2")
+    outcomes["well"].passes(changed=False)
+    outcomes["fewer"].refuses("number of GPUs is 1, expected 2")
     assert versions(host) == before

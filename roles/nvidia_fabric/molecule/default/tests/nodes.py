@@ -29,8 +29,8 @@ class Node:
     def version(self, package: str) -> str:
         """Of a package; empty where it is not installed."""
         form = "--showformat='${db:Status-Status} ${Version}'"
-        said = self.host.run(f"dpkg-query --show {form} {package}").stdout
-        return said.removeprefix("installed ") if said.startswith("installed ") else ""
+        output = self.host.run(f"dpkg-query --show {form} {package}").stdout
+        return output.removeprefix("installed ") if output.startswith("installed ") else ""
 
     def process(self) -> str:
         """What changes whenever the Fabric Manager is started."""

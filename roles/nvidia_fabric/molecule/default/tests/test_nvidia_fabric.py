@@ -46,9 +46,9 @@ def test_it_follows_the_driver_in_one_go_and_is_not_started_before_the_driver_is
 
 def test_no_fabric_manager_where_there_is_no_nvswitch(node, attempts):
     node.root(f"rm -r {SWITCHES}/* && apt-get purge --yes --allow-change-held-packages {MANAGER}")
-    found = attempts([Case("hgx", HGX), Case("pcie", {"nvidia_fabric_gpu_model": "h100_pcie"})])
-    found["hgx"].refuses(
+    outcomes = attempts([Case("hgx", HGX), Case("pcie", {"nvidia_fabric_gpu_model": "h100_pcie"})])
+    outcomes["hgx"].refuses(
         "nvidia_fabric: NVSwitches is none, expected present; 8 h100_sxm have them"
     )
-    found["pcie"].passes(changed=False)
+    outcomes["pcie"].passes(changed=False)
     assert node.version(MANAGER) == ""

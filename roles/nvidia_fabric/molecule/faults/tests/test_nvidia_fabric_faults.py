@@ -18,9 +18,9 @@ def test_a_fabric_manager_of_another_version_is_repaired_also_downwards(node, pl
     wrong = f"{MANAGER}={REVISIONS[NEW]}"
     node.root(f"apt-get install --yes --allow-change-held-packages {wrong}")
     node.host.run(f"sudo systemctl restart {MANAGER}")  # fails, as the real one would
-    told = verified(play)
-    assert f"Fabric Manager is {NEW}, expected {OLD}" in told
-    assert f"service {MANAGER} is failed, expected active; without it CUDA ends" in told
+    output = verified(play)
+    assert f"Fabric Manager is {NEW}, expected {OLD}" in output
+    assert f"service {MANAGER} is failed, expected active; without it CUDA ends" in output
     run = play()
     assert run.code == 0, run.output
     assert node.version(MANAGER) == REVISIONS[OLD]
@@ -86,8 +86,8 @@ def test_nvlink_5_has_its_subnet_manager_too(node, play):
     assert "ib_umad" in node.root("cat /etc/modules-load.d/plumbline-nvidia-fabric.conf")
 
     node.root("dpkg --remove nvlsm")
-    told = verified(play)
-    assert "NVLink subnet manager is not installed, expected installed" in told
+    output = verified(play)
+    assert "NVLink subnet manager is not installed, expected installed" in output
 
 
 def test_imex_on_nodes_of_an_nvlink_domain(node, play):

@@ -10,7 +10,7 @@ VERDICTS = "__nvidia_mig_verified | map(attribute='verdict') | join(' ') ~ ' don
 
 def test_every_gpu_is_cut_as_declared(host):
     for gpu in state(host)["gpus"]:
-        assert [(one["profile"], one["start"]) for one in gpu["instances"]] == [
+        assert [(instance["profile"], instance["start"]) for instance in gpu["instances"]] == [
             ("3g.20gb", 0),
             ("3g.20gb", 4),
         ]
@@ -65,7 +65,7 @@ def test_what_somebody_destroyed_is_seen_and_made_anew(host, attempts):
     document["gpus"][1]["instances"].pop()
     destroy = f"echo '{json.dumps(document)}' > /var/lib/nvidia-smi.json"
     virtual = {"nvidia_mig_model": "virtual"}
-    found = attempts(
+    outcomes = attempts(
         [
             Case("well", {}, "verify", VERDICTS),
             # Virtual GPUs are skipped by declaration.
@@ -75,14 +75,14 @@ def test_what_somebody_destroyed_is_seen_and_made_anew(host, attempts):
         ],
         "--check",
     )
-    assert "msg: PASS PASS done" in found["well"].output
-    assert "msg: SKIP done" in found["virtual"].output
-    assert "msg: FAIL FAIL done" in found["destroyed"].output
-    assert [found[name].changed for name in ("well", "virtual", "destroyed")] == [0, 0, 0]
-    found["predicted"].passes(changed=True)
+    assert "msg: PASS PASS done" in outcomes["well"].output
+    assert "msg: SKIP done" in outcomes["virtual"].output
+    assert "msg: FAIL FAIL done" in outcomes["destroyed"].output
+    assert [outcomes[name].changed for name in ("well", "virtual", "destroyed")] == [0, 0, 0]
+    outcomes["predicted"].passes(changed=True)
     assert state(host) == document
 
-    made = attempts([Case("anew"), Case("after", {}, "verify", VERDICTS)])
-    made["anew"].passes()
-    assert "msg: PASS PASS done" in made["after"].output
+    later = attempts([Case("anew"), Case("after", {}, "verify", VERDICTS)])
+    later["anew"].passes()
+    assert "msg: PASS PASS done" in later["after"].output
     assert names(host) == NAMES

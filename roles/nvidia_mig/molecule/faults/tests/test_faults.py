@@ -49,8 +49,8 @@ def test_a_mode_that_waits_for_a_boot_keeps_the_node_out(host, play, whole):
     for gpu in document["gpus"]:
         gpu["reset"] = "boot"
     write(host, document)
-    told = {"ansible.builtin.debug": {"msg": "boot={{ __nvidia_mig_reboot }}"}}
-    run = play([{"ansible.builtin.include_role": {"name": "nvidia_mig"}}, told])
+    show = {"ansible.builtin.debug": {"msg": "boot={{ __nvidia_mig_reboot }}"}}
+    run = play([{"ansible.builtin.include_role": {"name": "nvidia_mig"}}, show])
     assert run.code == 0, run.output
     assert "boot=True" in run.output
     assert "MIG of GPU 0 is on only after the next boot" in run.output

@@ -36,12 +36,12 @@ def test_only_what_changed_is_asked_for_and_nothing_where_nothing_is(host, play,
     run = play(package_repositories_list=[flat(pins=[]), suites()])
     assert (run.code, run.changed) == (0, 1), run.output
     assert candidate(host, "plumbline-tool") == "2.0"
-    asked = mirror.requests()
-    assert any("/flat/InRelease" in path for path in asked)
-    assert not any("/suites/" in path for path in asked)
-    found = attempts([Case("back", mends=f"rm -f {REQUESTS}"), Case("again")])
-    found["back"].passes(changed=True)
-    found["again"].passes(changed=False)
+    paths = mirror.requests()
+    assert any("/flat/InRelease" in path for path in paths)
+    assert not any("/suites/" in path for path in paths)
+    outcomes = attempts([Case("back", mends=f"rm -f {REQUESTS}"), Case("again")])
+    outcomes["back"].passes(changed=True)
+    outcomes["again"].passes(changed=False)
     assert mirror.requests() == []
     assert candidate(host, "plumbline-tool") == "1.0"
 
@@ -51,12 +51,12 @@ def test_what_is_no_longer_listed_goes(host, play, attempts):
         host.check_output("touch /etc/apt/keyrings/site.asc")
     fewer = {"package_repositories_list": [suites()]}
     none = {"package_repositories_list": []}
-    found = attempts([Case("fewer", fewer, mends=OURS), Case("none", none, mends=OURS)])
-    found["fewer"].passes()
-    assert "suites" in found["fewer"].left
-    assert "flat" not in found["fewer"].left
-    found["none"].passes()
-    assert found["none"].left == ""
+    outcomes = attempts([Case("fewer", fewer, mends=OURS), Case("none", none, mends=OURS)])
+    outcomes["fewer"].passes()
+    assert "suites" in outcomes["fewer"].left
+    assert "flat" not in outcomes["fewer"].left
+    outcomes["none"].passes()
+    assert outcomes["none"].left == ""
     assert host.file("/etc/apt/keyrings/site.asc").exists
     assert play().code == 0
 
@@ -69,7 +69,7 @@ def beside(*more, first=None):
 @pytest.mark.usefixtures("unharmed")
 def test_what_cannot_be_had_is_one_sentence_and_leaves_what_was_there(attempts):
     down, up = f"systemctl stop {UNIT}", f"systemctl start {UNIT}"
-    found = attempts(
+    outcomes = attempts(
         [
             Case("as_it_was", mends=LEFT),
             Case("away", beside(first=flat(architectures=["amd64"])), breaks=down, mends=LEFT),
@@ -81,7 +81,7 @@ def test_what_cannot_be_had_is_one_sentence_and_leaves_what_was_there(attempts):
             Case("nowhere", beside(another("nowhere")), mends=LEFT),
         ]
     )
-    found["as_it_was"].passes()
+    outcomes["as_it_was"].passes()
     for name, sentence in {
         "away": f"flat: {URL}/flat/ cannot be reached (Could not connect to 127.0.0.1:8098",
         "key_away": f"another: its key {URL}/flat/key.asc cannot be reached: Connection refused",
@@ -91,8 +91,8 @@ def test_what_cannot_be_had_is_one_sentence_and_leaves_what_was_there(attempts):
         "unsigned": f"another: {URL}/unsigned/ is not signed",
         "nowhere": f"another: {URL}/nowhere/ has no suite /",
     }.items():
-        found[name].refuses(sentence)
-    assert len({outcome.left for outcome in found.values()}) == 1, found
+        outcomes[name].refuses(sentence)
+    assert len({outcome.left for outcome in outcomes.values()}) == 1, outcomes
 
 
 @pytest.mark.usefixtures("unharmed")
@@ -105,7 +105,7 @@ def test_it_verifies_what_is_there_and_what_is_not_and_is_in_nobodys_way(attempt
 
     other = {"package_repositories_list": [flat(pins=[]), another("unread"), suites()]}
     works = "apt-get indextargets >/dev/null && echo APT works"
-    found = attempts(
+    outcomes = attempts(
         [
             Case("well", {}, "verify", FAILURES),
             Case("not_well", other, "verify", FAILURES),
@@ -115,15 +115,17 @@ def test_it_verifies_what_is_there_and_what_is_not_and_is_in_nobodys_way(attempt
             Case("table", {}, "verify", FAILURES, mends=f"rm -f {theirs}"),
         ]
     )
-    assert "msg: []" in found["well"].output
-    assert "repository flat is different, expected in place" in found["not_well"].output
-    assert "repository another is absent, expected in place" in found["not_well"].output
-    told = f"{theirs} on the node has its address {URL}"
-    found["theirs"].refuses(f"another: {told}/unread/ already")
-    assert found["theirs"].left == "APT works"
-    found["later"].refuses(f"flat: {told}/flat/ already")
-    found["table"].passes()
-    assert f"repository flat is {theirs} on the node has its address" in found["table"].output
+    assert "msg: []" in outcomes["well"].output
+    assert "repository flat is different, expected in place" in outcomes["not_well"].output
+    assert "repository another is absent, expected in place" in outcomes["not_well"].output
+    message = f"{theirs} on the node has its address {URL}"
+    outcomes["theirs"].refuses(f"another: {message}/unread/ already")
+    assert outcomes["theirs"].left == "APT works"
+    outcomes["later"].refuses(f"flat: {message}/flat/ already")
+    outcomes["table"].passes()
+    assert f"repository flat is {theirs} on the node has its address" in outcomes["table"].output
     for name in ("not_well", "table"):
-        assert "repository suites" not in found[name].output
-    assert {name: outcome.changed for name, outcome in found.items()} == dict.fromkeys(found, 0)
+        assert "repository suites" not in outcomes[name].output
+    assert {name: outcome.changed for name, outcome in outcomes.items()} == dict.fromkeys(
+        outcomes, 0
+    )

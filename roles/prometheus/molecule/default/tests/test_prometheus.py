@@ -44,24 +44,24 @@ def test_nobody_is_answered_without_a_password_over_tls(prometheus):
 
 def test_every_target_is_up_and_has_its_labels(prometheus):
     def up():
-        found = prometheus.query("up == 1")
-        return len(found) == 3 and found
+        targets = prometheus.query("up == 1")
+        return len(targets) == 3 and targets
 
-    found = until(up)
-    assert {one["metric"]["job"] for one in found} == {"node", "prometheus", "alertmanager"}
-    assert {one["metric"]["node"] for one in found} == {"node"}
-    assert {one["metric"]["group"] for one in found} == {"monitoring"}
+    targets = until(up)
+    assert {target["metric"]["job"] for target in targets} == {"node", "prometheus", "alertmanager"}
+    assert {target["metric"]["node"] for target in targets} == {"node"}
+    assert {target["metric"]["group"] for target in targets} == {"monitoring"}
 
 
 def test_a_textfile_may_speak_of_another_node(prometheus):
-    [found] = until(lambda: prometheus.query("plumbline_expected_gpus"))
-    assert (found["metric"]["node"], found["metric"]["model"]) == ("gpu1", "h100_sxm")
-    assert found["value"][1] == "8"
+    [series] = until(lambda: prometheus.query("plumbline_expected_gpus"))
+    assert (series["metric"]["node"], series["metric"]["model"]) == ("gpu1", "h100_sxm")
+    assert series["value"][1] == "8"
 
 
 def test_alerts_reach_alertmanager(prometheus):
-    found = prometheus.ask("/api/v1/alertmanagers").document["data"]["activeAlertmanagers"]
-    assert [one["url"] for one in found] == ["https://node:9093/api/v2/alerts"]
+    managers = prometheus.ask("/api/v1/alertmanagers").document["data"]["activeAlertmanagers"]
+    assert [manager["url"] for manager in managers] == ["https://node:9093/api/v2/alerts"]
 
 
 def test_it_can_neither_be_stopped_nor_emptied(prometheus):
@@ -77,17 +77,17 @@ def test_a_changed_rule_is_read_without_a_restart_and_a_broken_one_leaves_it(
     before = started(host)
     sums = f"sha256sum {RULES}/* /etc/prometheus/prometheus.yml | sha256sum"
     broken = {"prometheus_rule_files": rules("up ==", "broken/site.yml")}
-    found = attempts(
+    outcomes = attempts(
         [
             Case("good", {"prometheus_rule_files": rules("up == 2")}, mends=sums),
             Case("broken", broken | {"prometheus_scrape_interval": "7s"}, mends=sums),
         ]
     )
-    found["good"].passes()
-    found["broken"].refuses(
+    outcomes["good"].passes()
+    outcomes["broken"].refuses(
         "/etc/prometheus stays as it was: promtool refuses it: rules/site.yml: "
     )
-    assert found["broken"].left == found["good"].left
+    assert outcomes["broken"].left == outcomes["good"].left
     assert "OfTheSite" in rule_names(prometheus)
     assert play().code == 0
     assert "OfTheSite" not in rule_names(prometheus)

@@ -49,13 +49,13 @@ class Host:
 
 def places(said: str) -> list[int]:
     """Those of "0,2-3"."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, said.split(",")):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match is None:
             raise Unknown(f"SLURM_JOB_GPUS is {said}")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return found
+        numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return numbers
 
 
 def indices(host: Host) -> dict[int, int]:
@@ -63,12 +63,12 @@ def indices(host: Host) -> dict[int, int]:
 
     Empty without the driver's files, as with virtual GPUs.
     """
-    found: dict[int, int] = {}
+    by_minor: dict[int, int] = {}
     for index, path in enumerate(sorted(host.proc.glob("nvidia/gpus/*/information"))):
         match = re.search(r"^Device Minor:\s*(\d+)", path.read_text(errors="replace"), re.MULTILINE)
         if match is not None:
-            found[int(match[1])] = index
-    return found
+            by_minor[int(match[1])] = index
+    return by_minor
 
 
 def names(host: Host, order: str, given: Sequence[int]) -> list[str]:
@@ -84,7 +84,7 @@ def names(host: Host, order: str, given: Sequence[int]) -> list[str]:
 
 
 def _instances(host: Host, known: Mapping[int, int], given: Sequence[int]) -> list[str]:
-    made = json.loads(host.mig.read_text(encoding="utf-8"))
+    entries = json.loads(host.mig.read_text(encoding="utf-8"))
     text = (host.proc / "nvidia-caps/mig-minors").read_text(encoding="utf-8")
     numbers = {
         int(number): (int(minor), int(instance))
@@ -92,16 +92,16 @@ def _instances(host: Host, known: Mapping[int, int], given: Sequence[int]) -> li
             r"^gpu(\d+)/gi(\d+)/access (\d+)$", text, re.MULTILINE
         )
     }
-    found = []
+    instances = []
     for place in given:
-        if place >= len(made):
+        if place >= len(entries):
             raise Unknown(f"there is no instance {place} in {host.mig}")
-        number = made[place]["numbers"][0][1]  # of the GPU instance's device file
+        number = entries[place]["numbers"][0][1]  # of the GPU instance's device file
         if number not in numbers:
             raise Unknown(f"mig-minors has no {number}, which {host.mig} names")
         minor, instance = numbers[number]
-        found.append(f"{known.get(minor, minor)}.{instance}")
-    return found
+        instances.append(f"{known.get(minor, minor)}.{instance}")
+    return instances
 
 
 @contextmanager
@@ -159,8 +159,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], host: Host) -> in
             raise Unknown(f"SLURM_JOB_ID is {job or 'not set'}")
         if options.phase == "end":
             end(host, job)
-        elif given := places(environ.get("SLURM_JOB_GPUS", "")):
-            begin(host, job, names(host, options.order, given))
+        elif numbers := places(environ.get("SLURM_JOB_GPUS", "")):
+            begin(host, job, names(host, options.order, numbers))
     except (KeyError, OSError, TypeError, Unknown, ValueError) as error:
         print(f"{options.phase} of job {job}: {error}", file=sys.stderr)
         return 1
