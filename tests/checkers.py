@@ -22,13 +22,13 @@ def checker(name: str) -> list[str]:
     # Daemons lie where an ordinary user does not look.
     if own := shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"):
         return [own]
-    found = shutil.which(name, path=f"{UNPACKED}/bin:{UNPACKED}/sbin")
-    if found is None:
+    program = shutil.which(name, path=f"{UNPACKED}/bin:{UNPACKED}/sbin")
+    if program is None:
         pytest.fail(
             f"{name} is missing: run `scripts/test unit`, which unpacks it, "
             f"or install the distribution's package {PACKAGES[name]}"
         )
     if name != "rsyslogd":
-        return [found]
+        return [program]
     (modules,) = UNPACKED.glob("lib/*/rsyslog")
-    return ["env", f"LD_LIBRARY_PATH={modules.parent}", found, f"-M{modules}"]
+    return ["env", f"LD_LIBRARY_PATH={modules.parent}", program, f"-M{modules}"]

@@ -73,8 +73,8 @@ def _text(path: Path) -> str:
 def _of(process: int) -> float:
     """Of a process that runs, and of those that it has waited for."""
     try:
-        said = _text(Path(f"/proc/{process}/stat"))
+        text = _text(Path(f"/proc/{process}/stat"))
     except (FileNotFoundError, ProcessLookupError):
         return 0.0  # it has ended meanwhile
-    ticks = said.rpartition(")")[2].split()[11:15]
+    ticks = text.rpartition(")")[2].split()[11:15]
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

@@ -25,9 +25,9 @@ def ask(
     document = yaml.safe_load((inventory / "nodes.yml").read_text(encoding="utf-8"))
     address = document["all"]["hosts"][HOST]["ansible_host"]
     authority = folder / "ca.crt"
-    said = virtual_cluster(cluster, "ssh", HOST, "cat /etc/plumbline/tls/ca.crt")
-    assert said.returncode == 0, said.stderr
-    authority.write_text(said.stdout, encoding="utf-8")
+    reply = virtual_cluster(cluster, "ssh", HOST, "cat /etc/plumbline/tls/ca.crt")
+    assert reply.returncode == 0, reply.stderr
+    authority.write_text(reply.stdout, encoding="utf-8")
     end = time.monotonic() + seconds
     while True:
         done = subprocess.run(

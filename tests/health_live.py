@@ -29,10 +29,10 @@ def node(host):
 
 def wait(ask, wanted, seconds=WITHIN_S):
     deadline = time.monotonic() + seconds
-    while not wanted(found := ask()):
-        assert time.monotonic() < deadline, f"after {seconds} s: {found}"
+    while not wanted(answer := ask()):
+        assert time.monotonic() < deadline, f"after {seconds} s: {answer}"
         time.sleep(0.5)
-    return found
+    return answer
 
 
 def checked(host):
@@ -75,9 +75,9 @@ def next_run(host, look=checked):
 def rpcs(host):
     """How often slurmctld was called, by kind: less what this question itself costs."""
     shown = host.check_output("sdiag")
-    found = re.findall(r"^\t([A-Z_]+) +\( *\d+\) count:(\d+)", shown, re.MULTILINE)
+    calls = re.findall(r"^\t([A-Z_]+) +\( *\d+\) count:(\d+)", shown, re.MULTILINE)
     own = ("REQUEST_STATS_INFO", "MESSAGE_NODE_REGISTRATION_STATUS")
-    return {name: int(count) for name, count in found if name not in own}
+    return {name: int(count) for name, count in calls if name not in own}
 
 
 def prologs_in_silence(host, number):

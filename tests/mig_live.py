@@ -97,8 +97,11 @@ def cluster(address, layout):
 
 def uuids(host):
     """MIG's UUIDs by the names of the instances."""
-    made = host.check_output("cat /run/plumbline-mig.json")
-    return {one["devices"][0][:-3].rpartition("/")[2]: one["uuid"] for one in yaml.safe_load(made)}
+    document = host.check_output("cat /run/plumbline-mig.json")
+    return {
+        instance["devices"][0][:-3].rpartition("/")[2]: instance["uuid"]
+        for instance in yaml.safe_load(document)
+    }
 
 
 applied: list[dict[str, int]] = []
@@ -131,10 +134,10 @@ def opened(host, arguments, names):
         for line in tried.stderr.splitlines()
         if "Operation not permitted" in line
     ]
-    found = [
+    openable = [
         line.split("'")[1]
         for line in tried.stderr.splitlines()
         if "No such device or address" in line
     ]
-    assert len(refused) + len(found) == 2 * len(names) + 2, tried.stderr
-    return {path.rpartition("/")[2] for path in found}
+    assert len(refused) + len(openable) == 2 * len(names) + 2, tried.stderr
+    return {path.rpartition("/")[2] for path in openable}

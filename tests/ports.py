@@ -124,7 +124,7 @@ def port(role: str, written: Mapping[str, Any]) -> Port:
 
 def declared(site: Site, playbook: Path) -> dict[str, list[Port]]:
     """By host, what the roles declare that a playbook gives to it."""
-    found: dict[str, list[Port]] = {host: [] for host in site.names}
+    by_host: dict[str, list[Port]] = {host: [] for host in site.names}
     for pattern, role in dict.fromkeys(roles_of(playbook, site.read)):
         low = site.read(ROLES / role / "defaults/main.yml") or {}
         for written in site.read(ROLES / role / "meta/ports.yml") or []:
@@ -135,10 +135,10 @@ def declared(site: Site, playbook: Path) -> dict[str, list[Port]]:
                         key: value if key == "when" else site.render(variables, value)
                         for key, value in written.items()
                     }
-                    one = port(role, filled)
-                    if one not in found[host]:
-                        found[host].append(one)
-    return found
+                    entry = port(role, filled)
+                    if entry not in by_host[host]:
+                        by_host[host].append(entry)
+    return by_host
 
 
 # --- what listens --------------------------------------------------------------------------------
@@ -165,19 +165,19 @@ def sockets(output: str) -> Iterator[Socket]:
 def problems(host: str, there: Iterable[Socket], ports: Iterable[Port]) -> list[str]:
     """One sentence for each socket that nobody declares, and each port that is not there."""
     there, ports = list(there), list(ports)
-    found = []
+    sentences = []
     for socket in there:
         ours = [port for port in ports if port.is_of(socket)]
         if not ours:
-            found.append(f"{host}: {socket} listens, and no role of the host declares it")
+            sentences.append(f"{host}: {socket} listens, and no role of the host declares it")
         elif not socket.is_local and all(port.address == "loopback" for port in ours):
-            found.append(
+            sentences.append(
                 f"{host}: {socket} listens for all, and {ours[0].role} declares it for loopback"
             )
     for port in ports:
         if port.is_awaited and not any(port.is_of(socket) for socket in there):
-            found.append(f"{host}: {port} does not listen, and {port.role} declares it")
-    return found
+            sentences.append(f"{host}: {port} does not listen, and {port.role} declares it")
+    return sentences
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -195,20 +195,20 @@ def table() -> str:
         for written in read(role):
             value = str(written["port"])
             number = jinja2.Template(value).render(known or {})
-            one = port(role.name, {**written, "port": number, "users": {}})
+            entry = port(role.name, {**written, "port": number, "users": {}})
             set_by = re.findall(rf"{role.name}_\w+", value)
-            words = AUTHENTICATION[one.authentication]
+            words = AUTHENTICATION[entry.authentication]
             cells = [
                 " ".join(
-                    [f"`{number}`" if one.protocol == "unix" else number]
-                    + [one.protocol] * (one.protocol == "udp")
+                    [f"`{number}`" if entry.protocol == "unix" else number]
+                    + [entry.protocol] * (entry.protocol == "udp")
                     + [f"(`{name}`)" for name in set_by]
                 ),
-                ", ".join(f"`{name}`" for name in one.process),
-                one.where + ", loopback" * (one.address == "loopback"),
-                one.asked_by,
-                f"**{words}**: {one.reason}" if one.reason else words,
-                f"`{one.role}`",
+                ", ".join(f"`{name}`" for name in entry.process),
+                entry.where + ", loopback" * (entry.address == "loopback"),
+                entry.asked_by,
+                f"**{words}**: {entry.reason}" if entry.reason else words,
+                f"`{entry.role}`",
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

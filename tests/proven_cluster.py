@@ -13,8 +13,8 @@ NODES = ("ctl1", "login1", "gpu1", "gpu2")
 def jobs_run_and_are_accounted(login: Any) -> None:
     hosts = login.check_output("srun -N2 --ntasks-per-node=1 --gres=gpu:1 --job-name=new hostname")
     assert sorted(hosts.splitlines()) == ["gpu1", "gpu2"]
-    asked = "sacct -n -X -P --name=new -o state"
-    until(lambda: set(login.check_output(asked).split()) == {"COMPLETED"}, 30)
+    query = "sacct -n -X -P --name=new -o state"
+    until(lambda: set(login.check_output(query).split()) == {"COMPLETED"}, 30)
 
 
 def the_quick_suite_passes(operator: Any) -> None:
@@ -40,5 +40,5 @@ def a_second_run_changes_nothing(operator: Any, inventory: str) -> str:
     changed = dict(re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", run.stdout, re.MULTILINE))
     assert changed.keys() >= {*NODES}
     assert set(changed.values()) == {"0"}, tasks_that_changed(run.stdout)
-    said: str = run.stdout
-    return said
+    output: str = run.stdout
+    return output

@@ -164,10 +164,10 @@ def _tasks(role: str, case: Case) -> list[dict[str, object]]:
 
 def _outcome(output: str, name: str) -> Outcome:
     """Read between the marks that `_tasks` sets."""
-    found = re.search(
+    match = re.search(
         rf"\[{re.escape(name)}\] begins(?P<output>.*?)\[{re.escape(name)}\] (?P<end>passes|fails)"
         rf".*?\[{re.escape(name)}\] left (?P<left>.*?) ?\[over\]",
         output,
     )
-    assert found, output
-    return Outcome(found["end"] == "fails", found["output"], found["left"])
+    assert match, output
+    return Outcome(match["end"] == "fails", match["output"], match["left"])

@@ -42,14 +42,14 @@ def sources(root: Path) -> Iterator[Path]:
 
 def imports(path: Path) -> set[str]:
     """Every name that a file imports, anywhere in it; of `from a import b` it is a.b."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
 def forbidden(root: Path, place: Path) -> list[str]:
@@ -68,7 +68,7 @@ def forbidden(root: Path, place: Path) -> list[str]:
 def test_nobody_imports_what_stands_above_or_beside() -> None:
     places = list(sources(REPOSITORY))
     assert len(places) > 250
-    wrong = {str(place): found for place in places if (found := forbidden(REPOSITORY, place))}
+    wrong = {str(place): names for place in places if (names := forbidden(REPOSITORY, place))}
     assert wrong == {}
 
 
@@ -102,7 +102,7 @@ def test_an_arrow_that_points_elsewhere_is_found(
         (tmp_path / room).mkdir()
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / place).write_text(line)
-    assert [forbidden(tmp_path, found) for found in sources(tmp_path)] == (
+    assert [forbidden(tmp_path, source) for source in sources(tmp_path)] == (
         [] if wrong is None else [wrong]
     )
 
@@ -111,7 +111,7 @@ def test_what_a_cluster_is_needs_the_standard_library_only() -> None:
     """And Python 3.10 parses it."""
     for place in sources(REPOSITORY):
         if place.parts[0] == "cluster":
-            found = {name.split(".")[0] for name in imports(REPOSITORY / place)}
-            strange = found - sys.stdlib_module_names - {"cluster"}
+            packages = {name.split(".")[0] for name in imports(REPOSITORY / place)}
+            strange = packages - sys.stdlib_module_names - {"cluster"}
             assert strange == LIBRARIES.get(str(place), set()), place
             ast.parse((REPOSITORY / place).read_text("utf-8"), feature_version=(3, 10))

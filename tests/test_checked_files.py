@@ -99,14 +99,14 @@ def test_nothing_is_written_elsewhere(tmp_path, name):
 
 
 def test_a_long_answer_is_cut_at_its_beginning():
-    said = checked_files.reason("first\n" + "x" * 500 + "\nlast", "/copy")
-    assert len(said) == checked_files.LONGEST + 1
-    assert said.endswith("x; last")
+    reason = checked_files.reason("first\n" + "x" * 500 + "\nlast", "/copy")
+    assert len(reason) == checked_files.LONGEST + 1
+    assert reason.endswith("x; last")
     assert checked_files.reason("\n", "/copy") == "it said nothing"
 
 
 def test_what_promtool_says_becomes_one_line():
-    said = """Checking prometheus.yml
+    output = """Checking prometheus.yml
   SUCCESS: 1 rule files found
  SUCCESS: prometheus.yml is valid prometheus config file syntax
 
@@ -116,7 +116,7 @@ rules/bad.yml: yaml: unmarshal errors:
   line 1: field alrt not found in type rulefmt.RuleNode
 """
     expected = "rules/bad.yml: yaml: unmarshal errors: line 1: field alrt not found in type"
-    assert checked_files.reason(said, "/copy") == f"{expected} rulefmt.RuleNode"
+    assert checked_files.reason(output, "/copy") == f"{expected} rulefmt.RuleNode"
 
 
 def test_a_daemon_may_want_another_mode(tmp_path):

@@ -106,5 +106,8 @@ def test_pytest_fails_who_takes_too_much(tmp_path: Path, repository: Path) -> No
     assert "FAILED test_busy.py::test_far_too_long" in done.stdout
     assert "test_busy.py::test_longer: 7.0 CPU-seconds, 5 are the limit" in done.stdout
     # How much of it the summary at the end repeats depends on the terminal, and on CI.
-    told = re.findall(r"\S+ CPU-seconds, 5 are the limit", done.stdout)
-    assert set(told) == {"7.0 CPU-seconds, 5 are the limit", "11.0 CPU-seconds, 5 are the limit"}
+    complaints = re.findall(r"\S+ CPU-seconds, 5 are the limit", done.stdout)
+    assert set(complaints) == {
+        "7.0 CPU-seconds, 5 are the limit",
+        "11.0 CPU-seconds, 5 are the limit",
+    }

@@ -38,11 +38,11 @@ def test_missing_is_what_dpkg_does_not_call_installed(names, said, missing):
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="asks this machine's dpkg")
 def test_dpkg_understands_the_question():
     names = ["dpkg", "no-such-package", "$(touch x)", "dpkg=1"]
-    said = subprocess.run(
+    done = subprocess.run(
         ["/bin/sh", "-c", packages.question(names)], capture_output=True, text=True, check=False
     )
-    assert said.stderr == ""
-    assert packages.missing(names, said.stdout) == names[1:]
+    assert done.stderr == ""
+    assert packages.missing(names, done.stdout) == names[1:]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_a_package_that_no_list_has_is_told_from_other_failures(answer, name):
 
 
 def test_apt_waits_for_others_and_starts_no_daemon_that_is_not_configured():
-    asked = packages.request(["munge"], start_daemons=False)
-    assert (asked["lock_timeout"], asked["policy_rc_d"]) == (600, 101)
+    request = packages.request(["munge"], start_daemons=False)
+    assert (request["lock_timeout"], request["policy_rc_d"]) == (600, 101)
     assert "policy_rc_d" not in packages.request(["chrony"], start_daemons=True)

@@ -69,9 +69,9 @@ def test_a_download_that_broke_off(mirror):
 
 
 def test_an_address_at_which_there_is_nothing(mirror):
-    said = refused(f"{mirror}/v9")
-    assert said.startswith(f"{mirror}/v9 does not exist (404); ")
-    assert said.endswith(" or set enroot_mirror to a mirror that the nodes reach")
+    sentence = refused(f"{mirror}/v9")
+    assert sentence.startswith(f"{mirror}/v9 does not exist (404); ")
+    assert sentence.endswith(" or set enroot_mirror to a mirror that the nodes reach")
     assert refused(f"{mirror}/v9", variable="").endswith(" or use a mirror")
 
 
@@ -83,8 +83,8 @@ def test_nobody_answers():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    said = refused(f"http://127.0.0.1:{port}/x")
-    assert "cannot be reached: Connection refused; set enroot_mirror to a mirror" in said
+    sentence = refused(f"http://127.0.0.1:{port}/x")
+    assert "cannot be reached: Connection refused; set enroot_mirror to a mirror" in sentence
 
 
 def test_a_name_that_nobody_knows():
@@ -130,8 +130,8 @@ def test_a_full_disk(tmp_path):
     (tmp_path / "enroot.deb.new").symlink_to("/dev/full")
     with pytest.raises(m.NoFile) as problem, m.replacing(full) as file:
         file.write(BODY)
-    said = f"{full} cannot be written: its disk is full; make room there and run again"
-    assert str(problem.value) == said
+    sentence = f"{full} cannot be written: its disk is full; make room there and run again"
+    assert str(problem.value) == sentence
     assert list(tmp_path.iterdir()) == []
 
 

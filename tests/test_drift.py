@@ -37,7 +37,7 @@ LOOKED = {"ctl1": HOST, "gpu1": HOST}
 
 def could(host: str) -> set[str]:
     of = catalogue.candidates(LOOKED, GROUPS)
-    return {f"{one.kind} {one.subject} {one.how}" for one in of if one.host == host}
+    return {f"{drift.kind} {drift.subject} {drift.how}" for drift in of if drift.host == host}
 
 
 def test_what_can_be_changed_is_what_is_there_and_what_a_role_claims():
@@ -57,9 +57,9 @@ def test_what_can_be_changed_is_what_is_there_and_what_a_role_claims():
 
 def test_every_exception_says_why_and_of_what():
     kinds = catalogue.HOWS
-    for one in catalogue.UNCLAIMED:
-        assert one.reason
-        assert one.kind in kinds
+    for exception in catalogue.UNCLAIMED:
+        assert exception.reason
+        assert exception.kind in kinds
     assert catalogue.MANAGED.keys() == kinds.keys() == node.LOOKS.keys() == set(catalogue.ORDER)
 
 
@@ -75,9 +75,9 @@ def test_a_seed_draws_the_same_changes_each_of_another_thing():
     drawn = catalogue.draw(many(), 20, seed=7)
     assert drawn == catalogue.draw(list(reversed(many())), 20, seed=7)
     assert drawn != catalogue.draw(many(), 20, seed=8)
-    assert len({(one.kind, one.subject) for one in drawn}) == len(drawn) == 20
+    assert len({(drift.kind, drift.subject) for drift in drawn}) == len(drawn) == 20
     # What there is little of has its turn.
-    assert "munge.service" in {one.subject for one in drawn}
+    assert "munge.service" in {drift.subject for drift in drawn}
 
 
 def test_no_more_is_drawn_than_there_is():
@@ -173,11 +173,11 @@ def test_of_a_task_with_many_files_those_that_it_changed_are_told(tmp_path: Path
     path = tmp_path / "told.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run = said.read(path)
-    told = {
+    tasks = {
         subject: said.told_by(Drift("gpu1", "file", subject, "mode"), run)
         for subject in ("/a", "/b.service", "/etc/p/rules/x.yml", "/etc/p/y.yml")
     }
-    assert told == {
+    assert tasks == {
         "/a": [],
         "/b.service": ["Loop"],
         "/etc/p/rules/x.yml": ["Keep"],
@@ -213,9 +213,9 @@ QUIET = Run(0, "", [])
 
 
 def test_all_is_well():
-    found = judged("0400 munge:munge 1", PUT_RIGHT, QUIET)
-    assert found.good
-    assert "1 changes: 1 put right, 1 told" in report.table(found)
+    judgement = judged("0400 munge:munge 1", PUT_RIGHT, QUIET)
+    assert judgement.good
+    assert "1 changes: 1 put right, 1 told" in report.table(judgement)
 
 
 @pytest.mark.parametrize(
@@ -234,20 +234,20 @@ def test_all_is_well():
     ],
 )
 def test_what_is_not_well_is_said(after, run, second, words):
-    found = judged(after, run, second)
-    assert not found.good
-    assert words in report.table(found)
+    judgement = judged(after, run, second)
+    assert not judgement.good
+    assert words in report.table(judgement)
 
 
 def test_what_nobody_changed_by_hand_must_not_differ():
     before = {"gpu1": {"file": {KEY: "1", "/b": "2"}}}
     after = {"gpu1": {"file": {KEY: "1", "/b": "3", "/c": "4"}}}
-    found = report.judge([FILE], before, after, PUT_RIGHT, QUIET)
-    assert found.others == (
+    judgement = report.judge([FILE], before, after, PUT_RIGHT, QUIET)
+    assert judgement.others == (
         "gpu1: file /b was 2, is 3",
         "gpu1: file /c was not there, is 4",
     )
-    assert not found.good
+    assert not judgement.good
 
 
 def test_nothing_changed_is_not_good():

@@ -71,9 +71,9 @@ def test_all_get_one_version_or_none(first: list[str], second: list[str]) -> Non
 
 
 def test_what_nobody_named_is_not_removed() -> None:
-    said = "Remv old [1:3.3.6]\nRemv tool:amd64 [1]\nInst core (1 x)\n"
-    assert exact_packages.also_gone(said, ["old"]) == ["tool:amd64"]
-    assert exact_packages.also_gone(said, ["old", "tool"]) == []
+    output = "Remv old [1:3.3.6]\nRemv tool:amd64 [1]\nInst core (1 x)\n"
+    assert exact_packages.also_gone(output, ["old"]) == ["tool:amd64"]
+    assert exact_packages.also_gone(output, ["old", "tool"]) == []
 
 
 @pytest.mark.parametrize(
@@ -113,17 +113,17 @@ class Node:
         self.asked: list[str] = []
 
     def run(self, *argv: str) -> CompletedProcess[str]:
-        said = ""
+        output = ""
         match argv:
             case ["dpkg-query", _, _, *names]:
                 there = [name for name in names if name in self.have]
-                said = "".join(f"installed {name} {self.have[name]}\n" for name in there)
+                output = "".join(f"installed {name} {self.have[name]}\n" for name in there)
             case ["apt-mark", "showhold"]:
-                said = "\n".join(self.held)
+                output = "\n".join(self.held)
             case ["apt-mark", "hold", *names]:
                 self.held |= set(names)
             case ["apt-cache", "madison", *names]:
-                said = "".join(
+                output = "".join(
                     f" {name} | {version} | http://m Packages\n"
                     for name in names
                     for version in self.known.get(name, [])
@@ -139,15 +139,15 @@ class Node:
                         self.have[name] = version
                     elif not simulated:
                         del self.have[name.rstrip("-")]
-        return CompletedProcess(argv, 0, said, "")
+        return CompletedProcess(argv, 0, output, "")
 
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
-    made = Node({"old": "3"}, {name: list(versions) for name, versions in KNOWN.items()})
-    monkeypatch.setattr(exact_packages, "run", made.run)
+    stand_in = Node({"old": "3"}, {name: list(versions) for name, versions in KNOWN.items()})
+    monkeypatch.setattr(exact_packages, "run", stand_in.run)
     monkeypatch.setattr(exact_packages, "POLICY", tmp_path / "policy-rc.d")
-    return made
+    return stand_in
 
 
 def bring(version: str = "", remove: Sequence[str] = (), check_mode: bool = False):

@@ -44,18 +44,18 @@ LOOK = {"__slurm_controller_versions": policy(RELEASE)}
 @cache
 def worked_out(name: str) -> tuple[Site, Any]:
     """The inventory as preflight reads it, and the cluster that it declares."""
-    found = site(REPOSITORY / "inventory" / f"{PREFIX}{name}")
-    cluster, refusals = work_out(found, contract.load())
+    inventory = site(REPOSITORY / "inventory" / f"{PREFIX}{name}")
+    cluster, refusals = work_out(inventory, contract.load())
     assert refusals == []
     plain = {"cluster": cluster.plain()}
-    for raw in found.values.hosts.values():
+    for raw in inventory.values.hosts.values():
         raw[judge.WORKED_OUT] = plain
-    return found, cluster
+    return inventory, cluster
 
 
 def of_controller(name: str, expression: str, role: str = "slurm") -> Any:
-    found, _ = worked_out(name)
-    return of_role(found, role, str(SITES[name]["controller"]), expression, **LOOK)
+    inventory, _ = worked_out(name)
+    return of_role(inventory, role, str(SITES[name]["controller"]), expression, **LOOK)
 
 
 def test_every_example_is_held_here() -> None:
@@ -80,8 +80,8 @@ def test_groups_names_and_hardware_of_a_company_are_refused_nothing() -> None:
 def test_accounts_qos_and_users_fit_together_and_with_the_partitions(name: str) -> None:
     variables = worked_out(name)[0].values
     host = str(SITES[name]["controller"])
-    told = (f"slurm_{part}" for part in ("accounts", "qos", "users", "partitions"))
-    assert associations.problems(*(variables.value(host, one) for one in told)) == []
+    names = (f"slurm_{part}" for part in ("accounts", "qos", "users", "partitions"))
+    assert associations.problems(*(variables.value(host, variable) for variable in names)) == []
 
 
 @pytest.mark.parametrize("name", SITES)
@@ -105,12 +105,12 @@ def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
 ) -> None:
     """Its lines are made here by the role's functions, not through its templates."""
     before = time.process_time()  # without what another test has worked out before
-    found, cluster = worked_out("company")
+    inventory, cluster = worked_out("company")
     topology, partitions, reservations = (
-        found.values.value("ctl1", f"slurm_{name}")
+        inventory.values.value("ctl1", f"slurm_{name}")
         for name in ("topology", "partitions", "reservations")
     )
-    by_node = expanded(partitions, cluster.nodes, found.groups)
+    by_node = expanded(partitions, cluster.nodes, inventory.groups)
     lines = {
         "nodes.conf": nodes.node_lines(cluster.nodes),
         "gres.conf": nodes.gres_lines(cluster.nodes),
@@ -122,12 +122,12 @@ def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
         golden(GOLDEN / f"{PREFIX}company" / file, "\n".join(text) + "\n")
     assert len(lines["nodes.conf"]) == 5
     assert len(lines["topology.conf"]) == 63
-    known = {"groups": found.groups, "partitions": ["train", "small", "cpu"]}
+    known = {"groups": inventory.groups, "partitions": ["train", "small", "cpu"]}
     assert [
         *nodes.node_problems(cluster.nodes),
         *nodes.partition_problems(partitions),
         *topologies.problems(topology, cluster.nodes),
         *booked.problems(reservations, cluster.nodes, known | {"users": [], "accounts": []}),
     ] == []
-    (acceptance,) = booked.wanted(reservations, cluster.nodes, found.groups)
+    (acceptance,) = booked.wanted(reservations, cluster.nodes, inventory.groups)
     assert acceptance["settings"]["Nodes"] == "gpu[897-928]"

@@ -49,9 +49,9 @@ def test_a_living_run_is_named_and_cannot_be_broken() -> None:
 
 def test_a_hold_of_another_machine_is_refused_until_it_is_broken() -> None:
     elsewhere = dataclasses.replace(OTHER, host="there", boot="boot9")
-    told = judged(elsewhere, alive=False)
-    assert "ana on there since 2026-01-02 03:04 UTC" in told
-    assert "cluster_hold_break=true" in told
+    sentence = judged(elsewhere, alive=False)
+    assert "ana on there since 2026-01-02 03:04 UTC" in sentence
+    assert "cluster_hold_break=true" in sentence
     assert judged(elsewhere, alive=False, break_it=True) == ""
 
 
@@ -148,15 +148,15 @@ class Site:
 
     def end(self, process: subprocess.Popen[str]) -> None:
         (self.folder / "end").touch()
-        told = process.communicate(timeout=60)[0]
-        assert process.returncode == 0, told
+        output = process.communicate(timeout=60)[0]
+        assert process.returncode == 0, output
 
     def refused(self, *arguments: str) -> str:
         process = self.start(*arguments)
-        told = process.communicate(timeout=60)[0]
-        assert process.returncode == 2, told
-        assert "TASK [Work]" not in told
-        return " ".join(told.split())
+        output = process.communicate(timeout=60)[0]
+        assert process.returncode == 2, output
+        assert "TASK [Work]" not in output
+        return " ".join(output.split())
 
     @property
     def hold(self) -> Path:
@@ -193,10 +193,10 @@ def test_the_second_run_is_refused_and_says_who_is_at_work(site: Site) -> None:
     assert held is not None
     assert (held.pid, held.host) == (first.pid, socket.gethostname())
 
-    told = site.refused("-e", "cluster_hold_break=true")
-    assert f"held by {held.user} on {held.host} since {held.since} by process {first.pid}" in told
-    assert "(ansible-playbook site.yml --limit b)" in told
-    assert "Nothing was configured" in told
+    output = site.refused("-e", "cluster_hold_break=true")
+    assert f"held by {held.user} on {held.host} since {held.since} by process {first.pid}" in output
+    assert "(ansible-playbook site.yml --limit b)" in output
+    assert "Nothing was configured" in output
 
     site.end(first)
     assert site.hold.read_text() == ""

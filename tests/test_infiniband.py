@@ -51,10 +51,10 @@ def test_the_ports_are_those_that_the_reader_reads_here(look, tmp_path, options)
     root = tmp_path / "class"
     device(root, "mlx5_0")
     device(root, "mlx5_1", state="1: DOWN", phys_state="3: Disabled")
-    found = look(*options, root=str(root))
-    assert (found["changed"], found["error"]) == (False, None)
-    assert found["ports"] == infiniband.read(root)
-    assert [port["state"] for port in found["ports"]] == ["4: ACTIVE", "1: DOWN"]
+    result = look(*options, root=str(root))
+    assert (result["changed"], result["error"]) == (False, None)
+    assert result["ports"] == infiniband.read(root)
+    assert [port["state"] for port in result["ports"]] == ["4: ACTIVE", "1: DOWN"]
 
 
 def test_a_node_without_devices_has_no_ports(look, tmp_path):
@@ -67,9 +67,9 @@ def test_a_kernel_that_does_not_answer_is_an_answer(look, tmp_path):
     device(root, "mlx5_0")
     (root / "mlx5_0/ports/1/rate").unlink()
     subprocess.run(["mkfifo", str(root / "mlx5_0/ports/1/rate")], check=True)
-    found = look(root=str(root), timeout=0.5)
-    assert found["ports"] is None
-    assert "0.5 s" in found["error"]
+    result = look(root=str(root), timeout=0.5)
+    assert result["ports"] is None
+    assert "0.5 s" in result["error"]
 
 
 def test_no_time_at_all_is_refused(look):

@@ -184,8 +184,8 @@ def test_kin_share_tokens_and_others_do_not() -> None:
     assert len(values.alike(hosts, "key", expression_reads("node_rack"))) == 3
     within = values.within(hosts, {"c": 1}, {"b": 7})
     assert len(within.alike(hosts, "key", expression_reads("a"))) == 1
-    told = {"gpu0": {"d": 1}, "gpu1": {"d": 2}, "gpu2": {}}
-    within = values.within(hosts, {}, {}, told=told, own={"d"})
+    answers = {"gpu0": {"d": 1}, "gpu1": {"d": 2}, "gpu2": {}}
+    within = values.within(hosts, {}, {}, told=answers, own={"d"})
     assert len(within.alike(hosts, "key", expression_reads("d"))) == 3
     values.define("e", "new")
     assert values.value("gpu1", "e") == "new"
@@ -205,11 +205,11 @@ def test_values_of_other_hosts_are_those_that_are_known(tmp_path: Path) -> None:
 
 
 def test_what_takes_long_says_how_far_it_is() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     clock = iter([0, 1, 4, 6, 7, 8, 12, 13])
-    done = list(Progress(said.append, lambda: next(clock)).over("abcde", "letters judged"))
+    done = list(Progress(lines.append, lambda: next(clock)).over("abcde", "letters judged"))
     assert done == list("abcde")
-    assert said == ["letters judged: 2 of 5", "letters judged: 4 of 5"]
+    assert lines == ["letters judged: 2 of 5", "letters judged: 4 of 5"]
 
 
 def test_a_value_depends_on_what_its_variables_read() -> None:
@@ -234,8 +234,8 @@ FACTS = {"processor_vcpus": 32, "memtotal_mb": 64100}
 
 
 def hardware(counted: str = "8 8", facts: Mapping[str, Any] = FACTS, **declared: Any) -> str:
-    found = preflight_hosts.hardware_refusals(DECLARED | declared, "gpu1", facts, counted)
-    return "\n".join(map(str, found))
+    refusals = preflight_hosts.hardware_refusals(DECLARED | declared, "gpu1", facts, counted)
+    return "\n".join(map(str, refusals))
 
 
 def test_a_node_that_has_what_is_declared_is_accepted() -> None:
@@ -264,15 +264,15 @@ def test_a_node_that_has_what_is_declared_is_accepted() -> None:
 def test_a_node_with_less_than_declared_is_refused(
     counted: str, facts: Mapping[str, Any], declared: dict[str, Any], sentence: str
 ) -> None:
-    found = hardware(counted, facts, **declared)
-    assert sentence in found
-    assert found.endswith("[hardware-less:gpu1]")
+    refusals = hardware(counted, facts, **declared)
+    assert sentence in refusals
+    assert refusals.endswith("[hardware-less:gpu1]")
 
 
 def test_a_user_who_cannot_become_root_is_told_what_to_do() -> None:
-    found = preflight_hosts.facts_refusal({"msg": "Task failed: Missing sudo password"}, "gpu1")
-    assert found.startswith("gpu1: the user that logs in cannot become root")
-    assert "--ask-become-pass" in found
+    refusal = preflight_hosts.facts_refusal({"msg": "Task failed: Missing sudo password"}, "gpu1")
+    assert refusal.startswith("gpu1: the user that logs in cannot become root")
+    assert "--ask-become-pass" in refusal
 
 
 def test_a_controller_that_is_away_is_refused_unless_silenced() -> None:
@@ -280,28 +280,28 @@ def test_a_controller_that_is_away_is_refused_unless_silenced() -> None:
         {"item": "ctl1", "unreachable": True, "msg": "no\n route."},
         {"item": "db1"},
     ]
-    [found] = preflight_hosts.away_refusals(results, [])
-    assert found.startswith("ctl1 cannot be reached (no route); ")
+    [refusal] = preflight_hosts.away_refusals(results, [])
+    assert refusal.startswith("ctl1 cannot be reached (no route); ")
     assert preflight_hosts.away_refusals(results, ["controller-away:ctl1"]) == []
 
 
 def test_what_hosts_told_is_held_against_what_they_declare() -> None:
-    told = {"ansible_facts": FACTS, "__gpus": {"stdout": "7 8"}}
+    answers = {"ansible_facts": FACTS, "__gpus": {"stdout": "7 8"}}
     hosts = [
-        {"inventory_hostname": "gpu1", **DECLARED, **told},
+        {"inventory_hostname": "gpu1", **DECLARED, **answers},
         {"inventory_hostname": "login1", "ansible_facts": FACTS, "__gpus": {"skipped": True}},
         {"inventory_hostname": "gpu2", **DECLARED, "__preflight_problems": ["old system."]},
     ]
-    found = preflight_hosts.host_refusals(hosts, {"login1": ["no."]}, [])
-    assert [len(found[name]) for name in ("gpu1", "login1", "gpu2")] == [1, 1, 1]
+    refusals = preflight_hosts.host_refusals(hosts, {"login1": ["no."]}, [])
+    assert [len(refusals[name]) for name in ("gpu1", "login1", "gpu2")] == [1, 1, 1]
     assert preflight_hosts.host_refusals(hosts, {}, ["hardware-less:gpu1"])["gpu1"] == []
 
 
 def test_a_sentence_of_many_hosts_is_told_once() -> None:
-    found = preflight_hosts.told_once(
+    sentences = preflight_hosts.told_once(
         {"gpu1": ["old system."], "gpu2": ["old system.", "gpu2: no driver."]}
     )
-    assert found == ["gpu[1-2]: old system.", "gpu2: no driver."]
+    assert sentences == ["gpu[1-2]: old system.", "gpu2: no driver."]
 
 
 # --- through ansible-playbook --------------------------------------------------------------------
@@ -347,10 +347,10 @@ def test_a_bad_inventory_stops_a_run_with_all_its_sentences(
     write(tmp_path, children, {"group_vars/all.yml": {"slurm_partitons": [], "node_gpu": 1}})
     done = judge("-i", str(tmp_path), *limit)
     assert done.returncode != 0
-    told = " ".join(done.stdout.split())
+    output = " ".join(done.stdout.split())
     for word in ("address-shared:10.0.0.1", "unknown-variable:slurm_partitons", "node_gpu?"):
-        assert word.rstrip("?") in told
-    assert "preflight refused the inventory; nothing was changed." in told
+        assert word.rstrip("?") in output
+    assert "preflight refused the inventory; nothing was changed." in output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["group_vars", "hosts.yml"]
 
 

@@ -53,9 +53,9 @@ def test_a_relative_path_is_refused():
 
 
 def test_passwords_are_random():
-    made = {kept.new_password() for _ in range(20)}
-    assert len(made) == 20
-    assert all(len(one) == kept.LENGTH and one.isalnum() for one in made)
+    samples = {kept.new_password() for _ in range(20)}
+    assert len(samples) == 20
+    assert all(len(password) == kept.LENGTH and password.isalnum() for password in samples)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,15 @@ def test_a_password_may_end_with_its_line():
 
 
 def test_users_get_a_password_once(file):
-    first, made = passwords({"admin": file}, {}, plain, make=True)
-    assert made == [file]
+    first, new = passwords({"admin": file}, {}, plain, make=True)
+    assert new == [file]
     assert passwords({"admin": file}, {"admin": "x" * 20}, plain, make=True) == (first, [])
 
 
 def test_a_second_checkout_takes_over_what_the_cluster_has(file):
     deployed = {"admin": "what the cluster has\n"}
-    found, made = passwords({"admin": file}, deployed, plain, make=True)
-    assert (found, made) == ({"admin": "what the cluster has"}, [file])
+    by_user, new = passwords({"admin": file}, deployed, plain, make=True)
+    assert (by_user, new) == ({"admin": "what the cluster has"}, [file])
     assert file.read_text() == "what the cluster has\n"
 
 
@@ -96,16 +96,16 @@ def test_check_mode_makes_nothing(file):
 
 
 def test_a_hash_is_that_of_the_password_and_the_same_in_each_run():
-    said = web.hashed("admin", "a password of the site")
-    assert said == web.hashed("admin", "a password of the site")
-    assert said.startswith("$2b$10$")
-    assert bcrypt.checkpw(b"a password of the site", said.encode())
-    assert not bcrypt.checkpw(b"another of the site", said.encode())
+    digest = web.hashed("admin", "a password of the site")
+    assert digest == web.hashed("admin", "a password of the site")
+    assert digest.startswith("$2b$10$")
+    assert bcrypt.checkpw(b"a password of the site", digest.encode())
+    assert not bcrypt.checkpw(b"another of the site", digest.encode())
 
 
 def test_two_users_of_one_password_have_different_hashes():
-    one, other = (web.hashed(user, "a password of the site") for user in ("admin", "grafana"))
-    assert one.split("$")[3][:22] != other.split("$")[3][:22]
+    first, other = (web.hashed(user, "a password of the site") for user in ("admin", "grafana"))
+    assert first.split("$")[3][:22] != other.split("$")[3][:22]
 
 
 def test_the_salt_tells_nothing_of_the_password():

@@ -18,6 +18,6 @@ def layers(playbook: Path) -> list[str]:
 
 def test_a_new_node_gets_jobs_once_what_they_count_on_is_there() -> None:
     """One whose torch came after slurmd was given jobs that could not load it."""
-    found = layers(REPOSITORY / "playbooks/slurm-cluster.yml")
-    assert [name for name in found if name in BEFORE] == BEFORE
-    assert max(map(found.index, BEFORE)) < found.index("slurm.yml")
+    playbooks = layers(REPOSITORY / "playbooks/slurm-cluster.yml")
+    assert [name for name in playbooks if name in BEFORE] == BEFORE
+    assert max(map(playbooks.index, BEFORE)) < playbooks.index("slurm.yml")

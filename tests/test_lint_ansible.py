@@ -53,8 +53,8 @@ PLAYBOOKS = ("playbooks/site.yml", "molecule/default/prepare.yml")
 
 
 def test_playbooks_scenarios_and_roles_are_read(checkout: Path) -> None:
-    status, said = lint(checkout, *PLAYBOOKS)
-    assert (status, "Syntax: 3 playbooks, scenarios and roles are right." in said) == (0, True)
+    status, output = lint(checkout, *PLAYBOOKS)
+    assert (status, "Syntax: 3 playbooks, scenarios and roles are right." in output) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_playbooks_scenarios_and_roles_are_read(checkout: Path) -> None:
 )
 def test_what_is_misspelt_is_refused(checkout: Path, place: str, text: str, sentence: str) -> None:
     (checkout / place).write_text(text)
-    status, said = lint(checkout, *PLAYBOOKS)
-    assert (status, sentence in said) == (1, True), said
+    status, output = lint(checkout, *PLAYBOOKS)
+    assert (status, sentence in output) == (1, True), output
 
 
 def test_what_ansible_lint_refuses_is_refused(checkout: Path) -> None:
     (checkout / "bin/ansible-lint").write_text(ASKS + "echo unnamed task; exit 2\n")
-    status, said = lint(checkout, *PLAYBOOKS)
-    assert (status, "unnamed task" in said) == (2, True), said
+    status, output = lint(checkout, *PLAYBOOKS)
+    assert (status, "unnamed task" in output) == (2, True), output
 
 
 def test_where_nothing_was_asked_for_nothing_is_right(checkout: Path) -> None:

@@ -79,10 +79,10 @@ def test_a_command_has_its_lines_as_ansible_gives_them() -> None:
 
 
 def test_what_differs_in_each_run_is_no_part_of_a_question() -> None:
-    given = {"path": "/a", "_original_basename": ".x1", "_ansible_diff": True}
-    assert look.own_arguments("file", given) == {"path": "/a"}
+    arguments = {"path": "/a", "_original_basename": ".x1", "_ansible_diff": True}
+    assert look.own_arguments("file", arguments) == {"path": "/a"}
     assert look.own_arguments("file", {"_original_basename": "a"}) == {"_original_basename": "a"}
-    assert look.own_arguments("stat", given) == {"path": "/a", "_original_basename": ".x1"}
+    assert look.own_arguments("stat", arguments) == {"path": "/a", "_original_basename": ".x1"}
 
 
 def test_a_module_that_ignores_what_it_does_not_know_is_asked_so() -> None:
@@ -109,8 +109,8 @@ def test_what_is_used_stays_and_what_is_not_is_forgotten() -> None:
 
 def test_a_run_without_a_look_forgets_nothing() -> None:
     known = [Remembered(STAT, 1)]
-    asked = [Remembered(ASKS)]
-    assert look.remember(known, asked, [], []) == [*asked, Remembered(STAT, 1)]
+    new = [Remembered(ASKS)]
+    assert look.remember(known, new, [], []) == [*new, Remembered(STAT, 1)]
 
 
 def test_before_the_hold_and_after_it_a_question_is_another() -> None:
@@ -170,19 +170,19 @@ def answers(questions: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     names = {name for name, _ in questions.values()}
     buffer = io.BytesIO(module_archive.archive({name: folder / f"{name}.py" for name in names}))
     with zipfile.ZipFile(buffer, "a") as archive:
-        asked = {
+        calls = {
             key: (name, {**INTERNAL, "_ansible_module_name": name, **arguments})
             for key, (name, arguments) in questions.items()
         }
-        archive.writestr(module_archive.QUESTIONS, module_archive.document(asked))
+        archive.writestr(module_archive.QUESTIONS, module_archive.document(calls))
     done = subprocess.run(
         ["/bin/sh", "-c", command([]).replace("python3", sys.executable, 1)],
         input=buffer.getvalue(),
         capture_output=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])["look"]
-    return found
+    results: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])["look"]
+    return results
 
 
 def test_the_modules_themselves_answer(tmp_path: Path) -> None:
@@ -201,27 +201,27 @@ def test_the_modules_themselves_answer(tmp_path: Path) -> None:
         "lenient": ("stat", {"path": str(file), "x": 1, "_ansible_ignore_unknown_opts": True}),
         "wrong": ("stat", {"pth": str(file), "_ansible_check_mode": True}),
     }
-    found = answers(questions)
-    assert found["stat"]["stat"]["size"] == 4
-    assert found["as wanted"]["changed"] is False
-    assert found["other mode"]["changed"] is True
+    results = answers(questions)
+    assert results["stat"]["stat"]["size"] == 4
+    assert results["as wanted"]["changed"] is False
+    assert results["other mode"]["changed"] is True
     assert file.stat().st_mode & 0o777 == 0o644  # asked, not done
-    assert found["reads"]["stdout"] == "text"
-    assert found["wrong"]["failed"] is True
-    assert found["there"]["changed"] is False
+    assert results["reads"]["stdout"] == "text"
+    assert results["wrong"]["failed"] is True
+    assert results["there"]["changed"] is False
     assert file.exists()
-    assert found["lenient"]["stat"]["size"] == 4
+    assert results["lenient"]["stat"]["size"] == 4
 
 
 def test_one_that_breaks_leaves_the_others(tmp_path: Path) -> None:
     """A module that prints nothing has no answer, and its task asks it by itself."""
-    found = answers(
+    results = answers(
         {
             "killed": ("command", {"_raw_params": "sh -c 'kill -9 $PPID'"}),
             "stat": ("stat", {"path": str(tmp_path)}),
         }
     )
-    assert set(found) == {"stat"}
+    assert set(results) == {"stat"}
 
 
 # --- they are Ansible's actions ------------------------------------------------------------------
@@ -234,11 +234,11 @@ if {once}:
     from playbooks.callback_plugins import load_once
     load_once.name_roles_folders()
     load_once.load_plugins()
-found = {{}}
+bases = {{}}
 for name in ("normal", "command", "copy", "template", "uri"):
     ours = loader.action_loader.get("ansible.legacy." + name, class_only=True)
-    found[name] = [base.__module__.rpartition(".")[2] for base in ours.__mro__]
-print(json.dumps(found))
+    bases[name] = [base.__module__.rpartition(".")[2] for base in ours.__mro__]
+print(json.dumps(bases))
 """
 
 
@@ -254,9 +254,9 @@ def test_ansible_takes_them_for_its_own(repository: Path, once: bool) -> None:
         check=True,
     )
     assert "WARNING" not in done.stderr
-    found = json.loads(done.stdout)
+    bases = json.loads(done.stdout)
     for name in ("normal", "command", "copy"):
-        assert "looking" in found[name]
-        assert f"plumbline_builtin_action_{name}" in found[name]
+        assert "looking" in bases[name]
+        assert f"plumbline_builtin_action_{name}" in bases[name]
     for name in ("template", "uri"):
-        assert f"plumbline_builtin_action_{name}" in found[name]
+        assert f"plumbline_builtin_action_{name}" in bases[name]

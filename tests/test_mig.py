@@ -70,9 +70,9 @@ def test_as_many_of_a_profile_as_nvidia_says_and_no_more(model, profile, most):
     ],
 )
 def test_layouts_that_fit_and_others(model, layout, words):
-    found = " ".join(mig_problems(layout, model))
-    assert words in found
-    assert bool(found) is bool(words)
+    problems = " ".join(mig_problems(layout, model))
+    assert words in problems
+    assert bool(problems) is bool(words)
 
 
 def test_every_model_of_the_contract_is_known_or_left_to_its_site():
@@ -89,16 +89,16 @@ layouts = st.dictionaries(st.sampled_from(list(mig.BOARDS["h100_nvl"][0])), st.i
 @given(layouts)
 def test_places_are_those_of_the_board_and_never_shared(layout):
     board = mig.BOARDS["h100_nvl"][0]
-    found = mig.placed(board, layout)
-    if found is None:
+    places = mig.placed(board, layout)
+    if places is None:
         wanted = [profile for profile, each in layout.items() for _ in range(each)]
         if len(wanted) < 6:  # no order of them fits, either, each at the first free place
             assert not any(_greedy(board, order) for order in set(permutations(wanted)))
         return
-    taken = [at for profile, start in found for at in range(start, start + board[profile].size)]
+    taken = [at for profile, start in places for at in range(start, start + board[profile].size)]
     assert len(taken) == len({*taken})
-    assert all(start in board[profile].starts for profile, start in found)
-    names = [profile for profile, _ in found]
+    assert all(start in board[profile].starts for profile, start in places)
+    names = [profile for profile, _ in places]
     assert {profile: names.count(profile) for profile in names} == layout
 
 
@@ -116,7 +116,7 @@ def _greedy(board, order):
 def test_the_plan_is_the_same_on_the_node_and_in_gres_conf():
     plan = mig_plan({"3g.20gb": 1, "1g.5gb": 2}, "a100_sxm", 2)
     assert plan["create"] == ["3g.20gb:0", "1g.5gb:4", "1g.5gb:5"]
-    assert [one["devices"][0] for one in plan["instances"]] == [
+    assert [instance["devices"][0] for instance in plan["instances"]] == [
         f"/dev/plumbline-mig/gpu{gpu}-{name}.gi"
         for names in (["3g.20gb-0"], ["1g.5gb-0", "1g.5gb-1"])
         for gpu in (0, 1)

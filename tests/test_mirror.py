@@ -54,10 +54,10 @@ def test_a_package_is_the_same_bytes_again(tmp_path: Path) -> None:
 
 
 def test_the_key_is_kept_and_signs_what_gpgv_accepts(tmp_path: Path) -> None:
-    made = mirror.Mirror(tmp_path / "mirror")
-    key = made.apt("cuda", [TOOL])
-    assert key == made.key == mirror.Mirror(tmp_path / "mirror").key
-    folder = made.folder / "cuda"
+    stand_in = mirror.Mirror(tmp_path / "mirror")
+    key = stand_in.apt("cuda", [TOOL])
+    assert key == stand_in.key == mirror.Mirror(tmp_path / "mirror").key
+    folder = stand_in.folder / "cuda"
     assert (folder / "key.asc").read_bytes().startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----")
     assert (tmp_path / "mirror.key").stat().st_mode & 0o777 == 0o600
     said("gpgv", "--keyring", str(folder / "key.gpg"), str(folder / "InRelease"))
@@ -78,8 +78,8 @@ def test_the_key_is_kept_and_signs_what_gpgv_accepts(tmp_path: Path) -> None:
 def test_indexes_lead_to_the_packages(
     tmp_path: Path, suite: str, releases: str, index: str, packages: str
 ) -> None:
-    made = mirror.Mirror(tmp_path)
-    made.apt("x", [TOOL, mirror.Deb("only", "1", architecture="arm64")], suite=suite)
+    stand_in = mirror.Mirror(tmp_path)
+    stand_in.apt("x", [TOOL, mirror.Deb("only", "1", architecture="arm64")], suite=suite)
     root = tmp_path / "x"
     text = (root / releases / index).read_text()
     assert f"Filename: {packages}\n" in text
@@ -92,9 +92,9 @@ def test_indexes_lead_to_the_packages(
 
 
 def test_a_repository_may_be_unsigned(tmp_path: Path) -> None:
-    made = mirror.Mirror(tmp_path)
-    made.apt("x", [TOOL])
-    made.apt("x", [TOOL], signed=False)
+    stand_in = mirror.Mirror(tmp_path)
+    stand_in.apt("x", [TOOL])
+    stand_in.apt("x", [TOOL], signed=False)
     assert (tmp_path / "x/Release").exists()
     assert not (tmp_path / "x/InRelease").exists()
 

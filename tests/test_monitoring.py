@@ -28,8 +28,8 @@ def labels(partitions):
 
 
 def test_each_host_of_the_cluster_has_its_first_group():
-    found = labels([{"name": "gpu", "nodes": ["slurm_compute"]}])
-    assert found == {
+    by_host = labels([{"name": "gpu", "nodes": ["slurm_compute"]}])
+    assert by_host == {
         "ctl1": {"group": "controller"},
         "login1": {"group": "login"},
         "gpu1": {"group": "compute"},
@@ -39,10 +39,10 @@ def test_each_host_of_the_cluster_has_its_first_group():
 
 
 def test_a_compute_node_has_the_first_group_that_a_partition_is_made_of():
-    found = labels([{"name": "all", "nodes": ["slurm_compute"]}, {"nodes": ["h100", "rack1"]}])
-    assert found["gpu1"] == {"group": "compute", "partition_group": "h100"}
-    assert found["gpu2"] == {"group": "compute", "partition_group": "rack1"}
-    assert found["ctl1"] == {"group": "controller"}
+    by_host = labels([{"name": "all", "nodes": ["slurm_compute"]}, {"nodes": ["h100", "rack1"]}])
+    assert by_host["gpu1"] == {"group": "compute", "partition_group": "h100"}
+    assert by_host["gpu2"] == {"group": "compute", "partition_group": "rack1"}
+    assert by_host["ctl1"] == {"group": "controller"}
 
 
 def test_without_the_cluster_there_is_nobody():
@@ -65,34 +65,34 @@ NODES = [
 
 
 def test_dcgm_is_asked_where_a_host_says_so():
-    said = {"gpu1": {"gpu_exporter_source": "dcgm"}, "gpu2": {"gpu_exporter_source": "nvml"}}
-    assert monitoring.gpu_hosts(said | {"cpu1": {}}, ["gpu1", "gpu2", "cpu1"]) == ["gpu1"]
+    sources = {"gpu1": {"gpu_exporter_source": "dcgm"}, "gpu2": {"gpu_exporter_source": "nvml"}}
+    assert monitoring.gpu_hosts(sources | {"cpu1": {}}, ["gpu1", "gpu2", "cpu1"]) == ["gpu1"]
 
 
 def test_slurms_own_endpoint_is_asked_of_the_first_controller_as_one_job():
-    found = monitoring.slurm_scrapes(["ctl1", "ctl2"], 6817)
-    assert [one["metrics_path"] for one in found] == [
+    scrapes = monitoring.slurm_scrapes(["ctl1", "ctl2"], 6817)
+    assert [scrape["metrics_path"] for scrape in scrapes] == [
         "/metrics/jobs",
         "/metrics/nodes",
         "/metrics/partitions",
         "/metrics/scheduler",
     ]
-    assert all(one["static_configs"][0]["targets"] == ["ctl1:6817"] for one in found)
-    assert all(one["relabel_configs"][0]["replacement"] == "slurm" for one in found)
-    labels = [one["static_configs"][0]["labels"]["endpoint"] for one in found]
-    assert len(set(labels)) == len(found)  # or their series `up` would be one
+    assert all(scrape["static_configs"][0]["targets"] == ["ctl1:6817"] for scrape in scrapes)
+    assert all(scrape["relabel_configs"][0]["replacement"] == "slurm" for scrape in scrapes)
+    labels = [scrape["static_configs"][0]["labels"]["endpoint"] for scrape in scrapes]
+    assert len(set(labels)) == len(scrapes)  # or their series `up` would be one
 
 
 def test_what_is_declared_is_expected_with_the_names_of_the_boards():
-    found = {one["node"]: one for one in monitoring.expected_gpus(NODES)}
-    assert found["gpu1"]["names"] == ["NVIDIA H100 80GB HBM3"]
-    assert [(name, one["count"]) for name, one in found.items()] == [
+    expected = {row["node"]: row for row in monitoring.expected_gpus(NODES)}
+    assert expected["gpu1"]["names"] == ["NVIDIA H100 80GB HBM3"]
+    assert [(name, row["count"]) for name, row in expected.items()] == [
         ("gpu1", 8),
         ("gpu2", 2),
         ("cpu1", 0),
         ("own1", 1),
     ]
-    assert found["own1"]["names"] == []
+    assert expected["own1"]["names"] == []
 
 
 def test_a_listener_without_users_is_refused():

@@ -165,10 +165,10 @@ def ran(folder: Path, repository: Path, *, near: bool) -> tuple[str, list[str]]:
 
 @pytest.mark.heavy("plays the same play twice")
 def test_a_run_is_the_same_with_fewer_processes(repository: Path, tmp_path: Path) -> None:
-    said, forks = ran(tmp_path, repository, near=True)
+    output, forks = ran(tmp_path, repository, near=True)
     before, all_forked = ran(tmp_path, repository, near=False)
     # Two hosts may end a task in either order.
-    assert sorted(said.splitlines()) == sorted(before.splitlines())
+    assert sorted(output.splitlines()) == sorted(before.splitlines())
     assert len(forks) == len(all_forked)
     assert not [line for line in all_forked if " near " in line]
     # Far | Some items, Until, Waits, In another place on both; the handler on h1.

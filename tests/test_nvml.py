@@ -64,31 +64,31 @@ def ask(tmp_path):
 
 
 def test_the_node_is_asked_also_in_check_mode(node, ask):
-    found = ask(node(), "--check", questions=["name", "mig"])
-    assert (found["error"], found["driver"], found["count"]) == (None, "580.82.07", 2)
-    assert [gpu["index"] for gpu in found["gpus"]] == [0, 1]
+    result = ask(node(), "--check", questions=["name", "mig"])
+    assert (result["error"], result["driver"], result["count"]) == (None, "580.82.07", 2)
+    assert [gpu["index"] for gpu in result["gpus"]] == [0, 1]
     values = {"name": "NVIDIA H100 80GB HBM3", "mig": "off"}
-    assert [gpu["values"] for gpu in found["gpus"]] == [values, values]
-    assert not found["changed"]
+    assert [gpu["values"] for gpu in result["gpus"]] == [values, values]
+    assert not result["changed"]
 
 
 def test_a_gpu_that_is_lost_is_named_and_the_others_answer(node, ask):
-    found = ask(node("gpu.1.error.* = GPU_IS_LOST"))
-    assert [gpu["error"] for gpu in found["gpus"]] == [None, "NVML: GPU is lost (code 15)"]
-    assert found["gpus"][0]["values"]["name"] == "NVIDIA H100 80GB HBM3"
+    result = ask(node("gpu.1.error.* = GPU_IS_LOST"))
+    assert [gpu["error"] for gpu in result["gpus"]] == [None, "NVML: GPU is lost (code 15)"]
+    assert result["gpus"][0]["values"]["name"] == "NVIDIA H100 80GB HBM3"
 
 
 def test_a_driver_that_hangs_costs_no_more_than_the_time_limit(node, ask):
-    found = ask(node("delay_ms.nvmlInit = forever"), timeout=1)
-    assert found["error"] == "NVML did not answer within 1 s when it was asked for nvmlInit"
-    assert found["gpus"] == []
+    result = ask(node("delay_ms.nvmlInit = forever"), timeout=1)
+    assert result["error"] == "NVML did not answer within 1 s when it was asked for nvmlInit"
+    assert result["gpus"] == []
 
 
 def test_no_driver_is_an_answer(ask):
-    found = ask({})
-    assert not found["failed"]
-    assert found["error"].startswith("NVML: NVML Shared Library Not Found")
-    assert found["count"] is None
+    result = ask({})
+    assert not result["failed"]
+    assert result["error"].startswith("NVML: NVML Shared Library Not Found")
+    assert result["count"] is None
 
 
 def test_a_question_that_nobody_knows_is_refused(ask):
@@ -96,10 +96,10 @@ def test_a_question_that_nobody_knows_is_refused(ask):
 
 
 def test_a_node_without_python_is_told_and_no_answer(ask):
-    found = ask({"PATH": "/nowhere"})
-    assert found["failed"]
-    assert found["msg"].startswith("the program that asks NVML did not run on this node")
-    assert "python3" in found["msg"].splitlines()[-1]
+    result = ask({"PATH": "/nowhere"})
+    assert result["failed"]
+    assert result["msg"].startswith("the program that asks NVML did not run on this node")
+    assert "python3" in result["msg"].splitlines()[-1]
 
 
 def test_a_bare_python_runs_it(node, tmp_path):

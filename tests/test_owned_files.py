@@ -65,9 +65,9 @@ def test_scripts_can_run_and_go_with_their_component_but_not_those_of_others(tmp
 
 
 def test_files_come_and_go_with_their_folders(tmp_path):
-    every, one = "user-.slice.d/50.conf", "user-7.slice.d/50.conf"
+    every, single = "user-.slice.d/50.conf", "user-7.slice.d/50.conf"
     pattern = "user-*.slice.d/50.conf"
-    wanted = {every: "[Slice]\n", one: "# free\n"}
+    wanted = {every: "[Slice]\n", single: "# free\n"}
     assert apply(tmp_path, wanted, pattern, check_mode=True) == sorted(wanted)
     assert list(tmp_path.iterdir()) == []
     old = os.umask(0o077)
@@ -78,11 +78,11 @@ def test_files_come_and_go_with_their_folders(tmp_path):
     assert (tmp_path / every).parent.stat().st_mode & 0o777 == 0o755
     assert apply(tmp_path, wanted, pattern) == []
 
-    del wanted[one]
-    assert apply(tmp_path, wanted, pattern, check_mode=True) == [one]
-    assert (tmp_path / one).exists()
-    assert apply(tmp_path, wanted, pattern) == [one]
-    assert not (tmp_path / one).parent.exists()
+    del wanted[single]
+    assert apply(tmp_path, wanted, pattern, check_mode=True) == [single]
+    assert (tmp_path / single).exists()
+    assert apply(tmp_path, wanted, pattern) == [single]
+    assert not (tmp_path / single).parent.exists()
 
 
 def test_a_folder_with_somebody_elses_file_stays(tmp_path):

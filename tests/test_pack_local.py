@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 def bare_python():
     """Python 3.10 where there is one, else this one; either without any installed package."""
     versions = Path.home() / ".pyenv" / "versions"
-    found = [*sorted(versions.glob("3.10.*/bin/python3.10")), shutil.which("python3.10")]
-    return str(next((python for python in found if python), sys.executable))
+    candidates = [*sorted(versions.glob("3.10.*/bin/python3.10")), shutil.which("python3.10")]
+    return str(next((python for python in candidates if python), sys.executable))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.ports import Port, Socket, problems, sockets
 from tests.standins.inventories import REPOSITORY, good, site, write
 
 ROLES = sorted(path.parents[1] for path in ports.ROLES.glob("*/meta/ports.yml"))
-WRITTEN = [ports.port(role.name, one) for role in ROLES for one in ports.read(role)]
+WRITTEN = [ports.port(role.name, written) for role in ROLES for written in ports.read(role)]
 
 # As a controller's, of iproute2 6.15.
 OUTPUT = """\
@@ -28,7 +28,7 @@ tcp LISTEN 0 4096 *:9000 *:* users:(("systemd-journal",pid=55,fd=4),("systemd",p
 
 
 def port(**changes: Any) -> Port:
-    made: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "role": "paint",
         "process": ("paintd",),
         "port": "7000",
@@ -36,7 +36,7 @@ def port(**changes: Any) -> Port:
         "asked_by": "painters",
         "authentication": "munge",
     }
-    return Port(**(made | changes))
+    return Port(**(fields | changes))
 
 
 PAINTD = Socket("tcp", "0.0.0.0", "7000", ("paintd",))
@@ -93,8 +93,8 @@ def test_it_is_named_by_process_protocol_address_and_port():
 def test_what_is_declared_for_loopback_may_not_listen_for_all(address):
     ours = port(address="loopback")
     there = [replace(PAINTD, address=address)]
-    [found] = problems("ctl1", there, [ours])
-    assert found.endswith("listens for all, and paint declares it for loopback")
+    [sentence] = problems("ctl1", there, [ours])
+    assert sentence.endswith("listens for all, and paint declares it for loopback")
     assert problems("ctl1", there, [ours, port()]) == []  # another declaration allows it
     for local in ("127.0.0.1", "127.0.0.53", "[::1]"):
         assert problems("ctl1", [replace(PAINTD, address=local)], [ours]) == []
@@ -149,38 +149,40 @@ def test_the_table_of_the_page_is_made_of_them():
 
 def by_host(tmp_path, cluster, **variables):
     read = site(write(tmp_path / "i", cluster, {"group_vars/all.yml": variables}))
-    found = ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")
-    return {host: {(one.process[0], one.port) for one in of} for host, of in found.items()}
+    declared = ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")
+    return {host: {(entry.process[0], entry.port) for entry in of} for host, of in declared.items()}
 
 
 def test_a_host_has_the_ports_of_its_roles(tmp_path):
     cluster = good() | {"monitoring": {"hosts": {"ctl1": {}}}}
-    found = by_host(tmp_path, cluster)
-    assert {("slurmctld", "6817"), ("slurmdbd", "6819"), ("prometheus", "9090")} < found["ctl1"]
-    assert ("slurmd", "6818") in found["gpu1"]
-    assert ("prometheus-node-exporter", "9100") in found["login1"]
-    assert not {"slurmd", "slurmctld", "slurmdbd", "mariadbd"} & {p for p, _ in found["login1"]}
-    assert not {"slurmctld", "rsyslogd", "prometheus"} & {process for process, _ in found["gpu1"]}
+    declared = by_host(tmp_path, cluster)
+    assert {("slurmctld", "6817"), ("slurmdbd", "6819"), ("prometheus", "9090")} < declared["ctl1"]
+    assert ("slurmd", "6818") in declared["gpu1"]
+    assert ("prometheus-node-exporter", "9100") in declared["login1"]
+    assert not {"slurmd", "slurmctld", "slurmdbd", "mariadbd"} & {p for p, _ in declared["login1"]}
+    assert not {"slurmctld", "rsyslogd", "prometheus"} & {
+        process for process, _ in declared["gpu1"]
+    }
 
 
 def test_a_port_that_a_site_sets_is_the_one(tmp_path):
-    found = by_host(
+    declared = by_host(
         tmp_path,
         good(),
         slurm_settings={"SlurmdPort": 7818, "SrunPortRange": "60001-63000"},
         node_exporter_port=9200,
         log_collection_host="login1",
     )
-    assert {("slurmd", "7818"), ("srun", "60001-63000")} < found["gpu1"]
-    assert ("prometheus-node-exporter", "9200") in found["ctl1"]
-    assert [host for host, of in found.items() if ("rsyslogd", "6514") in of] == ["login1"]
+    assert {("slurmd", "7818"), ("srun", "60001-63000")} < declared["gpu1"]
+    assert ("prometheus-node-exporter", "9200") in declared["ctl1"]
+    assert [host for host, of in declared.items() if ("rsyslogd", "6514") in of] == ["login1"]
 
 
 def test_passwords_are_where_the_inventory_says(tmp_path):
     read = site(write(tmp_path / "i", good(), {"group_vars/all.yml": {"cluster_secrets": "/s"}}))
     [exporter] = [
-        one
-        for one in ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")["gpu1"]
-        if one.role == "node_exporter"
+        entry
+        for entry in ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")["gpu1"]
+        if entry.role == "node_exporter"
     ]
     assert exporter.users == {"prometheus": "/s/monitoring_prometheus_password"}

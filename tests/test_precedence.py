@@ -59,22 +59,22 @@ def site(folder: Path, cases: Mapping[str, Sequence[str]]) -> list[str]:
         group: dict[str, Any] = {"hosts": {host: {}}}
         groups[f"of_{host}"] = group
         for place in places:
-            said = dict.fromkeys(NAMES, place)
+            settings = dict.fromkeys(NAMES, place)
             match place:
                 case "vars of all in the inventory file":
-                    rest["vars"] = said
+                    rest["vars"] = settings
                 case "vars of a group in the inventory file":
-                    group["vars"] = said
+                    group["vars"] = settings
                 case "group_vars/all":
-                    files["group_vars/all/site.yml"] = said
+                    files["group_vars/all/site.yml"] = settings
                 case "group_vars of a group":
-                    files[f"group_vars/of_{host}.yml"] = said
+                    files[f"group_vars/of_{host}.yml"] = settings
                 case "a host's line":
-                    group["hosts"][host] |= said
+                    group["hosts"][host] |= settings
                 case "host_vars":
-                    files[f"host_vars/{host}.yml"] = said
+                    files[f"host_vars/{host}.yml"] = settings
                 case "-e":
-                    (folder / "extra.yml").write_text(yaml.safe_dump(said))
+                    (folder / "extra.yml").write_text(yaml.safe_dump(settings))
                     arguments += ["-e", f"@{folder}/extra.yml"]
     write(folder / "inventory", children, files, **rest)
     return arguments
@@ -131,11 +131,11 @@ def test_of_all_places_the_nearest_wins_and_over_what_we_ship(tmp_path: Path) ->
         places = PLACES[:number]
         runs.setdefault(frozenset(places) & SHARED, {})[f"gpu{number}"] = places
     wrong = {
-        (cases[host][-1], name): said
+        (cases[host][-1], name): value
         for number, cases in enumerate(runs.values())
         for host, values in seen(tmp_path / str(number), cases).items()
-        for name, said in values.items()
-        if said != cases[host][-1]
+        for name, value in values.items()
+        if value != cases[host][-1]
     }
     assert wrong == {}
 
@@ -165,18 +165,20 @@ def variables_of(holder: Mapping[str, Any]) -> Iterator[str]:
 
 def test_no_playbook_sets_what_a_site_may_set() -> None:
     public = set(NAMES)
-    found = {(path.name, name) for path, play in plays() for name in variables_of(play)}
-    assert {(file, name) for file, name in found if name in public} == set()
+    variables = {(path.name, name) for path, play in plays() for name in variables_of(play)}
+    assert {(file, name) for file, name in variables if name in public} == set()
 
 
 def test_no_role_sets_what_a_site_may_set() -> None:
     """vars/ of a role, and what it registers or sets as a fact, are stronger than an inventory."""
-    found = {
+    variables = {
         (str(path.relative_to(ROLES)), name)
         for path in ROLES.glob("*/vars/**/*.yml")
         for name in yaml.safe_load(path.read_text()) or {}
     }
     for path in ROLES.glob("*/tasks/**/*.yml"):
         tasks = yaml.safe_load(path.read_text()) or []
-        found |= {(str(path.relative_to(ROLES)), name) for name in variables_of({"tasks": tasks})}
-    assert {(file, name) for file, name in found if name in set(NAMES)} == set()
+        variables |= {
+            (str(path.relative_to(ROLES)), name) for name in variables_of({"tasks": tasks})
+        }
+    assert {(file, name) for file, name in variables if name in set(NAMES)} == set()

@@ -39,10 +39,10 @@ def with_hardware(folder: Path, **variables: Any) -> Path:
 
 
 def test_a_good_inventory_is_refused_nothing(tmp_path: Path) -> None:
-    found = judged(write(tmp_path, good()))
-    assert found.sentences == []
-    assert [node["name"] for node in found.cluster.nodes] == ["gpu1", "gpu2"]
-    assert found.cluster.hosts_lines.splitlines()[0] == "10.0.0.1 ctl1"
+    judgement = judged(write(tmp_path, good()))
+    assert judgement.sentences == []
+    assert [node["name"] for node in judgement.cluster.nodes] == ["gpu1", "gpu2"]
+    assert judgement.cluster.hosts_lines.splitlines()[0] == "10.0.0.1 ctl1"
 
 
 def test_groups_of_the_site_are_its_own(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_nested_groups_may_declare_what_their_parent_declares_otherwise(tmp_path
     children = good()
     h100 = children["slurm_compute"]["children"]["gpu_h100"]
     h100["children"] = {"gpu_h100_big": {"hosts": {"gpu1": {}}, "vars": {"node_memory_mb": 128000}}}
-    found = judged(write(tmp_path, children))
-    assert found.sentences == []
-    memory = {node["name"]: node["memory_mb"] for node in found.cluster.nodes}
+    judgement = judged(write(tmp_path, children))
+    assert judgement.sentences == []
+    memory = {node["name"]: node["memory_mb"] for node in judgement.cluster.nodes}
     assert memory == {"gpu1": 128000, "gpu2": 64000}
 
 
@@ -92,27 +92,27 @@ def test_a_stand_in_for_nvml_is_declared_where_there_is_one(
     tmp_path: Path, word: dict[str, bool]
 ) -> None:
     virtual = {"model": "virtual", "count": 2}
-    found = judged(with_hardware(tmp_path, node_gpus=virtual | word))
-    assert found.sentences == []
+    judgement = judged(with_hardware(tmp_path, node_gpus=virtual | word))
+    assert judgement.sentences == []
     expected = virtual | ({"nvml": True} if word.get("nvml") else {})
-    assert [node["gpus"] for node in found.cluster.declaration["nodes"]] == [expected, expected]
+    assert [node["gpus"] for node in judgement.cluster.declaration["nodes"]] == [expected, expected]
 
 
 def test_a_dns_name_is_an_address_where_it_resolves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    queries: list[str] = []
 
     def resolve(names: Any) -> dict[str, str]:
-        asked.extend(names)
+        queries.extend(names)
         return {"gpu1.example.org": "10.9.0.1"}
 
     monkeypatch.setattr(cluster.addresses, "__defaults__", (resolve,))
     monkeypatch.setattr(cluster.doors, "__defaults__", (resolve,))
-    found = judged(with_host(tmp_path, ansible_host="gpu1.example.org"))
-    assert found.sentences == []
-    assert found.cluster.nodes[0]["address"] == "10.9.0.1"
-    assert set(asked) == {"gpu1.example.org"}
+    judgement = judged(with_host(tmp_path, ansible_host="gpu1.example.org"))
+    assert judgement.sentences == []
+    assert judgement.cluster.nodes[0]["address"] == "10.9.0.1"
+    assert set(queries) == {"gpu1.example.org"}
 
 
 def test_several_sources_are_one_inventory(tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_several_sources_are_one_inventory(tmp_path: Path) -> None:
         }
     }
     write(tmp_path / "b", more, {"group_vars/gpu_h100.yml": {"node_memory_mb": 32000}})
-    found = judged(tmp_path / "a", tmp_path / "b")
-    assert found.sentences == []
-    assert {node["memory_mb"] for node in found.cluster.nodes} == {32000}
+    judgement = judged(tmp_path / "a", tmp_path / "b")
+    assert judgement.sentences == []
+    assert {node["memory_mb"] for node in judgement.cluster.nodes} == {32000}
 
 
 # --- refused: groups -----------------------------------------------------------------------------
@@ -150,9 +150,10 @@ def test_a_misspelt_group_is_told_with_the_one_that_was_meant(tmp_path: Path) ->
     children["slurm_logn"] = children.pop("slurm_login")
     assert "is slurm_logn meant to be it?" in sentences(write(tmp_path / "inside", children))
     stray: dict[str, Any] = {"slurm_computes": {"hosts": {"gpu9": {}}}}
-    found = sentences(write(tmp_path / "outside", good(), children=stray))
+    refusals = sentences(write(tmp_path / "outside", good(), children=stray))
     assert (
-        "group slurm_computes has hosts that are not in slurm_cluster (gpu9); did you mean" in found
+        "group slurm_computes has hosts that are not in slurm_cluster (gpu9); did you mean"
+        in refusals
     )
 
 
@@ -161,10 +162,10 @@ def test_a_group_of_the_contract_is_inside_the_cluster(tmp_path: Path, group: st
     children = good()
     outside = children.pop(group, {})
     outside["hosts"] = {"out1": {"ansible_host": "10.0.0.77"}}
-    found = sentences(write(tmp_path, children, children={group: outside}))
+    refusals = sentences(write(tmp_path, children, children={group: outside}))
     assert (
         f"group {group} has hosts that are not in slurm_cluster (out1); make {group} a child"
-        in found
+        in refusals
     )
 
 
@@ -183,10 +184,10 @@ def test_of_two_databases_one_is_the_backup(
 ) -> None:
     children = good()
     children["slurm_database"]["hosts"] = {host: {} for host in hosts}
-    said = {"cluster_database_backup": backup, "slurm_database_storage_host": "db.example.org"}
-    found = sentences(write(tmp_path, children, {"group_vars/all.yml": said}))
-    assert sentence in found
-    assert bool(sentence) == bool(found)
+    variables = {"cluster_database_backup": backup, "slurm_database_storage_host": "db.example.org"}
+    refusals = sentences(write(tmp_path, children, {"group_vars/all.yml": variables}))
+    assert sentence in refusals
+    assert bool(sentence) == bool(refusals)
 
 
 def test_a_backup_of_accounting_needs_a_database_that_both_reach(tmp_path: Path) -> None:
@@ -205,11 +206,11 @@ def test_two_groups_of_one_host_do_not_disagree_about_its_hardware(tmp_path: Pat
         "hosts": {"gpu1": {}},
         "vars": HARDWARE | {"node_gpus": {"model": "a100_sxm", "count": 8}},
     }
-    found = sentences(write(tmp_path, children))
-    assert found.startswith(
+    refusals = sentences(write(tmp_path, children))
+    assert refusals.startswith(
         "gpu1: the groups gpu_a100 and gpu_h100 set node_gpus to different values"
     )
-    assert "node_cpus" not in found
+    assert "node_cpus" not in refusals
     h100 = children["slurm_compute"]["children"]["gpu_h100"]
     h100["hosts"]["gpu1"]["node_gpus"] = {"model": "h100_sxm", "count": 8}  # the host decides
     assert sentences(write(tmp_path, children)) == ""
@@ -304,9 +305,9 @@ def test_an_address_is_one_that_others_reach(tmp_path: Path, address: str) -> No
     ["", " ", "h100 sxm", "h100,sxm", "h100:sxm", "h100\nsxm", "h100;rm", "$(id)", None, 3090],
 )
 def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
-    found = sentences(with_hardware(tmp_path, node_gpus={"model": model, "count": 8}))
-    assert found.startswith("gpu[1-2]: node_gpus.model ")
-    assert "\n" not in found
+    refusals = sentences(with_hardware(tmp_path, node_gpus={"model": model, "count": 8}))
+    assert refusals.startswith("gpu[1-2]: node_gpus.model ")
+    assert "\n" not in refusals
 
 
 @pytest.mark.parametrize(
@@ -376,26 +377,26 @@ def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
 def test_hardware_that_cannot_be_is_told_once_for_all_its_nodes(
     tmp_path: Path, variables: dict[str, Any], sentence: str
 ) -> None:
-    [found] = judged(with_hardware(tmp_path, **variables)).sentences
-    assert found.startswith(f"gpu[1-2]: {next(iter(variables))}")
-    assert sentence in found
-    assert "\n" not in found
+    [refusal] = judged(with_hardware(tmp_path, **variables)).sentences
+    assert refusal.startswith(f"gpu[1-2]: {next(iter(variables))}")
+    assert sentence in refusal
+    assert "\n" not in refusal
 
 
 MIG = {"model": "h100_sxm", "count": 8, "mig": {"1g.10gb": 7}}
 
 
 def test_instances_need_no_lines_of_a_sites_own(tmp_path: Path) -> None:
-    found = judged(with_hardware(tmp_path, node_gpus=MIG))
-    assert not found.sentences
-    assert found.cluster.declaration["nodes"][0]["gpus"] == MIG
+    judgement = judged(with_hardware(tmp_path, node_gpus=MIG))
+    assert not judgement.sentences
+    assert judgement.cluster.declaration["nodes"][0]["gpus"] == MIG
 
 
 def test_the_validation_learns_what_slurm_gives_out(tmp_path: Path) -> None:
     gres = [{"AutoDetect": "nvml"}]
-    found = judged(with_hardware(tmp_path, node_gpus=MIG, slurm_node_gres=gres))
-    assert not found.sentences
-    assert found.cluster.declaration["nodes"][0]["gpus"] == {**MIG, "gres": "gpu:1g.10gb:56"}
+    judgement = judged(with_hardware(tmp_path, node_gpus=MIG, slurm_node_gres=gres))
+    assert not judgement.sentences
+    assert judgement.cluster.declaration["nodes"][0]["gpus"] == {**MIG, "gres": "gpu:1g.10gb:56"}
 
 
 def test_a_type_of_a_sites_own_is_declared_to_the_validation(tmp_path: Path) -> None:
@@ -403,9 +404,9 @@ def test_a_type_of_a_sites_own_is_declared_to_the_validation(tmp_path: Path) -> 
         {"Name": "gpu", "Type": "half", "File": "/dev/nvidia[0-7]", "Count": 16},
         {"Name": "shard", "Count": 64},
     ]
-    found = judged(with_hardware(tmp_path, slurm_node_gres=halves))
-    assert not found.sentences
-    assert found.cluster.declaration["nodes"][0]["gpus"]["gres"] == "gpu:half:16"
+    judgement = judged(with_hardware(tmp_path, slurm_node_gres=halves))
+    assert not judgement.sentences
+    assert judgement.cluster.declaration["nodes"][0]["gpus"]["gres"] == "gpu:half:16"
 
 
 @pytest.mark.parametrize(
@@ -423,16 +424,16 @@ def test_a_type_of_a_sites_own_is_declared_to_the_validation(tmp_path: Path) -> 
 def test_an_environment_that_cannot_be_is_told_once(
     tmp_path: Path, value: object, sentence: str
 ) -> None:
-    [found] = judged(with_hardware(tmp_path, validation_environment=value)).sentences
-    assert "validation_environment" in found
-    assert sentence in found
+    [refusal] = judged(with_hardware(tmp_path, validation_environment=value)).sentences
+    assert "validation_environment" in refusal
+    assert sentence in refusal
 
 
 def test_the_environment_of_a_group_is_declared_for_its_nodes(tmp_path: Path) -> None:
     environment = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_GID_INDEX": 3}
-    found = judged(with_hardware(tmp_path, validation_environment=environment))
-    assert not found.sentences
-    nodes = found.cluster.declaration["nodes"]
+    judgement = judged(with_hardware(tmp_path, validation_environment=environment))
+    assert not judgement.sentences
+    nodes = judgement.cluster.declaration["nodes"]
     texts = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_GID_INDEX": "3"}
     assert [node["environment"] for node in nodes if node["name"] in ("gpu1", "gpu2")] == [
         texts
@@ -452,19 +453,19 @@ def test_the_environment_of_a_group_is_declared_for_its_nodes(tmp_path: Path) ->
 def test_shared_filesystems_that_cannot_be_are_told_once(
     tmp_path: Path, value: object, sentence: str
 ) -> None:
-    [found] = judged(with_hardware(tmp_path, validation_shared_filesystems=value)).sentences
-    assert "validation_shared_filesystems" in found
-    assert sentence in found
+    [refusal] = judged(with_hardware(tmp_path, validation_shared_filesystems=value)).sentences
+    assert "validation_shared_filesystems" in refusal
+    assert sentence in refusal
 
 
 def test_the_shared_filesystems_of_a_group_are_declared_for_its_nodes(tmp_path: Path) -> None:
-    found = judged(with_hardware(tmp_path, validation_shared_filesystems=["/home", "/scratch"]))
-    assert not found.sentences
-    nodes = {node["name"]: node for node in found.cluster.declaration["nodes"]}
+    judgement = judged(with_hardware(tmp_path, validation_shared_filesystems=["/home", "/scratch"]))
+    assert not judgement.sentences
+    nodes = {node["name"]: node for node in judgement.cluster.declaration["nodes"]}
     assert nodes["gpu1"]["shared_filesystems"] == ["/home", "/scratch"]
     others = [name for name in nodes if name not in ("gpu1", "gpu2")]
     assert not any("shared_filesystems" in nodes[name] for name in others)
-    assert not any("shared_filesystems" in node for node in found.cluster.nodes)
+    assert not any("shared_filesystems" in node for node in judgement.cluster.nodes)
 
 
 def test_the_file_and_line_that_set_it_are_named(tmp_path: Path) -> None:
@@ -480,13 +481,13 @@ def test_the_file_and_line_that_set_it_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a\nb", 'a"b', "a'b", "-a", "a" * 41, 7, "a.b"])
 def test_a_cluster_name_that_slurm_cannot_have(tmp_path: Path, name: object) -> None:
-    found = sentences(with_all(tmp_path, cluster_name=name))
-    assert "cluster_name is" in found
+    refusals = sentences(with_all(tmp_path, cluster_name=name))
+    assert "cluster_name is" in refusals
 
 
 def test_a_cluster_name_in_upper_case_is_not_what_slurm_would_call_it(tmp_path: Path) -> None:
-    found = sentences(with_all(tmp_path, cluster_name="Zurich-1"))
-    assert "of which Slurm would make 'zurich-1'; set it to zurich-1." in found
+    refusals = sentences(with_all(tmp_path, cluster_name="Zurich-1"))
+    assert "of which Slurm would make 'zurich-1'; set it to zurich-1." in refusals
 
 
 @pytest.mark.parametrize(
@@ -512,9 +513,9 @@ def test_a_cluster_name_in_upper_case_is_not_what_slurm_would_call_it(tmp_path: 
 def test_a_variable_that_cannot_work(
     tmp_path: Path, variables: dict[str, Any], sentence: str
 ) -> None:
-    found = sentences(with_all(tmp_path, **variables))
-    assert sentence in found
-    assert len(found.splitlines()) == 1
+    refusals = sentences(with_all(tmp_path, **variables))
+    assert sentence in refusals
+    assert len(refusals.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -547,8 +548,8 @@ def test_a_variable_that_cannot_work(
 def test_what_yaml_reads_as_something_else_goes_into_quotes(
     tmp_path: Path, text: str, sentence: str
 ) -> None:
-    [found] = judged(write(tmp_path, good(), {"group_vars/all.yml": f"---\n{text}\n"})).sentences
-    assert sentence in found
+    [refusal] = judged(write(tmp_path, good(), {"group_vars/all.yml": f"---\n{text}\n"})).sentences
+    assert sentence in refusal
 
 
 def test_numbers_and_words_are_settings(tmp_path: Path) -> None:
@@ -561,8 +562,8 @@ def test_one_partition_is_the_default(tmp_path: Path) -> None:
         {"name": "a", "nodes": ["ALL"], "default": True},
         {"name": "b", "nodes": ["ALL"], "default": True},
     ]
-    found = sentences(with_all(tmp_path, slurm_partitions=partitions))
-    assert "slurm_partitions has 2 default partitions (a, b)" in found
+    refusals = sentences(with_all(tmp_path, slurm_partitions=partitions))
+    assert "slurm_partitions has 2 default partitions (a, b)" in refusals
 
 
 def test_partitions_have_names_of_their_own(tmp_path: Path) -> None:
@@ -578,16 +579,16 @@ def test_partitions_have_names_of_their_own(tmp_path: Path) -> None:
 def test_what_is_one_for_the_cluster_is_the_same_on_all_hosts(
     tmp_path: Path, variable: dict[str, Any]
 ) -> None:
-    found = sentences(with_host(tmp_path, **variable))
+    refusals = sentences(with_host(tmp_path, **variable))
     name = next(iter(variable))
-    assert f"{name} has one value in the whole cluster, but differs between" in found
-    assert "gpu1" in found
+    assert f"{name} has one value in the whole cluster, but differs between" in refusals
+    assert "gpu1" in refusals
 
 
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:
-    found = sentences(with_all(tmp_path, slurm_database_password="hunter2hunter"))
-    assert "slurm_database_password" in found
-    assert "hunter2" not in found
+    refusals = sentences(with_all(tmp_path, slurm_database_password="hunter2hunter"))
+    assert "slurm_database_password" in refusals
+    assert "hunter2" not in refusals
 
 
 def test_nothing_is_written_to_judge_a_secret(tmp_path: Path) -> None:
@@ -607,25 +608,25 @@ def test_facts_are_judged_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["unknown-variable", "unknown-variable:node_gpu"])
 def test_a_site_silences_one_refusal(tmp_path: Path, word: str) -> None:
-    found = sentences(with_all(tmp_path / "loud", node_gpu=1))
-    assert found.endswith("[unknown-variable:node_gpu]")
+    refusals = sentences(with_all(tmp_path / "loud", node_gpu=1))
+    assert refusals.endswith("[unknown-variable:node_gpu]")
     quiet = with_all(tmp_path / "quiet", node_gpu=1, cluster_silenced_refusals=[word])
     assert sentences(quiet) == ""
 
 
 def test_silencing_one_silences_no_other(tmp_path: Path) -> None:
     other = ["unknown-variable:node_cpu"]
-    found = sentences(with_all(tmp_path, node_gpu=1, cluster_silenced_refusals=other))
-    assert "[unknown-variable:node_gpu]" in found
+    refusals = sentences(with_all(tmp_path, node_gpu=1, cluster_silenced_refusals=other))
+    assert "[unknown-variable:node_gpu]" in refusals
 
 
 def test_a_silenced_fabric_is_declared_as_it_is_written(tmp_path: Path) -> None:
     children = good()
     children["slurm_compute"]["children"]["gpu_h100"]["vars"]["fabric"] = "ours"
     silence = {"group_vars/all.yml": {"cluster_silenced_refusals": ["fabric-unknown"]}}
-    found = judged(write(tmp_path, children, silence))
-    assert found.sentences == []
-    assert {node["fabric"] for node in found.cluster.declaration["nodes"]} == {"ours"}
+    judgement = judged(write(tmp_path, children, silence))
+    assert judgement.sentences == []
+    assert {node["fabric"] for node in judgement.cluster.declaration["nodes"]} == {"ours"}
 
 
 # --- the contract --------------------------------------------------------------------------------
@@ -653,13 +654,13 @@ def test_every_refusal_that_can_be_silenced_is_in_the_contract() -> None:
 
 def test_the_documentation_has_the_contract() -> None:
     text = (REPOSITORY / "docs" / "reference" / "inventory.md").read_text()
-    found = contract.load()
-    for name in (*found.groups, *found.variables, *found.silenceable, *found.fabrics):
+    terms = contract.load()
+    for name in (*terms.groups, *terms.variables, *terms.silenceable, *terms.fabrics):
         assert f"`{name}`" in text, name
 
 
 def test_the_site_is_read_by_the_lookup_as_well(tmp_path: Path) -> None:
     read = site(write(tmp_path, good()))
-    found, refusals = cluster.work_out(read, contract.load())
+    result, refusals = cluster.work_out(read, contract.load())
     assert refusals == []
-    assert found.declaration["nodes"][0]["cpus"] == 16
+    assert result.declaration["nodes"][0]["cpus"] == 16

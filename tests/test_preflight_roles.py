@@ -82,8 +82,8 @@ def shop(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_the_playbook_says_which_role_goes_where(shop: dict[str, Path]) -> None:
-    found = roles.roles_of(shop["playbook"], lambda path: yaml.safe_load(path.read_text()))
-    assert list(found) == [
+    pairs = roles.roles_of(shop["playbook"], lambda path: yaml.safe_load(path.read_text()))
+    assert list(pairs) == [
         ("slurm_compute:!gpu2", "paint"),
         ("slurm_compute:!gpu2", "quiet"),
         ("slurm_login:slurm_controller", "paint"),
@@ -91,18 +91,23 @@ def test_the_playbook_says_which_role_goes_where(shop: dict[str, Path]) -> None:
 
 
 def test_our_playbook_gives_every_role_to_someone() -> None:
-    found = roles.roles_of(
+    pairs = roles.roles_of(
         REPOSITORY / "playbooks" / "slurm-cluster.yml",
         lambda path: yaml.safe_load(path.read_text()),
     )
-    given = {role for _, role in found}
-    assert given >= {"node_base", "munge", "nvidia_driver", "enroot", "slurm", "slurm_database"}
+    names = {role for _, role in pairs}
+    assert names >= {"node_base", "munge", "nvidia_driver", "enroot", "slurm", "slurm_database"}
 
 
 def test_a_good_inventory_is_refused_nothing(tmp_path: Path, shop: dict[str, Path]) -> None:
-    found = judged(write(tmp_path / "i", good()), **shop)
-    assert found.sentences == []
-    assert found.roles == {"ctl1": ["paint"], "login1": ["paint"], "gpu1": ["paint"], "gpu2": []}
+    judgement = judged(write(tmp_path / "i", good()), **shop)
+    assert judgement.sentences == []
+    assert judgement.roles == {
+        "ctl1": ["paint"],
+        "login1": ["paint"],
+        "gpu1": ["paint"],
+        "gpu2": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -116,10 +121,10 @@ def test_a_good_inventory_is_refused_nothing(tmp_path: Path, shop: dict[str, Pat
 def test_a_role_refuses_without_a_host(
     tmp_path: Path, shop: dict[str, Path], variables: dict[str, Any], sentence: str
 ) -> None:
-    [found] = judged(
+    [refusal] = judged(
         write(tmp_path / "i", good(), {"group_vars/all.yml": variables}), **shop
     ).sentences
-    assert sentence in found
+    assert sentence in refusal
 
 
 def told(read: Site, given: dict[str, list[str]], folder: Path) -> Found:
@@ -135,11 +140,11 @@ def test_facts_are_judged_for_all_hosts_at_once(tmp_path: Path, shop: dict[str, 
     read = site(write(tmp_path / "i", good()))
     for host, system in (("gpu1", "Debian"), ("login1", "Slackware")):
         read.values.hosts[host]["ansible_facts"] = {"distribution": system}
-    given = {"gpu1": ["paint"], "login1": ["paint"]}
-    found = told(read, given, shop["roles"])
-    assert found.sentences == {"gpu1": [], "login1": ["no paint."]}
-    assert [one["arguments"] for one in found.questions["gpu1"]] == [{"cmd": "wall"}]
-    assert found.left == {"gpu1": [], "login1": []}
+    by_host = {"gpu1": ["paint"], "login1": ["paint"]}
+    outcome = told(read, by_host, shop["roles"])
+    assert outcome.sentences == {"gpu1": [], "login1": ["no paint."]}
+    assert [question["arguments"] for question in outcome.questions["gpu1"]] == [{"cmd": "wall"}]
+    assert outcome.left == {"gpu1": [], "login1": []}
 
 
 def test_a_role_that_only_asserts_is_not_asked_on_the_host(
@@ -148,8 +153,8 @@ def test_a_role_that_only_asserts_is_not_asked_on_the_host(
     tasks = [task for task in yaml.safe_load(REFUSE) if "wall" not in task["name"]]
     assert roles.only_asserts(tasks)
     (shop["roles"] / "paint/tasks/refuse.yml").write_text(yaml.safe_dump(tasks))
-    found = judged(write(tmp_path / "i", good()), **shop)
-    assert found.roles["gpu1"] == ["paint"]  # without facts it has more to say
+    judgement = judged(write(tmp_path / "i", good()), **shop)
+    assert judgement.roles["gpu1"] == ["paint"]  # without facts it has more to say
     read = site(tmp_path / "i")
     read.values.hosts["gpu1"]["ansible_facts"] = {"distribution": "Debian"}
     assert told(read, {"gpu1": ["paint"]}, shop["roles"]) == Found({"gpu1": []}, {}, {"gpu1": []})
@@ -201,13 +206,16 @@ def with_gpus(folder: Path, **variables: Any) -> Path:
 def test_a_torch_that_cannot_run_is_refused_without_a_host(
     tmp_path: Path, variables: dict[str, Any], sentence: str
 ) -> None:
-    found = judged(with_gpus(tmp_path, **variables)).sentences
-    assert [one for one in found if sentence in one], found
+    refusals = judged(with_gpus(tmp_path, **variables)).sentences
+    assert [refusal for refusal in refusals if sentence in refusal], refusals
 
 
 def test_a_driver_is_a_number(tmp_path: Path) -> None:
-    said = judged(with_gpus(tmp_path, nvidia_driver_branch="580.95.05")).sentences
-    assert any("nvidia_driver_branch" in one and "must be of type int" in one for one in said)
+    refusals = judged(with_gpus(tmp_path, nvidia_driver_branch="580.95.05")).sentences
+    assert any(
+        "nvidia_driver_branch" in refusal and "must be of type int" in refusal
+        for refusal in refusals
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,11 +237,11 @@ def test_the_architecture_is_judged_when_the_host_has_told_it(
         "distribution_major_version": "12",
     }
     read.values.hosts["gpu1"]["ansible_facts"] = facts
-    given = {"gpu1": ["validation_runtime"]}
-    found = told(read, given, REPOSITORY / "roles")
-    assert (found.questions, found.left) == ({}, {"gpu1": []})
-    assert len(found.sentences["gpu1"]) == len(refused)
-    assert all(words in found.sentences["gpu1"][0] for words in refused)
+    by_host = {"gpu1": ["validation_runtime"]}
+    outcome = told(read, by_host, REPOSITORY / "roles")
+    assert (outcome.questions, outcome.left) == ({}, {"gpu1": []})
+    assert len(outcome.sentences["gpu1"]) == len(refused)
+    assert all(words in outcome.sentences["gpu1"][0] for words in refused)
 
 
 def test_faked_gpus_and_nodes_without_need_no_driver(tmp_path: Path) -> None:
@@ -245,15 +253,15 @@ def test_faked_gpus_and_nodes_without_need_no_driver(tmp_path: Path) -> None:
 def test_two_users_with_one_uid_are_one_sentence_without_a_host(tmp_path: Path) -> None:
     users = [{"name": "ada", "uid": 2001, "gid": 2001}, {"name": "bob", "uid": 2001, "gid": 2002}]
     write(tmp_path, good(), {"group_vars/all.yml": {"cluster_users_list": users}})
-    [said] = judged(tmp_path).sentences
-    assert "cluster_users: ada and bob have one uid, 2001; give each its own." in said
+    [refusal] = judged(tmp_path).sentences
+    assert "cluster_users: ada and bob have one uid, 2001; give each its own." in refusal
 
 
 def test_users_log_in_where_they_submit_and_where_their_jobs_run(tmp_path: Path) -> None:
     read = site(write(tmp_path, good())).values
     for name in ("cluster_users_logins", "cluster_users_make_homes"):
-        found = {host: read.value(host, name) for host in ("ctl1", "login1", "gpu1")}
-        assert found == {"ctl1": False, "login1": True, "gpu1": True}
+        values = {host: read.value(host, name) for host in ("ctl1", "login1", "gpu1")}
+        assert values == {"ctl1": False, "login1": True, "gpu1": True}
 
 
 @pytest.mark.long
@@ -274,6 +282,6 @@ def test_the_cost_grows_with_the_nodes_and_not_with_their_square(tmp_path: Path)
 
 
 def test_raw_variables_are_read_whatever_the_limit(tmp_path: Path) -> None:
-    found = site(write(tmp_path, good()))
-    assert found.hosts("slurm_compute:!gpu2") == ["gpu1"]
-    assert found.names == found.groups["slurm_cluster"]
+    read = site(write(tmp_path, good()))
+    assert read.hosts("slurm_compute:!gpu2") == ["gpu1"]
+    assert read.names == read.groups["slurm_cluster"]

@@ -68,18 +68,18 @@ def said(stdout: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_host_is_asked_first_and_judged_by_its_answer(tmp_path: Path) -> None:
-    asked = walked(tmp_path, [LOOK, DRY], paint_layers=3)
-    assert asked.sentences == {"gpu1": [], "gpu2": []}
-    assert asked.left == {"gpu1": [], "gpu2": []}
-    [question] = asked.questions["gpu2"]
+    first = walked(tmp_path, [LOOK, DRY], paint_layers=3)
+    assert first.sentences == {"gpu1": [], "gpu2": []}
+    assert first.left == {"gpu1": [], "gpu2": []}
+    [question] = first.questions["gpu2"]
     assert question["number"] == "paint.0.gpu2"
     assert question["arguments"] == {"cmd": "wall 3"}
     answers = {
         "gpu1": {"paint.0.gpu1": said("dry")},
         "gpu2": {"paint.0.gpu2": said("wet")},
     }
-    found = walked(tmp_path, [LOOK, DRY], answers, paint_layers=3)
-    assert found == Found({"gpu1": [], "gpu2": ["wet."]}, {}, {"gpu1": [], "gpu2": []})
+    second = walked(tmp_path, [LOOK, DRY], answers, paint_layers=3)
+    assert second == Found({"gpu1": [], "gpu2": ["wet."]}, {}, {"gpu1": [], "gpu2": []})
 
 
 def test_an_answer_may_lead_to_a_question(tmp_path: Path) -> None:
@@ -88,30 +88,34 @@ def test_an_answer_may_lead_to_a_question(tmp_path: Path) -> None:
         "when": "__wall.stdout == 'dry'",
     }
     first = walked(tmp_path, [LOOK, then])
-    assert [one["number"] for one in first.questions["gpu1"]] == ["paint.0.gpu1"]
+    assert [question["number"] for question in first.questions["gpu1"]] == ["paint.0.gpu1"]
     answers = {
         "gpu1": {"paint.0.gpu1": said("dry")},
         "gpu2": {"paint.0.gpu2": said("wet")},
     }
     second = walked(tmp_path, [LOOK, then], answers)
     assert {
-        host: [one["arguments"] for one in asked] for host, asked in second.questions.items()
+        host: [question["arguments"] for question in questions]
+        for host, questions in second.questions.items()
     } == {"gpu1": [{"cmd": "smell dry"}]}
 
 
 def test_what_can_be_asked_is_asked_beside_what_must_wait(tmp_path: Path) -> None:
     other = ASK | {"register": "__floor"}
-    found = walked(tmp_path, [LOOK, DRY, other])
-    assert [one["number"] for one in found.questions["gpu1"]] == ["paint.0.gpu1", "paint.2.gpu1"]
+    outcome = walked(tmp_path, [LOOK, DRY, other])
+    assert [question["number"] for question in outcome.questions["gpu1"]] == [
+        "paint.0.gpu1",
+        "paint.2.gpu1",
+    ]
 
 
 def test_a_refusal_ends_the_role_on_its_host(tmp_path: Path) -> None:
     no: dict[str, Any] = {
         "ansible.builtin.assert": {"that": "paint_layers > 2", "fail_msg": "too thin."}
     }
-    found = walked(tmp_path, [no, LOOK])
-    assert found.sentences == {"gpu1": ["too thin."], "gpu2": ["too thin."]}
-    assert found.questions == {}
+    outcome = walked(tmp_path, [no, LOOK])
+    assert outcome.sentences == {"gpu1": ["too thin."], "gpu2": ["too thin."]}
+    assert outcome.questions == {}
 
 
 @pytest.mark.parametrize(
@@ -137,48 +141,48 @@ def test_a_question_fails_as_its_task_says(
     tmp_path: Path, task: dict[str, Any], answer: dict[str, Any], sentences: list[str]
 ) -> None:
     answers = {"gpu1": {"paint.0.gpu1": answer}}
-    found = walked(tmp_path, [LOOK | task], answers, hosts=["gpu1"])
-    assert len(found.sentences["gpu1"]) == len(sentences)
-    assert all(map(str.startswith, found.sentences["gpu1"], sentences))
-    assert found.left == {"gpu1": []}
+    outcome = walked(tmp_path, [LOOK | task], answers, hosts=["gpu1"])
+    assert len(outcome.sentences["gpu1"]) == len(sentences)
+    assert all(map(str.startswith, outcome.sentences["gpu1"], sentences))
+    assert outcome.left == {"gpu1": []}
 
 
 def test_what_is_forgiven_is_a_failure_to_later_steps(tmp_path: Path) -> None:
     later = {"ansible.builtin.assert": {"that": "not (__wall is failed)", "fail_msg": "no wall."}}
     answers = {"gpu1": {"paint.0.gpu1": said("", failed=True, msg="boom")}}
     tasks = [LOOK | {"ignore_errors": True}, later]
-    found = walked(tmp_path, tasks, answers, hosts=["gpu1"])
-    assert found.sentences == {"gpu1": ["no wall."]}
+    outcome = walked(tmp_path, tasks, answers, hosts=["gpu1"])
+    assert outcome.sentences == {"gpu1": ["no wall."]}
 
 
 def test_what_is_asked_once_is_told_to_all(tmp_path: Path) -> None:
     once = LOOK | {"run_once": True, "delegate_to": "{{ groups['slurm_controller'][0] }}"}
-    asked = walked(tmp_path, [once, DRY])
-    assert list(asked.questions) == ["ctl1"]
-    assert [one["number"] for one in asked.questions["ctl1"]] == ["paint.0"]
-    found = walked(tmp_path, [once, DRY], {"ctl1": {"paint.0": said("wet")}})
-    assert found.sentences == {"gpu1": ["wet."], "gpu2": ["wet."]}
+    first = walked(tmp_path, [once, DRY])
+    assert list(first.questions) == ["ctl1"]
+    assert [question["number"] for question in first.questions["ctl1"]] == ["paint.0"]
+    second = walked(tmp_path, [once, DRY], {"ctl1": {"paint.0": said("wet")}})
+    assert second.sentences == {"gpu1": ["wet."], "gpu2": ["wet."]}
 
 
 def test_who_is_not_in_the_run_is_asked_by_ansible(tmp_path: Path) -> None:
     once = LOOK | {"run_once": True, "delegate_to": "ctl1"}
-    found = walked(tmp_path, [once, DRY], answering=["gpu1", "gpu2"])
-    assert found.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
-    assert found.questions == {}
+    outcome = walked(tmp_path, [once, DRY], answering=["gpu1", "gpu2"])
+    assert outcome.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
+    assert outcome.questions == {}
 
 
 def test_the_control_node_is_asked_at_once(tmp_path: Path) -> None:
-    asked: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
 
     def here(question: Mapping[str, Any], host: str) -> dict[str, Any]:
-        asked.append((question["action"], host))
+        calls.append((question["action"], host))
         return said("dry")
 
     local: dict[str, Any] = LOOK | {"delegate_to": "localhost"}
     own: dict[str, Any] = {"web_users": {"files": {}}}
-    found = walked(tmp_path, [local, DRY, own], here=here)
-    assert found == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
-    assert asked == [
+    outcome = walked(tmp_path, [local, DRY, own], here=here)
+    assert outcome == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
+    assert calls == [
         ("ansible.builtin.command", "gpu1"),  # the same for both
         ("web_users", "gpu1"),
         ("web_users", "gpu2"),
@@ -188,37 +192,37 @@ def test_the_control_node_is_asked_at_once(tmp_path: Path) -> None:
 def test_steps_that_do_not_apply_ask_nothing(tmp_path: Path) -> None:
     skipped = LOOK | {"when": "paint_layers > 5"}
     then = {"ansible.builtin.assert": {"that": "__wall is skipped", "fail_msg": "{{ __wall }}"}}
-    found = walked(tmp_path, [skipped, then])
-    assert found == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
+    outcome = walked(tmp_path, [skipped, then])
+    assert outcome == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
 
 
 def test_a_fact_that_a_step_sets_is_read_by_the_next(tmp_path: Path) -> None:
     remember = {"ansible.builtin.set_fact": {"__paint": "{{ __wall.stdout }}"}}
     then = {"ansible.builtin.assert": {"that": "__paint == 'dry'", "fail_msg": "{{ __paint }}."}}
     answers = {"gpu1": {"paint.0.gpu1": said("wet")}}
-    found = walked(tmp_path, [LOOK, remember, then], answers, hosts=["gpu1"])
-    assert found.sentences == {"gpu1": ["wet."]}
+    outcome = walked(tmp_path, [LOOK, remember, then], answers, hosts=["gpu1"])
+    assert outcome.sentences == {"gpu1": ["wet."]}
 
 
 @pytest.mark.parametrize(
     "task", [{"loop": [1]}, {"until": "true"}, {"delay": 1}, {"with_items": [1]}]
 )
 def test_what_is_more_than_a_step_is_left_to_ansible(tmp_path: Path, task: dict[str, Any]) -> None:
-    found = walked(tmp_path, [LOOK | task])
-    assert found.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
+    outcome = walked(tmp_path, [LOOK | task])
+    assert outcome.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
 
 
 def test_a_loop_over_nothing_is_done(tmp_path: Path) -> None:
-    found = walked(tmp_path, [LOOK | {"loop": "{{ paint_walls }}"}], paint_walls=[])
-    assert found == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
+    outcome = walked(tmp_path, [LOOK | {"loop": "{{ paint_walls }}"}], paint_walls=[])
+    assert outcome == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
 
 
 @pytest.mark.parametrize(
     "condition", ["ansible_check_mode", "ansible_user == 'root'", "no_such_variable > 1"]
 )
 def test_what_only_ansible_knows_is_left_to_it(tmp_path: Path, condition: str) -> None:
-    found = walked(tmp_path, [{"ansible.builtin.assert": {"that": condition, "fail_msg": "no."}}])
-    assert found.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
+    outcome = walked(tmp_path, [{"ansible.builtin.assert": {"that": condition, "fail_msg": "no."}}])
+    assert outcome.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
 
 
 def test_what_was_not_asked_is_no_yes(tmp_path: Path) -> None:
@@ -235,8 +239,8 @@ def test_what_was_not_asked_is_no_yes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_role_is_made_of_steps(role: str) -> None:
-    found = roles.steps(role, REPOSITORY / "roles" / role / roles.REFUSE, plain)
-    assert [step.number for step in found] == list(range(len(found)))
+    steps = roles.steps(role, REPOSITORY / "roles" / role / roles.REFUSE, plain)
+    assert [step.number for step in steps] == list(range(len(steps)))
 
 
 def test_blocks_and_imported_files_are_steps_with_their_conditions(tmp_path: Path) -> None:
@@ -268,10 +272,10 @@ def test_our_roles_are_asked_all_at_once_and_none_is_left_to_ansible(tmp_path: P
         raw["ansible_facts"] = {**system, **version, "architecture": "x86_64"}
     for name, value in (("ansible_check_mode", False), ("ansible_play_hosts", read.names)):
         read.values.define(name, value)
-    given = judged(tmp_path).roles
+    by_host = judged(tmp_path).roles
     here = Here({}, set(read.names), lambda name: False, lambda *_: {"stat": {"exists": False}})
-    found = refusing(read, given, REPOSITORY / "roles", here)
-    assert found.left == {host: [] for host in read.names}
-    assert found.sentences == {host: [] for host in read.names}
-    asked = {str(one["number"]).partition(".")[0] for one in found.questions["gpu1"]}
-    assert asked >= {"enroot", "slurm", "nvidia_driver", "job_login", "cluster_users"}
+    outcome = refusing(read, by_host, REPOSITORY / "roles", here)
+    assert outcome.left == {host: [] for host in read.names}
+    assert outcome.sentences == {host: [] for host in read.names}
+    names = {str(question["number"]).partition(".")[0] for question in outcome.questions["gpu1"]}
+    assert names >= {"enroot", "slurm", "nvidia_driver", "job_login", "cluster_users"}

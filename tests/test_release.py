@@ -225,22 +225,22 @@ def made(source, tmp_path_factory):
     """The folder of a release, and what was said."""
     folder = tmp_path_factory.mktemp("made") / "release"
     command = [sys.executable, source / "scripts/release", version.VERSION, "--output", folder]
-    said = run(*command, "--check", cwd=source).stdout
-    assert "may be released; this would make" in said
+    output = run(*command, "--check", cwd=source).stdout
+    assert "may be released; this would make" in output
     assert not folder.exists()
     return folder, run(*command, cwd=source).stdout
 
 
 @pytest.mark.long
 def test_it_makes_five_files_and_says_what_comes_next(made, source, release):
-    folder, said = made
+    folder, output = made
     assert {path.name for path in folder.iterdir()} == release.names(version.VERSION).keys()
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=folder)
     sums = (folder / "SHA256SUMS").read_text().splitlines()
     assert len(sums) == 4
     assert (folder / f"CHANGELOG-{version.VERSION}.md").read_text().endswith("\n\nWords.\n")
-    assert f"git tag --annotate v{version.VERSION}" in said
-    assert f"git push origin v{version.VERSION}" in said
+    assert f"git tag --annotate v{version.VERSION}" in output
+    assert f"git push origin v{version.VERSION}" in output
     assert git(source, "tag") == ""  # it does not tag by itself
 
 
@@ -254,8 +254,8 @@ def test_the_same_commit_gives_the_same_archive_and_wheel(made, source, tmp_path
         f"plumbline-{version.VERSION}.tar.gz",
         f"plumbline-{version.VERSION}-py3-none-any.whl",
     ):
-        one, other = (hashlib.sha256((f / name).read_bytes()).digest() for f in (folder, again))
-        assert one == other, name
+        first, other = (hashlib.sha256((f / name).read_bytes()).digest() for f in (folder, again))
+        assert first == other, name
     done = run(*command, cwd=source, status=1)
     assert f"release: {again} exists; remove it" in done.stderr
 
@@ -268,8 +268,8 @@ def test_the_archive_is_a_checkout_that_tells_its_version(made, source, tmp_path
         archive.extractall(tmp_path, filter="tar")
     tracked = git(source, "ls-files").splitlines()
     assert all(os.path.lexists(tmp_path / name / path) for path in tracked)
-    said = run(tmp_path / name / "scripts/test", "--version", cwd=tmp_path).stdout
-    assert said == f"plumbline {version.VERSION}\n"
+    output = run(tmp_path / name / "scripts/test", "--version", cwd=tmp_path).stdout
+    assert output == f"plumbline {version.VERSION}\n"
 
 
 @pytest.mark.long
@@ -365,8 +365,8 @@ def test_the_collection_works_where_nothing_else_is(made, source, tmp_path):
     play += ["-e", f"folder={tmp_path}", "-e", f"ansible_python_interpreter={sys.executable}"]
     if os.geteuid() == 0:
         tmp_path.chmod(0o755)
-        said = run(*play, cwd=tmp_path, environment=environment).stdout
-        assert "failed=0" in said
+        output = run(*play, cwd=tmp_path, environment=environment).stdout
+        assert "failed=0" in output
         examples = {path.name for path in (tmp_path / "examples").iterdir()}
         shipped = (source / "roles/user_examples/files/examples").iterdir()
         assert examples == {path.name for path in shipped}
@@ -376,8 +376,8 @@ def test_the_collection_works_where_nothing_else_is(made, source, tmp_path):
 
     doc = [BIN / "ansible-doc", "--list", "plumbline.cluster"]
     roles = run(*doc, "--type", "role", cwd=tmp_path, environment=environment).stdout
-    found = set(re.findall(r"^plumbline\.cluster\.(\w+):", roles, re.MULTILINE))
-    assert found == {path.parent.name for path in source.glob("roles/*/tasks")}
+    names = set(re.findall(r"^plumbline\.cluster\.(\w+):", roles, re.MULTILINE))
+    assert names == {path.parent.name for path in source.glob("roles/*/tasks")}
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ def test_another_content_is_refused(url, tmp_path):
     dest.write_bytes(b"the version before")
     with pytest.raises(NoFile) as problem:
         release_file.fetch(url, "0" * 64, dest, 0o640, 5)
-    said = f"{url} has the SHA-256 {SHA}, and {'0' * 64} is pinned; "
-    assert str(problem.value).startswith(said)
+    sentence = f"{url} has the SHA-256 {SHA}, and {'0' * 64} is pinned; "
+    assert str(problem.value).startswith(sentence)
     assert dest.read_bytes() == b"the version before"
     assert list(tmp_path.iterdir()) == [dest]

@@ -18,17 +18,17 @@ OUTPUT = (
 
 
 def test_each_case_has_what_came_between_its_marks() -> None:
-    found = outcomes(Run(0, OUTPUT), CASES)
-    found["good"].passes(changed=True)
-    assert (found["good"].changed, found["good"].left) == (2, "two words")
-    found["bad"].refuses("paint_colour is grey.")
-    assert (found["bad"].changed, found["bad"].left) == (0, "")
+    results = outcomes(Run(0, OUTPUT), CASES)
+    results["good"].passes(changed=True)
+    assert (results["good"].changed, results["good"].left) == (2, "two words")
+    results["bad"].refuses("paint_colour is grey.")
+    assert (results["bad"].changed, results["bad"].left) == (0, "")
     with pytest.raises(AssertionError):
-        found["good"].refuses("paint_colour is grey.")
+        results["good"].refuses("paint_colour is grey.")
     with pytest.raises(AssertionError):
-        found["bad"].passes()
+        results["bad"].passes()
     with pytest.raises(AssertionError):
-        found["good"].passes(changed=False)
+        results["good"].passes(changed=False)
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*invalid escape sequence:Deprec
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A good site whose cluster is worked out, as it is when preflight comes to the roles."""
-    found = site(write(tmp_path_factory.mktemp("inventory"), good(), {"group_vars/all.yml": SITE}))
-    cluster, refusals = work_out(found, contract.load())
+    inventory = site(
+        write(tmp_path_factory.mktemp("inventory"), good(), {"group_vars/all.yml": SITE})
+    )
+    cluster, refusals = work_out(inventory, contract.load())
     assert list(refusals) == []
-    for raw in found.values.hosts.values():
+    for raw in inventory.values.hosts.values():
         raw[WORKED_OUT] = {"cluster": cluster.plain()}
-    return found
+    return inventory
 
 
 def refusals(
@@ -65,9 +67,9 @@ def refusals(
 ) -> list[str]:
     """What the role refuses on a host of the site that has these variables and facts."""
     own = {**read.values.hosts[HOST], **variables, "ansible_facts": {**FACTS, **(facts or {})}}
-    one = dataclasses.replace(read, values=Values({HOST: own}, read.engine.render))
+    variant = dataclasses.replace(read, values=Values({HOST: own}, read.engine.render))
     here = Here({}, frozenset(), lambda action: False, lambda question, host: {})
-    return list(refusing(one, {HOST: [role]}, ROLES, here).sentences[HOST])
+    return list(refusing(variant, {HOST: [role]}, ROLES, here).sentences[HOST])
 
 
 @pytest.mark.parametrize("role", NAMES)
@@ -247,7 +249,8 @@ def test_a_good_site_is_refused_nothing(read: Site, role: str) -> None:
             {
                 "slurm_associations_qos": QOS,
                 "slurm_associations_accounts": [
-                    one | {"qos": ["shrt"]} if one["name"] == "physics" else one for one in ACCOUNTS
+                    account | {"qos": ["shrt"]} if account["name"] == "physics" else account
+                    for account in ACCOUNTS
                 ],
             },
             "account physics: qos names the QOS shrt, which is not declared; did you mean short?",
@@ -323,8 +326,8 @@ def test_a_good_site_is_refused_nothing(read: Site, role: str) -> None:
 def test_what_cannot_work_is_one_sentence(
     read: Site, role: str, variables: dict[str, Any], words: str
 ) -> None:
-    found = refusals(read, role, variables)
-    assert [sentence for sentence in found if words in sentence], found
+    sentences = refusals(read, role, variables)
+    assert [sentence for sentence in sentences if words in sentence], sentences
 
 
 @pytest.mark.parametrize(
@@ -343,5 +346,5 @@ def test_what_cannot_work_is_one_sentence(
     ],
 )
 def test_what_a_host_is_decides(read: Site, role: str, facts: dict[str, Any], words: str) -> None:
-    found = refusals(read, role, {"enroot_install": True}, facts)
-    assert [sentence for sentence in found if words in sentence], found
+    sentences = refusals(read, role, {"enroot_install": True}, facts)
+    assert [sentence for sentence in sentences if words in sentence], sentences

@@ -63,8 +63,8 @@ def test_costs_are_told_in_yardsticks():
 
 
 def test_what_a_part_cost_that_failed_is_not_judged():
-    found = budget.measured([Result("unit", "FAILED", 1, 1)], [], HALF)
-    assert budget.judge(found, {Key("unit", "control"): 300}, frozenset()) == []
+    costs = budget.measured([Result("unit", "FAILED", 1, 1)], [], HALF)
+    assert budget.judge(costs, {Key("unit", "control"): 300}, frozenset()) == []
 
 
 def test_a_record_of_a_part_that_ran_must_be_measured():
@@ -82,9 +82,9 @@ def test_what_belongs_to_no_part_is_missed_in_a_whole_run():
 
 def test_a_run_of_some_parts_renews_those():
     records = {MUNGE: 40.0, Key("unit", "control"): 300.0, Key("unit", "gone"): 1.0}
-    found = {Key("unit", "control"): 200.0}
-    assert budget.renewed(found, records, frozenset({"unit"})) == {MUNGE: 40} | found
-    assert budget.renewed(found, records, frozenset({"unit"}), whole=True) == found
+    costs = {Key("unit", "control"): 200.0}
+    assert budget.renewed(costs, records, frozenset({"unit"})) == {MUNGE: 40} | costs
+    assert budget.renewed(costs, records, frozenset({"unit"}), whole=True) == costs
 
 
 def test_records_are_read_as_they_are_written(tmp_path):
@@ -111,8 +111,8 @@ def test_a_part_is_measured_with_what_its_own_time_lent():
     quiet = Result("unit", "ok", 90, 50.0, ended=1030)
     busy = Result("lint mypy", "ok", 90, 100.0, ended=2030)
     between = Result("lint ruff", "ok", 1, 3.0, ended=1500)
-    found = budget.measured([quiet, busy, between], [], noted)
-    assert [value for _, value in sorted(found.items())] == [100, 4, 100]
+    costs = budget.measured([quiet, busy, between], [], noted)
+    assert [value for _, value in sorted(costs.items())] == [100, 4, 100]
 
 
 def test_an_empty_playbook_takes_some_time(tmp_path):
@@ -203,6 +203,6 @@ def test_the_end_names_the_tests_that_failed(folder, capsys):
     part.log_of("unit").write_text("FAILED tests/test_a.py::test_b - assert 1\n== 1 failed ==\n")
     part.log_of("role munge").write_text("no node\n\n")
     assert summary.main([]) == 1
-    said = capsys.readouterr().out
-    assert "\nunit: FAILED tests/test_a.py::test_b - assert 1\n" in said
-    assert "\nrole munge: no node\n" in said
+    output = capsys.readouterr().out
+    assert "\nunit: FAILED tests/test_a.py::test_b - assert 1\n" in output
+    assert "\nrole munge: no node\n" in output

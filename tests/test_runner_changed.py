@@ -29,11 +29,11 @@ def test_every_file_is_known_and_touches_something(tree):
         path: [rule for pattern, rule in changed.RULES if re.match(pattern, path)]
         for path in tracked()
     }
-    assert [path for path, found in rules.items() if not found] == []
+    assert [path for path, matches in rules.items() if not matches] == []
     # One file for each kind: a rule reads much of the checkout.
     kinds = {
-        (found[0], path.split("/")[1] if "/" in path else path): path
-        for path, found in rules.items()
+        (matches[0], path.split("/")[1] if "/" in path else path): path
+        for path, matches in rules.items()
     }
     for path in kinds.values():
         parts = parts_of(tree, path)
@@ -92,8 +92,8 @@ def test_a_role_of_no_layer_touches_no_cluster_of_its_own_accord(tree):
 
 
 def test_what_uses_a_role_in_a_longer_scenario_is_touched_too(tree):
-    found = tree.scenarios_that_apply(frozenset({"munge"}))
-    assert "role slurm_exporter/scale" in found
+    scenarios = tree.scenarios_that_apply(frozenset({"munge"}))
+    assert "role slurm_exporter/scale" in scenarios
 
 
 def test_the_validation_is_its_tests_the_roles_that_carry_it_and_the_cluster(tree):

@@ -33,11 +33,11 @@ def test_what_molecule_makes_of_a_role_is_what_its_steps_run(tmp_path, monkeypat
     monkeypatch.setenv("MOLECULE_PROJECT_DIRECTORY", "")
     monkeypatch.setenv("MOLECULE_EPHEMERAL_DIRECTORY", str(tmp_path))
     monkeypatch.setenv("PLUMBLINE_ON", "mine")
-    found = role.read("node_health")
-    assert set(found.sequence) == set(role.commands(found))
-    assert found.environment["ANSIBLE_CONFIG"].endswith("/ansible.cfg")
-    assert found.environment["MOLECULE_PROJECT_DIRECTORY"].endswith("/roles/node_health")
-    runs = role.commands(found)
+    scenario = role.read("node_health")
+    assert set(scenario.sequence) == set(role.commands(scenario))
+    assert scenario.environment["ANSIBLE_CONFIG"].endswith("/ansible.cfg")
+    assert scenario.environment["MOLECULE_PROJECT_DIRECTORY"].endswith("/roles/node_health")
+    runs = role.commands(scenario)
     assert runs["create"][-3:] == ["--single=node", "--gpus=2", "--nvml"]
     shared = REPOSITORY / "molecule/shared"
     assert Path(runs["prepare"][-1]).resolve() == shared / "prepare_scenario.yml"

@@ -43,14 +43,14 @@ def test_a_method_brings_somebodys_packages(method: str, packed_by: str) -> None
 
 def test_roles_ask_for_parts_that_there_are() -> None:
     files = [*REPOSITORY.glob("roles/*/*/*.yml"), *REPOSITORY.glob("group_vars/all/*.yml")]
-    asked = {
+    parts = {
         part
         for file in files
         for words in ASKED.findall(file.read_text(encoding="utf-8"))
         for part in re.findall(r"\w+", words)
     }
-    assert asked
-    assert asked <= set(m.table()[m.SCHEDMD])
+    assert parts
+    assert parts <= set(m.table()[m.SCHEDMD])
 
 
 def test_no_role_has_names_of_its_own() -> None:

@@ -131,12 +131,12 @@ def test_a_thousand_hosts_with_a_reason_each_stay_a_page() -> None:
     each = tuple(Trouble(h, "Base", "Start", f"{h} has no disk.") for h in hosts[500:])
     run = Run(COMMAND, hosts, (base,), each, changed=500)
     begin = time.monotonic()
-    told = summary(run, "inventory/site/.plumbline-limit")
+    text = summary(run, "inventory/site/.plumbline-limit")
     assert time.monotonic() - begin < 1
-    assert len(told.splitlines()) < 30
-    assert len(told) < 4000
-    assert "and 490 other reasons" in told
-    assert told.endswith("--limit @inventory/site/.plumbline-limit")
+    assert len(text.splitlines()) < 30
+    assert len(text) < 4000
+    assert "and 490 other reasons" in text
+    assert text.endswith("--limit @inventory/site/.plumbline-limit")
     assert len(run.limit) == 500
 
 
@@ -288,48 +288,48 @@ def ends(folder: Path, *arguments: str) -> tuple[int, str]:
     )
     banner = re.compile(r"^SUMMARY \*+$", re.MULTILINE)
     assert len(banner.findall(done.stdout)) <= 1, done.stdout
-    told = banner.split(done.stdout)
-    return done.returncode, told[1] if len(told) > 1 else ""
+    parts = banner.split(done.stdout)
+    return done.returncode, parts[1] if len(parts) > 1 else ""
 
 
 def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None:
-    status, told = ends(folder, "-e", '{"broken": ["gpu3"]}')
+    status, text = ends(folder, "-e", '{"broken": ["gpu3"]}')
     assert status != 0
-    assert "2 of 4 hosts are done (ctl1, gpu1); something was changed on 1 host." in told
-    assert "Not reached, and therefore not configured: gpu2.\n    Connection refused" in told
-    assert "Failed: gpu3.\n    This node has no disk.\n" in told
-    assert "rescued" not in told
-    assert told.rstrip().endswith("--limit gpu2,gpu3")
+    assert "2 of 4 hosts are done (ctl1, gpu1); something was changed on 1 host." in text
+    assert "Not reached, and therefore not configured: gpu2.\n    Connection refused" in text
+    assert "Failed: gpu3.\n    This node has no disk.\n" in text
+    assert "rescued" not in text
+    assert text.rstrip().endswith("--limit gpu2,gpu3")
 
 
 def test_a_failed_host_fails_a_run_whose_last_plays_pass(folder: Path) -> None:
-    status, told = ends(folder, "--limit", "ctl1,gpu1,gpu3", "-e", '{"broken": ["gpu3"]}')
+    status, text = ends(folder, "--limit", "ctl1,gpu1,gpu3", "-e", '{"broken": ["gpu3"]}')
     assert status == 2
-    assert "gpu2" not in told
-    assert told.rstrip().endswith("--limit gpu3")
+    assert "gpu2" not in text
+    assert text.rstrip().endswith("--limit gpu3")
 
 
 def test_with_the_controller_lost_nobody_is_done(folder: Path) -> None:
-    status, told = ends(folder, "--limit", "ctl1,gpu1", "-e", "controller_fails=true")
+    status, text = ends(folder, "--limit", "ctl1,gpu1", "-e", "controller_fails=true")
     assert status == 2
-    assert "No host is done" in told
-    assert "Done:      Prepare every node" in told
-    assert "Cut short: Set up the controllers" in told
-    assert "Not begun: Set up the nodes" in told
-    assert told.rstrip().endswith("site.yml --limit ctl1,gpu1 -e controller_fails=true")
+    assert "No host is done" in text
+    assert "Done:      Prepare every node" in text
+    assert "Cut short: Set up the controllers" in text
+    assert "Not begun: Set up the nodes" in text
+    assert text.rstrip().endswith("site.yml --limit ctl1,gpu1 -e controller_fails=true")
 
 
 def test_under_check_and_limit_all_is_well(folder: Path) -> None:
-    status, told = ends(folder, "--limit", "gpu1,ctl1", "--check")
+    status, text = ends(folder, "--limit", "gpu1,ctl1", "--check")
     assert status == 0
-    assert told.strip().startswith("All 2 hosts are done; check mode: nothing was changed")
+    assert text.strip().startswith("All 2 hosts are done; check mode: nothing was changed")
 
 
 def test_what_no_log_hides_stays_hidden(folder: Path) -> None:
-    status, told = ends(folder, "--limit", "gpu1", "-e", '{"secret": ["gpu1"]}')
+    status, text = ends(folder, "--limit", "gpu1", "-e", '{"secret": ["gpu1"]}')
     assert status == 2
-    assert "hunter2" not in told
-    assert "no_log" in told
+    assert "hunter2" not in text
+    assert "no_log" in text
 
 
 def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
@@ -339,10 +339,10 @@ def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
         "- {name: Work, hosts: slurm_cluster, gather_facts: false, tasks: "
         "[{name: Do, ansible.builtin.ping: }]}\n"
     )
-    status, told = ends(folder)
+    status, text = ends(folder)
     assert status == 2
-    assert "No host is done; nothing was changed.\nStopped.\n    The name is wrong.\n" in told
-    assert "Failed" not in told
+    assert "No host is done; nothing was changed.\nStopped.\n    The name is wrong.\n" in text
+    assert "Failed" not in text
 
 
 def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
@@ -352,10 +352,10 @@ def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
         "- {name: Work, hosts: slurm_cluster, gather_facts: false, tasks: "
         "[{name: Do, ansible.builtin.ping: }]}\n"
     )
-    status, told = ends(folder)
+    status, text = ends(folder)
     assert status == 2
-    assert "Stopped.\n    The name is wrong.\n" in told
-    assert "Nothing was configured" in told
+    assert "Stopped.\n    The name is wrong.\n" in text
+    assert "Nothing was configured" in text
 
 
 def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
@@ -369,10 +369,10 @@ def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
         "- {name: Work, hosts: slurm_cluster, gather_facts: false, "
         "tasks: [{name: Do, ansible.builtin.ping: }]}\n"
     )
-    status, told = ends(folder)
+    status, text = ends(folder)
     assert status == 4
-    assert "n9 and 2 more" in told
-    assert told.rstrip().endswith("--limit @.plumbline-limit")
+    assert "n9 and 2 more" in text
+    assert text.rstrip().endswith("--limit @.plumbline-limit")
     assert (folder / ".plumbline-limit").read_text().split() == list(hosts)
 
 
@@ -406,10 +406,10 @@ def test_an_interrupted_run_says_where(folder: Path) -> None:
             break
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=60)[0]
+    output = process.communicate(timeout=60)[0]
     assert process.returncode == 99
-    assert 'The run was interrupted at "Wait".' in told
-    assert "Not begun: Set up the nodes" in told
+    assert 'The run was interrupted at "Wait".' in output
+    assert "Not begun: Set up the nodes" in output
 
 
 def test_batches_that_never_came_are_not_done(folder: Path) -> None:
@@ -419,9 +419,9 @@ def test_batches_that_never_came_are_not_done(folder: Path) -> None:
         "when: inventory_hostname == bad}]}\n"
     )
     limit = ("--limit", "ctl1:gpu1:gpu3")
-    status, told = ends(folder, *limit, "-e", "bad=ctl1")
+    status, text = ends(folder, *limit, "-e", "bad=ctl1")
     assert status == 2
-    assert "No host is done; nothing was changed.\nFailed: ctl1.\n" in told
-    assert "Cut short: Reboot\n" in told
-    assert "--limit ctl1:gpu1:gpu3" in told
+    assert "No host is done; nothing was changed.\nFailed: ctl1.\n" in text
+    assert "Cut short: Reboot\n" in text
+    assert "--limit ctl1:gpu1:gpu3" in text
     assert ends(folder, *limit, "-e", "bad=none")[1].strip().startswith("All 3 hosts are done")

@@ -31,15 +31,15 @@ READERS = (
 
 def lines(pattern: str, *places: str) -> Iterator[tuple[str, str]]:
     """Lines of tracked files in which a pattern is: the file and the line."""
-    found = subprocess.run(
+    done = subprocess.run(
         ["git", "grep", "-zP", "--untracked", pattern, "--", *places],
         cwd=REPOSITORY,
         text=True,
         capture_output=True,
         check=False,
     )
-    assert found.returncode < 2, found.stderr
-    for line in found.stdout.splitlines():
+    assert done.returncode < 2, done.stderr
+    for line in done.stdout.splitlines():
         path, text = line.split("\0", 1)
         yield path, text
 
@@ -50,14 +50,14 @@ def test_every_switch_is_a_bool() -> None:
 
 
 def test_every_bool_that_is_told_for_a_command_line_is_a_switch() -> None:
-    told = {
+    names = {
         name
         for _, text in lines(r"-e \w+=", "docs", "README.md", "playbooks", "roles", "inventory")
         for name, value in re.findall(r"-e (\w+)=(\w+)", text)
         if value.lower() in {"true", "yes", "false", "no"}
     }
-    assert told - {"NAME"} <= CONTRACT.switches
-    assert len(told) >= 5
+    assert names - {"NAME"} <= CONTRACT.switches
+    assert len(names) >= 5
 
 
 def expressions(document: object, key: str = "") -> Iterator[str]:
@@ -78,8 +78,8 @@ def reads(name: str, text: str) -> list[bool]:
     """Of each place of an expression that reads a variable, whether it does so as a bool."""
     asks = re.compile(r"(\s*\|\s*default\(\w+\))?\s*\|\s*bool\b")
     return [
-        asks.match(text, found.end()) is not None
-        for found in re.finditer(rf"(?<!\| )\b{name}\b", text)
+        asks.match(text, match.end()) is not None
+        for match in re.finditer(rf"(?<!\| )\b{name}\b", text)
     ]
 
 
@@ -128,9 +128,11 @@ def test_no_template_reads_one() -> None:
     ],
 )
 def test_preflight_takes_the_text_of_a_switch(tmp_path: Path, value: object, sentence: str) -> None:
-    found = judged(write(tmp_path, good(), {"group_vars/all.yml": {SWITCHES[1]: value}})).sentences
-    assert len(found) == bool(sentence)
-    assert sentence in " ".join(found)
+    refusals = judged(
+        write(tmp_path, good(), {"group_vars/all.yml": {SWITCHES[1]: value}})
+    ).sentences
+    assert len(refusals) == bool(sentence)
+    assert sentence in " ".join(refusals)
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,13 @@ def scripts() -> list[str]:
 
 def modules() -> list[str]:
     """What `python -m` starts."""
-    found = []
+    names = []
     folders = ("cluster", "validation", *PACKED)
     for path in (path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")):
         place = path.relative_to(REPOSITORY).with_suffix("")
         if "tests" not in place.parts and 'if __name__ == "__main__":' in path.read_text():
-            found.append(".".join(place.parts).removesuffix(".__main__"))
-    return sorted(found)
+            names.append(".".join(place.parts).removesuffix(".__main__"))
+    return sorted(names)
 
 
 PROGRAMS = [*scripts(), *modules()]

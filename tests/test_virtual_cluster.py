@@ -26,10 +26,10 @@ def cluster(
 ) -> Iterator[Any]:
     """A cluster of no nodes, with a key of its own."""
     monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
-    made = virtual_cluster.Cluster("unit")
-    virtual_cluster.make_keys(made, [])
-    yield made
-    made.sockets.rmdir()
+    empty = virtual_cluster.Cluster("unit")
+    virtual_cluster.make_keys(empty, [])
+    yield empty
+    empty.sockets.rmdir()
 
 
 def test_the_nodes_of_a_cluster(virtual_cluster: ModuleType) -> None:
@@ -54,10 +54,10 @@ def test_the_inventory_it_writes_is_one(
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(shown.stdout)
-    assert found["gpu_virtual"]["hosts"] == ["gpu1", "gpu2"]
-    assert found["_meta"]["hostvars"]["gpu2"]["ansible_host"] == "10.0.0.4"
-    gpu1 = found["_meta"]["hostvars"]["gpu1"]
+    inventory: dict[str, Any] = json.loads(shown.stdout)
+    assert inventory["gpu_virtual"]["hosts"] == ["gpu1", "gpu2"]
+    assert inventory["_meta"]["hostvars"]["gpu2"]["ansible_host"] == "10.0.0.4"
+    gpu1 = inventory["_meta"]["hostvars"]["gpu1"]
     assert gpu1["node_gpus"] == {"model": "virtual", "count": 4}
     assert gpu1["virtual_cluster_public_key"].startswith("ssh-ed25519 AAAA")
 
@@ -92,10 +92,10 @@ def test_every_node_has_a_description_and_its_own_lines_come_last(
     assert len({line.partition("=")[2] for line in uuids}) == 4
     fault = "gpu.1.mig = 1"
     (tmp_path / "gpu2.conf").write_text(f"# a comment\n\n{fault}\n")
-    found = virtual_cluster.descriptions(nodes, str(tmp_path))
-    assert found["gpu1"] == healthy["gpu1"]
-    assert found["gpu2"].startswith(healthy["gpu2"])
-    assert found["gpu2"].splitlines()[-1] == fault
+    by_node = virtual_cluster.descriptions(nodes, str(tmp_path))
+    assert by_node["gpu1"] == healthy["gpu1"]
+    assert by_node["gpu2"].startswith(healthy["gpu2"])
+    assert by_node["gpu2"].splitlines()[-1] == fault
     everywhere = virtual_cluster.descriptions(nodes, str(tmp_path / "gpu2.conf"))
     assert {text.splitlines()[-1] for text in everywhere.values()} == {fault}
 
@@ -131,11 +131,11 @@ def test_every_connection_to_a_node_is_configured_by_one_file(
             text=True,
             check=True,
         )
-        found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-        assert found["hostname"] == "10.0.0.7"
-        assert found["user"] == "ops"
-        assert found["userknownhostsfile"] == str(cluster.state / "known_hosts")
-        assert found["controlpath"].startswith(str(cluster.sockets))
+        settings = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+        assert settings["hostname"] == "10.0.0.7"
+        assert settings["user"] == "ops"
+        assert settings["userknownhostsfile"] == str(cluster.state / "known_hosts")
+        assert settings["controlpath"].startswith(str(cluster.sockets))
     nodes = [virtual_cluster.Node("gpu1", ())]
     path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, {"gpu1": "10.0.0.7"})
     assert f'"-F {cluster.ssh_config}"' in path.read_text()

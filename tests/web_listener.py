@@ -69,22 +69,22 @@ class Listener:
         authority: str = "/etc/plumbline/tls/ca.crt",
         method: str = "GET",
     ) -> Answer:
-        given = {
+        request = {
             "url": f"{scheme}://{self.name}:{self.port}{path}",
             "user": user,
             "password": password(user) if user and word is None else word,
             "authority": authority,
             "method": method,
         }
-        said = self.host.check_output(f"echo {shlex.quote(json.dumps(given))} | {CURL}")
-        status, _, text = said.partition(" ")
+        reply = self.host.check_output(f"echo {shlex.quote(json.dumps(request))} | {CURL}")
+        status, _, text = reply.partition(" ")
         return Answer(int(status), text)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """What Prometheus has now for an expression."""
-        found = self.ask(f"/api/v1/query?query={quote(expression)}").document
-        assert found["status"] == "success", found
-        result: list[dict[str, Any]] = found["data"]["result"]
+        document = self.ask(f"/api/v1/query?query={quote(expression)}").document
+        assert document["status"] == "success", document
+        result: list[dict[str, Any]] = document["data"]["result"]
         return result
 
     def is_closed_to_strangers(

@@ -26,12 +26,12 @@ def share(
             several = lane[0].hosts if len(lane[0].hosts) > 1 else ()
             cpus = max(job.cpus_per_task or 0 for job in lane)
             alike.setdefault((_shape(lane[0]), cpus, several), []).append(lane)
-    found = []
+    allocations = []
     for same in alike.values():
         for chunk in (same[start : start + most] for start in range(0, len(same), most)):
             if sum(map(len, chunk)) > 1:
-                found.append(Allocation(f"steps-{chunk[0][0].name}", tuple(chunk)))
-    return tuple(found)
+                allocations.append(Allocation(f"steps-{chunk[0][0].name}", tuple(chunk)))
+    return tuple(allocations)
 
 
 def _kind(job: Job) -> tuple[object, ...]:

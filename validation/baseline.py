@@ -74,23 +74,23 @@ def documents(report: RunReport) -> Mapping[str, Mapping[str, Any]]:
         if result.verdict is Verdict.FAIL:
             raise Refused(f"{_named(result)} failed: {result.message}")
     nodes = {item.node.name: item.node for item in report.nodes}
-    found: dict[str, list[_Found]] = {}
+    by_model: dict[str, list[_Found]] = {}
     for result in report.results:
         for sample in result.unjudged:
             node = nodes[result.subject.nodes[0]]
             if not node.gpus.real:
                 raise Refused(f"{_named(result)} ran on CPUs, which does not provething about GPUs")
-            found.setdefault(node.hardware, []).append(_Found(sample, result))
-    if not any(item.sample.table in _TABLES for items in found.values() for item in items):
+            by_model.setdefault(node.hardware, []).append(_Found(sample, result))
+    if not any(item.sample.table in _TABLES for items in by_model.values() for item in items):
         raise Refused("every measurement had a threshold")
     involved = {
-        name for items in found.values() for item in items for name in item.result.subject.nodes
+        name for items in by_model.values() for item in items for name in item.result.subject.nodes
     }
     for result in report.results:
         open_ = not (result.verdict.green or result.verdict is Verdict.SKIP or result.unjudged)
         if open_ and involved & set(result.subject.nodes):
             raise Refused(f"{_named(result)} could not be judged: {result.message}")
-    return {model: _document(model, items, report) for model, items in sorted(found.items())}
+    return {model: _document(model, items, report) for model, items in sorted(by_model.items())}
 
 
 def _named(result: Result) -> str:
@@ -169,11 +169,11 @@ def _versions(found: list[_Found], report: RunReport) -> str:
         "NCCL": [proof.nccl for proof in proofs],
         "driver": [metric.value for metric in metrics if metric.name == "driver version"],
     }
-    said = []
+    phrases = []
     for name, values in shown.items():
         known = dict.fromkeys(str(value) for value in values if value)
-        said.append(f"{name} {' and '.join(known) or 'unknown'}")
-    return ", ".join(said)
+        phrases.append(f"{name} {' and '.join(known) or 'unknown'}")
+    return ", ".join(phrases)
 
 
 def _write(found: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:

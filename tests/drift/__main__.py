@@ -69,11 +69,11 @@ def look(cluster: Cluster) -> Looked:
 def look_again(cluster: Cluster, before: Looked) -> Looked:
     """The same things, by name, so that one that is gone is told, and others that came since."""
     managed = catalogue.MANAGED
-    asked = {
+    questions = {
         host: {"look": {kind: sorted({*kinds[kind], *managed[kind]}) for kind in managed}}
         for host, kinds in before.items()
     }
-    return cluster.ask(asked)
+    return cluster.ask(questions)
 
 
 def settled(cluster: Cluster, before: Looked) -> Looked:
@@ -92,7 +92,7 @@ def chosen(wanted: argparse.Namespace, of: Sequence[Drift]) -> list[Drift]:
         if len(drawn) < max(wanted.count, 1):
             raise Unusable(f"there are {len(drawn)} things to change, not {wanted.count}")
         return drawn
-    kept = [Drift(**one) for one in json.loads(wanted.drifts.read_text(encoding="utf-8"))]
+    kept = [Drift(**fields) for fields in json.loads(wanted.drifts.read_text(encoding="utf-8"))]
     if strangers := sorted(set(kept) - set(of)):
         raise Unusable(f"{wanted.drifts}: this cluster has nothing to change so: {strangers[0]}")
     return kept

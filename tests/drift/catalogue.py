@@ -182,11 +182,11 @@ def can_change(
 
 def unclaimed(drift: Drift, groups: Mapping[str, Sequence[str]]) -> bool:
     return any(
-        drift.kind == one.kind
-        and fnmatch(drift.subject, one.subject)
-        and fnmatch(drift.how, one.how)
-        and (one.group == "all" or drift.host in groups.get(one.group, ()))
-        for one in UNCLAIMED
+        drift.kind == exception.kind
+        and fnmatch(drift.subject, exception.subject)
+        and fnmatch(drift.how, exception.how)
+        and (exception.group == "all" or drift.host in groups.get(exception.group, ()))
+        for exception in UNCLAIMED
     )
 
 

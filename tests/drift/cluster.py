@@ -64,9 +64,9 @@ class Cluster:
         if run.code:
             raise Unusable(f"the nodes could not be asked:\n{run.output[-3000:]}")
         return {
-            one.host: answer(json.loads(one.words)["stdout"])
-            for one in run.told
-            if one.task == "Ask the node"
+            entry.host: answer(json.loads(entry.words)["stdout"])
+            for entry in run.told
+            if entry.task == "Ask the node"
         }
 
     def deploy(self) -> Run:

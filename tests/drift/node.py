@@ -43,15 +43,15 @@ def done(*argv: str) -> None:
 
 def file_state(path: str) -> str:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return ABSENT
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "no plain file"
-    owner, group = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid).gr_name
+    owner, group = pwd.getpwuid(status.st_uid).pw_name, grp.getgrgid(status.st_gid).gr_name
     with open(path, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
-    return f"{stat.S_IMODE(found.st_mode):04o} {owner}:{group} {digest[:16]}"
+    return f"{stat.S_IMODE(status.st_mode):04o} {owner}:{group} {digest[:16]}"
 
 
 def files(patterns: list[str]) -> dict[str, str]:
@@ -96,7 +96,7 @@ def mounts() -> set[str]:
 def units(patterns: list[str]) -> dict[str, str]:
     listed = said("systemctl", "list-unit-files", "--no-legend", "--no-pager")
     known = {line.split()[0] for line in listed.splitlines()}
-    names = {name for name in known for one in patterns if fnmatch.fnmatch(name, one)}
+    names = {name for name in known for pattern in patterns if fnmatch.fnmatch(name, pattern)}
     names |= {name for name in mounts() if name in known}
     states = {}
     for name in sorted(names):
@@ -196,14 +196,14 @@ def change(kind: str, subject: str, how: str) -> None:
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
-    for kind, subject, how in asked.get("change", []):
+    request = json.loads(sys.argv[1])
+    for kind, subject, how in request.get("change", []):
         change(kind, subject, how)
-    found = look(asked.get("look", {}))
-    if asked.get("alone"):
-        there = [name for name, state in found["package"].items() if state != ABSENT]
-        found["alone"] = {name: "yes" for name in there if alone(name)}
-    json.dump(found, sys.stdout)
+    states = look(request.get("look", {}))
+    if request.get("alone"):
+        there = [name for name, state in states["package"].items() if state != ABSENT]
+        states["alone"] = {name: "yes" for name in there if alone(name)}
+    json.dump(states, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -57,14 +57,14 @@ def same(drift: Drift, one: Looked, other: Looked) -> bool:
 
 def differences(before: Looked, after: Looked) -> dict[tuple[str, str, str], tuple[str, str]]:
     """By host, kind and subject, the states of what is not as it was."""
-    found = {}
+    changes = {}
     for host, kinds in sorted(after.items()):
         for kind, things in kinds.items():
             for subject, now in sorted(things.items()):
                 was = before[host][kind].get(subject, "not there")
                 if comparable(subject, now) != comparable(subject, was):
-                    found[host, kind, subject] = (was, now)
-    return found
+                    changes[host, kind, subject] = (was, now)
+    return changes
 
 
 def judge(drifts: Sequence[Drift], before: Looked, after: Looked, run: Run, second: Run) -> Judged:
@@ -106,7 +106,9 @@ def table(judged: Judged) -> str:
     lines += [f"Nobody changed this, and it differs: {other}" for other in judged.others]
     if judged.second.code:
         lines.append(f"The run after it ended with {judged.second.code}.")
-    lines += [f"The run after it changed {told.host}: {told.task}" for told in judged.second.told]
+    lines += [
+        f"The run after it changed {entry.host}: {entry.task}" for entry in judged.second.told
+    ]
     if judged.good:
         lines.append("The run after it changed nothing.")
     return "\n".join(lines)

@@ -26,10 +26,12 @@ def read(path: Path) -> list[Told]:
     """What the callback of this name wrote down."""
     if not path.exists():
         return []
-    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [
-        Told(one["host"], one["task"], json.dumps(changed_part(one["result"])), one["hidden"])
-        for one in found
+        Told(
+            entry["host"], entry["task"], json.dumps(changed_part(entry["result"])), entry["hidden"]
+        )
+        for entry in entries
     ]
 
 
@@ -58,10 +60,10 @@ def told_by(drift: Drift, run: Sequence[Told]) -> list[str]:
     A task whose result is kept out of logs (`no_log`) is told by its name alone, and counts where
     no other speaks of the thing.
     """
-    there = [told for told in run if told.host == drift.host]
-    speaking = [told.task for told in there if names(told, drift.subject)]
+    there = [entry for entry in run if entry.host == drift.host]
+    speaking = [entry.task for entry in there if names(entry, drift.subject)]
     return unique(
-        speaking or [f"{told.task} (its result is hidden)" for told in there if told.hidden]
+        speaking or [f"{entry.task} (its result is hidden)" for entry in there if entry.hidden]
     )
 
 

@@ -116,18 +116,18 @@ def measured(
     results: Iterable[Result], counts: Iterable[Count], yardsticks: Sequence[Yardstick]
 ) -> dict[Key, float]:
     """What the parts that passed cost: what a part costs that failed says nothing."""
-    found: dict[Key, float] = {}
+    costs: dict[Key, float] = {}
     everything = middle(yardsticks, float("-inf"), float("inf"))
     for result in results:
         if result.passed:
             yardstick = middle(yardsticks, result.ended - result.seconds, result.ended)
-            found[Key(result.part, CONTROL)] = round(result.control / yardstick, 1)
+            costs[Key(result.part, CONTROL)] = round(result.control / yardstick, 1)
             if result.nodes is not None:
-                found[Key(result.part, NODES)] = round(result.nodes / yardstick, 1)
+                costs[Key(result.part, NODES)] = round(result.nodes / yardstick, 1)
     for count in counts:
         value = round(count.value / everything, 2) if count.is_cpu else count.value
-        found[Key(count.part, count.name)] = value
-    return found
+        costs[Key(count.part, count.name)] = value
+    return costs
 
 
 def judge(

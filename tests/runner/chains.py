@@ -44,19 +44,19 @@ class Chain:
 
 def everything_below(builds_on: BuildsOn) -> dict[str, frozenset[str]]:
     """Each role with all that it builds on, directly or not."""
-    found: dict[str, frozenset[str]] = {}
+    by_role: dict[str, frozenset[str]] = {}
 
     def below(role: str, above: tuple[str, ...]) -> frozenset[str]:
         if role in above:
             raise Wrong(f"these roles build on each other: {', '.join(sorted(above))}")
-        if role not in found:
+        if role not in by_role:
             direct = builds_on.get(role, frozenset())
-            found[role] = direct.union(*(below(other, (*above, role)) for other in direct))
-        return found[role]
+            by_role[role] = direct.union(*(below(other, (*above, role)) for other in direct))
+        return by_role[role]
 
     for role in builds_on:
         below(role, ())
-    return found
+    return by_role
 
 
 def chains(builds_on: BuildsOn, alone: frozenset[str] = frozenset()) -> list[list[str]]:
@@ -111,13 +111,13 @@ def longest_first(planned: Iterable[list[str]], cost: Mapping[str, float]) -> li
 
 def costs(records: Mapping[budget.Key, float]) -> dict[str, float]:
     """What each role cost, here and on its node, by the budget's records."""
-    found: dict[str, float] = {}
+    by_role: dict[str, float] = {}
     for (part, measure), record in records.items():
         kind, _, role = part.partition(" ")
         if kind == "role" and measure in budget.COSTS:
             name = role.partition(" ")[0]
-            found[name] = found.get(name, 0.0) + record
-    return found
+            by_role[name] = by_role.get(name, 0.0) + record
+    return by_role
 
 
 def variables(scenario: Mapping[str, Any]) -> Mapping[str, Any]:

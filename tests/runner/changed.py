@@ -78,11 +78,11 @@ class Tree:
     @cached_property
     def scenarios(self) -> Mapping[str, Parts]:
         """The parts of each role."""
-        found: dict[str, set[str]] = {}
+        by_role: dict[str, set[str]] = {}
         for path in sorted(self.root.glob("roles/*/molecule/*/molecule.yml")):
             _, role, _, scenario, _ = path.relative_to(self.root).parts
-            found.setdefault(role, set()).add(of_role(role, scenario))
-        return {role: frozenset(parts) for role, parts in found.items()}
+            by_role.setdefault(role, set()).add(of_role(role, scenario))
+        return {role: frozenset(parts) for role, parts in by_role.items()}
 
     @cached_property
     def clusters(self) -> Parts:
@@ -124,8 +124,8 @@ class Tree:
 
     def unit_that_says(self, pattern: str) -> Parts:
         """The unit tests whose text has this."""
-        found = (path for path, text in self.unit_tests.items() if re.search(pattern, text))
-        return frozenset(f"unit {path}" for path in found)
+        paths = (path for path, text in self.unit_tests.items() if re.search(pattern, text))
+        return frozenset(f"unit {path}" for path in paths)
 
     @cached_property
     def carriers(self) -> frozenset[str]:
@@ -135,14 +135,14 @@ class Tree:
         imports = re.compile(rf"^ *from playbooks\b.*\b{any_module}\b", re.MULTILINE)
         # As an action, a filter, or the name of a lookup.
         uses = re.compile(rf"^ +{any_word}:|\| *{any_word}\b|lookup\(.{any_word}\b", re.MULTILINE)
-        found = set()
+        roles = set()
         for role in self.scenarios:
             files = (self.root / "roles" / role).rglob("*")
             for text in (text_of(path) for path in files if path.suffix in {".py", ".yml", ".j2"}):
                 if any(pattern.search(text) for pattern in (OF_VALIDATION, imports, uses)):
-                    found.add(role)
+                    roles.add(role)
                     break
-        return frozenset(found)
+        return frozenset(roles)
 
     def _validation_in_playbooks(self) -> tuple[set[str], set[str]]:
         """Modules of playbooks/ that name the validation, and what tasks call of them.
@@ -281,21 +281,21 @@ def cluster_scenario(tree: Tree, path: str, base: str) -> Parts:
 
 def page(tree: Tree, path: str, base: str) -> Parts:
     """Tests that read pages; where a page's commands differ, the cluster that they are run on."""
-    found = tree.unit_that_says(r"docs|runbooks|\.md\b") | {GENERAL_TESTS}
+    parts = tree.unit_that_says(r"docs|runbooks|\.md\b") | {GENERAL_TESTS}
     name = re.escape(Path(path).name)
     for file in tree.root.glob("roles/*/molecule/*/tests/*.py"):
         if path.startswith("docs/") and re.search(name, text_of(file)):
-            found |= tree.scenarios[file.relative_to(tree.root).parts[1]]
+            parts |= tree.scenarios[file.relative_to(tree.root).parts[1]]
     if COMMANDS.findall(text_of(tree.root / path)) != COMMANDS.findall(text_at(tree, path, base)):
-        found |= {CLUSTER}
-    return found
+        parts |= {CLUSTER}
+    return parts
 
 
 def program(tree: Tree, path: str, base: str) -> Parts:
-    found = tree.unit_that_says(rf"\b{re.escape(Path(path).name)}\b")
-    if not found:
+    parts = tree.unit_that_says(rf"\b{re.escape(Path(path).name)}\b")
+    if not parts:
         raise Unknown(f"{path}: no unit test names it")
-    return found | tree.clusters  # the commands of the pages run some
+    return parts | tree.clusters  # the commands of the pages run some
 
 
 def repository_file(tree: Tree, path: str, base: str) -> Parts:
@@ -340,14 +340,14 @@ def without_repetition(parts: Parts) -> Parts:
     whole = {part for part in parts if part.startswith("unit ")}
     if UNIT in parts:
         return parts - whole
-    return parts - {one for one in whole for other in whole if one.startswith(f"{other}/")}
+    return parts - {inner for inner in whole for other in whole if inner.startswith(f"{other}/")}
 
 
 def touched(tree: Tree, paths: Iterable[str], base: str) -> Parts:
-    found: Parts = frozenset()
+    parts: Parts = frozenset()
     for path in paths:
-        found |= parts_of(tree, path, base)
-    return without_repetition(found)
+        parts |= parts_of(tree, path, base)
+    return without_repetition(parts)
 
 
 # --- what git says --------------------------------------------------------------------------------
@@ -388,12 +388,12 @@ def main(base: str) -> int:
     try:
         commit = git(tree, "merge-base", base, "HEAD").strip()
         paths = paths_since(tree, commit)
-        found = touched(tree, paths, commit)
+        parts = touched(tree, paths, commit)
         print(f"test: {len(paths)} files differ from {base}", file=sys.stderr)
     except (Unknown, chains.Wrong) as unknown:
         print(f"test: {unknown}: this is everything", file=sys.stderr)
-        found = tree.everything
-    print(*sorted(found), sep="\n")
+        parts = tree.everything
+    print(*sorted(parts), sep="\n")
     return 0
 
 

@@ -72,12 +72,12 @@ def read(role: str) -> Scenario:
     config.write()
     provisioner.write_config()
     provisioner.manage_inventory()
-    made = provisioner.playbooks
+    playbooks = provisioner.playbooks
     return Scenario(
         folder=Path(config.scenario.directory),
         inventory=Path(provisioner.inventory_directory),
         environment=dict(provisioner.env),
-        playbooks={"prepare": str(made.prepare), "converge": str(made.converge)},
+        playbooks={"prepare": str(playbooks.prepare), "converge": str(playbooks.converge)},
         playbook_arguments=tuple(provisioner.ansible_args),
         sequence=tuple(config.scenario.test_sequence),
         tests=tuple(map(str, sorted((folder / "molecule/default/tests").rglob("test_*.py")))),

@@ -29,9 +29,9 @@ def clock(seconds: float) -> str:
 def table(done: Sequence[Result], judged: Iterable[Judgement], seconds: float) -> Iterator[str]:
     """Parts in the order in which they ended; `record` is the worse of both costs of a part."""
     worst: dict[str, float] = {}
-    for one in judged:
-        if one.key.measure in budget.COSTS and one.ratio is not None:
-            worst[one.key.part] = max(one.ratio, worst.get(one.key.part, 0))
+    for item in judged:
+        if item.key.measure in budget.COSTS and item.ratio is not None:
+            worst[item.key.part] = max(item.ratio, worst.get(item.key.part, 0))
     yield f"{'part':32} {'time':>6} {'CPU s':>7} {'nodes':>7} {'record':>7}  verdict"
     for result in done:
         nodes = "" if result.nodes is None else f"{result.nodes:.0f}"
@@ -59,11 +59,11 @@ def what_failed(part: str, text: str) -> Iterator[str]:
 
 def of_budget(judged: Sequence[Judgement]) -> tuple[str, list[str]]:
     """The verdict, and a line for each number that is not as it was."""
-    failed = any(one.verdict is Verdict.FAILED for one in judged)
+    failed = any(item.verdict is Verdict.FAILED for item in judged)
     lines = [
-        f"budget, {'FAILED' if one.verdict is Verdict.FAILED else 'told'}: {one.sentence()}"
-        for one in judged
-        if one.verdict is not Verdict.KEPT
+        f"budget, {'FAILED' if item.verdict is Verdict.FAILED else 'told'}: {item.sentence()}"
+        for item in judged
+        if item.verdict is not Verdict.KEPT
     ]
     return (FAILED if failed else PASSED), lines
 
@@ -91,16 +91,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done.append(Result("budget", FAILED))
         lines = ["budget, FAILED: there is no yardstick, so nothing was judged"]
     else:
-        found = budget.measured(done, counts.read(), yardsticks)
+        costs = budget.measured(done, counts.read(), yardsticks)
         whole = chosen.whole and len(passed) == len(done)
         if chosen.renew:
-            budget.write(budget.renewed(found, records, passed, whole))
+            budget.write(budget.renewed(costs, records, passed, whole))
             lines = [f"budget: {budget.RECORDS} has what was measured; say why in the commit"]
             records = budget.read()
-        judged = budget.judge(found, records, passed, whole)
-        verdict, told = of_budget(judged)
-        spent = [one.seconds for one in yardsticks]
-        lines += [*told, f"budget: a yardstick was {min(spent):.2f} to {max(spent):.2f} CPU s"]
+        judged = budget.judge(costs, records, passed, whole)
+        verdict, notes = of_budget(judged)
+        spent = [sample.seconds for sample in yardsticks]
+        lines += [*notes, f"budget: a yardstick was {min(spent):.2f} to {max(spent):.2f} CPU s"]
         done.append(Result("budget", verdict))
     print()
     print(*table(done, judged, chosen.seconds), sep="\n")

@@ -74,8 +74,8 @@ def read(path: Path = NOTED) -> list[Yardstick]:
 
 def middle(noted: Sequence[Yardstick], begin: float, end: float) -> float:
     """The middle of those of this time, or of all: one that met a busy moment counts no more."""
-    near = [one.seconds for one in noted if begin - NEAR <= one.at <= end + NEAR]
-    return statistics.median(near or [one.seconds for one in noted])
+    near = [sample.seconds for sample in noted if begin - NEAR <= sample.at <= end + NEAR]
+    return statistics.median(near or [sample.seconds for sample in noted])
 
 
 if __name__ == "__main__":

@@ -10,17 +10,17 @@ def entries(text: str) -> set[str]:
 
     A list is one for each of its entries: it may differ in one of them.
     """
-    found = set()
+    settings = set()
     for line in text.splitlines():
         if line.startswith("#") or "=" not in line:
             continue
         first, *rest = line.split()
         for word in rest or [line]:
             name, _, value = word.partition("=")
-            found |= {f"{first if rest else ''} {name}={entry}" for entry in value.split(",")}
+            settings |= {f"{first if rest else ''} {name}={entry}" for entry in value.split(",")}
         if rest:
-            found.add(first)
-    return found
+            settings.add(first)
+    return settings
 
 
 def unexplained(older: str, newer: str, file: File, releases: tuple[Release, Release]) -> set[str]:

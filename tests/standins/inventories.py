@@ -84,12 +84,12 @@ def ready() -> None:
 def site(*sources: Path, extra: Mapping[str, Any] | None = None) -> Site:
     """What preflight reads of some inventory sources, without a process of its own."""
     ready()
-    given = [str(source) for source in sources]
+    paths = [str(source) for source in sources]
     arguments = [f"{name}={value}" for name, value in (extra or {}).items()]
-    context.CLIARGS = ImmutableDict(inventory=given, extra_vars=tuple(arguments))
+    context.CLIARGS = ImmutableDict(inventory=paths, extra_vars=tuple(arguments))
     loader = DataLoader()
     loader.set_basedir(str(REPOSITORY / "playbooks"))
-    inventory = InventoryManager(loader=loader, sources=given)
+    inventory = InventoryManager(loader=loader, sources=paths)
     variables = VariableManager(loader=loader, inventory=inventory)
     return read_site(HostVars(inventory, variables, loader))
 

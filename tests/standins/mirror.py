@@ -307,8 +307,8 @@ class Handler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         with self.requests.open("a", encoding="utf-8") as log:
             log.write(f"{self.path}\n")
-        told = json.loads(self.faults.read_text()) if self.faults.exists() else {}
-        kind = fault_of(self.path, told)
+        faults = json.loads(self.faults.read_text()) if self.faults.exists() else {}
+        kind = fault_of(self.path, faults)
         file = Path(self.translate_path(self.path))
         if not kind:
             super().do_GET()
@@ -358,8 +358,8 @@ class OnNode:
         """From now on this is what comes of all paths that fit (`/cuda/*`, `*/InRelease`)."""
         if kind not in KINDS:
             raise ValueError(f"{kind} is no fault of the mirror; it has {', '.join(KINDS)}")
-        told = shlex.quote(json.dumps({pattern: kind}))
-        self._root(f"printf %s {told} > {FAULTS}.new && mv {FAULTS}.new {FAULTS}")
+        faults = shlex.quote(json.dumps({pattern: kind}))
+        self._root(f"printf %s {faults} > {FAULTS}.new && mv {FAULTS}.new {FAULTS}")
 
     def healed(self) -> None:
         """All is served again."""

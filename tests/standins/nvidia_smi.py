@@ -34,9 +34,9 @@ def describe(state: dict[str, Any]) -> None:
         print(f'<gpu id="00000000:{number + 1:02X}:00.0"><product_name>Stand-in</product_name>')
         print(f"<mig_mode><current_mig>{words[gpu['on']]}</current_mig>")
         print(f"<pending_mig>{words[gpu['pending']]}</pending_mig></mig_mode><mig_devices>")
-        for index, one in enumerate(gpu["instances"]):
+        for index, instance in enumerate(gpu["instances"]):
             print(f"<mig_device><index>{index}</index>")
-            print(f"<gpu_instance_id>{one['gi']}</gpu_instance_id>")
+            print(f"<gpu_instance_id>{instance['gi']}</gpu_instance_id>")
             print("<compute_instance_id>0</compute_instance_id></mig_device>")
         print("" if gpu["instances"] else "None")
         print(
@@ -52,8 +52,8 @@ def describe(state: dict[str, Any]) -> None:
 def listing(state: dict[str, Any]) -> None:
     for number, gpu in enumerate(state["gpus"]):
         print(f"GPU {number}: Stand-in (UUID: {gpu['uuid']})")
-        for index, one in enumerate(gpu["instances"]):
-            print(f"  MIG {one['profile']:<15} Device {index:>2}: (UUID: {one['uuid']})")
+        for index, instance in enumerate(gpu["instances"]):
+            print(f"  MIG {instance['profile']:<15} Device {index:>2}: (UUID: {instance['uuid']})")
 
 
 def mode(gpu: dict[str, Any], on: bool) -> int:
@@ -88,14 +88,14 @@ def create(gpu: dict[str, Any], board: dict[str, Any], profiles: str) -> int:
         print("Unable to create a GPU instance: Not Supported")
         return 3
     for word in profiles.split(","):
-        profile, _, asked = word.partition(":")
+        profile, _, place = word.partition(":")
         starts, size = board[profile]
         taken = {
             used
-            for one in gpu["instances"]
-            for used in range(one["start"], one["start"] + board[one["profile"]][1])
+            for instance in gpu["instances"]
+            for used in range(instance["start"], instance["start"] + board[instance["profile"]][1])
         }
-        wanted = [int(asked)] if asked else starts
+        wanted = [int(place)] if place else starts
         free = [at for at in wanted if at in starts and not taken & {*range(at, at + size)}]
         if not free:
             print(
@@ -103,8 +103,8 @@ def create(gpu: dict[str, Any], board: dict[str, Any], profiles: str) -> int:
             )
             return 19
         start = free[-1]
-        made = {"profile": profile, "start": start, "gi": BASES[size] + start // size}
-        gpu["instances"].append({**made, "uuid": f"MIG-{uuid.uuid4()}"})
+        new = {"profile": profile, "start": start, "gi": BASES[size] + start // size}
+        gpu["instances"].append({**new, "uuid": f"MIG-{uuid.uuid4()}"})
     return 0
 
 

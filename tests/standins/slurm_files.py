@@ -193,12 +193,12 @@ def variables(release: Release) -> dict[str, Any]:
 def declared(release: Release) -> Site:
     """The cluster as preflight works it out."""
     with TemporaryDirectory() as folder:
-        found = site(write(Path(folder), cluster(release), vars=variables(release)))
-        worked_out, refusals = work_out(found, contract.load())
+        inventory = site(write(Path(folder), cluster(release), vars=variables(release)))
+        worked_out, refusals = work_out(inventory, contract.load())
     assert not refusals
-    for raw in found.values.hosts.values():
+    for raw in inventory.values.hosts.values():
         raw[WORKED_OUT] = {"cluster": worked_out.plain()}
-    return found
+    return inventory
 
 
 def policy(release: Release) -> dict[str, str]:
@@ -211,11 +211,11 @@ def of_role(found: Site, role: str, host: str, expression: str, **registered: An
     folder = ROLES / role
     for plugins in (REPOSITORY / "playbooks", folder):
         add_all_plugin_dirs(str(plugins))
-    given = {
+    runtime = {
         "ansible_managed": "Managed by Ansible; changes made here are lost.",
         "ansible_search_path": [str(folder)],
         **registered,
     }
     own, defaults = (found.read(folder / name / "main.yml") or {} for name in ("vars", "defaults"))
-    scope = ChainMap(given, own, dict(found.values.hosts[host]), defaults)
+    scope = ChainMap(runtime, own, dict(found.values.hosts[host]), defaults)
     return found.render(scope, trust_as_template("{{ " + expression + " }}"))

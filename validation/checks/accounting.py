@@ -19,18 +19,18 @@ _ANSWERS = Threshold("in", "service", "", "defined", "answers, or none is config
 
 def evaluate(subject: Subject, found: Accounting) -> Result:
     if not found.configured:
-        verdict, said = Verdict.PASS, "none configured"
+        verdict, state = Verdict.PASS, "none configured"
     elif found.error:
-        verdict, said = Verdict.FAIL, "does not answer"
+        verdict, state = Verdict.FAIL, "does not answer"
     else:
-        verdict, said = Verdict.PASS, "answers"
+        verdict, state = Verdict.PASS, "answers"
     return Result(
         NAME,
         TIER,
         subject,
         verdict,
         found.error,
-        Metric("accounting", said),
+        Metric("accounting", state),
         _ANSWERS,
         blamed=(),
     )

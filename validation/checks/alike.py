@@ -55,8 +55,8 @@ def _of_node(document: Document) -> Iterator[Fact]:
 def _of_board(gpu: Gpu) -> Iterator[Fact]:
     try:
         name = gpu.text("name")
-        for asked, what in _OF_BOARDS.items():
-            value = gpu.text(asked)
+        for field, what in _OF_BOARDS.items():
+            value = gpu.text(field)
             if value is not None:
                 yield Fact(gpu.index, what, (name,), value)
     except Unanswered as problem:

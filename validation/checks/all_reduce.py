@@ -64,11 +64,11 @@ def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        asked = cast(Sequence[int], job.config["sizes_bytes"])
+        wanted = cast(Sequence[int], job.config["sizes_bytes"])
         rows = document.measured.items("sizes")
-        found = [row.whole("bytes") for row in rows]
-        if found != list(asked):
-            raise Unusable(f"measured sizes {found}, asked for {list(asked)}")
+        measured = [row.whole("bytes") for row in rows]
+        if measured != list(wanted):
+            raise Unusable(f"measured sizes {measured}, asked for {list(wanted)}")
         sizes = [_read(row, job) for row in rows]
         largest = sizes[-1]
         links = _links(job, document)

@@ -71,7 +71,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
 def compare(asked: Sequence[Asked]) -> list[Result]:
     """The results of all nodes: clocks are held against the login node's, which may be wrong."""
-    results = [evaluate(one.job, one.reply, one.rules) for one in asked if one.reply is not None]
+    results = [
+        evaluate(member.job, member.reply, member.rules)
+        for member in asked
+        if member.reply is not None
+    ]
     offset = _common_offset(results)
     if offset is None:
         return results

@@ -66,8 +66,8 @@ def held_back(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.FAIL, f"{now} °C, the board slows down from {limit} °C on")
     power, default = gpu.whole("power_limit_mw"), gpu.whole("power_limit_default_mw")
     if power is not None and default is not None and power < default:
-        said = f"power limit {power / 1000:g} W, {default / 1000:g} W by default"
-        yield Finding(Verdict.WARN, said)
+        message = f"power limit {power / 1000:g} W, {default / 1000:g} W by default"
+        yield Finding(Verdict.WARN, message)
 
 
 def _is_set(reason: str, mask: int) -> bool:
@@ -75,7 +75,7 @@ def _is_set(reason: str, mask: int) -> bool:
 
 
 def _measures(gpu: Gpu) -> Iterator[Metric]:
-    for name, said, unit, per in (
+    for name, label, unit, per in (
         ("clock_sm_mhz", "SM clock", "MHz", 1),
         ("clock_sm_max_mhz", "SM clock, most", "MHz", 1),
         ("clock_memory_mhz", "memory clock", "MHz", 1),
@@ -87,6 +87,6 @@ def _measures(gpu: Gpu) -> Iterator[Metric]:
     ):
         value = gpu.whole(name)
         if value is not None:
-            yield Metric(said, value if per == 1 else value / per, unit)
+            yield Metric(label, value if per == 1 else value / per, unit)
     if reasons := gpu.inner("clock_reasons"):
         yield Metric("clock reasons", reasons.text("reasons"))

@@ -88,24 +88,24 @@ def of_each_kind(
     `understand` raises Unusable for an answer that says nothing; that is the node's result then.
     """
     kinds: dict[Gpus, list[Asked]] = {}
-    for one in asked:
-        kinds.setdefault(one.job.nodes[0].gpus, []).append(one)
+    for member in asked:
+        kinds.setdefault(member.job.nodes[0].gpus, []).append(member)
     results = []
     for members in kinds.values():
-        said = []
+        answers = []
         for member in members:
             if member.reply is None:
                 continue
             try:
                 document = read(member.job, member.reply)
-                said.append((member.job, document, understand(member.job, document)))
+                answers.append((member.job, document, understand(member.job, document)))
             except Unusable as unusable:
                 results.append(unusable_result(check, member.job, member.reply, unusable))
         nodes = [member.job.hosts[0] for member in members]
-        spoke = {job.hosts[0] for job, _, _ in said}
+        spoke = {job.hosts[0] for job, _, _ in answers}
         silent = [name for name in nodes if name not in spoke]
         missing = f"; nothing is known of {compress(silent)}" if silent else ""
-        results += judge(Kind(len(nodes), missing), said)
+        results += judge(Kind(len(nodes), missing), answers)
     return results
 
 

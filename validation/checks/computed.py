@@ -50,10 +50,10 @@ class Gpu:
     def rows(self, name: str, key: str, asked: Sequence[str]) -> list[tuple[str, Fields]]:
         """The measurements of one kind. Raises Unusable unless they are those that were asked."""
         rows = self.row.items(name)
-        found = [row.text(key) for row in rows]
-        if found != list(asked):
-            raise Unusable(f"{self.title} measured {found}, asked for {list(asked)}")
-        return list(zip(found, rows, strict=True))
+        measured = [row.text(key) for row in rows]
+        if measured != list(asked):
+            raise Unusable(f"{self.title} measured {measured}, asked for {list(asked)}")
+        return list(zip(measured, rows, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ class Report:
         self.judged.append((value, threshold))
         self.reached.add(who)
         verdict = threshold.judge(value.value)
-        said = f"{value.name} is {value.value} {value.unit}"
+        figure = f"{value.name} is {value.value} {value.unit}"
         if verdict is Verdict.FAIL:
-            self.fail(f"{said}, at least {threshold.value:g} expected", value, threshold)
+            self.fail(f"{figure}, at least {threshold.value:g} expected", value, threshold)
         elif verdict is Verdict.WARN:
-            message = f"{said}, close to the threshold; healthy: ≥ {threshold.warn:g}"
+            message = f"{figure}, close to the threshold; healthy: ≥ {threshold.warn:g}"
             self.findings.append(Finding(verdict, message, value, threshold))
 
     def result(self, check: str, job: Job, document: Document, rules: Rules) -> Result:
@@ -181,17 +181,17 @@ class Report:
 def read(job: Job, document: Document) -> Node:
     """Who answered. Raises Unusable unless it is each GPU of the node, once."""
     try:
-        asked = config.load(compute.Config, json.dumps(dict(job.config)))
+        settings = config.load(compute.Config, json.dumps(dict(job.config)))
     except CannotRun as problem:
         raise Unusable(f"it could not be measured: {problem}") from problem
     declared = job.nodes[0].gpus
     device = document.measured.text("device")
-    if device != asked.device:
-        raise Unusable(f"measured {device!r}, {asked.device!r} was asked for")
+    if device != settings.device:
+        raise Unusable(f"measured {device!r}, {settings.device!r} was asked for")
     if declared.real and device != "cuda":
         raise Unusable("computed on a CPU, although real GPUs are declared")
-    expected = declared.devices if declared.real else asked.gpus or 1
-    return Node(asked, device == "cuda", answered(document, device, expected, declared))
+    expected = declared.devices if declared.real else settings.gpus or 1
+    return Node(settings, device == "cuda", answered(document, device, expected, declared))
 
 
 def answered(document: Document, device: str, expected: int, declared: Gpus) -> tuple[Gpu, ...]:
@@ -215,8 +215,8 @@ def _whole_or_cut(gpus: Sequence[Gpu], declared: Gpus) -> None:
         if gpu.is_instance != bool(declared.mig):
             raise Unusable(f"GPU {gpu.index} is {gpu.identity}, {wanted} is declared")
     if declared.mig:
-        found = Counter(gpu.name.rpartition(" MIG ")[2] for gpu in working)
-        for profile, count in found.items():
+        counts = Counter(gpu.name.rpartition(" MIG ")[2] for gpu in working)
+        for profile, count in counts.items():
             if count > (most := declared.profiles.get(profile, 0)):
                 raise Unusable(f"{count} instances of {profile} computed, {most} are declared")
 
@@ -261,8 +261,8 @@ def some(report: Report, gpu: Gpu, rows: Iterable[tuple[str, Fields]]) -> None:
 
 def problem(row: Fields) -> str | None:
     """Why a measurement gave no figure."""
-    found = row.maybe_text("error")
-    return None if found is None else found or "no reason"
+    error = row.maybe_text("error")
+    return None if error is None else error or "no reason"
 
 
 def copied(report: Report, node: Node, what: str, row: Fields) -> Metric | None:
@@ -342,17 +342,17 @@ def gpu_rules(rules: Rules) -> GpuRules:
 def nothing_to_judge_by(rules: Rules, figures: Sequence[Metric]) -> str:
     measured = ", ".join(f"{item.name} {item.value} {item.unit}" for item in figures[:2])
     if rules.model is None:
-        said = f"no thresholds file for the model {rules.hardware}"
+        reason = f"no thresholds file for the model {rules.hardware}"
     else:
-        said = f"no threshold recorded for {rules.hardware} and what was measured"
-    return f"{said}: {measured or 'nothing'}; record a baseline"
+        reason = f"no threshold recorded for {rules.hardware} and what was measured"
+    return f"{reason}: {measured or 'nothing'}; record a baseline"
 
 
 def spelled_out(messages: Sequence[str]) -> str:
     """The first of them, and how many more there are."""
-    said = "; ".join(messages[:_NAMED])
+    text = "; ".join(messages[:_NAMED])
     more = len(messages) - _NAMED
-    return f"{said}; and {more} more" if more > 0 else said
+    return f"{text}; and {more} more" if more > 0 else text
 
 
 def driver(document: Document) -> str | None:

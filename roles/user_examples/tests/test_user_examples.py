@@ -51,13 +51,13 @@ def run_together(*argv: str) -> str:
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     orders = [order(*argv, RANK=str(n), LOCAL_RANK=str(n), **world) for n in range(2)]
     with started(orders) as processes:
-        said = [(process.wait(), process.out, process.err) for process in processes]
-    assert [code for code, _, _ in said] == [0, 0], said
-    return "".join(out for _, out, _ in said)
+        results = [(process.wait(), process.out, process.err) for process in processes]
+    assert [code for code, _, _ in results] == [0, 0], results
+    return "".join(out for _, out, _ in results)
 
 
-def losses(said: str) -> list[float]:
-    return [float(found) for found in re.findall(r"loss ([0-9.]+)", said)]
+def losses(output: str) -> list[float]:
+    return [float(number) for number in re.findall(r"loss ([0-9.]+)", output)]
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def losses(said: str) -> list[float]:
     ],
 )
 def test_two_processes_learn(program):
-    said = run_together(f"{program}.py")
-    assert "2 processes, gloo" in said
-    first, *_, last = losses(said)
+    output = run_together(f"{program}.py")
+    assert "2 processes, gloo" in output
+    first, *_, last = losses(output)
     assert last < first / 2
 
 
 @on_nodes_too
 def test_one_process_learns_and_knows_what_it_has_not_seen():
-    said = run("one_gpu.py")
-    assert float(said.rsplit(maxsplit=1)[-1]) > 0.9
+    output = run("one_gpu.py")
+    assert float(output.rsplit(maxsplit=1)[-1]) > 0.9
 
 
 def test_speed_up_is_against_the_first_line(tmp_path):

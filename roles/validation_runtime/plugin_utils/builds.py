@@ -58,8 +58,8 @@ class NoBuild(Exception):
 
 
 def _build(lines: Sequence[str], asked: str, node: Node, table: Table, *, hashed: bool) -> str:
-    if said := requirements.problem(lines):
-        raise NoBuild(said)
+    if problem := requirements.problem(lines):
+        raise NoBuild(problem)
     entry = requirements.torch_entry(lines)
     if not entry or asked == ANY:
         return ""

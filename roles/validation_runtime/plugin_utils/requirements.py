@@ -49,10 +49,10 @@ def torch_entry(lines: Iterable[str]) -> str:
 
 def pin(entry: str) -> Pin | None:
     """What an entry holds still; None when it leaves the version open, or names a file."""
-    found = [(part.operator, part.version) for part in Requirement(entry).specifier]
-    if len(found) != 1 or found[0][0] != "==" or "*" in found[0][1]:
+    specifiers = [(part.operator, part.version) for part in Requirement(entry).specifier]
+    if len(specifiers) != 1 or specifiers[0][0] != "==" or "*" in specifiers[0][1]:
         return None
-    version, _, label = found[0][1].partition("+")
+    version, _, label = specifiers[0][1].partition("+")
     return Pin(version, label)
 
 

@@ -17,12 +17,12 @@ def indexes(index: str, extra: str, torch: str, build: str) -> list[str]:
     The index of torch's builds stands beside the others, for it lacks other packages. That is safe:
     the package index takes no version with a label (PEP 440), so `+cu126` comes from there alone.
     """
-    found = ["--index-url", index] if index else []
+    options = ["--index-url", index] if index else []
     if extra:
-        found += ["--extra-index-url", extra]
+        options += ["--extra-index-url", extra]
     if torch and build:
-        found += ["--extra-index-url", torch.replace(BUILD, build)]
-    return found
+        options += ["--extra-index-url", torch.replace(BUILD, build)]
+    return options
 
 
 def platform(machine: str, python: str) -> list[str]:

@@ -64,8 +64,8 @@ def chosen(
 def test_the_build_fits_gpu_driver_and_architecture(
     model: str, branch: int, machine: str, torch: str, build: str
 ) -> None:
-    found = chosen(model, branch, machine, lines=[f"torch=={torch}"])
-    assert found == builds.Choice(build)
+    choice = chosen(model, branch, machine, lines=[f"torch=={torch}"])
+    assert choice == builds.Choice(build)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_the_build_fits_gpu_driver_and_architecture(
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(arguments: dict[str, Any], words: str) -> None:
-    found = chosen(**arguments)
-    assert found.build == ""
-    assert words in found.problem
-    assert found.problem.endswith((".", "any."))
-    assert "\n" not in found.problem
+    choice = chosen(**arguments)
+    assert choice.build == ""
+    assert words in choice.problem
+    assert choice.problem.endswith((".", "any."))
+    assert "\n" not in choice.problem
 
 
 def test_a_build_may_be_named_in_the_version_or_beside_it() -> None:
@@ -143,10 +143,10 @@ def test_a_file_with_hashes_on_a_node_without_gpus_is_taken_as_it_is() -> None:
 def test_no_node_with_gpus_gets_a_build_that_its_driver_does_not_run(
     model: str, branch: int, machine: str, asked: str, torch: str
 ) -> None:
-    found = chosen(model, branch, machine, asked, [f"torch=={torch}"])
-    assert bool(found.build) != bool(found.problem)
-    if model and found.build:
-        assert branch >= TABLE["oldest_branch"][int(found.build[2:4])]
+    choice = chosen(model, branch, machine, asked, [f"torch=={torch}"])
+    assert bool(choice.build) != bool(choice.problem)
+    if model and choice.build:
+        assert branch >= TABLE["oldest_branch"][int(choice.build[2:4])]
         assert branch in gpus.branches()
 
 

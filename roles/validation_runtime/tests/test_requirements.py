@@ -105,8 +105,8 @@ def test_the_index_of_torchs_builds_stands_beside_the_others() -> None:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_wheels_for_another_kind_of_node(machine: str) -> None:
-    said = sources.platform(machine, "3.12")
-    platforms = [said[at + 1] for at, word in enumerate(said) if word == "--platform"]
+    options = sources.platform(machine, "3.12")
+    platforms = [options[at + 1] for at, word in enumerate(options) if word == "--platform"]
     assert f"manylinux_2_28_{machine}" in platforms  # torch's own
     assert not any("musl" in tag or "2_36" in tag for tag in platforms)
     tags = {str(tag) for tag in cpython_tags((3, 12), platforms=platforms)}

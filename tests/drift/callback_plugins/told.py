@@ -38,5 +38,5 @@ class CallbackModule(CallbackBase):
             "hidden": bool(result.task.no_log),
             "result": result.result,
         }
-        with Path(os.environ["PLUMBLINE_DRIFT_TOLD"]).open("a", encoding="utf-8") as told:
-            told.write(json.dumps(line, default=str) + "\n")
+        with Path(os.environ["PLUMBLINE_DRIFT_TOLD"]).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, default=str) + "\n")

@@ -66,8 +66,8 @@ class Connection(ConnectionBase):
             if "dpkg-query" in cmd:
                 return 0, _installed(cmd).encode(), b""
             match = TEMPORARY.search(cmd)
-            said = f"{match[1]}=/nowhere/{match[1]}\n" if match else "/root\n"
-            return 0, said.encode(), b""
+            output = f"{match[1]}=/nowhere/{match[1]}\n" if match else "/root\n"
+            return 0, output.encode(), b""
         if zipfile.is_zipfile(io.BytesIO(in_data)):  # plugin_utils/node_reader.py
             with zipfile.ZipFile(io.BytesIO(in_data)) as archive:
                 if QUESTIONS in archive.namelist():
@@ -95,7 +95,9 @@ class Connection(ConnectionBase):
     def _look(self, questions: dict[str, Any]) -> dict[str, Any]:
         """What the modules would say, asked in check mode: the node stays as it was."""
         before = copy.deepcopy(self._remembered())
-        answers = {key: self._answer(name, asked) for key, (name, asked) in questions.items()}
+        answers = {
+            key: self._answer(name, arguments) for key, (name, arguments) in questions.items()
+        }
         self._remember(before)
         return answers
 
@@ -103,47 +105,47 @@ class Connection(ConnectionBase):
 
     def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         name = name.rpartition(".")[2]
-        asked = {key: value for key, value in arguments.items() if not key.startswith("_ansible")}
+        params = {key: value for key, value in arguments.items() if not key.startswith("_ansible")}
         if name == "setup":
             return {"changed": False, "ansible_facts": done_node.facts(self._name())}
         if name == "ping":
             return {"changed": False, "ping": "pong"}
         memory = self._remembered()
         if name == "stat":
-            return {"changed": False, "stat": self._stat(asked["path"], memory)}
+            return {"changed": False, "stat": self._stat(params["path"], memory)}
         if name == "slurp":
-            content = base64.b64encode(self._content(asked["src"], memory)).decode()
+            content = base64.b64encode(self._content(params["src"], memory)).decode()
             return {"changed": False, "content": content, "encoding": "base64"}
         changed, answer = False, {}
         if name == "command":
-            words = _words(asked)
+            words = _words(params)
             known = DPKG_NAMES.search(words)
-            said = _installed(words) if known else done_node.say(words, self._node(memory))
-            answer = {"rc": 0, "stdout": said, "stderr": "", "cmd": "", "start": ""}
-            made = asked.get("creates")
-            changed = made not in memory.files
-            if made:
-                memory.files.setdefault(made, self._memories().keep(b""))
+            output = _installed(words) if known else done_node.say(words, self._node(memory))
+            answer = {"rc": 0, "stdout": output, "stderr": "", "cmd": "", "start": ""}
+            creates = params.get("creates")
+            changed = creates not in memory.files
+            if creates:
+                memory.files.setdefault(creates, self._memories().keep(b""))
         elif name == "copy":
-            key = memory.copied.pop(asked["src"])
-            changed = memory.files.get(asked["dest"]) != key
-            memory.files[asked["dest"]] = key
-            answer = {"dest": asked["dest"], "checksum": key}
-        elif name == "file" and asked.get("state") == "absent":
-            changed = memory.files.pop(asked["path"], None) is not None
-            answer = {"path": asked["path"], "state": "absent"}
-        elif name == "file" and asked.get("state") == "file":  # what `copy` asks of an equal file
-            answer = {"path": asked.get("path") or asked.get("dest")}
+            key = memory.copied.pop(params["src"])
+            changed = memory.files.get(params["dest"]) != key
+            memory.files[params["dest"]] = key
+            answer = {"dest": params["dest"], "checksum": key}
+        elif name == "file" and params.get("state") == "absent":
+            changed = memory.files.pop(params["path"], None) is not None
+            answer = {"path": params["path"], "state": "absent"}
+        elif name == "file" and params.get("state") == "file":  # what `copy` asks of an equal file
+            answer = {"path": params.get("path") or params.get("dest")}
         else:
-            key = hashlib.sha1(json.dumps([name, asked], sort_keys=True).encode()).hexdigest()
+            key = hashlib.sha1(json.dumps([name, params], sort_keys=True).encode()).hexdigest()
             changed = name not in done_node.LOOKS and key not in memory.asked
             memory.asked[key] = True
-            if name == "file" and asked.get("path"):
-                memory.files.setdefault(asked["path"], self._memories().keep(b""))
-            answer = {"state": asked.get("state"), "status": {"ActiveState": "active"}}
+            if name == "file" and params.get("path"):
+                memory.files.setdefault(params["path"], self._memories().keep(b""))
+            answer = {"state": params.get("state"), "status": {"ActiveState": "active"}}
             answer["action"] = "restart" if changed else "none"  # daemon_inputs
-            if found := done_node.MODULES.get(name):
-                answer |= found(asked)
+            if module := done_node.MODULES.get(name):
+                answer |= module(params)
         self._remember(memory)
         return {"changed": changed, **answer}
 

@@ -88,10 +88,10 @@ def unquoted(text: str) -> str:
 
 def settings(path: Path, arguments: list[str]) -> Settings:
     """What holds: the defaults, those of the command line, and the file. Raises Wrong."""
-    found: Settings = {name: dict(keys) for name, keys in DEFAULTS.items()}
-    for said in arguments:
-        if match := re.fullmatch(r"cfg:default\.(\S+)\.(\w+)=(.*)", said):
-            found.setdefault(match[1], {})[match[2]] = match[3]
+    sections: Settings = {name: dict(keys) for name, keys in DEFAULTS.items()}
+    for argument in arguments:
+        if match := re.fullmatch(r"cfg:default\.(\S+)\.(\w+)=(.*)", argument):
+            sections.setdefault(match[1], {})[match[2]] = match[3]
     reader = configparser.RawConfigParser(
         comment_prefixes=("#", ";"), delimiters=("=",), strict=False
     )
@@ -102,9 +102,9 @@ def settings(path: Path, arguments: list[str]) -> Settings:
         raise Wrong(f"cannot read {path}: {error}") from None
     for name in reader.sections():
         keys = {key: unquoted(text) for key, text in reader.items(name)}
-        found.setdefault(name, {}).update(keys)
+        sections.setdefault(name, {}).update(keys)
     return {
-        name: {key: expanded(text) for key, text in keys.items()} for name, keys in found.items()
+        name: {key: expanded(text) for key, text in keys.items()} for name, keys in sections.items()
     }
 
 
@@ -118,9 +118,9 @@ def yes(text: str) -> bool:
 def interpolated(value: Any) -> Any:
     """Variables in a value of a provisioning file; `$$` is a $."""
     if isinstance(value, dict):
-        return {key: interpolated(one) for key, one in value.items()}
+        return {key: interpolated(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [interpolated(one) for one in value]
+        return [interpolated(item) for item in value]
     if not isinstance(value, str):
         return value
     # The environment's variables are looked for in what came from a file, too.
@@ -149,38 +149,46 @@ def documents(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def datasources(folder: Path) -> dict[str, dict[str, Any]]:
     """The data sources by uid. Raises Wrong."""
-    found: dict[str, dict[str, Any]] = {}
+    by_uid: dict[str, dict[str, Any]] = {}
     for path, document in documents(folder):
-        for one in document.get("datasources") or []:
-            if not one.get("name") or not one.get("type") or one.get("access") != "proxy":
+        for source in document.get("datasources") or []:
+            if not source.get("name") or not source.get("type") or source.get("access") != "proxy":
                 raise Wrong(f"{path}: a data source has no name, no type, or another access")
-            uid = str(one.get("uid") or one["name"])
-            if uid in found:
+            uid = str(source.get("uid") or source["name"])
+            if uid in by_uid:
                 raise Wrong(f"{path}: two data sources have the uid {uid}")
-            found[uid] = one
-    if sum(bool(one.get("isDefault")) for one in found.values()) > 1:
+            by_uid[uid] = source
+    if sum(bool(source.get("isDefault")) for source in by_uid.values()) > 1:
         raise Wrong("only one data source can be the default")
-    return found
+    return by_uid
 
 
 def providers(folder: Path) -> list[dict[str, Any]]:
     """The providers of dashboards. Raises Wrong."""
-    found = [one for _, document in documents(folder) for one in document.get("providers") or []]
-    for one in found:
-        options = one.get("options") or {}
-        if one.get("type") != "file" or not options.get("path"):
-            raise Wrong(f"the provider {one.get('name')} has no files")
-        if options.get("foldersFromFilesStructure") and (one.get("folder") or one.get("folderUid")):
-            raise Wrong(f"the provider {one['name']} has a folder and takes them from the files")
-    return found
+    entries = [
+        provider
+        for _, document in documents(folder)
+        for provider in document.get("providers") or []
+    ]
+    for provider in entries:
+        options = provider.get("options") or {}
+        if provider.get("type") != "file" or not options.get("path"):
+            raise Wrong(f"the provider {provider.get('name')} has no files")
+        if options.get("foldersFromFilesStructure") and (
+            provider.get("folder") or provider.get("folderUid")
+        ):
+            raise Wrong(
+                f"the provider {provider['name']} has a folder and takes them from the files"
+            )
+    return entries
 
 
 def dashboards(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The dashboards that are shown, by uid; of what is not, a line for the journal."""
     shown: dict[str, dict[str, Any]] = {}
     titles: set[tuple[str, str]] = set()
-    for one in found:
-        root = Path(one["options"]["path"])
+    for provider in found:
+        root = Path(provider["options"]["path"])
         for path in sorted(root.rglob("*.json")):
             try:
                 document = json.loads(path.read_text(encoding="utf-8"))
@@ -193,7 +201,7 @@ def dashboards(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
                 print(f"{path}: the same UID or title is used more than once", file=sys.stderr)
                 continue
             titles.add((folder, title))
-            editable = bool(one.get("allowUiUpdates"))
+            editable = bool(provider.get("allowUiUpdates"))
             shown[uid] = {
                 "document": document,
                 "title": title,
@@ -227,11 +235,11 @@ class Database:
                 raise Wrong("cipher: message authentication failed")
             if not there:
                 salt = secrets.token_hex(5)
-                said = settings["security"]
+                security = settings["security"]
                 database.execute("INSERT INTO proof VALUES (?)", (proof,))
                 database.execute(
                     "INSERT INTO user (login, salt, word) VALUES (?, ?, ?)",
-                    (said["admin_user"], salt, hashed(said["admin_password"], salt)),
+                    (security["admin_user"], salt, hashed(security["admin_password"], salt)),
                 )
 
     def open(self) -> sqlite3.Connection:
@@ -320,25 +328,28 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/api/admin/settings":
             self.answer(200, masked(self.settings))
         elif path == "/api/datasources":
-            self.answer(200, [public(one) for one in self.sources.values()])
+            self.answer(200, [public(source) for source in self.sources.values()])
         elif match := re.fullmatch(r"/api/datasources/uid/([\w-]+)/health", path):
             source = self.sources.get(match[1])
-            status, said = ask_prometheus(source) if source else (404, "Data source not found")
-            self.answer(status, {"message": said, "status": "OK" if status == 200 else "ERROR"})
+            status, message = ask_prometheus(source) if source else (404, "Data source not found")
+            self.answer(status, {"message": message, "status": "OK" if status == 200 else "ERROR"})
         elif path == "/api/search":
             most = int(query.get("limit", ["1000"])[0])
             shown = dashboards(self.providers)
             self.answer(
                 200,
                 [
-                    {"uid": uid, "title": one["title"], "folderTitle": one["folder"]}
-                    for uid, one in shown.items()
+                    {"uid": uid, "title": dashboard["title"], "folderTitle": dashboard["folder"]}
+                    for uid, dashboard in shown.items()
                 ][:most],
             )
         elif match := re.fullmatch(r"/api/dashboards/uid/([\w-]+)", path):
-            one = dashboards(self.providers).get(match[1])
-            meta = {"provisioned": True, "canSave": bool(one and one["editable"])}
-            self.answer(200 if one else 404, {"dashboard": one and one["document"], "meta": meta})
+            dashboard = dashboards(self.providers).get(match[1])
+            meta = {"provisioned": True, "canSave": bool(dashboard and dashboard["editable"])}
+            self.answer(
+                200 if dashboard else 404,
+                {"dashboard": dashboard and dashboard["document"], "meta": meta},
+            )
         else:
             self.answer(404, {"message": "Not found"})
 
@@ -355,7 +366,7 @@ def masked(settings: Settings) -> Settings:
 
 def public(source: Mapping[str, Any]) -> dict[str, Any]:
     private = source.get("secureJsonData") or {}
-    shown = {key: one for key, one in source.items() if key != "secureJsonData"}
+    shown = {key: value for key, value in source.items() if key != "secureJsonData"}
     return shown | {"readOnly": True, "secureJsonFields": dict.fromkeys(private, True)}
 
 
@@ -365,14 +376,14 @@ def serve(found: Settings) -> None:
     Handler.database = Database(found)
     Handler.sources = datasources(provisioning / "datasources")
     Handler.providers = providers(provisioning / "dashboards")
-    said = found["server"]
-    kind = socket.AF_INET6 if ":" in said["http_addr"] else socket.AF_INET
+    section = found["server"]
+    kind = socket.AF_INET6 if ":" in section["http_addr"] else socket.AF_INET
     listener = type("Server", (ThreadingHTTPServer,), {"address_family": kind})
-    server = listener((said["http_addr"], int(said["http_port"])), Handler)
-    if said["protocol"] == "https":
+    server = listener((section["http_addr"], int(section["http_port"])), Handler)
+    if section["protocol"] == "https":
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            tls.load_cert_chain(said["cert_file"], said["cert_key"])
+            tls.load_cert_chain(section["cert_file"], section["cert_key"])
         except (OSError, KeyError) as error:
             raise Wrong(f"cannot use certificate and key: {error}") from None
         server.socket = tls.wrap_socket(server.socket, server_side=True)
@@ -381,13 +392,17 @@ def serve(found: Settings) -> None:
 
 def main() -> None:
     kind, *arguments = sys.argv[1:]
-    named = dict(one.lstrip("-").split("=", 1) for one in arguments if one.startswith("--config="))
+    named = dict(
+        argument.lstrip("-").split("=", 1)
+        for argument in arguments
+        if argument.startswith("--config=")
+    )
     try:
-        found = settings(Path(named["config"]), arguments)
+        config = settings(Path(named["config"]), arguments)
         if kind == "server":
-            serve(found)
+            serve(config)
         elif arguments[-3:] == ["admin", "reset-admin-password", "--password-from-stdin"]:
-            Database(found).reset(sys.stdin.readline().rstrip("\n"))
+            Database(config).reset(sys.stdin.readline().rstrip("\n"))
             print("Admin password changed successfully")
         else:
             raise Wrong(f"the stand-in has no {' '.join(arguments)}")

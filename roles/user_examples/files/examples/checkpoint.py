@@ -25,7 +25,7 @@ parser.add_argument("checkpoint", type=Path)
 parser.add_argument("--steps", type=int, default=200)
 parser.add_argument("--every", type=int, default=20, help="steps between two checkpoints")
 parser.add_argument("--pause", type=float, default=0, help="seconds to wait after each step")
-given = parser.parse_args()
+options = parser.parse_args()
 
 stop = False
 
@@ -43,34 +43,34 @@ torch.manual_seed(0)
 model = Transformer().to(device)
 optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4)
 begin = 0
-if given.checkpoint.exists():
-    saved = torch.load(given.checkpoint, map_location=device, weights_only=True)
+if options.checkpoint.exists():
+    saved = torch.load(options.checkpoint, map_location=device, weights_only=True)
     model.load_state_dict(saved["model"])
     optimiser.load_state_dict(saved["optimiser"])
     begin = saved["step"]
-print(f"from step {begin} of {given.steps}", flush=True)
+print(f"from step {begin} of {options.steps}", flush=True)
 
 
 def save(step: int) -> None:
     """Under another name first: a job that is killed here leaves the checkpoint before it."""
-    new = given.checkpoint.with_suffix(".new")
+    new = options.checkpoint.with_suffix(".new")
     state = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step}
     with new.open("wb") as file:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())
-    new.replace(given.checkpoint)
+    new.replace(options.checkpoint)
 
 
 loss = torch.zeros(())
-for step in range(begin + 1, given.steps + 1):
-    words, following = (one.to(device) for one in batch(16, step))
+for step in range(begin + 1, options.steps + 1):
+    words, following = (tensor.to(device) for tensor in batch(16, step))
     loss = loss_of(model(words), following)
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    time.sleep(given.pause)
-    if stop or step % given.every == 0:
+    time.sleep(options.pause)
+    if stop or step % options.every == 0:
         save(step)
     if stop:
         print(f"stopped after step {step}, to go on from there", flush=True)

@@ -24,20 +24,20 @@ parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--pictures", type=int, default=2560)
 parser.add_argument("--batch", type=int, default=256, help="of all GPUs together")
 parser.add_argument("--result", type=Path, help="file to which a line of JSON is added")
-given = parser.parse_args()
+options = parser.parse_args()
 
 with joined() as group:
-    pictures = Pictures(given.pictures)
+    pictures = Pictures(options.pictures)
     # Another part of the pictures for each process.
     sampler: DistributedSampler[tuple[Tensor, int]] = DistributedSampler(pictures)
-    loader = DataLoader(pictures, batch_size=given.batch // group.size, sampler=sampler)
+    loader = DataLoader(pictures, batch_size=options.batch // group.size, sampler=sampler)
     torch.manual_seed(0)
     model = DistributedDataParallel(network().to(group.device))
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     loss_of = nn.CrossEntropyLoss()
 
     seconds = []
-    for epoch in range(given.epochs):
+    for epoch in range(options.epochs):
         sampler.set_epoch(epoch)  # shuffled anew
         begin, total = time.perf_counter(), torch.zeros((), device=group.device)
         for batch, labels in loader:
@@ -49,10 +49,12 @@ with joined() as group:
         dist.all_reduce(total)
         seconds.append(time.perf_counter() - begin)
         mean = total.item() / (len(loader) * group.size)
-        group.say(f"epoch {epoch}: loss {mean:.3f}, {given.pictures / seconds[-1]:.0f} pictures/s")
+        group.say(
+            f"epoch {epoch}: loss {mean:.3f}, {options.pictures / seconds[-1]:.0f} pictures/s"
+        )
 
-    if given.result and group.rank == 0:
+    if options.result and group.rank == 0:
         # Not the first epoch: it has the start of everything in it.
         line = {"gpus": group.size, "seconds": sum(seconds[1:]) / max(1, len(seconds[1:]))}
-        with given.result.open("a") as file:
+        with options.result.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -25,7 +25,7 @@ with joined() as group:
 
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4)
     for step in range(40):
-        words, following = (one.to(group.device) for one in batch(16, step, group.rank))
+        words, following = (tensor.to(group.device) for tensor in batch(16, step, group.rank))
         loss = loss_of(model(words), following)
         optimiser.zero_grad()
         loss.backward()

@@ -12,14 +12,14 @@ from data import Pictures, network
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--rate", type=float, default=3e-3, help="learning rate")
-given = parser.parse_args()
+options = parser.parse_args()
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 print(f"torch {torch.__version__} on {device}")
 
 torch.manual_seed(0)
 model = network().to(device)
-optimiser = torch.optim.AdamW(model.parameters(), lr=given.rate)
+optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate)
 loss_of = nn.CrossEntropyLoss()
 
 for epoch in range(3):
@@ -36,4 +36,4 @@ right = 0
 with torch.no_grad():
     for pictures, labels in DataLoader(Pictures(640, first=100_000), batch_size=128):
         right += int((model(pictures.to(device)).argmax(1).cpu() == labels).sum())
-print(f"accuracy on new pictures with rate {given.rate}: {right / 640:.3f}")
+print(f"accuracy on new pictures with rate {options.rate}: {right / 640:.3f}")

@@ -46,7 +46,7 @@ with joined() as group:
     optimiser = torch.optim.AdamW(mine.parameters(), lr=5e-4)
     print(f"process {group.rank} has {len(mine.blocks)} of the blocks", flush=True)
     for step in range(40):
-        words, following = (one.to(group.device) for one in batch(BATCH, step))
+        words, following = (tensor.to(group.device) for tensor in batch(BATCH, step))
         losses: list[Tensor] = []
         optimiser.zero_grad()
         if first:

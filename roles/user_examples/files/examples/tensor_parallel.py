@@ -26,7 +26,7 @@ with joined() as group:
     mesh = init_device_mesh(group.device.type, (group.size,))
     torch.manual_seed(0)
     model = Transformer().to(group.device)
-    words, following = (one.to(group.device) for one in batch(16, step=0))
+    words, following = (tensor.to(group.device) for tensor in batch(16, step=0))
     with torch.no_grad():
         alone = model(words)
     for block in model.blocks:
@@ -38,7 +38,7 @@ with joined() as group:
 
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4, foreach=False)
     for step in range(40):
-        words, following = (one.to(group.device) for one in batch(16, step))
+        words, following = (tensor.to(group.device) for tensor in batch(16, step))
         loss = loss_of(model(words), following)
         optimiser.zero_grad()
         loss.backward()

@@ -28,8 +28,8 @@ class Block(nn.Module):
         y = self.before(x)
         # How many heads are here depends on how many processes share them.
         query, key, value = (
-            one(y).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for one in (self.query, self.key, self.value)
+            layer(y).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
         )
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
@@ -50,8 +50,8 @@ class Transformer(nn.Module):
         x = self.word(words) + self.place
         for block in self.blocks:
             x = block(x)
-        found: Tensor = self.head(x.flatten(0, 1))
-        return found
+        logits: Tensor = self.head(x.flatten(0, 1))
+        return logits
 
 
 def batch(size: int, step: int, rank: int = 0) -> tuple[Tensor, Tensor]:

@@ -11,8 +11,8 @@ def test_users_can_copy_them_and_nobody_else_can_change_them(host):
         assert host.run(f"touch {FOLDER}/mine").rc != 0
     assert {"ddp.sbatch", "ddp.py", "across.sh", "setup.sh"} <= set(copied)
     with host.sudo():
-        found = host.check_output(f"find {FOLDER} ! -user root -o ! -type d -perm /022")
-    assert found == ""
+        problems = host.check_output(f"find {FOLDER} ! -user root -o ! -type d -perm /022")
+    assert problems == ""
 
 
 def test_what_is_started_can_be_started(host):
@@ -24,8 +24,8 @@ def test_what_is_started_can_be_started(host):
 def test_a_site_says_what_jobs_need(attempts):
     last = f"tail --lines=2 {FOLDER}/setup.sh"
     ours = {"user_examples_setup": "module load ours\nexport A=b"}
-    found = attempts([Case("ours", ours, mends=last), Case("shipped", mends=last)])
-    for outcome in found.values():
+    outcomes = attempts([Case("ours", ours, mends=last), Case("shipped", mends=last)])
+    for outcome in outcomes.values():
         outcome.passes()
-    assert found["ours"].left == "module load ours export A=b"
-    assert found["shipped"].left.endswith("module load pytorch")
+    assert outcomes["ours"].left == "module load ours export A=b"
+    assert outcomes["shipped"].left.endswith("module load pytorch")

@@ -54,11 +54,11 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("options", ["", "--rdzv-backend=c10d --rdzv-endpoint=localhost:29501"])
 def test_torchrun_works_with_the_distributions_torch(host, options):
     host.check_output(f"cat > /tmp/training.py <<'END'\n{TRAINING}END")
-    said = host.check_output(
+    output = host.check_output(
         "env USE_LIBUV=0 PATH=/opt/plumbline/torch/bin:$PATH "
         f"torchrun {options} --nproc-per-node=2 /tmp/training.py"
     )
-    assert sorted(said.split()) == ["0:2", "1:2"]
+    assert sorted(output.split()) == ["0:2", "1:2"]
 
 
 # --- GPUs that are declared ----------------------------------------------------------------------
@@ -80,8 +80,8 @@ def test_a_torch_that_does_not_reach_declared_gpus_fails_in_its_own_words(host, 
     """The torch here has no CUDA; it is asked again in the next run, for it was not good."""
     before = host.run("ls -A /opt/plumbline").stdout
     own = {"validation_runtime_gpu_model": "h100_sxm"}
-    found = attempts([Case(name, own, "service") for name in ("first", "next")])
-    for outcome in found.values():
+    outcomes = attempts([Case(name, own, "service") for name in ("first", "next")])
+    for outcome in outcomes.values():
         outcome.refuses("Torch not compiled with CUDA enabled")
     assert host.run("ls -A /opt/plumbline").stdout == before
 
@@ -96,10 +96,10 @@ SMALL = "nvidia-ml-py==13.615.71"
 def hashes(tmp_path):
     """A file of requirements with hashes: what this checkout itself asks for."""
     locked = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"], "../../requirements.txt").read_text()
-    found = re.search(rf"^{re.escape(SMALL)}.*?(?=^\S)", locked, re.MULTILINE | re.DOTALL)
+    match = re.search(rf"^{re.escape(SMALL)}.*?(?=^\S)", locked, re.MULTILINE | re.DOTALL)
     file = tmp_path / "requirements.txt"
-    assert found
-    file.write_text(found[0])
+    assert match
+    file.write_text(match[0])
     return file
 
 
