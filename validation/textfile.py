@@ -31,10 +31,10 @@ cat > "$new" && chmod 0644 "$new" && mv "$new" {path}
 
 def check(folder: PurePosixPath, transport: Transport) -> None:
     """Before a run: whether its metrics can be put there. Raises UsageError, TransportError."""
-    asked = transport.run(_CHECK.format(folder=shlex.quote(str(folder))))
-    if asked.status != 0:
+    done = transport.run(_CHECK.format(folder=shlex.quote(str(folder))))
+    if done.status != 0:
         raise UsageError(
-            f"--metrics: {folder} on {transport.via} {printable(asked.stdout or asked.stderr)}"
+            f"--metrics: {folder} on {transport.via} {printable(done.stdout or done.stderr)}"
         )
 
 

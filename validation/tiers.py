@@ -102,13 +102,13 @@ class _Ledger:
             return
         self._compared = True
         replies = {item.job.name: item.reply for item in self.jobs}
-        asked: dict[str, list[Asked]] = {}
+        by_check: dict[str, list[Asked]] = {}
         for job in self.plan.node_jobs:
-            one = Asked(job, replies.get(job.name), self._rules(job))
+            node = Asked(job, replies.get(job.name), self._rules(job))
             for name in job.checks:
                 if CHECKS[name].compare is not None:
-                    asked.setdefault(name, []).append(one)
-        for name, nodes in asked.items():
+                    by_check.setdefault(name, []).append(node)
+        for name, nodes in by_check.items():
             for result in self._compared_of(name, nodes):
                 self.add(result)
 
@@ -126,7 +126,7 @@ class _Ledger:
         try:
             return compare(asked)
         except Exception as error:
-            return [_broke(name, one.job, error) for one in asked if one.reply is not None]
+            return [_broke(name, node.job, error) for node in asked if node.reply is not None]
 
     def _rules(self, job: Job) -> Rules:
         return self.plan.rules[job.nodes[0].hardware]
@@ -183,9 +183,9 @@ class _Ledger:
 
     def survivors(self) -> set[str]:
         """Nodes of which nothing in the node tier speaks against giving them more work."""
-        found = [result for result in self.results if result.tier is Tier.NODE]
-        seen = {result.subject.name for result in found}
-        return seen - {result.subject.name for result in found if not _harmless(result)}
+        results = [result for result in self.results if result.tier is Tier.NODE]
+        seen = {result.subject.name for result in results}
+        return seen - {result.subject.name for result in results if not _harmless(result)}
 
     def failed(self) -> set[str]:
         """Nodes with a failure in the node tier that is their own."""
@@ -275,8 +275,8 @@ def _ask_slurm(ledger: _Ledger, client: SlurmClient) -> Mapping[str, NodeState]:
             f"Slurm also has {compress(strangers)}, which the inventory does not declare"
         )
     reserved = plan.submission.reservation is not None
-    found = [slurm_state.evaluate(node, states.get(node.name), reserved) for node in plan.nodes]
-    for result in _in_contact(ledger, client, found, states):
+    results = [slurm_state.evaluate(node, states.get(node.name), reserved) for node in plan.nodes]
+    for result in _in_contact(ledger, client, results, states):
         ledger.add(result)
         if not result.verdict.green:
             ledger.fail_rest(
@@ -294,27 +294,27 @@ def _ask_slurm(ledger: _Ledger, client: SlurmClient) -> Mapping[str, NodeState]:
 def _in_contact(
     ledger: _Ledger,
     client: SlurmClient,
-    found: Sequence[Result],
+    results: Sequence[Result],
     states: Mapping[str, NodeState],
 ) -> list[Result]:
     """The same, but for nodes that Slurm still takes for well and on which no slurmd listens."""
-    asked = [
+    names = [
         result.subject.name
-        for result in found
+        for result in results
         if result.verdict.green and not node_states.asleep(states[result.subject.name])
     ]
-    if not asked:
-        return [*found]
+    if not names:
+        return [*results]
     ledger.observer.stage("asking the nodes' slurmd")
-    ledger.contact = client.contact(asked)
+    ledger.contact = client.contact(names)
     refused = ledger.contact.refused
     # All of several at once: what lies between them and the login node may as well be the cause.
-    nobodys = len(asked) > 1 and len(refused) == len(asked)
+    nobodys = len(names) > 1 and len(refused) == len(names)
     return [
         slurm_state.deaf(result, refused[result.subject.name], client.via, nobodys)
         if result.subject.name in refused
         else result
-        for result in found
+        for result in results
     ]
 
 
@@ -377,8 +377,8 @@ def _refused_for_all(ledger: _Ledger) -> None:
 
     That is the account's or the request's fault; nothing was judged.
     """
-    found = {_refusal(item.reply) for item in ledger.jobs if item.reply}
-    if len(found) == 1 and (sentence := found.pop()):
+    refusals = {_refusal(item.reply) for item in ledger.jobs if item.reply}
+    if len(refusals) == 1 and (sentence := refusals.pop()):
         hint = f"; {job_reasons.ACCOUNT_HINT}" if job_reasons.of_account(sentence) else ""
         raise EnvironmentProblem(f"Slurm accepts no job of this user: {sentence}{hint}")
 
@@ -388,10 +388,10 @@ def _refusal(reply: Reply) -> str:
         return reply.reason
     if reply.outcome is not Outcome.EXITED or reply.exit_code == 0 or reply.starts:
         return ""
-    found = job_reasons.refusal(reply.stderr)
-    if found is None or any(map(node_states.out_of_service, reply.states)):
+    refusal = job_reasons.refusal(reply.stderr)
+    if refusal is None or any(map(node_states.out_of_service, reply.states)):
         return ""
-    return found[0] if found[1] is not Cause.CLUSTER else ""
+    return refusal[0] if refusal[1] is not Cause.CLUSTER else ""
 
 
 def _node_check_of(name: str) -> Callable[[PlannedCheck], bool]:

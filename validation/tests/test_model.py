@@ -176,7 +176,7 @@ def test_which_gpus_are_real(gpus, real, hardware):
 
 
 def job_on(*gpus, ranks_per_node=2):
-    nodes = tuple(Node(f"n{i}", 2, 2000, found, "ethernet") for i, found in enumerate(gpus))
+    nodes = tuple(Node(f"n{i}", 2, 2000, node_gpus, "ethernet") for i, node_gpus in enumerate(gpus))
     subject = Subject("all", tuple(node.name for node in nodes))
     return Job(
         name="ddp",
@@ -336,10 +336,10 @@ def test_a_failure_of_a_nodes_own_outweighs_a_suspicion():
 
 @pytest.mark.parametrize("subject", [Subject.node("gpu1"), ALL])
 def test_what_is_no_nodes_fault_accuses_none(subject):
-    found = standings([*judged(), failure("munge", subject, blamed=())])
-    assert Standing.FAILING not in found.values()
-    assert Standing.SUSPECT not in found.values()
-    assert found["gpu1"] is Standing.UNPROVEN
+    by_node = standings([*judged(), failure("munge", subject, blamed=())])
+    assert Standing.FAILING not in by_node.values()
+    assert Standing.SUSPECT not in by_node.values()
+    assert by_node["gpu1"] is Standing.UNPROVEN
 
 
 @pytest.mark.parametrize("subject", [Subject.node("gpu1"), ALL])

@@ -53,8 +53,8 @@ def by_process(text):
     """The facts of each process of a recorded log, by host and process id."""
     parts: dict[tuple[str, int], list[str]] = {}
     for line in text.splitlines(keepends=True):
-        if found := re.search(r"(\w+):([0-9]+):[0-9]+ \[", line):
-            parts.setdefault((found[1], int(found[2])), []).append(line)
+        if match := re.search(r"(\w+):([0-9]+):[0-9]+ \[", line):
+            parts.setdefault((match[1], int(match[2])), []).append(line)
     return {process: summarize("".join(lines)) for process, lines in parts.items()}
 
 
@@ -259,24 +259,24 @@ def test_every_recorded_log_is_in_the_index_and_names_its_origin():
 @pytest.mark.parametrize("name", LOGS)
 def test_a_recorded_log_tells(name):
     summary = summarize(LOGS[name])
-    found = {key: value for key, value in asdict(summary).items() if value}
-    found = {key: getattr(summary, key) for key in found}
-    found.pop("communicators", None)
-    told = dict(TOLD[name])
+    facts = {key: value for key, value in asdict(summary).items() if value}
+    facts = {key: getattr(summary, key) for key in facts}
+    facts.pop("communicators", None)
+    expected = dict(TOLD[name])
     if name == "collnet_failed":  # long lists, looked at below
-        assert len(found.pop("devices")) == 6
-        assert len(found.pop("warnings")) == 2
+        assert len(facts.pop("devices")) == 6
+        assert len(facts.pop("warnings")) == 2
     if name == "collnet_hangs":
-        assert len(found.pop("devices")) == 6
-    assert found == told
+        assert len(facts.pop("devices")) == 6
+    assert facts == expected
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_recorded_log_tells_its_ranks(name):
     ranks, everybody = COMPLETE.get(name, ((), 0))
-    found = summarize(LOGS[name]).communicators
-    assert [one.rank for one in found] == list(ranks)
-    assert {one.ranks for one in found} <= {everybody}
+    communicators = summarize(LOGS[name]).communicators
+    assert [item.rank for item in communicators] == list(ranks)
+    assert {item.ranks for item in communicators} <= {everybody}
 
 
 @pytest.mark.parametrize("name", sorted(set(LOGS) - set(COMPLETE)))
@@ -287,28 +287,29 @@ def test_without_a_complete_communicator_no_transport_is_proven(name):
 
 
 def test_a_rank_tells_its_gpu_its_node_and_how_many_nodes_there_are():
-    found = summarize(LOGS["roce_plugin"]).communicators
-    assert [(one.host, one.device, one.bus_id) for one in found] == [
+    communicators = summarize(LOGS["roce_plugin"]).communicators
+    assert [(item.host, item.device, item.bus_id) for item in communicators] == [
         ("node1", 0, "33000"),
         ("node1", 1, "23000"),
         ("node2", 0, "33000"),
         ("node2", 1, "23000"),
     ]
-    assert {one.comm_id for one in found} == {"0x5bfdf821d2742f21"}
-    assert [one.nodes for one in found] == [2, None, None, None]  # said by rank 0 in this excerpt
+    assert {item.comm_id for item in communicators} == {"0x5bfdf821d2742f21"}
+    # Said by rank 0 in this excerpt.
+    assert [item.nodes for item in communicators] == [2, None, None, None]
 
 
 def test_processes_that_share_a_stream_are_told_apart():
-    found = by_process(LOGS["collnet_failed"])
-    assert len(found) == 8
-    assert found["node2", 20776].transports == (net("IBext_v8", 5, 0, relayed=True),)
-    assert all(summary.version == "2.23.4+cuda12.4" for summary in found.values())
+    processes = by_process(LOGS["collnet_failed"])
+    assert len(processes) == 8
+    assert processes["node2", 20776].transports == (net("IBext_v8", 5, 0, relayed=True),)
+    assert all(summary.version == "2.23.4+cuda12.4" for summary in processes.values())
 
 
 def test_a_collnet_that_could_not_be_initialized_is_not_claimed():
-    assert "COLLNET" not in {one.kind for one in summarize(LOGS["collnet_failed"]).transports}
+    assert "COLLNET" not in {item.kind for item in summarize(LOGS["collnet_failed"]).transports}
     text = LOGS["collnet_failed"].replace("Cannot initialize CollNet", "All is well")
-    assert "COLLNET" in {one.kind for one in summarize(text).transports}
+    assert "COLLNET" in {item.kind for item in summarize(text).transports}
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -331,8 +332,8 @@ def log(*lines):
 
 
 def complete(rank, ranks, host):
-    said = f"comm 0xa{rank:x} rank {rank} nranks {ranks} cudaDev 0 busId 1000 - Init COMPLETE"
-    return line(said, rank=rank, host=host)
+    message = f"comm 0xa{rank:x} rank {rank} nranks {ranks} cudaDev 0 busId 1000 - Init COMPLETE"
+    return line(message, rank=rank, host=host)
 
 
 def synthetic(rank, hosts, *routes, version="2.27.5+cuda12.9", extra=()):
@@ -442,8 +443,8 @@ def test_a_device_of_several_that_are_not_all_named_is_not_claimed():
 
 
 def test_ports_of_different_networks_that_are_fused_have_no_layer():
-    said = "NET/IB : Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/RoCE} [RO]; OOB eth0:192.0.2.1<0>"
-    assert [device.layer for device in summarize(log(line(said))).devices] == [None]
+    message = "NET/IB : Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/RoCE} [RO]; OOB eth0:192.0.2.1<0>"
+    assert [device.layer for device in summarize(log(line(message))).devices] == [None]
     text = log(
         line("NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=800000 ndevs=2"),
         line("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.1<0>"),
@@ -464,9 +465,9 @@ def test_a_cut_device_list_claims_only_whole_devices():
 
 
 def test_choices_of_one_kind_are_put_together():
-    said = "AllReduce: {} Bytes -> Algo NVLS proto SIMPLE channel{{Lo..Hi}}={{0..{}}}"
+    template = "AllReduce: {} Bytes -> Algo NVLS proto SIMPLE channel{{Lo..Hi}}={{0..{}}}"
     chosen = ((2048, 3), (4096, 15), (1024, 7))
-    text = log(*(line(said.format(size, high)) for size, high in chosen))
+    text = log(*(line(template.format(size, high)) for size, high in chosen))
     assert summarize(text).choices == (Choice("AllReduce", "NVLS", "SIMPLE", 1024, 4096, 16),)
 
 
@@ -529,11 +530,11 @@ def test_a_log_that_was_cut_proves_no_more_than_the_whole(name, data):
     whole, cut = summarize(text), summarize(text[:end])
     if "Cannot initialize CollNet" not in text:  # which takes back what was said before
         assert set(kinds(cut)) <= set(kinds(whole))
-    assert {one.rank for one in cut.communicators} <= {one.rank for one in whole.communicators}
+    assert {item.rank for item in cut.communicators} <= {item.rank for item in whole.communicators}
 
 
 def kinds(summary):
-    return [(one.kind, one.via, one.device, one.direct) for one in summary.transports]
+    return [(item.kind, item.via, item.device, item.direct) for item in summary.transports]
 
 
 def test_a_line_without_its_end_is_not_read():
@@ -568,9 +569,10 @@ def judged(summaries, hosts, fabric, gpus):
 def recorded(name, fabric, gpus):
     """The judgement of a recorded log of all ranks."""
     summaries = sorted(
-        by_process(LOGS[name]).values(), key=lambda one: [each.rank for each in one.communicators]
+        by_process(LOGS[name]).values(),
+        key=lambda summary: [each.rank for each in summary.communicators],
     )
-    hosts = [one.communicators[0].host for one in summaries]
+    hosts = [summary.communicators[0].host for summary in summaries]
     return judged(summaries, hosts, fabric, gpus)
 
 
@@ -679,8 +681,8 @@ def test_a_recorded_log_with_other_words(old, new, verdict, sentence, monkeypatc
 )
 def test_a_recorded_log_without_some_lines_is_inconclusive(dropped, sentence):
     text = re.sub(rf"^{dropped}\n", "", LOGS["ib_gpudirect"], flags=re.MULTILINE)
-    found = by_process(text)
-    summaries = [found["node1", 5425], found["node2", 4962]]
+    processes = by_process(text)
+    summaries = [processes["node1", 5425], processes["node2", 4962]]
     problem = judged(summaries, ("node1", "node2"), "ib_hdr200", A100_PCIE)
     assert problem.verdict is Verdict.INCONCLUSIVE
     assert problem.sentence.startswith(sentence)
@@ -693,10 +695,10 @@ def test_no_line_of_a_recorded_log_can_be_lost_unnoticed(data):
     a rank's proof was in them."""
     lines = LOGS["ib_gpudirect"].splitlines()
     kept = [text for text in lines if not data.draw(st.booleans())]
-    found = by_process(log(*kept))
-    summaries = [found.get(key, EMPTY) for key in (("node1", 5425), ("node2", 4962))]
+    processes = by_process(log(*kept))
+    summaries = [processes.get(key, EMPTY) for key in (("node1", 5425), ("node2", 4962))]
     problem = judged(summaries, ("node1", "node2"), "ib_hdr200", A100_PCIE)
-    whole = all(one.proven and one.devices for one in summaries)
+    whole = all(summary.proven and summary.devices for summary in summaries)
     assert (problem is None) == whole
     assert problem is None or problem.verdict is Verdict.INCONCLUSIVE
 
@@ -735,8 +737,8 @@ def test_one_node_that_fell_back_is_named_alone():
 )
 @pytest.mark.parametrize("name", ["Libfabric", "AWS Libfabric"])
 def test_libfabric_is_what_its_provider_is(provider, fabric, verdict, name):
-    said = (f"NET/OFI Selected Provider is {provider}",) if provider else ()
-    texts = ring(TWO_NODES, "P2P/CUMEM", f"NET/{name}/0/GDRDMA", extra=said)
+    extra = (f"NET/OFI Selected Provider is {provider}",) if provider else ()
+    texts = ring(TWO_NODES, "P2P/CUMEM", f"NET/{name}/0/GDRDMA", extra=extra)
     problem = judge(texts, fabric=fabric)
     assert (problem.verdict if problem else None) is verdict
 
@@ -779,16 +781,16 @@ def test_every_word_of_the_contract_is_known(fabric):
 )
 def test_a_used_device_below_the_declared_rate_fails(name, mbps, verdict):
     count = name.count("+") + 1
-    said = f"NET/IB : Made virtual device [0] name={name} speed={mbps} ndevs={count}"
-    problem = judge(ring(TWO_NODES, *GOOD, extra=(said,)))
+    message = f"NET/IB : Made virtual device [0] name={name} speed={mbps} ndevs={count}"
+    problem = judge(ring(TWO_NODES, *GOOD, extra=(message,)))
     assert (problem.verdict if problem else None) is verdict
     if problem:
         assert "at 200 Gbit/s on n1, n2, ib_ndr400 is declared" in problem.sentence
 
 
 def test_an_unused_device_below_the_declared_rate_is_nothing():
-    said = "NET/IB : Made virtual device [5] name=mlx5_5 speed=25000 ndevs=1"
-    assert judge(ring(TWO_NODES, *GOOD, extra=(said,))) is None
+    message = "NET/IB : Made virtual device [5] name=mlx5_5 speed=25000 ndevs=1"
+    assert judge(ring(TWO_NODES, *GOOD, extra=(message,))) is None
 
 
 @pytest.mark.parametrize(
@@ -870,9 +872,9 @@ def test_the_log_of_another_rank_fails():
 
 def test_a_subgroup_beside_the_group_of_all_is_fine():
     texts = ring(TWO_NODES, *GOOD)
-    said = "ncclCommSplit comm 0xff rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 parent 0xa3 "
-    said += "color 1 key 1 commId 0x12 - Init COMPLETE"
-    texts[3] += log(line(said, rank=3, host="n2"))
+    message = "ncclCommSplit comm 0xff rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 parent 0xa3 "
+    message += "color 1 key 1 commId 0x12 - Init COMPLETE"
+    texts[3] += log(line(message, rank=3, host="n2"))
     assert len(summarize(texts[3]).communicators) == 2
     assert judge(texts) is None
 
@@ -970,27 +972,27 @@ JUDGED = ("version", "provider", "communicators", "devices", "transports", "unre
 
 @pytest.mark.parametrize("field", JUDGED)
 def test_a_summary_without_a_field_is_unusable(field):
-    found = documents(map(summarize, ring(TWO_NODES, *GOOD)))
-    del found[2][field]
+    summaries = documents(map(summarize, ring(TWO_NODES, *GOOD)))
+    del summaries[2][field]
     with pytest.raises(Unusable, match=rf"the answer has no nccl_log\[2\]\.{field}"):
-        transport.judge(found, TWO_NODES, "ib_ndr400", H100)
+        transport.judge(summaries, TWO_NODES, "ib_ndr400", H100)
 
 
 def test_two_devices_of_one_number_leave_it_open():
-    found = documents(map(summarize, ring(TWO_NODES, *GOOD)))
-    for document in found:
+    summaries = documents(map(summarize, ring(TWO_NODES, *GOOD)))
+    for document in summaries:
         document["devices"][1]["index"] = 0
-    problem = transport.judge(found, TWO_NODES, "ib_ndr400", H100)
+    problem = transport.judge(summaries, TWO_NODES, "ib_ndr400", H100)
     assert problem is not None
     assert problem.verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("kind", ["", "NVLINK", "net"])
 def test_a_transport_that_nccl_has_not_is_unusable(kind):
-    found = documents(map(summarize, ring(TWO_NODES, *GOOD)))
-    found[0]["transports"][0]["kind"] = kind
+    summaries = documents(map(summarize, ring(TWO_NODES, *GOOD)))
+    summaries[0]["transports"][0]["kind"] = kind
     with pytest.raises(Unusable, match="NCCL has no transport"):
-        transport.judge(found, TWO_NODES, "ib_ndr400", H100)
+        transport.judge(summaries, TWO_NODES, "ib_ndr400", H100)
 
 
 JUNK = st.recursive(
@@ -1003,20 +1005,20 @@ JUNK = st.recursive(
 
 
 def test_no_transport_but_nvlink_goes_between_nodes_by_its_name():
-    found = documents(map(summarize, ring(TWO_NODES, "P2P/MNNVL")))
-    for document in found:
+    summaries = documents(map(summarize, ring(TWO_NODES, "P2P/MNNVL")))
+    for document in summaries:
         document["transports"][0]["kind"] = "SHM"
-    problem = transport.judge(found, TWO_NODES, "ib_ndr400", Gpus("gb200", 2))
+    problem = transport.judge(summaries, TWO_NODES, "ib_ndr400", Gpus("gb200", 2))
     assert problem is not None
     assert problem.verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "x" * 5000])
 def test_words_of_an_answer_are_printed_on_one_short_line(name):
-    found = documents(map(summarize, ring(TWO_NODES, *GOOD)))
-    found[3]["transports"][0]["via"] = name
-    found[3]["version"] = name
-    problem = transport.judge(found, TWO_NODES, "ib_ndr400", H100)
+    summaries = documents(map(summarize, ring(TWO_NODES, *GOOD)))
+    summaries[3]["transports"][0]["via"] = name
+    summaries[3]["version"] = name
+    problem = transport.judge(summaries, TWO_NODES, "ib_ndr400", H100)
     assert problem is not None
     assert problem.sentence.isprintable()
     assert len(problem.sentence) <= 300
@@ -1024,11 +1026,11 @@ def test_words_of_an_answer_are_printed_on_one_short_line(name):
 
 @given(st.sampled_from(JUDGED), JUNK)
 def test_no_malformed_summary_is_a_pass(field, junk):
-    found = documents(map(summarize, ring(TWO_NODES, *GOOD)))
-    honest = found[1][field]
-    found[1][field] = junk
+    summaries = documents(map(summarize, ring(TWO_NODES, *GOOD)))
+    honest = summaries[1][field]
+    summaries[1][field] = junk
     try:
-        problem = transport.judge(found, TWO_NODES, "ib_ndr400", H100)
+        problem = transport.judge(summaries, TWO_NODES, "ib_ndr400", H100)
     except Unusable:
         return
     # Texts and empty lists are of the right kind; what they say may still be nothing.
@@ -1038,13 +1040,13 @@ def test_no_malformed_summary_is_a_pass(field, junk):
 
 @given(st.sampled_from(("kind", "via", "device", "direct")), JUNK)
 def test_no_malformed_transport_is_a_pass(field, junk):
-    found = documents(map(summarize, ring(TWO_NODES, *GOOD)))
-    for document in found:
-        for one in document["transports"]:
-            if one["kind"] == "NET":
-                one[field] = junk
+    summaries = documents(map(summarize, ring(TWO_NODES, *GOOD)))
+    for document in summaries:
+        for item in document["transports"]:
+            if item["kind"] == "NET":
+                item[field] = junk
     try:
-        problem = transport.judge(found, TWO_NODES, "ib_ndr400", H100)
+        problem = transport.judge(summaries, TWO_NODES, "ib_ndr400", H100)
     except Unusable:
         return
     if problem is None:

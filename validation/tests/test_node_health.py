@@ -50,9 +50,9 @@ SPACE = {"paths": ["/"], "least_free_mb": 100, "least_free_inodes_percent": 1}
 @pytest.fixture
 def statvfs(monkeypatch):
     """What a filesystem says, to be changed."""
-    said = SimpleNamespace(f_bavail=2**20, f_frsize=4096, f_flag=0, f_files=1000, f_favail=500)
-    monkeypatch.setattr("os.statvfs", lambda path: said)
-    return said
+    values = SimpleNamespace(f_bavail=2**20, f_frsize=4096, f_flag=0, f_files=1000, f_favail=500)
+    monkeypatch.setattr("os.statvfs", lambda path: values)
+    return values
 
 
 def test_filesystems_that_are_well(statvfs):
@@ -81,8 +81,8 @@ def test_a_filesystem_is_told_of_once(statvfs, tmp_path):
     vars(statvfs).update(f_bavail=0)
     (tmp_path / "same").mkdir()
     paths = [str(tmp_path), str(tmp_path / "same"), str(tmp_path / "away")]
-    found = node.filesystems(config(), {**SPACE, "paths": paths})
-    assert found.text.count("free") == 1
+    result = node.filesystems(config(), {**SPACE, "paths": paths})
+    assert result.text.count("free") == 1
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_memory_that_is_there(proc):
 
 
 def test_memory_that_a_job_left_in_use(proc):
-    found = node.memory(config(memory_mb=3000), ENOUGH)
-    assert found == Outcome(FAIL, "2000 MiB are available without any job, Slurm promises 3000")
+    result = node.memory(config(memory_mb=3000), ENOUGH)
+    assert result == Outcome(FAIL, "2000 MiB are available without any job, Slurm promises 3000")
 
 
 def test_memory_that_a_job_uses_is_its_own(proc):
@@ -164,9 +164,9 @@ def test_munge(program):
 def test_munge_that_does_not_work(program, made, read, said):
     program("munge", made)
     program("unmunge", f"cat > /dev/null; {read}")
-    found = node.munge(config(), {})
-    assert found.verdict == FAIL
-    assert said in found.text
+    result = node.munge(config(), {})
+    assert result.verdict == FAIL
+    assert said in result.text
 
 
 def test_munge_that_is_not_there(monkeypatch, tmp_path):
@@ -267,9 +267,9 @@ def test_the_kernels_log(journal):
     journal(LOG.splitlines()[0] + "\n")
     assert node.kernel_log(config(), PATTERNS) == Outcome(PASS)
     journal(LOG)
-    found = node.kernel_log(config(), PATTERNS)
-    assert found.verdict == FAIL
-    assert found.text.startswith("locked-up CPU, 2 times: [   13.000000] watchdog")
+    result = node.kernel_log(config(), PATTERNS)
+    assert result.verdict == FAIL
+    assert result.text.startswith("locked-up CPU, 2 times: [   13.000000] watchdog")
 
 
 def test_a_kernels_log_that_may_not_be_read(journal):
@@ -297,9 +297,9 @@ def judged(builtin, change=None, job_gpus=None, declared=H100, log=None):
         measured["gpus"][1]["values"].update(change)
     if log:
         measured["kernel_log"].update(log)
-    asked = [check("it", builtin=builtin, arguments=ARGUMENTS.get(builtin, {}))]
+    checks = [check("it", builtin=builtin, arguments=ARGUMENTS.get(builtin, {}))]
     about = {"it": None if job_gpus is None else frozenset(job_gpus)}
-    return gpus.judged(config(gpus=declared), asked, measured, about)["it"]
+    return gpus.judged(config(gpus=declared), checks, measured, about)["it"]
 
 
 ROWS = {"correctable": 0, "uncorrectable": 1, "pending": "no", "failure": "no"}
@@ -336,15 +336,15 @@ def test_gpus_that_are_well(builtin):
     ],
 )
 def test_gpus_that_are_not(builtin, change, said):
-    found = judged(builtin, change)
-    assert found.verdict == FAIL
-    assert found.text.startswith(said)
+    result = judged(builtin, change)
+    assert result.verdict == FAIL
+    assert result.text.startswith(said)
 
 
 def test_fewer_gpus_than_declared():
-    found = judged("gpu_driver", declared=Gpus("h100_sxm", 4))
-    assert found.text.startswith("NVML counts 2 GPUs, 4 declared")
-    assert found.verdict == FAIL
+    result = judged("gpu_driver", declared=Gpus("h100_sxm", 4))
+    assert result.text.startswith("NVML counts 2 GPUs, 4 declared")
+    assert result.verdict == FAIL
 
 
 @pytest.mark.parametrize(
@@ -372,17 +372,17 @@ def test_declared_gpus_without_nvml_are_a_failure(builtin):
     measured = standin_health.measured(2)
     measured["nvml"] = {"error": "NVML: Driver Not Loaded (code 9)", "seconds": 0.1}
     measured["gpus"] = []
-    asked = [check("it", builtin=builtin, arguments=ARGUMENTS.get(builtin, {}))]
-    found = gpus.judged(config(gpus=H100), asked, measured, {})["it"]
-    assert found.verdict == (PASS if builtin == "gpu_xid" else FAIL)
+    checks = [check("it", builtin=builtin, arguments=ARGUMENTS.get(builtin, {}))]
+    result = gpus.judged(config(gpus=H100), checks, measured, {})["it"]
+    assert result.verdict == (PASS if builtin == "gpu_xid" else FAIL)
 
 
 @pytest.mark.parametrize("builtin", gpus.BUILTINS)
 @pytest.mark.parametrize("declared", [NONE, Gpus("virtual", 2), Gpus("h100_sxm", 0)], ids=str)
 def test_without_a_gpu_that_is_declared_nothing_of_this_applies(builtin, declared):
-    asked = check("it", builtin=builtin)
-    found = runner.run(config(gpus=declared), [asked], {}, {})["it"]
-    assert found.verdict == SKIP
+    gpu_check = check("it", builtin=builtin)
+    result = runner.run(config(gpus=declared), [gpu_check], {}, {})["it"]
+    assert result.verdict == SKIP
 
 
 def test_gpus_that_jobs_share_have_no_leftovers():
@@ -399,8 +399,8 @@ def test_all_checks_of_gpus_share_one_pass(monkeypatch):
         return nvml.System("not there"), []
 
     monkeypatch.setattr(nvml, "ask", ask)
-    found = gpus.read([check("a", builtin="gpu_ecc"), check("b", builtin="gpu_mig")], 9.0)
-    assert found["kernel_log"] is None
+    measured = gpus.read([check("a", builtin="gpu_ecc"), check("b", builtin="gpu_mig")], 9.0)
+    assert measured["kernel_log"] is None
     assert [set(names) for names in passes] == [
         {*gpus.BUILTINS["gpu_ecc"].questions, *gpus.BUILTINS["gpu_mig"].questions}
     ]
@@ -418,9 +418,9 @@ def test_a_check_that_hangs_has_failed_and_is_killed_with_its_children(tmp_path)
     pid = tmp_path / "pid"
     hanging = command("hang", "sh", "-c", f"sleep 1000 & echo $! > {pid}; wait", timeout_s=0.5)
     started = time.monotonic()
-    found = runner.run(config(), [hanging, command("well", "true")], {}, {})
+    results = runner.run(config(), [hanging, command("well", "true")], {}, {})
     assert time.monotonic() - started < 10
-    assert found == {"hang": Outcome(FAIL, "did not answer within 0.5 s"), "well": Outcome(PASS)}
+    assert results == {"hang": Outcome(FAIL, "did not answer within 0.5 s"), "well": Outcome(PASS)}
     state_of = Path(f"/proc/{pid.read_text().strip()}/stat")
     deadline = time.monotonic() + 5
     while state_of.exists() and state_of.read_text().split()[2] != "Z":
@@ -450,9 +450,9 @@ def test_a_command_that_fails(words, said):
 def test_a_check_that_breaks_has_failed(monkeypatch):
     monkeypatch.setattr(node, "MEMINFO", Path("/not/there"))
     monkeypatch.setattr(node, "PROC", Path("/not/there"))
-    asked = check("memory", builtin="memory", arguments=ENOUGH)
-    found = runner.run(config(), [asked], {}, {})["memory"]
-    assert found == Outcome(FAIL, "No such file or directory")
+    memory_check = check("memory", builtin="memory", arguments=ENOUGH)
+    result = runner.run(config(), [memory_check], {}, {})["memory"]
+    assert result == Outcome(FAIL, "No such file or directory")
 
 
 # --- prolog, epilog, and what is asked again -------------------------------------------------
@@ -484,10 +484,10 @@ def test_a_prolog_that_fails_says_why_and_is_remembered(folders, capsys):
     )
     assert main.job(bad, "prolog", {"SLURM_JOB_GPUS": "0,2-3"}) == 1
     assert capsys.readouterr().err == "[plumbline:c] the board smokes\n"
-    found = folders.job()
-    assert found is not None
-    assert (found.context, found.gpus) == ("prolog", (0, 2, 3))
-    assert found.failures == {"c": "[plumbline:c] the board smokes"}
+    job = folders.job()
+    assert job is not None
+    assert (job.context, job.gpus) == ("prolog", (0, 2, 3))
+    assert job.failures == {"c": "[plumbline:c] the board smokes"}
 
 
 @pytest.mark.parametrize(
@@ -543,9 +543,9 @@ def document(**changes):
 
 def test_the_declaration_is_read(tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(document()))
-    found = configs.read(tmp_path / "c.json")
-    assert found.gpus == Gpus("h100_sxm", 8, mig=(("1g.10gb", 7),))
-    assert found.checks == (Check("c", ("check",), "log", 3.0, command=("/bin/true",)),)
+    declaration = configs.read(tmp_path / "c.json")
+    assert declaration.gpus == Gpus("h100_sxm", 8, mig=(("1g.10gb", 7),))
+    assert declaration.checks == (Check("c", ("check",), "log", 3.0, command=("/bin/true",)),)
 
 
 @pytest.mark.parametrize(
@@ -573,11 +573,11 @@ def test_a_declaration_that_is_none_is_refused(broken, tmp_path):
 @pytest.fixture
 def words(folders, program, monkeypatch, tmp_path):
     """Commands of Slurm that count: what was said to slurmctld."""
-    said = tmp_path / "said"
+    log = tmp_path / "log"
     for name in ("scontrol", "sinfo", "squeue", "srun", "sacct", "sacctmgr"):
-        program(name, f'echo "{name} $*" >> {said}; echo "NodeName=n1 State=IDLE Weight=1"')
+        program(name, f'echo "{name} $*" >> {log}; echo "NodeName=n1 State=IDLE Weight=1"')
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
-    return lambda: said.read_text().splitlines() if said.exists() else []
+    return lambda: log.read_text().splitlines() if log.exists() else []
 
 
 def test_a_broken_declaration_keeps_jobs_away_and_drains(words, folders, monkeypatch, tmp_path):

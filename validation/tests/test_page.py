@@ -98,9 +98,9 @@ def measured(tmp_path, text, width, scheme, *arguments):
     page = tmp_path / "measured.html"
     page.write_text(text.replace("</body>", MEASURE))
     shown = browse(page, width, scheme, "--dump-dom", *arguments)
-    found = re.search(r'<pre id="found"[^>]*>(.*?)</pre>', shown, re.DOTALL)
-    assert found, "the page could not be measured"
-    return json.loads(unescape(found[1]))
+    match = re.search(r'<pre id="found"[^>]*>(.*?)</pre>', shown, re.DOTALL)
+    assert match, "the page could not be measured"
+    return json.loads(unescape(match[1]))
 
 
 @needs_browser
@@ -111,17 +111,17 @@ def test_the_page_is_readable(tmp_path, make, width, scheme):
     PICTURES.mkdir(parents=True, exist_ok=True)
     picture = PICTURES / f"{make.__name__}-{width}-{scheme}.png"
     text = html.render(make())
-    found = measured(tmp_path, text, width, scheme, f"--screenshot={picture}")
+    layout = measured(tmp_path, text, width, scheme, f"--screenshot={picture}")
     assert picture.stat().st_size > 10_000
-    assert (found["width"], found["dark"]) == (width, scheme == "dark")
-    assert found["needs"] <= width, "it must be scrolled sideways"
-    assert found["narrow"] == []
-    assert found["cut"] == []
-    assert found["pale"] == []
-    assert found["small"] == []
-    assert [name for name, lines in found["headers"] if lines > 1] == []
-    assert all(plot > 300 for plot in found["plots"])
-    assert (found["paper"] == "rgb(255, 255, 255)") == (scheme == "light")
+    assert (layout["width"], layout["dark"]) == (width, scheme == "dark")
+    assert layout["needs"] <= width, "it must be scrolled sideways"
+    assert layout["narrow"] == []
+    assert layout["cut"] == []
+    assert layout["pale"] == []
+    assert layout["small"] == []
+    assert [name for name, lines in layout["headers"] if lines > 1] == []
+    assert all(plot > 300 for plot in layout["plots"])
+    assert (layout["paper"] == "rgb(255, 255, 255)") == (scheme == "light")
 
 
 @needs_browser

@@ -36,8 +36,8 @@ CPU = gpu_device.Device(torch.device("cpu"), None, gpu_timing.cpu_stopwatch())
 
 
 def small(**changes):
-    found = {key: value for key, value in standin.CPU.items() if key != "nonce"}
-    return compute.Config(**{**found, "dtypes": ("fp32", "bf16"), **changes})
+    defaults = {key: value for key, value in standin.CPU.items() if key != "nonce"}
+    return compute.Config(**{**defaults, "dtypes": ("fp32", "bf16"), **changes})
 
 
 # --- timing ----------------------------------------------------------------------------------
@@ -52,11 +52,11 @@ class Recorded:
         self.now = 0.0
 
     def event(self):
-        made = sum(call.startswith("event") for call in self.calls)
-        self.calls.append(f"event {made}")
+        number = sum(call.startswith("event") for call in self.calls)
+        self.calls.append(f"event {number}")
         return SimpleNamespace(
-            record=lambda: self.calls.append(f"record {made}"),
-            elapsed_time=lambda end: self.elapsed(made),
+            record=lambda: self.calls.append(f"record {number}"),
+            elapsed_time=lambda end: self.elapsed(number),
         )
 
     def elapsed(self, made):
@@ -154,33 +154,33 @@ def test_the_memory_begins_when_all_gpus_are_ready():
 def product(kind="fp32", size=64):
     """Operands and their product, computed once."""
     operands = gpu_gemm.draw(CPU, size, 5)
-    multiply, found = gpu_gemm.prepare(kind, CPU, operands)
+    multiply, result = gpu_gemm.prepare(kind, CPU, operands)
     multiply()
-    return operands, found
+    return operands, result
 
 
 @pytest.mark.parametrize("kind", ["bf16", "fp16", "fp32", "fp8"])
 @pytest.mark.parametrize("size", [32, 256])
 def test_a_right_product_differs_by_rounding_alone(kind, size):
-    operands, found = product(kind, size)
-    error, _, _ = gpu_gemm.difference(gpu_gemm.KINDS[kind], operands, found)
+    operands, result = product(kind, size)
+    error, _, _ = gpu_gemm.difference(gpu_gemm.KINDS[kind], operands, result)
     assert 0 < error < 3  # 2.3 in fp32 on an Intel Xeon, below 2 on an AMD EPYC
 
 
 @pytest.mark.parametrize("kind", ["bf16", "fp16", "fp32", "fp8"])
 def test_a_wrong_element_is_found_where_it_is(kind):
-    operands, found = product(kind)
+    operands, result = product(kind)
     row, column = int(operands.rows[3]), int(operands.columns[40])
-    found[row, column] = -found[row, column] + 3
-    error, *place = gpu_gemm.difference(gpu_gemm.KINDS[kind], operands, found)
+    result[row, column] = -result[row, column] + 3
+    error, *place = gpu_gemm.difference(gpu_gemm.KINDS[kind], operands, result)
     assert error > 4 * float(gemm.ROUNDING.value)
     assert place == [row, column]
 
 
 def test_what_is_not_a_number_is_found():
-    operands, found = product()
-    found[int(operands.rows[7]), int(operands.columns[9])] = math.nan
-    error, row, column = gpu_gemm.difference(gpu_gemm.KINDS["fp32"], operands, found)
+    operands, result = product()
+    result[int(operands.rows[7]), int(operands.columns[9])] = math.nan
+    error, row, column = gpu_gemm.difference(gpu_gemm.KINDS["fp32"], operands, result)
     assert math.isnan(error)
     assert (row, column) == (int(operands.rows[7]), int(operands.columns[9]))
 
@@ -238,8 +238,8 @@ def test_the_hash_does_not_depend_on_how_it_is_cut(monkeypatch):
 def test_what_a_gpu_has_depends_on_its_capability(monkeypatch, capability, has):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     device = gpu_device.Device(torch.device("cpu"), capability, CPU.watch)
-    found = {kind for kind in gpu_gemm.KINDS if gpu_gemm.unsupported(kind, device) is None}
-    assert found == has
+    kinds = {kind for kind in gpu_gemm.KINDS if gpu_gemm.unsupported(kind, device) is None}
+    assert kinds == has
 
 
 @pytest.mark.parametrize(
@@ -266,26 +266,26 @@ NEVER = gpu_timing.Times(2, 0.5, 0.5, 0.5, 1.0, 1.0)
 @pytest.mark.parametrize(("operation", "moved"), [("copy", 2), ("triad", 3)])
 def test_bytes_read_and_written_count(operation, moved):
     size = 1 << 19
-    found = gpu_memory.within(operation, CPU, size, **OFTEN, begin=lambda: None)
-    assert (found["bytes"], found["moved"], found["wrong"]) == (size, moved * size, 0)
-    assert found["gbs"] == pytest.approx(found["moved"] / found["time_s_median"] / 1e9)
+    row = gpu_memory.within(operation, CPU, size, **OFTEN, begin=lambda: None)
+    assert (row["bytes"], row["moved"], row["wrong"]) == (size, moved * size, 0)
+    assert row["gbs"] == pytest.approx(row["moved"] / row["time_s_median"] / 1e9)
 
 
 @pytest.mark.parametrize("operation", ["copy", "triad"])
 def test_a_result_that_was_not_written_is_wrong(monkeypatch, operation):
     monkeypatch.setattr(gpu_timing, "time_each", lambda *_: NEVER)
-    found = gpu_memory.within(operation, CPU, 1 << 18, **OFTEN, begin=lambda: None)
-    assert found["wrong"] == 1 << 16
+    row = gpu_memory.within(operation, CPU, 1 << 18, **OFTEN, begin=lambda: None)
+    assert row["wrong"] == 1 << 16
 
 
 def test_one_wrong_element_counts(monkeypatch):
     real = gpu_timing.time_each
 
     def flip(work, iterations, watch):
-        found = real(work, iterations, watch)
+        times = real(work, iterations, watch)
         result = work()
         result[0, 77] += 1
-        return found
+        return times
 
     monkeypatch.setattr(gpu_timing, "time_each", flip)
     assert gpu_memory.within("triad", CPU, 1 << 18, **OFTEN, begin=lambda: None)["wrong"] == 1
@@ -486,9 +486,9 @@ def run(tmp_path):
     return measure
 
 
-def errors(found, gpu):
+def errors(measured, gpu):
     """What could not be measured on one GPU, by kind."""
-    rows = found["gpus"][gpu]
+    rows = measured["gpus"][gpu]
     return {
         "start": rows["start"]["error"],
         **{row["dtype"]: row["error"] for row in rows["gemm"]},
@@ -501,20 +501,20 @@ NOTHING = dict.fromkeys(("start", "fp32", "bf16", "copy", "triad", "h2d", "d2h")
 
 
 def test_each_gpu_has_a_process_of_its_own(run):
-    found = run()
-    assert errors(found, 0) == errors(found, 1) == NOTHING
-    assert [(row["source"], row["target"], row["error"]) for row in found["pairs"]] == [
+    measured = run()
+    assert errors(measured, 0) == errors(measured, 1) == NOTHING
+    assert [(row["source"], row["target"], row["error"]) for row in measured["pairs"]] == [
         (0, 1, None),
         (1, 0, None),
     ]
     first, second = (
         {row["pid"] for row in (*gpu["gemm"], *gpu["memory"], *gpu["copies"])}
-        for gpu in found["gpus"]
+        for gpu in measured["gpus"]
     )
     assert len(first) == len(second) == 1
     assert first != second
-    assert found["gpus"][0]["start"]["order"] == "PCI_BUS_ID"
-    assert all(row["at_once"] == 2 for gpu in found["gpus"] for row in gpu["gemm"])
+    assert measured["gpus"][0]["start"]["order"] == "PCI_BUS_ID"
+    assert all(row["at_once"] == 2 for gpu in measured["gpus"] for row in gpu["gemm"])
 
 
 def gone(pid):
@@ -527,12 +527,12 @@ def gone(pid):
 
 def test_a_process_that_hangs_is_killed_with_all_it_started_and_costs_one_figure(run, tmp_path):
     began = time.monotonic()
-    found = run({"1:gemmfp32": "hang"})
+    measured = run({"1:gemmfp32": "hang"})
     assert time.monotonic() - began < 10
-    assert errors(found, 0) == NOTHING
-    said = "the process did not end in 1 s and was killed"
-    assert errors(found, 1) == {**NOTHING, "fp32": said}
-    assert found["gpus"][0]["gemm"][0]["at_once"] == 1
+    assert errors(measured, 0) == NOTHING
+    message = "the process did not end in 1 s and was killed"
+    assert errors(measured, 1) == {**NOTHING, "fp32": message}
+    assert measured["gpus"][0]["gemm"][0]["at_once"] == 1
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
     deadline = time.monotonic() + 5
@@ -552,66 +552,66 @@ def test_a_process_that_hangs_is_killed_with_all_it_started_and_costs_one_figure
     ],
 )
 def test_a_process_that_dies_costs_one_figure(run, fault, said):
-    found = run({"0:memorycopy": fault})
-    assert errors(found, 1) == NOTHING
-    assert errors(found, 0) == {**NOTHING, "copy": said}
-    assert [row["error"] for row in found["pairs"]] == [None, None]
+    measured = run({"0:memorycopy": fault})
+    assert errors(measured, 1) == NOTHING
+    assert errors(measured, 0) == {**NOTHING, "copy": said}
+    assert [row["error"] for row in measured["pairs"]] == [None, None]
 
 
 def test_a_gpu_has_two_processes_and_no_third(run):
-    found = run({"0:gemmfp32": "kill", "0:memorycopy": "exit"})
+    measured = run({"0:gemmfp32": "kill", "0:memorycopy": "exit"})
     later = "not measured after an earlier failure (the process was ended by SIGKILL)"
-    assert errors(found, 0) == {
+    assert errors(measured, 0) == {
         **NOTHING,
         "fp32": "the process was ended by SIGKILL",
         "copy": "the process ended with exit status 3: CUDA initialization: gone",
         **dict.fromkeys(("triad", "h2d", "d2h"), later),
     }
-    assert errors(found, 1) == NOTHING
-    assert {row["error"] for row in found["pairs"]} == {"GPU 0 is not usable"}
+    assert errors(measured, 1) == NOTHING
+    assert {row["error"] for row in measured["pairs"]} == {"GPU 0 is not usable"}
 
 
 @pytest.mark.parametrize("fault", ["kill", "hang", "error"])
 def test_a_gpu_that_does_not_start_is_not_tried_again(run, fault):
-    found = run({"1:start": fault}, start_limit_s=1.0)
-    assert errors(found, 0) == NOTHING
-    first, *others = errors(found, 1).values()
+    measured = run({"1:start": fault}, start_limit_s=1.0)
+    assert errors(measured, 0) == NOTHING
+    first, *others = errors(measured, 1).values()
     assert first is not None
     assert set(others) == {f"not measured after an earlier failure ({first})"}
 
 
 def test_a_pair_that_hangs_costs_itself(run):
-    found = run({"0,1:pair": "hang"}, limit_s=0.5)
-    assert errors(found, 0) == NOTHING
-    assert [row["error"] for row in found["pairs"]] == [
+    measured = run({"0,1:pair": "hang"}, limit_s=0.5)
+    assert errors(measured, 0) == NOTHING
+    assert [row["error"] for row in measured["pairs"]] == [
         "the process did not end in 0.5 s and was killed"
     ] * 2
 
 
 def test_what_does_not_begin_in_time_is_told(run):
-    found = run({"1:gemmfp32": "hang", "0:gemmfp32": "hang"}, limit_s=1.0, total_s=0.8)
+    measured = run({"1:gemmfp32": "hang", "0:gemmfp32": "hang"}, limit_s=1.0, total_s=0.8)
     for gpu in (0, 1):
-        said = list(errors(found, gpu).values())
-        assert "was killed" in said[1]
-        assert set(said[2:]) == {"not measured: the 0.8 s for the node were over"}
+        messages = list(errors(measured, gpu).values())
+        assert "was killed" in messages[1]
+        assert set(messages[2:]) == {"not measured: the 0.8 s for the node were over"}
 
 
 def test_a_worker_that_cannot_be_started():
-    found = compute.measure(small(gpus=1), {}, ["/nowhere/python"])
-    assert found["gpus"][0]["start"]["error"] == (
+    measured = compute.measure(small(gpus=1), {}, ["/nowhere/python"])
+    assert measured["gpus"][0]["start"]["error"] == (
         "the process could not be started: No such file or directory"
     )
 
 
 def test_the_gpus_are_counted_where_nobody_says_how_many(run):
     assert len(run(gpus=None, device="cuda")["gpus"]) == 2
-    for fault, said in {
+    for fault, message in {
         "kill": "the GPUs cannot be counted: the process was ended by SIGKILL",
         "error": "CUDA does not start: RuntimeError: CUDA error",
     }.items():
         with pytest.raises(CannotRun) as caught:
             run({"all:count": fault}, gpus=None, device="cuda")
-        assert str(caught.value) == said
+        assert str(caught.value) == message
 
 
 def test_the_links_are_looked_at_where_there_are_gpus(run):
@@ -627,10 +627,10 @@ def test_a_machine_without_cuda_says_so():
 
 
 def test_a_declared_gpu_without_cuda_is_an_answer_and_not_an_error():
-    found = compute.measure(small(device="cuda", gpus=1))
-    assert "not compiled with CUDA" in found["gpus"][0]["start"]["error"]
+    measured = compute.measure(small(device="cuda", gpus=1))
+    assert "not compiled with CUDA" in measured["gpus"][0]["start"]["error"]
     document = standin.document(standin.job(count=1))
-    document["measured"] = found
+    document["measured"] = measured
     job = standin.job(count=1)
     result = gemm.evaluate(job, standin.reply(job, document), thresholds.load("h100_sxm"))
     assert result.verdict is Verdict.FAIL
@@ -657,10 +657,10 @@ def test_an_interrupt_ends_the_workers(tmp_path):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert process.wait(15) != 0
-    found = [int(pid) for pid in pids.read_text().split()]
-    while not all(map(gone, found)) and time.monotonic() < deadline:
+    workers = [int(pid) for pid in pids.read_text().split()]
+    while not all(map(gone, workers)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert all(map(gone, found))
+    assert all(map(gone, workers))
 
 
 def test_this_machine_measures_its_cpu_and_passes_every_check():

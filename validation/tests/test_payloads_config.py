@@ -87,11 +87,11 @@ SLURM = {
 
 
 def test_a_task_is_a_rank():
-    found = from_slurm(SLURM)
-    assert (found.rank, found.local_rank, found.world_size) == (2, 0, 4)
-    assert found.nodes == ("gpu09", "gpu10")
-    assert found.master_addr == "gpu09"
-    assert found.master_port == 20_000 + (123_456 * 16 + 2) % 10_000
+    rendezvous = from_slurm(SLURM)
+    assert (rendezvous.rank, rendezvous.local_rank, rendezvous.world_size) == (2, 0, 4)
+    assert rendezvous.nodes == ("gpu09", "gpu10")
+    assert rendezvous.master_addr == "gpu09"
+    assert rendezvous.master_port == 20_000 + (123_456 * 16 + 2) % 10_000
 
 
 def test_ranks_meet_on_a_port_that_linux_gives_to_nobody_else():

@@ -60,11 +60,11 @@ def node(fake, tmp_path, monkeypatch):
     return measure
 
 
-def verdicts(found, count=2, model="h100_sxm"):
+def verdicts(measured, count=2, model="h100_sxm"):
     """Each check's result for what a payload measured."""
     job = standin.job_for(count, model)
     rules = thresholds.load(model)
-    reply = standin.reply_to(job, found)
+    reply = standin.reply_to(job, measured)
     return {name: module.evaluate(job, reply, rules) for name, module in CHECKS.items()}
 
 
@@ -72,19 +72,19 @@ def verdicts(found, count=2, model="h100_sxm"):
 
 
 def test_a_healthy_node_is_what_the_other_tests_judge(node):
-    found = node()
-    for gpu in found["gpus"]:
+    measured = node()
+    for gpu in measured["gpus"]:
         assert 0 < gpu.pop("seconds") < 20
     expected = standin.measured()
     for gpu in expected["gpus"]:
         del gpu["seconds"]
-    assert found["nvml"].pop("seconds") > 0
+    assert measured["nvml"].pop("seconds") > 0
     del expected["nvml"]["seconds"]
-    assert found["gpus"] == expected["gpus"]
-    assert found["nvml"] == expected["nvml"]
-    assert set(found) == set(expected)
-    assert set(found["questions"]) == set(expected["questions"])
-    assert {**found["kernel_log"], "source": "journalctl"} == expected["kernel_log"]
+    assert measured["gpus"] == expected["gpus"]
+    assert measured["nvml"] == expected["nvml"]
+    assert set(measured) == set(expected)
+    assert set(measured["questions"]) == set(expected["questions"])
+    assert {**measured["kernel_log"], "source": "journalctl"} == expected["kernel_log"]
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,11 @@ def test_every_check_of_a_healthy_board_passes(node, board, model):
 
 
 def test_eight_gpus_are_asked_at_once(node):
-    found = node(*(f"gpu.{index}.delay_ms.nvmlDeviceGetName = 400" for index in range(8)), count=8)
-    assert [gpu["index"] for gpu in found["gpus"]] == list(range(8))
-    assert {result.verdict for result in verdicts(found, 8).values()} == {Verdict.PASS}
+    measured = node(
+        *(f"gpu.{index}.delay_ms.nvmlDeviceGetName = 400" for index in range(8)), count=8
+    )
+    assert [gpu["index"] for gpu in measured["gpus"]] == list(range(8))
+    assert {result.verdict for result in verdicts(measured, 8).values()} == {Verdict.PASS}
 
 
 def instances(*lines, count=7):
@@ -116,11 +118,11 @@ def instances(*lines, count=7):
     return [*described, *lines]
 
 
-def on_instances(found):
+def on_instances(measured):
     job = standin.job_for(2)
     gpus = replace(job.nodes[0].gpus, mig=(("1g.10gb", 7),))
     job = replace(job, nodes=(replace(job.nodes[0], gpus=gpus),))
-    reply = standin.reply_to(job, found)
+    reply = standin.reply_to(job, measured)
     rules = thresholds.of_node(job.nodes[0])
     return {
         name: module.evaluate(job, reply, rules)
@@ -130,11 +132,11 @@ def on_instances(found):
 
 
 def test_an_ordinary_user_is_told_of_instances_one_by_one(node):
-    found = node(*instances())
-    results = on_instances(found)
+    measured = node(*instances())
+    results = on_instances(measured)
     assert {result.verdict for result in results.values()} == {Verdict.PASS}, results
-    assert [gpu["values"]["memory_total_mb"] for gpu in found["gpus"]] == [7 * 9984] * 2
-    assert len(found["gpus"][1]["values"]["mig_instances"]) == 7
+    assert [gpu["values"]["memory_total_mb"] for gpu in measured["gpus"]] == [7 * 9984] * 2
+    assert len(measured["gpus"][1]["values"]["mig_instances"]) == 7
 
 
 def test_a_stranger_on_one_instance_is_seen(node):
@@ -320,8 +322,8 @@ def test_a_fault_of_one_gpu_fails_its_check_and_no_other(node, faults, check, me
 
 
 def test_a_wrong_count_says_which_device_is_missing(node):
-    found = node("count = 1", "gpu.0.minor = 1")
-    results = verdicts(found)
+    measured = node("count = 1", "gpu.0.minor = 1")
+    results = verdicts(measured)
     assert results["driver"].verdict is Verdict.FAIL
     assert results["driver"].message == "NVML counts 1 GPUs, 2 declared: without /dev/nvidia0"
     assert {r.verdict for name, r in results.items() if name != "driver"} == {Verdict.PASS}
@@ -330,15 +332,15 @@ def test_a_wrong_count_says_which_device_is_missing(node):
 @pytest.mark.parametrize("span", ["forever", "60000"])
 def test_a_gpu_that_hangs_is_left_behind_and_named(node, span):
     started = time.monotonic()
-    found = node(f"gpu.1.delay_ms.nvmlDeviceGetFieldValues = {span}", limit_s=2.5)
+    measured = node(f"gpu.1.delay_ms.nvmlDeviceGetFieldValues = {span}", limit_s=2.5)
     assert time.monotonic() - started < 8
-    results = verdicts(found)
+    results = verdicts(measured)
     assert results["driver"].verdict is Verdict.FAIL
     assert results["driver"].message == (
         "GPU 1: gives no answers: NVML did not answer within 2.5 s "
         "when it was asked for recovery_action"
     )
-    assert found["gpus"][1]["values"]["vbios"] == "96.00.74.00.01"  # what it said before is kept
+    assert measured["gpus"][1]["values"]["vbios"] == "96.00.74.00.01"  # what it said before is kept
     assert {r.verdict for name, r in results.items() if name != "driver"} == {Verdict.PASS}
 
 
@@ -350,8 +352,8 @@ def test_what_hung_is_gone_afterwards(node):
 
 
 def test_a_slow_gpu_is_a_warning(node):
-    found = node("gpu.1.delay_ms.nvmlDeviceGetName = 2600", limit_s=5.0)
-    result = verdicts(found)["driver"]
+    measured = node("gpu.1.delay_ms.nvmlDeviceGetName = 2600", limit_s=5.0)
+    result = verdicts(measured)["driver"]
     assert result.verdict is Verdict.WARN
     assert result.message.startswith("GPU 1: took ")
     assert result.message.endswith(" s to answer NVML, of 5 s at most")
@@ -390,17 +392,17 @@ def test_a_driver_that_cannot_be_asked_at_all(node, faults, message):
 def test_without_the_library(node, monkeypatch):
     node()
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nonexistent")
-    found = health.measure(health.Config())
+    measured = health.measure(health.Config())
     message = "NVML: NVML Shared Library Not Found (code 12)"
-    unknown_but_for_the_driver(verdicts(found), f"NVML cannot be asked: {message}")
+    unknown_but_for_the_driver(verdicts(measured), f"NVML cannot be asked: {message}")
 
 
 def test_without_pynvml(node, monkeypatch, tmp_path):
     (tmp_path / "pynvml.py").write_text("raise ImportError('no such file')\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = node()
-    assert found["nvml"]["error"] == "pynvml cannot be imported: no such file"
-    assert found["gpus"] == []
+    measured = node()
+    assert measured["nvml"]["error"] == "pynvml cannot be imported: no such file"
+    assert measured["gpus"] == []
 
 
 def test_a_library_that_crashes_is_named(node, monkeypatch, tmp_path):
@@ -414,18 +416,18 @@ def test_a_library_that_crashes_is_named(node, monkeypatch, tmp_path):
 
 
 def test_an_older_driver_is_asked_in_its_own_words(node):
-    found = node(
+    measured = node(
         "gpu.*.error.nvmlDeviceGetCurrentClocksEventReasons = FUNCTION_NOT_FOUND",
         "fabric_version = 2",
         "gpu.*.fabric_version = 2",
         "gpu.0.fabric_health = 0x22",
         "gpu.1.error.nvmlDeviceGetGpuFabricInfoV = FUNCTION_NOT_FOUND",
     )
-    first, second = (gpu["values"] for gpu in found["gpus"])
+    first, second = (gpu["values"] for gpu in measured["gpus"])
     assert first["clock_reasons"]["reasons"] == "idle"
     assert first["fabric"]["health"] == 0x22
     assert second["fabric"] == {"state": "completed", "status": 0, "clique": 0, "health": None}
-    assert {result.verdict for result in verdicts(found).values()} == {Verdict.PASS}
+    assert {result.verdict for result in verdicts(measured).values()} == {Verdict.PASS}
 
 
 def test_reasons_that_come_and_go_are_told_from_those_that_last(node):
@@ -445,19 +447,21 @@ def test_bits_have_names(mask, names):
 
 
 def test_processes_of_others_have_no_name(node):
-    found = node(
+    measured = node(
         "gpu.0.process.0 = 77 10",
         "gpu.0.process.1 = 78 20 nvidia-cuda-mps-server",
     )
-    assert found["gpus"][0]["values"]["processes"] == [
+    assert measured["gpus"][0]["values"]["processes"] == [
         {"pid": 77, "name": None, "memory_mb": 10},
         {"pid": 78, "name": "nvidia-cuda-mps-server", "memory_mb": 20},
     ]
 
 
 def test_counters_of_links_are_kept_for_each_link(node):
-    found = node("gpu.0.nvlink.4.replay = 12", "gpu.*.field.214 = 1", "gpu.0.nvlink.5.active = 0")
-    links = found["gpus"][0]["values"]["nvlinks"]
+    measured = node(
+        "gpu.0.nvlink.4.replay = 12", "gpu.*.field.214 = 1", "gpu.0.nvlink.5.active = 0"
+    )
+    links = measured["gpus"][0]["values"]["nvlinks"]
     assert (links[4]["errors"]["replay"], links[3]["errors"]["replay"]) == (12, 0)
     assert links[4]["errors"]["recovery_failed"] == 1
     assert links[5]["state"] == "down"
@@ -514,8 +518,8 @@ def test_it_runs_from_an_archive_that_only_its_process_has_open(fake, tmp_path):
         check=True,
         cwd="/",
     )
-    found = json.loads(answer.stdout)
-    assert [gpu["error"] for gpu in found["gpus"]] == [None, None]
+    measured = json.loads(answer.stdout)
+    assert [gpu["error"] for gpu in measured["gpus"]] == [None, None]
 
 
 def test_the_limit_is_above_zero():
@@ -646,8 +650,8 @@ def test_lines_of_the_driver_are_known(line, found):
 
 
 def test_a_fault_in_the_log_fails_its_check_alone(node, monkeypatch):
-    said = "[  7.0] NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus."
-    command = ("printf", "%s\\n%s\\n", BOOT, said)
+    line = "[  7.0] NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus."
+    command = ("printf", "%s\\n%s\\n", BOOT, line)
     monkeypatch.setitem(kernel_log.COMMANDS, "journalctl", command)
     results = verdicts(node())
     assert results["xid"].verdict is Verdict.FAIL
@@ -709,12 +713,12 @@ def test_an_idle_link_counts_for_what_it_reaches_while_it_copies(described):
         copied(links, 0)
         copied(links, 1)
     described(board="l4")
-    found = links.found(UUIDS)
-    assert [gpu["generation"] for gpu in found["gpus"]] == [4, 4]
-    assert [gpu["width"] for gpu in found["gpus"]] == [16, 16]
-    assert all(gpu["samples"] > 1 for gpu in found["gpus"])
-    assert found["nvml"]["driver"] == "580.82.07"
-    assert set(found["gpus"][0]["before"]["values"]) == set(gpu_links.ASKED)
+    readings = links.found(UUIDS)
+    assert [gpu["generation"] for gpu in readings["gpus"]] == [4, 4]
+    assert [gpu["width"] for gpu in readings["gpus"]] == [16, 16]
+    assert all(gpu["samples"] > 1 for gpu in readings["gpus"])
+    assert readings["nvml"]["driver"] == "580.82.07"
+    assert set(readings["gpus"][0]["before"]["values"]) == set(gpu_links.ASKED)
 
 
 def test_only_samples_of_the_gpu_that_copies_count(described):
@@ -746,8 +750,8 @@ for line in sys.stdin:
 def test_the_compute_payload_looks_at_the_links_of_each_gpu_that_copies(described):
     described("gpu.1.pcie_width = 8")
     command = [sys.executable, "-I", "-c", WORKER]
-    asked = compute.Config(gpus=2, dtypes=("bf16",))
-    links = compute.measure(asked, os.environ, command)["links"]
+    config = compute.Config(gpus=2, dtypes=("bf16",))
+    links = compute.measure(config, os.environ, command)["links"]
     assert [gpu["index"] for gpu in links["gpus"]] == [0, 1]
     assert [gpu["width"] for gpu in links["gpus"]] == [16, 8]
     assert links["nvml"]["error"] is None
@@ -811,9 +815,9 @@ def test_without_a_driver_the_links_say_so(described):
     links = gpu_links.Links(60)
     with links.watched():
         copied(links, 0, 0.0)
-    found = links.found(UUIDS)
-    assert "Driver Not Loaded" in found["nvml"]["error"]
-    assert [gpu["index"] for gpu in found["gpus"]] == [None, None]
+    readings = links.found(UUIDS)
+    assert "Driver Not Loaded" in readings["nvml"]["error"]
+    assert [gpu["index"] for gpu in readings["gpus"]] == [None, None]
 
 
 def test_a_driver_that_hangs_while_it_is_watched_costs_its_samples_alone(described):
@@ -824,10 +828,10 @@ def test_a_driver_that_hangs_while_it_is_watched_costs_its_samples_alone(describ
     with links.watched():
         copied(links, 0)
     described()
-    found = links.found(UUIDS)
+    readings = links.found(UUIDS)
     assert time.monotonic() - began < 20
-    assert found["gpus"][0]["samples"] == 0
-    assert found["gpus"][0]["after"]["error"] is None
+    assert readings["gpus"][0]["samples"] == 0
+    assert readings["gpus"][0]["after"]["error"] is None
 
 
 def test_the_process_that_watches_ends_by_itself(described):

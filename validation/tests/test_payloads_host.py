@@ -130,30 +130,32 @@ def test_a_path_on_no_mount_is_an_error(tmp_path):
 
 
 def test_the_limits_are_those_of_the_shell():
-    found = limits.read()
+    values = limits.read()
     flags = {"memlock": ("l", 1024), "nofile": ("n", 1), "stack": ("s", 1024)}
     for name, (flag, unit) in flags.items():
         for which, kind in (("soft", "S"), ("hard", "H")):
-            asked = ["bash", "-c", f"ulimit -{kind}{flag}"]
-            said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-            expected = "unlimited" if said == "unlimited" else int(said) * unit
-            assert found[name][which] == expected
-    assert found["shm"]["error"] is None
+            command = ["bash", "-c", f"ulimit -{kind}{flag}"]
+            output = subprocess.run(
+                command, capture_output=True, text=True, check=True
+            ).stdout.strip()
+            expected = "unlimited" if output == "unlimited" else int(output) * unit
+            assert values[name][which] == expected
+    assert values["shm"]["error"] is None
 
 
 def test_shared_memory_that_is_not_there(tmp_path):
-    found = limits.read(tmp_path / "none")["shm"]
-    assert (found["error"], found["free_mb"]) == ("No such file or directory", 0)
+    shm = limits.read(tmp_path / "none")["shm"]
+    assert (shm["error"], shm["free_mb"]) == ("No such file or directory", 0)
 
 
 # --- shared filesystems --------------------------------------------------------------------------
 
 
 def test_a_folder_that_can_be_written_to(tmp_path):
-    found = as_json(shared_fs.look(str(tmp_path)))
-    assert (found["written"], found["write_error"]) == (str(tmp_path), None)
-    assert found["inode"] == tmp_path.stat().st_ino
-    assert found["free_mb"] > 0
+    folder = as_json(shared_fs.look(str(tmp_path)))
+    assert (folder["written"], folder["write_error"]) == (str(tmp_path), None)
+    assert folder["inode"] == tmp_path.stat().st_ino
+    assert folder["free_mb"] > 0
     assert not list(tmp_path.iterdir())
 
 
@@ -182,8 +184,8 @@ def open_path():
 
 def test_a_folder_that_may_not_be_written_to(open_path):
     open_path.chmod(0o555)
-    found = not_root(partial(shared_fs.look, str(open_path), home="/elsewhere"))
-    assert (found["written"], found["write_error"]) == (None, "this user may not write there")
+    folder = not_root(partial(shared_fs.look, str(open_path), home="/elsewhere"))
+    assert (folder["written"], folder["write_error"]) == (None, "this user may not write there")
 
 
 def test_the_home_below_is_written_to(open_path):
@@ -191,19 +193,19 @@ def test_the_home_below_is_written_to(open_path):
     home.mkdir()
     home.chmod(0o777)
     open_path.chmod(0o555)
-    found = not_root(partial(shared_fs.look, str(open_path), home=str(home)))
-    assert (found["written"], found["write_error"]) == (str(home), None)
+    folder = not_root(partial(shared_fs.look, str(open_path), home=str(home)))
+    assert (folder["written"], folder["write_error"]) == (str(home), None)
     home.chmod(0o555)
-    found = not_root(partial(shared_fs.look, str(open_path), home=str(home)))
-    assert found["write_error"] == "Permission denied"
+    folder = not_root(partial(shared_fs.look, str(open_path), home=str(home)))
+    assert folder["write_error"] == "Permission denied"
     open_path.chmod(0o755)
 
 
 def test_other_data_than_was_written_shows(tmp_path, monkeypatch):
     other = io.BytesIO(bytes(shared_fs.SIZE))
     monkeypatch.setattr(shared_fs, "open", lambda name, mode: other, raising=False)
-    found = shared_fs.look(str(tmp_path))
-    assert found["write_error"] == "what is read back is not what was written"
+    folder = shared_fs.look(str(tmp_path))
+    assert folder["write_error"] == "what is read back is not what was written"
 
 
 def test_a_filesystem_that_hangs_does_not_hang_the_payload(tmp_path, monkeypatch):
@@ -217,13 +219,13 @@ def test_a_filesystem_that_hangs_does_not_hang_the_payload(tmp_path, monkeypatch
     monkeypatch.setattr(os, "listdir", listdir)
     config = host.Config(limit_s=1.5, shared_filesystems=("/hung", str(tmp_path), "/none/at/all"))
     started = time.monotonic()
-    found = as_json(host.measure(config))
+    results = as_json(host.measure(config))
     assert time.monotonic() - started < 10
-    hung, well, none = found["shared_filesystems"]
+    hung, well, none = results["shared_filesystems"]
     assert (hung["found"], hung["error"]) == (None, "did not answer within 1.5 s")
     assert well["error"] is None
     assert none["error"] == "No such file or directory"
-    assert found["infiniband"]["error"] is None
+    assert results["infiniband"]["error"] is None
 
 
 # --- RDMA ports ----------------------------------------------------------------------------------
@@ -254,17 +256,17 @@ def test_ports_are_read_as_the_kernel_shows_them(tmp_path):
 def test_a_second_port_and_one_that_is_down(tmp_path):
     down = standin_host.port(0, state="1: DOWN", phys_state="2: Polling")
     device(tmp_path, "mlx5_0", standin_host.port(0), down)
-    found = infiniband.read(tmp_path)
-    assert [(port["port"], port["state"]) for port in found] == [(1, "4: ACTIVE"), (2, "1: DOWN")]
+    ports = infiniband.read(tmp_path)
+    assert [(port["port"], port["state"]) for port in ports] == [(1, "4: ACTIVE"), (2, "1: DOWN")]
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path):
     place = device(tmp_path, "mlx5_0", standin_host.port(0)) / "ports" / "1"
     (place / "rate").unlink()
     (place / "counters" / "symbol_error").unlink()
-    (found,) = infiniband.read(tmp_path)
-    assert (found["rate"], found["counters"]["symbol_error"]) == (None, None)
-    assert found["unread"] == dict.fromkeys(("rate", "symbol_error"), "No such file or directory")
+    (port,) = infiniband.read(tmp_path)
+    assert (port["rate"], port["counters"]["symbol_error"]) == (None, None)
+    assert port["unread"] == dict.fromkeys(("rate", "symbol_error"), "No such file or directory")
 
 
 def test_no_device_is_no_port(tmp_path):
@@ -285,11 +287,11 @@ def measured(most=16 * MIB, seconds=5.0, memory=16 * MIB):
 
 
 def test_the_disk_keeps_what_is_written(scratch):
-    found = measured()
-    assert (found["error"], found["wrong"], found["bytes"]) == (None, 0, 16 * MIB)
-    assert found["cache"] in (disk.DIRECT, disk.DROPPED, disk.IN_MEMORY)
-    assert found["write_s"] > 0
-    assert found["read_s"] > 0
+    result = measured()
+    assert (result["error"], result["wrong"], result["bytes"]) == (None, 0, 16 * MIB)
+    assert result["cache"] in (disk.DIRECT, disk.DROPPED, disk.IN_MEMORY)
+    assert result["write_s"] > 0
+    assert result["read_s"] > 0
     assert not list(scratch.iterdir())
 
 
@@ -304,14 +306,14 @@ def test_no_more_is_written_than_a_quarter_of_what_is_free(scratch, monkeypatch)
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
     assert measured(most=64 * MIB)["bytes"] == 8 * MIB
     fields[4] = MIB // space.f_frsize
-    found = measured()
-    assert (found["error"], found["bytes"]) == ("no room for a file of 4 MiB", 0)
+    result = measured()
+    assert (result["error"], result["bytes"]) == ("no room for a file of 4 MiB", 0)
 
 
 def test_a_file_in_memory_is_bounded_by_the_memory(scratch, monkeypatch):
     monkeypatch.setattr(mounts, "covering", lambda path: mounts.Mount("/tmp", "tmpfs", "tmpfs"))
-    found = measured(memory=8 * MIB)
-    assert (found["bytes"], found["cache"]) == (8 * MIB, disk.IN_MEMORY)
+    result = measured(memory=8 * MIB)
+    assert (result["bytes"], result["cache"]) == (8 * MIB, disk.IN_MEMORY)
 
 
 def test_without_a_way_round_the_page_cache_it_is_said(scratch, monkeypatch):
@@ -321,8 +323,8 @@ def test_without_a_way_round_the_page_cache_it_is_said(scratch, monkeypatch):
         return 0
 
     monkeypatch.setattr(fcntl, "fcntl", refuse)
-    found = measured()
-    assert (found["cache"], found["error"], found["wrong"]) == (disk.DROPPED, None, 0)
+    result = measured()
+    assert (result["cache"], result["error"], result["wrong"]) == (disk.DROPPED, None, 0)
 
 
 def test_a_wrong_byte_shows(scratch, monkeypatch):
@@ -369,8 +371,8 @@ def test_a_call_that_stops_half_way_is_an_error(scratch, monkeypatch):
 def test_a_folder_that_is_read_only(open_path, monkeypatch):
     open_path.chmod(0o555)
     monkeypatch.setattr(tempfile, "tempdir", str(open_path))
-    found = not_root(measured)
-    assert found["error"] == "a file cannot be made: Permission denied"
+    result = not_root(measured)
+    assert result["error"] == "a file cannot be made: Permission denied"
     space = os.statvfs(open_path)
     fields = [value | os.ST_RDONLY if i == 8 else value for i, value in enumerate(space)]
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
@@ -381,14 +383,14 @@ def test_a_folder_that_is_read_only(open_path, monkeypatch):
 
 
 def test_the_memory_is_copied_on_every_core():
-    found = as_json(host_memory.measure(0.05, 64 * MIB))
+    result = as_json(host_memory.measure(0.05, 64 * MIB))
     cores = host_memory.one_of_each_core(os.sched_getaffinity(0))
-    assert [core["cpu"] for core in found["cores"]] == cores
-    for core in found["cores"]:
+    assert [core["cpu"] for core in result["cores"]] == cores
+    for core in result["cores"]:
         assert core["copies"] >= 1
         assert core["seconds"] >= 0.05
         assert core["wrong"] == 0
-    assert found["array_bytes"] == 64 * MIB // (2 * len(cores))
+    assert result["array_bytes"] == 64 * MIB // (2 * len(cores))
 
 
 class Faulty:
@@ -410,8 +412,8 @@ class Faulty:
 
 def test_a_wrong_bit_shows(monkeypatch):
     monkeypatch.setattr(host_memory, "memoryview", Faulty, raising=False)
-    found = host_memory.measure(0.01, 16 * MIB)
-    assert [core["wrong"] for core in found["cores"]] == [1] * len(found["cores"])
+    result = host_memory.measure(0.01, 16 * MIB)
+    assert [core["wrong"] for core in result["cores"]] == [1] * len(result["cores"])
 
 
 def test_one_byte_of_many_is_counted():
@@ -473,18 +475,18 @@ def test_what_is_free_is_at_most_what_the_job_may_have(tmp_path):
 
 
 def test_only_what_is_asked_is_measured(scratch):
-    found = host_speed.measure(host_speed.Config(disk=True, memory=False, **SPEED))
-    assert found["memory"] is None
-    assert found["disk"]["error"] is None
-    assert found["disk"]["found"]["wrong"] == 0
+    results = host_speed.measure(host_speed.Config(disk=True, memory=False, **SPEED))
+    assert results["memory"] is None
+    assert results["disk"]["error"] is None
+    assert results["disk"]["found"]["wrong"] == 0
 
 
 def test_a_disk_that_hangs_is_given_up(scratch, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: time.sleep(600))
     config = host_speed.Config(disk=True, memory=True, **{**SPEED, "limit_s": 8})
-    found = host_speed.measure(config)
-    assert found["disk"] == {"found": None, "error": "did not answer within 8 s"}
-    assert found["memory"]["error"] is None
+    results = host_speed.measure(config)
+    assert results["disk"] == {"found": None, "error": "did not answer within 8 s"}
+    assert results["memory"]["error"] is None
     assert not list(scratch.iterdir())
 
 

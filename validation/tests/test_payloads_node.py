@@ -78,11 +78,11 @@ def test_this_machine_answers_with_one_document_and_without_torch():
         check=True,
     )
     (line,) = answer.stdout.splitlines()
-    found = json.loads(line)
-    assert (found["plumbline"], found["payload"], found["nonce"]) == (1, "node", "run-7f")
-    assert set(found["proof"]) == {"container", "host", "python"}
-    assert found["proof"]["host"] == "gpu7"
-    measured = found["measured"]
+    document = json.loads(line)
+    assert (document["plumbline"], document["payload"], document["nonce"]) == (1, "node", "run-7f")
+    assert set(document["proof"]) == {"container", "host", "python"}
+    assert document["proof"]["host"] == "gpu7"
+    measured = document["measured"]
     assert measured["cpus"] == os.sysconf("SC_NPROCESSORS_ONLN")
     assert measured["cpus_allowed"] == len(os.sched_getaffinity(0))
     assert measured["memory_mb"] > 0
@@ -241,9 +241,9 @@ def test_a_munge_that_hangs_is_left_behind(programs, monkeypatch):
 
 
 def test_tmp_is_written_to_and_nothing_is_left_there(tmp_path, programs):
-    found = node.measure(node.Config(), tmp=tmp_path)["tmp"]
-    assert (found["path"], found["error"]) == (str(tmp_path), None)
-    assert found["free_mb"] > 0
+    folder = node.measure(node.Config(), tmp=tmp_path)["tmp"]
+    assert (folder["path"], folder["error"]) == (str(tmp_path), None)
+    assert folder["free_mb"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
@@ -259,8 +259,8 @@ def test_a_disk_that_takes_only_a_part_is_full(tmp_path, monkeypatch):
 
 
 def statvfs(**changes):
-    found = {"f_flag": 0, "f_bavail": 1 << 20, "f_frsize": 4096}
-    return lambda _: SimpleNamespace(**{**found, **changes})
+    fields = {"f_flag": 0, "f_bavail": 1 << 20, "f_frsize": 4096}
+    return lambda _: SimpleNamespace(**{**fields, **changes})
 
 
 def test_a_read_only_folder_says_so(tmp_path, monkeypatch):

@@ -135,17 +135,17 @@ def test_all_reduce_sums_right_and_proves_who_took_part(ranks):
     )
     config = {**ALL_REDUCE, "nonce": "run-7f-all_reduce"}
     results = run_ranks("all_reduce", config, ranks, faults={0: chatter})
-    found = document_of(results)
+    document = document_of(results)
 
-    assert (found["payload"], found["nonce"]) == ("all_reduce", "run-7f-all_reduce")
-    proof = found["proof"]
+    assert (document["payload"], document["nonce"]) == ("all_reduce", "run-7f-all_reduce")
+    proof = document["proof"]
     assert (proof["world_size"], proof["backend"], proof["nccl"]) == (ranks, "gloo", None)
     assert proof["torch"] == str(torch.__version__)
     assert [rank["rank"] for rank in proof["ranks"]] == list(range(ranks))
     assert [rank["host"] for rank in proof["ranks"]] == [f"gpu{i + 1}" for i in range(ranks)]
     assert {rank["device"] for rank in proof["ranks"]} == {"cpu"}
 
-    sizes = found["measured"]["sizes"]
+    sizes = document["measured"]["sizes"]
     assert [size["bytes"] for size in sizes] == ALL_REDUCE["sizes_bytes"]
     for size in sizes:
         assert size["wrong_by_rank"] == [0] * ranks
@@ -176,9 +176,9 @@ def test_wrong_elements_in_any_call_are_counted_on_the_rank_that_has_them():
         "all_reduce.reduce = corrupt"
     )
     config = {**ALL_REDUCE, "sizes_bytes": ALL_REDUCE["sizes_bytes"][:1]}
-    found = document_of(run_ranks("all_reduce", config, 2, faults={1: fault}))
+    document = document_of(run_ranks("all_reduce", config, 2, faults={1: fault}))
     each = sum(2**call for call in range(1, CALLS + 1))
-    assert found["measured"]["sizes"][0]["wrong_by_rank"] == [0, each]
+    assert document["measured"]["sizes"][0]["wrong_by_rank"] == [0, each]
 
 
 def test_a_call_counts_as_long_as_its_slowest_rank_takes():
@@ -189,8 +189,8 @@ def test_a_call_counts_as_long_as_its_slowest_rank_takes():
         "all_reduce.reduce = slow"
     )
     config = {**ALL_REDUCE, "sizes_bytes": ALL_REDUCE["sizes_bytes"][:1]}
-    found = document_of(run_ranks("all_reduce", config, 2, faults={1: slow}))
-    assert found["measured"]["sizes"][0]["time_s_min"] >= 0.2
+    document = document_of(run_ranks("all_reduce", config, 2, faults={1: slow}))
+    assert document["measured"]["sizes"][0]["time_s_min"] >= 0.2
 
 
 def reduced(ranks, elements):
@@ -276,7 +276,7 @@ def hold_the_formula_against_autograd():
     scale = reference.layer_scale(config.depth)
     weights = torch.linspace(0.5, 1.5, config.batch_per_rank, dtype=torch.float64)
     weights /= config.batch_per_rank * config.width
-    found = reference.train(
+    expected = reference.train(
         values, scale, training.batches(config, config.batch_per_rank), weights, config.lr
     )
     model = layers.stack(values, scale).double()
@@ -287,11 +287,11 @@ def hold_the_formula_against_autograd():
         loss = weights @ losses
         torch.autograd.backward(loss)
         if step == 0:
-            assert reference.difference(training.gradients(model), found.first.gradients) < 1e-10
+            assert reference.difference(training.gradients(model), expected.first.gradients) < 1e-10
         optimizer.step()
-        assert loss.item() == pytest.approx(found.losses[step], rel=1e-9)
-        after = found.parameters[step + 1]
-        assert reference.difference(model.parameters(), after, found.parameters[0]) < 1e-9
+        assert loss.item() == pytest.approx(expected.losses[step], rel=1e-9)
+        after = expected.parameters[step + 1]
+        assert reference.difference(model.parameters(), after, expected.parameters[0]) < 1e-9
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -334,8 +334,10 @@ def test_the_pipeline_follows_its_reference(ranks):
 
 def test_more_ranks_than_a_chain_has_stages_make_several_chains():
     short = "from validation.payloads import pipeline; pipeline.LONGEST_CHAIN = 2"
-    found = document_of(run_ranks("pipeline", PIPELINE, 3, faults=dict.fromkeys(range(3), short)))
-    measured = found["measured"]
+    document = document_of(
+        run_ranks("pipeline", PIPELINE, 3, faults=dict.fromkeys(range(3), short))
+    )
+    measured = document["measured"]
     assert [curve["ranks"] for curve in measured["curves"]] == [2, 1]
     for row in measured["ranks"]:
         assert max(step["parameters"] for step in row["steps"]) < 1e-5
@@ -346,9 +348,9 @@ def test_chains_are_even_and_short():
     assert pipeline.chains(16) == [range(16)]
     assert pipeline.chains(17) == [range(9), range(9, 17)]
     for ranks in (33, 100, 4096, 5000):
-        found = pipeline.chains(ranks)
-        assert [rank for chain in found for rank in chain] == list(range(ranks))
-        assert {len(chain) for chain in found} <= {16, 15, 14, 13, 12, 11}
+        chains = pipeline.chains(ranks)
+        assert [rank for chain in chains for rank in chain] == list(range(ranks))
+        assert {len(chain) for chain in chains} <= {16, 15, 14, 13, 12, 11}
 
 
 @pytest.mark.parametrize("ranks", [2, 16, 500])
@@ -363,9 +365,9 @@ def test_the_reference_of_a_rank_costs_no_more_with_more_ranks(ranks):
 @pytest.mark.heavy("trains once for each fault of docs/understand/faults.md")
 def test_every_fault_shows_and_every_healthy_run_passes():
     """docs/understand/faults.md for 2 ranks, at the sizes of every suite and backend."""
-    found = fault_table.run(2, ("ddp", "pipeline"), ("gloo", "nccl"))
-    assert [item for item in found if not item.right] == []
-    for item in found:
+    cases = fault_table.run(2, ("ddp", "pipeline"), ("gloo", "nccl"))
+    assert [item for item in cases if not item.right] == []
+    for item in cases:
         blamed = item.result.blamed
         if item.fault.of_one_node:
             assert blamed == ("gpu2",), item
@@ -374,9 +376,9 @@ def test_every_fault_shows_and_every_healthy_run_passes():
 
 
 def test_a_rank_alone_shows_its_faults_too():
-    found = fault_table.run(1, ("ddp", "pipeline"), ("gloo",))
-    assert [item for item in found if not item.right] == []
-    for item in found:
+    cases = fault_table.run(1, ("ddp", "pipeline"), ("gloo",))
+    assert [item for item in cases if not item.right] == []
+    for item in cases:
         if item.fault.name == fault_table.HEALTHY:
             assert item.result.message == ALONE
         else:
@@ -451,8 +453,8 @@ def test_a_program_of_its_own_finds_all_that_it_needs():
         check=False,
         timeout=180,
     )
-    found = document_of([(done.returncode, done.stdout, done.stderr)])
-    assert len(found["measured"]["curves"]) == 1
+    document = document_of([(done.returncode, done.stdout, done.stderr)])
+    assert len(document["measured"]["curves"]) == 1
     assert done.stderr.splitlines()[-1] == "plumbline: stage done rank 0 on gpu1"
 
 
@@ -480,9 +482,9 @@ def test_ranks_that_never_come_are_named_with_their_nodes():
 
 def test_all_ranks_tell_the_same_of_one_that_never_comes():
     config = {**ALL_REDUCE, "join_timeout_s": 4}
-    told = [sentence_of(err) for _, _, err in run_ranks("all_reduce", config, 2, tasks=3)]
-    assert len({sentence.partition(": ")[2] for sentence in told}) == 1
-    assert "1 of 3 ranks did not come within 4 s: rank 2" in told[1]
+    sentences = [sentence_of(err) for _, _, err in run_ranks("all_reduce", config, 2, tasks=3)]
+    assert len({sentence.partition(": ")[2] for sentence in sentences}) == 1
+    assert "1 of 3 ranks did not come within 4 s: rank 2" in sentences[1]
 
 
 def test_a_missing_rank_0_is_told_too():
@@ -531,13 +533,13 @@ def test_a_frozen_rank_is_named_by_the_others(frozen):
         "all_reduce.reduce = freeze"
     )
     config = {**ALL_REDUCE, "timeout_s": 4}
-    told = []
+    complaints = []
     with start_ranks("all_reduce", config, 3, faults={frozen: fault}) as processes:
         for rank, process in enumerate(processes):
             if rank != frozen:
                 assert process.wait(180) == 1
-                told.append(complaint_of(process.err))
-    for sentence, blamed in told:
+                complaints.append(complaint_of(process.err))
+    for sentence, blamed in complaints:
         assert f"no sign of life from rank {frozen} on gpu{frozen + 1}" in sentence
         assert "no progress for 4 s (while timing 65536 bytes)" in sentence
         assert blamed == [f"gpu{frozen + 1}"]
@@ -564,10 +566,10 @@ def test_behind_a_cut_link_each_side_names_the_other():
     with start_ranks("all_reduce", config, 2, faults={0: shipped, 1: cut}) as processes:
         while all(process.status is None for process in processes) and time.monotonic() < until:
             time.sleep(0.1)
-        told = [process.err for process in processes]  # when the first of them ended
+        outputs = [process.err for process in processes]  # when the first of them ended
     blamed = {
-        rank: [line.split()[-1] for line in said.splitlines() if " blamed " in line]
-        for rank, said in enumerate(told)
+        rank: [line.split()[-1] for line in output.splitlines() if " blamed " in line]
+        for rank, output in enumerate(outputs)
     }
     assert blamed == {0: ["gpu2"], 1: ["gpu1"]}
 
@@ -595,10 +597,12 @@ def test_what_goes_wrong_before_others_are_asked_is_the_nodes_own():
 
 
 def test_fewer_cpus_than_asked_for_are_refused():
-    one = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
+    one_cpu = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
     here = {"SLURMD_NODENAME": "gpu1"}  # both on one node, which they share
     config = {**ALL_REDUCE, "cpus_per_rank": 1}
-    for code, _, err in run_ranks("all_reduce", config, 2, faults={0: one, 1: one}, environ=here):
+    for code, _, err in run_ranks(
+        "all_reduce", config, 2, faults={0: one_cpu, 1: one_cpu}, environ=here
+    ):
         assert code == 1
         sentence, blamed = complaint_of(err)
         assert "2 ranks on gpu1 may use 1 CPUs together, 1 for each were asked for" in sentence

@@ -18,14 +18,14 @@ H100 = [(f"h{number}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 5)]
 MIXED = (*H100[:2], ("a1", "a100_pcie", 4), ("c1", "none", 0), ("c2", "none", 0))
 
 
-def cluster_jobs(made):
-    return {job.name: job for job in made.jobs if job.tier is Tier.CLUSTER}
+def cluster_jobs(run_plan):
+    return {job.name: job for job in run_plan.jobs if job.tier is Tier.CLUSTER}
 
 
 def test_the_quick_plan_of_the_virtual_cluster(golden):
-    made = make_plan()
-    golden("plan_virtual.txt", plan_report.render(made))
-    golden("plan_virtual.json", plan_report.as_json(made))
+    run_plan = make_plan()
+    golden("plan_virtual.txt", plan_report.render(run_plan))
+    golden("plan_virtual.json", plan_report.as_json(run_plan))
 
 
 def test_the_quick_plan_of_a_mixed_cluster(golden):
@@ -52,13 +52,13 @@ def test_the_driver_of_virtual_gpus_is_asked_where_a_stand_in_is_declared(nvml):
     document = declare(("g1", "virtual", 2))
     document["nodes"][0]["gpus"]["nvml"] = nvml
     declared = declaration.parse(document, "test")
-    made = plan.make(declared, suites.load("gpu"), Selection(), "run")
-    payloads = [job.payload for job in made.node_jobs]
+    run_plan = plan.make(declared, suites.load("gpu"), Selection(), "run")
+    payloads = [job.payload for job in run_plan.node_jobs]
     first = ["node", "host", "host_speed"]
     assert payloads == [*first, *(["health"] if nvml else []), "compute"]
-    (check,) = [check for check in made.checks if check.check == "driver"]
+    (check,) = [check for check in run_plan.checks if check.check == "driver"]
     assert check.skip == (None if nvml else "virtual GPUs have no driver")
-    compute = made.node_jobs[-1]
+    compute = run_plan.node_jobs[-1]
     assert compute.config["device"] == "cpu"
 
 
@@ -69,24 +69,28 @@ def test_virtual_gpus_and_cpu_nodes_get_one_rank_and_gloo():
 
 
 def test_every_kind_of_node_is_a_group_of_its_own():
-    made = make_plan(*MIXED)
-    assert [group.name for group in made.groups] == ["h100_sxm", "a100_pcie", "cpu"]
-    assert "ddp-a100_pcie" in cluster_jobs(made)
+    run_plan = make_plan(*MIXED)
+    assert [group.name for group in run_plan.groups] == ["h100_sxm", "a100_pcie", "cpu"]
+    assert "ddp-a100_pcie" in cluster_jobs(run_plan)
 
 
 def test_groups_of_one_model_are_told_apart():
-    made = make_plan(("a", "l4", 1), ("b", "l4", 1, "roce"), ("c", "l4", 4, "roce"))
-    assert [group.name for group in made.groups] == ["l4-x1-ethernet", "l4-x1-roce", "l4-x4-roce"]
+    run_plan = make_plan(("a", "l4", 1), ("b", "l4", 1, "roce"), ("c", "l4", 4, "roce"))
+    assert [group.name for group in run_plan.groups] == [
+        "l4-x1-ethernet",
+        "l4-x1-roce",
+        "l4-x4-roce",
+    ]
 
 
 @pytest.mark.parametrize(("model", "gpus"), [("virtual", 2), ("none", 0), ("h100_sxm", 1)])
 def test_the_only_node_computes_alone(model, gpus):
-    made = make_plan(("gpu1", model, gpus))
-    jobs = cluster_jobs(made)
+    run_plan = make_plan(("gpu1", model, gpus))
+    jobs = cluster_jobs(run_plan)
     assert [job.ranks for job in jobs.values()] == [1, 1, 1]
     assert {job.backend for job in jobs.values()} == {"nccl" if model == "h100_sxm" else "gloo"}
-    found = [check for check in made.checks if check.check in jobs]
-    assert not any(check.skip or check.unproven for check in found)
+    checks = [check for check in run_plan.checks if check.check in jobs]
+    assert not any(check.skip or check.unproven for check in checks)
 
 
 def test_large_transfers_stay_off_slow_fabrics():
@@ -108,8 +112,10 @@ def test_every_rank_asks_for_its_share_of_whole_cores(cpus, ranks, share):
     document = declare(("a", "h100_sxm", ranks, "roce"), ("b", "h100_sxm", ranks, "roce"))
     for node in document["nodes"]:
         node["cpus"] = cpus
-    made = plan.make(declaration.parse(document, "test"), suites.load("quick"), Selection(), "run")
-    for job in cluster_jobs(made).values():
+    run_plan = plan.make(
+        declaration.parse(document, "test"), suites.load("quick"), Selection(), "run"
+    )
+    for job in cluster_jobs(run_plan).values():
         assert job.config["cpus_per_rank"] == share
         assert share * ranks <= max(cpus, ranks)
 
@@ -117,65 +123,65 @@ def test_every_rank_asks_for_its_share_of_whole_cores(cpus, ranks, share):
 def test_each_job_of_each_run_has_a_nonce_of_its_own():
     declared = declaration.parse(declare(*H100), "test")
     runs = [plan.make(declared, suites.load("quick"), Selection(), "one-id") for _ in range(2)]
-    nonces = [job.config["nonce"] for made in runs for job in made.jobs]
+    nonces = [job.config["nonce"] for run_plan in runs for job in run_plan.jobs]
     assert len(set(nonces)) == len(nonces) == 2 * 11
 
 
 def test_what_a_selection_leaves_out_is_said():
     assert make_plan(*H100).left_out == ()
-    made = make_plan(*H100, selection=Selection(skip=("ddp", "clock"), nodes="h[1-2]"))
-    assert made.left_out == ("checks: clock, ddp", "nodes: h[3-4]")
+    run_plan = make_plan(*H100, selection=Selection(skip=("ddp", "clock"), nodes="h[1-2]"))
+    assert run_plan.left_out == ("checks: clock, ddp", "nodes: h[3-4]")
 
 
 @pytest.mark.parametrize(
-    "made",
+    "run_plan",
     [
         make_plan(selection=Selection(nodes="gpu1")),
         make_plan(("a", "t4", 1), ("b", "l4", 1)),
         make_plan(*MIXED[:-1]),
     ],
 )
-def test_one_rank_among_others_runs_and_proves_nothing_between_them(made):
-    found = [check for check in made.checks if check.check == "ddp" and check.unproven]
-    alone = {job.subject.name for job in made.jobs if job.payload == "ddp" and job.ranks == 1}
-    assert {check.subject.name for check in found} == alone != set()
-    assert not any(check.skip for check in found)
+def test_one_rank_among_others_runs_and_proves_nothing_between_them(run_plan):
+    checks = [check for check in run_plan.checks if check.check == "ddp" and check.unproven]
+    alone = {job.subject.name for job in run_plan.jobs if job.payload == "ddp" and job.ranks == 1}
+    assert {check.subject.name for check in checks} == alone != set()
+    assert not any(check.skip for check in checks)
 
 
 def test_groups_that_measure_take_turns():
-    made = make_plan(*MIXED)
-    batches = plan.cluster_batches([list(group.jobs) for group in made.groups])
+    run_plan = make_plan(*MIXED)
+    batches = plan.cluster_batches([list(group.jobs) for group in run_plan.groups])
     names = [[[job.name for job in lane] for lane in lanes] for lanes in batches]
     kinds = ("h100_sxm", "a100_pcie", "cpu")
     assert names == [
         [[f"all_reduce-{kind}" for kind in kinds]],
         [[f"ddp-{kind}", f"pipeline-{kind}"] for kind in kinds],
     ]
-    assert made.longest_s > sum(job.run_limit_s for job in batches[0][0])
+    assert run_plan.longest_s > sum(job.run_limit_s for job in batches[0][0])
 
 
 def test_gpu_hours_are_counted_from_the_limits():
     assert make_plan().gpu_hours == 0  # virtual
-    made = make_plan(*H100)
-    limits = {job.name: job.run_limit_s for job in made.jobs}
+    run_plan = make_plan(*H100)
+    limits = {job.name: job.run_limit_s for job in run_plan.jobs}
     jobs = ("node-h1", "cuda-h1", "all_reduce", "ddp", "pipeline")
     seconds = sum(limits[name] for name in jobs)
     waited = len(jobs) * GRANT_LIMIT_S  # a step's nodes are held until it starts
-    assert made.gpu_hours == pytest.approx(32 * (seconds + waited) / 3600)
+    assert run_plan.gpu_hours == pytest.approx(32 * (seconds + waited) / 3600)
 
 
 # --- selection -------------------------------------------------------------------------------
 
 
 def test_only_and_skip_keep_slurm_state():
-    made = make_plan(selection=Selection(only=("ddp", "clock"), skip=("clock",)))
-    assert {check.check for check in made.checks} == {"slurm_state", "ddp"}
-    assert [job.name for job in made.jobs] == ["ddp"]
+    run_plan = make_plan(selection=Selection(only=("ddp", "clock"), skip=("clock",)))
+    assert {check.check for check in run_plan.checks} == {"slurm_state", "ddp"}
+    assert [job.name for job in run_plan.jobs] == ["ddp"]
 
 
 def test_nodes_and_exclude():
-    made = make_plan(*H100, selection=Selection(nodes="h[1-3]", exclude="h2"))
-    assert [node.name for node in made.nodes] == ["h1", "h3"]
+    run_plan = make_plan(*H100, selection=Selection(nodes="h[1-3]", exclude="h2"))
+    assert [node.name for node in run_plan.nodes] == ["h1", "h3"]
 
 
 def test_nodes_of_two_partitions_are_two_groups():
@@ -186,12 +192,12 @@ def test_nodes_of_two_partitions_are_two_groups():
         {"name": "long", "nodes": names[2:], "default": False},
     ]
     declared = declaration.parse(declare(*H100, partitions=halves), "test")
-    made = plan.make(declared, suites.load("quick"), Selection(), "run")
-    assert {group.partition: [node.name for node in group.nodes] for group in made.groups} == {
+    run_plan = plan.make(declared, suites.load("quick"), Selection(), "run")
+    assert {group.partition: [node.name for node in group.nodes] for group in run_plan.groups} == {
         "gpu": names[:2],
         "long": names[2:],
     }
-    assert {job.partition: job.hosts for job in made.jobs if job.payload == "ddp"} == {
+    assert {job.partition: job.hosts for job in run_plan.jobs if job.payload == "ddp"} == {
         "gpu": tuple(names[:2]),
         "long": tuple(names[2:]),
     }
@@ -201,19 +207,19 @@ def test_a_partition_limits_the_nodes_and_takes_the_jobs():
     document = declare(*H100)
     document["partitions"].append({"name": "test", "nodes": ["h4"], "default": False})
     declared = declaration.parse(document, "test")
-    made = plan.make(declared, suites.load("quick"), Selection(partition="test"), "run")
-    assert [node.name for node in made.nodes] == ["h4"]
-    assert {job.partition for job in made.jobs} == {"test"}
-    made = plan.make(declared, suites.load("quick"), Selection(), "run")
-    assert {job.partition for job in made.jobs} == {"gpu"}
+    run_plan = plan.make(declared, suites.load("quick"), Selection(partition="test"), "run")
+    assert [node.name for node in run_plan.nodes] == ["h4"]
+    assert {job.partition for job in run_plan.jobs} == {"test"}
+    run_plan = plan.make(declared, suites.load("quick"), Selection(), "run")
+    assert {job.partition for job in run_plan.jobs} == {"gpu"}
 
 
 def test_wishes_of_the_command_line_come_before_the_inventorys():
     wishes = {"account": "hpc", "qos": "low", "srun_options": ["--comment=x"]}
     declared = declaration.parse({**declare(*H100), "submission": wishes}, "test")
     selection = Selection(submission=Submission(qos="high", srun_options=("--nice=5",)))
-    made = plan.make(declared, suites.load("quick"), selection, "run")
-    assert made.submission.words == ("--account=hpc", "--qos=high", "--comment=x", "--nice=5")
+    run_plan = plan.make(declared, suites.load("quick"), selection, "run")
+    assert run_plan.submission.words == ("--account=hpc", "--qos=high", "--comment=x", "--nice=5")
 
 
 @pytest.mark.parametrize(
@@ -288,15 +294,15 @@ def test_nodes_with_another_environment_train_apart():
     """Half of them over ib0 and half over eth0 would wait for each other."""
     infiniband, ethernet = {"NCCL_SOCKET_IFNAME": "ib0"}, {"NCCL_SOCKET_IFNAME": "eth0"}
     nodes = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
-    made = make_plan(
+    run_plan = make_plan(
         *nodes,
         environments={
             **dict.fromkeys(("gpu1", "gpu2"), infiniband),
             **dict.fromkeys(("gpu3", "gpu4"), ethernet),
         },
     )
-    assert [group.name for group in made.groups] == ["virtual-env1", "virtual-env2"]
-    environments = {job.name: dict(job.environment) for job in made.jobs}
+    assert [group.name for group in run_plan.groups] == ["virtual-env1", "virtual-env2"]
+    environments = {job.name: dict(job.environment) for job in run_plan.jobs}
     assert environments["node-gpu1"] == environments["ddp-virtual-env1"] == infiniband
     assert environments["node-gpu4"] == environments["ddp-virtual-env2"] == ethernet
 
@@ -310,28 +316,30 @@ def test_an_environment_of_something_else_than_texts_is_refused():
 
 
 def test_a_node_has_a_job_for_each_payload_one_after_another():
-    made = make_plan(("h1", "h100_sxm", 8), ("c1", "none", 0), ("v1", "virtual", 2), suite="gpu")
-    lanes = [[job.name for job in lane] for lane in made.node_lanes]
+    run_plan = make_plan(
+        ("h1", "h100_sxm", 8), ("c1", "none", 0), ("v1", "virtual", 2), suite="gpu"
+    )
+    lanes = [[job.name for job in lane] for lane in run_plan.node_lanes]
     assert lanes == [
         ["node-h1", "host-h1", "host_speed-h1", "health-h1", "cuda-h1", "compute-h1"],
         ["node-c1", "host-c1", "host_speed-c1"],
         ["node-v1", "host-v1", "host_speed-v1", "compute-v1"],
     ]
-    skipped = {(c.check, c.subject.name): c.skip for c in made.checks if c.skip}
+    skipped = {(c.check, c.subject.name): c.skip for c in run_plan.checks if c.skip}
     assert skipped["gemm", "c1"] == "no GPU is declared"
     assert skipped["cuda", "c1"] == "no GPU is declared"
     assert skipped["cuda", "v1"] == "virtual GPUs have no driver"
     assert skipped["ecc", "v1"] == "virtual GPUs have no driver"
     assert ("gemm", "v1") not in skipped
-    assert made.groups == ()
+    assert run_plan.groups == ()
 
 
 def test_what_measures_a_node_has_it_to_itself():
-    made = make_plan(("h1", "h100_sxm", 8), suite="gpu")
-    cpus = {job.payload: job.cpus_per_task for job in made.node_jobs}
+    run_plan = make_plan(("h1", "h100_sxm", 8), suite="gpu")
+    cpus = {job.payload: job.cpus_per_task for job in run_plan.node_jobs}
     alone = {"host_speed": 2, "cuda": 2, "compute": 2}
     assert cpus == {"node": None, "host": None, "health": None, **alone}
-    config = {job.payload: job.config for job in made.node_jobs}["compute"]
+    config = {job.payload: job.config for job in run_plan.node_jobs}["compute"]
     assert (config["device"], config["gpus"]) == ("cuda", 8)
 
 
@@ -339,12 +347,12 @@ def test_what_measures_a_node_has_it_to_itself():
 
 
 def test_what_is_not_declared_of_a_host_is_skipped():
-    made = make_plan(("h1", "h100_sxm", 8, "ib_ndr400"), ("c1", "none", 0), suite="gpu")
-    skipped = {(c.check, c.subject.name): c.skip for c in made.checks if c.skip}
+    run_plan = make_plan(("h1", "h100_sxm", 8, "ib_ndr400"), ("c1", "none", 0), suite="gpu")
+    skipped = {(c.check, c.subject.name): c.skip for c in run_plan.checks if c.skip}
     assert skipped["shared_fs", "h1"] == "no shared filesystem is declared"
-    said = "the declared fabric ethernet is neither InfiniBand nor RoCE"
-    assert skipped["infiniband", "c1"] == said
-    checks = {job.name: job.checks for job in made.node_jobs}
+    reason = "the declared fabric ethernet is neither InfiniBand nor RoCE"
+    assert skipped["infiniband", "c1"] == reason
+    checks = {job.name: job.checks for job in run_plan.node_jobs}
     assert checks["host-h1"] == ("limits", "infiniband")
     assert checks["host-c1"] == ("limits",)
 
@@ -353,8 +361,8 @@ def test_declared_filesystems_reach_the_payload():
     document = declare(("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
     document["nodes"][0]["shared_filesystems"] = ["/home", "/scratch"]
     declared = declaration.parse(document, "test")
-    made = plan.make(declared, suites.load("gpu"), Selection(), "run")
-    configs = {job.name: job.config for job in made.node_jobs}
+    run_plan = plan.make(declared, suites.load("gpu"), Selection(), "run")
+    configs = {job.name: job.config for job in run_plan.node_jobs}
     assert configs["host-gpu1"]["shared_filesystems"] == ["/home", "/scratch"]
     assert "shared_filesystems" not in configs["host-gpu2"]
     only = plan.make(declared, suites.load("gpu"), Selection(only=("limits",)), "run")
@@ -362,8 +370,8 @@ def test_declared_filesystems_reach_the_payload():
 
 
 def test_only_what_was_selected_of_a_host_is_measured():
-    made = make_plan(suite="gpu", selection=Selection(only=("disk",)))
-    config = made.node_jobs[0].config
+    run_plan = make_plan(suite="gpu", selection=Selection(only=("disk",)))
+    config = run_plan.node_jobs[0].config
     assert (config["disk"], config["memory"]) == (True, False)
 
 

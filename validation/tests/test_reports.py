@@ -226,12 +226,12 @@ def samples(text):
 
 
 def test_metrics_have_every_verdict_node_and_value(report):
-    found = list(samples(metrics.render(report)))
-    series = dict(found)
-    assert len(series) == len(found), "a series is there twice"
+    pairs = list(samples(metrics.render(report)))
+    series = dict(pairs)
+    assert len(series) == len(pairs), "a series is there twice"
 
     def values(name):
-        return [v for text, v in found if text.startswith(f"plumbline_validation_{name}{{")]
+        return [v for text, v in pairs if text.startswith(f"plumbline_validation_{name}{{")]
 
     assert sum(values("results")) == len(report.results)
     assert sum(values("nodes")) == len(report.nodes)
@@ -252,9 +252,9 @@ def of(check, subject, tier=Tier.NODE):
 
 def test_what_is_about_several_nodes_is_told_of_no_host():
     """Not of the one that serves the file, which a missing label would mean."""
-    found = [one for one in metrics.parse(metrics.render(healthy())) if one.judged]
-    assert {one.labels["node"] for one in found} == {"gpu1", "gpu2", ""}
-    together = {one.labels["check"] for one in found if not one.labels["node"]}
+    of_checks = [series for series in metrics.parse(metrics.render(healthy())) if series.judged]
+    assert {series.labels["node"] for series in of_checks} == {"gpu1", "gpu2", ""}
+    together = {series.labels["check"] for series in of_checks if not series.labels["node"]}
     assert together == {"accounting", "all_reduce", "ddp", "pipeline"}
 
 
@@ -272,12 +272,14 @@ def test_metrics_have_what_a_value_was_held_against():
 def test_metrics_name_the_node_at_fault_among_several():
     report = healthy()
     (result,) = [r for r in report.results if r.check == "all_reduce"]
-    told = []
+    names = []
     for blamed in (("gpu2",), (), None):
         failed = replace(result, verdict=Verdict.FAIL, blamed=blamed)
         text = metrics.render(replace(report, results=(failed,)))
-        told.append([one.labels["node"] for one in metrics.parse(text) if one.family == "blamed"])
-    assert told == [["gpu2"], [], []]
+        names.append(
+            [series.labels["node"] for series in metrics.parse(text) if series.family == "blamed"]
+        )
+    assert names == [["gpu2"], [], []]
     text = metrics.render(replace(report, results=(replace(result, blamed=("gpu2",)),)))
     assert "blamed" not in text  # it passed
 
@@ -286,8 +288,8 @@ def test_metrics_never_have_a_series_twice():
     report = healthy()
     result = report.results[0]
     twice = replace(result, metrics=(Metric("load", 1.0, "x"), Metric("load", 2.0, "x")))
-    found = [name for name, _ in samples(metrics.render(replace(report, results=(twice,))))]
-    assert len(found) == len(set(found))
+    names = [name for name, _ in samples(metrics.render(replace(report, results=(twice,))))]
+    assert len(names) == len(set(names))
 
 
 def test_metrics_are_read_as_they_were_written(report):
@@ -306,14 +308,14 @@ LATER = "2026-01-03T03:04:05+00:00"
 
 def judged(text):
     """Verdict and time by check and subject."""
-    found: dict[Any, list[Any]] = {}
-    for one in metrics.parse(text):
-        if one.family == "verdict":
-            found[one.judged] = [one.labels["verdict"]]
-    for one in metrics.parse(text):
-        if one.family == "timestamp_seconds":
-            found[one.judged].append(one.value)
-    return found
+    entries: dict[Any, list[Any]] = {}
+    for series in metrics.parse(text):
+        if series.family == "verdict":
+            entries[series.judged] = [series.labels["verdict"]]
+    for series in metrics.parse(text):
+        if series.family == "timestamp_seconds":
+            entries[series.judged].append(series.value)
+    return entries
 
 
 def with_verdicts(report, verdicts):
@@ -343,16 +345,16 @@ def test_a_partial_run_replaces_what_it_can_judge(check, tier, before, after, st
     text = metrics.render(
         replace(later, left_out=("nodes: gpu2",), started=LATER), metrics.render(whole)
     )
-    found = judged(text)
-    assert found["munge", "gpu2"] == ["warn", BEGAN]
+    entries = judged(text)
+    assert entries["munge", "gpu2"] == ["warn", BEGAN]
     if stands is None:
-        assert found[check, subject] == [before.value, BEGAN]
+        assert entries[check, subject] == [before.value, BEGAN]
     else:
-        assert found[check, subject] == [stands, BEGAN + 86400]
+        assert entries[check, subject] == [stands, BEGAN + 86400]
     runs = {
-        one.labels["partial"]: one.value
-        for one in metrics.parse(text)
-        if one.family == "last_run_timestamp_seconds"
+        series.labels["partial"]: series.value
+        for series in metrics.parse(text)
+        if series.family == "last_run_timestamp_seconds"
     }
     assert runs == {"false": BEGAN, "true": BEGAN + 86400}
 
@@ -361,8 +363,8 @@ def test_a_second_partial_run_takes_the_place_of_the_first():
     report = replace(healthy(), left_out=("nodes: gpu2",))
     once = metrics.render(report, metrics.render(healthy()))
     twice = metrics.render(replace(report, started=LATER), once)
-    found = [name for name, _ in samples(twice)]
-    assert len(found) == len(set(found)) == len(list(samples(once)))
+    names = [name for name, _ in samples(twice)]
+    assert len(names) == len(set(names)) == len(list(samples(once)))
 
 
 def test_a_whole_run_forgets_all_that_was_before():
@@ -374,9 +376,9 @@ def test_a_whole_run_forgets_all_that_was_before():
 
 def test_metrics_have_the_bandwidth_of_each_size():
     series = dict(samples(metrics.render(healthy())))
-    found = {name: v for name, v in series.items() if "_value{" in name and "busbw" in name}
-    assert len(found) == 3
-    assert set(found.values()) == {1.2}
+    bandwidths = {name: v for name, v in series.items() if "_value{" in name and "busbw" in name}
+    assert len(bandwidths) == 3
+    assert set(bandwidths.values()) == {1.2}
 
 
 def test_a_stand_in_for_nvml_is_called_one_in_every_report():
@@ -481,8 +483,8 @@ def nobodys(report):
     results = tuple(replace(r, blamed=None if r.verdict.green else ()) for r in report.results)
     states = {item.node.name: item.state for item in report.nodes}
     suite = [result.check for result in results]
-    found = node_reports([item.node for item in report.nodes], states, results, suite)
-    return replace(report, results=results, nodes=found)
+    reports = node_reports([item.node for item in report.nodes], states, results, suite)
+    return replace(report, results=results, nodes=reports)
 
 
 STARTED = (Start("gpu1", 1, 1), Start("gpu2", 1, 1))
@@ -622,7 +624,7 @@ DRAINED = {
 
 def kind_of(step):
     """Whose words a step has: a cause's or a check's; and those that stand behind them."""
-    texts = {f"cause {cause.value}": found.text for cause, found in advice.ADVICE.items()}
+    texts = {f"cause {cause.value}": entry.text for cause, entry in advice.ADVICE.items()}
     texts |= {f"check {name}": check.info.advice for name, check in CHECKS.items()}
     fitting = [name for name, text in texts.items() if step.advice.startswith(text)]
     kind = max(fitting, key=lambda name: len(texts[name]))
@@ -630,15 +632,15 @@ def kind_of(step):
 
 
 def test_what_an_operator_is_told(golden):
-    told = []
+    lines = []
     for name, run in RUNS.items():
         steps = advice.next_steps(run())
         commands = [command for step in steps for command in step.commands]
         assert any("state=drain" in command for command in commands) is (name in DRAINED), name
-        told.append(f"# {name}")
+        lines.append(f"# {name}")
         for step in steps:
-            told += [step.title, f"  {kind_of(step)}", *(f"  $ {c}" for c in step.commands)]
-    golden("advice.txt", "\n".join(told) + "\n")
+            lines += [step.title, f"  {kind_of(step)}", *(f"  $ {c}" for c in step.commands)]
+    golden("advice.txt", "\n".join(lines) + "\n")
 
 
 def test_no_drain_is_proposed_with_what_a_node_says_of_itself():
@@ -684,7 +686,7 @@ def test_a_drain_command_quotes_cleanly_and_harmlessly():
 def test_every_cause_has_words():
     own = {advice.Cause.FINDING, advice.Cause.INTERRUPTED}
     assert set(advice.ADVICE) == set(advice.Cause) - own
-    assert all(len(found.text) > 20 for found in advice.ADVICE.values())
+    assert all(len(entry.text) > 20 for entry in advice.ADVICE.values())
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,9 @@ def test_the_real_node_payload_runs_through_the_whole_chain(cluster):
 def test_a_fault_fails_the_run_and_is_named(cluster, faults, check, subject, message):
     status, out, _ = cluster.install(**faults).run()
     assert status == 1
-    verdict, found = cluster.verdict_of(check, subject)
+    verdict, sentence = cluster.verdict_of(check, subject)
     assert verdict == "fail"
-    assert message in found
+    assert message in sentence
     assert "FAIL" in out
     assert "next: " in out
     assert set(cluster.lines("failing_nodes.txt")) >= ({"gpu2"} if subject == "gpu2" else set())
@@ -172,8 +172,8 @@ def test_what_stops_the_first_job_of_all_nodes_is_waited_for_and_told_once(clust
     assert status == 3
     assert "did not start in" in cluster.verdict_of("all_reduce", "virtual")[1]
     for name in ("ddp", "pipeline"):
-        told = ("inconclusive", "not run: all_reduce did not start on the same nodes in time")
-        assert cluster.verdict_of(name, "virtual") == told
+        expected = ("inconclusive", "not run: all_reduce did not start on the same nodes in time")
+        assert cluster.verdict_of(name, "virtual") == expected
     assert "ddp" in out
     assert cluster.lines("failing_nodes.txt") == []
 
@@ -296,8 +296,8 @@ def test_lines_that_come_late_through_srun_accuse_no_node(cluster):
 def test_a_login_node_whose_clock_is_slow_accuses_no_node(cluster):
     status, _, _ = cluster.install(clocks_s=30).run()
     assert status == 1
-    verdict, said = cluster.verdict_of("clock", "gpu1")
-    assert (verdict, "login node's clock is 30 s behind" in said) == ("fail", True)
+    verdict, sentence = cluster.verdict_of("clock", "gpu1")
+    assert (verdict, "login node's clock is 30 s behind" in sentence) == ("fail", True)
     assert cluster.verdict_of("ddp", "virtual")[0] == "pass"
     assert cluster.lines("failing_nodes.txt") == []
 
@@ -326,8 +326,8 @@ def test_what_the_site_wishes_reaches_srun_before_what_the_plan_says(cluster):
     allocation, *step = options_of(cluster, "node-gpu1")
     assert allocation.startswith("--jobid=")
     salloc = json.loads((cluster.path / "state" / "allocated").read_text())
-    for found in (step, salloc, options_of(cluster, "ddp")):  # the last is a job of its own
-        assert found[:5] == [*wishes, "--comment=acceptance"]
+    for options in (step, salloc, options_of(cluster, "ddp")):  # the last is a job of its own
+        assert options[:5] == [*wishes, "--comment=acceptance"]
     assert {"--cpus-per-task=2", "--mem=0", "--exclusive"} <= set(options_of(cluster, "ddp"))
 
 
@@ -337,8 +337,8 @@ def test_the_inventorys_wishes_are_defaults(cluster):
     wishes = {"account": "hpc", "qos": "low", "srun_options": ["--comment=x"]}
     path.write_text(json.dumps({**json.loads(path.read_text()), "submission": wishes}))
     assert cluster.run("--qos", "high", "--only", "cpus")[0] == 0
-    found = options_of(cluster, "node-gpu1")[1:4]
-    assert found == ["--account=hpc", "--qos=high", "--comment=x"]
+    options = options_of(cluster, "node-gpu1")[1:4]
+    assert options == ["--account=hpc", "--qos=high", "--comment=x"]
 
 
 @pytest.mark.parametrize("option", ["--nodelist=gpu1", "--exclus", "--time=1", "nonsense", ""])

@@ -24,9 +24,9 @@ PEAK = {**ORIGIN, "provenance": "datasheet"}
 
 
 def rules(hardware, site=None):
-    found = thresholds.load(hardware, site).model
-    assert found is not None
-    return found.gpu
+    model = thresholds.load(hardware, site).model
+    assert model is not None
+    return model.gpu
 
 
 def limits(found):
@@ -63,14 +63,14 @@ def test_every_number_has_an_origin(hardware):
 
 @pytest.mark.parametrize("hardware", MODELS)
 def test_what_is_expected_is_possible(hardware):
-    found, common = rules(hardware), thresholds.load_common().gpu_peak
-    for rule in found.gemm:
-        for peak in (found.gemm_peak(rule.dtype), common.gemm[rule.dtype]):
+    gpu_rules, common = rules(hardware), thresholds.load_common().gpu_peak
+    for rule in gpu_rules.gemm:
+        for peak in (gpu_rules.gemm_peak(rule.dtype), common.gemm[rule.dtype]):
             assert peak is None or rule.threshold.value < peak.value
     tables = (
-        (found.memory, found.memory_peak(), common.memory),
-        (found.copies, found.copies_peak(), common.copies),
-        (found.peers, found.peers_peak(), common.peers),
+        (gpu_rules.memory, gpu_rules.memory_peak(), common.memory),
+        (gpu_rules.copies, gpu_rules.copies_peak(), common.copies),
+        (gpu_rules.peers, gpu_rules.peers_peak(), common.peers),
     )
     for table, own, most in tables:
         for rule in table:
@@ -79,8 +79,8 @@ def test_what_is_expected_is_possible(hardware):
 
 @pytest.mark.parametrize("hardware", MODELS)
 def test_no_peak_of_a_model_lies_above_that_of_all(hardware):
-    found, common = rules(hardware), thresholds.load_common().gpu_peak
-    for peak in found.peaks:
+    gpu_rules, common = rules(hardware), thresholds.load_common().gpu_peak
+    for peak in gpu_rules.peaks:
         assert all(limit.value <= common.gemm[dtype].value for dtype, limit in peak.gemm.items())
         pairs = zip(
             (peak.memory, peak.copies, peak.peers),
@@ -114,22 +114,22 @@ def test_nothing_is_asked_of_a_cpu(hardware):
     ],
 )
 def test_the_products_of_a_model(hardware, dtype, fail, warn, peak):
-    found = rules(hardware)
-    limit = found.gemm_speed(dtype, SHAPE, "any board")
-    most = found.gemm_peak(dtype)
+    gpu_rules = rules(hardware)
+    limit = gpu_rules.gemm_speed(dtype, SHAPE, "any board")
+    most = gpu_rules.gemm_peak(dtype)
     assert limit is not None
     assert most is not None
     assert (limit.op, limit.value, limit.unit, limit.warn) == ("≥", fail, "TFLOPS", warn)
     assert (most.op, most.value) == ("≤", peak)
-    assert found.gemm_speed(dtype, (8192, 8192, 4096), "any board") is None
-    assert dtype in found.gemm_dtypes("any board")
+    assert gpu_rules.gemm_speed(dtype, (8192, 8192, 4096), "any board") is None
+    assert dtype in gpu_rules.gemm_dtypes("any board")
 
 
 @pytest.mark.parametrize("hardware", ["v100_sxm", "t4"])
 def test_nothing_is_asked_in_bf16_of_a_gpu_without(hardware):
-    found = rules(hardware)
-    assert set(found.gemm_dtypes("any board")) <= {"fp16", "fp32"}
-    assert found.gemm_peak("bf16") is None
+    gpu_rules = rules(hardware)
+    assert set(gpu_rules.gemm_dtypes("any board")) <= {"fp16", "fp32"}
+    assert gpu_rules.gemm_peak("bf16") is None
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_the_memory_of_a_board(hardware, operation, board, fail):
     [("v100_sxm", 9), ("t4", 9), ("a100_sxm", 21), ("l4", 21), ("h100_sxm", 48), ("b200", 48)],
 )
 def test_the_host_of_a_model(hardware, fail):
-    found = rules(hardware)
-    assert [found.copy_speed(direction, "any board").value for direction in ("h2d", "d2h")] == [
+    gpu_rules = rules(hardware)
+    assert [gpu_rules.copy_speed(direction, "any board").value for direction in ("h2d", "d2h")] == [
         fail,
         fail,
     ]
@@ -177,12 +177,12 @@ def test_a_sites_rules_come_before_the_shipped_ones(tmp_path):
     own = {**GEMM, "shape": list(SHAPE), "fail_below_tflops": 650}
     document = {"model": "h100_sxm", "gemm": [own], "peak": {**PEAK, "gemm_tflops": {"bf16": 900}}}
     (tmp_path / "h100_sxm.yml").write_text(yaml.safe_dump(document))
-    found = rules("h100_sxm", tmp_path)
-    assert found.gemm_speed("bf16", SHAPE, "any").value == 650
-    assert found.gemm_speed("fp8", SHAPE, "any").value == 1096
-    assert found.gemm_peak("bf16").value == 900
-    assert found.gemm_peak("fp8").value == 1979
-    assert found.memory_peak().value == 3350
+    gpu_rules = rules("h100_sxm", tmp_path)
+    assert gpu_rules.gemm_speed("bf16", SHAPE, "any").value == 650
+    assert gpu_rules.gemm_speed("fp8", SHAPE, "any").value == 1096
+    assert gpu_rules.gemm_peak("bf16").value == 900
+    assert gpu_rules.gemm_peak("fp8").value == 1979
+    assert gpu_rules.memory_peak().value == 3350
 
 
 def test_the_first_rule_that_fits_is_used(tmp_path):
@@ -198,17 +198,17 @@ def test_the_first_rule_that_fits_is_used(tmp_path):
             "peers": [{**SPEED, "gpus": 4, "fail_below_gbs": 40}, {**SPEED, "gpus": "any"}],
         },
     )
-    found, shape = rules("x", tmp_path), (1024, 1024, 1024)
-    assert [found.gemm_speed("bf16", shape, name).value for name in "AB"] == [200, 100]
-    assert found.memory_speed("copy", "A").value == 10
-    assert found.memory_speed("copy", "B") is None
-    assert found.memory_speed("triad", "A") is None
-    assert [found.copy_speed(way, "A").value for way in ("h2d", "d2h")] == [10, 5]
-    assert [found.peer_speed(gpus, "A").value for gpus in (2, 4, 8)] == [10, 40, 10]
+    gpu_rules, shape = rules("x", tmp_path), (1024, 1024, 1024)
+    assert [gpu_rules.gemm_speed("bf16", shape, name).value for name in "AB"] == [200, 100]
+    assert gpu_rules.memory_speed("copy", "A").value == 10
+    assert gpu_rules.memory_speed("copy", "B") is None
+    assert gpu_rules.memory_speed("triad", "A") is None
+    assert [gpu_rules.copy_speed(way, "A").value for way in ("h2d", "d2h")] == [10, 5]
+    assert [gpu_rules.peer_speed(gpus, "A").value for gpus in (2, 4, 8)] == [10, 40, 10]
 
 
 def test_every_problem_of_a_file_is_told(tmp_path):
-    told = "\n".join(
+    text = "\n".join(
         problems(
             tmp_path,
             {
@@ -239,11 +239,11 @@ def test_every_problem_of_a_file_is_told(tmp_path):
         "peak.memory_gbs: expected a number above 0",
         "peak.source: is missing",
     ):
-        assert part in told
+        assert part in text
 
 
 def test_numbers_that_contradict_each_other_are_told(tmp_path):
-    found = problems(
+    sentences = problems(
         tmp_path,
         {
             "gemm": [{**GEMM, "warn_below_tflops": 99}, {**GEMM, "fail_below_tflops": 300}],
@@ -252,7 +252,7 @@ def test_numbers_that_contradict_each_other_are_told(tmp_path):
             "peak": {**PEAK, "gemm_tflops": {"bf16": 300}, "memory_gbs": 20, "copies_gbs": 11},
         },
     )
-    assert found == [
+    assert sentences == [
         "gemm[0].warn_below_tflops: lies below fail_below_tflops",
         "gemm[1]: nothing could pass, the peak is 300",
         "memory[0]: nothing could pass, the peak is 20",

@@ -61,9 +61,9 @@ def test_the_example_of_the_documentation_is_one(tmp_path):
     section = page.partition("## Your own thresholds")[2]
     text = section.partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "h100_sxm.yml").write_text(text)
-    found = thresholds.load("h100_sxm", tmp_path).model
-    assert found is not None
-    rule = found.collectives[0]
+    model = thresholds.load("h100_sxm", tmp_path).model
+    assert model is not None
+    rule = model.collectives[0]
     assert (rule.nodes, rule.fabric, rule.threshold.warn) == (None, "ib_ndr400", 342)
     assert valid("h100_sxm", strict.load_yaml(tmp_path / "h100_sxm.yml"))
 

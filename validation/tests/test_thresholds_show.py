@@ -52,40 +52,40 @@ def test_a_threshold_is_shown_with_its_place_and_source(show):
     status, text = show("h1")
     assert status == 0
     assert text.startswith("h1: h100_sxm, 8 GPUs, ib_ndr400\n")
-    said = entries(text)
-    assert said["gemm: bf16 8192 × 8192 × 8192"].startswith(
+    texts = entries(text)
+    assert texts["gemm: bf16 8192 × 8192 × 8192"].startswith(
         "  ≥ 620 TFLOPS (derived, 2026-04), warns from 672 on; "
         "validation/thresholds/h100_sxm.yml gemm[0]\n  0.85 and 0.92 of 730 TFLOPS"
     )
-    assert "≤ 989 TFLOPS (datasheet, 2026-08)" in said["gemm: bf16 8192 × 8192 × 8192, at most"]
-    assert "≥ 335 GB/s (gate, 2026-05)" in said["peers: pairs of 8 GPUs"]
-    assert "NVIDIA H100 80GB HBM3" in said["gpus: names of the model"]
+    assert "≤ 989 TFLOPS (datasheet, 2026-08)" in texts["gemm: bf16 8192 × 8192 × 8192, at most"]
+    assert "≥ 335 GB/s (gate, 2026-05)" in texts["peers: pairs of 8 GPUs"]
+    assert "NVIDIA H100 80GB HBM3" in texts["gpus: names of the model"]
     assert "judged by what is declared, or by definition: slurm_state, " in text
 
 
 def test_what_has_no_threshold_says_so(show):
     none = "  no threshold: it would be measured and not judged"
-    said = entries(show("h1")[1])
-    assert said["all_reduce: 2 nodes × 8 ranks, ib_ndr400, nccl, 8589934592 bytes"] == none
-    assert said["gemm: fp16 8192 × 8192 × 8192"] == none
-    said = entries(show("x1")[1])
-    assert said["gpus: names of the model"] == said["hbm: copy"] == none
+    texts = entries(show("h1")[1])
+    assert texts["all_reduce: 2 nodes × 8 ranks, ib_ndr400, nccl, 8589934592 bytes"] == none
+    assert texts["gemm: fp16 8192 × 8192 × 8192"] == none
+    texts = entries(show("x1")[1])
+    assert texts["gpus: names of the model"] == texts["hbm: copy"] == none
 
 
 def test_what_depends_on_what_only_a_run_shows_is_told_for_each_case(show):
-    said = entries(show("a1")[1])
+    texts = entries(show("a1")[1])
     what = "all_reduce: 1 node × 4 ranks, ethernet, nccl, 8589934592 bytes"
-    assert "≥ 25 GB/s" in said[f"{what}, pcie"]
-    assert "no threshold" in said[f"{what}, nvlink"]
-    said = entries(show("s1")[1])
-    assert "≥ 1165 GB/s" in said["hbm: copy, NVIDIA A100-SXM4-80GB"]
-    assert "≥ 982 GB/s" in said["hbm: copy, NVIDIA A100-SXM4-40GB"]
+    assert "≥ 25 GB/s" in texts[f"{what}, pcie"]
+    assert "no threshold" in texts[f"{what}, nvlink"]
+    texts = entries(show("s1")[1])
+    assert "≥ 1165 GB/s" in texts["hbm: copy, NVIDIA A100-SXM4-80GB"]
+    assert "≥ 982 GB/s" in texts["hbm: copy, NVIDIA A100-SXM4-40GB"]
 
 
 def test_what_is_not_judged_says_why(show):
-    said = entries(show("v1")[1])
-    assert said["gemm: node"] == "  runs on CPUs, no speed is judged"
-    assert "v1 has one rank" in said["ddp: cluster"]
+    texts = entries(show("v1")[1])
+    assert texts["gemm: node"] == "  runs on CPUs, no speed is judged"
+    assert "v1 has one rank" in texts["ddp: cluster"]
     assert "only one GPU" in entries(show("t1")[1])["peers: node"]
 
 

@@ -34,24 +34,24 @@ from validation.tests.fake_slurm import FakeBatch, FakeSlurm, Silent, walk
 THREE = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3))
 
 
-def verdict(slurm, found):
-    return overall(slurm.plan.checks, found.results)
+def verdict(slurm, run):
+    return overall(slurm.plan.checks, run.results)
 
 
-def messages(found, verdict=Verdict.FAIL):
-    return {(r.check, r.subject.name): r.message for r in found.results if r.verdict is verdict}
+def messages(run, verdict=Verdict.FAIL):
+    return {(r.check, r.subject.name): r.message for r in run.results if r.verdict is verdict}
 
 
-def standings(slurm, found):
-    results = settle(slurm.plan.checks, found.results)
-    reports = node_reports(slurm.plan.nodes, found.states, results, slurm.plan.suite_checks)
+def standings(slurm, run):
+    results = settle(slurm.plan.checks, run.results)
+    reports = node_reports(slurm.plan.nodes, run.states, results, slurm.plan.suite_checks)
     return {report.node.name: report.standing for report in reports}
 
 
 def test_a_healthy_cluster_passes():
     slurm = FakeSlurm(make_plan())
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.PASS
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.PASS
     assert slurm.started == [["node-gpu1", "node-gpu2"], ["all_reduce", "ddp", "pipeline"]]
     assert [what for what, _ in slurm.log] == ["start", "close", "start", "close"]
 
@@ -59,15 +59,15 @@ def test_a_healthy_cluster_passes():
 def test_a_node_that_slurm_drained_gets_no_job_and_fails():
     slurm = FakeSlurm(make_plan(*THREE))
     slurm.states["gpu2"] = NodeState("gpu2", "drained", 2, 2000, "gpu:virtual:2", "bad fan")
-    found = walk(slurm)
+    run = walk(slurm)
     assert slurm.started[0] == ["node-gpu1", "node-gpu3"]
-    failed = messages(found)
+    failed = messages(run)
     assert failed["slurm_state", "gpu2"] == "Slurm says drained (bad fan)"
     assert failed["gpus", "gpu2"] == "not run: Slurm says drained (bad fan)"
     assert len(failed) == 9
-    assert verdict(slurm, found) is Verdict.FAIL
+    assert verdict(slurm, run) is Verdict.FAIL
     # The others go on without it.
-    ddp = next(result for result in found.results if result.check == "ddp")
+    ddp = next(result for result in run.results if result.check == "ddp")
     assert ddp.verdict is Verdict.PASS
     assert ddp.subject.nodes == ("gpu1", "gpu3")
 
@@ -75,30 +75,30 @@ def test_a_node_that_slurm_drained_gets_no_job_and_fails():
 def test_a_node_that_slurm_does_not_list_fails(monkeypatch):
     slurm = FakeSlurm(make_plan(*THREE))
     monkeypatch.setattr(slurm, "node_states", lambda: ("24.11.5", {}))
-    found = walk(slurm)
+    run = walk(slurm)
     assert slurm.started == []
     owed = {(c.check, c.subject.name) for c in slurm.plan.checks if c.skip is None}
-    assert set(messages(found)) == owed - {("accounting", "slurm")}
-    assert messages(found)["ddp", "virtual"] == "only 0 of 3 nodes left"
+    assert set(messages(run)) == owed - {("accounting", "slurm")}
+    assert messages(run)["ddp", "virtual"] == "only 0 of 3 nodes left"
 
 
 def test_a_node_that_fails_its_own_checks_leaves_the_later_tiers():
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu3": {"gpus": 1}})
-    found = walk(slurm)
-    assert list(messages(found)) == [("gpus", "gpu3")]
-    assert found.jobs[-1].job.hosts == ("gpu1", "gpu2")
-    results = settle(slurm.plan.checks, found.results)
-    reports = node_reports(slurm.plan.nodes, found.states, results, slurm.plan.suite_checks)
+    run = walk(slurm)
+    assert list(messages(run)) == [("gpus", "gpu3")]
+    assert run.jobs[-1].job.hosts == ("gpu1", "gpu2")
+    results = settle(slurm.plan.checks, run.results)
+    reports = node_reports(slurm.plan.nodes, run.states, results, slurm.plan.suite_checks)
     assert [report.passing for report in reports] == [True, True, False]
 
 
 def test_one_node_left_of_two_fails_the_cluster_tier():
     slurm = FakeSlurm(make_plan(), replies={"node-gpu2": {"cpus": 1}})
-    found = walk(slurm)
-    assert messages(found)["pipeline", "virtual"] == "only 1 of 2 nodes left"
+    run = walk(slurm)
+    assert messages(run)["pipeline", "virtual"] == "only 1 of 2 nodes left"
     assert len(slurm.started) == 1
     # That is the fault of the one that is missing; nothing is proven of the other.
-    assert standings(slurm, found) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+    assert standings(slurm, run) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
 
 
 def test_a_warning_keeps_a_node_in(monkeypatch):
@@ -113,9 +113,9 @@ def test_a_warning_keeps_a_node_in(monkeypatch):
         return reply
 
     monkeypatch.setattr(slurm, "reply", shifted)
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.WARN
-    assert len(found.jobs) == 5
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.WARN
+    assert len(run.jobs) == 5
 
 
 def fields(reply):
@@ -124,8 +124,8 @@ def fields(reply):
 
 def test_a_silent_node_fails_and_costs_only_itself():
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu1": None})
-    found = walk(slurm)
-    failed = messages(found)
+    run = walk(slurm)
+    failed = messages(run)
     assert (
         failed["cpus", "gpu1"] == "nothing is known of this job: the login node no longer knows it"
     )
@@ -159,10 +159,10 @@ def test_only_what_is_a_nodes_fault_fails_a_node_that_got_no_job(state, reason, 
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
     slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
-    found = walk(slurm)
-    assert verdict(slurm, found) is expected
-    assert found.jobs[-1].job.hosts == ("gpu1", "gpu3")
-    assert standings(slurm, found)["gpu2"] is Standing.UNPROVEN
+    run = walk(slurm)
+    assert verdict(slurm, run) is expected
+    assert run.jobs[-1].job.hosts == ("gpu1", "gpu3")
+    assert standings(slurm, run)["gpu2"] is Standing.UNPROVEN
 
 
 @pytest.mark.parametrize("state", ["idle~", "idle#", "mixed#"])
@@ -170,8 +170,8 @@ def test_a_node_that_power_saving_wakes_is_said_to_be_waking(state):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="None")
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
     slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
-    found = messages(walk(slurm), Verdict.INCONCLUSIVE)
-    assert "gpu2 is still being powered up" in found["cpus", "gpu2"]
+    inconclusive = messages(walk(slurm), Verdict.INCONCLUSIVE)
+    assert "gpu2 is still being powered up" in inconclusive["cpus", "gpu2"]
 
 
 @pytest.mark.parametrize("state", ["down*", "idle*", "drained", "inval"])
@@ -182,9 +182,9 @@ def test_a_node_that_went_down_while_its_job_waited_fails(state, reason):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
     slurm.later["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
-    found = walk(slurm)
-    assert f"gpu2 is {state} meanwhile" in messages(found)["cpus", "gpu2"]
-    assert standings(slurm, found)["gpu2"] is Standing.FAILING
+    run = walk(slurm)
+    assert f"gpu2 is {state} meanwhile" in messages(run)["cpus", "gpu2"]
+    assert standings(slurm, run)["gpu2"] is Standing.FAILING
 
 
 REFUSED = "127.0.0.1:6818"
@@ -193,24 +193,24 @@ REFUSED = "127.0.0.1:6818"
 def test_a_node_whose_slurmd_does_not_listen_gets_no_job_and_fails():
     slurm = FakeSlurm(make_plan(*THREE))
     slurm.contacts = Contact(refused={"gpu2": REFUSED})
-    found = walk(slurm)
-    said = f"Slurm says idle, but slurmd does not answer: {REFUSED} refuses test"
-    assert messages(found)["slurm_state", "gpu2"] == said
-    assert messages(found)["clock", "gpu2"] == f"not run: {said}"
+    run = walk(slurm)
+    message = f"Slurm says idle, but slurmd does not answer: {REFUSED} refuses test"
+    assert messages(run)["slurm_state", "gpu2"] == message
+    assert messages(run)["clock", "gpu2"] == f"not run: {message}"
     assert slurm.started == [["node-gpu1", "node-gpu3"], ["all_reduce", "ddp", "pipeline"]]
-    assert standings(slurm, found)["gpu2"] is Standing.FAILING
-    assert found.jobs[-1].job.hosts == ("gpu1", "gpu3")
+    assert standings(slurm, run)["gpu2"] is Standing.FAILING
+    assert run.jobs[-1].job.hosts == ("gpu1", "gpu3")
 
 
 def test_all_nodes_without_a_slurmd_are_told_and_none_is_accused():
     """What lies between the login node and all of them may as well be the cause."""
     slurm = FakeSlurm(make_plan(*THREE))
     slurm.contacts = Contact(refused=dict.fromkeys(("gpu1", "gpu2", "gpu3"), REFUSED))
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.FAIL
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.FAIL
     assert slurm.started == []
-    assert messages(found)["slurm_state", "gpu1"].endswith("refuses test, as do all other nodes")
-    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+    assert messages(run)["slurm_state", "gpu1"].endswith("refuses test, as do all other nodes")
+    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
 
 
 def test_only_nodes_that_slurm_takes_for_well_and_awake_are_looked_at():
@@ -225,8 +225,8 @@ def test_a_node_from_which_nothing_comes_back_holds_up_no_other():
     """A firewall does the same: its own job tells."""
     slurm = FakeSlurm(make_plan(*THREE))
     slurm.contacts = Contact(mute={"gpu2": REFUSED})
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.PASS
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.PASS
     (shared,) = slurm.shared[0]
     assert [job.name for job in shared.jobs] == ["node-gpu1", "node-gpu3"]
     assert slurm.started[0] == ["node-gpu1", "node-gpu2", "node-gpu3"]
@@ -239,13 +239,13 @@ def test_what_one_job_waited_for_in_vain_is_told_once():
         name: Reply(name, Outcome.SKIPPED, reason="all_reduce") for name in ("ddp", "pipeline")
     }
     slurm = FakeSlurm(make_plan(*THREE), replies={"all_reduce": stuck, **skipped})
-    found = walk(slurm)
-    assert list(messages(found)) == [("all_reduce", "virtual")]
-    said = "not run: all_reduce did not start on the same nodes in time"
-    assert messages(found, Verdict.INCONCLUSIVE) == dict.fromkeys(
-        (("ddp", "virtual"), ("pipeline", "virtual")), said
+    run = walk(slurm)
+    assert list(messages(run)) == [("all_reduce", "virtual")]
+    message = "not run: all_reduce did not start on the same nodes in time"
+    assert messages(run, Verdict.INCONCLUSIVE) == dict.fromkeys(
+        (("ddp", "virtual"), ("pipeline", "virtual")), message
     )
-    assert verdict(slurm, found) is Verdict.FAIL
+    assert verdict(slurm, run) is Verdict.FAIL
 
 
 def test_the_limits_of_a_tier_follow_from_what_the_one_before_took(monkeypatch):
@@ -267,33 +267,33 @@ def test_groups_whose_measurement_waited_in_vain_do_not_go_on():
     slurm = FakeSlurm(make_plan(*nodes), replies={f"node-h{n}": {"gpus": 4} for n in (1, 2)})
     first, second = (job.name for group in slurm.plan.groups for job in group.jobs[:1])
     slurm.replies[first] = Reply(first, Outcome.QUEUE_LIMIT, reason="ReqNodeNotAvail")
-    found = walk(slurm)
+    run = walk(slurm)
     rest = [job.name for job in slurm.plan.groups[0].jobs[1:]]
     assert slurm.started[1] == [first, second]
     assert not set(rest) & set(slurm.started[2])
-    said = [r.message for r in found.results if r.subject.name == slurm.plan.groups[0].name]
-    assert said.count(f"not run: {first} did not start on the same nodes in time") == 2
+    sentences = [r.message for r in run.results if r.subject.name == slurm.plan.groups[0].name]
+    assert sentences.count(f"not run: {first} did not start on the same nodes in time") == 2
 
 
 def test_an_unknown_model_is_inconclusive_never_a_pass():
     nodes = (("x1", "tpu_v9", 4),)
     slurm = FakeSlurm(make_plan(*nodes), replies={"node-x1": {"gpus": 4, "names": ["TPU"] * 4}})
     slurm.states["x1"] = NodeState("x1", "idle", 2, 2000, "gpu:tpu_v9:4")
-    found = walk(slurm)
-    assert list(messages(found, Verdict.INCONCLUSIVE)) == [
+    run = walk(slurm)
+    assert list(messages(run, Verdict.INCONCLUSIVE)) == [
         ("gpus", "x1"),
         ("all_reduce", "tpu_v9"),
     ]
-    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
+    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
 
 
 def test_a_single_virtual_node_trains_alone_and_says_so():
     slurm = FakeSlurm(make_plan(("gpu1", "virtual", 2)))
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.PASS
-    said = messages(found, Verdict.PASS)
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.PASS
+    passes = messages(run, Verdict.PASS)
     for check in ("all_reduce", "ddp", "pipeline"):
-        assert said[check, "virtual"] == ALONE
+        assert passes[check, "virtual"] == ALONE
 
 
 def test_a_node_with_one_gpu_trains_alone_and_can_fail():
@@ -301,9 +301,9 @@ def test_a_node_with_one_gpu_trains_alone_and_can_fail():
     slurm.replies = {"node-gpu1": {"gpus": 1, "names": [standin.GPU]}}
     assert verdict(slurm, walk(slurm)) is Verdict.PASS
     slurm.replies["all_reduce"] = {"wrong": 3}
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.FAIL
-    assert "are wrong" in messages(found)["all_reduce", "h100_sxm"]
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.FAIL
+    assert "are wrong" in messages(run)["all_reduce", "h100_sxm"]
 
 
 def test_a_run_of_slurm_state_alone_passes_without_a_job():
@@ -318,10 +318,10 @@ def test_a_run_of_slurm_state_alone_passes_without_a_job():
 def test_a_controller_that_is_down_fails_every_node():
     slurm = FakeSlurm(make_plan())
     slurm.down = SlurmDown("sinfo: no controller")
-    found = walk(slurm)
-    assert messages(found)["slurm_state", "gpu1"] == "sinfo: no controller"
-    assert messages(found)["ddp", "virtual"] == "not run: sinfo: no controller"
-    assert verdict(slurm, found) is Verdict.FAIL
+    run = walk(slurm)
+    assert messages(run)["slurm_state", "gpu1"] == "sinfo: no controller"
+    assert messages(run)["ddp", "virtual"] == "not run: sinfo: no controller"
+    assert verdict(slurm, run) is Verdict.FAIL
 
 
 def test_a_login_node_that_was_never_reached_is_no_verdict():
@@ -358,18 +358,18 @@ def test_jobs_of_which_none_ends_are_given_up(monkeypatch):
     hours = iter(range(0, 10**9, 3600))
     monkeypatch.setattr("time.monotonic", lambda: next(hours))
     monkeypatch.setattr(FakeBatch, "poll", lambda batch: Progress(False, (), ()))
-    found = walk(slurm)
-    assert "no job ended for" in messages(found)["cpus", "gpu1"]
-    assert verdict(slurm, found) is Verdict.FAIL
+    run = walk(slurm)
+    assert "no job ended for" in messages(run)["cpus", "gpu1"]
+    assert verdict(slurm, run) is Verdict.FAIL
     assert ("cancel", ["node-gpu1", "node-gpu2"]) in slurm.log
 
 
 def test_a_login_node_that_goes_away_fails_what_is_left():
     slurm = FakeSlurm(make_plan())
     slurm.poll_errors = [Unreachable("login1 is unreachable")] * 5
-    found = walk(slurm)
-    assert "lost contact: login1 is unreachable" in messages(found)["cpus", "gpu1"]
-    assert verdict(slurm, found) is Verdict.FAIL
+    run = walk(slurm)
+    assert "lost contact: login1 is unreachable" in messages(run)["cpus", "gpu1"]
+    assert verdict(slurm, run) is Verdict.FAIL
 
 
 def test_jobs_that_cannot_be_started_are_no_verdict_on_any_node():
@@ -382,21 +382,21 @@ def test_jobs_that_cannot_be_started_are_no_verdict_on_any_node():
 def test_a_launcher_that_died_fails_what_did_not_answer():
     slurm = FakeSlurm(make_plan(), replies={"node-gpu1": None})
     slurm.lost = "the launcher died: Traceback"
-    found = walk(slurm)
-    assert "the launcher died" in messages(found)["clock", "gpu1"]
-    assert ("clock", "gpu2") not in messages(found)
+    run = walk(slurm)
+    assert "the launcher died" in messages(run)["clock", "gpu1"]
+    assert ("clock", "gpu2") not in messages(run)
 
 
 def test_ctrl_c_cancels_and_keeps_what_is_known():
     slurm = FakeSlurm(make_plan())
     slurm.interrupt_on = "ddp"
-    found = walk(slurm)
-    assert found.interrupted
+    run = walk(slurm)
+    assert run.interrupted
     assert ("cancel", ["all_reduce", "ddp", "pipeline"]) in slurm.log
-    assert verdict(slurm, found) is Verdict.FAIL
-    node_tier = [result for result in found.results if result.tier is Tier.NODE]
+    assert verdict(slurm, run) is Verdict.FAIL
+    node_tier = [result for result in run.results if result.tier is Tier.NODE]
     assert {result.verdict for result in node_tier} == {Verdict.PASS, Verdict.SKIP}
-    assert "interrupted" in messages(found)["ddp", "virtual"]
+    assert "interrupted" in messages(run)["ddp", "virtual"]
 
 
 def test_a_check_that_breaks_fails_and_hides_nothing(monkeypatch, caplog):
@@ -407,17 +407,17 @@ def test_a_check_that_breaks_fails_and_hides_nothing(monkeypatch, caplog):
     broken = {**CHECKS, "ddp": type(check)(check.info, check.payload, explode)}
     monkeypatch.setattr(tiers, "CHECKS", broken)
     slurm = FakeSlurm(make_plan())
-    found = walk(slurm)
-    assert list(messages(found)) == [("ddp", "virtual")]
-    assert "the check itself failed" in messages(found)["ddp", "virtual"]
+    run = walk(slurm)
+    assert list(messages(run)) == [("ddp", "virtual")]
+    assert "the check itself failed" in messages(run)["ddp", "virtual"]
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_the_proof_says_what_really_ran():
-    found = walk(FakeSlurm(make_plan()))
-    proof = next(result.proof for result in found.results if result.check == "ddp")
+    run = walk(FakeSlurm(make_plan()))
+    proof = next(result.proof for result in run.results if result.check == "ddp")
     assert (proof.world_size, proof.backend, proof.hosts) == (2, "gloo", ("gpu1", "gpu2"))
-    assert json.loads(found.jobs[-1].reply.stdout)["proof"]["world_size"] == 2
+    assert json.loads(run.jobs[-1].reply.stdout)["proof"]["world_size"] == 2
 
 
 # --- whose fault it is -----------------------------------------------------------------------
@@ -430,24 +430,24 @@ def ended(job, **changes):
 def test_a_node_that_went_down_under_a_job_is_named_and_the_other_is_not():
     slurm = FakeSlurm(make_plan(), replies={"ddp": Reply("ddp", Outcome.RUN_LIMIT)})
     slurm.later = {"gpu2": NodeState("gpu2", "down*", 2, 2000, "gpu:virtual:2", "Not responding")}
-    found = walk(slurm)
-    assert messages(found)["ddp", "virtual"].startswith("gpu2 is down* (Not responding) meanwhile")
-    assert standings(slurm, found) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+    run = walk(slurm)
+    assert messages(run)["ddp", "virtual"].startswith("gpu2 is down* (Not responding) meanwhile")
+    assert standings(slurm, run) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
 
 
 def test_whom_the_ranks_waited_for_is_named():
-    said = "plumbline: blamed gpu2\nplumbline: ddp, rank 0 on gpu1: rank 1 on gpu2 did not come\n"
-    slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=said)})
-    found = walk(slurm)
-    assert "rank 1 on gpu2 did not come" in messages(found)["ddp", "virtual"]
-    assert standings(slurm, found) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+    stderr = "plumbline: blamed gpu2\nplumbline: ddp, rank 0 on gpu1: rank 1 on gpu2 did not come\n"
+    slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=stderr)})
+    run = walk(slurm)
+    assert "rank 1 on gpu2 did not come" in messages(run)["ddp", "virtual"]
+    assert standings(slurm, run) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
 
 
 def test_ranks_that_do_not_agree_make_suspects():
-    said = "plumbline: blamed gpu2\nplumbline: blamed gpu1\n"
-    slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=said)})
-    found = walk(slurm)
-    assert standings(slurm, found) == {"gpu1": Standing.SUSPECT, "gpu2": Standing.SUSPECT}
+    stderr = "plumbline: blamed gpu2\nplumbline: blamed gpu1\n"
+    slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=stderr)})
+    run = walk(slurm)
+    assert standings(slurm, run) == {"gpu1": Standing.SUSPECT, "gpu2": Standing.SUSPECT}
 
 
 @pytest.mark.parametrize(
@@ -467,19 +467,19 @@ def test_a_cluster_job_whose_nodes_are_only_busy_is_inconclusive():
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="Resources")
     slurm = FakeSlurm(make_plan(), replies={"node-gpu2": waited})
     slurm.states["gpu2"] = NodeState("gpu2", "allocated", 2, 2000, "gpu:virtual:2")
-    found = walk(slurm)
-    assert messages(found) == {}
-    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
-    inconclusive = messages(found, Verdict.INCONCLUSIVE)
+    run = walk(slurm)
+    assert messages(run) == {}
+    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
+    inconclusive = messages(run, Verdict.INCONCLUSIVE)
     assert inconclusive["ddp", "virtual"] == "only 1 of 2 nodes left; gpu2 could not be judged"
-    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
 
 
 def test_a_lost_login_node_blames_no_node():
     slurm = FakeSlurm(make_plan())
     slurm.poll_errors = [Unreachable("login1 is unreachable")] * 5
-    found = walk(slurm)
-    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+    run = walk(slurm)
+    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
 
 
 REFUSED = "srun: error: Unable to allocate resources: Invalid account or account/partition"
@@ -503,9 +503,9 @@ def test_a_user_without_an_account_is_told_how_to_get_one():
 
 def test_one_refused_job_is_no_nodes_fault():
     slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": ended("node-gpu2", stderr=REFUSED)})
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
-    assert standings(slurm, found)["gpu2"] is Standing.UNPROVEN
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
+    assert standings(slurm, run)["gpu2"] is Standing.UNPROVEN
 
 
 def test_a_node_that_the_inventory_does_not_declare_is_noted():
@@ -519,9 +519,9 @@ def test_a_node_that_the_inventory_does_not_declare_is_noted():
 def test_accounting_that_does_not_answer_fails_the_run_and_no_node():
     slurm = FakeSlurm(make_plan())
     slurm.accounting_error = "sacctmgr: error: Unable to connect to slurmdbd"
-    found = walk(slurm)
-    assert list(messages(found)) == [("accounting", "slurm")]
-    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+    run = walk(slurm)
+    assert list(messages(run)) == [("accounting", "slurm")]
+    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
 
 
 def clocks(slurm, monkeypatch, **offsets_s):
@@ -540,23 +540,23 @@ def clocks(slurm, monkeypatch, **offsets_s):
 def test_a_login_node_whose_clock_is_off_is_named_instead_of_all_nodes(monkeypatch):
     slurm = FakeSlurm(make_plan(*THREE))
     clocks(slurm, monkeypatch, gpu1=30.0, gpu2=30.1, gpu3=30.2)
-    found = walk(slurm)
-    failed = messages(found)
+    run = walk(slurm)
+    failed = messages(run)
     assert set(failed) == {("clock", f"gpu{number}") for number in (1, 2, 3)}
     assert failed["clock", "gpu1"].startswith(
         "the login node's clock is 30.1 s behind those of all"
     )
     # The nodes go on, and none of them is accused.
     assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
-    assert set(standings(slurm, found).values()) == {Standing.UNPROVEN}
+    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
 
 
 def test_one_clock_that_is_off_is_the_nodes(monkeypatch):
     slurm = FakeSlurm(make_plan(*THREE))
     clocks(slurm, monkeypatch, gpu2=30.0)
-    found = walk(slurm)
-    assert list(messages(found)) == [("clock", "gpu2")]
-    assert standings(slurm, found)["gpu2"] is Standing.FAILING
+    run = walk(slurm)
+    assert list(messages(run)) == [("clock", "gpu2")]
+    assert standings(slurm, run)["gpu2"] is Standing.FAILING
 
 
 # --- what proves nothing ---------------------------------------------------------------------
@@ -565,13 +565,13 @@ def test_one_clock_that_is_off_is_the_nodes(monkeypatch):
 def test_one_selected_node_leaves_communication_unproven():
     selection = Selection(only=("all_reduce",), nodes="gpu1")
     slurm = FakeSlurm(make_plan(selection=selection))
-    found = walk(slurm)
-    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
+    run = walk(slurm)
+    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
     assert (
-        "nothing was communicated" in messages(found, Verdict.INCONCLUSIVE)["all_reduce", "virtual"]
+        "nothing was communicated" in messages(run, Verdict.INCONCLUSIVE)["all_reduce", "virtual"]
     )
     # What it computed is looked at all the same.
-    assert [job.job.name for job in found.jobs] == ["all_reduce"]
+    assert [job.job.name for job in run.jobs] == ["all_reduce"]
     slurm.replies = {"all_reduce": {"wrong": 1}}
     assert verdict(slurm, walk(slurm)) is Verdict.FAIL
 
@@ -579,10 +579,10 @@ def test_one_selected_node_leaves_communication_unproven():
 def test_two_nodes_that_are_unlike_leave_communication_unproven():
     slurm = FakeSlurm(make_plan(("a", "h100_sxm", 1), ("b", "h100_sxm", 1, "ib_ndr400")))
     slurm.replies = {f"node-{name}": {"gpus": 1, "names": [standin.GPU]} for name in "ab"}
-    found = walk(slurm)
-    assert messages(found) == {}
-    assert verdict(slurm, found) is Verdict.INCONCLUSIVE
-    assert "no other selected node is of its kind" in str(messages(found, Verdict.INCONCLUSIVE))
+    run = walk(slurm)
+    assert messages(run) == {}
+    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
+    assert "no other selected node is of its kind" in str(messages(run, Verdict.INCONCLUSIVE))
 
 
 def test_an_answer_of_an_earlier_run_is_refused_in_both_tiers(monkeypatch):
@@ -598,9 +598,9 @@ def test_an_answer_of_an_earlier_run_is_refused_in_both_tiers(monkeypatch):
         return Reply(**{**fields(reply), "stdout": json.dumps(old, separators=(",", ":"))})
 
     monkeypatch.setattr(slurm, "reply", replayed)
-    found = walk(slurm)
-    assert "of another job or run" in messages(found)["cpus", "gpu1"]
-    assert "of another job or run" in messages(found)["ddp", "virtual"]
+    run = walk(slurm)
+    assert "of another job or run" in messages(run)["cpus", "gpu1"]
+    assert "of another job or run" in messages(run)["ddp", "virtual"]
 
 
 def test_ranks_on_other_gpus_than_declared_fail_and_name_their_node(monkeypatch):
@@ -621,10 +621,10 @@ def test_ranks_on_other_gpus_than_declared_fail_and_name_their_node(monkeypatch)
         return Reply(**{**fields(reply), "stdout": json.dumps(document, separators=(",", ":"))})
 
     monkeypatch.setattr(slurm, "reply", swapped)
-    found = walk(slurm)
-    assert "NVML says NVIDIA A100-SXM4-80GB" in messages(found)["ddp", "h100_sxm"]
-    assert standings(slurm, found)["h2"] is Standing.FAILING
-    assert standings(slurm, found)["h1"] is Standing.UNPROVEN
+    run = walk(slurm)
+    assert "NVML says NVIDIA A100-SXM4-80GB" in messages(run)["ddp", "h100_sxm"]
+    assert standings(slurm, run)["h2"] is Standing.FAILING
+    assert standings(slurm, run)["h1"] is Standing.UNPROVEN
 
 
 def test_a_node_where_cuda_does_not_start_fails_by_name_and_the_others_go_on():
@@ -634,10 +634,10 @@ def test_a_node_where_cuda_does_not_start_fails_by_name_and_the_others_go_on():
         slurm.replies[f"node-{name}"] = {"names": [standin.GPU] * 2}
     error = "RuntimeError: Error 802: system not yet initialized"
     slurm.replies["cuda-h2"] = {"errors": {0: error, 1: error}}
-    found = walk(slurm)
-    assert messages(found) == {("cuda", "h2"): f"all 2 GPUs: {error}"}
-    assert standings(slurm, found)["h2"] is Standing.FAILING
-    jobs = {item.job.name: item.job.hosts for item in found.jobs}
+    run = walk(slurm)
+    assert messages(run) == {("cuda", "h2"): f"all 2 GPUs: {error}"}
+    assert standings(slurm, run)["h2"] is Standing.FAILING
+    jobs = {item.job.name: item.job.hosts for item in run.jobs}
     assert jobs["cuda-h2"] == ("h2",)
     assert [jobs[name] for name in ("all_reduce", "ddp", "pipeline")] == [("h1", "h3")] * 3
 
@@ -683,9 +683,9 @@ def test_a_maintenance_reservation_can_be_validated_from_inside():
         slurm = FakeSlurm(make_plan(selection=Selection(submission=submission)))
         for name in ("gpu1", "gpu2"):
             slurm.states[name] = NodeState(name, "maint", 2, 2000, "gpu:virtual:2")
-        found = walk(slurm)
-        assert verdict(slurm, found) is expected
-        assert Standing.FAILING not in standings(slurm, found).values()
+        run = walk(slurm)
+        assert verdict(slurm, run) is expected
+        assert Standing.FAILING not in standings(slurm, run).values()
 
 
 def test_a_signal_during_tidying_does_not_cut_it_short(monkeypatch):
@@ -697,7 +697,7 @@ def test_a_signal_during_tidying_does_not_cut_it_short(monkeypatch):
 
     monkeypatch.setattr(FakeBatch, "close", close)
     with interrupts.caught():
-        found = walk(slurm)
-    assert found.interrupted
+        run = walk(slurm)
+    assert run.interrupted
     assert ("close", ["node-gpu1", "node-gpu2"]) in slurm.log
     assert len(slurm.started) == 1

@@ -39,19 +39,19 @@ class Cluster:
         known = {name: ["idle", 2, 2000, "gpu:h100_sxm:2", "none"] for name in NAMES}
         programs = simulated_slurm.install(self.path, {**known, **(states or {})}, faults)
         self.monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        made = plan.make(declared, both(), selection or Selection(), f"test-{os.getpid()}")
-        client = CommandLineClient(Here(), made.run_id, made.python)
-        found = tiers.walk(made, client, observer or Silent(), interval_s=0.05)
-        results = settle(made.checks, found.results)
-        reports = node_reports(made.nodes, found.states, results, made.suite_checks)
-        return Outcome(found, results, {report.node.name: report.standing for report in reports})
+        run_plan = plan.make(declared, both(), selection or Selection(), f"test-{os.getpid()}")
+        client = CommandLineClient(Here(), run_plan.run_id, run_plan.python)
+        walk = tiers.walk(run_plan, client, observer or Silent(), interval_s=0.05)
+        results = settle(run_plan.checks, walk.results)
+        reports = node_reports(run_plan.nodes, walk.states, results, run_plan.suite_checks)
+        return Outcome(walk, results, {report.node.name: report.standing for report in reports})
 
 
 class Outcome:
     def __init__(self, walk, results, standings):
         self.walk, self.results, self.standings = walk, results, standings
-        self.verdicts = {(one.check, one.subject.name): one.verdict for one in results}
-        self.messages = {(one.check, one.subject.name): one.message for one in results}
+        self.verdicts = {(result.check, result.subject.name): result.verdict for result in results}
+        self.messages = {(result.check, result.subject.name): result.message for result in results}
         ddp = [item.job.hosts for item in walk.jobs if item.job.payload == "ddp"]
         self.trained = ddp[0] if ddp else ()
 
@@ -84,9 +84,9 @@ def slow(tflops):
 
 
 def test_nodes_that_are_alike_go_on_together(cluster):
-    found = cluster.walk()
-    assert set(found.verdicts.values()) == {Verdict.PASS}, found.messages
-    assert found.trained == NAMES
+    outcome = cluster.walk()
+    assert set(outcome.verdicts.values()) == {Verdict.PASS}, outcome.messages
+    assert outcome.trained == NAMES
 
 
 FAULTS = {
@@ -116,46 +116,46 @@ FAULTS = {
 @pytest.mark.parametrize("check", FAULTS)
 def test_the_node_at_fault_is_named_and_leaves_the_cluster_tier(cluster, check):
     job, fault, message = FAULTS[check]
-    found = cluster.walk({job: fault})
-    failed = {key for key, verdict in found.verdicts.items() if verdict is not Verdict.PASS}
-    assert failed == {(check, "gpu3")}, found.messages
-    assert found.verdicts[check, "gpu3"] is Verdict.FAIL
-    assert found.messages[check, "gpu3"] == message
-    assert found.trained == ("gpu1", "gpu2", "gpu4")
-    assert found.standings["gpu3"] is Standing.FAILING
-    assert set(found.standings.values()) == {Standing.FAILING, Standing.PASSING}
+    outcome = cluster.walk({job: fault})
+    failed = {key for key, verdict in outcome.verdicts.items() if verdict is not Verdict.PASS}
+    assert failed == {(check, "gpu3")}, outcome.messages
+    assert outcome.verdicts[check, "gpu3"] is Verdict.FAIL
+    assert outcome.messages[check, "gpu3"] == message
+    assert outcome.trained == ("gpu1", "gpu2", "gpu4")
+    assert outcome.standings["gpu3"] is Standing.FAILING
+    assert set(outcome.standings.values()) == {Standing.FAILING, Standing.PASSING}
 
 
 def test_without_a_majority_the_run_fails_and_no_node_leaves_it(cluster):
     other = health(nvml={**standin_health.measured(2)["nvml"], "driver": "570.1"})
-    found = cluster.walk({"health-gpu3": other, "health-gpu4": other})
-    assert {found.verdicts["alike", name] for name in NAMES} == {Verdict.FAIL}
-    assert found.trained == NAMES
-    assert set(found.standings.values()) == {Standing.UNPROVEN}
+    outcome = cluster.walk({"health-gpu3": other, "health-gpu4": other})
+    assert {outcome.verdicts["alike", name] for name in NAMES} == {Verdict.FAIL}
+    assert outcome.trained == NAMES
+    assert set(outcome.standings.values()) == {Standing.UNPROVEN}
 
 
 def test_a_node_that_is_drained_is_missing_and_the_others_are_compared(cluster):
-    found = cluster.walk(states={"gpu2": ["drained", 2, 2000, "gpu:h100_sxm:2", "bad fan"]})
+    outcome = cluster.walk(states={"gpu2": ["drained", 2, 2000, "gpu:h100_sxm:2", "bad fan"]})
     for check in COMPARED:
-        assert found.messages[check, "gpu2"] == "not run: Slurm says drained (bad fan)"
-        assert found.verdicts[check, "gpu1"] is Verdict.PASS
-    assert found.trained == ("gpu1", "gpu3", "gpu4")
+        assert outcome.messages[check, "gpu2"] == "not run: Slurm says drained (bad fan)"
+        assert outcome.verdicts[check, "gpu1"] is Verdict.PASS
+    assert outcome.trained == ("gpu1", "gpu3", "gpu4")
 
 
 def test_one_node_that_is_left_says_that_it_could_not_be_compared(cluster):
     down = ["down", 2, 2000, "gpu:h100_sxm:2", "none"]
-    found = cluster.walk(states=dict.fromkeys(("gpu2", "gpu3", "gpu4"), down))
+    outcome = cluster.walk(states=dict.fromkeys(("gpu2", "gpu3", "gpu4"), down))
     for check in COMPARED:
-        assert found.verdicts[check, "gpu1"] is Verdict.INCONCLUSIVE
-        assert found.messages[check, "gpu1"].endswith("; nothing is known of gpu[2-4]")
+        assert outcome.verdicts[check, "gpu1"] is Verdict.INCONCLUSIVE
+        assert outcome.messages[check, "gpu1"].endswith("; nothing is known of gpu[2-4]")
 
 
 def test_one_selected_node_compares_its_own_gpus_where_these_are_enough(cluster):
-    found = cluster.walk(selection=Selection(nodes="gpu1"))
-    assert found.verdicts["alike", "gpu1"] is Verdict.PASS
-    assert found.verdicts["same_product", "gpu1"] is Verdict.PASS
-    assert found.verdicts["stragglers", "gpu1"] is Verdict.INCONCLUSIVE
-    assert found.messages["stragglers", "gpu1"] == (
+    outcome = cluster.walk(selection=Selection(nodes="gpu1"))
+    assert outcome.verdicts["alike", "gpu1"] is Verdict.PASS
+    assert outcome.verdicts["same_product", "gpu1"] is Verdict.PASS
+    assert outcome.verdicts["stragglers", "gpu1"] is Verdict.INCONCLUSIVE
+    assert outcome.messages["stragglers", "gpu1"] == (
         "2 of these GPUs, and 5 are needed for a comparison"
     )
 
@@ -167,10 +167,10 @@ def test_an_interrupted_run_has_a_result_for_every_node_and_none_that_nobody_com
                 raise KeyboardInterrupt
 
     with interrupts.caught():
-        found = cluster.walk(observer=Impatient())
-    assert found.walk.interrupted
+        outcome = cluster.walk(observer=Impatient())
+    assert outcome.walk.interrupted
     for check in COMPARED:
         for name in NAMES:
-            assert found.verdicts[check, name] is not None
-    assert Verdict.FAIL in {found.verdicts["same_product", name] for name in NAMES}
-    assert found.trained == ()
+            assert outcome.verdicts[check, name] is not None
+    assert Verdict.FAIL in {outcome.verdicts["same_product", name] for name in NAMES}
+    assert outcome.trained == ()

@@ -188,5 +188,5 @@ if __name__ == "__main__":
     for library in LIBRARIES:
         importlib.import_module(library)
     print(time.process_time(), flush=True)
-    if (asked := serve()) is not None:
-        _become(asked)
+    if (task := serve()) is not None:
+        _become(task)

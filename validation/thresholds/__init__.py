@@ -201,17 +201,17 @@ def schemas() -> dict[str, Mapping[str, Any]]:
 
 def load(hardware: str, site: Path | None = None) -> Rules:
     """The rules for one kind of node. Raises DataError with every problem of a file."""
-    found = [
+    models = [
         model for folder in _folders(site) if (model := _load_model(folder, hardware)) is not None
     ]
     merged = None
-    if found:
+    if models:
         merged = ModelThresholds(
             hardware,
-            tuple(dict.fromkeys(name for model in found for name in model.nvml_names)),
-            tuple(rule for model in found for rule in model.collectives),
-            reduce(GpuRules.over, (model.gpu for model in found)),
-            {name: limit for model in reversed(found) for name, limit in model.host.items()},
+            tuple(dict.fromkeys(name for model in models for name in model.nvml_names)),
+            tuple(rule for model in models for rule in model.collectives),
+            reduce(GpuRules.over, (model.gpu for model in models)),
+            {name: limit for model in reversed(models) for name, limit in model.host.items()},
         )
     return Rules(hardware, merged, load_common(site))
 
@@ -240,10 +240,10 @@ def load_common(site: Path | None = None) -> Common:
         place = place_of(path)
 
         def limit(
-            found: Mapping[str, Any], key: str, unit: str = "", place: str = place
+            values: Mapping[str, Any], key: str, unit: str = "", place: str = place
         ) -> Threshold:
             where = f"{place} {key}"
-            return most(found["fail_above"], unit, found, where, found["warn_above"])
+            return most(values["fail_above"], unit, values, where, values["warn_above"])
 
         if read["clock_offset_s"]:
             clock = limit(read["clock_offset_s"], "clock_offset_s", "s")
@@ -264,7 +264,9 @@ def load_common(site: Path | None = None) -> Common:
                 )
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
-    if clock is None or any(found.keys() != {"gloo", "nccl"} for found in (bandwidth, training)):
+    if clock is None or any(
+        by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training)
+    ):
         wanted = "clock_offset_s, bus_bandwidth_gbs and training are needed, for gloo and for nccl"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):

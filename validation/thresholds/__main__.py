@@ -60,18 +60,18 @@ def _schema(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _listed(_: argparse.Namespace) -> Iterator[str]:
-    for model in thresholds.shipped_models():
-        found = thresholds.load(model).model
-        assert found is not None  # shipped_models are those that have a file
+    for name in thresholds.shipped_models():
+        model = thresholds.load(name).model
+        assert model is not None  # shipped_models are those that have a file
         counts = (
-            (len(found.collectives), "collectives"),
-            (len(found.gpu.gemm), "products"),
-            (len(found.gpu.memory), "memory"),
-            (len(found.gpu.copies), "copies"),
-            (len(found.gpu.peers), "peers"),
+            (len(model.collectives), "collectives"),
+            (len(model.gpu.gemm), "products"),
+            (len(model.gpu.memory), "memory"),
+            (len(model.gpu.copies), "copies"),
+            (len(model.gpu.peers), "peers"),
         )
         rules = ", ".join(f"{what} {count}" for count, what in counts if count)
-        yield f"{model:10}  {rules or 'no rules'}"
+        yield f"{name:10}  {rules or 'no rules'}"
 
 
 def _shown(options: argparse.Namespace) -> Iterator[str]:
@@ -83,16 +83,16 @@ def _shown(options: argparse.Namespace) -> Iterator[str]:
     node = declared.nodes[options.node]
     yield f"{node.name}: {node.hardware}, {words.count(node.gpus.count, 'GPU')}, {node.fabric}"
     yield f"thresholds: {f'{site}, then ' if site else ''}validation/thresholds"
-    told: set[Applied] = set()
+    seen: set[Applied] = set()
     sources: set[str] = set()
     others: dict[str, None] = {}
     for suite in (options.suite,) if options.suite else _SUITES:
-        made = plan.make(declared, suites.load(suite), Selection(), "show", site)
-        for item in applied(made, node.name):
-            if item not in told:
-                told.add(item)
+        run_plan = plan.make(declared, suites.load(suite), Selection(), "show", site)
+        for item in applied(run_plan, node.name):
+            if item not in seen:
+                seen.add(item)
                 yield from _lines(item, sources)
-        others |= dict.fromkeys(name for name in made.suite_checks if name not in LOOKED_UP)
+        others |= dict.fromkeys(name for name in run_plan.suite_checks if name not in LOOKED_UP)
     if others:
         yield ""
         yield from textwrap.wrap(

@@ -49,21 +49,21 @@ def applied(plan: Plan, name: str) -> list[Applied]:
     """For a node of the plan and the group it works in, in the order of the checks."""
     node = next(node for node in plan.nodes if node.name == name)
     rules = plan.rules[node.hardware]
-    jobs = [job for job in plan.jobs if any(name == one.name for one in job.nodes)]
-    found: list[Applied] = []
+    jobs = [job for job in plan.jobs if any(name == host.name for host in job.nodes)]
+    entries: list[Applied] = []
     for check in plan.checks:
         if check.check not in LOOKED_UP or name not in check.subject.nodes:
             continue
-        if said := check.skip or check.unproven:
-            found.append(Applied(check.check, check.tier.value, words=said))
+        if words := check.skip or check.unproven:
+            entries.append(Applied(check.check, check.tier.value, words=words))
             continue
         job = next(job for job in jobs if check.check in job.checks)
         if job.payload == gemm.PAYLOAD and not node.gpus.real:
-            said = "runs on CPUs, no speed is judged"
-            found.append(Applied(check.check, check.tier.value, words=said))
+            words = "runs on CPUs, no speed is judged"
+            entries.append(Applied(check.check, check.tier.value, words=words))
         else:
-            found += _OF[check.check](check.check, job, node, rules)
-    return found
+            entries += _OF[check.check](check.check, job, node, rules)
+    return entries
 
 
 _Ask = Callable[[str], Threshold | None]
@@ -156,9 +156,9 @@ def _all_reduce(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Appl
     what = f"{nodes} × {job.ranks_per_node} ranks, {node.fabric}, {backend}, {size} bytes"
 
     def rule(links: str) -> Threshold | None:
-        asked = all_reduce.collective(job, size, links or None)
-        found = rules.model.collective(asked) if rules.model else None
-        return None if found is None else found.threshold
+        collective = all_reduce.collective(job, size, links or None)
+        match = rules.model.collective(collective) if rules.model else None
+        return None if match is None else match.threshold
 
     # What the links are shows when it runs.
     yield from _alike(check, what, LINKS if backend == "nccl" else ("",), rule)

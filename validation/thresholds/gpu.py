@@ -210,18 +210,18 @@ def problems(read: Mapping[str, Any]) -> list[str]:
     """What is wrong with the numbers of a file that has the right form."""
     peak = read["peak"] or {}
     products = peak.get("gemm_tflops") or {}
-    found = []
+    sentences = []
     for table in ("gemm", "memory", "copies", "peers"):
         unit = "tflops" if table == "gemm" else "gbs"
         for index, rule in enumerate(read[table] or ()):
             where = f"{table}[{index}]"
             fail, warn = rule[f"fail_below_{unit}"], rule[f"warn_below_{unit}"]
             if warn is not None and warn < fail:
-                found.append(f"{where}.warn_below_{unit}: lies below fail_below_{unit}")
+                sentences.append(f"{where}.warn_below_{unit}: lies below fail_below_{unit}")
             most = products.get(rule["dtype"]) if table == "gemm" else peak.get(f"{table}_gbs")
             if most is not None and max(fail, warn or 0) >= most:
-                found.append(f"{where}: nothing could pass, the peak is {most:g}")
-    return found
+                sentences.append(f"{where}: nothing could pass, the peak is {most:g}")
+    return sentences
 
 
 def rules(read: Mapping[str, Any], place: str) -> GpuRules:

@@ -98,12 +98,12 @@ class Inventory:
 
 def default_inventory() -> list[str]:
     """The inventory that Ansible itself would take: the environment's, else ansible.cfg's."""
-    if given := os.environ.get("ANSIBLE_INVENTORY"):
-        return [given]
+    if inventory := os.environ.get("ANSIBLE_INVENTORY"):
+        return [inventory]
     config = configparser.ConfigParser(interpolation=None)
     config.read(CONFIG)
-    found = config.get("defaults", "inventory", fallback="").strip()
-    return [str(CONFIG.parent / part.strip()) for part in found.split(",") if part.strip()]
+    setting = config.get("defaults", "inventory", fallback="").strip()
+    return [str(CONFIG.parent / part.strip()) for part in setting.split(",") if part.strip()]
 
 
 def declaration(inventory: Sequence[str], timeout_s: float = 300) -> Any:
@@ -145,12 +145,12 @@ def _play(
         raise EnvironmentProblem("ansible-runner is not installed: see requirements.txt") from error
     with _folder() as folder:
         stopped = threading.Event()
-        found: list[Any] = []
+        outcomes: list[Any] = []
 
         def work() -> None:
             # Not in the main thread: there ansible-runner would take over Ctrl-C.
             try:
-                found.append(
+                outcomes.append(
                     runner_module.run(
                         private_data_dir=folder,
                         playbook=playbook,
@@ -164,7 +164,7 @@ def _play(
                     )
                 )
             except Exception as error:
-                found.append(error)
+                outcomes.append(error)
 
         worker = threading.Thread(target=work, daemon=True)
         worker.start()
@@ -173,11 +173,11 @@ def _play(
         finally:
             stopped.set()
             worker.join(10)
-        if not found:
+        if not outcomes:
             raise TransportError(f"ansible-playbook gave no answer in {timeout_s:g} s")
-        if isinstance(found[0], Exception):
-            raise TransportError(f"ansible-runner: {printable(str(found[0]), 300)}")
-        runner = found[0]
+        if isinstance(outcomes[0], Exception):
+            raise TransportError(f"ansible-runner: {printable(str(outcomes[0]), 300)}")
+        runner = outcomes[0]
         events = list(runner.events)
         if runner.status == "timeout":
             raise Unreachable(f"ansible-playbook did not end in {timeout_s:g} s")
@@ -215,8 +215,8 @@ def _complaint(events: Sequence[Mapping[str, Any]]) -> str:
 
 def _why(result: Mapping[str, Any]) -> str:
     names = ("msg", "module_stderr", "stderr", "stdout")
-    said = [str(result[name]) for name in names if str(result.get(name) or "").strip()]
-    return printable(": ".join(said[:2]), 300) or "no reason given"
+    texts = [str(result[name]) for name in names if str(result.get(name) or "").strip()]
+    return printable(": ".join(texts[:2]), 300) or "no reason given"
 
 
 def _base64(data: bytes) -> str:
