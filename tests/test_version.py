@@ -18,6 +18,7 @@ PACKED = [f"roles/{role}/files/{role}" for role in ("gpu_exporter", "job_report"
 WITHOUT = {
     "scripts/lint-ansible": "all its arguments are ansible-lint's",
     "scripts/lock": "it has no arguments",
+    "validation.payloads.dcgm_diag": "the role dcgm brings it to nodes, alone",
     "validation.payloads": "tasks of a job start it, with the name of a payload",
     "validation.slurm.launcher": "a run copies it to the login node and starts it there",
     "validation.slurm.look": "a run sends it to the login node and starts it there",

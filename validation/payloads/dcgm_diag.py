@@ -156,14 +156,11 @@ def verdict(program: str, level: int, limit_s: float, gpus: int) -> Verdict:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    from cluster import version  # what travels with jobs has only the payloads
-
     parser = argparse.ArgumentParser(description="DCGM's diagnostic as one line and exit status.")
     parser.add_argument("--level", type=int, choices=(1, 2, 3, 4), default=1)
     parser.add_argument("--gpus", type=int, required=True, help="how many this node declares")
     parser.add_argument("--limit", type=float, default=60, help="seconds (default: 60)")
     parser.add_argument("--dcgmi", default="dcgmi", help="the program to ask (default: dcgmi)")
-    version.add_option(parser)
     options = parser.parse_args(arguments)
     outcome = verdict(options.dcgmi, options.level, options.limit, options.gpus)
     word = {PASSED: "passes", FAILED: "fails", UNKNOWN: "gives no verdict"}[outcome.status]

@@ -63,7 +63,7 @@ def test_it_runs_on_a_login_node_with_what_was_deployed(node, operator):
     copied = operator(
         "bash",
         "-c",
-        "git ls-files -z validation | tar -c --null -T - | "
+        "git ls-files -z cluster validation | tar -c --null -T - | "
         f"scripts/virtual-cluster ssh --name={operator.cluster} login1 "
         "'mkdir -p here && tar -x -C here'",
     )
