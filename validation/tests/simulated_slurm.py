@@ -185,7 +185,9 @@ def srun(state, arguments):
     (state / f"argv.{job}").write_text(json.dumps(arguments))
     mark = state / "running" / name
     known = f"{allocation}.{new_number(state)}" if allocation else number
-    mark.write_text(json.dumps({"pid": os.getpid(), "id": known, "fault": fault}))
+    whole = state / f"mark.{os.getpid()}"
+    whole.write_text(json.dumps({"pid": os.getpid(), "id": known, "fault": fault}))
+    whole.rename(mark)
     slot = None
     try:
         if fault == "stepless" and allocation:
@@ -451,16 +453,19 @@ def scancel(state, arguments):
     with open(state / "cancelled", "a") as file:
         file.write(wanted + "\n")
     for path in (state / "allocations").iterdir():
-        if (allocation := json.loads(path.read_text()))["name"] == wanted:
-            os.kill(allocation["pid"], signal.SIGTERM)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if (allocation := json.loads(path.read_text()))["name"] == wanted:
+                os.kill(allocation["pid"], signal.SIGTERM)
     for path in (state / "running").iterdir():
-        job = json.loads(path.read_text())
-        if wanted not in (path.name, job["id"]):
-            continue
-        if job["fault"] == "deaf":
-            path.unlink()
-        else:
-            os.kill(job["pid"], signal.SIGTERM)
+        # One that ends meanwhile must not keep those after it alive.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            job = json.loads(path.read_text())
+            if wanted not in (path.name, job["id"]):
+                continue
+            if job["fault"] == "deaf":
+                path.unlink()
+            else:
+                os.kill(job["pid"], signal.SIGTERM)
     return 0
 
 

@@ -152,7 +152,7 @@ def test_what_fails_without_a_word_is_named_all_the_same(play, unpacked):
     own = {"site_image_rootfs": unpacked, "site_image_torch": "none"}
     run = play(None, ON_LOGIN1, **own, site_image_python="/bin/false")
     assert run.code != 0
-    assert f"login1 cannot build {IMAGE}: nothing is said (chroot in line " in run.output
+    assert f"login1 cannot build {IMAGE}: no error was printed (chroot in line " in run.output
     assert "ended with status 1); the earlier image is still there." in run.output
 
 
