@@ -1,7 +1,7 @@
 """What Slurm's states of a node say: whether it takes a job, is busy, sleeps or is gone.
 
 sinfo writes them as one word with flags behind it ("down*"), scontrol as words with a plus between
-them ("DOWN+NOT_RESPONDING"), and a node may have several of those.
+them ("DOWN+NOT_RESPONDING") or as a list of JSON, and a node may have several of those.
 """
 
 import re
@@ -90,6 +90,7 @@ def split(state: str) -> tuple[str, str]:
 
 # --- as scontrol has them -----------------------------------------------------------------------
 
+BUSY = {"ALLOCATED", "ALLOC", "MIXED", "COMPLETING"}
 # A node with one of these takes no job, and may yet get rid of it by itself.
 UNSETTLED = {"DOWN", "FAIL", "INVALID_REG", "INVAL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}
 DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
@@ -111,6 +112,10 @@ class Seen:
     reason: str  # with who gave it, and when
 
     @property
+    def busy(self) -> bool:
+        return bool(self.flags & BUSY)
+
+    @property
     def unsettled(self) -> bool:
         return bool(self.flags & UNSETTLED)
 
@@ -123,15 +128,32 @@ class Seen:
         """Drained by Slurm itself, because it had less than was declared then."""
         return self.drained and bool(WRONG_DECLARATION.fullmatch(SIGNED.sub("", self.reason)))
 
+    def __str__(self) -> str:
+        state = f"slurmctld holds it as {'+'.join(sorted(self.flags))}"
+        return f"{state}: {self.reason}" if self.reason else state
+
 
 NOWHERE = Seen(frozenset({"UNKNOWN"}), "slurmctld does not know the node")
 
 
+def words(state: str) -> frozenset[str]:
+    """The words of a state. Of the marks that old versions append, only * is one of the words.
+
+    Raises ValueError for a text that is no state.
+
+    >>> sorted(words("DOWN*+DRAIN"))
+    ['DOWN', 'DRAIN', 'NOT_RESPONDING']
+    """
+    separated = re.sub(r"[~#!%$@^-]+(?=\+|$)", "", state.upper().replace("*", "+NOT_RESPONDING"))
+    if not re.fullmatch(r"[A-Z][A-Z_]*(\+[A-Z][A-Z_]*)*", separated):
+        raise ValueError(f"{state[:80]!r} is no state of a node")
+    return frozenset(separated.split("+"))
+
+
 def nodes_seen(answer: str) -> dict[str, Seen]:
-    """NodeName -> state, from lines `NAME STATE REASON…`."""
+    """NodeName -> state, from lines `NAME STATE REASON…`. Raises ValueError."""
     seen = {}
     for line in answer.splitlines():
         name, state, *reason = line.split(None, 2)
-        flags = re.findall(r"[A-Z_]+", state.upper().replace("*", "+NOT_RESPONDING"))
-        seen[name] = Seen(frozenset(flags), reason[0].strip() if reason else "")
+        seen[name] = Seen(words(state), reason[0].strip() if reason else "")
     return seen

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 
+from cluster.slurm import node_states
 from validation.node_health.state import View
 
 LIMIT_S = 10.0
@@ -32,11 +33,12 @@ def parse(text: str) -> View:
     View(drained=True, reason='Prolog error')
     """
     state = re.search(r"\bState=(\S+)", text)
-    if state is None:
-        raise SlurmError(f"scontrol says nothing of a state: {text.strip()[:120]}")
+    try:
+        words = node_states.words(state[1] if state else "")
+    except ValueError:
+        raise SlurmError(f"scontrol says nothing of a state: {text.strip()[:120]}") from None
     reason = re.search(r"\bReason=(.*?) \[[^\[\]]*@[^\[\]]*\]", text)
-    drained = "DRAIN" in state[1].split("+") or state[1].startswith("DRAIN")
-    return View(drained, reason[1] if reason else "")
+    return View(bool(words & node_states.DRAINED), reason[1] if reason else "")
 
 
 def drain(node: str, reason: str) -> None:

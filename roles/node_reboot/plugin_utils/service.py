@@ -27,7 +27,6 @@ START_SECONDS = 5
 ANSWERS, SILENT, ABSENT = "answers", "silent", "absent"
 # Pending jobs run nowhere; every other state holds its nodes, a suspended one too.
 NOWHERE_YET = {"PD"}
-BUSY = {"ALLOCATED", "ALLOC", "MIXED", "COMPLETING"}
 BROKEN = {"DOWN", "FAIL", "FAILING"}
 REASON_CHARACTERS = 200
 
@@ -168,7 +167,7 @@ def busy(said: str, nodes: Collection[str]) -> dict[str, str]:
             reasons[name] = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
         elif name not in answer.nodes:
             reasons[name] = "slurmctld does not know the node any more"
-        elif node.flags & BUSY:
+        elif node.busy:
             reasons[name] = "a job that is just ending"
         elif not node.drained and not keeper(node):
             reasons[name] = "it is not drained any more"
@@ -226,8 +225,5 @@ def not_back(said: str, nodes: Collection[str]) -> dict[str, str]:
     for name in nodes:
         node = answer.seen(name)
         if not keeper(node) and (node.unsettled or node.drained):
-            state = "+".join(sorted(node.flags))
-            reasons[name] = f"slurmctld holds it as {state}" + (
-                f": {node.reason}" if node.reason else ""
-            )
+            reasons[name] = str(node)
     return reasons

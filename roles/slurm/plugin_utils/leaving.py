@@ -15,7 +15,6 @@ from cluster.slurm.node_states import Seen, nodes_seen
 
 ANSWERS, SILENT, ABSENT = "answers", "silent", "absent"
 JOBS, RESERVATIONS = "-- jobs --", "-- reservations --"
-BUSY = {"ALLOCATED", "ALLOC", "MIXED", "COMPLETING"}
 AWAY = {"DOWN", "NOT_RESPONDING"}
 PENDING = "PD"
 NAMED = 5  # jobs of a node that are told
@@ -114,7 +113,7 @@ def _bound(leaving: Leaving, name: str) -> str:
         f"{_jobs(pending, 'waits', 'wait')} for it by name" if pending else "",
         f"reserved ({', '.join(leaving.reserved[name])})" if name in leaving.reserved else "",
     ]
-    ending = not running and leaving.nodes[name].flags & BUSY
+    ending = not running and leaving.nodes[name].busy
     return ", ".join(filter(None, [*losses, "a job is just ending there" if ending else ""]))
 
 
@@ -193,7 +192,7 @@ def to_set_down(said: str, declared: Collection[str]) -> list[str]:
 
 
 def _held(leaving: Leaving, name: str) -> bool:
-    return name in leaving.running or bool(leaving.nodes[name].flags & BUSY)
+    return name in leaving.running or leaving.nodes[name].busy
 
 
 def still_bound(said: str, declared: Collection[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from cluster.slurm.keys import release
-from cluster.slurm.node_states import NOWHERE, Seen, nodes_seen
+from cluster.slurm.node_states import NOWHERE, nodes_seen
 
 # --- nodes ---------------------------------------------------------------------------------------
 
@@ -39,15 +39,10 @@ def unusable(answer: str, names: Collection[str]) -> dict[str, str]:
     """Node -> why Slurm gives it no job, a sentence without its end."""
     seen = nodes_seen(answer)
     return {
-        name: _why(seen.get(name, NOWHERE))
+        name: str(seen.get(name, NOWHERE))
         for name in names
         if seen.get(name, NOWHERE).unsettled or seen.get(name, NOWHERE).by_slurm
     }
-
-
-def _why(node: Seen) -> str:
-    state = "+".join(sorted(node.flags))
-    return f"slurmctld holds it as {state}" + (f": {node.reason}" if node.reason else "")
 
 
 # --- Slurm's parser ------------------------------------------------------------------------------

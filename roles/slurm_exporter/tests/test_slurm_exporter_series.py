@@ -411,7 +411,8 @@ def test_gpus_of_a_node(gres, used, cfg, alloc, expected):
 
 
 def test_a_node_that_does_not_answer_in_the_words_of_an_older_version():
-    assert nodes.from_text(line(state="DOWN*+DRAIN"))[0].states == {"down", "drain"}
+    (node,) = nodes.from_text(line(state="DOWN*+DRAIN"))
+    assert node.states == {"down", "drain", "not_responding"}
 
 
 def test_small_words():

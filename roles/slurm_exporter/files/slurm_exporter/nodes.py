@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.slurm import node_states
 from roles.slurm_exporter.files.slurm_exporter.words import (
     NOTHING,
     Nonsense,
@@ -58,7 +59,7 @@ def _from_object(node: Any) -> Node:
     try:
         return Node(
             name=_text(node["name"]),
-            states=_states(_list(node["state"])),
+            states=_states("+".join(_list(node["state"]))),
             reason=_text(node.get("reason", "")),
             user=_text(node.get("reason_set_by_user", "")),
             cpus=whole(node["cpus"]),
@@ -95,7 +96,6 @@ _SET_BY = re.compile(
     r"^(?P<reason>.*?) \[(?P<user>[^\s\[\]]+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\]"
     r"(?=\s*$|\s+(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=| {8})"
 )
-_STATE = re.compile(r"[A-Z][A-Z_]*")
 
 
 def from_text(text: str) -> tuple[Node, ...]:
@@ -116,7 +116,7 @@ def _from_line(line: str) -> Node:
         cpus = int(number(fields["CPUTot"]))
         return Node(
             name=fields["NodeName"],
-            states=_states(fields["State"].split("+")),
+            states=_states(fields["State"]),
             reason=reason.strip(),
             user=user,
             cpus=cpus,
@@ -130,12 +130,11 @@ def _from_line(line: str) -> Node:
         raise Nonsense(f"a line has no {error.args[0]}: {line[:80]!r}") from None
 
 
-def _states(words: list[str] | tuple[str, ...]) -> frozenset[str]:
-    """Without the marks that older versions append (DOWN*)."""
-    states = [word.rstrip("*~#!%$@^-") for word in words]
-    if not states or not all(map(_STATE.fullmatch, states)):
-        raise Nonsense(f"{'+'.join(words)[:80]!r} is no state")
-    return frozenset(state.lower() for state in states)
+def _states(text: str) -> frozenset[str]:
+    try:
+        return frozenset(word.lower() for word in node_states.words(text))
+    except ValueError as error:
+        raise Nonsense(str(error)) from None
 
 
 def _gpus(gres: str, tres: str) -> int:

@@ -1,0 +1,20 @@
+"""What Slurm says of its nodes, taken apart."""
+
+import pytest
+
+from cluster.slurm.node_states import nodes_seen, words
+
+
+def test_marks_of_old_versions_are_no_words() -> None:
+    assert words("IDLE~+DRAIN$") == {"IDLE", "DRAIN"}
+
+
+@pytest.mark.parametrize("text", ["", "IDLE+", "*", "<html>", "IDLE DRAIN"])
+def test_a_node_without_a_state_is_not_in_service(text: str) -> None:
+    with pytest.raises(ValueError, match="is no state"):
+        words(text)
+
+
+def test_an_answer_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="'502'"):
+        nodes_seen("gpu1 IDLE\nBad 502 Gateway\n")
