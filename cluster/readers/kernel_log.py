@@ -17,11 +17,12 @@ import errno
 import math
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from cluster import processes
 
 FILES = (Path("/var/log/kern.log"), Path("/var/log/messages"))
 DEVICE = Path("/dev/kmsg")
@@ -101,6 +102,9 @@ def search(patterns: Iterable[str]) -> KernelLog:
         except _Refused as why:
             refused.append(f"{source}: {why}")
             continue
+        except processes.CommandFailed as why:
+            refused.append(str(why))
+            continue
         if kernel_log is None:
             refused.append(f"{source}: shows nothing of the kernel")
         elif kernel_log.complete == "yes":
@@ -158,27 +162,7 @@ def _pci(address: str) -> str:
 
 
 def _output(source: str) -> list[str]:
-    command = COMMANDS[source]
-    try:
-        answer = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except FileNotFoundError:
-        raise _Refused("is not installed") from None
-    except subprocess.TimeoutExpired:
-        raise _Refused(f"did not answer within {TIMEOUT_S:g} s") from None
-    except OSError as error:
-        raise _Refused(f"cannot be started: {error.strerror}") from None
-    if answer.returncode != 0:
-        message = " ".join(answer.stderr.split())[:_LONGEST_TEXT]
-        raise _Refused(message or f"exit status {answer.returncode}")
+    answer = processes.run(COMMANDS[source], TIMEOUT_S)
     return [line for line in answer.stdout.splitlines() if _TIME.search(line)]
 
 

@@ -29,6 +29,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cluster import version
+from cluster.processes import DAEMON_PATH
 from validation.node_health import runner, state
 from validation.node_health.config import BadConfig, Check, Config, read
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome, reason
@@ -43,7 +44,8 @@ Outcomes = Mapping[str, Outcome]
 
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
-    os.environ["PATH"] = _path()
+    # slurmd gives the HealthCheckProgram no PATH at all.
+    os.environ["PATH"] = os.environ.get("PATH") or DAEMON_PATH
     syslog.openlog("plumbline-health", syslog.LOG_PID, syslog.LOG_DAEMON)
     try:
         config = read()
@@ -81,13 +83,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         if verb == "run":
             added.add_argument("names", nargs="+", metavar="CHECK")
     return parser.parse_args(arguments)
-
-
-def _path() -> str:
-    """slurmd gives the HealthCheckProgram no PATH at all."""
-    from validation.node_health.slurm import PATH
-
-    return os.environ.get("PATH") or PATH
 
 
 def _first() -> None:

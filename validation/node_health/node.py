@@ -10,11 +10,11 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from cluster import processes
 from cluster.readers import mounts
 from validation.node_health.config import Config
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
@@ -117,27 +117,15 @@ def memory_errors(config: Config, arguments: Arguments) -> Outcome:
 
 def munge(config: Config, arguments: Arguments) -> Outcome:
     """munged makes a credential and takes it back."""
-    credential = _ran(["munge", "-n"])
-    if isinstance(credential, Outcome):
-        return credential
-    read = _ran(["unmunge"], credential)
-    if isinstance(read, Outcome):
-        return read
+    try:
+        credential = processes.run(["munge", "-n"], None).stdout
+        read = processes.run(["unmunge"], None, stdin=credential.encode()).stdout
+    except processes.CommandFailed as error:
+        return Outcome(FAIL, str(error))
     status = re.search(r"^STATUS:\s+(.+?)\s*$", read, re.MULTILINE)
     if status is None or not status[1].startswith("Success"):
         return Outcome(FAIL, f"munge does not take its own credential: {status and status[1]}")
     return Outcome(PASS)
-
-
-def _ran(command: list[str], text: str = "") -> str | Outcome:
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    except OSError as error:
-        return Outcome(FAIL, f"{command[0]} cannot be started: {error.strerror}")
-    if done.returncode != 0:
-        complaint = " ".join(done.stderr.split()) or "it says nothing"
-        return Outcome(FAIL, f"{command[0]} ends with {done.returncode}: {complaint}")
-    return done.stdout
 
 
 class _Timex(ctypes.Structure):

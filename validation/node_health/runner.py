@@ -7,13 +7,12 @@ asked is not well. All checks that need NVML share one pass, which has the longe
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from cluster import apart
+from cluster import apart, processes
 from validation.node_health import node
 from validation.node_health.config import Check, Config
 from validation.node_health.outcome import FAIL, PASS, Outcome
@@ -91,20 +90,13 @@ def _work(
 def _command(command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
     """0 is well; with any other status its last lines say what is wrong."""
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=dict(environment),
-            check=False,
+        done = processes.run(
+            command, None, environment=environment, one_stream=True, any_status=True
         )
-    except OSError as error:
-        return Outcome(FAIL, f"{command[0]} cannot be started: {error.strerror}")
-    if done.returncode == 0:
+    except processes.CommandFailed as error:
+        return Outcome(FAIL, str(error))
+    if done.status == 0:
         return Outcome(PASS)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     last_lines = " / ".join(lines[-_LINES:]) or f"{command[0]} says nothing"
-    return Outcome(FAIL, f"{last_lines} (exit status {done.returncode})")
+    return Outcome(FAIL, f"{last_lines} (exit status {done.status})")

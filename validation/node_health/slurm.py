@@ -7,14 +7,12 @@ after 60 s. So each call has a limit.
 from __future__ import annotations
 
 import re
-import subprocess
 
+from cluster import processes
 from cluster.slurm import node_states
 from validation.node_health.state import View
 
 LIMIT_S = 10.0
-# What is set by slurmd and cron alike is too little to find scontrol where a site builds its own.
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin"
 
 
 class SlurmError(Exception):
@@ -51,23 +49,7 @@ def undrain(node: str) -> None:
 
 
 def _scontrol(*arguments: str) -> str:
-    command = ("scontrol", *arguments)
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise SlurmError(f"slurmctld did not answer within {LIMIT_S:g} s") from None
-    except OSError as error:
-        raise SlurmError(f"scontrol cannot be started: {error.strerror}") from None
-    if done.returncode != 0:
-        raise SlurmError(
-            " ".join((done.stderr or done.stdout).split()) or "scontrol fails silently"
-        )
-    return done.stdout
+        return processes.run(("scontrol", *arguments), LIMIT_S).stdout
+    except processes.CommandFailed as error:
+        raise SlurmError(str(error)) from None

@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster import processes
 from cluster.readers import nvml
 from validation.payloads import container
 from validation.payloads.rendezvous import node_name
@@ -197,10 +197,11 @@ def _cannot_write(path: Path) -> str | None:
 
 def _spool() -> Path | None:
     """slurmd's folder as slurm.conf has it; its usual one where Slurm cannot be asked."""
-    answer, _ = _run(["scontrol", "show", "config"], "", SCONTROL_TIMEOUT_S)
-    match = (
-        re.search(r"^SlurmdSpoolDir\s*=\s*(\S+)", answer.stdout, re.MULTILINE) if answer else None
-    )
+    try:
+        settings = processes.run(["scontrol", "show", "config"], SCONTROL_TIMEOUT_S).stdout
+    except processes.CommandFailed:
+        settings = ""
+    match = re.search(r"^SlurmdSpoolDir\s*=\s*(\S+)", settings, re.MULTILINE)
     if match is None:
         return Path(SPOOL) if os.path.isdir(SPOOL) else None
     host = socket.gethostname().split(".")[0]
@@ -210,12 +211,13 @@ def _spool() -> Path | None:
 def _torch() -> tuple[str | None, str | None]:
     """The version of torch, or None and why it cannot be imported."""
     script = "import torch, torch.distributed; print(torch.__version__)"
-    answer, error = _run([sys.executable, "-I", "-c", script], "", TORCH_TIMEOUT_S)
-    if answer is None:
-        return None, f"import torch: {error}"
-    if answer.returncode != 0:
-        last = (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
-        return None, f"torch cannot be imported: {last}"
+    try:
+        answer = processes.run([sys.executable, "-I", "-c", script], TORCH_TIMEOUT_S)
+    except processes.CommandFailed as error:
+        if error.completed is None:
+            return None, f"import torch: {error}"
+        last_line = error.complaint or f"exit status {error.completed.status}"
+        return None, f"torch cannot be imported: {last_line}"
     return answer.stdout.strip(), None
 
 
@@ -244,48 +246,23 @@ def _gpus() -> tuple[list[Gpu], str | None]:
 
 def _encode() -> tuple[str | None, str | None]:
     """A credential made on this node, or None and why not."""
-    answer, error = _run(["munge", "-n"], "", MUNGE_TIMEOUT_S)
-    if answer is None:
-        return None, error
-    if answer.returncode != 0:
-        return None, _complaint("munge", answer)
-    return answer.stdout.strip(), None
+    try:
+        return processes.run(["munge", "-n"], MUNGE_TIMEOUT_S).stdout.strip(), None
+    except processes.CommandFailed as error:
+        return None, str(error)
 
 
 def _decode(credential: str | None) -> tuple[str | None, str | None]:
     """What unmunge calls the credential's status, such as "Success (0)", or None and why not."""
     if credential is None:
         return None, None
-    answer, error = _run(["unmunge"], credential, MUNGE_TIMEOUT_S)
-    if answer is None:
-        return None, error
-    # unmunge prints the status of a credential that it refuses too, and exits non-zero
-    if match := re.search(r"^STATUS:\s+(.+?)\s*$", answer.stdout, re.MULTILINE):
-        return match[1], None
-    return None, _complaint("unmunge", answer)
-
-
-def _run(
-    command: list[str], text: str, timeout_s: float
-) -> tuple[subprocess.CompletedProcess[str] | None, str | None]:
+    answer: processes.Completed | None
     try:
-        answer = subprocess.run(
-            command,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except FileNotFoundError:
-        return None, f"{command[0]} is not installed"
-    except subprocess.TimeoutExpired:
-        return None, f"{command[0]} did not answer within {timeout_s:g} s"
-    except OSError as error:
-        return None, f"{command[0]} cannot be started: {error.strerror}"
-    return answer, None
-
-
-def _complaint(program: str, answer: subprocess.CompletedProcess[str]) -> str:
-    detail = " ".join(answer.stderr.split()) or "nothing on standard error"
-    return f"{program} exited with {answer.returncode}: {detail}"
+        answer = processes.run(["unmunge"], MUNGE_TIMEOUT_S, stdin=credential.encode())
+        error = "unmunge says nothing of a status"
+    except processes.CommandFailed as failure:
+        answer, error = failure.completed, str(failure)
+    # unmunge prints the status of a credential that it refuses too, and exits non-zero
+    if answer and (match := re.search(r"^STATUS:\s+(.+?)\s*$", answer.stdout, re.MULTILINE)):
+        return match[1], None
+    return None, error

@@ -12,12 +12,13 @@ from typing import Any, Protocol, cast
 
 from cluster import strict
 from cluster.errors import EnvironmentProblem
+from cluster.processes import Completed
 from cluster.slurm.node_states import NodeState
 from cluster.text import printable
 from validation.errors import TransportError
 from validation.model import Accounting, Allocation, Contact, Job, MungeReply, Outcome, Reply, Start
 from validation.slurm import job as jobs
-from validation.transport import Completed, Transport
+from validation.transport import Transport
 
 log = logging.getLogger(__name__)
 

@@ -281,8 +281,8 @@ def test_every_rank_needs_a_gpu_of_its_own(uuid, reason):
         ),
         (
             "munge",
-            {"munge_decoded": None, "munge_decode_error": "unmunge is not installed"},
-            "the node refuses the login node's credential: unmunge is not installed",
+            {"munge_decoded": None, "munge_decode_error": "unmunge ended with exit status 2"},
+            "the node refuses the login node's credential: unmunge ended with exit status 2",
         ),
         (
             "munge",

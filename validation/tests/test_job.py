@@ -71,6 +71,7 @@ def test_the_bundle_holds_what_payloads_import_and_nothing_else():
         "cluster/apart.py",
         "cluster/errors.py",
         "cluster/hostlist.py",
+        "cluster/processes.py",
         "cluster/readers/__init__.py",
         "cluster/readers/infiniband.py",
         "cluster/readers/kernel_log.py",

@@ -155,8 +155,8 @@ def test_munge(program):
 @pytest.mark.parametrize(
     ("made", "read", "said"),
     [
-        ("echo no daemon >&2; exit 6", "", "munge ends with 6: no daemon"),
-        ("echo M", "exit 15", "unmunge ends with 15: it says nothing"),
+        ("echo no daemon >&2; exit 6", "", "munge ended with exit status 6: no daemon"),
+        ("echo M", "exit 15", "unmunge ended with exit status 15"),
         ("echo M", "echo 'STATUS: Expired credential (15)'", "munge does not take its own"),
         ("echo M", "echo nothing", "munge does not take its own"),
     ],

@@ -216,9 +216,9 @@ def test_a_refused_credential_keeps_its_status(programs):
 def test_without_munge_the_node_still_answers(programs):
     assert munge(node.measure(node.Config(munge_credential="MUNGE:x:"))) == {
         "munge_encoded": None,
-        "munge_encode_error": "munge is not installed",
+        "munge_encode_error": "munge cannot be started: No such file or directory",
         "munge_decoded": None,
-        "munge_decode_error": "unmunge is not installed",
+        "munge_decode_error": "unmunge cannot be started: No such file or directory",
     }
 
 
@@ -226,7 +226,7 @@ def test_a_broken_munge_says_why(programs):
     programs("munge", "echo 'munge: Error: Failed to access socket' >&2; exit 6")
     measured = node.measure(node.Config())
     assert measured["munge_encode_error"] == (
-        "munge exited with 6: munge: Error: Failed to access socket"
+        "munge ended with exit status 6: munge: Error: Failed to access socket"
     )
     assert measured["munge_decode_error"] is None  # nothing was given to decode
 

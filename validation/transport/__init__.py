@@ -4,17 +4,9 @@ All else is built from it (`slurm/client.py`): the same scripts run on this mach
 through ansible-runner, on a host of the inventory (`inventory`).
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A script that ran to its end. Output is text: scripts send nothing else."""
-
-    status: int
-    stdout: str
-    stderr: str
+from cluster.processes import Completed
 
 
 class Transport(Protocol):

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import EnvironmentProblem
+from cluster.processes import Completed
 from cluster.text import printable
 from validation.errors import TransportError, Unreachable
-from validation.transport import Completed
 
 log = logging.getLogger(__name__)
 

@@ -414,7 +414,7 @@ def test_slurm_that_does_not_answer(slurm, capsys, monkeypatch):
     slurm(status=1, error="sacct: error: Unable to connect to database")
     assert main.main(["4711"]) == 1
     assert capsys.readouterr().err == (
-        "sacct fails: sacct: error: Unable to connect to database.\n"
+        "sacct ended with exit status 1: sacct: error: Unable to connect to database.\n"
     )
     monkeypatch.setenv("PATH", "/nowhere")
     assert main.main(["4711"]) == 1

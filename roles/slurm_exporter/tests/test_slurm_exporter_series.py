@@ -831,6 +831,6 @@ def test_once_prints_a_round_and_says_whether_all_is_well(stand, tmp_path, capsy
     stand.does("squeue", "exit 3")
     assert main.main(["--config", str(file), "--once"]) == 1
     shown = capsys.readouterr()
-    assert "jobs: squeue: exit status 3" in shown.err
+    assert "jobs: squeue ended with exit status 3" in shown.err
     assert 'collector_success{collector="jobs",exporter="slurm"} 0.0\n' in shown.out
     assert not stand.file.exists()

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cluster import hostlist
+from cluster import hostlist, processes
 from roles.job_report.files.job_report.errors import NotKnown
 
 LIMIT_S = 60.0
@@ -91,23 +90,13 @@ def read(job: str) -> Job:
         f"--jobs={job}",
     ]
     try:
-        done = subprocess.run(
+        done = processes.run(
             command,
-            env={**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_S,
-            check=False,
+            LIMIT_S,
+            environment={**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"},
         )
-    except subprocess.TimeoutExpired:
-        raise NotKnown(f"sacct did not answer within {LIMIT_S:g} s.") from None
-    except OSError as error:
-        raise NotKnown(f"sacct cannot be started: {error.strerror}.") from None
-    if done.returncode != 0:
-        why = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-        raise NotKnown(f"sacct fails: {why.rstrip('.')}.")
+    except processes.CommandFailed as error:
+        raise NotKnown(f"{str(error).rstrip('.')}.") from None
     return parse(done.stdout, job)
 
 
