@@ -9,7 +9,6 @@ elsewhere.
 """
 
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from cluster.errors import EnvironmentProblem, UsageError
+from cluster.files import write_whole
 from validation.model import JobReport, Result, RunReport, Standing
 from validation.plan import Plan
 from validation.report import html, json, junit, metrics, nodes
@@ -135,7 +135,5 @@ def _noted(report: RunReport, notes: list[str]) -> RunReport:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
     # A node may answer with half a character, which no file can hold.
-    temporary.write_text(text, encoding="utf-8", errors="replace")
-    os.replace(temporary, path)
+    write_whole(path, text.encode("utf-8", "replace"))

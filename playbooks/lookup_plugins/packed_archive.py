@@ -7,7 +7,6 @@ which ends with it; all nodes of a run get the same file.
 from __future__ import annotations
 
 import importlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
+from cluster.files import write_whole
 from playbooks.plugin_utils.packed import NotPackable
 
 
@@ -23,9 +23,7 @@ def made(role: str, folder: Path) -> Path:
     file = folder / f"{role}.pyz"
     if not file.exists():
         archive = importlib.import_module(f"roles.{role}.plugin_utils.archive")
-        new = folder / f".{file.name}.{os.getpid()}"
-        new.write_bytes(archive.content())
-        os.replace(new, file)
+        write_whole(file, archive.content())
     return file
 
 

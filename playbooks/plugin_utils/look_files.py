@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cluster.files import write_whole
 from playbooks.plugin_utils.look import Question, Remembered
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "looks"
@@ -160,10 +161,7 @@ def keep_questions(command: Iterable[str], host: str, questions: Iterable[Rememb
     path = _file(command, host)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = "".join(json.dumps(asdict(entry)) + "\n" for entry in questions)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    new.replace(path)
+    write_whole(path, text, 0o600)
 
 
 def _file(command: Iterable[str], host: str) -> Path:

@@ -21,6 +21,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from cluster.files import write_whole
 from playbooks.plugin_utils import look, look_files, module_archive, node_reader, packed
 from playbooks.plugin_utils.look import Question, Remembered
 from playbooks.plugin_utils.look_files import Run, Taken
@@ -232,9 +233,7 @@ def _archive(run: Run, paths: dict[str, Path]) -> bytes:
     file = run.folder / f"{module_archive.name_of(paths)}.zip"
     with run.once():
         if not file.exists():
-            new = file.with_suffix(".new")
-            new.write_bytes(module_archive.archive(paths))
-            new.replace(file)
+            write_whole(file, module_archive.archive(paths))
     return file.read_bytes()
 
 

@@ -29,6 +29,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cluster import version
+from cluster.files import write_whole
 from cluster.processes import DAEMON_PATH
 from validation.node_health import runner, state
 from validation.node_health.config import BadConfig, Check, Config, read
@@ -284,9 +285,7 @@ def _remember(config: Config, checks: Sequence[Check], outcomes: Outcomes) -> No
     """For `show` and for whoever watches: /run is memory, so it works with a full disk too."""
     document = {"node": config.node, "at": time.time(), "checks": _rows(checks, outcomes)}
     LAST.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    new = LAST.with_name(f".{LAST.name}.{os.getpid()}")
-    new.write_text(json.dumps(document), encoding="utf-8")
-    os.replace(new, LAST)
+    write_whole(LAST, json.dumps(document))
 
 
 # --- for people ----------------------------------------------------------------------------------

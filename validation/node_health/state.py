@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from cluster.files import write_whole
 
 FOLDER = Path("/var/lib/plumbline/node-health")
 SPARE = Path("/run/plumbline/node-health")
@@ -247,14 +248,4 @@ def _write(path: Path, what: Mapping[str, Any] | None) -> None:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(new, "w", encoding="utf-8") as file:
-            json.dump(what, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except OSError:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
+    write_whole(path, json.dumps(what), sync=True)

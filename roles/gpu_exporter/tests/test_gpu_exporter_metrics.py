@@ -357,7 +357,7 @@ def test_the_text_is_prometheus():
 
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     file = tmp_path / "gpu.prom"
-    textfile.write(file, "old 1\n")
+    main._keep(file, "old 1\n")
 
     def fail(path, target):
         raise OSError(28, "No space left on device")

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster import version
+from cluster.files import write_whole
 from cluster.readers import nvml
 from roles.gpu_exporter.files.gpu_exporter import jobs, metrics, textfile
 from roles.gpu_exporter.files.gpu_exporter.xid import Series, Xids
@@ -143,7 +144,7 @@ def _say(before: Errors, now: Errors) -> None:
 def _keep(path: Path, text: str) -> None:
     """Values that cannot be renewed are removed: nobody must take them for today's."""
     try:
-        textfile.write(path, text)
+        write_whole(path, text, 0o644)  # node_exporter is a user of its own
     except OSError as error:
         print(f"{path} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
         with suppress(OSError):

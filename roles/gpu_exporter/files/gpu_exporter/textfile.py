@@ -7,11 +7,8 @@ https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 GAUGE, COUNTER = "gauge", "counter"
 
@@ -54,19 +51,3 @@ def _escaped(value: str, quoted: bool = False) -> str:
 def _number(value: float) -> str:
     """A whole number without a point or an exponent: millijoules stay readable."""
     return str(int(value)) if value == int(value) else repr(value)
-
-
-def write(path: Path, content: str) -> None:
-    """Whole or not at all. Raises OSError, and leaves the file of before then.
-
-    node_exporter reads *.prom as a user of its own.
-    """
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(content, encoding="utf-8")
-        new.chmod(0o644)
-        new.replace(path)
-    except OSError:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
