@@ -7,10 +7,10 @@ import sys
 from dataclasses import replace
 
 import pytest
+from ansible.module_utils.refused import Refused
 from ansible.module_utils.whole_file import Access, NoPlace
 
 from playbooks.library import checked_files
-from playbooks.library.checked_files import Refused
 
 OURS = Access(0o640, os.getuid(), os.getgid())
 # Refuses a file with the word `bad`, and says where it is.

@@ -7,11 +7,12 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from ansible.module_utils.refused import Refused
 from hypothesis import given
 from hypothesis import strategies as st
 
 from playbooks.library import exact_packages
-from playbooks.library.exact_packages import Refused, Wanted
+from playbooks.library.exact_packages import Wanted
 from playbooks.module_utils.package_version import fits
 
 TWO = Wanted(names=["core", "cuda13"], variable="dcgm_version")

@@ -65,7 +65,7 @@ def test_the_inventory_it_writes_is_one(
 def test_the_inventory_declares_a_stand_in_for_nvml_and_what_the_nodes_share(
     virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
 ) -> None:
-    nodes = [virtual_cluster.Node("gpu1", ("gpu_virtual",), 2)]
+    nodes = [virtual_cluster.VirtualNode("gpu1", ("gpu_virtual",), 2)]
 
     def declared(**wishes: Any) -> dict[str, Any]:
         path = virtual_cluster.write_inventory(
@@ -136,7 +136,7 @@ def test_every_connection_to_a_node_is_configured_by_one_file(
         assert settings["user"] == "ops"
         assert settings["userknownhostsfile"] == str(cluster.state / "known_hosts")
         assert settings["controlpath"].startswith(str(cluster.sockets))
-    nodes = [virtual_cluster.Node("gpu1", ())]
+    nodes = [virtual_cluster.VirtualNode("gpu1", ())]
     path = virtual_cluster.write_inventory(cluster, tmp_path, nodes, {"gpu1": "10.0.0.7"})
     assert f'"-F {cluster.ssh_config}"' in path.read_text()
 

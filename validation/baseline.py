@@ -24,7 +24,7 @@ REPETITIONS = 10  # that a figure is the median of, at least
 _TABLES = ("collectives", "gemm", "memory", "copies", "peers")
 
 
-class Refused(PlumblineError):
+class NoBaseline(PlumblineError):
     """Why no baseline can be taken from a run."""
 
 
@@ -56,7 +56,7 @@ def record(report: RunReport, folder: Path) -> str:
     """
     try:
         written = _write(documents(report), folder)
-    except Refused as refusal:
+    except NoBaseline as refusal:
         return f"no baseline is recorded: {refusal}"
     except OSError as error:
         return f"no baseline is recorded: {error.filename}: {error.strerror}"
@@ -69,27 +69,27 @@ def record(report: RunReport, folder: Path) -> str:
 def documents(report: RunReport) -> Mapping[str, Mapping[str, Any]]:
     """The thresholds files, by model. Raises Refused where anything speaks against them."""
     if report.interrupted:
-        raise Refused("the run was interrupted")
+        raise NoBaseline("the run was interrupted")
     for result in report.results:
         if result.verdict is Verdict.FAIL:
-            raise Refused(f"{_named(result)} failed: {result.message}")
+            raise NoBaseline(f"{_named(result)} failed: {result.message}")
     nodes = {item.node.name: item.node for item in report.nodes}
     by_model: dict[str, list[_Found]] = {}
     for result in report.results:
         for sample in result.unjudged:
             node = nodes[result.subject.nodes[0]]
             if not node.gpus.real:
-                raise Refused(f"{_named(result)} ran on CPUs, which does not provething about GPUs")
+                raise NoBaseline(f"{_named(result)} ran on CPUs, which proves nothing about GPUs")
             by_model.setdefault(node.hardware, []).append(_Found(sample, result))
     if not any(item.sample.table in _TABLES for items in by_model.values() for item in items):
-        raise Refused("every measurement had a threshold")
+        raise NoBaseline("every measurement had a threshold")
     involved = {
         name for items in by_model.values() for item in items for name in item.result.subject.nodes
     }
     for result in report.results:
         open_ = not (result.verdict.green or result.verdict is Verdict.SKIP or result.unjudged)
         if open_ and involved & set(result.subject.nodes):
-            raise Refused(f"{_named(result)} could not be judged: {result.message}")
+            raise NoBaseline(f"{_named(result)} could not be judged: {result.message}")
     return {model: _document(model, items, report) for model, items in sorted(by_model.items())}
 
 
@@ -127,7 +127,7 @@ def _rules(
         samples = [item.sample for item in items]
         for item in items:
             if item.sample.repetitions < REPETITIONS:
-                raise Refused(
+                raise NoBaseline(
                     f"{_named(item.result)} has figures of {item.sample.repetitions} repetitions, "
                     f"{REPETITIONS} are needed"
                 )
@@ -136,7 +136,7 @@ def _rules(
         fail, warn = (float(f"{part * middle:.4g}") for part in (FAIL, WARN))
         lowest = min(items, key=lambda item: item.sample.value)
         if lowest.sample.value < warn:
-            raise Refused(
+            raise NoBaseline(
                 f"{_named(lowest.result)} measured {lowest.sample.value:g} {unit} where the median "
                 f"is {middle:g}: find out why, or leave it out with --exclude"
             )

@@ -99,7 +99,7 @@ def search(patterns: Iterable[str]) -> KernelLog:
     for source, lines in sources:
         try:
             kernel_log = parse(source, lines(), wanted)
-        except _Refused as why:
+        except _Unreadable as why:
             refused.append(f"{source}: {why}")
             continue
         except processes.CommandFailed as why:
@@ -116,7 +116,7 @@ def search(patterns: Iterable[str]) -> KernelLog:
     return KernelLog(None, "; ".join(refused))
 
 
-class _Refused(Exception):
+class _Unreadable(Exception):
     """Why a source cannot be read."""
 
 
@@ -171,7 +171,7 @@ def _records() -> list[str]:
     try:
         descriptor = os.open(DEVICE, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
-        raise _Refused(error.strerror) from None
+        raise _Unreadable(error.strerror) from None
     lines = []
     try:
         while True:
@@ -182,7 +182,7 @@ def _records() -> list[str]:
                     continue
                 if error.errno == errno.EAGAIN:
                     break
-                raise _Refused(error.strerror) from None
+                raise _Unreadable(error.strerror) from None
             if not record:  # a file in its place, as containers have it
                 break
             head, _, text = record.partition(";")
@@ -197,10 +197,10 @@ def _records() -> list[str]:
 def _lines(path: Path) -> list[str]:
     try:
         if path.stat().st_mtime < _boot_time():
-            raise _Refused("was last written to before this boot")
+            raise _Unreadable("was last written to before this boot")
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
-        raise _Refused(error.strerror) from None
+        raise _Unreadable(error.strerror) from None
     return [line for line in lines if " kernel: " in line]
 
 
@@ -208,5 +208,5 @@ def _boot_time() -> int:
     """Seconds since the epoch."""
     match = re.search(r"^btime (\d+)$", STAT.read_text(encoding="ascii"), re.MULTILINE)
     if match is None:
-        raise _Refused(f"{STAT} does not say when this node was started")
+        raise _Unreadable(f"{STAT} does not say when this node was started")
     return int(match[1])

@@ -102,7 +102,7 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class NvmlGpu:
     """What is known of one GPU.
 
     index     NVML's, as nvidia-smi prints it: in the order of PCI addresses
@@ -122,7 +122,7 @@ class Gpu:
 # --- asking, with a time limit ---------------------------------------------------------------
 
 
-def ask(limit_s: float, names: Sequence[str] | None = None) -> tuple[System, list[Gpu]]:
+def ask(limit_s: float, names: Sequence[str] | None = None) -> tuple[System, list[NvmlGpu]]:
     """What NVML says of the node and of each GPU it counts; no GPU where it cannot be asked.
 
     `names` are questions about a GPU, of QUESTIONS or MEASURES; all of QUESTIONS without them.
@@ -155,7 +155,7 @@ def mig_uuids(limit_s: float) -> list[str]:
     return uuids
 
 
-def _gpu(index: int, names: Sequence[str], said: _Said, limit_s: float) -> Gpu:
+def _gpu(index: int, names: Sequence[str], said: _Said, limit_s: float) -> NvmlGpu:
     error = said.problem(limit_s)
     values: dict[str, Any] = dict.fromkeys(names)
     unknown = []
@@ -167,7 +167,7 @@ def _gpu(index: int, names: Sequence[str], said: _Said, limit_s: float) -> Gpu:
             error = error or str(answer["error"])
         else:
             unknown.append(Unknown(name, str(answer["kind"]), str(answer["error"])))
-    return Gpu(index, error, said.seconds, values, unknown)
+    return NvmlGpu(index, error, said.seconds, values, unknown)
 
 
 class PcieLinks:

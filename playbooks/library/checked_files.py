@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.refused import Refused
 from ansible.module_utils.whole_file import Access, NoPlace, differs, place, surplus, write
 
 DOCUMENTATION = r"""
@@ -76,10 +77,6 @@ changed_files:
 FOLDER_MODE = 0o750
 PATIENCE_S = 120  # for one check
 LONGEST = 400  # characters of a reason
-
-
-class Refused(Exception):
-    """One sentence without its end: what is wrong with the files."""
 
 
 def reason(said: str, folder: str) -> str:

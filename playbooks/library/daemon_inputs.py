@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.refused import Refused
 from ansible.module_utils.whole_file import Access, remove, write
 
 DOCUMENTATION = r"""
@@ -87,10 +88,6 @@ differs:
 HEADER = "# Managed by Ansible; changes made here are lost.\n"
 RUNNING = {"active", "activating", "reloading"}
 UNIT = re.compile(r"[\w@:.\\-]+")
-
-
-class Refused(Exception):
-    """What is asked for cannot be done; the text says why."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.package_version import fits
+from ansible.module_utils.refused import Refused
 
 DOCUMENTATION = r"""
 module: exact_packages
@@ -69,10 +70,6 @@ removed:
 LOCK_S = 600
 POLICY = Path("/usr/sbin/policy-rc.d")
 FORBIDDEN = "#!/bin/sh\n# Managed by Ansible while it installs packages.\nexit 101\n"
-
-
-class Refused(Exception):
-    """One sentence, without its end: why the packages are not installed."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from validation.checks.comparison import Asked, Fact, Facts, all_equal
 from validation.checks.document import Document, Unusable
-from validation.checks.health import Gpu, Unanswered, answering
+from validation.checks.health import GpuValues, Unanswered, answering
 from validation.model import Job, Metric, Result, Threshold, Tier
 
 NAME = "alike"
@@ -52,7 +52,7 @@ def _of_node(document: Document) -> Iterator[Fact]:
         yield Fact(None, "torch", (), torch)
 
 
-def _of_board(gpu: Gpu) -> Iterator[Fact]:
+def _of_board(gpu: GpuValues) -> Iterator[Fact]:
     try:
         name = gpu.text("name")
         for field, what in _OF_BOARDS.items():

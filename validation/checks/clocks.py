@@ -16,7 +16,7 @@ What to do       Heat: check fans, airflow and dust, then the board's heat sink.
 from collections.abc import Iterator
 
 from cluster.readers.nvml import CLOCK_REASONS
-from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
+from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -37,17 +37,17 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
 
 
-def examine(gpu: Gpu) -> Iterator[Finding]:
+def examine(gpu: GpuValues) -> Iterator[Finding]:
     yield from held_back(gpu)
     yield from persistence(gpu)
 
 
-def persistence(gpu: Gpu) -> Iterator[Finding]:
+def persistence(gpu: GpuValues) -> Iterator[Finding]:
     if gpu.on("persistence") is False:
         yield Finding(Verdict.WARN, "persistence mode is off")
 
 
-def held_back(gpu: Gpu) -> Iterator[Finding]:
+def held_back(gpu: GpuValues) -> Iterator[Finding]:
     """Heat, the power brake, and limits that somebody set."""
     reasons = gpu.inner("clock_reasons")
     if reasons is None:
@@ -74,7 +74,7 @@ def _is_set(reason: str, mask: int) -> bool:
     return bool(mask >> CLOCK_REASONS.index(reason) & 1)
 
 
-def _measures(gpu: Gpu) -> Iterator[Metric]:
+def _measures(gpu: GpuValues) -> Iterator[Metric]:
     for name, label, unit, per in (
         ("clock_sm_mhz", "SM clock", "MHz", 1),
         ("clock_sm_max_mhz", "SM clock, most", "MHz", 1),

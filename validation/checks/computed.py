@@ -25,7 +25,7 @@ _NAMED = 3  # findings that a message spells out
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuAnswer:
     """One GPU. `problem` says why it did not start; then there are no figures of it."""
 
     index: int
@@ -57,12 +57,12 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeAnswer:
     """What was asked and who answered. `real` is False for a CPU in the place of GPUs."""
 
     asked: compute.Config
     real: bool
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Report:
         )
 
 
-def read(job: Job, document: Document) -> Node:
+def read(job: Job, document: Document) -> NodeAnswer:
     """Who answered. Raises Unusable unless it is each GPU of the node, once."""
     try:
         settings = config.load(compute.Config, json.dumps(dict(job.config)))
@@ -191,10 +191,12 @@ def read(job: Job, document: Document) -> Node:
     if declared.real and device != "cuda":
         raise Unusable("computed on a CPU, although real GPUs are declared")
     expected = declared.devices if declared.real else settings.gpus or 1
-    return Node(settings, device == "cuda", answered(document, device, expected, declared))
+    return NodeAnswer(settings, device == "cuda", answered(document, device, expected, declared))
 
 
-def answered(document: Document, device: str, expected: int, declared: Gpus) -> tuple[Gpu, ...]:
+def answered(
+    document: Document, device: str, expected: int, declared: Gpus
+) -> tuple[GpuAnswer, ...]:
     """The GPUs of an answer. Raises Unusable unless each of the expected ones is there, once."""
     gpus = tuple(_gpu(row, device) for row in document.measured.items("gpus"))
     numbers = [gpu.index for gpu in gpus]
@@ -207,7 +209,7 @@ def answered(document: Document, device: str, expected: int, declared: Gpus) -> 
     return gpus
 
 
-def _whole_or_cut(gpus: Sequence[Gpu], declared: Gpus) -> None:
+def _whole_or_cut(gpus: Sequence[GpuAnswer], declared: Gpus) -> None:
     """Raises Unusable unless whole GPUs computed, or the declared instances of MIG."""
     working = [gpu for gpu in gpus if gpu.identity is not None]
     wanted = "an instance of MIG" if declared.mig else "a whole GPU"
@@ -221,11 +223,11 @@ def _whole_or_cut(gpus: Sequence[Gpu], declared: Gpus) -> None:
                 raise Unusable(f"{count} instances of {profile} computed, {most} are declared")
 
 
-def _gpu(row: Fields, device: str) -> Gpu:
+def _gpu(row: Fields, device: str) -> GpuAnswer:
     index, start = row.whole("index"), row.inner("start")
     problem = start.maybe_text("error")
     if problem is not None:
-        return Gpu(index, problem or "no reason", "", None, 0, 0, "", None, row)
+        return GpuAnswer(index, problem or "no reason", "", None, 0, 0, "", None, row)
     identity, multiprocessors, l2_bytes = None, 0, 0
     if device == "cuda":
         identity = start.maybe_text("uuid") or start.maybe_text("bus")
@@ -233,7 +235,7 @@ def _gpu(row: Fields, device: str) -> Gpu:
             raise Unusable(f"torch {start.text('torch')} does not say which GPU {index} is")
         multiprocessors = start.whole("multiprocessors")
         l2_bytes = start.whole("l2_bytes") if start.has("l2_bytes") else 0
-    return Gpu(
+    return GpuAnswer(
         index,
         None,
         start.text("name"),
@@ -246,14 +248,14 @@ def _gpu(row: Fields, device: str) -> Gpu:
     )
 
 
-def started(report: Report, node: Node) -> list[Gpu]:
+def started(report: Report, node: NodeAnswer) -> list[GpuAnswer]:
     """The GPUs that have figures; the others fail, and `cuda` says why."""
     if lost := [gpu.title for gpu in node.gpus if gpu.problem is not None]:
         report.failed_to_measure(", ".join(lost), "no CUDA there, see cuda")
     return [gpu for gpu in node.gpus if gpu.problem is None]
 
 
-def some(report: Report, gpu: Gpu, rows: Iterable[tuple[str, Fields]]) -> None:
+def some(report: Report, gpu: GpuAnswer, rows: Iterable[tuple[str, Fields]]) -> None:
     """A GPU that has none of the ways to multiply that were asked for has proven nothing."""
     if all(problem(row) is None and row.maybe_text("unsupported") for _, row in rows):
         report.failed_to_measure(gpu.title, "it has none of the types that were asked for")
@@ -265,7 +267,7 @@ def problem(row: Fields) -> str | None:
     return None if error is None else error or "no reason"
 
 
-def copied(report: Report, node: Node, what: str, row: Fields) -> Metric | None:
+def copied(report: Report, node: NodeAnswer, what: str, row: Fields) -> Metric | None:
     """The speed of a copy from or to a GPU, in GB/s, for a threshold; None on a CPU.
 
     Adds what is wrong with the data. Raises Unusable for another copy than was asked for.
@@ -278,7 +280,7 @@ def copied(report: Report, node: Node, what: str, row: Fields) -> Metric | None:
     return None
 
 
-def copy_speed(node: Node, what: str, row: Fields) -> Metric:
+def copy_speed(node: NodeAnswer, what: str, row: Fields) -> Metric:
     """In GB/s. Raises Unusable for another copy than was asked for, and impossible times."""
     size = row.whole("bytes")
     if size != node.asked.copy_bytes:
@@ -329,7 +331,7 @@ def number_or_inf(row: Fields, name: str) -> float:
         return math.inf
 
 
-def sample(table: str, gpu: Gpu, value: Metric, row: Fields, **keys: object) -> Sample:
+def sample(table: str, gpu: GpuAnswer, value: Metric, row: Fields, **keys: object) -> Sample:
     """A speed for a baseline: the keys of its rule, which holds for boards of this name."""
     words = (*keys.items(), ("names", (gpu.name,)))
     return Sample(table, words, float(value.value), value.unit, int(row.number("iterations")))

@@ -38,8 +38,8 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
 def _judge(
     report: computed.Report,
-    node: computed.Node,
-    gpu: computed.Gpu,
+    node: computed.NodeAnswer,
+    gpu: computed.GpuAnswer,
     direction: str,
     row: Fields,
     rules: Rules,

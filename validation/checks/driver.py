@@ -18,7 +18,7 @@ from cluster.text import printable
 from validation.checks.document import Document, Unusable, answer
 from validation.checks.health import (
     Finding,
-    Gpu,
+    GpuValues,
     driver_error,
     examined,
     quietly,
@@ -55,7 +55,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def seen(document: Document, declared: int) -> tuple[tuple[Gpu, ...], list[Finding]]:
+def seen(document: Document, declared: int) -> tuple[tuple[GpuValues, ...], list[Finding]]:
     """The GPUs that NVML counts, and what is wrong with them."""
     if (error := driver_error(document)) is not None:
         return (), [Finding(Verdict.FAIL, f"NVML cannot be asked: {printable(error, 200)}")]
@@ -67,7 +67,7 @@ def seen(document: Document, declared: int) -> tuple[tuple[Gpu, ...], list[Findi
     return gpus, findings
 
 
-def _counted(gpus: Sequence[Gpu], declared: int) -> Iterator[Finding]:
+def _counted(gpus: Sequence[GpuValues], declared: int) -> Iterator[Finding]:
     if len(gpus) == declared:
         return
     text = f"NVML counts {len(gpus)} GPUs, {declared} declared"
@@ -78,7 +78,7 @@ def _counted(gpus: Sequence[Gpu], declared: int) -> Iterator[Finding]:
     yield Finding(Verdict.FAIL, text)
 
 
-def _lost(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+def _lost(gpus: Sequence[GpuValues]) -> Iterator[Finding]:
     for gpu in gpus:
         if gpu.error is not None:
             text = f"gives no answers: {printable(gpu.error, 160)}"
@@ -95,7 +95,7 @@ def _slow(document: Document) -> Iterator[Finding]:
             yield Finding(Verdict.WARN, text, index)
 
 
-def _examine(gpu: Gpu) -> Iterator[Finding]:
+def _examine(gpu: GpuValues) -> Iterator[Finding]:
     action = gpu.text("recovery_action")
     if action not in (None, "none"):
         yield Finding(Verdict.FAIL, f"the driver asks for a {action}")
@@ -103,7 +103,7 @@ def _examine(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.FAIL, "has no name or no UUID")
 
 
-def _alike(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+def _alike(gpus: Sequence[GpuValues]) -> Iterator[Finding]:
     """Boards of one name with another memory size than most of them."""
     uuids = [uuid for gpu in gpus if (uuid := quietly(gpu.text, "uuid")) is not None]
     if len(set(uuids)) != len(uuids):
@@ -119,7 +119,7 @@ def _alike(gpus: Sequence[Gpu]) -> Iterator[Finding]:
                 yield Finding(Verdict.FAIL, text, gpu.index)
 
 
-def _metrics(document: Document, gpus: Sequence[Gpu]) -> Iterator[Metric]:
+def _metrics(document: Document, gpus: Sequence[GpuValues]) -> Iterator[Metric]:
     nvml = document.measured.inner("nvml")
     if nvml.has("driver"):
         yield Metric("driver version", nvml.text("driver"))

@@ -15,7 +15,7 @@ What to do       Uncorrectable or pending: drain the node and reset the GPU, or 
 
 from collections.abc import Iterator
 
-from validation.checks.health import Finding, Gpu, each_gpu, none_faulty, word
+from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty, word
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -37,7 +37,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
 
 
-def examine(gpu: Gpu) -> Iterator[Finding]:
+def examine(gpu: GpuValues) -> Iterator[Finding]:
     on, default, pending = gpu.on("ecc"), gpu.on("ecc_default"), gpu.on("ecc_pending")
     if on is None:
         yield Finding(Verdict.PASS, "no ECC on this board")
@@ -57,7 +57,7 @@ def examine(gpu: Gpu) -> Iterator[Finding]:
     yield from _pages(gpu)
 
 
-def _rows(gpu: Gpu) -> Iterator[Finding]:
+def _rows(gpu: GpuValues) -> Iterator[Finding]:
     rows = gpu.inner("remapped_rows")
     if rows is None:
         return
@@ -67,7 +67,7 @@ def _rows(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.FAIL, "a memory row waits for a reset to be remapped")
 
 
-def _pages(gpu: Gpu) -> Iterator[Finding]:
+def _pages(gpu: GpuValues) -> Iterator[Finding]:
     pages = gpu.inner("retired_pages")
     if pages is None:
         return
@@ -79,7 +79,7 @@ def _pages(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.WARN, text)
 
 
-def _measures(gpu: Gpu) -> Iterator[Metric]:
+def _measures(gpu: GpuValues) -> Iterator[Metric]:
     for since in ("volatile", "aggregate"):
         for kind in ("corrected", "uncorrected"):
             count = gpu.whole(f"ecc_{since}_{kind}")

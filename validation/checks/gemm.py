@@ -57,8 +57,8 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
 def _judge(
     report: computed.Report,
-    node: computed.Node,
-    gpu: computed.Gpu,
+    node: computed.NodeAnswer,
+    gpu: computed.GpuAnswer,
     kind: str,
     row: Fields,
     rules: Rules,
@@ -88,7 +88,7 @@ def _judge(
     report.speed(gpu.title, value, peaks, own.gemm_speed(kind, shape, gpu.name), sample)
 
 
-def speed(node: computed.Node, what: str, row: Fields) -> Metric:
+def speed(node: computed.NodeAnswer, what: str, row: Fields) -> Metric:
     """In TFLOPS. Raises Unusable for another shape than was asked for, and impossible times."""
     size = node.asked.gemm_size
     shape = tuple(row.whole(side) for side in ("m", "n", "k"))

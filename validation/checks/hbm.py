@@ -38,8 +38,8 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
 def _judge(
     report: computed.Report,
-    node: computed.Node,
-    gpu: computed.Gpu,
+    node: computed.NodeAnswer,
+    gpu: computed.GpuAnswer,
     operation: str,
     row: Fields,
     rules: Rules,
@@ -58,7 +58,9 @@ def _judge(
     report.speed(gpu.title, value, peaks, own.memory_speed(operation, gpu.name), sample)
 
 
-def speed(node: computed.Node, gpu: computed.Gpu, operation: str, what: str, row: Fields) -> Metric:
+def speed(
+    node: computed.NodeAnswer, gpu: computed.GpuAnswer, operation: str, what: str, row: Fields
+) -> Metric:
     """In GB/s. Raises Unusable for other buffers than asked for, and impossible times."""
     size, moved = row.whole("bytes"), row.whole("moved")
     if size != node.asked.memory_bytes or moved != MOVED[operation] * size:

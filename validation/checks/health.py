@@ -30,7 +30,7 @@ class Finding:
     index: int | None = None
 
 
-class Gpu:
+class GpuValues:
     """One GPU's values. A getter returns None for a value that this board does not have.
 
     Raises Unanswered where NVML answered with an error, Unusable where the answer is malformed.
@@ -100,9 +100,9 @@ def driver_error(document: Document) -> str | None:
     return document.measured.inner("nvml").maybe_text("error")
 
 
-def read_gpus(document: Document) -> tuple[Gpu, ...]:
+def read_gpus(document: Document) -> tuple[GpuValues, ...]:
     """All GPUs that NVML counts, in order. Raises Unusable for any other list."""
-    gpus = tuple(Gpu(item) for item in document.measured.items("gpus"))
+    gpus = tuple(GpuValues(item) for item in document.measured.items("gpus"))
     count = document.measured.inner("nvml").whole("count")
     # As many as it has told, whatever it counts: the number may be anything.
     if count != len(gpus) or [gpu.index for gpu in gpus] != list(range(len(gpus))):
@@ -110,7 +110,7 @@ def read_gpus(document: Document) -> tuple[Gpu, ...]:
     return gpus
 
 
-def answering(document: Document) -> list[Gpu]:
+def answering(document: Document) -> list[GpuValues]:
     """The GPUs that answer. Raises Unusable where none does: `driver` says why."""
     if (error := driver_error(document)) is not None:
         known = "NVML could not be asked, see driver"
@@ -121,7 +121,7 @@ def answering(document: Document) -> list[Gpu]:
     return gpus
 
 
-def examined(gpu: Gpu, examine: Callable[[Gpu], Iterable[Finding]]) -> list[Finding]:
+def examined(gpu: GpuValues, examine: Callable[[GpuValues], Iterable[Finding]]) -> list[Finding]:
     """The findings of one GPU; a value that it does not tell is one of them."""
     findings: list[Finding] = []
     try:
@@ -137,9 +137,9 @@ def each_gpu(
     job: Job,
     reply: Reply,
     threshold: Threshold,
-    examine: Callable[[Gpu], Iterable[Finding]],
-    measures: Callable[[Gpu], Iterable[Metric]] = lambda gpu: (),
-    together: Callable[[Sequence[Gpu]], Iterable[Finding]] = lambda gpus: (),
+    examine: Callable[[GpuValues], Iterable[Finding]],
+    measures: Callable[[GpuValues], Iterable[Metric]] = lambda gpu: (),
+    together: Callable[[Sequence[GpuValues]], Iterable[Finding]] = lambda gpus: (),
 ) -> Result:
     """Judges every GPU that answers; the value is how many of them have something wrong.
 
@@ -157,7 +157,7 @@ def each_gpu(
 
 
 def _metrics(
-    gpus: Iterable[Gpu], measures: Callable[[Gpu], Iterable[Metric]]
+    gpus: Iterable[GpuValues], measures: Callable[[GpuValues], Iterable[Metric]]
 ) -> tuple[Metric, ...]:
     metrics: list[Metric] = []
     for gpu in gpus:

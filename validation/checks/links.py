@@ -74,7 +74,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def _examine(gpu: computed.Gpu, row: Fields, seconds: float) -> list[Finding]:
+def _examine(gpu: computed.GpuAnswer, row: Fields, seconds: float) -> list[Finding]:
     if not row.has("index"):
         return [Finding(Verdict.INCONCLUSIVE, "NVML does not list it")]
     if not row.has("before") or not row.has("after"):
@@ -84,7 +84,7 @@ def _examine(gpu: computed.Gpu, row: Fields, seconds: float) -> list[Finding]:
                 "NVML reported nothing about it before or after the measurements",
             )
         ]
-    before, after = (health.Gpu(row.inner(when)) for when in ("before", "after"))
+    before, after = (health.GpuValues(row.inner(when)) for when in ("before", "after"))
     if {before.index, after.index} != {row.whole("index")}:
         raise Unusable(
             f"{gpu.title}: NVML reported different GPUs before and after the measurements"
@@ -108,7 +108,7 @@ def _examine(gpu: computed.Gpu, row: Fields, seconds: float) -> list[Finding]:
     return findings
 
 
-def _pcie(row: Fields, before: health.Gpu) -> Iterator[Finding]:
+def _pcie(row: Fields, before: health.GpuValues) -> Iterator[Finding]:
     if row.whole("samples") == 0:
         text = "NVML did not report its PCIe link while it copied"
         yield Finding(Verdict.INCONCLUSIVE, text)
@@ -125,13 +125,15 @@ def _pcie(row: Fields, before: health.Gpu) -> Iterator[Finding]:
             yield Finding(Verdict.FAIL, words.format(value, limit))
 
 
-def _replays(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[Finding]:
+def _replays(
+    before: health.GpuValues, after: health.GpuValues, seconds: float
+) -> Iterator[Finding]:
     first, last = (gpu.whole("pcie_replays") for gpu in (before, after))
     if first is not None and last is not None and last - first > _PCIE_REPLAYS_PER_S * seconds:
         yield Finding(Verdict.WARN, f"{last - first} PCIe replays in {seconds:.0f} s of work")
 
 
-def _nvlink(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[Finding]:
+def _nvlink(before: health.GpuValues, after: health.GpuValues, seconds: float) -> Iterator[Finding]:
     grown = _grown(before, after)
     if any(count < 0 for count in grown.values()):
         yield Finding(
@@ -147,7 +149,7 @@ def _nvlink(before: health.Gpu, after: health.Gpu, seconds: float) -> Iterator[F
         yield Finding(verdict, f"its NVLinks counted new errors under load ({errors})")
 
 
-def _grown(before: health.Gpu, after: health.Gpu) -> Counter[str]:
+def _grown(before: health.GpuValues, after: health.GpuValues) -> Counter[str]:
     """By how much each kind of error grew, over all links of the board."""
     first, last = (_counters(gpu) for gpu in (before, after))
     if first.keys() != last.keys():
@@ -162,11 +164,11 @@ def _grown(before: health.Gpu, after: health.Gpu) -> Counter[str]:
     return grown
 
 
-def _counters(gpu: health.Gpu) -> dict[int, Fields]:
+def _counters(gpu: health.GpuValues) -> dict[int, Fields]:
     return {link.whole("link"): link.inner("errors") for link in gpu.items("nvlinks") or ()}
 
 
-def _measures(gpu: computed.Gpu, row: Fields) -> Iterator[Metric]:
+def _measures(gpu: computed.GpuAnswer, row: Fields) -> Iterator[Metric]:
     for what, words in (("generation", "PCIe generation"), ("width", "PCIe lanes")):
         if row.has(what):
             yield Metric(f"{gpu.title} {words} while it copied", row.whole(what))

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from cluster.text import printable
-from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
+from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -33,12 +33,12 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return each_gpu(NAME, job, reply, threshold, lambda gpu: examine(gpu, declared), _measures)
 
 
-def examine(gpu: Gpu, declared: Mapping[str, int]) -> Iterator[Finding]:
+def examine(gpu: GpuValues, declared: Mapping[str, int]) -> Iterator[Finding]:
     """`declared` is what every GPU is cut into; nothing means whole."""
     return _cut(gpu, declared) if declared else _whole(gpu)
 
 
-def _cut(gpu: Gpu, declared: Mapping[str, int]) -> Iterator[Finding]:
+def _cut(gpu: GpuValues, declared: Mapping[str, int]) -> Iterator[Finding]:
     on, pending, expected = gpu.on("mig"), gpu.on("mig_pending"), _listed(declared)
     if on is None:
         yield Finding(Verdict.FAIL, f"has no MIG, {expected} is declared")
@@ -50,7 +50,7 @@ def _cut(gpu: Gpu, declared: Mapping[str, int]) -> Iterator[Finding]:
         yield Finding(Verdict.WARN, "MIG will be off after the next reset")
 
 
-def _whole(gpu: Gpu) -> Iterator[Finding]:
+def _whole(gpu: GpuValues) -> Iterator[Finding]:
     on, pending = gpu.on("mig"), gpu.on("mig_pending")
     if on:
         yield Finding(Verdict.FAIL, f"MIG is on ({_layout(gpu)}), a whole GPU is declared")
@@ -58,7 +58,7 @@ def _whole(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.WARN, "MIG will be on after the next reset")
 
 
-def _layout(gpu: Gpu) -> str:
+def _layout(gpu: GpuValues) -> str:
     return _listed(_profiles(gpu)) or "no instance"
 
 
@@ -66,7 +66,7 @@ def _listed(profiles: Mapping[str, int]) -> str:
     return ", ".join(f"{count} of {name}" for name, count in sorted(profiles.items()))
 
 
-def _profiles(gpu: Gpu) -> Counter[str]:
+def _profiles(gpu: GpuValues) -> Counter[str]:
     return Counter(_profile(item.text("name")) for item in gpu.items("mig_instances") or ())
 
 
@@ -75,7 +75,7 @@ def _profile(name: str) -> str:
     return printable(name.rpartition(" MIG ")[2], 40)
 
 
-def _measures(gpu: Gpu) -> Iterator[Metric]:
+def _measures(gpu: GpuValues) -> Iterator[Metric]:
     on = gpu.on("mig")
     if on is not None:
         yield Metric("MIG", "on" if on else "off")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from cluster.declaration import Gpus
 from cluster.text import printable
 from validation.checks.document import Fields
-from validation.checks.health import Finding, Gpu, Unanswered, each_gpu, none_faulty
+from validation.checks.health import Finding, GpuValues, Unanswered, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -76,7 +76,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     expected = LINKS.get(declared.model)
     peers = declared.count > 1
 
-    def together(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    def together(gpus: Sequence[GpuValues]) -> Iterator[Finding]:
         if expected is not None or not peers:
             return
         up = {}
@@ -96,7 +96,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     )
 
 
-def examine(gpu: Gpu, declared: Gpus) -> Iterator[Finding]:
+def examine(gpu: GpuValues, declared: Gpus) -> Iterator[Finding]:
     expected = LINKS.get(declared.model)
     peers = declared.count > 1
     fabric = gpu.inner("fabric")
@@ -120,7 +120,7 @@ def _in_fabric(fabric: Fields | None) -> bool:
     return fabric is not None and fabric.text("state") != "not supported"
 
 
-def _links(gpu: Gpu) -> _Links:
+def _links(gpu: GpuValues) -> _Links:
     up, down, strange = 0, [], []
     errors: Counter[str] = Counter()
     for link in gpu.items("nvlinks") or ():
@@ -158,7 +158,7 @@ def _fabric(fabric: Fields, not_joined: Verdict) -> Iterator[Finding]:
                 yield Finding(verdict, text)
 
 
-def _measures(gpu: Gpu) -> Iterator[Metric]:
+def _measures(gpu: GpuValues) -> Iterator[Metric]:
     links = _links(gpu)
     if links.count:
         yield Metric("NVLinks up", links.up, "links")

@@ -13,7 +13,7 @@ What to do       Power the node off and reseat the board or its riser. Check the
 from collections.abc import Iterator
 
 from cluster.readers.nvml import CLOCK_REASONS
-from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
+from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -53,12 +53,12 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return each_gpu(NAME, job, reply, _THRESHOLD, lambda gpu: examine(gpu, model), _measures)
 
 
-def examine(gpu: Gpu, model: str) -> Iterator[Finding]:
+def examine(gpu: GpuValues, model: str) -> Iterator[Finding]:
     yield from _lanes(gpu, model in SIXTEEN_LANES)
     yield from _generation(gpu)
 
 
-def _lanes(gpu: Gpu, sixteen: bool) -> Iterator[Finding]:
+def _lanes(gpu: GpuValues, sixteen: bool) -> Iterator[Finding]:
     width, most = gpu.whole("pcie_width"), gpu.whole("pcie_width_max")
     if width is None or most is None:
         yield Finding(Verdict.INCONCLUSIVE, "NVML does not know the width of this board's link")
@@ -70,7 +70,7 @@ def _lanes(gpu: Gpu, sixteen: bool) -> Iterator[Finding]:
         yield Finding(Verdict.WARN, f"the slot has {most} PCIe lanes, the board 16")
 
 
-def _generation(gpu: Gpu) -> Iterator[Finding]:
+def _generation(gpu: GpuValues) -> Iterator[Finding]:
     now, most = gpu.whole("pcie_generation"), gpu.whole("pcie_generation_max")
     board = gpu.whole("pcie_generation_gpu")
     if now is None or most is None:
@@ -86,12 +86,12 @@ def _generation(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.WARN, text)
 
 
-def _idle(gpu: Gpu) -> bool:
+def _idle(gpu: GpuValues) -> bool:
     reasons = gpu.inner("clock_reasons")
     return reasons is not None and bool(reasons.whole("always") & _IDLE)
 
 
-def _measures(gpu: Gpu) -> Iterator[Metric]:
+def _measures(gpu: GpuValues) -> Iterator[Metric]:
     for name, title, unit in (
         ("pcie_generation", "generation", ""),
         ("pcie_generation_max", "generation, most", ""),

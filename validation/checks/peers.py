@@ -47,7 +47,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def _judge(report: computed.Report, node: computed.Node, row: Fields, rules: Rules) -> None:
+def _judge(report: computed.Report, node: computed.NodeAnswer, row: Fields, rules: Rules) -> None:
     source, target = node.gpus[row.whole("source")], node.gpus[row.whole("target")]
     what, own = f"GPU {source.index} to {target.index}", computed.gpu_rules(rules)
     if problem := computed.problem(row):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from cluster.text import printable
-from validation.checks.health import Finding, Gpu, each_gpu, none_faulty
+from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -31,7 +31,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
 
 
-def examine(gpu: Gpu) -> Iterator[Finding]:
+def examine(gpu: GpuValues) -> Iterator[Finding]:
     processes = gpu.items("processes")
     if processes is None:
         yield Finding(Verdict.INCONCLUSIVE, "NVML does not know this board's processes")
@@ -50,7 +50,7 @@ def examine(gpu: Gpu) -> Iterator[Finding]:
         yield Finding(Verdict.FAIL, f"used by {kind} {', '.join(strangers[:_SHOWN])}{more}")
 
 
-def _measures(gpu: Gpu) -> Iterator[Metric]:
+def _measures(gpu: GpuValues) -> Iterator[Metric]:
     processes = gpu.items("processes")
     if processes is not None:
         yield Metric("processes", len(processes))

@@ -101,7 +101,9 @@ def _figures(job: Job, document: Document) -> _Node:
     return _Node(tuple(figures), tuple(lacking))
 
 
-def _of_gpu(node: computed.Node, gpu: computed.Gpu) -> Iterator[tuple[str, Metric | None]]:
+def _of_gpu(
+    node: computed.NodeAnswer, gpu: computed.GpuAnswer
+) -> Iterator[tuple[str, Metric | None]]:
     """Each figure of a GPU by its name, None for one that was not measured."""
     for kind, row in gpu.rows("gemm", "dtype", node.asked.dtypes):
         if computed.problem(row) is not None:

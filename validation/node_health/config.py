@@ -41,7 +41,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Config:
+class HealthSettings:
     """node is its name in Slurm; memory_mb what Slurm may give to jobs, 0 where nobody said it."""
 
     node: str
@@ -56,7 +56,7 @@ class Config:
         return tuple(check for check in self.checks if context in check.contexts)
 
 
-def read(path: Path = FILE) -> Config:
+def read(path: Path = FILE) -> HealthSettings:
     """Raises BadConfig for a file that is not there, or is not what the role writes."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -71,12 +71,12 @@ def read(path: Path = FILE) -> Config:
         raise BadConfig(f"{path}: {what}") from None
 
 
-def parse(document: Mapping[str, Any]) -> Config:
+def parse(document: Mapping[str, Any]) -> HealthSettings:
     """Raises KeyError, TypeError or ValueError for anything else than the role writes."""
     if document["version"] != VERSION:
         raise ValueError(f"is of version {document['version']!r}, not {VERSION}")
     gpus = document["gpus"]
-    return Config(
+    return HealthSettings(
         node=_text(document["node"]),
         gpus=Gpus(
             _text(gpus["model"]),

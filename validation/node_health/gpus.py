@@ -16,9 +16,9 @@ from typing import Any
 from cluster.readers import kernel_log, nvml, xids
 from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid
 from validation.checks.document import Document, Fields, Unusable
-from validation.checks.health import Finding, Gpu, answering, driver_error, examined, told
+from validation.checks.health import Finding, GpuValues, answering, driver_error, examined, told
 from validation.model import Proof, Verdict, worst
-from validation.node_health.config import Check, Config
+from validation.node_health.config import Check, HealthSettings
 from validation.node_health.node import VERDICTS
 from validation.node_health.outcome import FAIL, PASS, SKIP, Outcome
 
@@ -29,12 +29,12 @@ class Asked:
     outside a job: then all of the node's are meant.
     """
 
-    config: Config
+    config: HealthSettings
     check: Check
     document: Document
     job_gpus: frozenset[int] | None
 
-    def whose(self) -> list[Gpu]:
+    def whose(self) -> list[GpuValues]:
         """The GPUs that a check of leftovers is about."""
         gpus = answering(self.document)
         if self.job_gpus is None:
@@ -52,13 +52,15 @@ class Builtin:
     whole_gpus_only: bool = False
 
 
-def _number(gpu: Gpu) -> int:
+def _number(gpu: GpuValues) -> int:
     """The number in the name of its device file, by which Slurm knows it."""
     minor = gpu.whole("minor")
     return gpu.index if minor is None else minor
 
 
-def _each(examine: Callable[[Gpu, Config], Iterable[Finding]]) -> Callable[[Asked], list[Finding]]:
+def _each(
+    examine: Callable[[GpuValues, HealthSettings], Iterable[Finding]],
+) -> Callable[[Asked], list[Finding]]:
     """Judges every GPU that answers."""
 
     def judge(asked: Asked) -> list[Finding]:
@@ -77,7 +79,7 @@ def _processes(asked: Asked) -> list[Finding]:
 def _memory(asked: Asked) -> list[Finding]:
     most = asked.check.arguments["most_used_mb"]
 
-    def examine(gpu: Gpu) -> Iterable[Finding]:
+    def examine(gpu: GpuValues) -> Iterable[Finding]:
         used = gpu.whole("memory_used_mb")
         if used is not None and used > most:
             yield Finding(Verdict.FAIL, f"{used} MiB of memory are used without a job")
@@ -141,7 +143,7 @@ BUILTINS: Mapping[str, Builtin] = {
 }
 
 
-def applies(config: Config, check: Check) -> Outcome | None:
+def applies(config: HealthSettings, check: Check) -> Outcome | None:
     """Why a check does not apply, by declaration; None where it does."""
     if not config.gpus.answer:
         return Outcome(SKIP, "no GPU that NVML knows is declared")
@@ -167,7 +169,7 @@ def read(checks: Iterable[Check], limit_s: float) -> dict[str, Any]:
 
 
 def judged(
-    config: Config,
+    config: HealthSettings,
     checks: Sequence[Check],
     measured: Mapping[str, Any],
     job_gpus: Mapping[str, frozenset[int] | None],

@@ -32,7 +32,7 @@ from cluster import version
 from cluster.files import write_whole
 from cluster.processes import DAEMON_PATH
 from validation.node_health import runner, state
-from validation.node_health.config import BadConfig, Check, Config, read
+from validation.node_health.config import BadConfig, Check, HealthSettings, read
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome, reason
 
 FRAMEWORK = "framework"
@@ -92,7 +92,7 @@ def _first() -> None:
         os.nice(-15)
 
 
-def _bound(config: Config, verb: str) -> None:
+def _bound(config: HealthSettings, verb: str) -> None:
     """Whatever hangs, a disk under our own files too: the alarm ends us, which is a failure."""
     checks = config.of(verb)
     if verb in ("prolog", "epilog") and checks:
@@ -102,7 +102,7 @@ def _bound(config: Config, verb: str) -> None:
 # --- prolog and epilog: no word with Slurm -------------------------------------------------------
 
 
-def job(config: Config, context: str, environment: Mapping[str, str]) -> int:
+def job(config: HealthSettings, context: str, environment: Mapping[str, str]) -> int:
     """0, or 1 with the reason on standard error: slurmd drains the node then."""
     gpus = job_gpus(environment)
     checks = config.of(context)
@@ -114,7 +114,7 @@ def job(config: Config, context: str, environment: Mapping[str, str]) -> int:
         return 0
     _say(state.together(failing))
     try:
-        state.Files().keep_job(state.Job(context, time.time(), failing, gpus or ()))
+        state.Files().keep_job(state.JobFailure(context, time.time(), failing, gpus or ()))
     except OSError as error:
         # Slurm drains the node all the same; without this file an operator has to return it.
         _say(reason(FRAMEWORK, f"{state.SPARE} cannot be written: {error.strerror}"))
@@ -158,7 +158,7 @@ def _say(text: str) -> None:
 # --- the HealthCheckProgram ----------------------------------------------------------------------
 
 
-def check(config: Config) -> int:
+def check(config: HealthSettings) -> int:
     """Runs the checks, and tells Slurm what it does not know yet."""
     files = state.Files()
     try:
@@ -168,7 +168,7 @@ def check(config: Config) -> int:
         return _cannot_keep(config, error)
 
 
-def _check(config: Config, files: state.Files) -> int:
+def _check(config: HealthSettings, files: state.Files) -> int:
     drain, job_failed = files.drain(), files.job()
     checks, about = due(config, drain, job_failed)
     outcomes = runner.run(config, checks, {"PLUMBLINE_CONTEXT": "check"}, about)
@@ -178,7 +178,7 @@ def _check(config: Config, files: state.Files) -> int:
 
 
 def due(
-    config: Config, drain: state.Drain | None, job_failed: state.Job | None
+    config: HealthSettings, drain: state.Drain | None, job_failed: state.JobFailure | None
 ) -> tuple[list[Check], dict[str, frozenset[int] | None]]:
     """The checks of this context, and those that failed elsewhere: they are asked until they pass.
 
@@ -195,7 +195,7 @@ def due(
     return checks, about
 
 
-def _is_due(config: Config, name: str) -> bool:
+def _is_due(config: HealthSettings, name: str) -> bool:
     return any(item.name == name and "check" in item.contexts for item in config.checks)
 
 
@@ -203,7 +203,7 @@ def tell(
     node: str,
     files: state.Files,
     drain: state.Drain | None,
-    job_failed: state.Job | None,
+    job_failed: state.JobFailure | None,
     failing: Mapping[str, str],
 ) -> int:
     """One step of state.decide. Raises OSError where it cannot be written down."""
@@ -235,7 +235,7 @@ def tell(
     return 0
 
 
-def _cannot_keep(config: Config, error: OSError) -> int:
+def _cannot_keep(config: HealthSettings, error: OSError) -> int:
     """Without memory nothing can be returned later, but a bad node must not go on either."""
     from validation.node_health import slurm
 
@@ -257,7 +257,7 @@ def _broken(verb: str, why: str) -> int:
     files = state.Files()
     try:
         if verb in state.GENERIC:
-            files.keep_job(state.Job(verb, time.time(), {FRAMEWORK: text}))
+            files.keep_job(state.JobFailure(verb, time.time(), {FRAMEWORK: text}))
         elif verb == "check":
             with files.lock() as alone:
                 if alone:
@@ -281,7 +281,7 @@ def _last() -> list[dict[str, str]]:
         return []
 
 
-def _remember(config: Config, checks: Sequence[Check], outcomes: Outcomes) -> None:
+def _remember(config: HealthSettings, checks: Sequence[Check], outcomes: Outcomes) -> None:
     """For `show` and for whoever watches: /run is memory, so it works with a full disk too."""
     document = {"node": config.node, "at": time.time(), "checks": _rows(checks, outcomes)}
     LAST.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -306,11 +306,11 @@ def _rows(checks: Sequence[Check], outcomes: Outcomes) -> list[dict[str, str]]:
 _ORDER = (FAIL, UNKNOWN, WARN, SKIP, PASS)
 
 
-def _dry(config: Config, as_json: bool) -> int:
+def _dry(config: HealthSettings, as_json: bool) -> int:
     return _told(config, config.of("check"), as_json)
 
 
-def _told(config: Config, checks: Sequence[Check], as_json: bool) -> int:
+def _told(config: HealthSettings, checks: Sequence[Check], as_json: bool) -> int:
     outcomes = runner.run(config, checks, {"PLUMBLINE_CONTEXT": "check"}, {})
     rows = _rows(checks, outcomes)
     if as_json:
@@ -321,7 +321,7 @@ def _told(config: Config, checks: Sequence[Check], as_json: bool) -> int:
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
 
 
-def _some(config: Config, names: Sequence[str], as_json: bool) -> int:
+def _some(config: HealthSettings, names: Sequence[str], as_json: bool) -> int:
     known = {item.name: item for item in config.checks}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -330,7 +330,7 @@ def _some(config: Config, names: Sequence[str], as_json: bool) -> int:
     return _told(config, [known[name] for name in names], as_json)
 
 
-def _list(config: Config, as_json: bool) -> int:
+def _list(config: HealthSettings, as_json: bool) -> int:
     rows = [
         {
             "check": item.name,
@@ -348,7 +348,7 @@ def _list(config: Config, as_json: bool) -> int:
     return 0
 
 
-def show(config: Config, as_json: bool) -> int:
+def show(config: HealthSettings, as_json: bool) -> int:
     files = state.Files()
     drain, job_failed, last = files.drain(), files.job(), _last()
     failing = [row for row in last if row["verdict"] in (FAIL, UNKNOWN, WARN)]

@@ -16,11 +16,11 @@ from typing import Any
 
 from cluster import processes
 from cluster.readers import mounts
-from validation.node_health.config import Config
+from validation.node_health.config import HealthSettings
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
 
 Arguments = Mapping[str, Any]
-Builtin = Callable[[Config, Arguments], Outcome]
+Builtin = Callable[[HealthSettings, Arguments], Outcome]
 
 MEMINFO = Path("/proc/meminfo")
 EDAC = Path("/sys/devices/system/edac/mc")
@@ -34,7 +34,7 @@ def concluded(problems: list[str]) -> Outcome:
     return Outcome(FAIL, "; ".join(problems)) if problems else Outcome(PASS)
 
 
-def filesystems(config: Config, arguments: Arguments) -> Outcome:
+def filesystems(config: HealthSettings, arguments: Arguments) -> Outcome:
     """Local filesystems can be written to, and have room: bytes and inodes.
 
     paths                      those that are not there are left out
@@ -63,7 +63,7 @@ def _filesystem_problems(arguments: Arguments) -> Iterator[str]:
             yield f"{path} has {space.f_favail} inodes free of {space.f_files}"
 
 
-def memory(config: Config, arguments: Arguments) -> Outcome:
+def memory(config: HealthSettings, arguments: Arguments) -> Outcome:
     """While no job runs, what Slurm may give to jobs is there: nothing was left behind.
 
     least_available_percent  MemAvailable, of what is declared for jobs
@@ -100,7 +100,7 @@ def jobs() -> bool:
     return False
 
 
-def memory_errors(config: Config, arguments: Arguments) -> Outcome:
+def memory_errors(config: HealthSettings, arguments: Arguments) -> Outcome:
     """The node's own memory had no error that its ECC could not correct, since the boot."""
     controllers = sorted(EDAC.glob("mc[0-9]*"))
     if not controllers:
@@ -115,7 +115,7 @@ def memory_errors(config: Config, arguments: Arguments) -> Outcome:
     return concluded(problems)
 
 
-def munge(config: Config, arguments: Arguments) -> Outcome:
+def munge(config: HealthSettings, arguments: Arguments) -> Outcome:
     """munged makes a credential and takes it back."""
     try:
         credential = processes.run(["munge", "-n"], None).stdout
@@ -142,7 +142,7 @@ class _Timex(ctypes.Structure):
     )
 
 
-def clock(config: Config, arguments: Arguments) -> Outcome:
+def clock(config: HealthSettings, arguments: Arguments) -> Outcome:
     """The kernel's clock is kept by somebody (chrony, systemd-timesyncd, ntpd)."""
     if CONTAINER.exists():
         return Outcome(SKIP, "a container has the clock of its host")
@@ -160,7 +160,7 @@ def clock_status() -> int:
     return int(timex.status)
 
 
-def mounted(config: Config, arguments: Arguments) -> Outcome:
+def mounted(config: HealthSettings, arguments: Arguments) -> Outcome:
     """Each declared shared filesystem is mounted, says the kernel; no server is asked."""
     if not config.shared_filesystems:
         return Outcome(SKIP, "no shared filesystem is declared")
@@ -172,7 +172,7 @@ def mounted(config: Config, arguments: Arguments) -> Outcome:
     return concluded([f"nothing is mounted at {path}" for path in lost])
 
 
-def mounts_answer(config: Config, arguments: Arguments) -> Outcome:
+def mounts_answer(config: HealthSettings, arguments: Arguments) -> Outcome:
     """Each declared shared filesystem answers. A dead server hangs, until the check's limit."""
     if not config.shared_filesystems:
         return Outcome(SKIP, "no shared filesystem is declared")
@@ -182,7 +182,7 @@ def mounts_answer(config: Config, arguments: Arguments) -> Outcome:
     return Outcome(PASS)
 
 
-def infiniband(config: Config, arguments: Arguments) -> Outcome:
+def infiniband(config: HealthSettings, arguments: Arguments) -> Outcome:
     """The ports of the declared fabric are up, at its rate: the validator's check says how."""
     from cluster.readers import infiniband as ports
     from validation.checks import infiniband as rule
@@ -194,7 +194,7 @@ def infiniband(config: Config, arguments: Arguments) -> Outcome:
     return Outcome(seen.verdict.value, seen.message)
 
 
-def kernel_log(config: Config, arguments: Arguments) -> Outcome:
+def kernel_log(config: HealthSettings, arguments: Arguments) -> Outcome:
     """The kernel wrote nothing since the boot after which a node is not to be trusted.
 
     patterns  a name and a regular expression of each kind of line

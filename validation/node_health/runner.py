@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster import apart, processes
 from validation.node_health import node
-from validation.node_health.config import Check, Config
+from validation.node_health.config import Check, HealthSettings
 from validation.node_health.outcome import FAIL, PASS, Outcome
 
 JobGpus = Mapping[str, "frozenset[int] | None"]
@@ -25,7 +25,10 @@ _LINES = 3  # of a command's output that are told
 
 
 def run(
-    config: Config, checks: Sequence[Check], environment: Mapping[str, str], job_gpus: JobGpus
+    config: HealthSettings,
+    checks: Sequence[Check],
+    environment: Mapping[str, str],
+    job_gpus: JobGpus,
 ) -> dict[str, Outcome]:
     """The outcomes by the checks' names, in their order.
 
@@ -52,7 +55,9 @@ def run(
     return {check.name: outcomes[check.name] for check in checks}
 
 
-def _declared(config: Config, asking: list[Check]) -> tuple[dict[str, Outcome], list[Check]]:
+def _declared(
+    config: HealthSettings, asking: list[Check]
+) -> tuple[dict[str, Outcome], list[Check]]:
     """What does not apply, and the rest: nodes without GPUs import nothing for them."""
     from validation.node_health import gpus
 
@@ -68,7 +73,7 @@ def _read(end: apart.Ended, answer: Mapping[str, str] | None) -> Outcome:
 
 
 def _gpus(
-    config: Config, checks: Sequence[Check], job_gpus: JobGpus, limit_s: float
+    config: HealthSettings, checks: Sequence[Check], job_gpus: JobGpus, limit_s: float
 ) -> dict[str, dict[str, str]]:
     from validation.node_health import gpus
 
@@ -80,7 +85,7 @@ def _gpus(
 
 
 def _work(
-    config: Config, check: Check, environment: Mapping[str, str]
+    config: HealthSettings, check: Check, environment: Mapping[str, str]
 ) -> Callable[[], dict[str, str]]:
     if check.builtin is not None:
         return lambda: asdict(node.BUILTINS[str(check.builtin)](config, check.arguments))

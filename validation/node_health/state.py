@@ -38,7 +38,7 @@ LOOK_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True)
-class Job:
+class JobFailure:
     """A prolog or epilog that failed. gpus are those of its job, None where it had none said."""
 
     context: str
@@ -89,7 +89,9 @@ class Step:
     note: str = ""
 
 
-def must_look(drain: Drain | None, job: Job | None, failing: Mapping[str, str], now: float) -> bool:
+def must_look(
+    drain: Drain | None, job: JobFailure | None, failing: Mapping[str, str], now: float
+) -> bool:
     """Whether Slurm has to be asked at all: not on a healthy node, nor of failures it knows."""
     if job is not None:
         return True
@@ -104,7 +106,7 @@ def must_look(drain: Drain | None, job: Job | None, failing: Mapping[str, str], 
 
 def decide(
     drain: Drain | None,
-    job: Job | None,
+    job: JobFailure | None,
     failing: Mapping[str, str],
     view: View,
     now: float,
@@ -127,7 +129,7 @@ def decide(
 
 def _failing(
     drain: Drain | None,
-    job: Job | None,
+    job: JobFailure | None,
     failing: Mapping[str, str],
     view: View,
     is_ours: bool,
@@ -188,20 +190,22 @@ class Files:
             checks, tuple(document["reasons"]), bool(document["told"]), float(document["at"])
         )
 
-    def job(self) -> Job | None:
+    def job(self) -> JobFailure | None:
         document = self._load("job.json")
         if document is None:
             return None
         gpus = _numbers(document["gpus"])
-        return Job(document["context"], float(document["at"]), dict(document["failures"]), gpus)
+        return JobFailure(
+            document["context"], float(document["at"]), dict(document["failures"]), gpus
+        )
 
     def keep_drain(self, drain: Drain | None) -> None:
         self._save("drain.json", None if drain is None else asdict(drain))
 
-    def keep_job(self, job: Job) -> None:
+    def keep_job(self, job: JobFailure) -> None:
         self._save("job.json", asdict(job))
 
-    def forget_job(self, seen: Job | None) -> None:
+    def forget_job(self, seen: JobFailure | None) -> None:
         """Unless another prolog has failed since."""
         if seen is not None and self.job() == seen:
             self._save("job.json", None)

@@ -61,6 +61,7 @@ class OfNode:
     measure: Callable[[Any], dict[str, Any]]
 
 
+# The module of each payload has its own `Config`, what it is told, beside `measure`.
 OF_NODE = {
     "node": OfNode(node.Config, node.measure),
     "host": OfNode(host.Config, host.measure),

@@ -112,7 +112,7 @@ class Budget:
         return min(seconds, left)
 
 
-class Gpu:
+class GpuProcess:
     """The process that measures one GPU; a second one where the first was lost, and no third.
 
     Every method returns a row: {"error": None, …}, or {"error": a sentence} alone.
@@ -252,12 +252,13 @@ def measure(
         environ = of_instances(environ, budget.limit(config.start_limit_s), instances)
     total = config.gpus or _count(config, budget, worker, environ)
     gpus = [
-        Gpu(config, budget, worker, partial(alone, environ, [number])) for number in range(total)
+        GpuProcess(config, budget, worker, partial(alone, environ, [number]))
+        for number in range(total)
     ]
     links = gpu_links.Links(config.total_s) if config.device == "cuda" else None
     with ThreadPoolExecutor(total) as pool:
         try:
-            started = list(pool.map(Gpu.start, gpus))
+            started = list(pool.map(GpuProcess.start, gpus))
             gemm = [_together(pool, gpus, message) for message in _gemm(config)]
             memory = [_together(pool, gpus, message) for message in _memory(config)]
             with links.watched() if links else nullcontext():
@@ -333,7 +334,7 @@ def _often(config: Config) -> Row:
     return {"iterations": config.iterations, "warmup": config.warmup}
 
 
-def _together(pool: ThreadPoolExecutor, gpus: Sequence[Gpu], message: Row) -> list[Row]:
+def _together(pool: ThreadPoolExecutor, gpus: Sequence[GpuProcess], message: Row) -> list[Row]:
     """One measurement, begun on all GPUs that could prepare it when the last of them has."""
     prepared = list(pool.map(lambda gpu: gpu.prepare(message), gpus))
     ready = [row["error"] is None for row in prepared]
@@ -346,7 +347,9 @@ def _together(pool: ThreadPoolExecutor, gpus: Sequence[Gpu], message: Row) -> li
     return [{**named, "at_once": sum(ready), **row} for row in rows]
 
 
-def _one_by_one(gpus: Sequence[Gpu], message: Row, links: gpu_links.Links | None) -> list[Row]:
+def _one_by_one(
+    gpus: Sequence[GpuProcess], message: Row, links: gpu_links.Links | None
+) -> list[Row]:
     """Copies from the host or to it; NVML is asked about the link of the GPU that copies."""
     rows = []
     for number, gpu in enumerate(gpus):
@@ -364,7 +367,7 @@ def _pairs(
     usable: Sequence[int],
 ) -> list[Row]:
     """Copies from each GPU to each other one, by a process that sees all that are usable."""
-    process = Gpu(config, budget, command, partial(alone, environ, usable))
+    process = GpuProcess(config, budget, command, partial(alone, environ, usable))
     rows = []
     opened: Row | None = None
     try:

@@ -15,7 +15,7 @@ from cluster.errors import CannotRun
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Config = TypeVar("Config", bound="DataclassInstance")
+Loaded = TypeVar("Loaded", bound="DataclassInstance")
 
 BACKENDS = ("gloo", "nccl")
 
@@ -44,7 +44,7 @@ class GroupConfig:
             require_positive(self, "cpus_per_rank")
 
 
-def load(kind: type[Config], text: str) -> Config:
+def load(kind: type[Loaded], text: str) -> Loaded:
     """The configuration in a JSON text.
 
     Raises CannotRun for invalid JSON, an unknown or missing key, a wrong type (a boolean is no

@@ -54,12 +54,14 @@ def measure(
     if config.mig:
         environ = compute.of_instances(environ, limit_s)
     gpus = [
-        compute.Gpu(compute_config, budget, worker, partial(compute.alone, environ, [number]))
+        compute.GpuProcess(
+            compute_config, budget, worker, partial(compute.alone, environ, [number])
+        )
         for number in range(config.gpus)
     ]
     with ThreadPoolExecutor(config.gpus) as pool:
         try:
-            started = list(pool.map(compute.Gpu.start, gpus))
+            started = list(pool.map(compute.GpuProcess.start, gpus))
         finally:  # of Ctrl-C too: the workers are in groups of their own
             for gpu in gpus:
                 gpu.end()

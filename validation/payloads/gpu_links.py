@@ -61,10 +61,10 @@ class Links:
         nvml      see nvml.System
         seconds   between the two questions
         gpus      of each GPU, in the order of `identities`: `index` as NVML counts, None where it
-                  lists no such GPU; `before` and `after`, see nvml.Gpu; `samples` of the PCIe link
-                  while the GPU copied, and the highest `generation` and `width` among them
+                  lists no such GPU; `before` and `after`, see nvml.NvmlGpu; `samples` of the PCIe
+                  link while the GPU copied, and the highest `generation` and `width` among them
         """
-        after: list[nvml.Gpu] = []
+        after: list[nvml.NvmlGpu] = []
         seconds = time.monotonic() - self._began
         if self._system.error is None:
             _, after = nvml.ask(self._ask_s, ASKED)
@@ -92,7 +92,7 @@ class Links:
         return {"nvml": asdict(self._system), "seconds": round(seconds, 3), "gpus": rows}
 
 
-def _is(gpu: nvml.Gpu, uuid: str | None, bus: str | None) -> bool:
+def _is(gpu: nvml.NvmlGpu, uuid: str | None, bus: str | None) -> bool:
     """Whether NVML's GPU is the one with this UUID, or else with this place on the bus."""
     if uuid is not None:
         return bool(gpu.values["uuid"] == uuid)
@@ -101,5 +101,5 @@ def _is(gpu: nvml.Gpu, uuid: str | None, bus: str | None) -> bool:
     return bus is not None and place is not None and str(place).lower()[-12:] == bus.lower()[-12:]
 
 
-def _of(gpus: list[nvml.Gpu], index: int | None) -> dict[str, Any] | None:
+def _of(gpus: list[nvml.NvmlGpu], index: int | None) -> dict[str, Any] | None:
     return next((asdict(gpu) for gpu in gpus if gpu.index == index), None)

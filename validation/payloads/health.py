@@ -37,7 +37,7 @@ def measure(config: Config) -> dict[str, Any]:
     nvml             see nvml.System
     nvml_timeout_s   how long NVML was given
     questions        what each GPU was asked
-    gpus             one for each GPU that NVML counts, see nvml.Gpu
+    gpus             one for each GPU that NVML counts, see nvml.NvmlGpu
     kernel_log       see kernel_log.KernelLog
     software         versions of the kernel, and of torch, None where it is not installed
     """

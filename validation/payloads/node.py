@@ -36,7 +36,7 @@ TMP = Path("/tmp")
 SPOOL = "/var/spool/slurmd"  # where slurmd keeps its jobs unless slurm.conf says otherwise
 _MIB = 2**20
 
-_ASKED = ("name", "uuid", "memory_total_mb")  # of each GPU, in the order of Gpu
+_ASKED = ("name", "uuid", "memory_total_mb")  # of each GPU, in the order of ListedGpu
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class ListedGpu:
     index: int
     name: str
     uuid: str
@@ -229,7 +229,7 @@ def _gpu_device_nodes(dev: Path) -> int:
     )
 
 
-def _gpus() -> tuple[list[Gpu], str | None]:
+def _gpus() -> tuple[list[ListedGpu], str | None]:
     """The GPUs that NVML answers for, and why there are none, or not all that it counts."""
     system, answers = nvml.ask(NVML_TIMEOUT_S, _ASKED)
     if system.error is not None:
@@ -238,7 +238,7 @@ def _gpus() -> tuple[list[Gpu], str | None]:
     for gpu in answers:
         problem = gpu.error or next((unknown.why for unknown in gpu.unknown), None)
         if problem is None:
-            gpus.append(Gpu(gpu.index, *(gpu.values[name] for name in _ASKED)))
+            gpus.append(ListedGpu(gpu.index, *(gpu.values[name] for name in _ASKED)))
         else:
             problems.append(f"GPU {gpu.index}: {problem}")
     return gpus, "; ".join(problems) or None

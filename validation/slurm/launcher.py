@@ -512,7 +512,7 @@ class Allocation(Submission):
         return match[1] if match else None
 
 
-class Job(Submission):
+class JobSubmission(Submission):
     """One srun from submission to its record: a job of Slurm, or a step of an allocation."""
 
     def __init__(self, order: dict[str, Any], folder: Path, limits: Limits, pace: Pace) -> None:
@@ -674,7 +674,8 @@ class Launcher:
         limits.others_run = self._others_run
         pace = Pace(orders["slowest_start_s"])
         self.lanes = [
-            [Job(order, folder, limits, pace) for order in lane] for lane in orders["lanes"]
+            [JobSubmission(order, folder, limits, pace) for order in lane]
+            for lane in orders["lanes"]
         ]
         self.jobs = [job for lane in self.lanes for job in lane]
         self.gate = Gate(max(1, min(orders["at_once"], len(self.lanes))))
@@ -715,7 +716,7 @@ class Launcher:
         if self.abandoned:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _allocation(self, lane: list[Job]) -> "Allocation | None":
+    def _allocation(self, lane: list[JobSubmission]) -> "Allocation | None":
         step = lane[0].order["step"]
         return self.allocations[step["allocation"]] if step else None
 
@@ -723,7 +724,7 @@ class Launcher:
         everything = [*self.jobs, *self.allocations.values()]
         return any(other.state == "running" for other in everything if other is not submission)
 
-    def _run_lane(self, lane: list[Job]) -> None:
+    def _run_lane(self, lane: list[JobSubmission]) -> None:
         allocation = self._allocation(lane)
         left = lane
         if allocation is not None:
@@ -735,7 +736,9 @@ class Launcher:
         for job in left:
             self._keep(job, self._skipped(job) or self._run_alone(job))
 
-    def _run_steps(self, lane: list[Job], allocation: Allocation, job_id: str) -> list[Job]:
+    def _run_steps(
+        self, lane: list[JobSubmission], allocation: Allocation, job_id: str
+    ) -> list[JobSubmission]:
         """Run the lane's jobs as steps; those that are left when one says nothing of its node."""
         for number, job in enumerate(lane):
             record = self._skipped(job) or job.run(self.cancelled, job_id)
@@ -748,7 +751,7 @@ class Launcher:
             self._keep(job, record)
         return []
 
-    def _skipped(self, job: Job) -> dict[str, Any] | None:
+    def _skipped(self, job: JobSubmission) -> dict[str, Any] | None:
         """The record of a job that would wait for what another one waited for in vain."""
         first = self.in_vain.get(tuple(job.order["nodes"]))
         if first is None or self.cancelled.is_set():
@@ -756,7 +759,7 @@ class Launcher:
         log.info("%s: skipped, as %s waited in vain", job.name, first)
         return job.skipped(first)
 
-    def _run_alone(self, job: Job) -> dict[str, Any]:
+    def _run_alone(self, job: JobSubmission) -> dict[str, Any]:
         while True:
             ticket = self.gate.enter()
             try:
@@ -775,7 +778,7 @@ class Launcher:
             job.state = "pending"
             log.info("%s: a limit lets no more jobs through, waits for another", job.name)
 
-    def _keep(self, job: Job, record: dict[str, Any]) -> None:
+    def _keep(self, job: JobSubmission, record: dict[str, Any]) -> None:
         if waited_in_vain(
             record["outcome"], record["exit_code"], record["stderr"], self.did_not_meet
         ):

@@ -232,7 +232,7 @@ def report(*results, interrupted=False, model=MODEL):
 
 
 def refused(made):
-    with pytest.raises(baseline.Refused) as caught:
+    with pytest.raises(baseline.NoBaseline) as caught:
         baseline.documents(made)
     return str(caught.value)
 

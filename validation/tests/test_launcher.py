@@ -659,7 +659,7 @@ def test_output_without_end_is_cut_off(slurm, run, tmp_path):
 
 def alone(folder):
     order = {"name": "ddp", "slurm_name": "x"}
-    return launcher.Job(order, folder, launcher.Limits([], []), launcher.Pace())
+    return launcher.JobSubmission(order, folder, launcher.Limits([], []), launcher.Pace())
 
 
 def test_a_node_that_still_boots_has_not_started_the_job(tmp_path):

@@ -285,12 +285,12 @@ def test_an_instance_in_the_place_of_a_whole_gpu_fails():
 def seen_by_workers(config, environ, uuids, monkeypatch):
     seen = []
 
-    class Noted(compute.Gpu):
+    class Noted(compute.GpuProcess):
         def start(self):
             seen.append(self._environ()["CUDA_VISIBLE_DEVICES"])
             return {"error": "only noted"}
 
-    monkeypatch.setattr(compute, "Gpu", Noted)
+    monkeypatch.setattr(compute, "GpuProcess", Noted)
     measured = compute.measure(config, environ, ["false"], instances=lambda limit_s: uuids)
     assert measured["pairs"] == []
     return sorted(seen)

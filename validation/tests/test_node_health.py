@@ -12,7 +12,7 @@ from cluster.declaration import Gpus
 from cluster.readers import infiniband, kernel_log, mounts, nvml
 from validation.node_health import config as configs
 from validation.node_health import gpus, main, node, outcome, runner, state
-from validation.node_health.config import BadConfig, Check, Config
+from validation.node_health.config import BadConfig, Check, HealthSettings
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
 from validation.tests import standin_health
 
@@ -30,7 +30,7 @@ def config(*checks, **changes):
         "shared_filesystems": (),
         "checks": checks,
     }
-    return Config(**{**usual, **changes})
+    return HealthSettings(**{**usual, **changes})
 
 
 def check(name, **changes):
@@ -503,7 +503,7 @@ def test_what_failed_in_a_prolog_is_asked_until_it_passes():
     before = check("before", builtin="gpu_memory", contexts=("prolog",))
     usual, never = command("usual", "true"), command("never", "true", contexts=("epilog",))
     all_ = config(before, usual, never)
-    failed = state.Job("prolog", 0.0, {"before": "", "usual": ""}, (1,))
+    failed = state.JobFailure("prolog", 0.0, {"before": "", "usual": ""}, (1,))
     assert main.due(all_, None, None) == ([usual], {})
     checks, about = main.due(all_, None, failed)
     assert checks == [before, usual]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from validation.node_health import main, slurm, state
 from validation.node_health.outcome import reason
-from validation.node_health.state import Drain, Files, Job, Step, View, decide, must_look
+from validation.node_health.state import Drain, Files, JobFailure, Step, View, decide, must_look
 
 BAD = {"gpu_ecc": reason("gpu_ecc", "GPU 1: 2 uncorrectable ECC errors")}
 OTHER = {"munge": reason("munge", "munged does not answer")}
 OURS = Drain({"gpu_ecc": None}, (BAD["gpu_ecc"],), True, 0.0)
-PROLOG = Job("prolog", 0.0, {"gpu_ecc": BAD["gpu_ecc"]}, (1,))
+PROLOG = JobFailure("prolog", 0.0, {"gpu_ecc": BAD["gpu_ecc"]}, (1,))
 WELL = View(False, "")
 
 
@@ -160,7 +160,7 @@ class World:
             self.check()
             self.slurm.cut = None
         elif event[0] == "job" and self.failing and not self.slurm.drained:
-            self.files.keep_job(Job(event[1], self.now, dict(self.failing), ()))
+            self.files.keep_job(JobFailure(event[1], self.now, dict(self.failing), ()))
             self.late = event[1]
             if event[2]:
                 self.hears()

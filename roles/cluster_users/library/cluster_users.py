@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.cluster_users_module import Failed, Refused, answer, program, said
+from ansible.module_utils.cluster_users_module import Failed, answer, program, said
 from ansible.module_utils.cluster_users_plan import (
     Beyond,
     Found,
@@ -32,6 +32,7 @@ from ansible.module_utils.cluster_users_plan import (
     refusals,
     user_of,
 )
+from ansible.module_utils.refused import Refused
 from ansible.module_utils.whole_file import write
 
 DOCUMENTATION = r"""
@@ -95,7 +96,7 @@ LOCK_S = 60
 
 @dataclass(frozen=True)
 class Host:
-    """Where things are."""
+    """Where things are on this host."""
 
     etc: Path = Path("/etc")
     record: Path = Path("/var/lib/plumbline/cluster_users.json")
@@ -186,7 +187,7 @@ def run(
     """The module's result. Raises Refused, with nothing changed, and Failed."""
     current = read(host)
     if refused := refusals(users, groups, current, beyond):
-        raise Refused(refused)
+        raise Refused(*refused)
     steps = plan(users, groups, system_groups, current, nologin)
     files = [*file_changes(host.keys, key_files(users))]
     ours = {user.name: user.uid for user in users if user.state != "absent"}

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.cluster_users_module import Failed, Refused, answer, program, said
+from ansible.module_utils.cluster_users_module import Failed, answer, program, said
+from ansible.module_utils.refused import Refused
 
 DOCUMENTATION = r"""
 module: cluster_users_homes
@@ -251,7 +252,7 @@ def run(
     refused = [*home_refusals(users)]
     later = [*folder_refusals(users), *quota_refusals(filesystems)]
     if refused or (later and not check_mode):
-        raise Refused([*refused, *later])
+        raise Refused(*refused, *later)
     homes = missing(users)
     limited: list[tuple[User, Limits]] = []
     for mount, those in filesystems.items():

@@ -8,14 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
-
-
-class Refused(Exception):
-    """What cannot be done, a sentence each without its end. Nothing has changed."""
-
-    def __init__(self, sentences: Sequence[str]) -> None:
-        super().__init__(". ".join(sentences))
-        self.sentences = sentences
+from ansible.module_utils.refused import Refused
 
 
 class Failed(Exception):

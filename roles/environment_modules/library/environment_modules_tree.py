@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.refused import Refused
 from ansible.module_utils.whole_file import differs, make_folder, remove, write
 
 DOCUMENTATION = r"""
@@ -58,10 +59,6 @@ cache:
 # The default of a name is whatever comes first of these.
 DEFAULTS = ("default", ".modulerc.lua", ".modulerc", ".version")
 HEAD = 20  # lines in which the mark must be
-
-
-class Refused(Exception):
-    """One sentence: somebody else's file is in the way."""
 
 
 @dataclass(frozen=True)

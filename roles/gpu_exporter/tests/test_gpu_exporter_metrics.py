@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cluster.readers import nvml
-from cluster.readers.nvml import Gpu, System, Unknown
+from cluster.readers.nvml import NvmlGpu, System, Unknown
 from roles.gpu_exporter.files.gpu_exporter import jobs, main, metrics, textfile, xid
 from tests.standins.nvml import library
 
@@ -284,7 +284,7 @@ def test_a_log_that_cannot_be_read_takes_its_own_series_alone():
 
 def gpu(index=0, error=None, unknown=(), **values):
     known = {**dict.fromkeys(metrics.QUESTIONS), "uuid": "GPU-0", "pci": "00", "name": "H100"}
-    return Gpu(index, error, 0.5, {**known, **values}, list(unknown))
+    return NvmlGpu(index, error, 0.5, {**known, **values}, list(unknown))
 
 
 def rendered(*gpus, found=None, events=None, now=0.0):

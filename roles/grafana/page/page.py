@@ -70,7 +70,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeFaults:
     name: str
     faults: tuple[Fault, ...]
 
@@ -180,12 +180,12 @@ def _faults(ask: Ask) -> Iterator[tuple[str, Fault]]:
         yield labels.get("node") or labels.get("subject") or "the cluster", Fault(rank, text)
 
 
-def worst_first(faults: Iterable[tuple[str, Fault]]) -> list[Node]:
+def worst_first(faults: Iterable[tuple[str, Fault]]) -> list[NodeFaults]:
     of_nodes: dict[str, list[Fault]] = {}
     for name, fault in faults:
         of_nodes.setdefault(name, []).append(fault)
     nodes = (
-        Node(name, tuple(sorted(of_node, key=lambda fault: (-fault.rank, fault.text))))
+        NodeFaults(name, tuple(sorted(of_node, key=lambda fault: (-fault.rank, fault.text))))
         for name, of_node in of_nodes.items()
     )
     return sorted(nodes, key=lambda node: node.order)

@@ -20,8 +20,8 @@ import yaml
 
 from roles.gpu_exporter.files.gpu_exporter import xid
 from roles.slurm_exporter.files.slurm_exporter import common, diagnostics, series, shares
-from roles.slurm_exporter.files.slurm_exporter.jobs import Job
-from roles.slurm_exporter.files.slurm_exporter.nodes import Node
+from roles.slurm_exporter.files.slurm_exporter.jobs import QueuedJob
+from roles.slurm_exporter.files.slurm_exporter.nodes import SlurmNode
 from validation.report import metrics
 from validation.tests import sample_reports
 
@@ -127,18 +127,18 @@ GPUS = (
 DECLARED = {"gpu1": 2, "gpu2": 2, "gpu3": 2, "cpu1": 0}
 
 NODES = (
-    Node("gpu1", frozenset({"allocated"}), "", "", 64, 64, 64, 2, 2, ("gpu", "all")),
-    Node("gpu2", frozenset({"mixed"}), "", "", 64, 64, 16, 2, 1, ("gpu", "all")),
-    Node("gpu3", frozenset({"idle"}), "", "", 64, 64, 0, 2, 0, ("gpu", "all")),
-    Node("cpu1", frozenset({"idle", "drain"}), "fan 3", "root", 32, 32, 0, 0, 0, ("all",)),
+    SlurmNode("gpu1", frozenset({"allocated"}), "", "", 64, 64, 64, 2, 2, ("gpu", "all")),
+    SlurmNode("gpu2", frozenset({"mixed"}), "", "", 64, 64, 16, 2, 1, ("gpu", "all")),
+    SlurmNode("gpu3", frozenset({"idle"}), "", "", 64, 64, 0, 2, 0, ("gpu", "all")),
+    SlurmNode("cpu1", frozenset({"idle", "drain"}), "fan 3", "root", 32, 32, 0, 0, 0, ("all",)),
 )
 JOBS = (
-    Job("4711", "RUNNING", "gpu", "physics", "ada", 64, ("gpu1",), 2, "None"),
-    Job("4713", "RUNNING", "gpu", "physics", "bob", 8, ("gpu2",), 1, "None"),
-    Job("4714", "RUNNING", "gpu", "biology", "eve", 8, ("gpu2",), 1, "None"),
-    Job("4715", "PENDING", "gpu", "physics", "ada", 64, (), 2, "Resources"),
-    Job("4716", "PENDING", "all", "biology", "eve", 1, (), 0, "JobHeldUser"),
-    Job("4709", "FAILED", "all", "biology", "eve", 1, (), 0, "NonZeroExitCode"),
+    QueuedJob("4711", "RUNNING", "gpu", "physics", "ada", 64, ("gpu1",), 2, "None"),
+    QueuedJob("4713", "RUNNING", "gpu", "physics", "bob", 8, ("gpu2",), 1, "None"),
+    QueuedJob("4714", "RUNNING", "gpu", "biology", "eve", 8, ("gpu2",), 1, "None"),
+    QueuedJob("4715", "PENDING", "gpu", "physics", "ada", 64, (), 2, "Resources"),
+    QueuedJob("4716", "PENDING", "all", "biology", "eve", 1, (), 0, "JobHeldUser"),
+    QueuedJob("4709", "FAILED", "all", "biology", "eve", 1, (), 0, "NonZeroExitCode"),
 )
 SHARES = "physics||\nphysics|ada|0.25\nphysics|bob|0.75\nbiology|eve|0.5\n"
 

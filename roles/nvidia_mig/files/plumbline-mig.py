@@ -63,7 +63,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class MigGpu:
     """One GPU. `minor` is the X of /dev/nvidiaX, which no command takes: they take the UUID."""
 
     minor: int
@@ -106,7 +106,7 @@ def nvidia_smi(host: Host, *arguments: str, may: Sequence[int] = (0,)) -> str:
     return done.stdout
 
 
-def gpus(host: Host) -> list[Gpu]:
+def gpus(host: Host) -> list[MigGpu]:
     """All GPUs, by their device file."""
     described, listed = nvidia_smi(host, "-q", "-x"), nvidia_smi(host, "-L")
     return parsed(described, names(listed))
@@ -130,7 +130,7 @@ def names(listed: str) -> dict[tuple[str, int], tuple[str, str]]:
     return instances
 
 
-def parsed(described: str, listed: Mapping[tuple[str, int], tuple[str, str]]) -> list[Gpu]:
+def parsed(described: str, listed: Mapping[tuple[str, int], tuple[str, str]]) -> list[MigGpu]:
     """The GPUs of `nvidia-smi -q -x`, which has the numbers of instances and not their names."""
     from xml.etree import ElementTree  # noqa: PLC0415 - a task of a job needs it not
 
@@ -141,7 +141,7 @@ def parsed(described: str, listed: Mapping[tuple[str, int], tuple[str, str]]) ->
         raise Failed(f"nvidia-smi describes the GPUs in a way that is not understood: {error!r}")  # noqa: B904
 
 
-def _gpu(entry: Any, listed: Mapping[tuple[str, int], tuple[str, str]]) -> Gpu:
+def _gpu(entry: Any, listed: Mapping[tuple[str, int], tuple[str, str]]) -> MigGpu:
     def text(path: str) -> str:
         return (entry.findtext(path) or "").strip()
 
@@ -150,7 +150,7 @@ def _gpu(entry: Any, listed: Mapping[tuple[str, int], tuple[str, str]]) -> Gpu:
         {name: int(device.findtext(name)) for name in DEVICE}
         for device in entry.iterfind("mig_devices/mig_device")
     ]
-    return Gpu(
+    return MigGpu(
         minor=int(text("minor_number")),
         uuid=uuid,
         on=text("mig_mode/current_mig") == "Enabled",
@@ -173,7 +173,7 @@ DEVICE = ("index", "gpu_instance_id", "compute_instance_id")
 # --- what is there, and what should be -----------------------------------------------------------
 
 
-def layout(gpu: Gpu) -> str:
+def layout(gpu: MigGpu) -> str:
     """What a GPU is cut into, in words: "2 of 3g.20gb", or why it is not."""
     if not gpu.on:
         return "MIG off"
@@ -199,13 +199,13 @@ def wanted(plan: Plan) -> str:
     return listed(plan["layout"]) or "MIG off"
 
 
-def cut_otherwise(plan: Plan, found: Iterable[Gpu]) -> list[Gpu]:
+def cut_otherwise(plan: Plan, found: Iterable[MigGpu]) -> list[MigGpu]:
     """The GPUs that are not as declared, now or after the next boot."""
     mode = bool(plan["layout"])
     return [gpu for gpu in found if layout(gpu) != wanted(plan) or gpu.pending != mode]
 
 
-def in_use(host: Host, changing: Iterable[Gpu]) -> list[str]:
+def in_use(host: Host, changing: Iterable[MigGpu]) -> list[str]:
     """Why GPUs cannot be changed now: their processes by NVML, and jobs by their slurmstepd.
 
     A job may hold a GPU that none of its processes has opened yet. A slurmstepd calls itself
@@ -246,7 +246,7 @@ def major(text: str) -> int:
     return int(match[1])
 
 
-def devices(host: Host, plan: Plan, found: Sequence[Gpu]) -> list[dict[str, Any]]:
+def devices(host: Host, plan: Plan, found: Sequence[MigGpu]) -> list[dict[str, Any]]:
     """The declared instances with what is behind them, in their order: uuid, devices, numbers.
 
     Those of one profile on one GPU go by the driver's number of the GPU instance. Raises Failed
@@ -408,7 +408,7 @@ def apply(host: Host, plan: Plan) -> None:
         raise
 
 
-def cut(host: Host, plan: Plan, changing: Sequence[Gpu]) -> None:
+def cut(host: Host, plan: Plan, changing: Sequence[MigGpu]) -> None:
     """The mode of all of them first: where that takes a boot, one is enough for all."""
     for gpu in changing:
         for thing in ("-dci", "-dgi") if gpu.on else ():
@@ -420,7 +420,7 @@ def cut(host: Host, plan: Plan, changing: Sequence[Gpu]) -> None:
         nvidia_smi(host, "mig", "-i", gpu.uuid, "-cgi", ",".join(plan["create"]), "-C")
 
 
-def set_mode(host: Host, gpu: Gpu, on: bool) -> str:
+def set_mode(host: Host, gpu: MigGpu, on: bool) -> str:
     """Why the mode takes effect with the next boot only; empty when it has.
 
     Ampere's boards are reset for it: by nvidia-smi itself, or when they are told, or, where

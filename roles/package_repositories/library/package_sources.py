@@ -26,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.download import NoFile, download, other_hash, replacing
+from ansible.module_utils.refused import Refused
 
 DOCUMENTATION = r"""
 module: package_sources
@@ -66,10 +67,6 @@ IN_PLACE, ABSENT, DIFFERENT, NEVER_READ = "in place", "absent", "different", "ne
 
 # Whoever else reads the lists now is done in minutes.
 LOCK_S = 600
-
-
-class Refused(Exception):
-    """One sentence: why a repository does not count."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.download import NoFile
+from ansible.module_utils.refused import Refused
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,7 +113,7 @@ def test_a_key_that_cannot_be_had(tmp_path: Path) -> None:
     entry = ENTRY | {"key_url": (tmp_path / "key.asc").as_uri()}
     assert package_sources.key_of(entry, apt, may_ask=False, timeout=1) == b""
     message = rf"its key {entry['key_url']} cannot be reached: .*; set key_url to a mirror"
-    with pytest.raises(package_sources.Refused, match=message):
+    with pytest.raises(Refused, match=message):
         package_sources.key_of(entry, apt, may_ask=True, timeout=1)
 
 
@@ -228,7 +229,7 @@ def test_what_is_refused_is_a_state_of_that_repository_alone(
     assert outcome.problems == [f"cuda: {outcome.states['cuda']}."]
 
     def unreadable(_: package_sources.Apt) -> None:
-        raise package_sources.Refused(f"{theirs} cannot be read")
+        raise Refused(f"{theirs} cannot be read")
 
     monkeypatch.setattr(package_sources, "of_others", unreadable)
     outcome = look()

@@ -14,8 +14,8 @@ OWN_RULES = Path(__file__).resolve().parents[1] / "files" / "etc" / "prometheus"
 
 
 def files(
-    jobs: Sequence[config.Job],
-    hosts: Sequence[config.Host],
+    jobs: Sequence[config.ScrapeJob],
+    hosts: Sequence[config.ScrapedHost],
     settings: Mapping[str, Any],
     rule_paths: Sequence[str],
 ) -> dict[str, str]:
@@ -39,7 +39,7 @@ def files(
     return config.files(document, jobs, hosts, rules)
 
 
-def problems(jobs: Sequence[config.Job], hosts: Sequence[config.Host]) -> list[str]:
+def problems(jobs: Sequence[config.ScrapeJob], hosts: Sequence[config.ScrapedHost]) -> list[str]:
     return [*config.job_problems(jobs, hosts)]
 
 

@@ -20,11 +20,11 @@ from playbooks.plugin_utils.documents import plain, to_yaml
 JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-Job = Mapping[str, Any]
-Host = Mapping[str, Any]
+ScrapeJob = Mapping[str, Any]
+ScrapedHost = Mapping[str, Any]
 
 
-def job_problems(jobs: Sequence[Job], hosts: Sequence[Host]) -> Iterator[str]:
+def job_problems(jobs: Sequence[ScrapeJob], hosts: Sequence[ScrapedHost]) -> Iterator[str]:
     """Clauses with their subject: jobs that Prometheus would refuse, or that scrape nobody."""
     for name, times in Counter(str(job.get("name", "")) for job in jobs).items():
         if not JOB.fullmatch(name):
@@ -41,7 +41,7 @@ def job_problems(jobs: Sequence[Job], hosts: Sequence[Host]) -> Iterator[str]:
                 yield f"the job {job.get('name')} scrapes {host}, which is not in prometheus_hosts"
 
 
-def targets(job: Job, hosts: Sequence[Host]) -> list[dict[str, Any]]:
+def targets(job: ScrapeJob, hosts: Sequence[ScrapedHost]) -> list[dict[str, Any]]:
     """What file_sd reads: a target for each host, with its labels.
 
     A job without `hosts` scrapes all of them, one with an empty list nobody.
@@ -57,7 +57,7 @@ def targets(job: Job, hosts: Sequence[Host]) -> list[dict[str, Any]]:
     ]
 
 
-def scrape_config(job: Job, access: Mapping[str, Any]) -> dict[str, Any]:
+def scrape_config(job: ScrapeJob, access: Mapping[str, Any]) -> dict[str, Any]:
     """One entry of `scrape_configs`; `access` has TLS and authentication."""
     more = {
         key: job[key]
@@ -83,7 +83,7 @@ def access(user: str, password_file: str, authority: str) -> dict[str, Any]:
 
 def prometheus_yml(
     *,
-    jobs: Sequence[Job],
+    jobs: Sequence[ScrapeJob],
     access: Mapping[str, Any],
     alertmanagers: Sequence[str],
     scrape_interval: str,
@@ -108,8 +108,8 @@ def prometheus_yml(
 
 def files(
     document: Mapping[str, Any],
-    jobs: Sequence[Job],
-    hosts: Sequence[Host],
+    jobs: Sequence[ScrapeJob],
+    hosts: Sequence[ScrapedHost],
     rules: Mapping[str, str],
 ) -> dict[str, str]:
     """Text of each file, by its path below /etc/prometheus."""

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.refused import Refused
 
 DOCUMENTATION = r"""
 module: pyxis_trial
@@ -86,10 +87,6 @@ PartitionName=trial Nodes=trial Default=YES MaxTime=5
 # No plugin of the trial wants a cgroup. An older Slurm has no word for that; its cgroup/v1 makes
 # none until it is asked for one, whatever kind the host has.
 CGROUP_CONF = "CgroupPlugin={plugin}\n"
-
-
-class Refused(Exception):
-    """One sentence: the plugin cannot be left in place, and why."""
 
 
 def plugstack(library: str, options: Sequence[str], runtime: str) -> str:

@@ -1,6 +1,7 @@
 """The trial of a plugin, with commands of our own in place of Slurm's."""
 
 import pytest
+from ansible.module_utils.refused import Refused
 
 from roles.pyxis.library import pyxis_trial as m
 
@@ -63,20 +64,20 @@ def test_srun_sees_the_trials_configuration_and_no_jobs_environment(slurm, monke
 )
 def test_one_that_srun_does_not_take_is_told(slurm, lines, words):
     slurm("srun", *lines)
-    with pytest.raises(m.Refused, match=r"Slurm cannot use /l\.so: ") as refusal:
+    with pytest.raises(Refused, match=r"Slurm cannot use /l\.so: ") as refusal:
         tried()
     assert words in str(refusal.value)
 
 
 def test_no_srun_is_told(slurm, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(m.Refused, match="there is no srun"):
+    with pytest.raises(Refused, match="there is no srun"):
         tried()
 
 
 def test_no_slurmctld_is_told(slurm):
     slurm("srun", "echo --container-image")
-    with pytest.raises(m.Refused, match="there is no slurmctld in /nowhere; name the package"):
+    with pytest.raises(Refused, match="there is no slurmctld in /nowhere; name the package"):
         tried(job=True)
 
 
@@ -101,7 +102,7 @@ def test_a_job_that_ends_well_is_fine(slurm):
 )
 def test_a_job_that_fails_is_told(slurm, line, words):
     slurm("srun", f'[ "$1" != --help ] || {{ echo --container-image; exit; }}; {line}')
-    with pytest.raises(m.Refused, match="a job with it") as refusal:
+    with pytest.raises(Refused, match="a job with it") as refusal:
         tried(daemons(slurm), job=True)
     assert words in str(refusal.value)
 
@@ -111,7 +112,7 @@ def test_a_slurmd_that_dies_is_told(slurm):
     folder = daemons(slurm)
     slurm("slurmd", "echo 'slurmd: fatal: spank: it crashed' >&2; exit 1")
     slurm("sinfo", "echo down")
-    with pytest.raises(m.Refused, match="slurmd ended with status 1: spank: it crashed"):
+    with pytest.raises(Refused, match="slurmd ended with status 1: spank: it crashed"):
         tried(folder, job=True, timeout=10)
 
 
@@ -119,5 +120,5 @@ def test_a_slurmd_that_never_registers_is_told(slurm):
     slurm("srun", "echo --container-image")
     folder = daemons(slurm)
     slurm("sinfo", "echo unknown")
-    with pytest.raises(m.Refused, match="slurmd does not register"):
+    with pytest.raises(Refused, match="slurmd does not register"):
         tried(folder, job=True)

@@ -16,7 +16,7 @@ CLEARED = {"-1": "", "": ""}
 DEFAULT = {"Fairshare": "1", "Priority": "0", "UsageFactor": "1.000000", "PreemptMode": "cluster"}
 
 
-class Refused(Exception):
+class SacctmgrError(Exception):
     """What sacctmgr would not do."""
 
 
@@ -90,16 +90,16 @@ class Database:
         for (account, user, _), had in self.associations.items():
             for name in filter(None, [*had.get("QOS", "").split(","), had.get("DefaultQOS", "")]):
                 if name not in self.qos:
-                    raise Refused(f"no QOS {name}")
+                    raise SacctmgrError(f"no QOS {name}")
             default = had.get("DefaultQOS")
             if default and default not in self.allowed(account, user):
-                raise Refused(f"{user} in {account} may not use the default {default}")
+                raise SacctmgrError(f"{user} in {account} may not use the default {default}")
             if user and not had and account not in self.accounts:
-                raise Refused(f"no account {account}")
+                raise SacctmgrError(f"no account {account}")
         for qos in self.qos.values():
             for name in filter(None, qos.get("Preempt", "").split(",")):
                 if name not in self.qos:
-                    raise Refused(f"no QOS {name} to preempt")
+                    raise SacctmgrError(f"no QOS {name} to preempt")
 
     def allowed(self, account: str, user: str = "") -> list[str]:
         if own := self.associations[account, user, ""].get("QOS"):
@@ -139,7 +139,7 @@ class Database:
     def add_account(self, names, where, settings):
         parent = settings.pop("parent")
         if (parent, "", "") not in self.associations:
-            raise Refused(f"no account {parent}")
+            raise SacctmgrError(f"no account {parent}")
         for name in names:
             assert (name, "", "") not in self.associations
             self.accounts.setdefault(name, {"Description": name, "Organization": parent})
@@ -153,7 +153,7 @@ class Database:
                 parent = settings["Parent"]
                 while parent != "root":
                     if parent == name:
-                        raise Refused(f"{name} below itself")
+                        raise SacctmgrError(f"{name} below itself")
                     parent = self.associations[parent, "", ""]["Parent"]
                 self.associations[name, "", ""]["Parent"] = settings["Parent"]
             own = {word: value for word, value in settings.items() if word in about}
@@ -165,17 +165,17 @@ class Database:
         assert "root" not in names
         for name in names:
             if any(key[0] == name and key[1] for key in self.associations):
-                raise Refused(f"{name} has users")
+                raise SacctmgrError(f"{name} has users")
             del self.accounts[name]
             self.associations.pop((name, "", ""), None)
         for (account, user, _), had in self.associations.items():
             if not user and account != "root" and had["Parent"] not in self.accounts:
-                raise Refused(f"{account} lost its parent")
+                raise SacctmgrError(f"{account} lost its parent")
 
     def add_user(self, names, where, settings):
         account = where["account"]
         if (account, "", "") not in self.associations:
-            raise Refused(f"no account {account}")
+            raise SacctmgrError(f"no account {account}")
         admin = settings.pop("AdminLevel", "None")
         default = settings.pop("DefaultAccount", "")
         for name in names:
@@ -195,7 +195,7 @@ class Database:
                 "DefaultAccount" in own
                 and (own["DefaultAccount"], name, "") not in self.associations
             ):
-                raise Refused(f"{name} is not in {own['DefaultAccount']}")
+                raise SacctmgrError(f"{name} is not in {own['DefaultAccount']}")
             self.users[name] |= own
             rest = {word: value for word, value in settings.items() if word not in own}
             if rest:
@@ -216,4 +216,4 @@ class Database:
             if not where:
                 del self.users[name]
             elif (self.users[name]["DefaultAccount"], name, "") not in self.associations:
-                raise Refused(f"{name} lost the default account")
+                raise SacctmgrError(f"{name} lost the default account")

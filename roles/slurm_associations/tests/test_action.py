@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roles.slurm_associations.tests.database import Database, Refused
+from roles.slurm_associations.tests.database import Database, SacctmgrError
 
 ROLE = Path(__file__).resolve().parents[1]
 
@@ -35,7 +35,7 @@ GIVEN = {
 }
 
 
-class Host:
+class SacctmgrHost:
     """A host whose sacctmgr works on a Database."""
 
     def __init__(self) -> None:
@@ -67,17 +67,17 @@ class Host:
         try:
             if not self.deaf:
                 self.database.run(call)
-        except Refused as refused:
+        except SacctmgrError as refused:
             return done | {"rc": 1, "stdout": f" {refused}\n"}
         return done
 
 
 @pytest.fixture
-def host() -> Host:
-    return Host()
+def host() -> SacctmgrHost:
+    return SacctmgrHost()
 
 
-def run(host: Host, *, check: bool = False, **changes: Any) -> dict[str, Any]:
+def run(host: SacctmgrHost, *, check: bool = False, **changes: Any) -> dict[str, Any]:
     action = object.__new__(ACTION.ActionModule)
     action._task = SimpleNamespace(check_mode=check)
     action._execute_module = host.execute

@@ -51,7 +51,9 @@ def test_the_file_runs_by_itself_and_has_nothing_else_in_it(tmp_path):
 
 def test_the_role_says_what_the_program_reads():
     variables = read("vars/main.yml")
-    assert list(variables["__slurm_exporter_document"]) == [f.name for f in fields(config.Config)]
+    assert list(variables["__slurm_exporter_document"]) == [
+        f.name for f in fields(config.ExporterSettings)
+    ]
     assert tuple(variables["__slurm_exporter_known"]) == config.COLLECTORS
     assert variables["__slurm_exporter_commands"] == config.COMMANDS
     defaults = read("defaults/main.yml")

@@ -27,7 +27,12 @@ from roles.slurm_exporter.files.slurm_exporter import (
     series,
     shares,
 )
-from roles.slurm_exporter.files.slurm_exporter.config import COLLECTORS, BadConfig, Config, read
+from roles.slurm_exporter.files.slurm_exporter.config import (
+    COLLECTORS,
+    BadConfig,
+    ExporterSettings,
+    read,
+)
 from roles.slurm_exporter.files.slurm_exporter.words import (
     Nonsense,
     gpus_of_gres,
@@ -229,7 +234,7 @@ def node(**changes):
         "name": "n1", "states": frozenset({"idle"}), "reason": "", "user": "", "cpus": 2,
         "cpus_effective": 2, "cpus_alloc": 0, "gpus": 0, "gpus_alloc": 0, "partitions": ("a",),
     }  # fmt: skip
-    return nodes.Node(**{**usual, **changes})
+    return nodes.SlurmNode(**{**usual, **changes})
 
 
 @pytest.mark.parametrize(
@@ -590,7 +595,7 @@ class Stand:
             "file": self.file, "interval_s": 80, "limit_s": 20, "collectors": COLLECTORS,
             "openmetrics": False, "per_job": True,
         }  # fmt: skip
-        daemon = main.exporter(Config(**{**usual, **changes}))
+        daemon = main.exporter(ExporterSettings(**{**usual, **changes}))
         daemon.say = lambda text: None
         return daemon
 

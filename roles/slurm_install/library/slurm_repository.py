@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.refused import Refused
 
 DOCUMENTATION = r"""
 module: slurm_repository
@@ -53,13 +54,9 @@ PIN = HEADER + "Package: slurm-smd slurm-smd-*\nPin: version {pattern}\nPin-Prio
 _CHUNK = 2**20  # bytes
 
 
-class Refused(Exception):
-    """One sentence, without its end: why APT does not read the packages."""
-
-
 @dataclass(frozen=True)
-class Node:
-    """Where things are on this node."""
+class Host:
+    """Where things are on this host."""
 
     # The name of the list must not begin as those of package_repositories do, which removes others.
     folder: Path = Path("/var/lib/plumbline/slurm-packages")
@@ -190,7 +187,7 @@ def write(path: Path, content: str, check_mode: bool) -> bool:
     return True
 
 
-def bring(node: Node, archive: Path, kind: str) -> None:
+def bring(node: Host, archive: Path, kind: str) -> None:
     """Has APT read the packages of an archive. Raises Refused."""
     new = node.folder.with_name(f"{node.folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
@@ -205,7 +202,7 @@ def bring(node: Node, archive: Path, kind: str) -> None:
 
 
 def apply(
-    node: Node, archive: Path | None, kind: str, pattern: str, check_mode: bool
+    node: Host, archive: Path | None, kind: str, pattern: str, check_mode: bool
 ) -> dict[str, Any]:
     """Changes what differs. Raises Refused."""
     source = SOURCE.format(folder=node.folder) if kind else ""
@@ -236,7 +233,7 @@ def main() -> None:
     params = module.params
     archive = Path(params["archive"]) if params["archive"] else None
     try:
-        done = apply(Node(), archive, params["kind"], params["pattern"], module.check_mode)
+        done = apply(Host(), archive, params["kind"], params["pattern"], module.check_mode)
     except (OSError, Refused) as problem:
         module.fail_json(msg=f"{problem}.")
     module.exit_json(**done)

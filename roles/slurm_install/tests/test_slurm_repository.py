@@ -7,14 +7,15 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.refused import Refused
 
 from roles.slurm_install.library import slurm_repository as m
 from tests.standins.mirror import Deb, build
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> m.Node:
-    return m.Node(tmp_path / "lib/packages", tmp_path / "a.sources", tmp_path / "a.pref")
+def node(tmp_path: Path) -> m.Host:
+    return m.Host(tmp_path / "lib/packages", tmp_path / "a.sources", tmp_path / "a.pref")
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ SMD = Deb("slurm-smd", "24.11.5-1", "amd64")
 CLIENT = Deb("slurm-smd-client", "24.11.5-1", "amd64", depends=("slurm-smd (= 24.11.5-1)",))
 
 
-def test_apt_finds_what_was_brought(node: m.Node, apt: list[Path], tmp_path: Path) -> None:
+def test_apt_finds_what_was_brought(node: m.Host, apt: list[Path], tmp_path: Path) -> None:
     packed = archive(tmp_path, SMD, CLIENT)
     assert m.apply(node, packed, "k1", "/x/", False) == {"changed": True, "lacking": True}
     index = (node.folder / "Packages").read_text()
@@ -49,7 +50,7 @@ def test_apt_finds_what_was_brought(node: m.Node, apt: list[Path], tmp_path: Pat
     assert m.apply(node, None, "k1", "/x/", False) == {"changed": False, "lacking": False}
 
 
-def test_check_mode_says_what_is_lacking(node: m.Node, apt: list[Path]) -> None:
+def test_check_mode_says_what_is_lacking(node: m.Host, apt: list[Path]) -> None:
     assert m.apply(node, None, "k1", "/x/", True) == {"changed": True, "lacking": True}
     assert not node.folder.exists()
     assert not node.pin.exists()
@@ -57,25 +58,25 @@ def test_check_mode_says_what_is_lacking(node: m.Node, apt: list[Path]) -> None:
 
 
 def test_what_apt_has_not_read_is_brought_again(
-    node: m.Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    node: m.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_: Path) -> None:
-        raise m.Refused("APT does not read it")
+        raise Refused("APT does not read it")
 
     monkeypatch.setattr(m, "have_apt_read", fails)
     packed = archive(tmp_path, SMD)
-    with pytest.raises(m.Refused):
+    with pytest.raises(Refused):
         m.apply(node, packed, "k1", "", False)
     assert m.apply(node, None, "k1", "", True)["lacking"]
 
 
 def test_half_an_archive_leaves_what_was_there(
-    node: m.Node, apt: list[Path], tmp_path: Path
+    node: m.Host, apt: list[Path], tmp_path: Path
 ) -> None:
     m.apply(node, archive(tmp_path, SMD), "k1", "", False)
     broken = tmp_path / "broken.tar"
     broken.write_bytes(archive(tmp_path, SMD, CLIENT).read_bytes()[:700])
-    with pytest.raises(m.Refused):
+    with pytest.raises(Refused):
         m.apply(node, broken, "k2", "", False)
     assert json.loads(node.stamp.read_text())["kind"] == "k1"
     assert m.apply(node, None, "k1", "", False)["changed"] is False
@@ -90,7 +91,7 @@ def test_nothing_lies_outside_of_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path.parent / "evil.deb").exists()
 
 
-def test_without_a_kind_nothing_of_it_stays(node: m.Node, apt: list[Path], tmp_path: Path) -> None:
+def test_without_a_kind_nothing_of_it_stays(node: m.Host, apt: list[Path], tmp_path: Path) -> None:
     m.apply(node, archive(tmp_path, SMD), "k1", "/x/", False)
     assert m.apply(node, None, "", "", False)["changed"]
     assert not any(path.exists() for path in (node.folder, node.source, node.pin))

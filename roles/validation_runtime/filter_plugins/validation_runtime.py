@@ -14,7 +14,7 @@ def _torch(
 ) -> dict[str, str]:
     """The `build` of torch for a node, or the `problem`; the text of a file wins over packages."""
     lines = list(requirements.entries(text)) if text else list(packages)
-    machine = builds.Node(
+    machine = builds.Machine(
         gpu_model=str(node["gpu_model"]),
         driver_branch=int(node["driver_branch"]),
         machine=str(node["machine"]),

@@ -23,7 +23,7 @@ Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Machine:
     """What matters of a node. `machine` is as `uname -m` says; empty while it is not known."""
 
     gpu_model: str  # of its real GPUs; empty without any
@@ -40,7 +40,7 @@ class Choice:
 
 
 def choose(
-    lines: Sequence[str], asked: str, node: Node, table: Table, *, hashed: bool = False
+    lines: Sequence[str], asked: str, node: Machine, table: Table, *, hashed: bool = False
 ) -> Choice:
     """The build of torch for a node, of the version that the requirements name.
 
@@ -57,7 +57,7 @@ class NoBuild(Exception):
     """Why there is no build, in one sentence."""
 
 
-def _build(lines: Sequence[str], asked: str, node: Node, table: Table, *, hashed: bool) -> str:
+def _build(lines: Sequence[str], asked: str, node: Machine, table: Table, *, hashed: bool) -> str:
     if problem := requirements.problem(lines):
         raise NoBuild(problem)
     entry = requirements.torch_entry(lines)
@@ -87,7 +87,7 @@ def _build(lines: Sequence[str], asked: str, node: Node, table: Table, *, hashed
     return _without_gpus(CPU if asked == AUTO else asked, node, table)
 
 
-def _without_gpus(build: str, node: Node, table: Table) -> str:
+def _without_gpus(build: str, node: Machine, table: Table) -> str:
     machines = table["builds"].get(build, table["builds"][CPU])
     if node.machine and node.machine not in machines:
         raise NoBuild(
@@ -98,7 +98,7 @@ def _without_gpus(build: str, node: Node, table: Table) -> str:
     return build
 
 
-def _with_gpus(version: str, asked: str, node: Node, table: Table) -> str:
+def _with_gpus(version: str, asked: str, node: Machine, table: Table) -> str:
     _check_driver(node)
     minor = ".".join(version.split(".")[:2])
     known: Sequence[str] = table["torch"].get(minor, ())
@@ -136,7 +136,7 @@ def _with_gpus(version: str, asked: str, node: Node, table: Table) -> str:
     )
 
 
-def _check_driver(node: Node) -> None:
+def _check_driver(node: Machine) -> None:
     """Raises NoBuild when the declared branch itself is wrong."""
     branch, known = node.driver_branch, gpus.branches()
     example = "as nvidia-smi shows it: 580 of 580.95.05"
@@ -158,12 +158,12 @@ def _check_driver(node: Node) -> None:
         )
 
 
-def _obstacle(build: str, node: Node, table: Table) -> str:
+def _obstacle(build: str, node: Machine, table: Table) -> str:
     """Why a build does not run on a node; empty when it does."""
     return _driver_obstacle(build, node, table) or _code_obstacle(build, node, table)
 
 
-def _driver_obstacle(build: str, node: Node, table: Table) -> str:
+def _driver_obstacle(build: str, node: Machine, table: Table) -> str:
     version = re.fullmatch(r"cu(\d+)\d", build)
     if not version:
         return "has no CUDA"
@@ -173,7 +173,7 @@ def _driver_obstacle(build: str, node: Node, table: Table) -> str:
     return f"needs {oldest} or newer" if node.driver_branch < oldest else ""
 
 
-def _code_obstacle(build: str, node: Node, table: Table) -> str:
+def _code_obstacle(build: str, node: Machine, table: Table) -> str:
     machines = table["builds"].get(build)
     if machines is None:
         return ""  # asked for by name; its driver is all that is known

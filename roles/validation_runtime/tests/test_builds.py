@@ -29,7 +29,7 @@ def chosen(
     lines: list[str] | None = None,
     hashed: bool = False,
 ) -> builds.Choice:
-    node = builds.Node(gpu_model=model, driver_branch=branch, machine=machine)
+    node = builds.Machine(gpu_model=model, driver_branch=branch, machine=machine)
     return builds.choose(lines or TORCH, asked, node, TABLE, hashed=hashed)
 
 

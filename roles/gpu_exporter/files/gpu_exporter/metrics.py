@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.readers.nvml import Gpu, System
+from cluster.readers.nvml import NvmlGpu, System
 from roles.gpu_exporter.files.gpu_exporter import xid
 from roles.gpu_exporter.files.gpu_exporter.textfile import COUNTER, GAUGE, Family, Sample
 
@@ -246,7 +246,7 @@ class Collected:
     error: str = ""
 
 
-def of_gpus(gpus: Iterable[Gpu], jobs: Jobs, events: ClockEvents, now: float) -> list[Family]:
+def of_gpus(gpus: Iterable[NvmlGpu], jobs: Jobs, events: ClockEvents, now: float) -> list[Family]:
     """All series of the GPUs that said who they are."""
     known = [gpu for gpu in gpus if _known(gpu)]
     families = [
@@ -260,11 +260,11 @@ def of_gpus(gpus: Iterable[Gpu], jobs: Jobs, events: ClockEvents, now: float) ->
     return [*families, _clock_events(known, jobs, events, now)]
 
 
-def _known(gpu: Gpu) -> bool:
+def _known(gpu: NvmlGpu) -> bool:
     return not _missing(gpu)
 
 
-def amiss(gpu: Gpu) -> str:
+def amiss(gpu: NvmlGpu) -> str:
     """Why it did not tell all that it can, or nothing. What a board does not have is no failure."""
     failed = [f"{item.name}: {item.why}" for item in gpu.unknown if item.kind == "error"]
     if gpu.error is not None or failed:
@@ -272,11 +272,13 @@ def amiss(gpu: Gpu) -> str:
     return "" if _known(gpu) else f"it does not say its {' or its '.join(_missing(gpu))}"
 
 
-def _missing(gpu: Gpu) -> list[str]:
+def _missing(gpu: NvmlGpu) -> list[str]:
     return [name for name in _IDENTITY if not gpu.values[name]]
 
 
-def _labels(gpu: Gpu, more: Mapping[str, str], jobs: Sequence[str]) -> Iterator[Mapping[str, str]]:
+def _labels(
+    gpu: NvmlGpu, more: Mapping[str, str], jobs: Sequence[str]
+) -> Iterator[Mapping[str, str]]:
     """One set for each job that has the GPU, as dcgm-exporter has it; one without a job, if none.
 
     device is by index there, too, and so not always the name of the device file.
@@ -296,13 +298,13 @@ def _labels(gpu: Gpu, more: Mapping[str, str], jobs: Sequence[str]) -> Iterator[
 
 
 def _samples(
-    gpu: Gpu, value: float, jobs: Jobs, more: Mapping[str, str] | None = None
+    gpu: NvmlGpu, value: float, jobs: Jobs, more: Mapping[str, str] | None = None
 ) -> Iterator[Sample]:
     for labels in _labels(gpu, more or {}, jobs.get(str(gpu.index), ())):
         yield Sample(labels, value)
 
 
-def _of_metric(metric: Metric, gpus: Iterable[Gpu], jobs: Jobs) -> Iterator[Sample]:
+def _of_metric(metric: Metric, gpus: Iterable[NvmlGpu], jobs: Jobs) -> Iterator[Sample]:
     for gpu in gpus:
         answer = gpu.values[metric.question]
         value = None if answer is None else metric.read(answer)
@@ -310,7 +312,7 @@ def _of_metric(metric: Metric, gpus: Iterable[Gpu], jobs: Jobs) -> Iterator[Samp
             yield from _samples(gpu, value, jobs)
 
 
-def _of_memory(member: str, gpus: Iterable[Gpu], jobs: Jobs) -> Iterator[Sample]:
+def _of_memory(member: str, gpus: Iterable[NvmlGpu], jobs: Jobs) -> Iterator[Sample]:
     for gpu in gpus:
         if gpu.values["mig"] != "on":
             if gpu.values["framebuffer"] is not None:
@@ -324,7 +326,7 @@ def _of_memory(member: str, gpus: Iterable[Gpu], jobs: Jobs) -> Iterator[Sample]
                 yield from (Sample(labels, instance[member]) for labels in _labels(gpu, more, of))
 
 
-def _clock_events(gpus: Iterable[Gpu], jobs: Jobs, events: ClockEvents, now: float) -> Family:
+def _clock_events(gpus: Iterable[NvmlGpu], jobs: Jobs, events: ClockEvents, now: float) -> Family:
     samples: list[Sample] = []
     window = {"window_size_in_ms": f"{WINDOW_S * 1000:.0f}"}
     for gpu in gpus:
@@ -344,7 +346,7 @@ def of_log(series: xid.Series) -> Family:
     return Family(xid.NAME, COUNTER, xid.HELP, samples)
 
 
-def of_nvml(system: System, gpus: Iterable[Gpu]) -> list[Collected]:
+def of_nvml(system: System, gpus: Iterable[NvmlGpu]) -> list[Collected]:
     """Of the node, and of each GPU that NVML counts."""
     return [
         Collected("nvml", system.seconds, system.error or ""),

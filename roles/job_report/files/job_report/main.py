@@ -60,7 +60,7 @@ def _job(text: str) -> str:
     return text
 
 
-def made(job: sacct.Job, config: Path, now: float) -> report.Report:
+def made(job: sacct.AccountedJob, config: Path, now: float) -> report.Report:
     """Everything that can be known; each part on its own."""
     missing: list[str] = []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster import hostlist
 from roles.job_report.files.job_report import usage
-from roles.job_report.files.job_report.sacct import Job
+from roles.job_report.files.job_report.sacct import AccountedJob
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Report:
     could not be found out.
     """
 
-    job: Job
+    job: AccountedJob
     cpus_busy: float | None
     gpus: usage.Gpus | None
     not_known: tuple[str, ...]
@@ -61,7 +61,7 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"  {sentence}"
 
 
-def _gpus(found: usage.Gpus, job: Job) -> Iterator[str]:
+def _gpus(found: usage.Gpus, job: AccountedJob) -> Iterator[str]:
     energy = usage.kilowatt_hours(found, job.elapsed_s)
     used = f", {_energy(energy)}" if energy is not None else ""
     busy = _busy(found)
@@ -97,11 +97,11 @@ def _busy(found: usage.Gpus | None) -> float | None:
     return sum(known) / len(known) / 100 if known and len(known) == len(each) else None
 
 
-def _state(job: Job) -> str:
+def _state(job: AccountedJob) -> str:
     return f"{job.state}, exit code {job.exit_code}" if job.end is not None else job.state
 
 
-def _time(job: Job) -> str:
+def _time(job: AccountedJob) -> str:
     of = f" of {duration(job.limit_s)} allowed" if job.limit_s is not None else ""
     if job.start is None:
         return "it has not begun"
@@ -136,7 +136,7 @@ def _percent(ratio: float | None) -> str:
     return "?" if ratio is None else f"{100 * ratio:.0f}%"
 
 
-def sentences(job: Job, gpus: usage.Gpus | None, more: Sequence[str]) -> tuple[str, ...]:
+def sentences(job: AccountedJob, gpus: usage.Gpus | None, more: Sequence[str]) -> tuple[str, ...]:
     """What accounting and metrics leave open, before what could not be asked."""
     result = []
     if job.running:

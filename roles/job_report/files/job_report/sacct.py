@@ -42,7 +42,7 @@ Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Job:
+class AccountedJob:
     """What Slurm knows of a job.
 
     id                 the one that Slurm counts by, also of a task of an array
@@ -78,7 +78,7 @@ class Job:
         return self.start is not None and self.end is None
 
 
-def read(job: str) -> Job:
+def read(job: str) -> AccountedJob:
     """Asks sacct. Raises NotKnown."""
     command = [
         "sacct",
@@ -100,7 +100,7 @@ def read(job: str) -> Job:
     return parse(done.stdout, job)
 
 
-def parse(text: str, asked: str) -> Job:
+def parse(text: str, asked: str) -> AccountedJob:
     """The job that was asked for. Raises NotKnown where there is none, or more than one."""
     rows = [_row(line) for line in text.splitlines() if line.strip()]
     jobs = [row for row in rows if "." not in row["JobID"]]
@@ -120,12 +120,12 @@ def _row(line: str) -> Row:
     return dict(zip(COLUMNS, cells, strict=True))
 
 
-def _job(row: Row, steps: Sequence[Row]) -> Job:
+def _job(row: Row, steps: Sequence[Row]) -> AccountedJob:
     tres = _tres(row["AllocTRES"])
     start, end = _time(row["Start"]), _time(row["End"])
     used = _duration(row["TotalCPU"])
     peaks = [_bytes(_tres(step["TRESUsageInTot"]).get("mem", "")) for step in steps]
-    return Job(
+    return AccountedJob(
         id=row["JobIDRaw"],
         shown=row["JobID"],
         name=row["JobName"],

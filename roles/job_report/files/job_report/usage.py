@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cluster.prometheus import Series
 from roles.job_report.files.job_report.errors import NotKnown
-from roles.job_report.files.job_report.sacct import Job
+from roles.job_report.files.job_report.sacct import AccountedJob
 
 POINTS = 1000  # of one series; Prometheus gives 11,000 at most
 INTERVAL_S = 30.0  # of scrapes: a shorter step would show each value twice
@@ -45,20 +45,20 @@ class Gpus:
     how: str
 
 
-def step_s(job: Job, now: float) -> float:
+def step_s(job: AccountedJob, now: float) -> float:
     """Seconds between two values, so that a long job has no more than POINTS of them."""
     start, end = span(job, now)
     return max(INTERVAL_S, math.ceil((end - start) / POINTS))
 
 
-def span(job: Job, now: float) -> tuple[float, float]:
+def span(job: AccountedJob, now: float) -> tuple[float, float]:
     """When the job ran, until now if it runs. Raises NotKnown for one that has not begun."""
     if job.start is None:
         raise NotKnown("The job has not begun, so it has used nothing.")
     return job.start, max(job.start, job.end if job.end is not None else now)
 
 
-def gpus(job: Job, ask: Ask) -> Gpus | None:
+def gpus(job: AccountedJob, ask: Ask) -> Gpus | None:
     """None for a job without GPUs. Raises NotKnown."""
     if not job.gpus:
         return None
@@ -79,7 +79,7 @@ def gpus(job: Job, ask: Ask) -> Gpus | None:
     return Gpus(uses, "as all GPUs of its nodes, for no metrics carry its id")
 
 
-def _nodes(job: Job) -> str:
+def _nodes(job: AccountedJob) -> str:
     """A matcher for the job's nodes; of what a name may have, only dots are special."""
     return f'node=~"{"|".join(name.replace(".", "[.]") for name in job.nodes)}"'
 
@@ -133,7 +133,7 @@ def kilowatt_hours(found: Gpus, elapsed_s: float) -> float | None:
     return sum(known) * elapsed_s / 3.6e6 if known and len(known) == len(watts) else None
 
 
-def node_cpu(job: Job, ask: Ask) -> float:
+def node_cpu(job: AccountedJob, ask: Ask) -> float:
     """CPUs that its nodes had busy in the mean, for a job that had all of them. Raises NotKnown."""
     idle = f'node_cpu_seconds_total{{mode="idle",{_nodes(job)}}}'
     there = ask(f"count({idle})")

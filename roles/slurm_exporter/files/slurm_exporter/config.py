@@ -18,7 +18,7 @@ class BadConfig(Exception):
 
 
 @dataclass(frozen=True)
-class Config:
+class ExporterSettings:
     """interval_s between two rounds; limit_s for one command of a round. `openmetrics`: slurmctld
     has an OpenMetrics endpoint, which Prometheus asks. `per_job`: series for each job with GPUs.
     """
@@ -31,7 +31,7 @@ class Config:
     per_job: bool
 
 
-def read(path: Path = FILE) -> Config:
+def read(path: Path = FILE) -> ExporterSettings:
     """Raises BadConfig for a file that is not there, or is not what the role writes."""
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
@@ -43,9 +43,9 @@ def read(path: Path = FILE) -> Config:
         raise BadConfig(f"{path}: {error}") from None
 
 
-def parse(document: Mapping[str, Any]) -> Config:
+def parse(document: Mapping[str, Any]) -> ExporterSettings:
     """Raises KeyError, TypeError or ValueError for anything else than the role writes."""
-    config = Config(
+    config = ExporterSettings(
         file=Path(document["file"]),
         interval_s=float(document["interval_s"]),
         limit_s=float(document["limit_s"]),

@@ -33,7 +33,7 @@ _MEANT = (("Nodes required for job", "Resources"), ("Nodes_required_for_job", "R
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedJob:
     """One row. `gpus` is what is allocated, or asked for while the job waits; nodes are allocated.
 
     A GPU is counted where Slurm accounts it (AccountingStorageTRES=gres/gpu).
@@ -59,17 +59,17 @@ class Job:
         return self.state in ("RUNNING", "CONFIGURING")
 
 
-def parse(text: str) -> tuple[Job, ...]:
+def parse(text: str) -> tuple[QueuedJob, ...]:
     """No row is no job. Raises Nonsense."""
     return tuple(_row(line) for line in text.splitlines() if line.strip())
 
 
-def _row(line: str) -> Job:
+def _row(line: str) -> QueuedJob:
     cells = [cell.strip() for cell in line.split("|")]
     if len(cells) != len(COLUMNS) or not _STATE.fullmatch(cells[1]):
         raise Nonsense(f"{line[:80]!r} is no row of a job")
     name, state, partition, account, user, cpus, nodes, tres, reason = cells
-    return Job(
+    return QueuedJob(
         id=name,
         state=state,
         # One that waits may have several; Slurm tries them in this order.

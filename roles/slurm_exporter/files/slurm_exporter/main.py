@@ -26,7 +26,7 @@ from roles.slurm_exporter.files.slurm_exporter import (
     shares,
 )
 from roles.slurm_exporter.files.slurm_exporter.common import Collector, Exporter, Once
-from roles.slurm_exporter.files.slurm_exporter.config import FILE, BadConfig, Config, read
+from roles.slurm_exporter.files.slurm_exporter.config import FILE, BadConfig, ExporterSettings, read
 
 NAME = "slurm"
 # scontrol and sdiag of 22.05 have no JSON; until 24.11 it was another document in each version.
@@ -37,10 +37,10 @@ Run = Callable[[Sequence[str]], str]
 Version = Callable[[], tuple[int, int]]
 
 
-def collectors(config: Config, run: Run, version: Version) -> list[Collector]:
+def collectors(config: ExporterSettings, run: Run, version: Version) -> list[Collector]:
     """Those of one round. What two of them need is asked once: nodes, statistics."""
 
-    def asked_nodes() -> Sequence[nodes.Node]:
+    def asked_nodes() -> Sequence[nodes.SlurmNode]:
         if version() >= _JSON:
             return nodes.from_json(run(nodes.JSON))
         return nodes.from_text(run(nodes.TEXT))
@@ -67,7 +67,7 @@ def collectors(config: Config, run: Run, version: Version) -> list[Collector]:
     return [Collector(name, known[name]) for name in config.collectors if name not in left_out]
 
 
-def exporter(config: Config) -> Exporter:
+def exporter(config: ExporterSettings) -> Exporter:
     """Slurm's version is asked until it is known, then never again."""
     known: list[tuple[int, int]] = []
 

@@ -27,7 +27,7 @@ TEXT = (*COMMAND, "--oneliner", "show", "nodes")
 
 
 @dataclass(frozen=True)
-class Node:
+class SlurmNode:
     """States are Slurm's words, the base and its flags, in lower case: idle, drain, not_responding.
 
     `user` set the reason. CPUs are what Slurm calls so: threads, or cores where it schedules those.
@@ -45,7 +45,7 @@ class Node:
     partitions: tuple[str, ...]
 
 
-def from_json(text: str) -> tuple[Node, ...]:
+def from_json(text: str) -> tuple[SlurmNode, ...]:
     """Raises Nonsense."""
     nodes = document(text, "nodes")
     if not isinstance(nodes, list):
@@ -53,11 +53,11 @@ def from_json(text: str) -> tuple[Node, ...]:
     return _each([_from_object(node) for node in nodes])
 
 
-def _from_object(node: Any) -> Node:
+def _from_object(node: Any) -> SlurmNode:
     if not isinstance(node, Mapping):
         raise Nonsense(f"a node is {str(node)[:80]!r}")
     try:
-        return Node(
+        return SlurmNode(
             name=_text(node["name"]),
             states=_states("+".join(_list(node["state"]))),
             reason=_text(node.get("reason", "")),
@@ -98,12 +98,12 @@ _SET_BY = re.compile(
 )
 
 
-def from_text(text: str) -> tuple[Node, ...]:
+def from_text(text: str) -> tuple[SlurmNode, ...]:
     """Raises Nonsense."""
     return _each([_from_line(line) for line in text.splitlines() if line.strip()])
 
 
-def _from_line(line: str) -> Node:
+def _from_line(line: str) -> SlurmNode:
     before, after, reason = line, "", ""
     if match := _REASON.search(line):
         before, after = line[: match.start()], line[match.end() :]
@@ -114,7 +114,7 @@ def _from_line(line: str) -> Node:
     fields = dict(_FIELD.findall(before))
     try:
         cpus = int(number(fields["CPUTot"]))
-        return Node(
+        return SlurmNode(
             name=fields["NodeName"],
             states=_states(fields["State"]),
             reason=reason.strip(),
@@ -144,7 +144,7 @@ def _gpus(gres: str, tres: str) -> int:
     )
 
 
-def _each(nodes: list[Node]) -> tuple[Node, ...]:
+def _each(nodes: list[SlurmNode]) -> tuple[SlurmNode, ...]:
     names = {node.name for node in nodes}
     if not nodes:
         raise Nonsense("there is no node")

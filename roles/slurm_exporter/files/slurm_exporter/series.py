@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from cluster.text import printable
 from roles.slurm_exporter.files.slurm_exporter.common import Family, gauge
 from roles.slurm_exporter.files.slurm_exporter.diagnostics import Diagnostics
-from roles.slurm_exporter.files.slurm_exporter.jobs import Job
-from roles.slurm_exporter.files.slurm_exporter.nodes import Node
+from roles.slurm_exporter.files.slurm_exporter.jobs import QueuedJob
+from roles.slurm_exporter.files.slurm_exporter.nodes import SlurmNode
 from roles.slurm_exporter.files.slurm_exporter.shares import Share
 
 REASON_LENGTH = 200
@@ -44,7 +44,7 @@ def _by(labels: tuple[str, ...], name: str, text: str, samples: Mapping[str, flo
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-def nodes(found: Sequence[Node], native: Native) -> Iterator[Family]:
+def nodes(found: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
     yield Family(
         "slurm_node_state",
         "1 where the node has this state, base or flag, in Slurm's words",
@@ -84,31 +84,33 @@ def nodes(found: Sequence[Node], native: Native) -> Iterator[Family]:
         yield gauge(f"slurm_nodes_{name}", f"Nodes: {name}", sum(map(has, found)))
 
 
-def _of_nodes(name: str, text: str, found: Sequence[Node], value: Callable[[Node], int]) -> Family:
+def _of_nodes(
+    name: str, text: str, found: Sequence[SlurmNode], value: Callable[[SlurmNode], int]
+) -> Family:
     samples = {node.name: float(value(node)) for node in found}
     return _by(("node",), f"slurm_node_{name}", text, samples)
 
 
-def _idle(node: Node) -> int:
+def _idle(node: SlurmNode) -> int:
     return max(0, node.cpus_effective - node.cpus_alloc)
 
 
-def _has(state: str) -> Callable[[Node], bool]:
+def _has(state: str) -> Callable[[SlurmNode], bool]:
     return lambda node: state in node.states
 
 
-def _draining(node: Node) -> bool:
+def _draining(node: SlurmNode) -> bool:
     return "drain" in node.states and bool(
         node.states & {"allocated", "mixed", "error", "completing"}
     )
 
 
-def _drained(node: Node) -> bool:
+def _drained(node: SlurmNode) -> bool:
     return "drain" in node.states and not _draining(node)
 
 
 # As src/slurmctld/statistics.c counts: a node that drains is not among those that have drained.
-NODES: Mapping[str, Callable[[Node], bool]] = {
+NODES: Mapping[str, Callable[[SlurmNode], bool]] = {
     "alloc": _has("allocated"),
     "blocked": _has("blocked"),
     "cloud": _has("cloud"),
@@ -139,14 +141,14 @@ OF_PARTITION = ("alloc", "down", "drain", "drained", "draining", "idle", "mixed"
 # --- partitions ----------------------------------------------------------------------------------
 
 
-def partitions(found: Sequence[Node], native: Native) -> Iterator[Family]:
+def partitions(found: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
     """A node counts in each of its partitions."""
-    members: dict[str, list[Node]] = {}
+    members: dict[str, list[SlurmNode]] = {}
     for node in found:
         for name in node.partitions:
             members.setdefault(name, []).append(node)
 
-    def summed(name: str, text: str, value: Callable[[Node], int]) -> Family:
+    def summed(name: str, text: str, value: Callable[[SlurmNode], int]) -> Family:
         samples = {part: float(sum(map(value, each))) for part, each in members.items()}
         return _by(("partition",), f"slurm_partition_{name}", text, samples)
 
@@ -168,7 +170,7 @@ def partitions(found: Sequence[Node], native: Native) -> Iterator[Family]:
         yield summed(f"nodes_{name}", f"Nodes: {name}", NODES[name])
 
 
-def _gpus_alloc(node: Node) -> int:
+def _gpus_alloc(node: SlurmNode) -> int:
     return node.gpus_alloc
 
 
@@ -193,7 +195,7 @@ JOBS = {
 }
 
 
-def jobs(found: Sequence[Job], native: Native, per_job: bool) -> Iterator[Family]:
+def jobs(found: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterator[Family]:
     pending = [job for job in found if job.state == "PENDING"]
     running = [job for job in found if job.runs]
     yield _by(
@@ -232,7 +234,7 @@ def jobs(found: Sequence[Job], native: Native, per_job: bool) -> Iterator[Family
         )
 
 
-def _each_job(found: Iterable[Job]) -> Iterator[Family]:
+def _each_job(found: Iterable[QueuedJob]) -> Iterator[Family]:
     """For joins with what GPUs tell, which has the same label hpc_job."""
     some = list(found)
     yield Family(

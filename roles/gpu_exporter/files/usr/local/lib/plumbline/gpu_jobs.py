@@ -40,7 +40,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Host:
-    """Where things lie."""
+    """Where things are on this host."""
 
     jobs: Path = Path("/run/plumbline/gpu-jobs")
     proc: Path = Path("/proc/driver")
