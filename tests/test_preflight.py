@@ -498,6 +498,7 @@ def test_a_cluster_name_in_upper_case_is_not_what_slurm_would_call_it(tmp_path: 
         ({"node_memory_gb": 1}, "did you mean node_memory_mb?"),
         ({"slurm_slurmd_timeout": "soon"}, "must be of type int, but is 'soon'"),
         ({"validation_runtime_source": "conda"}, "must be one of"),
+        ({"nvidia_driver_source": "debian"}, "never passed verification; set it to cuda_repo, and"),
         ({"slurm_partitions": [{"name": "x", "nods": []}]}, "slurm_partitions (set in "),
         ({"slurm_partitions": [{"name": "x", "nodes": ["gpu_h200"]}]}, 'names "gpu_h200"'),
         ({"slurm_database_password": "ChangeMe"}, "is a word that everyone knows"),

@@ -43,6 +43,15 @@ SHAPES: Mapping[str, tuple[type, ...]] = {
     "dict": (Mapping,),
 }
 
+# Values that once could be chosen, and what to do instead: the rest of the sentence.
+WITHDRAWN: Mapping[tuple[str, str], str] = {
+    ("nvidia_driver_source", "debian"): (
+        "whose kernel module (nvidia-current) never passed verification; set it to cuda_repo, and "
+        "before the next run purge Debian's packages of the driver on each drained node: they are "
+        "held, and NVIDIA's replace only those of the same name."
+    ),
+}
+
 BASE_60 = re.compile(r"\d+(:[0-5]?\d)+")  # which YAML 1.1 reads as a number
 
 
@@ -92,6 +101,8 @@ def type_problem(name: str, option: Option, value: object) -> str:
     result = ArgumentSpecValidator({name: spec}).validate({name: value})
     if not result.error_messages:
         return ""
+    if instead := WITHDRAWN.get((name, str(value))):
+        return f"is {value}, {instead}"
     kind = option.get("type", "str")
     if kind in {"list", "dict"} and isinstance(value, (list, dict)):
         # What is wrong lies inside; Ansible names the key.

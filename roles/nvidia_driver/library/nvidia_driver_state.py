@@ -32,18 +32,14 @@ options:
     description: Version that is wanted, or how it begins, as V(580) or V(580.95.05).
     type: str
     default: ""
-  sources_file:
-    description: A file below /etc/apt that the archives' components are not taken from.
-    type: str
-    default: ""
 author: The Plumbline authors
 """
 
 EXAMPLES = r"""
 - name: Look at the driver
   nvidia_driver_state:
-    packages: [libcuda1, nvidia-smi]
-    version: "550"
+    packages: [nvidia-driver-cuda]
+    version: "580"
 """
 
 RETURN = r"""
@@ -67,7 +63,6 @@ state:
     secure_boot: {type: bool, description: whether the firmware refuses unsigned modules}
     key_enrolled: {type: bool, description: whether the firmware knows the key that DKMS signs with}
     lists: {type: bool, description: whether APT has lists of packages at all}
-    archives: {type: list, elements: dict, description: "the distribution's, with their components"}
 """
 
 LOADED = Path("/proc/driver/nvidia/version")
@@ -190,45 +185,6 @@ def to_hold(wanted: list[str], installed: Mapping[str, str], held: Iterable[str]
     )
 
 
-def signed_by(text: str, address: str, suite: str) -> str:
-    """The key that a file of APT's sources names for an archive; empty where it names none.
-
-    APT refuses two entries of one archive that name different keys. A key may be a path or, on more
-    than one line, the key itself.
-    """
-    for stanza in re.split(r"\n\s*\n", text):
-        fields = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
-        words = [word.rstrip("/") for word in fields.split()]
-        if address.rstrip("/") not in words or suite.rstrip("/") not in words:
-            continue
-        match = re.search(r"^Signed-By:(.*(?:\n[ \t].*)*)", fields, re.MULTILINE | re.IGNORECASE)
-        if match:
-            return match[1].strip(" ")
-        for line in fields.splitlines():  # one line for each archive
-            if address.rstrip("/") in line and f" {suite} " in line:
-                key = re.search(r"\[[^\]]*signed-by=([^\s\]]+)", line)
-                return key[1] if key else ""
-    return ""
-
-
-def archives(said: str, ours: str, text_of: Callable[[Path], str]) -> list[dict[str, Any]]:
-    """The archives that have a component `main`, of what `apt-get indextargets` said.
-
-    Each with its address, suite, components and key. What our own file adds is left out, so that a
-    second run finds what the first did.
-    """
-    by_suite: dict[tuple[str, str], dict[str, Any]] = {}
-    for line in said.splitlines():
-        address, suite, component, entry = line.split("|")
-        file = Path(entry.rpartition(":")[0])
-        if str(file) == ours:
-            continue
-        archive = by_suite.setdefault((address, suite), {"uri": address, "suite": suite})
-        archive.setdefault("signed_by", signed_by(text_of(file), address, suite))
-        archive.setdefault("components", []).append(component)
-    return [archive for archive in by_suite.values() if "main" in archive["components"]]
-
-
 def secure_boot(variable: bytes) -> bool:
     """Of the EFI variable: four bytes of attributes, then 1 where it is on."""
     return len(variable) == 5 and variable[4] == 1
@@ -239,9 +195,6 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-INDEX = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SOURCESENTRY)"
 
 
 def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,7 +210,6 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
     wanted += [name for name in optional if name in candidates or name in installed]
     version, modules = loaded(read(LOADED).decode(errors="replace"))
     module = run(["modinfo", "--field", "version", "nvidia"])[1].strip()
-    index = run(["apt-get", "indextargets", f"--format={INDEX}", "Created-By: Packages"])[1]
     enrolled = run(["mokutil", "--test-key", DKMS_KEY])[1]
     names = {line.split(" ")[0] for line in read(MODULES).decode(errors="replace").splitlines()}
     return {
@@ -276,11 +228,6 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
         "secure_boot": secure_boot(read(SECURE_BOOT)),
         "key_enrolled": "is already enrolled" in enrolled,
         "lists": any(LISTS.glob("*_Packages*")),
-        "archives": archives(
-            index,
-            arguments["sources_file"],
-            lambda file: read(file).decode(errors="replace"),
-        ),
     }
 
 
@@ -290,7 +237,6 @@ def main() -> None:
             "packages": {"type": "list", "elements": "str", "default": []},
             "optional": {"type": "list", "elements": "str", "default": []},
             "version": {"type": "str", "default": ""},
-            "sources_file": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )

@@ -14,7 +14,7 @@ from cluster import gpus
 NONE, PREINSTALLED = "none", "preinstalled"
 AUTO = "auto"
 
-Table = Mapping[str, Any]
+Table = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +93,13 @@ def _branch(wish: Wish) -> str:
 
 
 def _rule(table: Table, wish: Wish, system: str) -> Mapping[str, Any] | None:
-    for rule in table["rules"]:
+    for rule in table:
         if (
             rule["source"] == wish.source
             and rule["distribution"] == system.rpartition(" ")[0]
             and rule.get("from", 0) <= wish.branch
         ):
-            result: Mapping[str, Any] = rule
-            return result
+            return rule
     return None
 
 
@@ -145,7 +144,7 @@ def _model(wish: Wish) -> Iterator[str]:
 
 
 def _system(table: Table, wish: Wish, system: str, rule: Mapping[str, Any] | None) -> Iterator[str]:
-    has = [rule for rule in table["rules"] if rule["source"] == wish.source]
+    has = [rule for rule in table if rule["source"] == wish.source]
     there = sorted({str(rule["distribution"]) for rule in has})
     distribution = system.rpartition(" ")[0]
     if distribution not in there:
@@ -154,14 +153,7 @@ def _system(table: Table, wish: Wish, system: str, rule: Mapping[str, Any] | Non
             f"on {system}; set it to another one."
         )
         return
-    branches = table["archives"].get(system) if wish.source == "debian" else None
-    if branches is not None and wish.branch not in branches:
-        yield (
-            f"nvidia_driver_branch is {wish.branch}, but the archive of {system} has only "
-            f"{' and '.join(map(str, branches))}; set it to that, or nvidia_driver_source to "
-            "cuda_repo."
-        )
-    elif rule is None:
+    if rule is None:
         first = min(rule.get("from", 0) for rule in has if rule["distribution"] == distribution)
         yield (
             f"nvidia_driver_branch is {wish.branch}, but nvidia_driver_source {wish.source} begins "

@@ -15,9 +15,9 @@ from cluster import gpus
 from roles.nvidia_driver.plugin_utils import packages
 
 ROLE = Path(__file__).resolve().parents[1]
-TABLE: dict[str, Any] = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))[
-    "__nvidia_driver_table"
-]
+TABLE: list[dict[str, Any]] = yaml.safe_load(
+    (ROLE / "vars" / "main.yml").read_text(encoding="utf-8")
+)["__nvidia_driver_table"]
 SPEC = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
 SOURCES = SPEC["argument_specs"]["main"]["options"]["nvidia_driver_source"]["choices"]
 SYSTEMS = ["Debian 12", "Debian 13", "Ubuntu 22", "Ubuntu 24"]
@@ -44,24 +44,6 @@ HEADERS = ["linux-headers-{kernel}", "linux-headers-{flavour}"]
 @pytest.mark.parametrize(
     ("system", "source", "branch", "modules", "compute_only", "names"),
     [
-        # Debian's own archive, which has no metapackage for computing.
-        *[
-            (system, "debian", branch, modules, True, [*user, f"{kind}-dkms", *HEADERS])
-            for system, branch in (("Debian 12", 535), ("Debian 13", 550))
-            for user in (
-                [
-                    "libcuda1",
-                    "libnvidia-cfg1",
-                    "libnvidia-ml1",
-                    "nvidia-smi",
-                    "nvidia-persistenced",
-                ],
-            )
-            for modules, kind in (
-                ("open", "nvidia-open-kernel"),
-                ("proprietary", "nvidia-kernel"),
-            )
-        ],
         # NVIDIA's repository for Debian: the same names for all branches.
         *[
             (system, "cuda_repo", branch, modules, compute_only, [user, f"{kind}-dkms", *HEADERS])
@@ -155,7 +137,7 @@ def test_auto_takes_the_modules_that_run_the_model(model: str, modules: str) -> 
 
 
 def test_without_kernel_modules_only_libraries_and_programs_are_left() -> None:
-    choice = chosen(source="debian", branch=550, kernel_modules=False)
+    choice = chosen(kernel_modules=False)
     assert not [name for name in choice.packages if "dkms" in name or "linux-" in name]
     assert (choice.modules, choice.built) == ("", False)
 
@@ -187,7 +169,6 @@ def test_before_the_system_is_known_only_the_declaration_is_judged() -> None:
         ({"model": "v100_sxm", "modules": "open"}, "v100_sxm runs only with the proprietary"),
         ({"kernel_modules": False, "compute_only": False}, "set one of them to true"),
         ({"source": "ubuntu"}, "is a source for Ubuntu, on Debian 13"),
-        ({"source": "debian"}, "is 580, but the archive of Debian 13 has only 550; set it to"),
         ({"branch": 550}, "is 550, but nvidia_driver_source cuda_repo begins with 560 on Debian"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from playbooks.filter_plugins.verify import verify_failures
-from roles.nvidia_driver.plugin_utils import archives, rows
+from roles.nvidia_driver.plugin_utils import rows
 
 NAMES = ["NVIDIA H100 80GB HBM3"]
 EXPECTED: dict[str, Any] = {
@@ -144,40 +144,3 @@ def test_only_a_declaration_makes_something_not_apply() -> None:
         if row["verdict"] == "SKIP"
     ]
     assert skipped == ["driver"]
-
-
-NON_FREE = ["contrib", "non-free", "non-free-firmware"]
-
-
-def archive(suite: str, *components: str, uri: str = "http://a/") -> dict[str, Any]:
-    return {"uri": uri, "suite": suite, "components": ["main", *components], "signed_by": "/key"}
-
-
-def test_the_nodes_own_archives_get_what_they_lack() -> None:
-    there = [
-        archive("trixie"),
-        archive("trixie-updates"),
-        archive("trixie-security", "contrib", uri="http://b/"),
-        archive("trixiebackports"),
-        archive("sid"),
-    ]
-    assert archives.lacking(there, NON_FREE, "trixie", "") == [
-        {
-            "uri": "http://a/",
-            "suites": ["trixie", "trixie-updates"],
-            "components": NON_FREE,
-            "signed_by": "/key",
-        },
-        {
-            "uri": "http://b/",
-            "suites": ["trixie-security"],
-            "components": NON_FREE[1:],
-            "signed_by": "/key",
-        },
-    ]
-    assert archives.lacking([archive("trixie", *NON_FREE)], NON_FREE, "trixie", "") == []
-
-
-def test_a_mirror_stands_alone() -> None:
-    (entry,) = archives.lacking([archive("trixie")], NON_FREE, "trixie", "http://mirror/debian")
-    assert (entry["uri"], entry["suites"]) == ("http://mirror/debian", ["trixie", "trixie-updates"])

@@ -145,68 +145,6 @@ def test_what_is_removed_is_not_installed() -> None:
     assert state.packages(output) == ({"libcuda1": "550-1"}, {"libcuda1"})
 
 
-DEB822 = """\
-Types: deb
-# a comment
-URIs: http://deb.debian.org/debian
-Suites: trixie trixie-updates
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.pgp
-
-Types: deb
-URIs: http://deb.debian.org/debian-security/
-Suites: trixie-security
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- mQINBF
-"""
-LINES = """\
-deb http://a.example.org/debian/ trixie main
-deb [arch=amd64 signed-by=/etc/apt/key.gpg] http://b.example.org/debian bookworm main
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "address", "suite", "key"),
-    [
-        (
-            DEB822,
-            "http://deb.debian.org/debian/",
-            "trixie",
-            "/usr/share/keyrings/debian-archive-keyring.pgp",
-        ),
-        (
-            DEB822,
-            "http://deb.debian.org/debian-security/",
-            "trixie-security",
-            "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINBF",
-        ),
-        (DEB822, "http://deb.debian.org/debian/", "sid", ""),
-        (LINES, "http://a.example.org/debian/", "trixie", ""),
-        (LINES, "http://b.example.org/debian/", "bookworm", "/etc/apt/key.gpg"),
-    ],
-)
-def test_the_key_that_a_source_names(text: str, address: str, suite: str, key: str) -> None:
-    assert state.signed_by(text, address, suite) == key
-
-
-def test_archives_without_what_our_own_file_adds() -> None:
-    output = (
-        "http://a/|trixie|main|/etc/apt/sources.list:1\n"
-        "http://a/|trixie|non-free|/ours:1\n"
-        "http://a/|trixie|contrib|/etc/apt/sources.list:1\n"
-        "https://nvidia/||./|/etc/apt/sources.list.d/cuda.list:1\n"
-    )
-    (archive,) = state.archives(output, "/ours", lambda file: "")
-    assert (archive["uri"], archive["suite"], archive["components"]) == (
-        "http://a/",
-        "trixie",
-        ["main", "contrib"],
-    )
-
-
 @pytest.mark.parametrize(
     ("variable", "on"),
     [(b"\x06\0\0\0\x01", True), (b"\x06\0\0\0\0", False), (b"", False)],
@@ -230,7 +168,7 @@ def test_a_reboot_is_due_when_another_module_is_loaded(
 ) -> None:
     (tmp_path / "loaded").write_text(loaded)
     monkeypatch.setattr(state, "LOADED", tmp_path / "loaded")
-    arguments = {"packages": [], "optional": [], "version": "", "sources_file": ""}
+    arguments = {"packages": [], "optional": [], "version": ""}
     result = state.look(
         lambda command: (0, f"{module}\n" if command[0] == "modinfo" else ""), arguments
     )
@@ -256,7 +194,6 @@ def test_a_node_is_looked_at_with_what_it_has(tmp_path: Path, monkeypatch: Any) 
             "packages": ["libcuda1", "linux-headers-{flavour}", "linux-headers-{kernel}"],
             "optional": ["nvidia-persistenced"],
             "version": "550",
-            "sources_file": "/ours",
         },
     )
     assert result["packages"] == [

@@ -34,7 +34,6 @@ def table(source):
     [
         ("cuda_repo", "580.95.05", ["switches"], ["nvidia-fabricmanager", "libnvidia-nscq"], []),
         ("cuda_repo", "610.57.04", ["imex"], ["nvidia-imex"], []),
-        ("debian", "580.95.05", ["imex"], ["nvidia-imex"], []),
         (
             "cuda_repo",
             "570.211.01",

@@ -7,6 +7,13 @@ from pathlib import Path
 
 from tests.standins.mirror import Deb, Mirror
 
+UNIT = """[Unit]
+Description=Stand-in for the NVIDIA Persistence Daemon
+[Service]
+ExecStart=/bin/sleep infinity
+[Install]
+WantedBy=multi-user.target
+"""
 VERSIONS = ("580.95.05-1", "580.105.08-1", "590.44.01-1")
 
 
@@ -15,6 +22,11 @@ def driver(version: str) -> list[Deb]:
     return [
         Deb("nvidia-driver-cuda", version, depends=("nvidia-modprobe (>= 580.65.06)",)),
         Deb("nvidia-modprobe", version),
+        Deb(
+            "nvidia-persistenced",
+            version,
+            files={"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT},
+        ),
     ]
 
 

@@ -1,29 +1,20 @@
-"""NVIDIA's repository, of which stand-ins are served on the node: branches, versions and faults.
-
-They are installed beside the archive's driver, and purged in the end.
-"""
+"""NVIDIA's repository, of which stand-ins are served on the node: branches, versions and faults."""
 
 import pytest
 
-from tests.standins.mirror import TRUNCATED, URL, WRONG, OnNode
-
-SOURCES = "/etc/apt/sources.list.d/stand-in.list"
-KEY = "/srv/plumbline-mirror/nvidia_driver/cuda/key.asc"
-NAMES = ("nvidia-driver-cuda", "nvidia-modprobe")
-DESCRIPTION = "/etc/plumbline-fake-nvml.conf"
+from roles.nvidia_driver.molecule.default.tests.driver import (
+    DESCRIPTION,
+    PACKAGES,
+    SOURCES,
+    described,
+)
+from tests.standins.mirror import TRUNCATED, WRONG, OnNode
 
 
 @pytest.fixture(scope="module")
 def node(host):
-    """A node that has NVIDIA's repository among its own."""
-    with host.sudo():
-        host.check_output(f"echo 'deb [signed-by={KEY}] {URL}/nvidia_driver/cuda/ /' > {SOURCES}")
-        host.check_output("apt-get -qq update")
-        healthy = host.file(DESCRIPTION).content_string
+    with described(host):
         yield host
-        host.check_output("apt-get -qq purge --allow-change-held-packages nvidia-driver-cuda")
-        host.check_output(f"rm -f {SOURCES}; apt-get -qq update")
-        host.check_output("printf %s %s > %s", "%s", healthy, DESCRIPTION)
 
 
 @pytest.fixture
@@ -33,27 +24,20 @@ def apply(node, play):
     def run(branch, version="", **more):
         with node.sudo():
             node.check_output("echo driver = %s >> %s", version or f"{branch}.1.1", DESCRIPTION)
-        return play(
-            nvidia_driver_source="cuda_repo",
-            nvidia_driver_branch=branch,
-            nvidia_driver_version=version,
-            **more,
-        )
+        return play(nvidia_driver_branch=branch, nvidia_driver_version=version, **more)
 
     return run
 
 
 def installed(host):
-    return [host.package(name).version for name in NAMES]
+    return [host.package(name).version for name in PACKAGES]
 
 
 def test_the_branch_holds_for_what_is_depended_on_too(node, apply):
     """The newest of the branch, although the archives have 590, which its packages would accept."""
     run = apply(580)
     assert run.code == 0, run.output
-    assert installed(node) == ["580.105.08-1"] * 2
-    held = node.check_output("apt-mark showhold").split()
-    assert {*NAMES} <= {*held}
+    assert installed(node) == ["580.105.08-1"] * 3
     again = apply(580)
     assert (again.code, again.changed) == (0, 0), again.output
 
@@ -61,11 +45,11 @@ def test_the_branch_holds_for_what_is_depended_on_too(node, apply):
 def test_an_older_version_is_a_step_back_when_it_is_asked_for(node, apply):
     run = apply(580, "580.95.05")
     assert run.code == 0, run.output
-    assert installed(node) == ["580.95.05-1"] * 2
+    assert installed(node) == ["580.95.05-1"] * 3
     # The archive has a newer one of the branch, which is no reason to change it.
     again = apply(580)
     assert (again.code, again.changed) == (0, 1), again.output  # the preference says the branch
-    assert installed(node) == ["580.95.05-1"] * 2
+    assert installed(node) == ["580.95.05-1"] * 3
 
 
 @pytest.mark.parametrize("fault", [TRUNCATED, WRONG])
@@ -98,10 +82,10 @@ def test_a_branch_that_the_repository_lacks_is_told(node, apply):
 def test_another_branch_takes_all_of_its_packages_there_and_back(node, apply):
     run = apply(590)
     assert run.code == 0, run.output
-    assert installed(node) == ["590.44.01-1"] * 2
+    assert installed(node) == ["590.44.01-1"] * 3
     back = apply(580)
     assert back.code == 0, back.output
-    assert installed(node) == ["580.105.08-1"] * 2
+    assert installed(node) == ["580.105.08-1"] * 3
 
 
 def test_a_node_without_the_repository_is_told_what_is_missing(node, apply):

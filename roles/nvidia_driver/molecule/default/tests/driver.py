@@ -1,13 +1,11 @@
 """What the scenarios of this role have in common."""
 
-import os
 import shlex
 from contextlib import contextmanager
 
-DEBIAN_12 = os.environ.get("PLUMBLINE_OS") == "debian12"
-
-BRANCH = 535 if DEBIAN_12 else 550
+PACKAGES = ("nvidia-driver-cuda", "nvidia-modprobe", "nvidia-persistenced")
 FAKE = "/usr/local/lib/libnvidia-ml.so.1"
+SOURCES = "/etc/apt/sources.list.d/stand-in.list"
 DESCRIPTION = "/etc/plumbline-fake-nvml.conf"
 VERIFY = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "verify"}}
 

@@ -1,11 +1,12 @@
-"""What cannot be had of Debian's archive, and a driver that is not as declared."""
+"""What cannot be had, and a driver that is not as declared."""
 
 import pytest
 
-from roles.nvidia_driver.molecule.default.tests.archive import BRANCH, FAKE, described, versions
+from roles.nvidia_driver.molecule.default.tests.driver import FAKE, described, versions
+from tests.standins.mirror import OnNode
 
 
-def test_without_the_stand_in_the_real_library_finds_no_device(host, play):
+def test_a_driver_without_its_library_is_told(host, play):
     with host.sudo():
         host.check_output(f"mv {FAKE} /root/stand-in && ldconfig")
     try:
@@ -14,7 +15,7 @@ def test_without_the_stand_in_the_real_library_finds_no_device(host, play):
         with host.sudo():
             host.check_output(f"mv /root/stand-in {FAKE} && ldconfig")
     assert run.code != 0
-    assert "nvidia_driver: NVML is NVML: Driver Not Loaded (code 9), expected answers" in run.output
+    assert "nvidia_driver: NVML is NVML: Shared Library Not Found (code 12), expected" in run.output
 
 
 @pytest.mark.parametrize(
@@ -25,12 +26,8 @@ def test_without_the_stand_in_the_real_library_finds_no_device(host, play):
             "without which there are no kernel modules for its kernel",
         ),
         (
-            {"nvidia_driver_branch": 580},
-            f"has only {BRANCH}; set it to that, or nvidia_driver_source",
-        ),
-        (
-            {"nvidia_driver_version": f"{BRANCH}.1.1"},
-            f", not {BRANCH}.1.1, and no package was changed; set nvidia_driver_version to what",
+            {"nvidia_driver_version": "580.1.1"},
+            ", not 580.1.1, and no package was changed; set nvidia_driver_version to what",
         ),
     ],
 )
@@ -44,17 +41,27 @@ def test_what_cannot_be_is_said_in_one_sentence_and_changes_no_package(
     assert versions(host) == before
 
 
-def test_an_archive_that_does_not_answer_is_told_and_the_driver_stays(host, play):
+def test_a_repository_that_does_not_answer_is_told_and_the_driver_stays(host, play):
     before = versions(host)
+    mirror = OnNode(host)
+    mirror.down()
+    lists = "/var/lib/apt/lists"
     with host.sudo():
-        host.check_output("apt-get -qq remove --allow-change-held-packages nvidia-persistenced")
+        host.check_output("apt-get -qq remove --allow-change-held-packages nvidia-driver-cuda")
+        # Old lists are refreshed. A repository without lists that cannot be read is an error.
+        host.check_output(f"rm {lists}/127.0.0.1*")
+        stamp = "/var/lib/apt/periodic/update-success-stamp"
+        host.check_output(f"touch --no-create --date='2 hours ago' {lists} {stamp}")
     try:
-        run = play(nvidia_driver_mirror="http://127.0.0.1:9/debian")
+        run = play()
         assert run.code != 0
         assert "cannot be refreshed, and no package was changed" in run.output
-        assert not host.package("nvidia-persistenced").is_installed
-        assert host.package("libcuda1").is_installed
+        assert not host.package("nvidia-driver-cuda").is_installed
+        assert host.package("nvidia-modprobe").is_installed
     finally:
+        mirror.up()
+        with host.sudo():
+            host.check_output("apt-get -qq update")
         assert play().code == 0
     assert versions(host) == before
 
@@ -65,7 +72,7 @@ def test_what_is_not_as_declared_ends_the_run_and_is_all_said(host, play):
         run = play()
     assert run.code != 0
     for words in (
-        f"driver is 999.1.2, expected {BRANCH}",
+        "driver is 999.1.2, expected 580",
         "number of GPUs is 3, expected 2; see lspci",
         "model of all GPUs is NVIDIA L4, expected h100_sxm",
         "GPU 2 is NVML: GPU is lost (code 15), expected answers",
