@@ -63,6 +63,7 @@ states:
 
 HEADER = "# Managed by Ansible; changes made here are lost.\n"
 PREFIX = "plumbline-"
+FOLDERS = ("sources.list.d", "keyrings", "preferences.d")
 IN_PLACE, ABSENT, DIFFERENT, NEVER_READ = "in place", "absent", "different", "never read"
 
 # Whoever else reads the lists now is done in minutes.
@@ -430,8 +431,7 @@ def strangers(apt: Apt, names: Iterable[str]) -> list[Path]:
     wanted = set()
     for name in names:
         wanted |= {apt.source(name), apt.preferences(name), *apt.keys(name)}
-    folders = ("sources.list.d", "keyrings", "preferences.d")
-    paths = (path for folder in folders for path in (apt.etc / folder).glob(f"{PREFIX}*"))
+    paths = (path for folder in FOLDERS for path in (apt.etc / folder).glob(f"{PREFIX}*"))
     return sorted(path for path in paths if path not in wanted)
 
 

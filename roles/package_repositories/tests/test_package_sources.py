@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,18 @@ def test_strangers_are_ours_only(tmp_path: Path) -> None:
         "plumbline-old.pref",
         "plumbline-old.sources",
     ]
+
+
+def test_no_other_role_has_files_that_would_be_strangers() -> None:
+    roles = Path(__file__).resolve().parents[2]
+    others = [
+        path
+        for path in roles.rglob("*.yml")
+        if path.parent.name in ("tasks", "vars") and path.parents[1].name != "package_repositories"
+    ]
+    name = f"/etc/apt/({'|'.join(package_sources.FOLDERS)})/{package_sources.PREFIX}"
+    assert len(others) > 100
+    assert not [path for path in others if re.search(name, path.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize(
