@@ -94,6 +94,9 @@ class Apt:
 def fingerprints(data: bytes) -> list[str]:
     """The fingerprints of the primary keys in a file, armoured or not.
 
+    Nodes have no program that tells them: APT comes with gpgv or, on Debian 13, sqv, and gpg would
+    be a new package everywhere. A pinned hash of the file ends when its owner renews the key.
+
     Version 4 keys only (RFC 4880, 12.2): SHA-1 of 0x99, the length and the packet's body. Raises
     ValueError for anything else.
     """
