@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.package_version import begins
 
 DOCUMENTATION = r"""
 module: nvidia_driver_state
@@ -98,7 +99,7 @@ def number(version: str) -> str:
 
 def fits(version: str, wanted: str) -> bool:
     """Whether a package's version is of a branch (580), or is a version (580.95.05)."""
-    return bool(wanted) and f"{number(version)}.".startswith(f"{wanted}.")
+    return bool(wanted) and begins(number(version), wanted)
 
 
 def flavour(kernel: str, images: Iterable[str]) -> str:

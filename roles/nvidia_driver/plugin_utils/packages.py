@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster import gpus
+from playbooks.module_utils.package_version import begins
 
 NONE, PREINSTALLED = "none", "preinstalled"
 AUTO = "auto"
@@ -114,7 +115,7 @@ def _declared(wish: Wish) -> Iterator[str]:
             f"nvidia_driver_source is {wish.source} on a node without GPUs; set it to none, or "
             "nvidia_driver_gpu_count to the number of them."
         )
-    if wish.version and not f"{wish.version}.".startswith(f"{wish.branch}."):
+    if wish.version and not begins(wish.version, str(wish.branch)):
         yield (
             f"nvidia_driver_version is {wish.version}, which is not of the branch {wish.branch}; "
             "set nvidia_driver_branch to the number that it begins with."

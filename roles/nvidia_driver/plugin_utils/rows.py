@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from playbooks.filter_plugins.verify import verify_row, verify_skipped
+from playbooks.module_utils.package_version import begins
 
 COMPONENT = "nvidia_driver"
 REBOOT = "reboot the node (playbooks/reboot-nodes.yml drains it first)"
@@ -73,7 +74,7 @@ def _nvml(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:
         return
     if version := expected["version"]:
         actual = str(answer["driver"])
-        shown = version if f"{actual}.".startswith(f"{version}.") else actual
+        shown = version if begins(actual, version) else actual
         advice = f"{APPLY}, or set nvidia_driver_branch to what the node has"
         yield verify_row(shown, COMPONENT, "driver", version, advice)
     else:
