@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from roles.slurm_install.plugin_utils import install
@@ -12,10 +11,6 @@ from roles.slurm_install.plugin_utils import install
 def _change(answer: str, packed_by: str, version: str = "") -> dict[str, list[str]]:
     change = install.change(install.seen(answer), packed_by, version)
     return {"names": list(change.names), "remove": list(change.remove)}
-
-
-def _seen(answer: str) -> dict[str, Any]:
-    return asdict(install.seen(answer))
 
 
 class FilterModule:
@@ -28,7 +23,6 @@ class FilterModule:
             "slurm_install_folder": install.folder,
             "slurm_install_kind": install.kind,
             "slurm_install_builders": install.builders,
-            "slurm_install_seen": _seen,
             "slurm_install_change": _change,
             "slurm_install_change_problems": install.change_problems,
             "slurm_install_pattern": install.pattern,
