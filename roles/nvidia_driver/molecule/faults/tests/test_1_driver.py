@@ -15,7 +15,7 @@ def test_a_driver_without_its_library_is_told(host, play):
         with host.sudo():
             host.check_output(f"mv /root/stand-in {FAKE} && ldconfig")
     assert run.code != 0
-    assert "nvidia_driver: NVML is NVML: Shared Library Not Found (code 12), expected" in run.output
+    assert "NVML is NVML: NVML Shared Library Not Found (code 12), expected answers" in run.output
 
 
 @pytest.mark.parametrize(
