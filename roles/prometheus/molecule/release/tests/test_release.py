@@ -38,7 +38,7 @@ def test_they_find_each_other_over_tls(prometheus):
 def test_another_archive_than_the_one_that_was_named_is_refused_and_nothing_stops(host, play):
     before = program(host, "prometheus")
     done = play(prometheus_release_sha256="0" * 64)
-    refused(done, "is pinned; it is not the file that was meant")
+    refused(done, "is pinned; it is another file")
     assert program(host, "prometheus") == before
     assert host.service("prometheus").is_running
 
