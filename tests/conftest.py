@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from tests.processes import ANSIBLE_PLAYBOOK, PYTHON, passes
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -37,3 +42,23 @@ def check_role_specs() -> ModuleType:
 @pytest.fixture(scope="session")
 def unpack_collections() -> ModuleType:
     return load_script("unpack-collections")
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Callable[..., Any]:
+    """A function that runs a task through ansible-playbook, as a role does; the task's result."""
+
+    def run(task: dict[str, Any], *options: str) -> Any:
+        answer = tmp_path / "answer"
+        show = {"ansible.builtin.copy": {"content": "{{ answer }}", "dest": str(answer)}}
+        tasks = [
+            {"register": "answer", "ignore_errors": True, **task},
+            {"check_mode": False, **show},
+        ]
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+        (tmp_path / "play.yml").write_text(json.dumps([play]))
+        source = ("-i", "localhost,", "-e", PYTHON)
+        passes(ANSIBLE_PLAYBOOK, *source, tmp_path / "play.yml", *options, cwd=REPOSITORY)
+        return json.loads(answer.read_text(encoding="utf-8"))
+
+    return run

@@ -6,17 +6,11 @@ import os
 import shlex
 import stat
 import subprocess
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
-PATH = Path(__file__).resolve().parent.parent / "playbooks/library/daemon_inputs.py"
-spec = spec_from_file_location("daemon_inputs", PATH)
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-daemon_inputs = sys.modules["daemon_inputs"] = module_from_spec(spec)
-spec.loader.exec_module(daemon_inputs)
+from playbooks.library import daemon_inputs
 
 
 class Node:

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 
-PATH = Path(__file__).resolve().parent.parent / "playbooks/action_plugins/distribution_packages.py"
-spec = spec_from_file_location("distribution_packages", PATH)
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-packages = sys.modules["distribution_packages"] = module_from_spec(spec)
-spec.loader.exec_module(packages)
+from playbooks.action_plugins import distribution_packages as packages
+from tests.processes import run
 
 
 @pytest.mark.parametrize(
@@ -38,9 +31,7 @@ def test_missing_is_what_dpkg_does_not_call_installed(names, said, missing):
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="asks this machine's dpkg")
 def test_dpkg_understands_the_question():
     names = ["dpkg", "no-such-package", "$(touch x)", "dpkg=1"]
-    done = subprocess.run(
-        ["/bin/sh", "-c", packages.question(names)], capture_output=True, text=True, check=False
-    )
+    done = run("/bin/sh", "-c", packages.question(names))
     assert done.stderr == ""
     assert packages.missing(names, done.stdout) == names[1:]
 

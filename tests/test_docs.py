@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import re
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from types import ModuleType
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, load_script
 from validation.checks.registry import CHECKS
 from validation.report.advice import ADVICE, PORTS
 
-
-def load() -> ModuleType:
-    loader = SourceFileLoader("docs", str(REPOSITORY / "scripts/docs"))
-    spec = spec_from_loader("docs", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-docs = load()
+docs = load_script("docs")
 PLACES = {
     "docs/operate/nodes.md": "operate/nodes.md",
     "docs/index.md": "index.md",

@@ -5,17 +5,13 @@ The node is this machine over Ansible's local connection; its ports are a tree o
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cluster.readers import infiniband
 from validation.tests import standin_host
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def device(root: Path, name: str, **states: str) -> None:
@@ -28,22 +24,8 @@ def device(root: Path, name: str, **states: str) -> None:
 
 
 @pytest.fixture
-def look(tmp_path):
-    """Asks through ansible-playbook, as a role does; the task's result."""
-
-    def run(*options, **arguments):
-        task = {"infiniband": arguments, "register": "answer", "ignore_errors": True}
-        show = {"ansible.builtin.copy": {"content": "{{ answer }}", "dest": str(tmp_path / "out")}}
-        play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
-        playbook = tmp_path / "play.yml"
-        playbook.write_text(json.dumps([play | {"tasks": [task, {"check_mode": False, **show}]}]))
-        python = f"ansible_python_interpreter={sys.executable}"
-        command = ["ansible-playbook", "-i", "localhost,", str(playbook), "-e", python, *options]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads((tmp_path / "out").read_text(encoding="utf-8"))
-
-    return run
+def look(ask):
+    return lambda *options, **arguments: ask({"infiniband": arguments}, *options)
 
 
 @pytest.mark.parametrize("options", [[], ["--check"]])

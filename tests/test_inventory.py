@@ -16,6 +16,7 @@ from ansible.template import trust_as_template
 from playbooks.filter_plugins import declaration, partitions, preflight_hosts
 from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.values import Values, expression_reads, template_reads
+from tests.processes import ANSIBLE_PLAYBOOK, run
 from tests.standins.inventories import REPOSITORY, good, site, write
 
 # --- partitions ----------------------------------------------------------------------------------
@@ -308,14 +309,8 @@ def test_a_sentence_of_many_hosts_is_told_once() -> None:
 
 
 def playbook(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["ansible-playbook", f"playbooks/{name}", *arguments],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
-    )
+    environment = os.environ | {"ANSIBLE_NOCOLOR": "1"}
+    return run(ANSIBLE_PLAYBOOK, f"playbooks/{name}", *arguments, cwd=REPOSITORY, env=environment)
 
 
 def judge(*arguments: str) -> subprocess.CompletedProcess[str]:

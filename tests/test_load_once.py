@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from playbooks.callback_plugins import load_once
+from tests.processes import ANSIBLE_PLAYBOOK, PYTHON, passes, run
 
 PLAY = """
 - name: One of each kind of plugin
@@ -36,29 +35,18 @@ PLAY = """
 """
 
 
-def loads(repository: Path, tmp_path: Path, environment: dict[str, str]) -> list[str]:
-    """The lines of count_loads for a run of PLAY."""
+def loads(repository: Path, tmp_path: Path, callbacks: Path) -> list[str]:
+    """The lines of count_loads for a run of PLAY, with the callbacks of a folder."""
     (tmp_path / "play.yml").write_text(PLAY)
     record = tmp_path / "loads"
-    callbacks = environment.pop("CALLBACKS", f"{repository}/playbooks/callback_plugins")
-    done = subprocess.run(
-        [
-            Path(sys.executable).with_name("ansible-playbook"),
-            *("-i", "localhost,", "-e", f"ansible_python_interpreter={sys.executable}", "play.yml"),
-        ],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(repository / "ansible.cfg"),
-            "ANSIBLE_CALLBACK_PLUGINS": f"{callbacks}:{repository}/tests/standins/callback_plugins",
-            "COUNT_LOADS": str(record),
-            "COUNT_FORKS": str(tmp_path / "forks"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    settings = {
+        "ANSIBLE_CONFIG": str(repository / "ansible.cfg"),
+        "ANSIBLE_CALLBACK_PLUGINS": f"{callbacks}:{repository}/tests/standins/callback_plugins",
+        "COUNT_LOADS": str(record),
+        "COUNT_FORKS": str(tmp_path / "forks"),
+    }
+    play = (ANSIBLE_PLAYBOOK, "-i", "localhost,", "-e", PYTHON, "play.yml")
+    passes(*play, cwd=tmp_path, env=os.environ | settings)
     return record.read_text().splitlines()
 
 
@@ -67,7 +55,7 @@ def in_children(lines: list[str]) -> list[str]:
 
 
 def test_no_task_loads_a_plugin(repository: Path, tmp_path: Path) -> None:
-    lines = loads(repository, tmp_path, {})
+    lines = loads(repository, tmp_path, repository / "playbooks/callback_plugins")
     assert any("playbooks/filter_plugins/hostlist.py" in line for line in lines)
     assert in_children(lines) == []
     assert (tmp_path / "forks").read_text().splitlines().count("localhost ok") == 1
@@ -76,7 +64,7 @@ def test_no_task_loads_a_plugin(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_without_the_callback_each_task_does(repository: Path, tmp_path: Path) -> None:
     """So the test above can fail."""
-    assert in_children(loads(repository, tmp_path, {"CALLBACKS": str(tmp_path)}))
+    assert in_children(loads(repository, tmp_path, tmp_path))
 
 
 # --- this checkout's packages --------------------------------------------------------------------
@@ -88,18 +76,9 @@ def test_packages_of_another_checkout_end_the_run(repository: Path, tmp_path: Pa
     (other / "validation").mkdir(parents=True)
     (other / "validation" / "__init__.py").touch()
     (tmp_path / "play.yml").write_text(PLAY)
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(repository / "ansible.cfg"),
-            "PYTHONPATH": str(other),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settings = {"ANSIBLE_CONFIG": str(repository / "ansible.cfg"), "PYTHONPATH": str(other)}
+    play = (ANSIBLE_PLAYBOOK, "-i", "localhost,", "play.yml")
+    done = run(*play, cwd=tmp_path, env=os.environ | settings)
     assert done.returncode == 1
     assert "One of each kind of plugin" not in done.stdout
     assert done.stderr.splitlines()[-1] == (

@@ -18,6 +18,7 @@ from playbooks.plugin_utils import look, look_files, module_archive
 from playbooks.plugin_utils.look import Question, Remembered
 from playbooks.plugin_utils.look_files import Run, Taken
 from playbooks.plugin_utils.node_reader import command
+from tests import processes
 
 FILE = Question("file", '{"path": "/etc/hosts", "mode": "0644"}')
 STAT = Question("stat", '{"path": "/etc/hosts"}')
@@ -246,13 +247,9 @@ print(json.dumps(bases))
 def test_ansible_takes_them_for_its_own(repository: Path, once: bool) -> None:
     """With and without `load_once`."""
     program = LOADED.format(once=once)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "ANSIBLE_CONFIG": str(repository / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    settings = os.environ | {"ANSIBLE_CONFIG": str(repository / "ansible.cfg")}
+    done = processes.run(sys.executable, "-c", program, env=settings)
+    assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     bases = json.loads(done.stdout)
     for name in ("normal", "command", "copy"):

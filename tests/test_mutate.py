@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY, load_script
+from tests.processes import run
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +96,8 @@ def test_every_file_has_tests(mutate: ModuleType) -> None:
 def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     """The whole program, in a project of one function and one test."""
     for folder in (
-        "cluster",
+        *("cluster", "docs", "group_vars", "playbooks", "roles", "scripts", "tests"),
         "validation/tests",
-        "docs",
-        "roles",
-        "scripts",
-        "tests",
-        "playbooks",
-        "group_vars",
     ):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(REPOSITORY / "scripts" / "mutate", tmp_path / "scripts")
@@ -115,8 +109,8 @@ def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     plan.write_text("def half(n):\n    return n // 2 if n > 0 else 0\n")
     test = tmp_path / "validation" / "tests" / "test_plan.py"
     test.write_text("from validation.plan import half\ndef test_it():\n    assert half(4) == 2\n")
-    command = [sys.executable, str(tmp_path / "scripts" / "mutate"), "validation/plan.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    command = (sys.executable, tmp_path / "scripts/mutate", "validation/plan.py")
+    done = run(*command, timeout=300)
     assert done.returncode == 1, done.stderr
     survived = [line for line in done.stdout.splitlines() if line.startswith("SURVIVED")]
     assert "SURVIVED validation/plan.py:2: n > 0 -> (n >= 0)" in survived
@@ -126,6 +120,6 @@ def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     assert plan.read_text() == "def half(n):\n    return n // 2 if n > 0 else 0\n"
 
     test.write_text("def test_it():\n    assert False\n")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = run(*command, timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "mutate: validation/tests/test_plan.py fail without any fault\n"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.processes import ANSIBLE_PLAYBOOK, PYTHON, run
 
 PLAY = """
 - name: What a run is made of
@@ -148,16 +148,8 @@ def ran(folder: Path, repository: Path, *, near: bool) -> tuple[str, list[str]]:
         "COLUMNS": "100",
     }
     (folder / "ansible.cfg").touch()
-    done = subprocess.run(
-        [
-            Path(sys.executable).with_name("ansible-playbook"),
-            *("-i", "h1,h2", "-e", f"ansible_python_interpreter={sys.executable}", "play.yml"),
-        ],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        ANSIBLE_PLAYBOOK, "-i", "h1,h2", "-e", PYTHON, "play.yml", cwd=folder, env=environment
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr, record.read_text().splitlines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,10 +10,10 @@ from types import ModuleType
 import pytest
 
 from tests.conftest import REPOSITORY, load_script
+from tests.processes import ANSIBLE_PLAYBOOK, passes, run
 from tests.runner import chains
 
 SUMMARY = "Sets the speed of the fans: \"quiet\", 'loud' #1"
-BIN = Path(sys.executable).parent
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +30,12 @@ def checkout(new_role: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     return root
 
 
-def passes(*command: str | Path, folder: Path) -> str:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=os.environ
-        | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
-        | {"ANSIBLE_ROLES_PATH": str(folder / "roles")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def works(folder: Path, *command: str | Path) -> str:
+    settings = {
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_ROLES_PATH": str(folder / "roles"),
+    }
+    return passes(*command, cwd=folder, env=os.environ | settings)
 
 
 def test_it_has_no_more_files_than_a_role_needs(checkout):
@@ -59,19 +51,19 @@ def test_its_variables_are_described_and_it_says_what_it_does(checkout, check_ro
 
 
 def test_its_yaml_is_as_ours(checkout):
-    passes(BIN / "yamllint", "--strict", "-c", REPOSITORY / ".yamllint", "roles", folder=checkout)
+    yamllint = Path(sys.executable).with_name("yamllint")
+    works(checkout, yamllint, "--strict", "-c", REPOSITORY / ".yamllint", "roles")
 
 
 def test_ansible_can_read_it(checkout):
     play = "[{hosts: all, tasks: [{import_role: {name: fan_control}}]}]"
     (checkout / "play.yml").write_text(play)
-    command = ("ansible-playbook", "--syntax-check", "-i", "localhost,", "play.yml")
-    passes(BIN / command[0], *command[1:], folder=checkout)
+    works(checkout, ANSIBLE_PLAYBOOK, "--syntax-check", "-i", "localhost,", "play.yml")
 
 
 def test_its_tests_are_collected(checkout):
     command = ("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "roles")
-    assert "2 tests collected" in passes(sys.executable, *command, folder=checkout)
+    assert "2 tests collected" in works(checkout, sys.executable, *command)
 
 
 def test_its_scenario_is_planned(checkout):
@@ -100,12 +92,7 @@ def test_what_cannot_be_a_role_is_refused_and_leaves_nothing(
 
 
 def test_the_program_says_in_one_sentence_why_not():
-    done = subprocess.run(
-        [sys.executable, REPOSITORY / "scripts/new-role", "munge", "Again."],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, REPOSITORY / "scripts/new-role", "munge", "Again.")
     assert done.returncode == 1
     assert done.stderr.startswith("new-role: ")
     assert done.stderr.endswith("roles/munge exists; choose another name\n")

@@ -2,16 +2,17 @@
 
 import json
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPOSITORY
+from tests.processes import passes, run
 from tests.standins.nvml import library
 
-ROOT = Path(__file__).parents[1]
+PACK = REPOSITORY / "scripts/pack-local"
 
 
 def bare_python():
@@ -24,32 +25,25 @@ def bare_python():
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bare")
-    command = [bare_python(), "-m", "venv", "--without-pip", str(folder)]
-    subprocess.run(command, check=True)
+    passes(bare_python(), "-m", "venv", "--without-pip", folder)
     return folder / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
     file = tmp_path_factory.mktemp("packed") / "plumbline-local.pyz"
-    subprocess.run([ROOT / "scripts" / "pack-local", file], check=True, capture_output=True)
+    passes(PACK, file)
     return file
 
 
 def start(python, packed, folder, *arguments, environment=None):
-    return subprocess.run(
-        [python, packed, *arguments],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settings = {"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), **(environment or {})}
+    return run(python, packed, *arguments, cwd=folder, env=settings)
 
 
 def test_the_same_checkout_gives_the_same_bytes(packed, tmp_path):
     again = tmp_path / "again.pyz"
-    subprocess.run([ROOT / "scripts" / "pack-local", again], check=True, capture_output=True)
+    passes(PACK, again)
     assert again.read_bytes() == packed.read_bytes()
 
 
@@ -89,17 +83,13 @@ def test_an_older_python_is_told_so(packed, tmp_path):
     with zipfile.ZipFile(packed) as archive:
         main = archive.read("__main__.py").decode()
     old = "import sys\nsys.version = '3.9.18 (main)'\nsys.version_info = (3, 9, 18)\n"
-    answer = subprocess.run(
-        [sys.executable, "-c", old + main], capture_output=True, text=True, check=False
-    )
+    answer = run(sys.executable, "-c", old + main)
     assert answer.returncode == 1
     assert answer.stderr == "plumbline-local: Python 3.10 or newer is needed, this is 3.9.18\n"
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
     target = tmp_path / "missing" / "local.pyz"
-    answer = subprocess.run(
-        [ROOT / "scripts" / "pack-local", target], capture_output=True, text=True, check=False
-    )
+    answer = run(PACK, target)
     assert answer.returncode == 1
     assert answer.stderr == f"pack-local: {target} cannot be written: No such file or directory\n"

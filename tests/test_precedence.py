@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 
 from cluster import contract
 from playbooks.plugin_utils.variables import read_specs
+from tests.processes import ANSIBLE_PLAYBOOK, passes
 from tests.standins.inventories import REPOSITORY, good, write
 
 ROLES = REPOSITORY / "roles"
@@ -108,15 +108,8 @@ def seen(folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, Mapping[
     play = {"hosts": list(cases), "gather_facts": False, "tasks": [*roles, task]}
     playbook = folder / "playbooks" / "see.yml"
     playbook.write_text(json.dumps([play]))
-    done = subprocess.run(
-        ["ansible-playbook", str(playbook), "--tags", "seen", *arguments],
-        cwd=REPOSITORY,
-        env=os.environ | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    settings = os.environ | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
+    passes(ANSIBLE_PLAYBOOK, playbook, "--tags", "seen", *arguments, cwd=REPOSITORY, env=settings)
     return {
         host: dict(zip(NAMES, json.loads((folder / f"{host}.json").read_text()), strict=True))
         for host in cases

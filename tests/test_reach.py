@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from playbooks.callback_plugins.reach import reached
+from tests.conftest import REPOSITORY
+from tests.processes import ANSIBLE_PLAYBOOK, passes
 
-ROOT = Path(__file__).resolve().parents[1]
 PLAYBOOK = """---
 - name: First
   hosts: all
@@ -60,16 +59,7 @@ def test_a_run_is_for_the_hosts_of_limit_and_those_that_must_know(
     (tmp_path / "play.yml").write_text(PLAYBOOK)
     (tmp_path / "hosts.yml").write_text(HOSTS)
     (tmp_path / "limit").write_text("gpu2\n")
-    run = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "hosts.yml", "play.yml", *limit),
-        ],
-        cwd=tmp_path,
-        env=os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert set(re.findall(r"^ok: \[(\w+)\]", run.stdout, re.MULTILINE)) == hosts
+    settings = {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    play = (ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "play.yml", *limit)
+    output = passes(*play, cwd=tmp_path, env=os.environ | settings)
+    assert set(re.findall(r"^ok: \[(\w+)\]", output, re.MULTILINE)) == hosts

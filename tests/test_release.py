@@ -18,7 +18,9 @@ from types import ModuleType
 import pytest
 
 from cluster import version
+from tests import processes
 from tests.conftest import REPOSITORY, load_script
+from tests.processes import ANSIBLE_PLAYBOOK, PYTHON, git
 from validation.tests.conftest import declare
 
 BIN = Path(sys.executable).parent
@@ -34,12 +36,6 @@ def release() -> ModuleType:
 @pytest.fixture(scope="module")
 def collection() -> ModuleType:
     return load_script("collection")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
-    command = ["git", "-C", str(folder), *author, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def commit(folder: Path) -> None:
@@ -110,8 +106,7 @@ def test_a_missing_tool_is_refused(release, monkeypatch):
     [(["0.1"], 1, "release: 0.1 is no version"), ([], 2, "the following arguments are required")],
 )
 def test_it_says_so_in_its_exit_status(arguments, status, said):
-    command = [sys.executable, REPOSITORY / "scripts/release", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = processes.run(sys.executable, REPOSITORY / "scripts/release", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr
 
@@ -192,14 +187,7 @@ def run(
     *command: object, cwd: Path, status: int = 0, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     kept = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**kept, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = processes.run(*map(str, command), cwd=cwd, env={**kept, **(environment or {})})
     assert done.returncode == status, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done
 
@@ -347,22 +335,26 @@ PLAY = """\
 """
 
 
-@pytest.mark.long
-def test_the_collection_works_where_nothing_else_is(made, source, tmp_path):
-    folder, _ = made
-    file = folder / f"plumbline-cluster-{version.VERSION}.tar.gz"
-    collections = tmp_path / "collections"
-    environment = {
-        "ANSIBLE_COLLECTIONS_PATH": str(collections),
-        "ANSIBLE_HOME": str(tmp_path / "home"),
+@pytest.fixture(scope="module")
+def environment(made, tmp_path_factory):
+    """That of an Ansible which has the collection and nothing else."""
+    folder = tmp_path_factory.mktemp("ansible")
+    settings = {
+        "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"),
+        "ANSIBLE_HOME": str(folder / "home"),
         "PYTHONNOUSERSITE": "1",
     }
+    file = made[0] / f"plumbline-cluster-{version.VERSION}.tar.gz"
     galaxy = [BIN / "ansible-galaxy", "collection", "install", "--no-deps", "--offline"]
-    run(*galaxy, file, "-p", collections, cwd=tmp_path, environment=environment)
+    run(*galaxy, file, "-p", folder / "collections", cwd=folder, environment=settings)
+    return settings
 
+
+@pytest.mark.long
+def test_the_collection_works_where_nothing_else_is(environment, source, tmp_path):
     (tmp_path / "play.yml").write_text(PLAY)
-    play = [BIN / "ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml"]
-    play += ["-e", f"folder={tmp_path}", "-e", f"ansible_python_interpreter={sys.executable}"]
+    play = [ANSIBLE_PLAYBOOK, "-i", "localhost,", "-c", "local", "play.yml"]
+    play += ["-e", f"folder={tmp_path}", "-e", PYTHON]
     if os.geteuid() == 0:
         tmp_path.chmod(0o755)
         output = run(*play, cwd=tmp_path, environment=environment).stdout
@@ -381,16 +373,8 @@ def test_the_collection_works_where_nothing_else_is(made, source, tmp_path):
 
 
 @pytest.mark.long
-def test_every_filter_of_the_collection_can_be_loaded(made, source, collection, tmp_path):
+def test_every_filter_of_the_collection_can_be_loaded(environment, source, collection, tmp_path):
     """ansible-doc would only warn of one that cannot."""
-    folder, _ = made
-    file = folder / f"plumbline-cluster-{version.VERSION}.tar.gz"
-    environment = {
-        "ANSIBLE_COLLECTIONS_PATH": str(tmp_path),
-        "ANSIBLE_HOME": str(tmp_path / "home"),
-    }
-    galaxy = [BIN / "ansible-galaxy", "collection", "install", "--no-deps", "--offline"]
-    run(*galaxy, file, "-p", tmp_path, cwd=tmp_path, environment=environment)
     files = (path for path in source.rglob("*.py") if path.parent.name == "filter_plugins")
     names = sorted(set(collection.filters(files)))
     assert "compressed_hostlist" in names
@@ -401,7 +385,7 @@ def test_every_filter_of_the_collection_can_be_loaded(made, source, collection, 
         message = {"ansible.builtin.debug": {"msg": used}}
         play = {"hosts": "localhost", "gather_facts": False, "tasks": [message]}
         (tmp_path / "load.yml").write_text(json.dumps([play]))
-        command = [BIN / "ansible-playbook", "-i", "localhost,", "-c", "local", "load.yml"]
+        command = [ANSIBLE_PLAYBOOK, "-i", "localhost,", "-c", "local", "load.yml"]
         return run(*command, cwd=tmp_path, status=status, environment=environment).stdout
 
     loads(*names, status=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -12,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import REPOSITORY
+from tests.processes import passes, run
 from tests.runner import budget, chains
 
+PROGRAM = REPOSITORY / "scripts/role-chains"
 FOUNDATION = {
     "munge": frozenset[str](),
     "node_base": frozenset[str](),
@@ -111,19 +112,10 @@ def test_a_role_costs_what_it_used_here_and_on_its_node() -> None:
 
 
 def test_some_roles_have_the_order_that_they_have_among_all() -> None:
-    program = REPOSITORY / "scripts/role-chains"
-    done = subprocess.run(
-        [sys.executable, program, "slurm", "munge"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "munge slurm\n"
+    assert passes(sys.executable, PROGRAM, "slurm", "munge") == "munge slurm\n"
 
 
 def test_a_role_that_is_none_is_refused() -> None:
-    program = REPOSITORY / "scripts/role-chains"
-    done = subprocess.run(
-        [sys.executable, program, "mung"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (
-        1,
-        "role-chains: there is no role mung with a scenario\n",
-    )
+    done = run(sys.executable, PROGRAM, "mung")
+    sentence = "role-chains: there is no role mung with a scenario\n"
+    assert (done.returncode, done.stderr) == (1, sentence)

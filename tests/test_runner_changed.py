@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.processes import git
 from tests.runner import changed
 from tests.runner.changed import LINT, Tree, Unknown, parts_of, touched
 
@@ -18,10 +18,7 @@ def tree() -> Tree:
 
 
 def tracked() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    return [path for path in listed.stdout.split("\0") if path]
+    return [path for path in git(REPOSITORY, "ls-files", "-z").split("\0") if path]
 
 
 def test_every_file_is_known_and_touches_something(tree):
@@ -151,44 +148,37 @@ def test_a_folder_has_its_files_and_unit_has_all(tree):
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     monkeypatch.setattr(changed, "REPOSITORY", tmp_path)
-
-    def git(*arguments: str) -> None:
-        who = ("-c", "user.name=x", "-c", "user.email=x", "-c", "init.defaultBranch=main")
-        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    git("init")
+    git(tmp_path, "init", "--initial-branch=main")
     for name in ("one", "two", "three", "four"):
         (tmp_path / name).write_text(name)
-    git("add", ".")
-    git("commit", "-m", "x")
-    return tmp_path, git
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "x")
+    return tmp_path
 
 
 def test_a_change_is_commits_what_is_not_committed_and_what_is_new(checkout):
-    folder, git = checkout
-    git("switch", "-c", "branch")
-    git("mv", "one", "uno")
-    git("commit", "-m", "x")
-    (folder / "two").write_text("other")
-    (folder / "three").unlink()
-    (folder / "new").touch()
-    git("switch", "main", "-m")
-    (folder / "elsewhere").touch()
-    git("add", "elsewhere")
-    git("commit", "-m", "x", "elsewhere")
-    git("switch", "branch", "-m")
-    tree = Tree(folder)
+    git(checkout, "switch", "-c", "branch")
+    git(checkout, "mv", "one", "uno")
+    git(checkout, "commit", "-m", "x")
+    (checkout / "two").write_text("other")
+    (checkout / "three").unlink()
+    (checkout / "new").touch()
+    git(checkout, "switch", "main", "-m")
+    (checkout / "elsewhere").touch()
+    git(checkout, "add", "elsewhere")
+    git(checkout, "commit", "-m", "x", "elsewhere")
+    git(checkout, "switch", "branch", "-m")
+    tree = Tree(checkout)
     base = changed.git(tree, "merge-base", "main", "HEAD").strip()
     assert changed.paths_since(tree, base) == ["new", "one", "three", "two", "uno"]
 
 
 @pytest.mark.parametrize("base", ["no-such-branch", "stranger"])
 def test_a_base_without_a_common_commit_is_everything(checkout, capsys, monkeypatch, base):
-    folder, git = checkout
-    git("switch", "--orphan", "stranger")
-    git("commit", "--allow-empty", "-m", "x")
-    git("switch", "main")
-    monkeypatch.setattr(changed, "Tree", lambda: Tree(folder))
+    git(checkout, "switch", "--orphan", "stranger")
+    git(checkout, "commit", "--allow-empty", "-m", "x")
+    git(checkout, "switch", "main")
+    monkeypatch.setattr(changed, "Tree", lambda: Tree(checkout))
     monkeypatch.setattr(Tree, "everything", frozenset({"all of it"}), raising=False)
     assert changed.main(base) == 0
     shown = capsys.readouterr()

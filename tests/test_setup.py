@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run
+
 # Stands for the interpreter, in .venv too: tells a version, "makes" .venv as a copy of itself, and
 # lets pip fail with $PIP_SAYS. It notes what pip was asked for and which certificates it was given.
 PRETENDER = """#!/bin/sh
@@ -55,14 +57,8 @@ class Checkout:
 
     def setup(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         kept = {"PATH": os.environ["PATH"], "PYTHON": str(self.python)}
-        return subprocess.run(
-            [self.folder / "scripts/setup", *arguments],
-            env=kept | variables,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        program = self.folder / "scripts/setup"
+        return run(program, *arguments, env=kept | variables, timeout=60)
 
     def calls(self) -> list[str]:
         """What was done since the last time."""
@@ -166,8 +162,7 @@ def test_a_copied_checkout_is_not_up_to_date(checkout, tmp_path_factory):
     checkout.setup()
     copy = tmp_path_factory.mktemp("copy")
     shutil.copytree(checkout.folder, copy, dirs_exist_ok=True)
-    moved = subprocess.run([copy / "scripts/setup", "--check"], capture_output=True, check=False)
-    assert moved.returncode == 1
+    assert run(copy / "scripts/setup", "--check").returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import yaml
 
 from cluster import contract
 from playbooks.plugin_utils.variables import read_specs, switched
+from tests.processes import run
 from tests.standins.inventories import REPOSITORY, good, judged, write
 
 CONTRACT = contract.load()
@@ -31,13 +31,7 @@ READERS = (
 
 def lines(pattern: str, *places: str) -> Iterator[tuple[str, str]]:
     """Lines of tracked files in which a pattern is: the file and the line."""
-    done = subprocess.run(
-        ["git", "grep", "-zP", "--untracked", pattern, "--", *places],
-        cwd=REPOSITORY,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    done = run("git", "grep", "-zP", "--untracked", pattern, "--", *places, cwd=REPOSITORY)
     assert done.returncode < 2, done.stderr
     for line in done.stdout.splitlines():
         path, text = line.split("\0", 1)

@@ -11,6 +11,7 @@ import pytest
 
 from cluster import version
 from tests.conftest import REPOSITORY
+from tests.processes import git, run
 
 # Packages that roles bring to nodes as programs.
 PACKED = [f"roles/{role}/files/{role}" for role in ("gpu_exporter", "job_report", "slurm_exporter")]
@@ -53,24 +54,15 @@ def test_what_has_no_version_is_a_program():
 @pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in WITHOUT])
 def test_every_program_tells_its_version(program):
     command = [program] if program.startswith("scripts/") else [sys.executable, "-m", program]
-    done = subprocess.run(
-        [*command, "--version"],
+    done = run(
+        *(*command, "--version"),
         cwd=REPOSITORY,
         env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{version.line()}\n"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
-    command = ["git", "-C", str(folder), *author, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY, load_script
+from tests.processes import passes, run
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +48,8 @@ def test_the_inventory_it_writes_is_one(
     nodes = virtual_cluster.planned_nodes(2, 4)
     addresses = {node.name: f"10.0.0.{i}" for i, node in enumerate(nodes, 1)}
     virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses)
-    shown = subprocess.run(
-        ["ansible-inventory", "-i", str(tmp_path / "nodes.yml"), "--list"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    inventory: dict[str, Any] = json.loads(shown.stdout)
+    shown = passes("ansible-inventory", "-i", tmp_path / "nodes.yml", "--list")
+    inventory: dict[str, Any] = json.loads(shown)
     assert inventory["gpu_virtual"]["hosts"] == ["gpu1", "gpu2"]
     assert inventory["_meta"]["hostvars"]["gpu2"]["ansible_host"] == "10.0.0.4"
     gpu1 = inventory["_meta"]["hostvars"]["gpu1"]
@@ -125,13 +120,8 @@ def test_every_connection_to_a_node_is_configured_by_one_file(
     (cluster.state / "host_gpu1.pub").write_text("ssh-ed25519 AAAA\n")
     virtual_cluster.write_ssh_files(cluster, {"gpu1": "10.0.0.7"})
     for name in ("gpu1", "10.0.0.7"):
-        done = subprocess.run(
-            ["ssh", "-F", cluster.ssh_config, "-G", name],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        settings = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+        shown = passes("ssh", "-F", cluster.ssh_config, "-G", name)
+        settings = dict(line.split(" ", 1) for line in shown.splitlines() if " " in line)
         assert settings["hostname"] == "10.0.0.7"
         assert settings["user"] == "ops"
         assert settings["userknownhostsfile"] == str(cluster.state / "known_hosts")
@@ -194,12 +184,7 @@ def test_every_recipe_names_a_suite_and_the_keys_that_sign_it(virtual_cluster: M
 def test_a_wrong_argument_is_told_and_nothing_is_started(
     arguments: list[str], sentence: str
 ) -> None:
-    done = subprocess.run(
-        [str(REPOSITORY / "scripts/virtual-cluster"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(REPOSITORY / "scripts/virtual-cluster", *arguments)
     assert done.returncode == 2
     assert sentence in done.stderr
 
