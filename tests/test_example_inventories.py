@@ -19,10 +19,9 @@ from cluster.slurm import nodes
 from cluster.slurm import reservations as booked
 from cluster.slurm import topology as topologies
 from playbooks.plugin_utils import judge
-from playbooks.plugin_utils.cluster import work_out
 from playbooks.plugin_utils.site import Site
 from roles.slurm_associations.plugin_utils import declared as associations
-from tests.standins.inventories import REPOSITORY, judged, site
+from tests.standins.inventories import REPOSITORY, judged, worked_out
 from tests.standins.slurm_files import of_role, policy
 
 # Whichever test asks first works out the inventory for the others.
@@ -42,20 +41,14 @@ LOOK = {"__slurm_controller_versions": policy(RELEASE)}
 
 
 @cache
-def worked_out(name: str) -> tuple[Site, Any]:
-    """The inventory as preflight reads it, and the cluster that it declares."""
-    inventory = site(REPOSITORY / "inventory" / f"{PREFIX}{name}")
-    cluster, refusals = work_out(inventory, contract.load())
-    assert refusals == []
-    plain = {"cluster": cluster.plain()}
-    for raw in inventory.values.hosts.values():
-        raw[judge.WORKED_OUT] = plain
-    return inventory, cluster
+def example(name: str) -> tuple[Site, Any]:
+    """The inventory as preflight leaves it to the roles, and the cluster that it declares."""
+    return worked_out(REPOSITORY / "inventory" / f"{PREFIX}{name}")
 
 
-def of_controller(name: str, expression: str, role: str = "slurm") -> Any:
-    inventory, _ = worked_out(name)
-    return of_role(inventory, role, str(SITES[name]["controller"]), expression, **LOOK)
+def of_controller(name: str, expression: str) -> Any:
+    inventory, _ = example(name)
+    return of_role(inventory, "slurm", str(SITES[name]["controller"]), expression, **LOOK)
 
 
 def test_every_example_is_held_here() -> None:
@@ -71,14 +64,14 @@ def test_preflight_refuses_nothing(name: str) -> None:
 
 
 def test_groups_names_and_hardware_of_a_company_are_refused_nothing() -> None:
-    whole, cluster = worked_out("company")
+    whole, cluster = example("company")
     assert list(judge.inventory_refusals(whole, contract.load())) == []
     assert cluster.declaration
 
 
 @pytest.mark.parametrize("name", SITES)
 def test_accounts_qos_and_users_fit_together_and_with_the_partitions(name: str) -> None:
-    variables = worked_out(name)[0].values
+    variables = example(name)[0].values
     host = str(SITES[name]["controller"])
     names = (f"slurm_{part}" for part in ("accounts", "qos", "users", "partitions"))
     assert associations.problems(*(variables.value(host, variable) for variable in names)) == []
@@ -86,7 +79,7 @@ def test_accounts_qos_and_users_fit_together_and_with_the_partitions(name: str) 
 
 @pytest.mark.parametrize("name", SITES)
 def test_the_declaration_is_what_the_validation_reads(name: str) -> None:
-    read = declaration.parse(dict(worked_out(name)[1].declaration), "test")
+    read = declaration.parse(dict(example(name)[1].declaration), "test")
     assert len(read.nodes) == SITES[name]["nodes"]
 
 
@@ -105,7 +98,7 @@ def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
 ) -> None:
     """Its lines are made here by the role's functions, not through its templates."""
     before = time.process_time()  # without what another test has worked out before
-    inventory, cluster = worked_out("company")
+    inventory, cluster = example("company")
     topology, partitions, reservations = (
         inventory.values.value("ctl1", f"slurm_{name}")
         for name in ("topology", "partitions", "reservations")

@@ -14,13 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster import contract
-from playbooks.plugin_utils.cluster import work_out
-from playbooks.plugin_utils.judge import WORKED_OUT
 from playbooks.plugin_utils.refusing import Here, refusing
 from playbooks.plugin_utils.site import Site
 from playbooks.plugin_utils.values import Values
-from tests.standins.inventories import REPOSITORY, good, site, write
+from tests.standins.inventories import REPOSITORY, good, worked_out, write
 
 ROLES = REPOSITORY / "roles"
 NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "tasks/main.yml").is_file())
@@ -36,9 +33,6 @@ FACTS = {
     "processor_vcpus": 16,
 }
 
-TOOL = {"name": "tool", "version": "3", "description": "A tool", "kind": "folder", "folder": "/x"}
-QOS = [{"name": "normal"}, {"name": "short"}]
-ACCOUNTS = [{"name": "root", "qos": ["normal"]}, {"name": "physics", "qos": ["normal", "short"]}]
 # What a site has to say itself.
 SITE = {
     "enroot_sha256": {f"4.2.1-amd64-{name}": "0" * 64 for name in ("enroot", "enroot+caps")},
@@ -52,14 +46,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*invalid escape sequence:Deprec
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A good site whose cluster is worked out, as it is when preflight comes to the roles."""
-    inventory = site(
-        write(tmp_path_factory.mktemp("inventory"), good(), {"group_vars/all.yml": SITE})
-    )
-    cluster, refusals = work_out(inventory, contract.load())
-    assert list(refusals) == []
-    for raw in inventory.values.hosts.values():
-        raw[WORKED_OUT] = {"cluster": cluster.plain()}
-    return inventory
+    folder = tmp_path_factory.mktemp("inventory")
+    return worked_out(write(folder, good(), {"group_vars/all.yml": SITE}))[0]
 
 
 def refusals(
@@ -89,78 +77,41 @@ def test_a_good_site_is_refused_nothing(read: Site, role: str) -> None:
     assert refusals(read, role, {}) == []
 
 
+def modulefiles(*changes: dict[str, Any]) -> dict[str, Any]:
+    tool = {"version": "3", "description": "A tool", "kind": "folder", "folder": "/x"}
+    return {"environment_modules_modulefiles": [{"name": "tool"} | tool | own for own in changes]}
+
+
+REST = {"slurmrestd_enabled": True}
+
+
 @pytest.mark.parametrize(
     ("role", "variables", "words"),
     [
-        (
-            "alertmanager",
-            {"alertmanager_routes": [{"receiver": "pager"}]},
-            "alertmanager_routes leads to pager, which is no receiver",
-        ),
-        (
-            "enroot",
-            {"enroot_version": "4.9.7"},
-            "enroot_sha256 has no 4.9.7-amd64-enroot; download https://",
-        ),
-        (
-            "enroot",
-            {"enroot_version": "3.5.0"},
-            "enroot_version is 3.5.0; set it to a release such as 4.2.1",
-        ),
-        (
-            "enroot",
-            {"enroot_settings": {"MOUNT_HOME": True}},
-            "enroot_settings has MOUNT_HOME, which enroot does not read",
-        ),
+        ("alertmanager", {"alertmanager_routes": [{"receiver": "pager"}]}, "leads to pager"),
+        ("enroot", {"enroot_version": "4.9.7"}, "enroot_sha256 has no 4.9.7-amd64-enroot"),
+        ("enroot", {"enroot_version": "3.5.0"}, "enroot_version is 3.5.0"),
+        ("enroot", {"enroot_settings": {"MOUNT_HOME": True}}, "has MOUNT_HOME, which enroot"),
         (
             "environment_modules",
-            {
-                "environment_modules_modulefiles": [
-                    TOOL | {"default": True},
-                    TOOL | {"version": "4", "default": True},
-                ]
-            },
-            "environment_modules: tool has 2 defaults, 3, 4; leave one.",
+            modulefiles({"default": True}, {"version": "4", "default": True}),
+            "tool has 2 defaults, 3, 4",
         ),
-        (
-            "environment_modules",
-            {"environment_modules_modulefiles": [TOOL | {"name": "my tool"}]},
-            'environment_modules_modulefiles[0].name is "my tool"; a name is made of letters',
-        ),
-        (
-            "environment_modules",
-            {"environment_modules_modulefiles": [TOOL | {"folder": "srv/x"}]},
-            'environment_modules: tool/3 has the folder "srv/x"; give an absolute path',
-        ),
-        (
-            "environment_modules",
-            {"environment_modules_modulefiles": [TOOL | {"conflict": ["tol"]}]},
-            "tool/3 conflicts with tol, which is not in environment_modules_modulefiles",
-        ),
+        ("environment_modules", modulefiles({"name": "my tool"}), '[0].name is "my tool"'),
+        ("environment_modules", modulefiles({"folder": "srv/x"}), 'tool/3 has the folder "srv/x"'),
+        ("environment_modules", modulefiles({"conflict": ["tol"]}), "tool/3 conflicts with tol"),
         (
             "grafana",
             {"grafana_settings": {"auth.anonymous": {"enabled": True}}},
-            "auth.anonymous.enabled would show dashboards to whoever asks; leave it out",
+            "anonymous.enabled",
         ),
-        (
-            "grafana",
-            {"grafana_protocol": "http", "grafana_address": ""},
-            'grafana_protocol is http and grafana_address is ""',
-        ),
-        (
-            "grafana",
-            {"grafana_dashboard_folders": {"Site": "/nowhere"}},
-            "grafana_dashboard_folders: ",
-        ),
-        (
-            "job_report",
-            {"job_report_url": "http://localhost:9090"},
-            "job_report_url is http://localhost:9090",
-        ),
+        ("grafana", {"grafana_protocol": "http", "grafana_address": ""}, 'grafana_address is ""'),
+        ("grafana", {"grafana_dashboard_folders": {"Site": "/nowhere"}}, "dashboard_folders: "),
+        ("job_report", {"job_report_url": "http://localhost:9090"}, "is http://localhost:9090"),
         (
             "job_report",
             {"job_report_url": "https://localhost:9090", "job_report_password_file": ""},
-            "job_report_password_file is empty; set it to",
+            "job_report_password_file is empty",
         ),
         (
             "log_collection",
@@ -169,31 +120,20 @@ def test_a_good_site_is_refused_nothing(read: Site, role: str) -> None:
                 "log_collection_name": "node1",
                 "log_collection_hosts": ["node1"],
             },
-            "log_collection_hosts lacks localhost; set it",
+            "log_collection_hosts lacks localhost",
         ),
-        (
-            "login_limits",
-            {"login_limits_cpu_quota": "0"},
-            "login_limits_cpu_quota is 0; set it to a part of",
-        ),
-        (
-            "login_limits",
-            {"login_limits_exempt": ["1000"]},
-            'login_limits_exempt has "1000"; give the names',
-        ),
-        (
-            "munge",
-            {"munge_key_file": "secrets/munge.key"},
-            "munge_key_file is secrets/munge.key, a relative path",
-        ),
+        ("login_limits", {"login_limits_cpu_quota": "0"}, "login_limits_cpu_quota is 0"),
+        ("login_limits", {"login_limits_exempt": ["1000"]}, 'login_limits_exempt has "1000"'),
+        ("munge", {"munge_key_file": "secrets/munge.key"}, "munge_key_file is secrets/munge.key"),
         (
             "node_health",
             {"node_health_checks": {"munge": {"builtin": "mungo"}}},
-            "node_health_checks.munge.builtin is mungo; use one of",
+            "node_health_checks.munge.builtin is mungo",
         ),
-        ("node_reboot", {"node_reboot_at_once": "0"}, "node_reboot_at_once is 0"),
-        ("node_reboot", {"node_reboot_at_once": "many"}, "node_reboot_at_once is many"),
-        ("node_reboot", {"node_reboot_at_once": "0%"}, "node_reboot_at_once is 0%"),
+        *(
+            ("node_reboot", {"node_reboot_at_once": value}, f"node_reboot_at_once is {value}")
+            for value in ("0", "many", "0%")
+        ),
         (
             "nvidia_mig",
             {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"3g.20gb": 5}},
@@ -204,11 +144,7 @@ def test_a_good_site_is_refused_nothing(read: Site, role: str) -> None:
             {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"1g.24gb": 1}},
             "has 1g.24gb, which no a100_sxm has",
         ),
-        (
-            "rdma",
-            {"rdma_ports": 0},
-            "rdma_ports is 0, so a node without any port",
-        ),
+        ("rdma", {"rdma_ports": 0}, "rdma_ports is 0"),
         (
             "shared_storage",
             {
@@ -216,103 +152,60 @@ def test_a_good_site_is_refused_nothing(read: Site, role: str) -> None:
                     {"server": "ctl1", "path": "/srv/home", "tier": "home", "clients": ["*"]}
                 ]
             },
-            "the export /srv/home of ctl1 is for *, which is no host of the cluster",
+            "the export /srv/home of ctl1 is for *",
         ),
-        (
-            "site_image",
-            {"site_image_file": "image.sqsh"},
-            "site_image_file is image.sqsh; give the full path",
-        ),
-        ("site_image", {"site_image_file": "/srv/image"}, "whose name ends with .sqsh"),
-        (
-            "site_image",
-            {"site_image_torch": "included"},
-            "site_image_rootfs, which should contain torch, is empty",
-        ),
+        ("site_image", {"site_image_file": "image.sqsh"}, "site_image_file is image.sqsh"),
+        ("site_image", {"site_image_file": "/srv/image"}, "ends with .sqsh"),
+        ("site_image", {"site_image_torch": "included"}, "site_image_rootfs, which should contain"),
         (
             "site_image",
             {"site_image_rootfs": "/x", "site_image_torch": "distribution"},
             "set site_image_torch",
         ),
-        (
-            "site_image",
-            {"site_image_environment": {"A-B": 1}},
-            "site_image_environment has A-B",
-        ),
-        (
-            "slurm_associations",
-            {"slurm_associations_users": [{"name": "eve"}]},
-            "user eve has no account",
-        ),
+        ("site_image", {"site_image_environment": {"A-B": 1}}, "site_image_environment has A-B"),
+        ("slurm_associations", {"slurm_associations_users": [{"name": "eve"}]}, "user eve has no"),
         (
             "slurm_associations",
             {
-                "slurm_associations_qos": QOS,
+                "slurm_associations_qos": [{"name": "normal"}, {"name": "short"}],
                 "slurm_associations_accounts": [
-                    account | {"qos": ["shrt"]} if account["name"] == "physics" else account
-                    for account in ACCOUNTS
+                    {"name": "root", "qos": ["normal"]},
+                    {"name": "physics", "qos": ["normal", "shrt"]},
                 ],
             },
             "account physics: qos names the QOS shrt, which is not declared; did you mean short?",
         ),
-        (
-            "slurm_database",
-            {"slurm_database_password": "changeme"},
-            "is shorter than 16 characters, or a well-known",
-        ),
+        ("slurm_database", {"slurm_database_password": "changeme"}, "shorter than 16 characters"),
         (
             "slurm_database",
             {"slurm_database_password": "", "slurm_database_password_file": "secrets/x"},
-            'is "secrets/x"; set it to an absolute path',
+            'is "secrets/x"',
         ),
         (
             "slurm_exporter",
             {"slurm_exporter_timeout": 5, "slurm_exporter_interval": 15},
             "slurm_exporter_interval to 20 or more",
         ),
-        (
-            "slurm_exporter",
-            {"slurm_exporter_collectors": ["moon"]},
-            "slurm_exporter_collectors is moon",
-        ),
+        ("slurm_exporter", {"slurm_exporter_collectors": ["moon"]}, "collectors is moon"),
         (
             "slurm_install",
             {"slurm_install_method": "packages", "slurm_install_folder": ""},
             "neither slurm_install_repository nor",
         ),
         ("slurm_install", {"slurm_install_method": "build"}, "slurm_install_url is empty"),
+        ("slurmrestd", REST | {"slurmrestd_socket": "0.0.0.0:6820"}, "unencrypted"),
         (
             "slurmrestd",
-            {"slurmrestd_enabled": True, "slurmrestd_socket": "0.0.0.0:6820"},
-            "tokens would cross the network unencrypted; set",
-        ),
-        (
-            "slurmrestd",
-            {
-                "slurmrestd_enabled": True,
-                "slurmrestd_host": "x",
-                "slurmrestd_hosts": ["a", "b"],
-            },
+            REST | {"slurmrestd_host": "x", "slurmrestd_hosts": ["a", "b"]},
             "set it to one of a, b.",
         ),
+        ("slurmrestd", REST | {"slurmrestd_key_file": "key"}, "slurmrestd_key_file is key"),
         (
             "slurmrestd",
-            {"slurmrestd_enabled": True, "slurmrestd_key_file": "key"},
-            "slurmrestd_key_file is key, not an absolute path",
+            REST | {"slurmrestd_site_settings": {"slurm_settings": {"AuthAltTypes": "auth/slurm"}}},
+            "slurm_settings.AuthAltTypes is auth/slurm",
         ),
-        (
-            "slurmrestd",
-            {
-                "slurmrestd_enabled": True,
-                "slurmrestd_site_settings": {"slurm_settings": {"AuthAltTypes": "auth/slurm"}},
-            },
-            "slurm_settings.AuthAltTypes is auth/slurm, and replaces what tokens need",
-        ),
-        (
-            "user_examples",
-            {"user_examples_folder": "/opt"},
-            "user_examples_folder is /opt; set it to a folder for the examples alone",
-        ),
+        ("user_examples", {"user_examples_folder": "/opt"}, "user_examples_folder is /opt"),
         (
             "validation_runtime",
             {

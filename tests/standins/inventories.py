@@ -18,7 +18,8 @@ from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
 from cluster import contract
-from playbooks.plugin_utils.judge import Judgement, judge
+from playbooks.plugin_utils.cluster import work_out
+from playbooks.plugin_utils.judge import WORKED_OUT, Judgement, judge
 from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs
 
@@ -32,21 +33,19 @@ HARDWARE: dict[str, Any] = {
     "nvidia_driver_branch": 580,
 }
 
+
+def hosts(**addresses: str) -> dict[str, Any]:
+    """A group of hosts, by their addresses."""
+    return {"hosts": {name: {"ansible_host": address} for name, address in addresses.items()}}
+
+
 # Two GPU nodes, one login node, one host for the rest.
 GOOD: dict[str, Any] = {
-    "slurm_controller": {"hosts": {"ctl1": {"ansible_host": "10.0.0.1"}}},
+    "slurm_controller": hosts(ctl1="10.0.0.1"),
     "slurm_database": {"hosts": {"ctl1": {}}},
-    "slurm_login": {"hosts": {"login1": {"ansible_host": "10.0.0.2"}}},
+    "slurm_login": hosts(login1="10.0.0.2"),
     "slurm_compute": {
-        "children": {
-            "gpu_h100": {
-                "hosts": {
-                    "gpu1": {"ansible_host": "10.0.0.11"},
-                    "gpu2": {"ansible_host": "10.0.0.12"},
-                },
-                "vars": HARDWARE,
-            }
-        }
+        "children": {"gpu_h100": hosts(gpu1="10.0.0.11", gpu2="10.0.0.12") | {"vars": HARDWARE}}
     },
 }
 
@@ -92,6 +91,17 @@ def site(*sources: Path, extra: Mapping[str, Any] | None = None) -> Site:
     inventory = InventoryManager(loader=loader, sources=paths)
     variables = VariableManager(loader=loader, inventory=inventory)
     return read_site(HostVars(inventory, variables, loader))
+
+
+def worked_out(*sources: Path) -> tuple[Site, Any]:
+    """A site as preflight leaves it to the roles, and the cluster that it declares."""
+    inventory = site(*sources)
+    cluster, refusals = work_out(inventory, contract.load())
+    assert refusals == []
+    plain = {"cluster": cluster.plain()}
+    for raw in inventory.values.hosts.values():
+        raw[WORKED_OUT] = plain
+    return inventory, cluster
 
 
 def judged(*sources: Path, roles: Path | None = None, playbook: Path | None = None) -> Judgement:

@@ -11,12 +11,9 @@ from typing import Any
 from ansible.plugins.loader import add_all_plugin_dirs
 from ansible.template import trust_as_template
 
-from cluster import contract
 from cluster.slurm.keys import File, Release, read
-from playbooks.plugin_utils.cluster import work_out
-from playbooks.plugin_utils.judge import WORKED_OUT
 from playbooks.plugin_utils.site import Site
-from tests.standins.inventories import REPOSITORY, site, write
+from tests.standins.inventories import REPOSITORY, hosts, worked_out, write
 
 ROLES = REPOSITORY / "roles"
 RELEASES: tuple[Release, ...] = ("22.05", "23.11", "24.11", "25.11", "26.05")
@@ -30,21 +27,13 @@ def cluster(release: Release) -> dict[str, Any]:
     The site wants what is newest, and sets of it what its release reads.
     """
     return {
-        "slurm_controller": {
-            "hosts": {
-                "ctl1": {"ansible_host": "192.0.2.1"},
-                "ctl2": {"ansible_host": "192.0.2.2"},
-            }
-        },
+        "slurm_controller": hosts(ctl1="192.0.2.1", ctl2="192.0.2.2"),
         "slurm_database": {"hosts": {"ctl1": {}, "ctl2": {}}},
-        "slurm_login": {"hosts": {"login1": {"ansible_host": "192.0.2.3"}}},
+        "slurm_login": hosts(login1="192.0.2.3"),
         "slurm_compute": {
             "children": {
                 "gpu_h100": {
-                    "hosts": {
-                        "gpu1": {"ansible_host": "192.0.2.11"},
-                        "gpu2": {"ansible_host": "192.0.2.12"},
-                    },
+                    **hosts(gpu1="192.0.2.11", gpu2="192.0.2.12"),
                     "vars": {
                         "node_cpus": CPUS,
                         "node_memory_mb": 2000000,
@@ -60,10 +49,7 @@ def cluster(release: Release) -> dict[str, Any]:
                     },
                 },
                 "gpu_a100": {
-                    "hosts": {
-                        "mig1": {"ansible_host": "192.0.2.21"},
-                        "mig2": {"ansible_host": "192.0.2.22"},
-                    },
+                    **hosts(mig1="192.0.2.21", mig2="192.0.2.22"),
                     "vars": {
                         "node_cpus": {**CPUS, "cores_per_socket": 32},
                         "node_memory_mb": 1000000,
@@ -78,7 +64,7 @@ def cluster(release: Release) -> dict[str, Any]:
                     },
                 },
                 "cpu": {
-                    "hosts": {"cpu1": {"ansible_host": "192.0.2.31"}},
+                    **hosts(cpu1="192.0.2.31"),
                     "vars": {
                         "node_cpus": {**CPUS, "threads_per_core": 1},
                         "node_memory_mb": 500000,
@@ -193,12 +179,8 @@ def variables(release: Release) -> dict[str, Any]:
 def declared(release: Release) -> Site:
     """The cluster as preflight works it out."""
     with TemporaryDirectory() as folder:
-        inventory = site(write(Path(folder), cluster(release), vars=variables(release)))
-        worked_out, refusals = work_out(inventory, contract.load())
-    assert not refusals
-    for raw in inventory.values.hosts.values():
-        raw[WORKED_OUT] = {"cluster": worked_out.plain()}
-    return inventory
+        inventory = write(Path(folder), cluster(release), vars=variables(release))
+        return worked_out(inventory)[0]
 
 
 def policy(release: Release) -> dict[str, str]:

@@ -41,11 +41,42 @@ _ANY = {
 }
 
 _ROWS = {
-    "remapped_rows_correctable": "0",
-    "remapped_rows_uncorrectable": "0",
-    "remapped_rows_pending": "0",
-    "remapped_rows_failure": "0",
+    f"remapped_rows_{what}": "0" for what in ("correctable", "uncorrectable", "pending", "failure")
 }
+
+
+def _links(count: int, version: int) -> dict[str, str]:
+    counters = ("replay", "recovery", "crc_flit", "crc_data")
+    return {
+        "nvlinks": str(count),
+        "nvlink.*.active": "1",
+        "nvlink.*.version": str(version),
+        **{f"nvlink.*.{counter}": "0" for counter in counters},
+    }
+
+
+def _pcie(generation: int, now: int = 0) -> dict[str, str]:
+    """now: an idle board may be in a lower one."""
+    return {
+        "pcie_generation": str(now or generation),
+        "pcie_generation_max": str(generation),
+        "pcie_generation_gpu": str(generation),
+    }
+
+
+def _power(now_w: int, limit_w: int) -> dict[str, str]:
+    names = ("power_limit_mw", "power_limit_default_mw", "power_limit_max_mw")
+    return {"power_mw": f"{now_w}000"} | dict.fromkeys(names, f"{limit_w}000")
+
+
+def _clocks(sm: int, sm_max: int, memory: int, memory_max: int) -> dict[str, str]:
+    return {
+        "clock_sm_mhz": str(sm),
+        "clock_sm_max_mhz": str(sm_max),
+        "clock_memory_mhz": str(memory),
+        "clock_memory_max_mhz": str(memory_max),
+    }
+
 
 BOARDS: dict[str, dict[str, str]] = {
     "h100_sxm": {
@@ -54,28 +85,14 @@ BOARDS: dict[str, dict[str, str]] = {
         "name": "NVIDIA H100 80GB HBM3",
         "memory_total_mb": "81559",
         "bar1_total_mb": "131072",
-        "pcie_generation": "5",
-        "pcie_generation_max": "5",
-        "pcie_generation_gpu": "5",
-        "nvlinks": "18",
-        "nvlink.*.active": "1",
-        "nvlink.*.version": "6",
-        "nvlink.*.replay": "0",
-        "nvlink.*.recovery": "0",
-        "nvlink.*.crc_flit": "0",
-        "nvlink.*.crc_data": "0",
+        **_pcie(5),
+        **_links(18, version=6),
         "fabric_state": "3",
-        "clock_sm_mhz": "345",
-        "clock_sm_max_mhz": "1980",
-        "clock_memory_mhz": "2619",
-        "clock_memory_max_mhz": "2619",
+        **_clocks(345, 1980, 2619, 2619),
         "field.82": "41",  # the memory's temperature; boards without HBM have none
         "temperature_slowdown_c": "87",
         "temperature_shutdown_c": "92",
-        "power_mw": "71000",
-        "power_limit_mw": "700000",
-        "power_limit_default_mw": "700000",
-        "power_limit_max_mw": "700000",
+        **_power(71, 700),
         "mig": "0",
     },
     "l4": {
@@ -84,19 +101,11 @@ BOARDS: dict[str, dict[str, str]] = {
         "name": "NVIDIA L4",
         "memory_total_mb": "23034",
         "bar1_total_mb": "32768",
-        "pcie_generation": "1",  # it saves power while idle
-        "pcie_generation_max": "4",
-        "pcie_generation_gpu": "4",
-        "clock_sm_mhz": "210",
-        "clock_sm_max_mhz": "2040",
-        "clock_memory_mhz": "405",
-        "clock_memory_max_mhz": "6251",
+        **_pcie(4, now=1),
+        **_clocks(210, 2040, 405, 6251),
         "temperature_slowdown_c": "88",
         "temperature_shutdown_c": "95",
-        "power_mw": "13000",
-        "power_limit_mw": "72000",
-        "power_limit_default_mw": "72000",
-        "power_limit_max_mw": "72000",
+        **_power(13, 72),
     },
     "v100_sxm": {
         **_ANY,
@@ -107,26 +116,12 @@ BOARDS: dict[str, dict[str, str]] = {
         "retired_pages_pending": "0",
         "memory_total_mb": "16384",
         "bar1_total_mb": "16384",
-        "pcie_generation": "3",
-        "pcie_generation_max": "3",
-        "pcie_generation_gpu": "3",
-        "nvlinks": "6",
-        "nvlink.*.active": "1",
-        "nvlink.*.version": "3",
-        "nvlink.*.replay": "0",
-        "nvlink.*.recovery": "0",
-        "nvlink.*.crc_flit": "0",
-        "nvlink.*.crc_data": "0",
-        "clock_sm_mhz": "135",
-        "clock_sm_max_mhz": "1530",
-        "clock_memory_mhz": "877",
-        "clock_memory_max_mhz": "877",
+        **_pcie(3),
+        **_links(6, version=3),
+        **_clocks(135, 1530, 877, 877),
         "temperature_slowdown_c": "87",
         "temperature_shutdown_c": "90",
-        "power_mw": "41000",
-        "power_limit_mw": "300000",
-        "power_limit_default_mw": "300000",
-        "power_limit_max_mw": "300000",
+        **_power(41, 300),
     },
 }
 

@@ -187,6 +187,27 @@ static Return big(Device *gpu, const char *function, const char *name, unsigned 
     return found ? found : described(gpu, name, to);
 }
 
+/* A mode now and after a reset: the same, unless NAME_pending says otherwise. */
+static Return mode(Device *gpu, const char *function, const char *name, unsigned *current,
+                   unsigned *pending) {
+    char later[64];
+    Return found = number(gpu, function, name, current);
+    if (found) return found;
+    unsigned long long value = *current;
+    snprintf(later, sizeof later, "%s_pending", name);
+    if (said(gpu, later) && (found = described(gpu, later, &value))) return found;
+    *pending = (unsigned)value;
+    return SUCCESS;
+}
+
+/* Functions that answer what stands under one name. */
+#define TEXT(function, name)                                        \
+    Return function(Device *gpu, char *to, unsigned length) {       \
+        return text(gpu, #function, name, to, length);              \
+    }
+#define NUMBER(function, name) \
+    Return function(Device *gpu, unsigned *to) { return number(gpu, #function, name, to); }
+
 /* --- the library and the node --------------------------------------------------------------- */
 
 Return nvmlInitWithFlags(unsigned flags) {
@@ -259,13 +280,9 @@ Return nvmlDeviceGetUUID(Device *gpu, char *to, unsigned length) {
     return text(gpu, "nvmlDeviceGetUUID", "uuid", to, length);
 }
 
-Return nvmlDeviceGetSerial(Device *gpu, char *to, unsigned length) {
-    return text(gpu, "nvmlDeviceGetSerial", "serial", to, length);
-}
-
-Return nvmlDeviceGetMinorNumber(Device *gpu, unsigned *to) {
-    return number(gpu, "nvmlDeviceGetMinorNumber", "minor", to);
-}
+TEXT(nvmlDeviceGetSerial, "serial")
+TEXT(nvmlDeviceGetVbiosVersion, "vbios")
+NUMBER(nvmlDeviceGetMinorNumber, "minor")
 
 typedef struct {
     char bus_id_legacy[16];
@@ -276,10 +293,6 @@ typedef struct {
 Return nvmlDeviceGetPciInfo_v3(Device *gpu, Pci *to) {
     memset(to, 0, sizeof *to);
     return text(gpu, "nvmlDeviceGetPciInfo_v3", "pci", to->bus_id, sizeof to->bus_id);
-}
-
-Return nvmlDeviceGetVbiosVersion(Device *gpu, char *to, unsigned length) {
-    return text(gpu, "nvmlDeviceGetVbiosVersion", "vbios", to, length);
 }
 
 Return nvmlDeviceGetGspFirmwareVersion(Device *gpu, char *to) {
@@ -297,20 +310,14 @@ static Return hidden(Device *gpu) {
 }
 
 Return nvmlDeviceGetMemoryInfo(Device *gpu, Memory *to) {
+    char total[64] = "memory_total_mb", used[64] = "memory_used_mb";
     if (hidden(gpu)) return NO_PERMISSION;
     if (gpu->instance >= 0) {
-        char total[64], used[64];
         snprintf(total, sizeof total, "mig.%d.memory_total_mb", gpu->instance);
         snprintf(used, sizeof used, "mig.%d.memory_used_mb", gpu->instance);
-        Return wrong = big(gpu, "nvmlDeviceGetMemoryInfo", total, &to->total);
-        if (wrong || (wrong = described(gpu, used, &to->used))) return wrong;
-        to->total <<= 20;
-        to->used <<= 20;
-        to->free = to->total - to->used;
-        return SUCCESS;
     }
-    Return found = big(gpu, "nvmlDeviceGetMemoryInfo", "memory_total_mb", &to->total);
-    if (found || (found = described(gpu, "memory_used_mb", &to->used))) return found;
+    Return found = big(gpu, "nvmlDeviceGetMemoryInfo", total, &to->total);
+    if (found || (found = described(gpu, used, &to->used))) return found;
     to->total <<= 20;
     to->used <<= 20;
     to->free = to->total - to->used;
@@ -350,17 +357,10 @@ Return nvmlDeviceGetBAR1MemoryInfo(Device *gpu, Memory *to) {
 /* --- memory errors -------------------------------------------------------------------------- */
 
 Return nvmlDeviceGetEccMode(Device *gpu, unsigned *current, unsigned *pending) {
-    Return found = number(gpu, "nvmlDeviceGetEccMode", "ecc", current);
-    if (found) return found;
-    unsigned long long value = *current;
-    if (said(gpu, "ecc_pending") && (found = described(gpu, "ecc_pending", &value))) return found;
-    *pending = (unsigned)value;
-    return SUCCESS;
+    return mode(gpu, "nvmlDeviceGetEccMode", "ecc", current, pending);
 }
 
-Return nvmlDeviceGetDefaultEccMode(Device *gpu, unsigned *to) {
-    return number(gpu, "nvmlDeviceGetDefaultEccMode", "ecc_default", to);
-}
+NUMBER(nvmlDeviceGetDefaultEccMode, "ecc_default")
 
 Return nvmlDeviceGetTotalEccErrors(Device *gpu, unsigned kind, unsigned since,
                                    unsigned long long *to) {
@@ -394,9 +394,7 @@ Return nvmlDeviceGetRetiredPages(Device *gpu, unsigned cause, unsigned *count,
     return SUCCESS;
 }
 
-Return nvmlDeviceGetRetiredPagesPendingStatus(Device *gpu, unsigned *to) {
-    return number(gpu, "nvmlDeviceGetRetiredPagesPendingStatus", "retired_pages_pending", to);
-}
+NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "retired_pages_pending")
 
 /* --- fields --------------------------------------------------------------------------------- */
 
@@ -427,9 +425,6 @@ Return nvmlDeviceGetFieldValues(Device *gpu, int count, Field *fields) {
 }
 
 /* --- links ---------------------------------------------------------------------------------- */
-
-#define NUMBER(function, name) \
-    Return function(Device *gpu, unsigned *to) { return number(gpu, #function, name, to); }
 
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_generation")
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_generation_max")
@@ -592,29 +587,19 @@ Return nvmlDeviceGetUtilizationRates(Device *gpu, Utilization *to) {
     return found ? found : number(gpu, function, "utilization_memory", &to->memory);
 }
 
-static Return of_engine(Device *gpu, const char *function, const char *name, unsigned *to,
-                        unsigned *period_us) {
-    *period_us = 167000;
-    return number(gpu, function, name, to);
-}
+#define ENGINE(function, name)                                              \
+    Return function(Device *gpu, unsigned *to, unsigned *period_us) {       \
+        *period_us = 167000;                                                \
+        return number(gpu, #function, name, to);                            \
+    }
 
-Return nvmlDeviceGetEncoderUtilization(Device *gpu, unsigned *to, unsigned *period_us) {
-    return of_engine(gpu, "nvmlDeviceGetEncoderUtilization", "utilization_encoder", to, period_us);
-}
-
-Return nvmlDeviceGetDecoderUtilization(Device *gpu, unsigned *to, unsigned *period_us) {
-    return of_engine(gpu, "nvmlDeviceGetDecoderUtilization", "utilization_decoder", to, period_us);
-}
+ENGINE(nvmlDeviceGetEncoderUtilization, "utilization_encoder")
+ENGINE(nvmlDeviceGetDecoderUtilization, "utilization_decoder")
 
 /* --- MIG and processes ---------------------------------------------------------------------- */
 
 Return nvmlDeviceGetMigMode(Device *gpu, unsigned *current, unsigned *pending) {
-    Return found = number(gpu, "nvmlDeviceGetMigMode", "mig", current);
-    if (found) return found;
-    unsigned long long value = *current;
-    if (said(gpu, "mig_pending") && (found = described(gpu, "mig_pending", &value))) return found;
-    *pending = (unsigned)value;
-    return SUCCESS;
+    return mode(gpu, "nvmlDeviceGetMigMode", "mig", current, pending);
 }
 
 Return nvmlDeviceGetMaxMigDeviceCount(Device *gpu, unsigned *to) {
