@@ -83,6 +83,15 @@ def node(tmp_path, monkeypatch):
     return Node(tmp_path)
 
 
+@pytest.fixture
+def started(node):
+    """A node whose daemon was started with its drop-in; what systemctl was asked is forgotten."""
+    node.run()
+    node.start()
+    node.calls()
+    return node
+
+
 def needs(result):
     return result["changed"], result["action"]
 
@@ -96,15 +105,13 @@ def test_a_daemon_without_a_record_is_restarted_and_then_left_alone(node):
     assert node.calls() == []
 
 
-def test_a_changed_file_is_noticed_until_the_restart(node):
-    node.run()
-    node.start()
-    node.write("key", "two")
-    result = node.run()
+def test_a_changed_file_is_noticed_until_the_restart(started):
+    started.write("key", "two")
+    result = started.run()
     assert needs(result) == (True, "restart")
-    assert result["differs"] == [str(node.key)]
-    node.start()
-    assert needs(node.run()) == (False, "none")
+    assert result["differs"] == [str(started.key)]
+    started.start()
+    assert needs(started.run()) == (False, "none")
 
 
 def test_a_daemon_that_does_not_run_needs_nothing_but_its_drop_in(node):
@@ -190,13 +197,10 @@ def test_a_start_between_the_drop_in_and_its_reload_is_noticed(node):
     assert node.run(settings={"Service": {"Nice": 5}})["differs"] == ["unit"]
 
 
-def test_a_drop_in_that_systemd_has_not_read_is_read(node):
-    node.run()
-    node.start()
-    node.calls()
-    node.says(active="active", reload_needed="yes")
-    assert needs(node.run()) == (False, "none")
-    assert node.calls() == ["daemon-reload"]
+def test_a_drop_in_that_systemd_has_not_read_is_read(started):
+    started.says(active="active", reload_needed="yes")
+    assert needs(started.run()) == (False, "none")
+    assert started.calls() == ["daemon-reload"]
 
 
 def test_check_mode_says_what_it_would_do_and_does_nothing(node):
@@ -215,26 +219,21 @@ def test_check_mode_says_what_it_would_do_and_does_nothing(node):
     assert changed["before"] != changed["after"]
 
 
-def test_the_record_is_roots_alone(node):
-    node.run()
-    node.start()
-    assert stat.S_IMODE(node.record.stat().st_mode) == 0o600
-    assert stat.S_IMODE(node.record.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE(node.drop_in.stat().st_mode) == 0o644
+def test_the_record_is_roots_alone(started):
+    assert stat.S_IMODE(started.record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(started.record.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(started.drop_in.stat().st_mode) == 0o644
 
 
-def test_absent_leaves_the_unit_as_its_package_has_it(node):
-    node.run()
-    node.start()
-    node.calls()
-    assert needs(node.run(state="absent", check_mode=True)) == (True, "none")
-    assert node.drop_in.exists()
-    assert needs(node.run(state="absent")) == (True, "none")
-    assert not node.drop_in.parent.exists()
-    assert not node.record.exists()
-    assert node.calls() == ["daemon-reload"]
-    assert needs(node.run(state="absent")) == (False, "none")
-    assert node.calls() == []
+def test_absent_leaves_the_unit_as_its_package_has_it(started):
+    assert needs(started.run(state="absent", check_mode=True)) == (True, "none")
+    assert started.drop_in.exists()
+    assert needs(started.run(state="absent")) == (True, "none")
+    assert not started.drop_in.parent.exists()
+    assert not started.record.exists()
+    assert started.calls() == ["daemon-reload"]
+    assert needs(started.run(state="absent")) == (False, "none")
+    assert started.calls() == []
 
 
 @pytest.mark.parametrize(

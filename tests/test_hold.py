@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from playbooks.action_plugins import hold as module
 from playbooks.action_plugins.hold import Hold, parse, refusal, take
 from playbooks.callback_plugins import hold as letting_go
+from tests.processes import ANSIBLE_PLAYBOOK
 
 MINE = Hold("me", "here", "boot1", 10, "500", "2026-01-02 03:04 UTC", "ansible-playbook a.yml")
 OTHER = dataclasses.replace(MINE, user="ana", pid=20, started="700", command="ansible-playbook b")
@@ -118,18 +118,16 @@ class Site:
     runs: list[subprocess.Popen[str]] = dataclasses.field(default_factory=list)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        program = shutil.which("ansible-playbook", path=str(Path(sys.executable).parent))
-        assert program is not None
+        settings = {
+            "ANSIBLE_CONFIG": str(self.repository / "ansible.cfg"),
+            # The name of a task appears when it begins, not with its first result.
+            "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "true",
+            "PYTHONUNBUFFERED": "1",
+        }
         run = subprocess.Popen(
-            [program, "-i", "hosts.yml", "site.yml", *arguments],
+            [ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "site.yml", *arguments],
             cwd=self.folder,
-            env=os.environ
-            | {
-                "ANSIBLE_CONFIG": str(self.repository / "ansible.cfg"),
-                # The name of a task appears when it begins, not with its first result.
-                "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "true",
-                "PYTHONUNBUFFERED": "1",
-            },
+            env=os.environ | settings,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -38,10 +38,10 @@ def test_a_partition_names_groups_nodes_or_all_in_the_order_of_the_nodes() -> No
 
 
 def test_a_group_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"slurm_partitions\[0\].nodes names \"gpu_h200\""):
+    with pytest.raises(AnsibleFilterError) as refused:
         expand("gpu_h200")
-    with pytest.raises(AnsibleFilterError, match="groups with compute nodes: cpu, gpu_h100"):
-        expand("gpu_h200")
+    assert 'slurm_partitions[0].nodes names "gpu_h200"' in str(refused.value)
+    assert "groups with compute nodes: cpu, gpu_h100" in str(refused.value)
 
 
 def test_a_partition_without_a_compute_node_is_refused() -> None:
@@ -66,11 +66,8 @@ def test_the_folder_of_a_run_is_that_of_its_first_source(tmp_path: Path) -> None
 
 
 def test_what_a_template_reads_is_found_in_its_syntax() -> None:
-    assert template_reads("{{ a.b | default(c) }}{% for d in e %}{{ d }}{% endfor %}").names == {
-        "a",
-        "c",
-        "e",
-    }
+    loop = "{{ a.b | default(c) }}{% for d in e %}{{ d }}{% endfor %}"
+    assert template_reads(loop).names == {"a", "c", "e"}
     assert expression_reads("x in y and lookup('env', z)").names == {"x", "y", "z"}
     assert template_reads("{{ lookup('ansible.builtin.password', 'x') }}").writes
     assert template_reads("{{ lookup(which) }}").writes  # who knows
@@ -126,10 +123,8 @@ def test_a_name_that_is_only_compared_tells_two_kinds_of_hosts_apart() -> None:
 
 
 def test_hosts_that_told_the_same_fact_share_what_reads_it() -> None:
-    assert template_reads("{{ ansible_facts['a'] + ansible_facts.b }}").names == {
-        "ansible_facts.a",
-        "ansible_facts.b",
-    }
+    both = template_reads("{{ ansible_facts['a'] + ansible_facts.b }}")
+    assert both.names == {"ansible_facts.a", "ansible_facts.b"}
     assert template_reads("{{ ansible_facts['a'] | d(ansible_facts) }}").names == {"ansible_facts"}
     assert template_reads("{{ ansible_facts[which] }}").names == {"ansible_facts", "which"}
     hosts: dict[str, dict[str, Any]] = {
@@ -166,11 +161,8 @@ def test_what_a_template_reads_is_put_in_as_what_it_is() -> None:
         "broken": 1,
     }
     values = Values({"x": raw}, render)
-    assert values.value("x", "a") == {
-        "b": {"b": "{{ c }}", "slow": raw["slow"], "wrong": raw["wrong"]},
-        "slow": raw["slow"],
-        "wrong": raw["wrong"],
-    }
+    left = {"slow": raw["slow"], "wrong": raw["wrong"]}
+    assert values.value("x", "a") == {"b": {"b": "{{ c }}", **left}, **left}
 
 
 def test_kin_share_tokens_and_others_do_not() -> None:
@@ -249,23 +241,18 @@ def test_a_node_that_has_what_is_declared_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("counted", "facts", "declared", "sentence"),
     [
-        (
-            "8 8",
-            FACTS | {"processor_vcpus": 16},
-            {},
-            "declares 32 logical CPUs (2 × 8 × 2), but the node has 16",
-        ),
-        ("8 8", FACTS | {"memtotal_mb": 32000}, {}, "declares 64000 MiB, but the node has 32000"),
-        ("7 8", FACTS, {}, "declares 8 GPUs (h100_sxm), but the node shows 7 (device files)"),
-        ("0 7", FACTS, {}, "but the node shows 7 (on its PCI bus)"),
-        ("0 0", FACTS, {}, "but the node shows 0 (on its PCI bus)"),
-        ("1 8", FACTS, {"node_gpus": {"model": "virtual", "count": 2}}, "shows 1 (device files)"),
+        ("8 8", {"processor_vcpus": 16}, {}, "32 logical CPUs (2 × 8 × 2), but the node has 16"),
+        ("8 8", {"memtotal_mb": 32000}, {}, "declares 64000 MiB, but the node has 32000"),
+        ("7 8", {}, {}, "declares 8 GPUs (h100_sxm), but the node shows 7 (device files)"),
+        ("0 7", {}, {}, "but the node shows 7 (on its PCI bus)"),
+        ("0 0", {}, {}, "but the node shows 0 (on its PCI bus)"),
+        ("1 8", {}, {"node_gpus": {"model": "virtual", "count": 2}}, "shows 1 (device files)"),
     ],
 )
 def test_a_node_with_less_than_declared_is_refused(
     counted: str, facts: Mapping[str, Any], declared: dict[str, Any], sentence: str
 ) -> None:
-    refusals = hardware(counted, facts, **declared)
+    refusals = hardware(counted, {**FACTS, **facts}, **declared)
     assert sentence in refusals
     assert refusals.endswith("[hardware-less:gpu1]")
 
@@ -277,10 +264,8 @@ def test_a_user_who_cannot_become_root_is_told_what_to_do() -> None:
 
 
 def test_a_controller_that_is_away_is_refused_unless_silenced() -> None:
-    results: list[dict[str, Any]] = [
-        {"item": "ctl1", "unreachable": True, "msg": "no\n route."},
-        {"item": "db1"},
-    ]
+    away = {"item": "ctl1", "unreachable": True, "msg": "no\n route."}
+    results: list[dict[str, Any]] = [away, {"item": "db1"}]
     [refusal] = preflight_hosts.away_refusals(results, [])
     assert refusal.startswith("ctl1 cannot be reached (no route); ")
     assert preflight_hosts.away_refusals(results, ["controller-away:ctl1"]) == []
@@ -299,10 +284,8 @@ def test_what_hosts_told_is_held_against_what_they_declare() -> None:
 
 
 def test_a_sentence_of_many_hosts_is_told_once() -> None:
-    sentences = preflight_hosts.told_once(
-        {"gpu1": ["old system."], "gpu2": ["old system.", "gpu2: no driver."]}
-    )
-    assert sentences == ["gpu[1-2]: old system.", "gpu2: no driver."]
+    by_host = {"gpu1": ["old system."], "gpu2": ["old system.", "gpu2: no driver."]}
+    assert preflight_hosts.told_once(by_host) == ["gpu[1-2]: old system.", "gpu2: no driver."]
 
 
 # --- through ansible-playbook --------------------------------------------------------------------
@@ -317,7 +300,7 @@ def judge(*arguments: str) -> subprocess.CompletedProcess[str]:
     return playbook("preflight.yml", "--skip-tags", "hosts", *arguments)
 
 
-def test_the_example_is_refused_nothing(tmp_path: Path) -> None:
+def test_the_example_is_refused_nothing() -> None:
     done = judge("-i", "inventory/example")
     assert done.returncode == 0, done.stdout
 
@@ -326,9 +309,8 @@ def test_the_declaration_is_what_the_validation_reads(tmp_path: Path) -> None:
     from cluster import declaration as read  # noqa: PLC0415 - the other half
 
     written = tmp_path / "cluster.json"
-    done = playbook(
-        "declaration.yml", "-i", "inventory/example", "-e", f"declaration_file={written}"
-    )
+    arguments = ("-i", "inventory/example", "-e", f"declaration_file={written}")
+    done = playbook("declaration.yml", *arguments)
     assert done.returncode == 0, done.stdout
     assert read.parse(json.loads(written.read_text()), "test").cluster == "example"
 
@@ -343,8 +325,8 @@ def test_a_bad_inventory_stops_a_run_with_all_its_sentences(
     done = judge("-i", str(tmp_path), *limit)
     assert done.returncode != 0
     output = " ".join(done.stdout.split())
-    for word in ("address-shared:10.0.0.1", "unknown-variable:slurm_partitons", "node_gpu?"):
-        assert word.rstrip("?") in output
+    for word in ("address-shared:10.0.0.1", "unknown-variable:slurm_partitons", "node_gpu"):
+        assert word in output
     assert "preflight refused the inventory; nothing was changed." in output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["group_vars", "hosts.yml"]
 

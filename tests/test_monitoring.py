@@ -29,13 +29,9 @@ def labels(partitions):
 
 def test_each_host_of_the_cluster_has_its_first_group():
     by_host = labels([{"name": "gpu", "nodes": ["slurm_compute"]}])
-    assert by_host == {
-        "ctl1": {"group": "controller"},
-        "login1": {"group": "login"},
-        "gpu1": {"group": "compute"},
-        "gpu2": {"group": "compute"},
-        "mon1": {"group": "monitoring"},
-    }
+    groups = {"ctl1": "controller", "login1": "login", "mon1": "monitoring"}
+    groups |= {"gpu1": "compute", "gpu2": "compute"}
+    assert by_host == {host: {"group": group} for host, group in groups.items()}
 
 
 def test_a_compute_node_has_the_first_group_that_a_partition_is_made_of():
@@ -71,12 +67,8 @@ def test_dcgm_is_asked_where_a_host_says_so():
 
 def test_slurms_own_endpoint_is_asked_of_the_first_controller_as_one_job():
     scrapes = monitoring.slurm_scrapes(["ctl1", "ctl2"], 6817)
-    assert [scrape["metrics_path"] for scrape in scrapes] == [
-        "/metrics/jobs",
-        "/metrics/nodes",
-        "/metrics/partitions",
-        "/metrics/scheduler",
-    ]
+    paths = [f"/metrics/{of}" for of in ("jobs", "nodes", "partitions", "scheduler")]
+    assert [scrape["metrics_path"] for scrape in scrapes] == paths
     assert all(scrape["static_configs"][0]["targets"] == ["ctl1:6817"] for scrape in scrapes)
     assert all(scrape["relabel_configs"][0]["replacement"] == "slurm" for scrape in scrapes)
     labels = [scrape["static_configs"][0]["labels"]["endpoint"] for scrape in scrapes]
@@ -86,19 +78,14 @@ def test_slurms_own_endpoint_is_asked_of_the_first_controller_as_one_job():
 def test_what_is_declared_is_expected_with_the_names_of_the_boards():
     expected = {row["node"]: row for row in monitoring.expected_gpus(NODES)}
     assert expected["gpu1"]["names"] == ["NVIDIA H100 80GB HBM3"]
-    assert [(name, row["count"]) for name, row in expected.items()] == [
-        ("gpu1", 8),
-        ("gpu2", 2),
-        ("cpu1", 0),
-        ("own1", 1),
-    ]
+    counts = {"gpu1": 8, "gpu2": 2, "cpu1": 0, "own1": 1}
+    assert [(name, row["count"]) for name, row in expected.items()] == [*counts.items()]
     assert expected["own1"]["names"] == []
 
 
 def test_a_listener_without_users_is_refused():
-    assert yaml.safe_load(web_config({"a": "hash"}, "/c", "/k"))["basic_auth_users"] == {
-        "a": "hash"
-    }
+    config = yaml.safe_load(web_config({"a": "hash"}, "/c", "/k"))
+    assert config["basic_auth_users"] == {"a": "hash"}
     with pytest.raises(AnsibleFilterError, match="open to everybody"):
         web_config({}, "/c", "/k")
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
@@ -15,13 +14,10 @@ import yaml
 from tests.conftest import REPOSITORY, load_script
 from tests.processes import run
 
-
-@pytest.fixture(scope="module")
-def mutate() -> ModuleType:
-    return load_script("mutate")
+mutate = load_script("mutate")
 
 
-def made_from(mutate: ModuleType, source: str) -> set[str]:
+def made_from(source: str) -> set[str]:
     return {mutate.applied(source, fault) for fault in mutate.Faults("x.py", source).found}
 
 
@@ -48,12 +44,12 @@ def made_from(mutate: ModuleType, source: str) -> set[str]:
         }),
     ],
 )  # fmt: skip
-def test_the_faults_of_a_line(mutate: ModuleType, source: str, faults: set[str]) -> None:
-    assert made_from(mutate, source) == faults
+def test_the_faults_of_a_line(source: str, faults: set[str]) -> None:
+    assert made_from(source) == faults
 
 
 @pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.long)])
-def test_every_fault_is_a_program_that_is_another_one(mutate: ModuleType, every: int) -> None:
+def test_every_fault_is_a_program_that_is_another_one(every: int) -> None:
     file = "validation/model.py"
     source = (REPOSITORY / file).read_text(encoding="utf-8")
     faults = mutate.faults_in(file)
@@ -63,7 +59,7 @@ def test_every_fault_is_a_program_that_is_another_one(mutate: ModuleType, every:
         assert ast.dump(ast.parse(mutate.applied(source, fault))) != without
 
 
-def test_the_named_faults_fit_the_code(mutate: ModuleType) -> None:
+def test_the_named_faults_fit_the_code() -> None:
     faults = mutate.named([])
     listed = yaml.safe_load((REPOSITORY / mutate.NAMED).read_text(encoding="utf-8"))
     assert len(faults) == len(listed) >= 26
@@ -74,7 +70,6 @@ def test_the_named_faults_fit_the_code(mutate: ModuleType) -> None:
 
 
 def test_a_named_fault_that_no_longer_fits_is_refused(
-    mutate: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -88,7 +83,7 @@ def test_a_named_fault_that_no_longer_fits_is_refused(
     assert "gone: found 0 times in validation/model.py" in capsys.readouterr().err
 
 
-def test_every_file_has_tests(mutate: ModuleType) -> None:
+def test_every_file_has_tests() -> None:
     for file in mutate.files_of(mutate.DEFAULT):
         assert mutate.tests_of(file), file
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -13,16 +12,12 @@ from tests.conftest import REPOSITORY, load_script
 from tests.processes import ANSIBLE_PLAYBOOK, passes, run
 from tests.runner import chains
 
+new_role = load_script("new-role")
 SUMMARY = "Sets the speed of the fans: \"quiet\", 'loud' #1"
 
 
 @pytest.fixture(scope="module")
-def new_role() -> ModuleType:
-    return load_script("new-role")
-
-
-@pytest.fixture(scope="module")
-def checkout(new_role: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the new role alone."""
     root = tmp_path_factory.mktemp("checkout")
     new_role.make(root / "roles", "fan_control", SUMMARY)
@@ -82,9 +77,7 @@ def test_its_scenario_is_planned(checkout):
         ("fans", "x" * 111, "must be one line"),
     ],
 )
-def test_what_cannot_be_a_role_is_refused_and_leaves_nothing(
-    checkout, new_role, name, summary, sentence
-):
+def test_what_cannot_be_a_role_is_refused_and_leaves_nothing(checkout, name, summary, sentence):
     before = sorted(checkout.rglob("*"))
     with pytest.raises(new_role.Refused, match=sentence):
         new_role.make(checkout / "roles", name, summary)

@@ -63,23 +63,32 @@ def walked(
     return refusing(read, {host: ["paint"] for host in hosts}, folder / "roles", known)
 
 
+def judges(condition: str) -> dict[str, Any]:
+    return {"ansible.builtin.assert": {"that": condition, "fail_msg": "no."}}
+
+
 def said(stdout: str, **more: Any) -> dict[str, Any]:
     return {"stdout": stdout, "rc": 0, "changed": False, **more}
 
 
+def first_answers(**by_host: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What hosts answer to the first step of the role."""
+    return {host: {f"paint.0.{host}": answer} for host, answer in by_host.items()}
+
+
+DRY_AND_WET = first_answers(gpu1=said("dry"), gpu2=said("wet"))
+NONE: dict[str, list[str]] = {"gpu1": [], "gpu2": []}
+ALL_WELL = Found(NONE, {}, NONE)
+
+
 def test_a_host_is_asked_first_and_judged_by_its_answer(tmp_path: Path) -> None:
     first = walked(tmp_path, [LOOK, DRY], paint_layers=3)
-    assert first.sentences == {"gpu1": [], "gpu2": []}
-    assert first.left == {"gpu1": [], "gpu2": []}
+    assert (first.sentences, first.left) == (NONE, NONE)
     [question] = first.questions["gpu2"]
     assert question["number"] == "paint.0.gpu2"
     assert question["arguments"] == {"cmd": "wall 3"}
-    answers = {
-        "gpu1": {"paint.0.gpu1": said("dry")},
-        "gpu2": {"paint.0.gpu2": said("wet")},
-    }
-    second = walked(tmp_path, [LOOK, DRY], answers, paint_layers=3)
-    assert second == Found({"gpu1": [], "gpu2": ["wet."]}, {}, {"gpu1": [], "gpu2": []})
+    second = walked(tmp_path, [LOOK, DRY], DRY_AND_WET, paint_layers=3)
+    assert second == Found({"gpu1": [], "gpu2": ["wet."]}, {}, NONE)
 
 
 def test_an_answer_may_lead_to_a_question(tmp_path: Path) -> None:
@@ -89,59 +98,43 @@ def test_an_answer_may_lead_to_a_question(tmp_path: Path) -> None:
     }
     first = walked(tmp_path, [LOOK, then])
     assert [question["number"] for question in first.questions["gpu1"]] == ["paint.0.gpu1"]
-    answers = {
-        "gpu1": {"paint.0.gpu1": said("dry")},
-        "gpu2": {"paint.0.gpu2": said("wet")},
-    }
-    second = walked(tmp_path, [LOOK, then], answers)
-    assert {
-        host: [question["arguments"] for question in questions]
-        for host, questions in second.questions.items()
-    } == {"gpu1": [{"cmd": "smell dry"}]}
+    second = walked(tmp_path, [LOOK, then], DRY_AND_WET)
+    assert list(second.questions) == ["gpu1"]
+    [question] = second.questions["gpu1"]
+    assert question["arguments"] == {"cmd": "smell dry"}
 
 
 def test_what_can_be_asked_is_asked_beside_what_must_wait(tmp_path: Path) -> None:
     other = ASK | {"register": "__floor"}
     outcome = walked(tmp_path, [LOOK, DRY, other])
-    assert [question["number"] for question in outcome.questions["gpu1"]] == [
-        "paint.0.gpu1",
-        "paint.2.gpu1",
-    ]
+    numbers = [question["number"] for question in outcome.questions["gpu1"]]
+    assert numbers == ["paint.0.gpu1", "paint.2.gpu1"]
 
 
 def test_a_refusal_ends_the_role_on_its_host(tmp_path: Path) -> None:
-    no: dict[str, Any] = {
-        "ansible.builtin.assert": {"that": "paint_layers > 2", "fail_msg": "too thin."}
-    }
-    outcome = walked(tmp_path, [no, LOOK])
-    assert outcome.sentences == {"gpu1": ["too thin."], "gpu2": ["too thin."]}
+    outcome = walked(tmp_path, [judges("paint_layers > 2"), LOOK])
+    assert outcome.sentences == {"gpu1": ["no."], "gpu2": ["no."]}
     assert outcome.questions == {}
+
+
+FAILS = "role paint could not evaluate"
 
 
 @pytest.mark.parametrize(
     ("task", "answer", "sentences"),
     [
-        ({}, said("", rc=1, msg="non-zero return code"), ["role paint could not evaluate"]),
-        (
-            {},
-            said("", failed=True, msg="boom"),
-            ["role paint could not evaluate its refusals (boom)."],
-        ),
+        ({}, said("", rc=1, msg="non-zero return code"), [FAILS]),
+        ({}, said("", failed=True, msg="boom"), [f"{FAILS} its refusals (boom)."]),
         ({"ignore_errors": True}, said("", failed=True, msg="boom"), []),
         ({"failed_when": False}, said("", rc=1), []),
-        (
-            {"failed_when": "__wall.stdout == 'x'"},
-            said("x", msg="x"),
-            ["role paint could not evaluate"],
-        ),
+        ({"failed_when": "__wall.stdout == 'x'"}, said("x", msg="x"), [FAILS]),
         ({"failed_when": ["__wall.rc != 0", "__wall.stdout == ''"]}, said("x", rc=1), []),
     ],
 )
 def test_a_question_fails_as_its_task_says(
     tmp_path: Path, task: dict[str, Any], answer: dict[str, Any], sentences: list[str]
 ) -> None:
-    answers = {"gpu1": {"paint.0.gpu1": answer}}
-    outcome = walked(tmp_path, [LOOK | task], answers, hosts=["gpu1"])
+    outcome = walked(tmp_path, [LOOK | task], first_answers(gpu1=answer), hosts=["gpu1"])
     assert len(outcome.sentences["gpu1"]) == len(sentences)
     assert all(map(str.startswith, outcome.sentences["gpu1"], sentences))
     assert outcome.left == {"gpu1": []}
@@ -149,7 +142,7 @@ def test_a_question_fails_as_its_task_says(
 
 def test_what_is_forgiven_is_a_failure_to_later_steps(tmp_path: Path) -> None:
     later = {"ansible.builtin.assert": {"that": "not (__wall is failed)", "fail_msg": "no wall."}}
-    answers = {"gpu1": {"paint.0.gpu1": said("", failed=True, msg="boom")}}
+    answers = first_answers(gpu1=said("", failed=True, msg="boom"))
     tasks = [LOOK | {"ignore_errors": True}, later]
     outcome = walked(tmp_path, tasks, answers, hosts=["gpu1"])
     assert outcome.sentences == {"gpu1": ["no wall."]}
@@ -180,8 +173,7 @@ def test_the_control_node_is_asked_at_once(tmp_path: Path) -> None:
 
     local: dict[str, Any] = LOOK | {"delegate_to": "localhost"}
     own: dict[str, Any] = {"web_users": {"files": {}}}
-    outcome = walked(tmp_path, [local, DRY, own], here=here)
-    assert outcome == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
+    assert walked(tmp_path, [local, DRY, own], here=here) == ALL_WELL
     assert calls == [
         ("ansible.builtin.command", "gpu1"),  # the same for both
         ("web_users", "gpu1"),
@@ -192,37 +184,39 @@ def test_the_control_node_is_asked_at_once(tmp_path: Path) -> None:
 def test_steps_that_do_not_apply_ask_nothing(tmp_path: Path) -> None:
     skipped = LOOK | {"when": "paint_layers > 5"}
     then = {"ansible.builtin.assert": {"that": "__wall is skipped", "fail_msg": "{{ __wall }}"}}
-    outcome = walked(tmp_path, [skipped, then])
-    assert outcome == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
+    assert walked(tmp_path, [skipped, then]) == ALL_WELL
 
 
 def test_a_fact_that_a_step_sets_is_read_by_the_next(tmp_path: Path) -> None:
     remember = {"ansible.builtin.set_fact": {"__paint": "{{ __wall.stdout }}"}}
     then = {"ansible.builtin.assert": {"that": "__paint == 'dry'", "fail_msg": "{{ __paint }}."}}
-    answers = {"gpu1": {"paint.0.gpu1": said("wet")}}
+    answers = first_answers(gpu1=said("wet"))
     outcome = walked(tmp_path, [LOOK, remember, then], answers, hosts=["gpu1"])
     assert outcome.sentences == {"gpu1": ["wet."]}
 
 
 @pytest.mark.parametrize(
-    "task", [{"loop": [1]}, {"until": "true"}, {"delay": 1}, {"with_items": [1]}]
+    "task",
+    [
+        LOOK | {"loop": [1]},
+        LOOK | {"until": "true"},
+        LOOK | {"delay": 1},
+        LOOK | {"with_items": [1]},
+        judges("ansible_check_mode"),
+        judges("ansible_user == 'root'"),
+        judges("no_such_variable > 1"),
+    ],
 )
-def test_what_is_more_than_a_step_is_left_to_ansible(tmp_path: Path, task: dict[str, Any]) -> None:
-    outcome = walked(tmp_path, [LOOK | task])
+def test_what_only_ansible_knows_or_can_do_is_left_to_it(
+    tmp_path: Path, task: dict[str, Any]
+) -> None:
+    outcome = walked(tmp_path, [task])
     assert outcome.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
 
 
 def test_a_loop_over_nothing_is_done(tmp_path: Path) -> None:
-    outcome = walked(tmp_path, [LOOK | {"loop": "{{ paint_walls }}"}], paint_walls=[])
-    assert outcome == Found({"gpu1": [], "gpu2": []}, {}, {"gpu1": [], "gpu2": []})
-
-
-@pytest.mark.parametrize(
-    "condition", ["ansible_check_mode", "ansible_user == 'root'", "no_such_variable > 1"]
-)
-def test_what_only_ansible_knows_is_left_to_it(tmp_path: Path, condition: str) -> None:
-    outcome = walked(tmp_path, [{"ansible.builtin.assert": {"that": condition, "fail_msg": "no."}}])
-    assert outcome.left == {"gpu1": ["paint"], "gpu2": ["paint"]}
+    task = LOOK | {"loop": "{{ paint_walls }}"}
+    assert walked(tmp_path, [task], paint_walls=[]) == ALL_WELL
 
 
 def test_what_was_not_asked_is_no_yes(tmp_path: Path) -> None:
@@ -233,7 +227,7 @@ def test_what_was_not_asked_is_no_yes(tmp_path: Path) -> None:
             "fail_msg": "wet.",
         }
     }
-    answers = {"gpu1": {"paint.0.gpu1": said("wet")}}
+    answers = first_answers(gpu1=said("wet"))
     assert walked(tmp_path, [LOOK, then], answers, hosts=["gpu1"]).sentences == {"gpu1": ["wet."]}
 
 

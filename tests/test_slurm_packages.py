@@ -20,11 +20,8 @@ def test_both_packagings_have_the_same_parts() -> None:
 def test_no_package_is_in_both() -> None:
     ours = {name for names in m.table()[m.SCHEDMD].values() for name in names}
     assert all(name.startswith("slurm-smd") for name in ours)
-    assert not any(
-        name.startswith("slurm-smd")
-        for names in m.table()[m.DISTRIBUTION].values()
-        for name in names
-    )
+    theirs = {name for names in m.table()[m.DISTRIBUTION].values() for name in names}
+    assert not any(name.startswith("slurm-smd") for name in theirs)
 
 
 def test_names_come_once_and_in_order() -> None:
@@ -56,13 +53,7 @@ def test_roles_ask_for_parts_that_there_are() -> None:
 def test_no_role_has_names_of_its_own() -> None:
     """What is not in the table is not found where SchedMD's packages are."""
     names = {name for names in m.table()[m.DISTRIBUTION].values() for name in names}
-    names -= {
-        "slurmctld",
-        "slurmd",
-        "slurmdbd",
-        "slurmrestd",
-        "sackd",
-    }  # and daemons
+    names -= {"slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sackd"}  # and daemons
     for file in REPOSITORY.glob("roles/*/tasks/*.yml"):
         words = set(re.findall(r"[\w-]+", re.sub(r"#.*", "", file.read_text(encoding="utf-8"))))
         assert not names & words, file

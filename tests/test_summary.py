@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +14,8 @@ import pytest
 
 from playbooks.callback_plugins import summary as module
 from playbooks.callback_plugins.summary import Play, Run, Trouble, summary
+from tests import processes
+from tests.processes import ANSIBLE_PLAYBOOK
 
 COMMAND = ("ansible-playbook", "-i", "inventory/site", "playbooks/slurm-cluster.yml")
 HOSTS = ("ctl1", "login1", "gpu1", "gpu2")
@@ -56,12 +58,8 @@ def test_check_mode_is_told() -> None:
 
 
 def test_a_host_that_is_off_and_one_that_failed() -> None:
-    plays = (
-        lost(NOTHING, "gpu2"),
-        lost(BASE, "gpu2"),
-        CONTROL,
-        lost(NODES, "gpu1", "gpu2"),
-    )
+    first = (lost(NOTHING, "gpu2"), lost(BASE, "gpu2"))
+    plays = (*first, CONTROL, lost(NODES, "gpu1", "gpu2"))
     run = Run(COMMAND, HOSTS, plays, (OFF, BROKEN), changed=3)
     assert summary(run) == (
         "2 of 4 hosts are done (ctl1, login1); something was changed on 3 hosts.\n"
@@ -70,10 +68,8 @@ def test_a_host_that_is_off_and_one_that_failed() -> None:
         '        at "Read facts" of the play "Look at every host"\n'
         "Failed: gpu1.\n"
         "    Unable to start slurmd.\n"
-        '        at "slurm : Service | Start slurmd" of the play '
-        '"Set up the compute and login nodes"\n'
-        "Next, once that is repaired:\n"
-        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml --limit gpu1,gpu2"
+        f'        at "slurm : Service | Start slurmd" of the play "{NODES.name}"\n'
+        f"Next, once that is repaired:\n    {' '.join(COMMAND)} --limit gpu1,gpu2"
     )
 
 
@@ -88,8 +84,7 @@ def test_a_lost_controller_leaves_the_others_waiting() -> None:
         "Done:      Prepare every node\n"
         "Cut short: Set up the controllers\n"
         "Not begun: Set up the compute and login nodes\n"
-        "Next, once that is repaired:\n"
-        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
+        f"Next, once that is repaired:\n    {' '.join(COMMAND)}"
     )
 
 
@@ -107,8 +102,7 @@ def test_a_refusal_before_the_first_change() -> None:
         "    fabric of gpu1 is 'x'.\n"
         '        at "Stop" of the play "Look at every host"\n'
         "Nothing was configured: the run ended before its first layer.\n"
-        "Next, once that is repaired:\n"
-        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
+        f"Next, once that is repaired:\n    {' '.join(COMMAND)}"
     )
 
 
@@ -120,8 +114,7 @@ def test_an_interrupted_run() -> None:
         'The run was interrupted at "Install".\n'
         "Done:      Prepare every node; Set up the controllers\n"
         "Cut short: Set up the compute and login nodes\n"
-        "Next:\n"
-        "    ansible-playbook -i inventory/site playbooks/slurm-cluster.yml"
+        f"Next:\n    {' '.join(COMMAND)}"
     )
 
 
@@ -184,15 +177,14 @@ def test_why_a_task_failed(result: dict[str, object], words: str) -> None:
     assert module.failure_words(result).startswith(words)
 
 
+SSH = "Failed to connect to the host via ssh:"
+
+
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (
-            "Task failed: Failed to connect to the host via ssh: "
-            "ssh: connect to host 10.0.0.7 port 22: Connection timed out",
-            "Connection timed out",
-        ),
-        ("Failed to connect to the host via ssh: Host key verification failed.", "Host key veri"),
+        (f"Task failed: {SSH} ssh: connect to host a port 22: Connection timed out", "Connection"),
+        (f"{SSH} Host key verification failed.", "Host key verification failed."),
         ("@@@@@@\nWARNING\nHost key verification failed.", "Host key verification failed."),
         ("", "(no message)"),
     ],
@@ -269,27 +261,32 @@ def folder(tmp_path: Path, repository: Path) -> Path:
     return tmp_path
 
 
-def ansible(folder: Path, *arguments: str) -> list[str]:
-    program = shutil.which("ansible-playbook", path=str(Path(sys.executable).parent))
-    assert program is not None
-    return [program, "-i", "hosts.yml", "site.yml", *arguments]
+PLAYS = (ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "site.yml")
+
+
+def settings(folder: Path) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "ANSIBLE_CONFIG": "ansible.cfg"}
 
 
 def ends(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Exit status of a run, and what it says at its end, its lines as one."""
-    done = subprocess.run(
-        ansible(folder, *arguments),
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "ANSIBLE_CONFIG": "ansible.cfg"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    """Exit status of a run, and what it says at its end."""
+    done = processes.run(*PLAYS, *arguments, cwd=folder, env=settings(folder), timeout=120)
     banner = re.compile(r"^SUMMARY \*+$", re.MULTILINE)
     assert len(banner.findall(done.stdout)) <= 1, done.stdout
     parts = banner.split(done.stdout)
     return done.returncode, parts[1] if len(parts) > 1 else ""
+
+
+def play(name: str, task: str, hosts: str = "slurm_cluster") -> str:
+    return f"- {{name: {name}, hosts: {hosts}, gather_facts: false, tasks: [{task}]}}\n"
+
+
+WORK = play("Work", "{name: Do, ansible.builtin.ping: }")
+
+
+def plays(folder: Path, *texts: str) -> None:
+    """Puts another playbook in the place of PLAYBOOK."""
+    (folder / "site.yml").write_text("".join(texts))
 
 
 def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None:
@@ -333,12 +330,8 @@ def test_what_no_log_hides_stays_hidden(folder: Path) -> None:
 
 
 def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
-    (folder / "site.yml").write_text(
-        "- {name: Refuse, hosts: slurm_cluster, gather_facts: false, tasks: [{name: Stop, "
-        "ansible.builtin.fail: {msg: The name is wrong.}, run_once: true}]}\n"
-        "- {name: Work, hosts: slurm_cluster, gather_facts: false, tasks: "
-        "[{name: Do, ansible.builtin.ping: }]}\n"
-    )
+    stop = "{name: Stop, ansible.builtin.fail: {msg: The name is wrong.}, run_once: true}"
+    plays(folder, play("Refuse", stop), WORK)
     status, text = ends(folder)
     assert status == 2
     assert "No host is done; nothing was changed.\nStopped.\n    The name is wrong.\n" in text
@@ -346,12 +339,8 @@ def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
 
 
 def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
-    (folder / "site.yml").write_text(
-        "- {name: Refuse, hosts: localhost, gather_facts: false, tasks: [{name: Stop, "
-        "ansible.builtin.fail: {msg: The name is wrong.}}]}\n"
-        "- {name: Work, hosts: slurm_cluster, gather_facts: false, tasks: "
-        "[{name: Do, ansible.builtin.ping: }]}\n"
-    )
+    stop = "{name: Stop, ansible.builtin.fail: {msg: The name is wrong.}}"
+    plays(folder, play("Refuse", stop, hosts="localhost"), WORK)
     status, text = ends(folder)
     assert status == 2
     assert "Stopped.\n    The name is wrong.\n" in text
@@ -359,16 +348,11 @@ def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
 
 
 def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
-    hosts = {f"n{i}": "{ansible_connection: ssh, ansible_host: 127.0.0.9, ansible_port: 1}"
-             for i in range(12)}  # fmt: skip
-    listed = ", ".join(f"{name}: {variables}" for name, variables in hosts.items())
-    (folder / "hosts.yml").write_text(
-        f"all: {{children: {{slurm_cluster: {{hosts: {{{listed}}}}}}}}}\n"
-    )
-    (folder / "site.yml").write_text(
-        "- {name: Work, hosts: slurm_cluster, gather_facts: false, "
-        "tasks: [{name: Do, ansible.builtin.ping: }]}\n"
-    )
+    away = {"ansible_connection": "ssh", "ansible_host": "127.0.0.9", "ansible_port": 1}
+    hosts = {f"n{number}": away for number in range(12)}
+    inventory = {"all": {"children": {"slurm_cluster": {"hosts": hosts}}}}
+    (folder / "hosts.yml").write_text(json.dumps(inventory))
+    plays(folder, WORK)
     status, text = ends(folder)
     assert status == 4
     assert "n9 and 2 more" in text
@@ -378,22 +362,15 @@ def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
 
 @pytest.mark.parametrize("hosts", ["localhost", "other"])
 def test_a_playbook_of_other_hosts_is_left_in_peace(folder: Path, hosts: str) -> None:
-    (folder / "site.yml").write_text(
-        f"- {{hosts: {hosts}, gather_facts: false, tasks: [{{ansible.builtin.debug: {{msg: x}}}}]}}"
-    )
+    plays(folder, play("Work", "{ansible.builtin.debug: {msg: x}}", hosts=hosts))
     assert ends(folder) == (0, "")
 
 
 def test_an_interrupted_run_says_where(folder: Path) -> None:
     process = subprocess.Popen(
-        ansible(folder, "--limit", "ctl1,gpu1", "-e", "wait=60"),
+        (*PLAYS, "--limit", "ctl1,gpu1", "-e", "wait=60"),
         cwd=folder,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(folder),
-            "ANSIBLE_CONFIG": "ansible.cfg",
-            "PYTHONUNBUFFERED": "1",
-        },
+        env=settings(folder) | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         stdin=subprocess.DEVNULL,
@@ -413,11 +390,8 @@ def test_an_interrupted_run_says_where(folder: Path) -> None:
 
 
 def test_batches_that_never_came_are_not_done(folder: Path) -> None:
-    (folder / "site.yml").write_text(
-        "- {name: Reboot, hosts: slurm_cluster, serial: [1, 2], gather_facts: false, tasks: "
-        "[{name: Come back, ansible.builtin.fail: {msg: It is broken.}, "
-        "when: inventory_hostname == bad}]}\n"
-    )
+    back = "{name: Back, ansible.builtin.fail: {msg: Broken.}, when: inventory_hostname == bad}"
+    plays(folder, play("Reboot", back, hosts="slurm_cluster, serial: [1, 2]"))
     limit = ("--limit", "ctl1:gpu1:gpu3")
     status, text = ends(folder, *limit, "-e", "bad=ctl1")
     assert status == 2

@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,16 +13,11 @@ import pytest
 from tests.conftest import REPOSITORY, load_script
 from tests.processes import passes, run
 
-
-@pytest.fixture(scope="module")
-def virtual_cluster() -> ModuleType:
-    return load_script("virtual-cluster")
+virtual_cluster = load_script("virtual-cluster")
 
 
 @pytest.fixture
-def cluster(
-    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster of no nodes, with a key of its own."""
     monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
     empty = virtual_cluster.Cluster("unit")
@@ -32,7 +26,7 @@ def cluster(
     empty.sockets.rmdir()
 
 
-def test_the_nodes_of_a_cluster(virtual_cluster: ModuleType) -> None:
+def test_the_nodes_of_a_cluster() -> None:
     nodes = virtual_cluster.planned_nodes(3, 2)
     assert [node.name for node in nodes] == ["ctl1", "login1", "gpu1", "gpu2", "gpu3"]
     assert {node.gpus for node in nodes if node.name.startswith("gpu")} == {2}
@@ -42,9 +36,7 @@ def test_the_nodes_of_a_cluster(virtual_cluster: ModuleType) -> None:
     assert {"slurm_controller", "slurm_database", "slurm_login", "gpu_virtual"} <= groups
 
 
-def test_the_inventory_it_writes_is_one(
-    virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
-) -> None:
+def test_the_inventory_it_writes_is_one(tmp_path: Path, cluster: Any) -> None:
     nodes = virtual_cluster.planned_nodes(2, 4)
     addresses = {node.name: f"10.0.0.{i}" for i, node in enumerate(nodes, 1)}
     virtual_cluster.write_inventory(cluster, tmp_path, nodes, addresses)
@@ -58,7 +50,7 @@ def test_the_inventory_it_writes_is_one(
 
 
 def test_the_inventory_declares_a_stand_in_for_nvml_and_what_the_nodes_share(
-    virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
+    tmp_path: Path, cluster: Any
 ) -> None:
     nodes = [virtual_cluster.VirtualNode("gpu1", ("gpu_virtual",), 2)]
 
@@ -76,9 +68,7 @@ def test_the_inventory_declares_a_stand_in_for_nvml_and_what_the_nodes_share(
     assert "shared_storage_mounts" not in declared(shared="")["vars"]
 
 
-def test_every_node_has_a_description_and_its_own_lines_come_last(
-    virtual_cluster: ModuleType, tmp_path: Path
-) -> None:
+def test_every_node_has_a_description_and_its_own_lines_come_last(tmp_path: Path) -> None:
     nodes = virtual_cluster.planned_nodes(2, 2)
     healthy = virtual_cluster.descriptions(nodes, "")
     assert list(healthy) == ["gpu1", "gpu2"]
@@ -105,7 +95,7 @@ def test_every_node_has_a_description_and_its_own_lines_come_last(
     ],
 )
 def test_a_description_that_cannot_be_is_told(
-    virtual_cluster: ModuleType, tmp_path: Path, name: str, text: bytes, sentence: str
+    tmp_path: Path, name: str, text: bytes, sentence: str
 ) -> None:
     (tmp_path / name).write_bytes(text)
     with pytest.raises(virtual_cluster.Failure) as caught:
@@ -114,9 +104,7 @@ def test_a_description_that_cannot_be_is_told(
     assert caught.value.status == 2
 
 
-def test_every_connection_to_a_node_is_configured_by_one_file(
-    virtual_cluster: ModuleType, tmp_path: Path, cluster: Any
-) -> None:
+def test_every_connection_to_a_node_is_configured_by_one_file(tmp_path: Path, cluster: Any) -> None:
     (cluster.state / "host_gpu1.pub").write_text("ssh-ed25519 AAAA\n")
     virtual_cluster.write_ssh_files(cluster, {"gpu1": "10.0.0.7"})
     for name in ("gpu1", "10.0.0.7"):
@@ -132,7 +120,7 @@ def test_every_connection_to_a_node_is_configured_by_one_file(
 
 
 def test_a_user_of_the_cluster_logs_in_by_the_same_file(
-    virtual_cluster: ModuleType, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(virtual_cluster, "containers", lambda _: {"login1": {}})
@@ -146,7 +134,7 @@ def test_a_user_of_the_cluster_logs_in_by_the_same_file(
 
 
 def test_down_finds_the_inventory_that_up_wrote_and_no_other(
-    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(virtual_cluster, "STATE", tmp_path / "state")
     monkeypatch.setattr(virtual_cluster, "DEMO_INVENTORY", tmp_path / "demo")
@@ -166,7 +154,7 @@ def test_down_finds_the_inventory_that_up_wrote_and_no_other(
     assert (tmp_path / "demo/nodes.yml").exists()
 
 
-def test_every_recipe_names_a_suite_and_the_keys_that_sign_it(virtual_cluster: ModuleType) -> None:
+def test_every_recipe_names_a_suite_and_the_keys_that_sign_it() -> None:
     for system in ("debian12", "debian13", "ubuntu2204", "ubuntu2404"):
         recipe = virtual_cluster.recipe(system)
         assert {"suite", "components", "keyring", "packages"} <= set(recipe)
@@ -189,9 +177,7 @@ def test_a_wrong_argument_is_told_and_nothing_is_started(
     assert sentence in done.stderr
 
 
-def test_what_a_node_used_is_its_whole_cgroups_on_either_kind_of_host(
-    virtual_cluster: ModuleType, tmp_path: Path
-) -> None:
+def test_what_a_node_used_is_its_whole_cgroups_on_either_kind_of_host(tmp_path: Path) -> None:
     both = "3:cpuacct,cpu:/pod/libpod-abc\n0::/pod/libpod-abc/init.scope\n1:memory:/elsewhere\n"
     (tmp_path / "cpuacct/pod/libpod-abc").mkdir(parents=True)
     (tmp_path / "cpuacct/pod/libpod-abc/cpuacct.usage").write_text("2500000000\n")
@@ -202,7 +188,7 @@ def test_what_a_node_used_is_its_whole_cgroups_on_either_kind_of_host(
 
 
 def test_what_nodes_used_is_known_when_they_are_gone(
-    virtual_cluster: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(virtual_cluster, "USED", tmp_path / "used")
     monkeypatch.setattr(virtual_cluster, "cpu_seconds", lambda container: container["used"])
@@ -213,5 +199,5 @@ def test_what_nodes_used_is_known_when_they_are_gone(
     assert virtual_cluster.noted_used(cluster) == 6.5
 
 
-def test_a_node_that_is_off_uses_nothing(virtual_cluster: ModuleType) -> None:
+def test_a_node_that_is_off_uses_nothing() -> None:
     assert virtual_cluster.cpu_seconds({"Id": "abc", "Pid": 2**31}) == 0
