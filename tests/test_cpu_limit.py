@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import cpu_limit
+from tests.processes import run
 
 BUSY = "import time\nwhile time.process_time() < 0.5: pass\nprint('done', flush=True)\n"
 
@@ -95,19 +96,10 @@ def test_pytest_fails_who_takes_too_much(tmp_path: Path, repository: Path) -> No
     (tmp_path / "pyproject.toml").write_text(
         f'[tool.pytest]\npythonpath = ["{repository}"]\nmarkers = ["heavy", "long"]\n'
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--numprocesses=0"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-m", "pytest", "--numprocesses=0", cwd=tmp_path)
     assert "1 failed, 3 passed" in done.stdout
     assert "FAILED test_busy.py::test_far_too_long" in done.stdout
     assert "test_busy.py::test_longer: 7.0 CPU-seconds, 5 are the limit" in done.stdout
     # How much of it the summary at the end repeats depends on the terminal, and on CI.
     complaints = re.findall(r"\S+ CPU-seconds, 5 are the limit", done.stdout)
-    assert set(complaints) == {
-        "7.0 CPU-seconds, 5 are the limit",
-        "11.0 CPU-seconds, 5 are the limit",
-    }
+    assert set(complaints) == {f"{s} CPU-seconds, 5 are the limit" for s in ("7.0", "11.0")}

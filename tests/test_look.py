@@ -71,12 +71,9 @@ def test_another_argument_is_another_question() -> None:
 
 
 def test_a_command_has_its_lines_as_ansible_gives_them() -> None:
-    assert look.as_returned({"stdout": "a\nb", "stderr": "", "_ansible_parsed": True}) == {
-        "stdout": "a\nb",
-        "stdout_lines": ["a", "b"],
-        "stderr": "",
-        "stderr_lines": [],
-    }
+    answer = {"stdout": "a\nb", "stderr": ""}
+    lines = {"stdout_lines": ["a", "b"], "stderr_lines": []}
+    assert look.as_returned(answer | {"_ansible_parsed": True}) == answer | lines
 
 
 def test_what_differs_in_each_run_is_no_part_of_a_question() -> None:
@@ -121,9 +118,7 @@ def test_before_the_hold_and_after_it_a_question_is_another() -> None:
     assert look.remember(known, [], [], [True]) == [Remembered(STAT, 1)]
 
 
-def test_questions_are_kept_from_run_to_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_files, "CACHE", tmp_path)
     kept = [Remembered(STAT, 1), Remembered(ASKS, held=True)]
     look_files.keep_questions(["/a"], "gpu1", kept)
@@ -190,17 +185,15 @@ def test_the_modules_themselves_answer(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("text")
     file.chmod(0o644)
+    path, check = str(file), {"_ansible_check_mode": True}
     questions: dict[str, tuple[str, dict[str, Any]]] = {
-        "stat": ("stat", {"path": str(file), "_ansible_check_mode": True}),
-        "as wanted": ("file", {"path": str(file), "mode": "0644", "_ansible_check_mode": True}),
-        "other mode": ("file", {"path": str(file), "mode": "0600", "_ansible_check_mode": True}),
-        "reads": ("command", {"_raw_params": "cat " + str(file), "_ansible_check_mode": False}),
-        "there": (
-            "command",
-            {"_raw_params": f"rm {file}", "creates": str(file), "_ansible_check_mode": True},
-        ),
-        "lenient": ("stat", {"path": str(file), "x": 1, "_ansible_ignore_unknown_opts": True}),
-        "wrong": ("stat", {"pth": str(file), "_ansible_check_mode": True}),
+        "stat": ("stat", {"path": path, **check}),
+        "as wanted": ("file", {"path": path, "mode": "0644", **check}),
+        "other mode": ("file", {"path": path, "mode": "0600", **check}),
+        "reads": ("command", {"_raw_params": f"cat {path}", "_ansible_check_mode": False}),
+        "there": ("command", {"_raw_params": f"rm {path}", "creates": path, **check}),
+        "lenient": ("stat", {"path": path, "x": 1, "_ansible_ignore_unknown_opts": True}),
+        "wrong": ("stat", {"pth": path, **check}),
     }
     results = answers(questions)
     assert results["stat"]["stat"]["size"] == 4
@@ -216,12 +209,8 @@ def test_the_modules_themselves_answer(tmp_path: Path) -> None:
 
 def test_one_that_breaks_leaves_the_others(tmp_path: Path) -> None:
     """A module that prints nothing has no answer, and its task asks it by itself."""
-    results = answers(
-        {
-            "killed": ("command", {"_raw_params": "sh -c 'kill -9 $PPID'"}),
-            "stat": ("stat", {"path": str(tmp_path)}),
-        }
-    )
+    killed = ("command", {"_raw_params": "sh -c 'kill -9 $PPID'"})
+    results = answers({"killed": killed, "stat": ("stat", {"path": str(tmp_path)})})
     assert set(results) == {"stat"}
 
 

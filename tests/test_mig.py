@@ -13,10 +13,7 @@ from playbooks.filter_plugins.mig import mig_described, mig_devices, mig_plan, m
 # The column "Number of Instances Available" of supported-mig-profiles.html.
 MOST = [
     ("a30", {"1g.6gb": 4, "2g.12gb": 2, "4g.24gb": 1}),
-    (
-        "a100_sxm",
-        {"1g.5gb": 7, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1},
-    ),
+    ("a100_sxm", {"1g.5gb": 7, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1}),
     ("a100_pcie", {"1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}),
     (
         "h100_sxm",
@@ -76,10 +73,8 @@ def test_layouts_that_fit_and_others(model, layout, words):
 
 
 def test_every_model_of_the_contract_is_known_or_left_to_its_site():
-    unknown = [
-        model for model in load().gpu_models if model not in mig.BOARDS and model not in mig.WITHOUT
-    ]
-    assert unknown == ["b300"]
+    models = load().gpu_models
+    assert [m for m in models if m not in mig.BOARDS and m not in mig.WITHOUT] == ["b300"]
     assert not mig.WITHOUT & mig.BOARDS.keys()
 
 
@@ -122,12 +117,8 @@ def test_the_plan_is_the_same_on_the_node_and_in_gres_conf():
         for gpu in (0, 1)
         for name in names
     ]
-    assert mig_plan({}, "a100_sxm", 2) == {
-        "gpus": 2,
-        "layout": {},
-        "create": [],
-        "instances": [],
-    }
+    nothing = {"gpus": 2, "layout": {}, "create": [], "instances": []}
+    assert mig_plan({}, "a100_sxm", 2) == nothing
     small_first = mig_plan({"1g.5gb": 2, "3g.20gb": 1}, "a100_sxm", 1)
     assert small_first["create"] == plan["create"]
     assert small_first["instances"][0]["profile"] == "1g.5gb"

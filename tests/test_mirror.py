@@ -136,9 +136,7 @@ Get = Callable[..., bytes]
 
 
 @pytest.mark.parametrize(("kind", "byte"), [("", b"x"), (mirror.WRONG, b"y")])
-def test_the_file_comes_or_another_one_of_as_many_bytes(
-    served: Get, kind: str, byte: bytes
-) -> None:
+def test_the_file_comes_or_as_many_other_bytes(served: Get, kind: str, byte: bytes) -> None:
     assert served(kind) == byte * 1000
 
 
@@ -151,9 +149,7 @@ def test_the_file_comes_or_another_one_of_as_many_bytes(
         (mirror.HANGING, TimeoutError),
     ],
 )
-def test_what_goes_wrong_is_seen_by_who_asks(
-    served: Get, kind: str, error: type[Exception]
-) -> None:
+def test_what_goes_wrong_is_seen(served: Get, kind: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         served(kind)
 

@@ -122,9 +122,8 @@ def test_no_template_reads_one() -> None:
     ],
 )
 def test_preflight_takes_the_text_of_a_switch(tmp_path: Path, value: object, sentence: str) -> None:
-    refusals = judged(
-        write(tmp_path, good(), {"group_vars/all.yml": {SWITCHES[1]: value}})
-    ).sentences
+    files = {"group_vars/all.yml": {SWITCHES[1]: value}}
+    refusals = judged(write(tmp_path, good(), files)).sentences
     assert len(refusals) == bool(sentence)
     assert sentence in " ".join(refusals)
 

@@ -23,9 +23,8 @@ def test_a_failure_says_what_is_and_what_should_be():
         verify_row("on", "driver", "persistence", "on"),
         verify_skipped("fabric", "Fabric Manager", "no NVSwitch declared"),
     ]
-    assert verify_failures(rows) == [
-        "driver: version is 580.1, expected 580.2; reboot the node",
-    ]
+    sentence = "driver: version is 580.1, expected 580.2; reboot the node"
+    assert verify_failures(rows) == [sentence]
 
 
 def test_a_verdict_that_nobody_knows_is_a_failure():
