@@ -9,7 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.live_cluster import REPOSITORY, virtual_cluster
+from tests.live_cluster import REPOSITORY, on
+from tests.processes import run
 from tests.web_listener import SECRETS
 
 HOST = "ctl1"
@@ -25,22 +26,16 @@ def ask(
     document = yaml.safe_load((inventory / "nodes.yml").read_text(encoding="utf-8"))
     address = document["all"]["hosts"][HOST]["ansible_host"]
     authority = folder / "ca.crt"
-    reply = virtual_cluster(cluster, "ssh", HOST, "cat /etc/plumbline/tls/ca.crt")
-    assert reply.returncode == 0, reply.stderr
-    authority.write_text(reply.stdout, encoding="utf-8")
+    certificate = on(cluster, HOST, "cat /etc/plumbline/tls/ca.crt")
+    authority.write_text(f"{certificate}\n", encoding="utf-8")
     end = time.monotonic() + seconds
     while True:
-        done = subprocess.run(
-            [
-                *(sys.executable, "scripts/dashboards", "ask", "--ca", authority),
-                *("--prometheus", f"https://{address}:9090", "--user", "grafana"),
-                *("--password-file", SECRETS / "monitoring_grafana_password"),
-                *("--lacking", lacking),
-            ],
+        done = run(
+            *(sys.executable, "scripts/dashboards", "ask", "--ca", authority),
+            *("--prometheus", f"https://{address}:9090", "--user", "grafana"),
+            *("--password-file", SECRETS / "monitoring_grafana_password"),
+            *("--lacking", lacking),
             cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=300,
         )
         if done.returncode == 0 or time.monotonic() > end:

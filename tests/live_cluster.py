@@ -1,9 +1,14 @@
-"""What scenarios of a whole cluster share: the program that reaches its nodes, and plain output."""
+"""What scenarios of a whole cluster share: the operator's programs, and what they say of hosts."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+
+from tests import processes
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -19,11 +24,38 @@ PLAIN = {
 
 
 def virtual_cluster(cluster: str, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["scripts/virtual-cluster", verb, f"--name={cluster}", *arguments],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    command = ("scripts/virtual-cluster", verb, f"--name={cluster}", *arguments)
+    return processes.run(*command, cwd=REPOSITORY, timeout=300)
+
+
+def on(cluster: str, node: str, words: str) -> str:
+    """What a command prints on a node; its failure is the test's."""
+    done = virtual_cluster(cluster, "ssh", node, words)
+    assert done.returncode == 0, f"{node}: {words}\n{done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+def operate(
+    *argv: str | Path, timeout: float = 600, environment: Mapping[str, str] = {}
+) -> subprocess.CompletedProcess[str]:
+    """Runs what an operator runs on the control node."""
+    settings = os.environ | PLAIN | environment
+    return processes.run(*argv, cwd=REPOSITORY, env=settings, timeout=timeout)
+
+
+def sources(inventory: Path) -> tuple[str, ...]:
+    """As molecule's converge has them: the secrets lie beside the first."""
+    return ("-i", str(inventory), "-i", str(REPOSITORY / "inventory/demo/groups.yml"))
+
+
+# --- what a playbook said -------------------------------------------------------------------------
+
+
+def words(run: subprocess.CompletedProcess[str]) -> str:
+    """Its lines as one."""
+    return re.sub(r"\s+", " ", run.stdout)
+
+
+def changed(output: str) -> dict[str, str]:
+    """By host, how many tasks changed it, from the recap."""
+    return dict(re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.MULTILINE))

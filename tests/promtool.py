@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
 from tests.checkers import checker
+from tests.processes import run
 
 
 def wrong(expressions: Iterable[str], folder: Path) -> str:
@@ -19,7 +19,5 @@ def wrong(expressions: Iterable[str], folder: Path) -> str:
     assert rules
     file = folder / "expressions.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
-    done = subprocess.run(
-        [*checker("promtool"), "check", "rules", file], capture_output=True, text=True, check=False
-    )
+    done = run(*checker("promtool"), "check", "rules", file)
     return "" if done.returncode == 0 else done.stdout + done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tests.live_cluster import changed
 from tests.patience import until
 
 NODES = ("ctl1", "login1", "gpu1", "gpu2")
@@ -37,8 +38,8 @@ def a_second_run_changes_nothing(operator: Any, inventory: str) -> str:
     """What the playbook said, with the scenario's inventory last."""
     run = operator.playbook("slurm-cluster.yml", "-i", inventory, timeout=1800)
     assert run.returncode == 0, run.stdout[-3000:]
-    changed = dict(re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", run.stdout, re.MULTILINE))
-    assert changed.keys() >= {*NODES}
-    assert set(changed.values()) == {"0"}, tasks_that_changed(run.stdout)
+    by_host = changed(run.stdout)
+    assert by_host.keys() >= {*NODES}
+    assert set(by_host.values()) == {"0"}, tasks_that_changed(run.stdout)
     output: str = run.stdout
     return output

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
+
 
 @pytest.fixture(scope="session")
 def login():
@@ -21,8 +23,6 @@ def login():
     def run(name: str, command: str = "true", key: str = "") -> subprocess.CompletedProcess[str]:
         argv = ["ssh", *config, "-i", str(scenario / ".secrets" / (key or name)), "-l", name]
         argv += ["-o", "BatchMode=yes", "-o", "ControlMaster=no", "-o", "ControlPath=none"]
-        return subprocess.run(
-            [*argv, "node", command], capture_output=True, text=True, check=False, timeout=60
-        )
+        return processes.run(*argv, "node", command, timeout=60)
 
     return run

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 PLAIN = {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "NO_COLOR": "1"}
 SHARED_INVENTORY = Path(__file__).resolve().parents[1] / "molecule/shared/inventory/roles.yml"
@@ -90,10 +91,8 @@ def played(folder: Path, tasks=None, *arguments: str, **variables: object) -> Ru
     playbook.write_text(json.dumps([head | {"tasks": tasks or whole}]))
     inventory = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
     inventories = (f"--inventory={path}" for path in (inventory, SHARED_INVENTORY))
-    argv = ["ansible-playbook", *inventories, str(playbook), *arguments]
-    done = subprocess.run(
-        argv, env=os.environ | PLAIN, capture_output=True, text=True, check=False, timeout=900
-    )
+    argv = ("ansible-playbook", *inventories, playbook, *arguments)
+    done = processes.run(*argv, env=os.environ | PLAIN, timeout=900)
     return Run(done.returncode, " ".join((done.stdout + done.stderr).split()))
 
 

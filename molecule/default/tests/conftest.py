@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import testinfra
 
-from tests.live_cluster import PLAIN, REPOSITORY
+from tests.live_cluster import REPOSITORY, operate, sources
 
 # Where node_exporter finds what a run of the validation says.
 TEXTFILES = "/var/lib/prometheus/node-exporter-validation"
@@ -65,20 +65,11 @@ class Operator:
     def __call__(
         self, *argv: str | Path, timeout: int = 600, environment: Mapping[str, str] = {}
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(a) for a in argv],
-            cwd=REPOSITORY,
-            env=os.environ | PLAIN | environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        return operate(*argv, timeout=timeout, environment=environment)
 
     @property
     def inventories(self) -> tuple[str, ...]:
-        """As molecule's converge has them: the secrets lie beside the first."""
-        return ("-i", str(self.inventory), "-i", str(REPOSITORY / "inventory/demo/groups.yml"))
+        return sources(self.inventory)
 
     def playbook(
         self,

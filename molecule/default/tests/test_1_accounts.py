@@ -1,12 +1,12 @@
 """Whose jobs Slurm takes and for whom they count, as its users and its operator see it."""
 
 import json
-import time
 
 import pytest
 import yaml
 
 from tests.live_cluster import REPOSITORY
+from tests.patience import until
 
 DEMO = yaml.safe_load((REPOSITORY / "inventory/demo/group_vars/all.yml").read_text())
 
@@ -44,12 +44,9 @@ def test_jobs_of_ops_and_ada_are_accounted_and_reported(node, ctl1):
     jobs = [submit(node, user, "--time=1") for user in ("ops", "ada")]
     assert [job.rc for job in jobs] == [0, 0], jobs
     numbers = ",".join(job.stdout.strip() for job in jobs)
-    deadline = time.monotonic() + 60
-    shown = ""
-    while shown.count("COMPLETED") < 2 and time.monotonic() < deadline:
-        time.sleep(1)
-        shown = ctl1.check_output(f"sacct -anXP --jobs={numbers} --format=user,account,state")
-    assert set(shown.splitlines()) == {"ops|operations|COMPLETED", "ada|research|COMPLETED"}
+    ask = f"sacct -anXP --jobs={numbers} --format=user,account,state"
+    wanted = {"ops|operations|COMPLETED", "ada|research|COMPLETED"}
+    until(lambda: set(ctl1.check_output(ask).splitlines()) == wanted)
     # What sreport adds up is worked out once an hour, when it is over.
     ctl1.check_output(f"sacctmgr -i rollup {begin} {end}")
     report = ctl1.check_output(

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from tests.patience import until
+
 
 @pytest.fixture(scope="module")
 def ada(operator):
@@ -25,13 +27,9 @@ def test_a_job_over_all_nodes_runs_and_is_accounted(node):
     login = node("login1")
     hosts = login.check_output("srun --job-name=all -N3 --ntasks-per-node=1 --gres=gpu:2 hostname")
     assert sorted(hosts.splitlines()) == ["gpu1", "gpu2", "gpu3"]
-    deadline = time.monotonic() + 30
-    shown = ""
-    while "COMPLETED" not in shown and time.monotonic() < deadline:
-        time.sleep(1)
-        shown = login.check_output("sacct -a -X -n -P --name=all --format=state,nnodes,alloctres")
-    assert shown.startswith("COMPLETED|3|")
-    assert "gres/gpu=6" in shown
+    ask = "sacct -a -X -n -P --name=all --format=state,nnodes,alloctres"
+    until(lambda: login.check_output(ask).startswith("COMPLETED|3|"), 30)
+    assert "gres/gpu=6" in login.check_output(ask)
 
 
 def test_users_load_a_torch_in_a_batch_job_and_ask_what_it_used(node):
@@ -45,11 +43,8 @@ def test_users_load_a_torch_in_a_batch_job_and_ask_what_it_used(node):
     version = node("gpu1").check_output("cat /tmp/modules.out").partition("+")[0]
     listed = login.check_output("bash --login -c 'module --terse avail 2>&1'")
     assert f"pytorch/{version}" in listed.splitlines()
-    deadline = time.monotonic() + 30
-    while (result := login.run(f"seff {job}")).rc != 0 or "COMPLETED" not in result.stdout:
-        assert time.monotonic() < deadline, result.stdout + result.stderr
-        time.sleep(1)
-    assert result.stdout.startswith(f"Job {job} ")
+    until(lambda: "COMPLETED" in login.run(f"seff {job}").stdout, 30)
+    assert login.check_output(f"seff {job}").startswith(f"Job {job} ")
 
 
 def test_a_module_says_where_it_cannot_be_loaded(node):
@@ -142,13 +137,7 @@ def test_a_node_without_its_filesystem_runs_no_slurmd_until_it_is_back(node):
             assert state == "start-pre"
         finally:
             lost.check_output("umount /shared")
-        deadline = time.monotonic() + 60
-        while lost.run("scontrol show slurmd").rc != 0 and time.monotonic() < deadline:
-            time.sleep(0.5)
+        until(lambda: lost.run("scontrol show slurmd").rc == 0)
     assert lost.check_output("systemctl is-active slurmd") == "active"
-    deadline = time.monotonic() + 30
-    state = ""
-    while state != "idle" and time.monotonic() < deadline:
-        time.sleep(0.5)
-        state = node("login1").check_output("sinfo -h -n gpu2 -o %T").strip()
-    assert state == "idle"
+    ask = "sinfo -h -n gpu2 -o %T"
+    until(lambda: node("login1").check_output(ask).strip() == "idle", 30)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.live_cluster import REPOSITORY
+from tests.live_cluster import REPOSITORY, changed, words
 
 DAEMONS = {
     "ctl1": ["munge", "mariadb", "slurmdbd", "slurmctld"],
@@ -38,9 +38,9 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(node, operator):
         before = started(node)
         run = operator.playbook("slurm-cluster.yml", *AS_CONVERGED)
         assert run.returncode == 0, run.stdout[-3000:]
-        recap = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", run.stdout, re.MULTILINE)
-        assert {host for host, _ in recap} >= set(DAEMONS)
-        assert {changed for _, changed in recap} == {"0"}
+        by_host = changed(run.stdout)
+        assert set(by_host) >= set(DAEMONS)
+        assert set(by_host.values()) == {"0"}
         assert started(node) == before
         assert node("login1").check_output(f"squeue -h -j {job} -o %T") == "RUNNING"
     finally:
@@ -239,11 +239,6 @@ def test_a_right_declaration_mends_it(node, operator):
     assert shown.splitlines() == ["gpu1 idle", "gpu2 idle", "gpu3 idle"]
     assert "short" not in node("login1").check_output("sinfo -h -o %R")
     assert started(node) == before
-
-
-def words(run):
-    """What a run said, its lines as one."""
-    return re.sub(r"\s+", " ", run.stdout)
 
 
 def refused_before_any_change(run, sentence):

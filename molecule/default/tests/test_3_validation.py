@@ -1,21 +1,15 @@
 """The validator against the real cluster: a true PASS, and a FAIL that names what is wrong."""
 
-import time
-
 import pytest
+
+from tests.patience import until
 
 NODES = ["gpu1", "gpu2", "gpu3"]
 
 
 def wait_until_idle(node):
-    deadline = time.monotonic() + 120
-    shown = ""
-    while time.monotonic() < deadline:
-        shown = node("login1").check_output("sinfo -h -N -o '%N %T'")
-        if shown.splitlines() == [f"{name} idle" for name in NODES]:
-            return
-        time.sleep(1)
-    pytest.fail(f"the nodes did not become idle: {shown}")
+    ask, idle = "sinfo -h -N -o '%N %T'", [f"{name} idle" for name in NODES]
+    until(lambda: node("login1").check_output(ask).splitlines() == idle, 120)
 
 
 def test_the_quick_suite_passes(node, request):

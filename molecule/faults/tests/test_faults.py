@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live_cluster import PLAIN, REPOSITORY, virtual_cluster
+from tests.live_cluster import PLAIN, REPOSITORY, sources, virtual_cluster
 
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-faults")
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
@@ -28,7 +28,7 @@ RUN_SECONDS = 900
 
 VALIDATE = [
     *(sys.executable, "-m", "validation.run", "--suite", "quick"),
-    *("-i", str(INVENTORY), "-i", str(REPOSITORY / "inventory/demo/groups.yml")),
+    *sources(INVENTORY),
 ]
 # Where the distribution's Python looks, also with -I: code that each start of it runs.
 SITE = "/usr/lib/python3/dist-packages"

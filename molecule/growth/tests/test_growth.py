@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from tests.live_cluster import PLAIN, REPOSITORY
+from tests.live_cluster import PLAIN, REPOSITORY, words
 from tests.patience import until
 from tests.web_listener import Listener
 
@@ -69,10 +69,6 @@ def prometheus(node):
 
 def watched(prometheus) -> set[str]:
     return {sample["metric"]["node"] for sample in prometheus.query('up{job="node"}')}
-
-
-def words(run) -> str:
-    return re.sub(r"\s+", " ", run.stdout)
 
 
 def hosts_of(run) -> set[str]:

@@ -10,7 +10,7 @@ import shlex
 import pytest
 import yaml
 
-from tests.live_cluster import REPOSITORY
+from tests.live_cluster import REPOSITORY, changed, words
 
 SCENARIO = REPOSITORY / "molecule/ha/inventory"
 CONTROLLERS = ("ctl1", "ctl2")
@@ -26,14 +26,6 @@ def playbook(operator):
         return operator.playbook(name, "-i", str(SCENARIO / "hosts.yml"), *arguments, timeout=1800)
 
     return run
-
-
-def words(run) -> str:
-    return re.sub(r"\s+", " ", run.stdout)
-
-
-def changed(run) -> dict[str, str]:
-    return dict(re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", run.stdout, re.MULTILINE))
 
 
 def started(node) -> list[int]:
@@ -57,8 +49,8 @@ def test_a_second_run_changes_nothing_on_both_controllers(node, playbook):
     before = started(node)
     run = playbook("slurm-cluster.yml")
     assert run.returncode == 0, run.stdout[-3000:]
-    assert set(changed(run)) >= {*CONTROLLERS, "login1", "gpu1", "gpu2"}
-    assert set(changed(run).values()) == {"0"}
+    assert set(changed(run.stdout)) >= {*CONTROLLERS, "login1", "gpu1", "gpu2"}
+    assert set(changed(run.stdout).values()) == {"0"}
     assert started(node) == before
 
 
@@ -71,7 +63,7 @@ def test_a_change_for_one_controller_alone_is_refused(node, playbook):
         words(run)
     )
     assert "(slurm.conf)" in words(run)
-    assert set(changed(run).values()) == {"0"}
+    assert set(changed(run.stdout).values()) == {"0"}
     same = playbook("slurm.yml", "--limit", "ctl1")
     assert same.returncode == 0, same.stdout[-3000:]
     assert started(node) == before
@@ -85,14 +77,14 @@ def test_with_one_controller_away_the_others_are_done(node, playbook, away, tmp_
     before = started(node)
     run = playbook("slurm-cluster.yml", *off)
     assert f"{away} cannot be reached" in words(run)
-    assert set(changed(run).values()) <= {"0"}
+    assert set(changed(run.stdout).values()) <= {"0"}
 
     silenced = {"cluster_silenced_refusals": [f"controller-away:{away}"]}
     run = playbook("slurm-cluster.yml", *off, *given(**silenced))
     recap = dict(re.findall(r"^(\S+) .*?failed=(\d+)", run.stdout, re.MULTILINE))
     assert set(recap.values()) == {"0"}, run.stdout[-3000:]
     assert f"Not reached, and therefore not configured: {away}" in words(run)
-    assert {changed(run)[name] for name in ("login1", "gpu1", "gpu2")} == {"0"}
+    assert {changed(run.stdout)[name] for name in ("login1", "gpu1", "gpu2")} == {"0"}
 
     other = given(slurm_settings=SETTINGS | {"MessageTimeout": 17}, **silenced)
     run = playbook("slurm-cluster.yml", *off, *other)
@@ -158,7 +150,7 @@ def test_a_login_node_without_files_follows_by_sackd(node, playbook):
     assert login.service("sackd").is_running
     assert sorted(login.check_output("srun -N2 hostname").split()) == ["gpu1", "gpu2"]
     again = playbook("slurm.yml", *fetching)
-    assert changed(again)["login1"] == "0", again.stdout[-3000:]
+    assert changed(again.stdout)["login1"] == "0", again.stdout[-3000:]
     back = playbook("slurm.yml")
     assert back.returncode == 0, back.stdout[-3000:]
     assert not login.package("sackd").is_installed

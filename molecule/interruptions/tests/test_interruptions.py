@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.live_cluster import REPOSITORY, virtual_cluster
+from tests import processes
+from tests.live_cluster import REPOSITORY, changed, virtual_cluster
+from tests.patience import until
 
 SCRATCH = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-interruptions")
@@ -211,15 +213,7 @@ def test_a_run_is_killed(moment: Moment) -> None:
 
 
 def converge() -> str:
-    done = subprocess.run(
-        PLAYBOOK,
-        cwd=REPOSITORY,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
+    done = processes.run(*PLAYBOOK, cwd=REPOSITORY, env=ENVIRONMENT, timeout=RUN_SECONDS)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -277,12 +271,7 @@ def test_a_credential_of_one_node_is_good_on_every_other() -> None:
 
 def test_slurm_runs_what_is_in_its_file_and_takes_jobs() -> None:
     assert re.search(r"HASH_VAL\s+= Match", Node("ctl1").run("scontrol show config"))
-    deadline = time.monotonic() + 120
-    states = ""
-    while states.split() != ["idle", "idle"] and time.monotonic() < deadline:
-        time.sleep(2)
-        states = Node("login1").run("sinfo -h -N -o %T")
-    assert states.split() == ["idle", "idle"]
+    until(lambda: Node("login1").run("sinfo -h -N -o %T").split() == ["idle", "idle"], 120)
     job = "srun -N2 --ntasks-per-node=1 --gres=gpu:1 hostname"  # which root may not submit
     hosts = Node("login1").run(f"cd /tmp && runuser -u ada -- {job}")
     assert sorted(hosts.split()) == ["gpu1", "gpu2"]
@@ -292,6 +281,6 @@ def test_slurm_runs_what_is_in_its_file_and_takes_jobs() -> None:
 
 
 def test_a_further_run_changes_nothing() -> None:
-    recap = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", converge(), re.MULTILINE)
-    assert {host for host, _ in recap} >= set(NODES)
-    assert {changed for _, changed in recap} == {"0"}
+    by_host = changed(converge())
+    assert set(by_host) >= set(NODES)
+    assert set(by_host.values()) == {"0"}

@@ -9,24 +9,16 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.live_cluster import PLAIN, REPOSITORY, virtual_cluster
+from tests.live_cluster import operate, sources, virtual_cluster
 
 SCRATCH = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-interruptions")
 
 
 def controllers(*arguments: str) -> subprocess.CompletedProcess[str]:
-    sources = (f"-i{SCRATCH}/inventory", f"-i{REPOSITORY}/inventory/demo/groups.yml")
+    command = ("ansible-playbook", *sources(SCRATCH / "inventory"), "playbooks/slurm.yml")
     limits = ("--limit=ctl1", "--tags=slurm,slurm_associations")
-    return subprocess.run(
-        ["ansible-playbook", *sources, "playbooks/slurm.yml", *limits, *arguments],
-        cwd=REPOSITORY,
-        env=os.environ | PLAIN,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return operate(*command, *limits, *arguments)
 
 
 def root(node: str, command: str) -> subprocess.CompletedProcess[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.live_cluster import virtual_cluster
+from tests import live_cluster
 from tests.patience import until
 
-CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring")
+on = partial(live_cluster.on, os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring"))
 DESCRIPTION = "/etc/plumbline-fake-nvml.conf"
 CPU_S, MEMORY_MIB, WALL_S, GPU_PERCENT = 20, 300, 75, 70
 # Twenty seconds of one CPU however long they take, and longer than Slurm's 30 s between two looks.
@@ -24,12 +25,6 @@ while time.process_time() < {CPU_S}:
     pass
 time.sleep(max(0, end - time.monotonic()))
 """
-
-
-def on(node: str, words: str) -> str:
-    done = virtual_cluster(CLUSTER, "ssh", node, words)
-    assert done.returncode == 0, f"{node}: {words}\n{done.stdout}{done.stderr}"
-    return done.stdout.strip()
 
 
 @pytest.fixture

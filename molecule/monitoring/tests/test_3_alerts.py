@@ -8,51 +8,36 @@ cure until it is gone; docs/operate/monitoring.md has the table.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 import testinfra
 
-from tests.live_cluster import PLAIN, REPOSITORY, virtual_cluster
+from tests import live_cluster
+from tests.live_cluster import REPOSITORY, operate, sources, virtual_cluster
 from tests.patience import until
 from tests.web_listener import Listener
 
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring")
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
-INVENTORIES = ("-i", str(INVENTORY), "-i", str(REPOSITORY / "inventory/demo/groups.yml"))
 TABLE = REPOSITORY / ".cache/test/alerts.md"
 TEXTFILES = "/var/lib/prometheus/node-exporter-validation"
 SECONDS = 900  # the longest `for` is five minutes; the rest is room for a slow machine
 
 Labels = Mapping[str, str]
 
-
-def operator(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv,
-        cwd=REPOSITORY,
-        env=os.environ | PLAIN,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-
-
-def on(node: str, words: str) -> None:
-    done = virtual_cluster(CLUSTER, "ssh", node, words)
-    assert done.returncode == 0, f"{node}: {words}\n{done.stdout}{done.stderr}"
+on = partial(live_cluster.on, CLUSTER)
 
 
 def validate(status: int) -> None:
     """Slurm's states alone: a second or two, and a node that is drained fails."""
-    done = operator(
-        *(sys.executable, "-m", "validation.run", *INVENTORIES),
+    done = operate(
+        *(sys.executable, "-m", "validation.run", *sources(INVENTORY)),
         *("--only", "slurm_state", "--metrics", TEXTFILES),
     )
     assert done.returncode == status, done.stdout + done.stderr
@@ -71,8 +56,8 @@ def pass_validation() -> None:
 
 def certificate(**days: int) -> None:
     """As the play makes it, for login1 alone."""
-    done = operator(
-        *("ansible-playbook", *INVENTORIES, "playbooks/monitoring.yml", "--limit=login1"),
+    done = operate(
+        *("ansible-playbook", *sources(INVENTORY), "playbooks/monitoring.yml", "--limit=login1"),
         *(f"--extra-vars=tls_certificate_{name}={value}" for name, value in days.items()),
     )
     assert done.returncode == 0, done.stdout + done.stderr

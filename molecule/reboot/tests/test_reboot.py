@@ -11,14 +11,16 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.live_cluster import PLAIN, REPOSITORY, virtual_cluster
+from tests import live_cluster
+from tests.live_cluster import PLAIN, REPOSITORY, operate, sources, virtual_cluster
+from tests.patience import until
 
 CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-reboot")
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
@@ -31,29 +33,19 @@ SAMPLER = f"while sleep 0.2; do scontrol -o show node; echo; done > {SAMPLES}"
 
 def command(playbook: str, *arguments: str, **variables: object) -> list[str]:
     """At once: as many as a site of three nodes has by default, which is one."""
-    inventories = (f"--inventory={INVENTORY}", "--inventory=inventory/demo/groups.yml")
     extra = ("--extra-vars", json.dumps(variables)) if variables else ()
-    return ["ansible-playbook", *inventories, f"playbooks/{playbook}", *arguments, *extra]
+    play = ("ansible-playbook", *sources(INVENTORY), f"playbooks/{playbook}")
+    return [*play, *arguments, *extra]
 
 
 def run(playbook: str, *arguments: str, **variables: object) -> tuple[int, str]:
     """Exit status, and what was said as one line."""
-    done = subprocess.run(
-        command(playbook, *arguments, **variables),
-        cwd=REPOSITORY,
-        env=os.environ | PLAIN,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=RUN_SECONDS,
-    )
+    done = operate(*command(playbook, *arguments, **variables), timeout=RUN_SECONDS)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
-def on(node: str, words: str) -> str:
-    done = virtual_cluster(CLUSTER, "ssh", node, words)
-    assert done.returncode == 0, f"{node}: {words}\n{done.stdout}{done.stderr}"
-    return done.stdout.strip()
+on = partial(live_cluster.on, CLUSTER)
+eventually = partial(until, seconds=90)
 
 
 def boot(node: str) -> str:
@@ -85,13 +77,6 @@ def submit(node: str, seconds: int, *options: str) -> str:
 def state(job: str) -> list[str]:
     """How it ended; one that was requeued has more than one end."""
     return on("login1", f"sacct -D -X -n -P -o state -j {job}").split()
-
-
-def eventually(what, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.3)
 
 
 @pytest.fixture(autouse=True)
