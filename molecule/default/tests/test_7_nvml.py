@@ -91,42 +91,38 @@ def test_a_node_with_a_fault_takes_no_part_in_what_follows(validate, up, tmp_pat
         assert done.hosts(check) == ["gpu1", "gpu3"]
 
 
+# Name, check, what is said of the GPU, and what the check makes of it.
 FAULTS = [
-    ("a lost GPU", "driver", "gpu.1.error.* = GPU_IS_LOST", "gives no answers"),
+    ("a lost GPU", "driver", "error.* = GPU_IS_LOST", "gives no answers"),
     (
         "no permission",
         "driver",
-        "gpu.1.error.nvmlDeviceGetHandleByIndex_v2 = NO_PERMISSION",
+        "error.nvmlDeviceGetHandleByIndex_v2 = NO_PERMISSION",
         "Insufficient Permissions",
     ),
-    ("a reset is asked for", "driver", "gpu.1.field.230 = 1", "asks for a GPU reset"),
+    ("a reset is asked for", "driver", "field.230 = 1", "asks for a GPU reset"),
     (
         "no answer in time",
         "driver",
-        "gpu.1.delay_ms.nvmlDeviceGetPowerUsage = forever",
+        "delay_ms.nvmlDeviceGetPowerUsage = forever",
         "did not answer within 30 s",
     ),
-    (
-        "uncorrectable errors",
-        "ecc",
-        "gpu.1.ecc_volatile_uncorrected = 3",
-        "3 uncorrectable ECC errors",
-    ),
-    ("a row to be remapped", "ecc", "gpu.1.remapped_rows_pending = 1", "waits for a reset"),
-    ("a row not remapped", "ecc", "gpu.1.remapped_rows_failure = 1", "remapping a memory row"),
-    ("half the lanes", "pcie", "gpu.1.pcie_width = 8", "8 PCIe lanes of 16"),
-    (
-        "an old generation",
-        "pcie",
-        "gpu.1.pcie_generation = 3\ngpu.1.clock_reasons = 0",
-        "generation 3 of 5",
-    ),
-    ("a link down", "nvlink", "gpu.1.nvlink.7.active = 0", "NVLink 7 is down"),
-    ("the fabric not joined", "nvlink", "gpu.1.fabric_state = 2", "in progress, not completed"),
-    ("too hot", "clocks", "gpu.1.clock_reasons = 0x40", "hardware thermal slowdown"),
-    ("a stranger's process", "processes", "gpu.1.process.0 = 4242 2048 python", "4242 (python)"),
-    ("MIG on", "mig", "gpu.1.mig = 1", "MIG is on"),
+    ("uncorrectable errors", "ecc", "ecc_volatile_uncorrected = 3", "3 uncorrectable ECC errors"),
+    ("a row to be remapped", "ecc", "remapped_rows_pending = 1", "waits for a reset"),
+    ("a row not remapped", "ecc", "remapped_rows_failure = 1", "remapping a memory row"),
+    ("half the lanes", "pcie", "pcie_width = 8", "8 PCIe lanes of 16"),
+    ("an old generation", "pcie", "pcie_generation = 3\nclock_reasons = 0", "generation 3 of 5"),
+    ("a link down", "nvlink", "nvlink.7.active = 0", "NVLink 7 is down"),
+    ("the fabric not joined", "nvlink", "fabric_state = 2", "in progress, not completed"),
+    ("too hot", "clocks", "clock_reasons = 0x40", "hardware thermal slowdown"),
+    ("a stranger's process", "processes", "process.0 = 4242 2048 python", "4242 (python)"),
+    ("MIG on", "mig", "mig = 1", "MIG is on"),
 ]
+
+
+def of_gpu(number: int, lines: str) -> str:
+    """Lines of a description, of one GPU."""
+    return "\n".join(f"gpu.{number}.{line}" for line in lines.split("\n"))
 
 
 THREE = [FAULTS[first : first + len(NODES)] for first in range(0, len(FAULTS), len(NODES))]
@@ -187,10 +183,10 @@ def test_all_faults_at_once_are_told_each_of_its_gpu(validate, written):
     by_name = {fault[0]: fault for fault in FAULTS}
     put = [(node, gpu, by_name[name]) for node, of in TOGETHER.items() for name, gpu in of.items()]
     assert len(put) == len(FAULTS) - 1
-    lines = {"gpu1": [], "gpu2": [], "gpu3": ["count = 1"]}
-    for node, gpu, (_, _, line, _) in put:
-        lines[node].append(line.replace("gpu.1.", f"gpu.{gpu}."))
-    for node, several in lines.items():
+    described = {"gpu1": [], "gpu2": [], "gpu3": ["count = 1"]}
+    for node, gpu, (_, _, lines, _) in put:
+        described[node].append(of_gpu(gpu, lines))
+    for node, several in described.items():
         written(node, DESCRIPTION, "\n".join(several))
     written("gpu2", KERNEL_LOG, f"gpu2 kernel: [ 4711.500000] {XID.replace('2b', '1b')}")
     done = validate("--suite", "full", "--only", ",".join(HEALTH))
@@ -199,9 +195,9 @@ def test_all_faults_at_once_are_told_each_of_its_gpu(validate, written):
     assert accused.pop(("xid", "gpu2")) == XID_TOLD.replace("GPU 1", "GPU 0")
     assert NOT_COUNTED in accused["driver", "gpu3"]
     assert accused.keys() == {(check, node) for node, _, (_, check, _, _) in put}
-    for node, gpu, (fault, check, line, sentence) in put:
+    for node, gpu, (fault, check, lines, sentence) in put:
         message = accused[check, node]
-        note(fault, line.replace("gpu.1.", f"gpu.{gpu}."), check, message)
+        note(fault, of_gpu(gpu, lines), check, message)
         assert sentence in message
         assert re.findall(r"GPU (\d+): ", message) == [str(gpu)]
     assert (done.nodes("failing"), done.nodes("suspect")) == (NODES, [])
@@ -211,16 +207,16 @@ def test_all_faults_at_once_are_told_each_of_its_gpu(validate, written):
 @pytest.mark.parametrize("faults", THREE, ids=[", ".join(f[0] for f in each) for each in THREE])
 def test_a_fault_of_one_gpu_is_told_of_that_gpu(validate, written, faults):
     at = dict(zip(NODES, faults, strict=False))
-    for name, (_, _, line, _) in at.items():
-        written(name, DESCRIPTION, line)
+    for name, (_, _, lines, _) in at.items():
+        written(name, DESCRIPTION, of_gpu(1, lines))
     done = validate("--suite", "full", "--only", ",".join(HEALTH))
     assert done.code == 1, done.output
     accused = done.verdicts("fail", "inconclusive", "warn")
     assert accused.keys() == {(check, name) for name, (_, check, _, _) in at.items()}
     assert (done.nodes("failing"), done.nodes("suspect")) == (list(at), [])
-    for name, (fault, check, line, sentence) in at.items():
+    for name, (fault, check, lines, sentence) in at.items():
         message = accused[check, name]
-        note(fault, line, check, message)
+        note(fault, of_gpu(1, lines), check, message)
         assert message.startswith("GPU 1: ")
         assert sentence in message
         assert "GPU 0" not in message
@@ -235,10 +231,7 @@ def test_what_is_no_fault_of_the_board_is_told_too(validate, written):
     done = validate("--suite", "full", "--only", ",".join(HEALTH))
     assert done.code == 1, done.output
     accused = done.verdicts("fail", "inconclusive")
-    assert accused == {
-        ("driver", "gpu2"): NOT_COUNTED,
-        ("xid", "gpu3"): XID_TOLD,
-    }
+    assert accused == {("driver", "gpu2"): NOT_COUNTED, ("xid", "gpu3"): XID_TOLD}
     note("a GPU not counted", "count = 1", "driver", accused["driver", "gpu2"])
     note("an XID", XID, "xid", accused["xid", "gpu3"])
     assert done.verdicts("warn") == LOWERED  # and accuses nobody

@@ -72,6 +72,11 @@ class Run:
         path = self.folder / f"{standing}_nodes.txt"
         return path.read_text().split() if path.exists() else []
 
+    def fails(self, *nodes: str) -> None:
+        """These nodes, and for them alone."""
+        assert self.code == 1, self.output[-4000:]
+        assert self.nodes("failing") == list(nodes)
+
     def write_row(self, fault: str) -> None:
         words = [", ".join(self.nodes(s)) or "–" for s in ("failing", "suspect", "passing")]
         head = "| fault | exit | failing | suspects | passing |\n|---|---|---|---|---|\n"
@@ -110,7 +115,9 @@ def run(request, tmp_path):
         return told(start(tmp_path / "run", *arguments).end())
 
     def told(done: Run) -> Run:
-        done.write_row(request.node.name.removeprefix("test_").replace("_", " "))
+        params = getattr(request.node, "callspec", None)
+        name = params.id if params else request.node.name.removeprefix("test_").replace("_", " ")
+        done.write_row(name)
         return done
 
     whole.told = told
@@ -182,8 +189,7 @@ def test_a_rank_freezes(run, tmp_path):
     frozen = when_a_payload_runs("gpu2", "ddp", "kill -STOP $p")
     done = run.told(started.end())
     assert frozen.wait() == 0
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
+    done.fails("gpu2")
 
 
 def test_a_wrong_sum_on_one_rank(run):
@@ -199,8 +205,7 @@ def test_a_wrong_sum_on_one_rank(run):
     """
     with in_the_payload(("gpu2",), "all_reduce", code):
         done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
+    done.fails("gpu2")
 
 
 def test_gradients_that_are_not_synchronised(run):
@@ -222,8 +227,7 @@ def test_gradients_that_are_not_synchronised(run):
 def test_a_library_is_broken_on_one_node(run):
     with in_the_payload(("gpu2",), "ddp", "sys.modules['torch'] = None  # cannot be imported"):
         done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
+    done.fails("gpu2")
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -237,8 +241,7 @@ def test_slurmd_dies_in_the_middle_of_a_job(run, tmp_path):
     assert killed.wait() == 0
     on("gpu2", "systemctl start slurmd")
     on("ctl1", "scontrol update nodename=gpu2 state=resume || true")
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
+    done.fails("gpu2")
 
 
 def test_a_link_between_two_nodes_is_cut(run):
@@ -247,40 +250,32 @@ def test_a_link_between_two_nodes_is_cut(run):
         "gpu2", f"ip route add blackhole {address}/32", f"ip route del blackhole {address}/32"
     ):
         done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == []
+    done.fails()
     assert done.nodes("suspect") == ["gpu1", "gpu2"]
     assert "firewall" in done.output
 
 
-def test_a_host_has_another_name(run):
-    with fault("gpu2", "hostname mail7", "hostname gpu2"):
-        done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
+FULL = "mount -t tmpfs -o size=64k,mode=1777 none /tmp; dd if=/dev/zero of=/tmp/x bs=1k || true"
 
 
-def test_tmp_is_read_only(run):
-    with fault("gpu2", "mount -t tmpfs -o ro none /tmp", "umount -l /tmp"):
-        done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
-
-
-def test_tmp_is_full(run):
-    full = "mount -t tmpfs -o size=64k,mode=1777 none /tmp; dd if=/dev/zero of=/tmp/x bs=1k || true"
-    with fault("gpu2", full, "umount -l /tmp"):
-        done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
+@pytest.mark.parametrize(
+    ("put_in", "take_out"),
+    [
+        pytest.param("hostname mail7", "hostname gpu2", id="a host has another name"),
+        pytest.param("mount -t tmpfs -o ro none /tmp", "umount -l /tmp", id="tmp is read only"),
+        pytest.param(FULL, "umount -l /tmp", id="tmp is full"),
+    ],
+)
+def test_one_node_is_at_fault(run, put_in, take_out):
+    with fault("gpu2", put_in, take_out):
+        run().fails("gpu2")
 
 
 def test_munge_is_stopped(run):
     with fault("gpu2", "systemctl stop munge", "systemctl start munge; systemctl restart slurmd"):
         done = run()
     on("ctl1", "scontrol update nodename=gpu2 state=resume || true")
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == ["gpu2"]
+    done.fails("gpu2")
 
 
 def test_answers_of_an_earlier_run_are_replayed(run, tmp_path):
@@ -353,16 +348,16 @@ def test_a_colleague_has_a_job_on_a_node(run):
 def test_slurmctld_is_stopped(run):
     with fault("ctl1", "systemctl stop slurmctld", "systemctl start slurmctld"):
         done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == done.nodes("suspect") == []
+    done.fails()
+    assert done.nodes("suspect") == []
     assert "state=drain" not in done.output
 
 
 def test_slurmdbd_is_stopped(run):
     with fault("ctl1", "systemctl stop slurmdbd", "systemctl start slurmdbd"):
         done = run()
-    assert done.code == 1, done.output[-4000:]
-    assert done.nodes("failing") == done.nodes("suspect") == []
+    done.fails()
+    assert done.nodes("suspect") == []
 
 
 def test_the_login_node_goes_away(run, tmp_path):
