@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.checkers import checker
+from tests.processes import passes
 
 START_S = 20.0
 
@@ -23,11 +24,8 @@ def running(folder: Path, lines: Iterable[str]) -> Iterator[str]:
     with samples.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     data = folder / "data"
-    subprocess.run(
-        [*checker("promtool"), "tsdb", "create-blocks-from", "openmetrics", samples, data],
-        check=True,
-        capture_output=True,
-    )
+    create = (*checker("promtool"), "tsdb", "create-blocks-from", "openmetrics")
+    passes(*create, samples, data)
     (folder / "prometheus.yml").write_text("{}\n")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

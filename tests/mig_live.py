@@ -129,15 +129,10 @@ def opened(host, arguments, names):
     tries = " ".join(f"/dev/plumbline-mig/{name}.{what}" for name in names for what in ("gi", "ci"))
     all_ = f"{tries} /dev/nvidia0 /dev/nvidia1"
     tried = host.run(f"{JOB} {arguments} sh -c 'for f in {all_}; do head -c1 $f; done'")
-    refused = [
-        line.split("'")[1]
-        for line in tried.stderr.splitlines()
-        if "Operation not permitted" in line
-    ]
-    openable = [
-        line.split("'")[1]
-        for line in tried.stderr.splitlines()
-        if "No such device or address" in line
-    ]
+
+    def of(words):
+        return [line.split("'")[1] for line in tried.stderr.splitlines() if words in line]
+
+    refused, openable = of("Operation not permitted"), of("No such device or address")
     assert len(refused) + len(openable) == 2 * len(names) + 2, tried.stderr
     return {path.rpartition("/")[2] for path in openable}

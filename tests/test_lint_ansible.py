@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run
 
 PLAY = "- name: Work\n  hosts: all\n  tasks:\n    - name: Do\n      {}\n"
 FINE = PLAY.format("ansible.builtin.debug:\n        msg: fine")
@@ -38,15 +39,9 @@ def checkout(tmp_path: Path, repository: Path) -> Path:
 
 
 def lint(folder: Path, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [folder / "scripts/lint-ansible", *arguments],
-        env=os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    done = run(folder / "scripts/lint-ansible", *arguments, env=os.environ | {"PATH": path})
+    return done.returncode, done.stdout + done.stderr
 
 
 PLAYBOOKS = ("playbooks/site.yml", "molecule/default/prepare.yml")

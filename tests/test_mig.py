@@ -56,11 +56,12 @@ def test_as_many_of_a_profile_as_nvidia_says_and_no_more(model, profile, most):
         ("a100_sxm", {"1g.10gb": 7}, ""),  # of 80 GB
         ("a100_sxm", {"1g.5gb": 5, "3g.20gb": 1}, "no a100_sxm has room"),
         ("a100_sxm", {"1g.5gb": 1, "3g.40gb": 1}, "no a100_sxm has all of them"),
-        ("a100_sxm", {"1g.12gb": 1}, "1g.12gb, which no a100_sxm has; it has 1g.5gb"),
+        ("a100_sxm", {"1g.12gb": 1}, "1g.12gb, which no a100_sxm has; it has 1g.5gb, 1g.10gb,"),
         ("a30", {"2g.12gb": 1, "1g.6gb": 3}, "no a30 has room"),
         ("l40s", {"1g.12gb": 1}, "the model l40s has no MIG"),
         ("sites_own", {"1g.12gb": 7}, ""),
         ("sites_own", {"1g.12gb": 8}, "takes 8 slices"),
+        ("sites_own", {"3g.40gb": 2, "2g.20gb": 1}, "takes 8 slices of every GPU, which has 7"),
         ("b300", {"1g.34gb": 7}, ""),
         ("h100_sxm", {"1g10gb": 7}, "1g10gb is no profile"),
         ("none", {}, ""),

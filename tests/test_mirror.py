@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import http.client
 import json
-import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import passes, run
 from tests.standins import mirror
 
 TOOL = mirror.Deb(
@@ -29,20 +29,13 @@ TOOL = mirror.Deb(
 )
 
 
-def said(*argv: str) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-
-
 def test_a_package_is_one_to_dpkg(tmp_path: Path) -> None:
     built = mirror.build(TOOL, tmp_path)
     assert built.name == "tool_2.0-1_all.deb"
-    assert said("dpkg-deb", "--field", str(built), "Version", "Conflicts", "Provides") == (
-        "Version: 1:2.0-1\nConflicts: tool-old\nProvides: a-tool\n"
-    )
-    listed = {
-        line.split()[-1]: line.split()[:2]
-        for line in said("dpkg-deb", "-c", str(built)).splitlines()
-    }
+    shown = passes("dpkg-deb", "--field", built, "Version", "Conflicts", "Provides")
+    assert shown == "Version: 1:2.0-1\nConflicts: tool-old\nProvides: a-tool\n"
+    lines = [line.split() for line in passes("dpkg-deb", "-c", built).splitlines()]
+    listed = {words[-1]: words[:2] for words in lines}
     assert listed["./usr/bin/tool"] == ["-rwxr-xr-x", "root/root"]
     assert listed["./etc/tool.conf"] == ["-rw-r--r--", "root/root"]
     assert listed["./usr/bin/"][0] == "drwxr-xr-x"
@@ -60,12 +53,12 @@ def test_the_key_is_kept_and_signs_what_gpgv_accepts(tmp_path: Path) -> None:
     folder = stand_in.folder / "cuda"
     assert (folder / "key.asc").read_bytes().startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----")
     assert (tmp_path / "mirror.key").stat().st_mode & 0o777 == 0o600
-    said("gpgv", "--keyring", str(folder / "key.gpg"), str(folder / "InRelease"))
+    passes("gpgv", "--keyring", folder / "key.gpg", folder / "InRelease")
 
     other = mirror.make_key()
     (tmp_path / "other.gpg").write_bytes(other.binary)
-    with pytest.raises(subprocess.CalledProcessError):
-        said("gpgv", "--keyring", str(tmp_path / "other.gpg"), str(folder / "InRelease"))
+    refused = run("gpgv", "--keyring", tmp_path / "other.gpg", folder / "InRelease")
+    assert refused.returncode != 0
 
 
 @pytest.mark.parametrize(

@@ -313,15 +313,6 @@ def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
             gpus(mig={"3g.40gb": 2, "2g.20gb": 1}),
             "wants 1 of 2g.20gb, 2 of 3g.40gb on every GPU, for which no h100_sxm has room",
         ),
-        (
-            gpus("sites_own", mig={"3g.40gb": 2, "2g.20gb": 1}),
-            "takes 8 slices of every GPU, which has 7",
-        ),
-        (
-            gpus("a100_sxm", mig={"3g.47gb": 2}),
-            "has 3g.47gb, which no a100_sxm has; it has 1g.5gb, 1g.10gb,",
-        ),
-        (gpus("l4", mig={"1g.5gb": 1}), "the model l4 has no MIG"),
         (gpus("virtual", 2, mig={"1g.10gb": 7}), "only real GPUs have instances"),
         ({"node_gpus": None}, "is not set; set it for the node's group"),
         (gpus(nvml=True), "is set for the model h100_sxm; leave it out"),

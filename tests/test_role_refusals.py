@@ -139,11 +139,6 @@ REST = {"slurmrestd_enabled": True}
             {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"3g.20gb": 5}},
             "5 of 3g.20gb on every GPU, for which no a100_sxm has room",
         ),
-        (
-            "nvidia_mig",
-            {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"1g.24gb": 1}},
-            "has 1g.24gb, which no a100_sxm has",
-        ),
         ("rdma", {"rdma_ports": 0}, "rdma_ports is 0"),
         (
             "shared_storage",
