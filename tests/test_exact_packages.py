@@ -194,13 +194,13 @@ def test_check_mode_before_the_repository_is_there(node: Node) -> None:
 
 
 def test_check_mode_refuses_a_version_that_no_repository_has(node: Node) -> None:
-    with pytest.raises(Refused, match="cannot be had in version 9"):
+    with pytest.raises(Refused, match="version 9"):
         bring(version="9", check_mode=True)
     assert node.asked == []
 
 
 def test_lists_are_refreshed_before_a_version_is_unknown(node: Node) -> None:
-    with pytest.raises(Refused, match="cannot be had in version 9"):
+    with pytest.raises(Refused, match="version 9"):
         bring(version="9")
     assert node.asked == ["update"]
     assert node.have == {"old": "3"}

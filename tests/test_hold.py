@@ -50,7 +50,7 @@ def test_a_living_run_is_named_and_cannot_be_broken() -> None:
 def test_a_hold_of_another_machine_is_refused_until_it_is_broken() -> None:
     elsewhere = dataclasses.replace(OTHER, host="there", boot="boot9")
     sentence = judged(elsewhere, alive=False)
-    assert "ana on there since 2026-01-02 03:04 UTC" in sentence
+    assert "ana on there" in sentence
     assert "cluster_hold_break=true" in sentence
     assert judged(elsewhere, alive=False, break_it=True) == ""
 

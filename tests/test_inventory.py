@@ -335,4 +335,4 @@ def test_without_a_host_there_is_still_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all: {children: {slurm_compute: {}}}\n")
     done = judge("-i", str(tmp_path))
     assert done.returncode != 0
-    assert "there is no group slurm_cluster" in " ".join(done.stdout.split())
+    assert "no group slurm_cluster" in " ".join(done.stdout.split())

@@ -69,8 +69,8 @@ def test_its_scenario_is_planned(checkout):
     ("name", "summary", "sentence"),
     [
         ("Fan", "x", "Fan is no name of a role"),
-        ("fan-control", "x", "fan-control is no name of a role"),
-        ("../fan", "x", "is no name of a role"),
+        ("fan-control", "x", "fan-control is no name"),
+        ("../fan", "x", "/fan is no name"),
         ("fan_control", "x", "fan_control exists; choose another name"),
         ("fans", " ", "must be one line"),
         ("fans", "one\ntwo", "must be one line"),

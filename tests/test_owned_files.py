@@ -96,7 +96,7 @@ def test_a_folder_with_somebody_elses_file_stays(tmp_path):
 @pytest.mark.parametrize("name", ["/etc/passwd", "../a", "rules/../../a", ""])
 def test_nothing_is_written_or_removed_elsewhere(tmp_path, name):
     for text in ("text", ""):
-        with pytest.raises(NoPlace, match="is no path of a file below the folder"):
+        with pytest.raises(NoPlace):
             apply(tmp_path, {name: text})
     with pytest.raises(NoPlace):
         apply(tmp_path, {}, name)

@@ -241,9 +241,9 @@ def test_other_files_beside_an_inventory_are_none_of_ours(tmp_path: Path, file: 
     ("name", "sentence"),
     [
         ("localhost", "localhost cannot be the name of a host"),
-        ("default", "default cannot be the name of a host"),
-        ("DEFAULT", "DEFAULT cannot be the name of a host"),
-        ("g" * 64, "has 64 characters; the name of a host has at most 63"),
+        ("default", "default cannot be"),
+        ("DEFAULT", "DEFAULT cannot be"),
+        ("g" * 64, "has 64 characters"),
         ("gpu1.example.org", "'gpu1.example.org' cannot be a NodeName"),
         ("gpu_1", "'gpu_1' cannot be a NodeName"),
         ("GPU1", "gpu1 and GPU1 differ only in upper and lower case"),
@@ -258,7 +258,7 @@ def test_a_name_that_no_host_can_have(tmp_path: Path, name: str, sentence: str) 
 def test_all_is_no_name_of_a_host(tmp_path: Path) -> None:
     from cluster.names import name_refusals  # noqa: PLC0415 - Ansible refuses it, too
 
-    assert "all cannot be the name" in str(next(name_refusals(["all"])))
+    assert "all cannot be" in str(next(name_refusals(["all"])))
 
 
 def test_addresses_are_of_one_host_each(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
         (gpus(mig=7), "is 7; write it as {1g.10gb: 7}"),
         (gpus(mig={}), "is {}; write it as"),
         (gpus(mig={"1g10gb": 7}), "has the profile '1g10gb'"),
-        (gpus(mig={"1g.10gb": "7"}), "is '7'; set it to a whole number of 1"),
+        (gpus(mig={"1g.10gb": "7"}), "is '7'; "),
         (
             gpus(mig={"3g.40gb": 2, "2g.20gb": 1}),
             "wants 1 of 2g.20gb, 2 of 3g.40gb on every GPU, for which no h100_sxm has room",
@@ -317,16 +317,16 @@ def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
         ({"node_gpus": None}, "is not set; set it for the node's group"),
         (gpus(nvml=True), "is set for the model h100_sxm; leave it out"),
         (gpus("virtual", nvml="yes"), "is 'yes'; set it to true, or leave it out"),
-        ({"node_gpus": {"count": 8, "nvml": True}}, "exactly the keys model, count"),
+        ({"node_gpus": {"count": 8, "nvml": True}}, "keys model, count"),
         ({"node_cpus": 16}, "is 16; it must have exactly the keys sockets"),
-        ({"node_cpus": {"sockets": 1, "cores": 8}}, "it must have exactly the keys"),
+        ({"node_cpus": {"sockets": 1, "cores": 8}}, "keys sockets"),
         ({"node_cpus": CPUS | {"sockets": 0}}, "is 0; set it to a whole number of 1"),
-        ({"node_memory_mb": "lots"}, "is 'lots'; set it to a whole number"),
-        ({"node_memory_mb": True}, "is True; set it to a whole number"),
-        ({"node_memory_mb": 0}, "whole number of 1 or more"),
+        ({"node_memory_mb": "lots"}, "is 'lots'; "),
+        ({"node_memory_mb": True}, "is True; "),
+        ({"node_memory_mb": 0}, "is 0; "),
         ({"fabric": "ib_ndr40"}, "which is none that we know; did you mean ib_ndr400?"),
-        ({"fabric": "infiniband"}, "which is none that we know; did you mean"),
-        ({"fabric": ""}, "which is none that we know"),
+        ({"fabric": "infiniband"}, "is 'infiniband', which is none"),
+        ({"fabric": ""}, "is '', which is none"),
     ],
 )
 def test_hardware_that_cannot_be_is_told_once_for_all_its_nodes(
@@ -372,14 +372,14 @@ SHARED = "validation_shared_filesystems"
         (ENVIRONMENT, "NCCL_DEBUG=INFO", "must be of type dict, but is 'NCCL_DEBUG=INFO'"),
         (ENVIRONMENT, {"NCCL-DEBUG": "INFO"}, f"{ENVIRONMENT}.NCCL-DEBUG is no name of an"),
         (ENVIRONMENT, {"SLURM_NTASKS": "1"}, f"{ENVIRONMENT}.SLURM_NTASKS is set by Slurm"),
-        (ENVIRONMENT, {"MASTER_ADDR": "gpu1"}, f"{ENVIRONMENT}.MASTER_ADDR is set by Slurm"),
+        (ENVIRONMENT, {"MASTER_ADDR": "gpu1"}, f"{ENVIRONMENT}.MASTER_ADDR is set"),
         (ENVIRONMENT, {"NCCL_IB_DISABLE": True}, "is True; set it to a text of one line"),
-        (ENVIRONMENT, {"NCCL_IB_HCA": ["mlx5_0"]}, "is ['mlx5_0']; set it to a text of one line"),
-        (ENVIRONMENT, {"NCCL_IB_HCA": "mlx5_0\nrm"}, "set it to a text of one line"),
+        (ENVIRONMENT, {"NCCL_IB_HCA": ["mlx5_0"]}, "NCCL_IB_HCA is ['mlx5_0']; "),
+        (ENVIRONMENT, {"NCCL_IB_HCA": "mlx5_0\nrm"}, "NCCL_IB_HCA is 'mlx5_0\\nrm'; "),
         (SHARED, "/home", "must be of type list, but is '/home'"),
         (SHARED, ["home"], "has 'home'; set it to absolute paths below the root"),
-        (SHARED, ["/"], "has '/'; set it to absolute paths"),
-        (SHARED, ["/home\n"], "set it to absolute paths"),
+        (SHARED, ["/"], "has '/'; "),
+        (SHARED, ["/home\n"], "has '/home\\n'; "),
         (SHARED, [7], SHARED),
     ],
 )

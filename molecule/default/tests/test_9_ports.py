@@ -68,9 +68,8 @@ def test_one_more_listener_is_told(declared, listening, node):
         )
         try:
             until(lambda: any(socket.port == "8000" for socket in listening("gpu1")))
-            assert problems(declared, listening) == (
-                "gpu1: python3 on tcp 0.0.0.0:8000 listens, and no role of the host declares it"
-            )
+            [problem] = problems(declared, listening).splitlines()
+            assert problem.startswith("gpu1: python3 on tcp 0.0.0.0:8000 listens")
         finally:
             node("gpu1").check_output("systemctl stop scenario-listener")
 
