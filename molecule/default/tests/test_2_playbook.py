@@ -114,7 +114,7 @@ def test_without_the_controller_nothing_is_configured_not_even_one_node(operator
 BAD_VARIABLES = {
     "slurm_partitons: []": "did you mean slurm_partitions?",
     "slurm_slurmd_timeout: soon": "but is 'soon'",
-    "slurm_database_password: changeme": "slurm_database_password",
+    "slurm_database_password: changeme": "a word that everyone knows",
     "slurm_partitions: [{name: x, nodes: [gpu_h200]}]": 'names "gpu_h200"',
 }
 REFUSED_BY_ROLES = {
