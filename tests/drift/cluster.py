@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import processes
 from tests.drift import said
 from tests.live_cluster import PLAIN, REPOSITORY
 
@@ -90,14 +91,8 @@ class Cluster:
 
     def _run(self, program: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         settings = PLAIN | {"ANSIBLE_CONFIG": str(self.checkout / "ansible.cfg")} | more
-        return subprocess.run(
-            [str(self.programs / program), *arguments],
-            cwd=self.checkout,
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = (self.programs / program, *arguments)
+        return processes.run(*command, cwd=self.checkout, env=os.environ | settings)
 
 
 def members(document: Mapping[str, Any]) -> dict[str, list[str]]:

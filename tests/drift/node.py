@@ -24,16 +24,18 @@ UNITS = "/etc/systemd/system"
 OWN = "# Managed by Ansible"
 
 
+def run(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+
+
 def said(*argv: str) -> str:
     """What a program prints, whatever its exit status."""
-    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    return run(argv).stdout.strip()
 
 
 def done(*argv: str) -> None:
-    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    ended = run(argv)
     if ended.returncode:
         raise SystemExit(f"{' '.join(argv)}: {ended.stdout[-500:]}{ended.stderr[-500:]}")
 
