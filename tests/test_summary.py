@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -261,7 +262,7 @@ def folder(tmp_path: Path, repository: Path) -> Path:
     return tmp_path
 
 
-PLAYS = (ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "site.yml")
+ANSIBLE = (ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "site.yml")
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -270,23 +271,25 @@ def settings(folder: Path) -> dict[str, str]:
 
 def ends(folder: Path, *arguments: str) -> tuple[int, str]:
     """Exit status of a run, and what it says at its end."""
-    done = processes.run(*PLAYS, *arguments, cwd=folder, env=settings(folder), timeout=120)
+    done = processes.run(*ANSIBLE, *arguments, cwd=folder, env=settings(folder), timeout=120)
     banner = re.compile(r"^SUMMARY \*+$", re.MULTILINE)
     assert len(banner.findall(done.stdout)) <= 1, done.stdout
     parts = banner.split(done.stdout)
     return done.returncode, parts[1] if len(parts) > 1 else ""
 
 
-def play(name: str, task: str, hosts: str = "slurm_cluster") -> str:
-    return f"- {{name: {name}, hosts: {hosts}, gather_facts: false, tasks: [{task}]}}\n"
+def play(name: str, task: dict[str, Any], **more: Any) -> dict[str, Any]:
+    usual = {"name": name, "hosts": "slurm_cluster", "gather_facts": False}
+    return usual | more | {"tasks": [task]}
 
 
-WORK = play("Work", "{name: Do, ansible.builtin.ping: }")
+WORK = play("Work", {"name": "Do", "ansible.builtin.ping": None})
+REFUSE = {"name": "Stop", "ansible.builtin.fail": {"msg": "The name is wrong."}}
 
 
-def plays(folder: Path, *texts: str) -> None:
-    """Puts another playbook in the place of PLAYBOOK."""
-    (folder / "site.yml").write_text("".join(texts))
+def write(folder: Path, *plays: dict[str, Any]) -> None:
+    """Another playbook in the place of PLAYBOOK."""
+    (folder / "site.yml").write_text(json.dumps(plays))
 
 
 def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None:
@@ -330,8 +333,7 @@ def test_what_no_log_hides_stays_hidden(folder: Path) -> None:
 
 
 def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
-    stop = "{name: Stop, ansible.builtin.fail: {msg: The name is wrong.}, run_once: true}"
-    plays(folder, play("Refuse", stop), WORK)
+    write(folder, play("Refuse", REFUSE | {"run_once": True}), WORK)
     status, text = ends(folder)
     assert status == 2
     assert "No host is done; nothing was changed.\nStopped.\n    The name is wrong.\n" in text
@@ -339,8 +341,7 @@ def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
 
 
 def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
-    stop = "{name: Stop, ansible.builtin.fail: {msg: The name is wrong.}}"
-    plays(folder, play("Refuse", stop, hosts="localhost"), WORK)
+    write(folder, play("Refuse", REFUSE, hosts="localhost"), WORK)
     status, text = ends(folder)
     assert status == 2
     assert "Stopped.\n    The name is wrong.\n" in text
@@ -352,7 +353,7 @@ def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
     hosts = {f"n{number}": away for number in range(12)}
     inventory = {"all": {"children": {"slurm_cluster": {"hosts": hosts}}}}
     (folder / "hosts.yml").write_text(json.dumps(inventory))
-    plays(folder, WORK)
+    write(folder, WORK)
     status, text = ends(folder)
     assert status == 4
     assert "n9 and 2 more" in text
@@ -362,13 +363,13 @@ def test_many_hosts_go_into_a_file_for_the_next_run(folder: Path) -> None:
 
 @pytest.mark.parametrize("hosts", ["localhost", "other"])
 def test_a_playbook_of_other_hosts_is_left_in_peace(folder: Path, hosts: str) -> None:
-    plays(folder, play("Work", "{ansible.builtin.debug: {msg: x}}", hosts=hosts))
+    write(folder, play("Work", {"ansible.builtin.debug": {"msg": "x"}}, hosts=hosts))
     assert ends(folder) == (0, "")
 
 
 def test_an_interrupted_run_says_where(folder: Path) -> None:
     process = subprocess.Popen(
-        (*PLAYS, "--limit", "ctl1,gpu1", "-e", "wait=60"),
+        (*ANSIBLE, "--limit", "ctl1,gpu1", "-e", "wait=60"),
         cwd=folder,
         env=settings(folder) | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -390,8 +391,8 @@ def test_an_interrupted_run_says_where(folder: Path) -> None:
 
 
 def test_batches_that_never_came_are_not_done(folder: Path) -> None:
-    back = "{name: Back, ansible.builtin.fail: {msg: Broken.}, when: inventory_hostname == bad}"
-    plays(folder, play("Reboot", back, hosts="slurm_cluster, serial: [1, 2]"))
+    fail = {"ansible.builtin.fail": {"msg": "It is broken."}, "when": "inventory_hostname == bad"}
+    write(folder, play("Reboot", {"name": "Come back"} | fail, serial=[1, 2]))
     limit = ("--limit", "ctl1:gpu1:gpu3")
     status, text = ends(folder, *limit, "-e", "bad=ctl1")
     assert status == 2
