@@ -36,10 +36,10 @@ def on(cluster: str, node: str, words: str) -> str:
 
 
 def operate(
-    *argv: str | Path, timeout: float = 600, environment: Mapping[str, str] = {}
+    *argv: object, timeout: float = 600, environment: Mapping[str, str] = {}
 ) -> subprocess.CompletedProcess[str]:
     """Runs what an operator runs on the control node."""
-    settings = os.environ | PLAIN | environment
+    settings = {**os.environ, **PLAIN, **environment}
     return processes.run(*argv, cwd=REPOSITORY, env=settings, timeout=timeout)
 
 

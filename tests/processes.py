@@ -12,15 +12,16 @@ ANSIBLE_PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 PYTHON = f"ansible_python_interpreter={sys.executable}"
 
 
-def run(*argv: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+def run(*argv: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """What a program said, whatever its exit status.
 
     options: as for subprocess.run, such as cwd, env, timeout
     """
-    return subprocess.run(argv, capture_output=True, text=True, check=False, **options)
+    command = [str(word) for word in argv]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
-def passes(*argv: str | Path, **options: Any) -> str:
+def passes(*argv: object, **options: Any) -> str:
     """What a program printed; its failure is the test's."""
     done = run(*argv, **options)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -93,7 +93,9 @@ def test_a_bare_python_runs_it(node, tmp_path):
         capture_output=True,
         check=True,
     )
-    assert action.READER.answer(done.stdout.decode())["count"] == 2
+    answer = action.READER.answer(done.stdout.decode())
+    assert answer is not None
+    assert answer["count"] == 2
 
 
 def test_the_same_checkout_gives_the_same_bytes():

@@ -187,7 +187,7 @@ def run(
     *command: object, cwd: Path, status: int = 0, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     kept = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
-    done = processes.run(*map(str, command), cwd=cwd, env={**kept, **(environment or {})})
+    done = processes.run(*command, cwd=cwd, env={**kept, **(environment or {})})
     assert done.returncode == status, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done
 
