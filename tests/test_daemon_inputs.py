@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.refused import Refused
 
 from playbooks.library import daemon_inputs
 
@@ -248,12 +249,12 @@ def test_absent_leaves_the_unit_as_its_package_has_it(started):
 )
 def test_what_cannot_be_is_refused_with_a_sentence(node, change, sentence):
     arguments = {"unit": "x", "files": [], "reload_files": [], "settings": {}, "state": "present"}
-    with pytest.raises(daemon_inputs.Refused, match="^" + sentence.replace("[", r"\[")):
+    with pytest.raises(Refused, match="^" + sentence.replace("[", r"\[")):
         daemon_inputs.run(**arguments | change, check_mode=False, host=node.host)
     assert not node.drop_in.exists()
 
 
 def test_a_systemctl_that_fails_is_an_error_with_its_words(node):
     (node.root / "bin/systemctl").write_text("#!/bin/sh\necho no bus >&2\nexit 1\n")
-    with pytest.raises(daemon_inputs.Refused, match=r"systemctl show x\.service .* failed: no bus"):
+    with pytest.raises(Refused, match=r"systemctl show x\.service .* failed: no bus"):
         node.run()
