@@ -58,36 +58,24 @@ def test_whose_matter_a_reason_is(reason, expected):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "expected"),
+    ("words", "expected"),
     [
-        ("Unable to allocate resources: Invalid partition name specified", Cause.REQUEST),
+        ("Invalid partition name specified", Cause.REQUEST),
+        ("Invalid account or account/partition combination specified", Cause.REQUEST),
+        ("Requested time limit is invalid", Cause.REQUEST),
         (
-            "Unable to allocate resources: Invalid account or account/partition combination "
-            "specified",
-            Cause.REQUEST,
-        ),
-        ("Unable to allocate resources: Requested time limit is invalid", Cause.REQUEST),
-        (
-            "Unable to allocate resources: Job violates accounting/QOS policy (job submit limit, "
-            "user's size and/or time limits)",
+            "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
             Cause.LIMIT,
         ),
-        (
-            "Unable to allocate resources: Requested node configuration is not available",
-            Cause.NODE,
-        ),
-        ("Unable to allocate resources: Unable to contact slurm controller", Cause.CLUSTER),
-        (
-            "Unable to allocate resources: Invalid generic resource (gres) specification",
-            Cause.CLUSTER,
-        ),
-        (
-            "Unable to create step for job 7: Invalid Trackable RESource (TRES) specification",
-            Cause.CLUSTER,
-        ),
+        ("Requested node configuration is not available", Cause.NODE),
+        ("Unable to contact slurm controller", Cause.CLUSTER),
+        ("Invalid generic resource (gres) specification", Cause.CLUSTER),
+        ("Invalid Trackable RESource (TRES) specification", Cause.CLUSTER),
     ],
 )
-def test_what_a_refused_submission_says(sentence, expected):
+@pytest.mark.parametrize("attempt", ["allocate resources", "create step for job 7"])
+def test_what_a_refused_submission_says(attempt, words, expected):
+    sentence = f"Unable to {attempt}: {words}"
     assert refusal(f"srun: error: {sentence}\n") == (sentence, expected)
 
 

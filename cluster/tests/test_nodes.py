@@ -306,6 +306,9 @@ def test_the_type_of_a_gpu_that_is_found_is_part_of_its_name(
 
 
 FOUR = {"Name": "gpu", "Type": "h100_sxm", "File": "/dev/nvidia[0-3]"}
+ALL = {**FOUR, "File": "/dev/nvidia[0-7]"}
+CUT = {"model": "a30", "count": 1, "mig": {"1g.6gb": 4}}
+VIRTUAL = {"model": "virtual", "count": 2}
 
 
 @pytest.mark.parametrize(
@@ -316,19 +319,10 @@ FOUR = {"Name": "gpu", "Type": "h100_sxm", "File": "/dev/nvidia[0-3]"}
         ({"gres": [{"Name": "gpu", "Count": 7}]}, "slurm_node_gres has 7 GPUs"),
         ({"gres": [{"Name": "nic", "Count": 4}]}, "slurm_node_gres has 0 GPUs"),
         ({"gres": [FOUR], "gpus": CPU_ONLY}, "has 4 GPUs, and node_gpus declares 0"),
-        (
-            {"gres": [{"Name": "gpu", "Type": "a100_sxm", "File": "/dev/nvidia[0-7]"}]},
-            "has GPUs of type a100_sxm, and node_gpus declares h100_sxm",
-        ),
+        ({"gres": [{**ALL, "Type": "a100_sxm"}]}, "of type a100_sxm, and node_gpus declares h100"),
         ({"gres": [FOUR], "autodetect": "nvml"}, "slurm_node_autodetect is nvml, and slurm_node_g"),
-        (
-            {"autodetect": "nvidia", "gpus": {"model": "a30", "count": 1, "mig": {"1g.6gb": 4}}},
-            "slurm_node_autodetect is nvidia, which finds no instances of MIG; set nvml",
-        ),
-        (
-            {"autodetect": "nvml", "gpus": {"model": "virtual", "count": 2}},
-            "would find none of the virtual GPUs",
-        ),
+        ({"autodetect": "nvidia", "gpus": CUT}, "is nvidia, which finds no instances of MIG; set"),
+        ({"autodetect": "nvml", "gpus": VIRTUAL}, "would find none of the virtual GPUs"),
     ],
 )
 def test_gres_other_than_the_declared_hardware_is_refused(
@@ -343,11 +337,8 @@ def test_gres_other_than_the_declared_hardware_is_refused(
     "gres",
     [
         [FOUR, {**FOUR, "File": "/dev/nvidia[4-7]", "Cores": "56-111"}],
-        [{"Name": "gpu", "Type": "half", "File": "/dev/nvidia[0-7]", "Count": 16}],
-        [
-            {"Name": "gpu", "Type": "big", "File": "/dev/nvidia[0-7]"},
-            {"Name": "shard", "Count": 64},
-        ],
+        [{**ALL, "Type": "half", "Count": 16}],
+        [{**ALL, "Type": "big"}, {"Name": "shard", "Count": 64}],
         [{"Name": "gpu"}],
         [{"AutoDetect": "nvml"}],
         [{"AutoDetect": "nvml"}, {"Name": "nic", "Count": 4}],

@@ -79,70 +79,40 @@ def test_a_thousand_nodes_are_a_line_for_each_leaf() -> None:
     assert t.problems(TREE, many) == []
 
 
-@pytest.mark.parametrize(
-    ("topology", "of", "sentence"),
-    [
-        ({"plugin": "ring"}, FOUR, "slurm_topology.plugin is 'ring'; set it to tree or block."),
-        (
-            TREE,
-            [*FOUR, *nodes(cpu1="", cpu2="", cpu3="")],
-            "slurm_topology makes a leaf switch of each node_switch, and cpu[1-3] have none; set "
-            "node_switch for every group of nodes.",
-        ),
-        (BLOCK, [*FOUR, *nodes(cpu1="x")], "makes a block of each node_rack, and cpu1 has none;"),
-        (TREE, nodes(gpu1="leaf 1"), "node_switch is 'leaf 1'; name it with letters, digits"),
-        ({**TREE, "block_sizes": [2]}, FOUR, "slurm_topology.block_sizes is nothing of a topology"),
-        ({**BLOCK, "switches": {"s": "a"}}, FOUR, "slurm_topology.switches is nothing of a topol"),
-        (
-            {**TREE, "switches": {"s": "leaf[1-3]"}},
-            FOUR,
-            "slurm_topology.switches.s names leaf3, which is no other switch and no node's "
-            "node_switch; correct or remove it.",
-        ),
-        (
-            {**TREE, "switches": {"s": "leaf1"}},
-            FOUR,
-            "slurm_topology.switches has no switch above leaf2; no job could have nodes there and",
-        ),
-        (
-            {**TREE, "switches": {"s": "leaf[1-2]", "r": "leaf2"}},
-            FOUR,
-            "slurm_topology.switches has leaf2 below s and r; a tree has one way up",
-        ),
-        (
-            {**TREE, "switches": {"s": "leaf1", "leaf1": "leaf2"}},
-            FOUR,
-            "slurm_topology.switches has leaf1, which is the node_switch of gpu[1-2]; a switch",
-        ),
-        (
-            {**TREE, "switches": {"s": "leaf[2-1]"}},
-            FOUR,
-            "slurm_topology.switches: the range '2-1'",
-        ),
-        ({**TREE, "switches": ["leaf1"]}, FOUR, "is ['leaf1']; write each switch with those below"),
-        (
-            {**BLOCK, "block_sizes": [2, 6]},
-            FOUR,
-            "slurm_topology.block_sizes has 6, which is not 2 times a power of two",
-        ),
-        ({**BLOCK, "block_sizes": [2, 3]}, FOUR, "has 3, which is not 2 times a power of two"),
-        ({**BLOCK, "block_sizes": [0]}, FOUR, "is [0]; set it to numbers of nodes"),
-        (
-            {**BLOCK, "block_sizes": [2]},
-            FOUR[:3],
-            "slurm_topology: the block b has fewer than 2 nodes, the base size of a block; set "
-            "block_sizes to [1], or correct node_rack.",
-        ),
-        ({"plugin": "block"}, FOUR[:3], "the block b has fewer than 2 nodes"),
-    ],
-)
+def tree(**switches: Any) -> dict[str, Any]:
+    return {**TREE, "switches": switches}
+
+
+def blocks(*sizes: int) -> dict[str, Any]:
+    return {**BLOCK, "block_sizes": list(sizes)}
+
+
+SIZES, SWITCHES = "slurm_topology.block_sizes", "slurm_topology.switches"
+PROBLEMS: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
+    ({"plugin": "ring"}, FOUR, "slurm_topology.plugin is 'ring'; set it to tree or block."),
+    (TREE, [*FOUR, *nodes(cpu1="", cpu2="")], "makes a leaf switch of each node_switch, and cpu[1"),
+    (BLOCK, [*FOUR, *nodes(cpu1="x")], "makes a block of each node_rack, and cpu1 has none;"),
+    (TREE, nodes(gpu1="leaf 1"), "node_switch is 'leaf 1'; name it with letters, digits"),
+    ({**TREE, "block_sizes": [2]}, FOUR, f"{SIZES} is nothing of a topology"),
+    ({**BLOCK, "switches": {"s": "a"}}, FOUR, f"{SWITCHES} is nothing of a topology"),
+    (tree(s="leaf[1-3]"), FOUR, f"{SWITCHES}.s names leaf3, which is no other switch and no"),
+    (tree(s="leaf1"), FOUR, f"{SWITCHES} has no switch above leaf2; no job could have nodes there"),
+    (tree(s="leaf[1-2]", r="leaf2"), FOUR, f"{SWITCHES} has leaf2 below s and r; a tree has one"),
+    (tree(s="leaf1", leaf1="leaf2"), FOUR, f"{SWITCHES} has leaf1, which is the node_switch of"),
+    (tree(s="leaf[2-1]"), FOUR, f"{SWITCHES}: the range '2-1'"),
+    (tree(s="leaf[1-2],r", r="s"), FOUR, f"{SWITCHES} has s below itself; correct it."),
+    ({**TREE, "switches": ["leaf1"]}, FOUR, "is ['leaf1']; write each switch with those below"),
+    (blocks(2, 6), FOUR, f"{SIZES} has 6, which is not 2 times a power of two"),
+    (blocks(2, 3), FOUR, "has 3, which is not 2 times a power of two"),
+    (blocks(0), FOUR, "is [0]; set it to numbers of nodes"),
+    (blocks(2), FOUR[:3], "the block b has fewer than 2 nodes, the base size of a block; set"),
+    ({"plugin": "block"}, FOUR[:3], "the block b has fewer than 2 nodes"),
+]
+
+
+@pytest.mark.parametrize(("topology", "of", "sentence"), PROBLEMS)
 def test_what_is_no_topology_is_one_sentence(
     topology: dict[str, Any], of: list[dict[str, Any]], sentence: str
 ) -> None:
     (problem,) = t.problems(topology, of)
     assert sentence in problem
-
-
-def test_switches_that_are_below_each_other_are_refused() -> None:
-    around = {**TREE, "switches": {"s": "leaf[1-2],r", "r": "s"}}
-    assert t.problems(around, FOUR) == ["slurm_topology.switches has s below itself; correct it."]

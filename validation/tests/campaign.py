@@ -40,6 +40,7 @@ from validation.plan import Plan, Selection
 from validation.slurm.client import JobProgress, Progress, SlurmDown
 from validation.tests import standin
 from validation.tests.conftest import make_plan
+from validation.tests.judging import put
 
 Change = Callable[[Reply, Job], Reply]
 
@@ -53,9 +54,7 @@ class World:
     states: dict[str, NodeState]
     changes: dict[str, list[Change]] = field(default_factory=dict)  # by job name
     silent: set[str] = field(default_factory=set)
-    contact: Contact = field(
-        default_factory=Contact
-    )  # what the login node hears of the nodes' slurmd
+    contact: Contact = field(default_factory=Contact)  # what is heard of the nodes' slurmd
     poll_errors: int = 0
     quiet_polls: int = 0
     lost: str = ""
@@ -106,13 +105,7 @@ def world(seed: int) -> World:
     nodes = [(f"gpu{number}", model, count) for number in range(1, size + 1)]
     plan = make_plan(*nodes, selection=Selection())
     states = {
-        node.name: NodeState(
-            node.name,
-            "idle",
-            node.cpus,
-            node.memory_mb,
-            f"gpu:{model}:{count}" if count else "",
-        )
+        node.name: NodeState(node.name, "idle", node.cpus, node.memory_mb, node.gpus.asked)
         for node in plan.nodes
     }
     return World(plan, draw, states)
@@ -252,6 +245,15 @@ def measured(**values: Any) -> Change:
     return altered(lambda document: document["measured"].update(values))
 
 
+def told(**values: Any) -> Change:
+    return altered(lambda document: document.update(values))
+
+
+def at(*path: str | int, value: object) -> Change:
+    """The answer with this value at a place below `measured`."""
+    return altered(lambda document: put(document["measured"], path, value))
+
+
 ERRORS = (
     "plumbline: torch cannot be imported: libcudart.so.12: cannot open shared object file",
     "slurmstepd: error: execve(): /opt/plumbline/bin/python: No such file or directory",
@@ -263,25 +265,22 @@ ERRORS = (
 def job_faults(draw: random.Random) -> list[tuple[str, Change]]:
     """How any job of its own accord goes wrong, and leaves no usable answer."""
     text = draw.choice(ERRORS)
+
+    def cut(reply: Reply, job: Job) -> Reply:
+        end = draw.randint(20, len(reply.stdout) - 3)
+        return dataclasses.replace(reply, stdout=reply.stdout[:end])
+
     return [
         ("exit status", replaced(exit_code=draw.choice((1, 2, 134, 137, 139, 143)), stderr=text)),
         ("answer and bad status", replaced(exit_code=1)),
         ("no answer", replaced(stdout=draw.choice(("", "Welcome to the cluster\n")))),
         ("two answers", lambda reply, job: dataclasses.replace(reply, stdout=reply.stdout * 2)),
-        (
-            "answer cut off",
-            lambda reply, job: dataclasses.replace(
-                reply, stdout=reply.stdout[: draw.randint(20, len(reply.stdout) - 3)]
-            ),
-        ),
+        ("answer cut off", cut),
         ("too much output", replaced(truncated=True)),
         ("did not end", replaced(outcome=Outcome.RUN_LIMIT, exit_code=None, stdout="")),
-        ("another payload", altered(lambda document: document.update(payload="other"))),
-        (
-            "another schema",
-            altered(lambda document: document.update(plumbline=draw.choice((0, 2, -1)))),
-        ),
-        ("another run's answer", altered(lambda document: document.update(nonce="of-yesterday"))),
+        ("another payload", told(payload="other")),
+        ("another schema", altered(lambda d: d.update(plumbline=draw.choice((0, 2, -1))))),
+        ("another run's answer", told(nonce="of-yesterday")),
         ("no nonce", altered(lambda document: document.pop("nonce"))),
     ]
 
@@ -308,38 +307,37 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
     if node.gpus.real:
         changes += [
             ("a GPU fell off", altered(lambda document: document["measured"]["gpus"].pop())),
-            ("another model", altered(lambda d: d["measured"]["gpus"][0].update(name="NVIDIA T4"))),
-            (
-                "one GPU twice",
-                altered(
-                    lambda d: d["measured"]["gpus"][0].update(uuid=d["measured"]["gpus"][1]["uuid"])
-                ),
-            ),
+            ("another model", at("gpus", 0, "name", value="NVIDIA T4")),
+            ("one GPU twice", altered(_one_gpu_twice)),
         ]
     if len(world.plan.nodes) > 2:  # of two nobody can say whose clock is right
         changes.append(("a clock apart", _clock(draw.choice((-1, 1)) * draw.uniform(1.5, 900))))
     faults = [(what, job, change) for what, change in changes + job_faults(draw)]
     if node.gpus.real:
-        silent = altered(lambda d: d["measured"]["gpus"][0].update(start=None))
-        dead = altered(lambda d: d["measured"]["gpus"][0].update(start={"error": "Error 802"}))
+        silent = at("gpus", 0, "start", value=None)
+        dead = at("gpus", 0, "start", value={"error": "Error 802"})
         of_cuda = [("a GPU says nothing", silent), ("CUDA does not start", dead), *job_faults(draw)]
         faults += [(f"{what}, cuda", f"cuda-{name}", change) for what, change in of_cuda]
     return faults
 
 
+def _one_gpu_twice(document: dict[str, Any]) -> None:
+    first, second, *_ = document["measured"]["gpus"]
+    first["uuid"] = second["uuid"]
+
+
 def _clock(seconds: float) -> Change:
     shift = int(seconds * 1e9)
+
+    @altered
+    def moved(document: dict[str, Any]) -> None:
+        document["measured"]["time_ns"] += shift
 
     def apply(reply: Reply, job: Job) -> Reply:
         starts = tuple(
             dataclasses.replace(start, node_ns=start.node_ns + shift) for start in reply.starts
         )
-        moved = altered(
-            lambda document: document["measured"].update(
-                time_ns=document["measured"]["time_ns"] + shift
-            )
-        )(reply, job)
-        return dataclasses.replace(moved, starts=starts)
+        return dataclasses.replace(moved(reply, job), starts=starts)
 
     return apply
 
@@ -358,10 +356,7 @@ def slurm_faults(
         ("more CPUs in Slurm", changed(state, cpus=(state.cpus or 2) + 1)),
         ("less memory in Slurm", changed(state, memory_mb=(state.memory_mb or 2) - 1)),
         ("other GPUs in Slurm", changed(state, gres="gpu:7")),
-        (
-            "GPUs of another type in Slurm",
-            changed(state, gres="gpu:other_" + (state.gres[4:] or "x:1")),
-        ),
+        ("another type in Slurm", changed(state, gres="gpu:other_" + (state.gres[4:] or "x:1"))),
         ("a state of tomorrow", changed(state, state="quantum")),
         ("unknown to Slurm", None),
     ]
@@ -387,21 +382,19 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         ("strangers", proof(lambda p: p["ranks"][-1].update(host="gpu99")), nobody),
     ]
     if job.payload == "all_reduce":
-        rows = "sizes"
 
         def row(index: int, **values: Any) -> Change:
-            return altered(lambda d: d["measured"][rows][index].update(values))
+            return altered(lambda d: d["measured"]["sizes"][index].update(values))
 
-        last = -1
         faults += [
             ("too slow", _speed(draw.uniform(1e-6, 0.04)), nobody),
             ("faster than light", _speed(10 ** draw.uniform(4, 12)), nobody),
-            ("a claim", row(last, busbw_gbs=999.0), nobody),
-            ("a size is missing", altered(lambda d: d["measured"][rows].pop()), nobody),
-            ("sizes in another order", altered(lambda d: d["measured"][rows].reverse()), nobody),
+            ("a claim", row(-1, busbw_gbs=999.0), nobody),
+            ("a size is missing", altered(lambda d: d["measured"]["sizes"].pop()), nobody),
+            ("sizes in another order", altered(lambda d: d["measured"]["sizes"].reverse()), nobody),
             ("impossible times", row(0, time_s_min=9.0), nobody),
-            ("no time at all", row(last, time_s_min=0.0, time_s_median=0.0), nobody),
-            ("fewer elements", row(last, elements=3), nobody),
+            ("no time at all", row(-1, time_s_min=0.0, time_s_median=0.0), nobody),
+            ("fewer elements", row(-1, elements=3), nobody),
         ]
         faults += [
             ("not every call checked", row(0, calls_checked=1), nobody),
@@ -422,20 +415,24 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         )
     )
     faults.append((f"training: {values}", measured(**values), nobody))
-    faults.append(("a loss apart", _in_measured("curves", 0, "loss", 10.0), nobody))
+    apart = at("curves", 0, "steps", 0, "loss", value=10.0)
+    faults.append(("a loss apart", apart, nobody))
     faults.append(("a reference that stood still", _still, nobody))
     rank = draw.randrange(job.ranks)
     off = draw.choice((1.0, 2e-2, "nan", "inf"))
     own = frozenset({_host(job, rank)})
+    first_step = ("ranks", rank, "first_step")
+    optimizer = at("ranks", rank, "steps", 0, "parameters", value=off)
     faults += [
-        ("computed wrongly on one rank", _in_first_step(rank, "computed", off), own),
-        ("another optimizer on one rank", _in_measured("ranks", rank, "parameters", off), own),
+        ("computed wrongly on one rank", at(*first_step, "computed", value=off), own),
+        ("another optimizer on one rank", optimizer, own),
     ]
     if job.payload == "ddp":
         faults.append(("averaged wrongly everywhere", _everywhere("exchanged", off), nobody))
     if job.payload == "pipeline":
         two = own | {_host(job, max(rank - 1, 0))}
-        faults.append(("received wrongly on one rank", _in_first_step(rank, "received", off), two))
+        received = at(*first_step, "received", value=off)
+        faults.append(("received wrongly on one rank", received, two))
     return faults
 
 
@@ -450,20 +447,6 @@ def _wrong(draw: random.Random, ranks: Iterable[int]) -> Change:
     def change(document: dict[str, Any]) -> None:
         for rank in ranks:
             document["measured"]["sizes"][row]["wrong_by_rank"][rank] = count
-
-    return altered(change)
-
-
-def _in_measured(table: str, index: int, name: str, value: object) -> Change:
-    def change(document: dict[str, Any]) -> None:
-        document["measured"][table][index]["steps"][0][name] = value
-
-    return altered(change)
-
-
-def _in_first_step(rank: int, name: str, value: object) -> Change:
-    def change(document: dict[str, Any]) -> None:
-        document["measured"]["ranks"][rank]["first_step"][name] = value
 
     return altered(change)
 
@@ -603,10 +586,12 @@ def _banners(world: World, jobs: list[str]) -> None:
     banner = world.random.choice(
         ("*** Welcome ***\n", "{}\n", '{"motd": 1}\n', "\x1b[31mred\x1b[0m\n")
     )
+
+    def wrapped(reply: Reply, job: Job) -> Reply:
+        return dataclasses.replace(reply, stdout=banner + reply.stdout + banner)
+
     for job in jobs:
-        world.change(
-            job, lambda reply, _: dataclasses.replace(reply, stdout=banner + reply.stdout + banner)
-        )
+        world.change(job, wrapped)
 
 
 def _noise_on_stderr(world: World, jobs: list[str]) -> None:

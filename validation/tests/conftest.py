@@ -1,5 +1,6 @@
 """A small declared cluster, and the golden files."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -45,10 +46,37 @@ def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environmen
     for node in document["nodes"]:
         if node["name"] in (environments or {}):
             node["environment"] = environments[node["name"]]
+    return plan_of(document, selection, suite, thresholds)
+
+
+def plan_of(document, selection=None, suite="quick", thresholds=None):
+    """The plan for a declaration as JSON has it."""
     declared = declaration.parse(document, "test")
     chosen = selection or plan.Selection()
     run_id, secret = "20260102T030405Z-ab12", "0123456789abcdef"
     return plan.make(declared, suites.load(suite), chosen, run_id, thresholds, secret)
+
+
+def compact(value, indent=""):
+    """JSON with as much on a line as fits, so that a golden file is short."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(indent + line) <= 140:
+        return line
+    inner = f"{indent}  "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {compact(item, inner)}" for key, item in value.items()]
+    else:
+        items = [compact(item, inner) for item in value]
+    first, *others = items
+    lines = [first]
+    for item in others:
+        lines[-1] += ","
+        if len(f"{inner}{lines[-1]} {item}") > 140:
+            lines.append(item)
+        else:
+            lines[-1] += f" {item}"
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([begin, *(f"{inner}{line}" for line in lines), f"{indent}{end}"])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,6 +84,15 @@ def signals_arrive():
     """Also where nohup, or a shell that started the tests in the background, has them ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, capsys):
+    """A simulated Slurm, and whole runs of the program on it."""
+    # Not above: it needs this module, and few tests need it.
+    from validation.tests.simulated_cluster import Cluster  # noqa: PLC0415
+
+    return Cluster(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -2,7 +2,17 @@
 
 from cluster.slurm.node_states import NodeState
 from validation import tiers
-from validation.model import Accounting, Contact, MungeReply, Outcome, Reply
+from validation.model import (
+    Accounting,
+    Contact,
+    MungeReply,
+    Outcome,
+    Reply,
+    Verdict,
+    node_reports,
+    overall,
+    settle,
+)
 from validation.slurm.client import JobProgress, Progress
 from validation.tests import standin
 
@@ -61,6 +71,7 @@ class FakeSlurm:
         self.looked = []
         self.slowest = []
         self.later = {}  # what Slurm says of nodes when it is asked again
+        self.change = lambda job, reply: reply  # what becomes of a job's reply
 
     def node_states(self):
         if self.down:
@@ -90,6 +101,10 @@ class FakeSlurm:
         return FakeBatch(self, lanes)
 
     def reply(self, job):
+        reply = self._reply(job)
+        return reply and self.change(job, reply)
+
+    def _reply(self, job):
         change = self.replies.get(job.name, {})
         if change is None or isinstance(change, Reply):
             return change
@@ -139,3 +154,26 @@ def walk(slurm):
         (c.check, c.subject.name) for c in slurm.plan.checks
     )
     return outcome
+
+
+class Walked:
+    """What a walk through the tiers came to: verdicts and messages by check and subject."""
+
+    def __init__(self, plan, walk):
+        self.walk, self.jobs, self.results = walk, walk.jobs, walk.results
+        self.verdict = overall(plan.checks, walk.results)
+        settled = settle(plan.checks, walk.results)
+        self.verdicts = {(r.check, r.subject.name): r.verdict for r in settled}
+        self.messages = {(r.check, r.subject.name): r.message for r in settled}
+        self.nodes = node_reports(plan.nodes, walk.states, settled, plan.suite_checks)
+        self.standings = {report.node.name: report.standing for report in self.nodes}
+        self.passed = self._messages(Verdict.PASS)
+        self.failed = self._messages(Verdict.FAIL)
+        self.unknown = self._messages(Verdict.INCONCLUSIVE)
+
+    def _messages(self, verdict):
+        return {(r.check, r.subject.name): r.message for r in self.results if r.verdict is verdict}
+
+
+def walked(slurm):
+    return Walked(slurm.plan, walk(slurm))

@@ -33,15 +33,14 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from cluster import declaration, version
-from validation import plan, suites, thresholds
-from validation.checks.registry import CHECKS
+from validation import plan, suites
 from validation.model import Job, Outcome, Reply, Result, Verdict
 from validation.payloads import ddp, pipeline, training
 from validation.payloads.__main__ import end
 from validation.payloads.config import load
 from validation.payloads.group import Group, joined
 from validation.payloads.rendezvous import PORTS, port_of
-from validation.tests import standin
+from validation.tests import judging, standin
 from validation.tests.conftest import declare
 from validation.tests.torch_processes import Order, Process, started
 
@@ -386,9 +385,7 @@ def judged(payload: str, backend: str, ranks: int, name: str, measured: Any) -> 
     measured = {**measured, "transport": healthy["measured"]["transport"]}
     document = {**healthy, "nonce": job.config["nonce"], "measured": measured}
     reply = Reply(job.name, Outcome.EXITED, 0, "1", standin.line(document))
-    evaluate = CHECKS[payload].evaluate
-    assert evaluate is not None
-    result = evaluate(job, reply, thresholds.load(job.nodes[0].hardware))
+    result: Result = judging.judged(payload, job, reply)
     fault = next(fault for fault in FAULTS[payload] if fault.name == name)
     return Judged(payload, backend, ranks, fault, result)
 

@@ -5,20 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from validation import thresholds
 from validation.checks.comparison import Asked
 from validation.checks.registry import CHECKS
-from validation.model import Job, MungeReply, Outcome, Reply, Subject, Verdict
+from validation.model import Job, MungeReply, Outcome, Reply, Result, Subject, Verdict
 from validation.tests import standin, standin_compute, standin_health, standin_host
 from validation.tests.conftest import make_plan
+from validation.tests.judging import rules_of
 
 REAL = tuple((f"gpu{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2))
 VIRTUAL = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2))
 SHARED = ("/home", "/scratch")
 ARRIVED_NS = 10**18
 MUNGE = MungeReply(None, 0, "Success (0)")
-
-_rules_of = functools.cache(thresholds.load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +120,23 @@ def _others(check: str) -> tuple[tuple[Job, str], ...]:
     return tuple(others)
 
 
-def verdict(check: str, job: Job, text: str) -> Verdict:
-    """Of this answer; a check that compares has three healthy ones beside it."""
-    rules = _rules_of(job.nodes[0].hardware)
-    reply = Reply(job.name, Outcome.EXITED, 0, "17", text, document_ns=ARRIVED_NS, munge=MUNGE)
+def result(check: str, job: Job, text: str, **changes: Any) -> Result:
+    """Of this answer; a check that compares has three healthy ones beside it.
+
+    `changes` are of the reply that brings it.
+    """
+    rules = rules_of(job.nodes[0].hardware)
+    healthy = Reply(job.name, Outcome.EXITED, 0, "17", text, document_ns=ARRIVED_NS, munge=MUNGE)
+    reply = replace(healthy, **changes)
     if judge := CHECKS[check].evaluate:
-        return judge(job, reply, rules).verdict
+        return judge(job, reply, rules)
     compare = CHECKS[check].compare
     assert compare
-    others = (Asked(other, replace(reply, stdout=text), rules) for other, text in _others(check))
+    others = (Asked(other, replace(healthy, stdout=text), rules) for other, text in _others(check))
     first, *rest = compare([Asked(job, reply, rules), *others])
-    assert {result.verdict for result in rest} == {Verdict.PASS}  # it costs nobody else's verdict
-    return first.verdict
+    assert {other.verdict for other in rest} == {Verdict.PASS}  # it costs nobody else's verdict
+    return first
+
+
+def verdict(check: str, job: Job, text: str) -> Verdict:
+    return result(check, job, text).verdict

@@ -8,10 +8,22 @@ from pathlib import Path
 import yaml
 
 from validation import run, suites
+from validation.model import Standing
 from validation.tests import simulated_slurm
 from validation.tests.conftest import VIRTUAL, declare
 
 ROOT = Path(run.__file__).parent.parent
+# What a run leaves behind.
+FILES = {
+    "jobs",
+    "junit.xml",
+    "metrics.prom",
+    "plan.json",
+    "report.html",
+    "results.jsonl",
+    "summary.json",
+    *(f"{which.value}_nodes.txt" for which in Standing),
+}
 
 
 class Cluster:

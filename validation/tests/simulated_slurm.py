@@ -58,15 +58,8 @@ if __name__ == "__main__":
 from validation.tests import standin
 
 PROGRAMS = (
-    "sinfo",
-    "salloc",
-    "srun",
-    "squeue",
-    "scancel",
-    "scontrol",
-    "sacctmgr",
-    "munge",
-    "unmunge",
+    *("sinfo", "salloc", "srun", "squeue", "scancel", "scontrol", "sacctmgr"),
+    *("munge", "unmunge"),
 )
 
 
@@ -111,28 +104,40 @@ def running(folder):
 # --- in a process of its own -----------------------------------------------------------------
 
 
+def faults_of(state):
+    return json.loads((state / "faults.json").read_text())
+
+
+def nodes_of(state):
+    return json.loads((state / "nodes.json").read_text())
+
+
+def complain(words):
+    print(words, file=sys.stderr)
+    return 1
+
+
 def sinfo(state, arguments):
-    faults = json.loads((state / "faults.json").read_text())
+    faults = faults_of(state)
     if "sinfo" in faults:
-        print(faults["sinfo"], file=sys.stderr)
-        return 1
+        return complain(faults["sinfo"])
     if arguments == ["--version"]:
         print("slurm-wlm 24.11.5")
         return 0
     if arguments[:4] == ["--all", "-h", "-N", "-O"]:
-        for name in json.loads((state / "nodes.json").read_text()):
+        for name in nodes_of(state):
             stopped = faults.get("slurmd", {}).get(name) == "stopped"
             print(name, "127.0.0.1", CLOSED if stopped else (state / "port").read_text())
         return 0
     if arguments[:4] == ["--all", "-h", "-N", "-n"]:
         (state / "asked_of_nodes").touch()
-        nodes = json.loads((state / "nodes.json").read_text())
+        nodes = nodes_of(state)
         for name in arguments[4].split(","):
             print(f"{name}|{node_state(state, name, nodes[name][0])}")
         return 0
     assert arguments == ["--all", "-h", "-N", "-o", "%N|%n|%T|%c|%m|%G|%P|%E"], arguments
     assert not [name for name in os.environ if name.startswith("SINFO_")]
-    for name, fields in json.loads((state / "nodes.json").read_text()).items():
+    for name, fields in nodes_of(state).items():
         shown_state, cpus, memory, gres, reason = fields
         shown_state = node_state(state, name, shown_state)
         for partition in ("gpu*", "all"):  # a node stands in the output once for each partition
@@ -142,7 +147,7 @@ def sinfo(state, arguments):
 
 def node_state(state, name, said):
     """What Slurm says of a node: it notices late that one does not answer."""
-    star_s = json.loads((state / "faults.json").read_text()).get("star_s", 4)
+    star_s = faults_of(state).get("star_s", 4)
     wanted = state / f"wanted.{name}"
     if wanted.exists() and time.time() - wanted.stat().st_mtime > star_s:
         return f"{said}*"
@@ -151,7 +156,7 @@ def node_state(state, name, said):
 
 def unready(state, hosts, fault):
     """The fault of a job one of whose nodes has no slurmd that answers."""
-    dead = json.loads((state / "faults.json").read_text()).get("slurmd", {})
+    dead = faults_of(state).get("slurmd", {})
     for host in hosts:
         if host in dead:
             with contextlib.suppress(FileExistsError):
@@ -163,7 +168,7 @@ def unready(state, hosts, fault):
 def srun(state, arguments):
     if arguments == ["--help"]:
         print("Usage: srun [OPTIONS(0)... [executable(0) [args(0)...]]]")
-        if json.loads((state / "faults.json").read_text()).get("pyxis"):
+        if faults_of(state).get("pyxis"):
             print("      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH")
         return 0
     options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
@@ -180,8 +185,7 @@ def srun(state, arguments):
     allocation = options.get("jobid")
     number = allocation or new_number(state)
     if allocation and not (state / "allocations" / allocation).exists():
-        print(f"srun: error: Unable to create step for job {allocation}: {ENDED}", file=sys.stderr)
-        return 1
+        return complain(f"srun: error: Unable to create step for job {allocation}: {ENDED}")
     (state / f"argv.{job}").write_text(json.dumps(arguments))
     mark = state / "running" / name
     known = f"{allocation}.{new_number(state)}" if allocation else number
@@ -214,9 +218,8 @@ def salloc(state, arguments):
     options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
     name, _, fault = asked(state, options)
     fault = unready(state, expand(options["nodelist"]), fault)
-    if refused(state, "salloc", fault):
-        return 1
-    if without_gres(state, "salloc", expand(options["nodelist"]), options):
+    hosts = expand(options["nodelist"])
+    if refused(state, "salloc", fault) or without_gres(state, "salloc", hosts, options):
         return 1
     number = new_number(state)
     mark = state / "running" / name
@@ -250,7 +253,7 @@ def asked(state, options):
     """Slurm's name of the job, ours, and its fault."""
     name = options["job-name"]
     job = name.split("-", 3)[-1]
-    return name, job, json.loads((state / "faults.json").read_text()).get(job)
+    return name, job, faults_of(state).get(job)
 
 
 def refused(state, program, fault):
@@ -259,17 +262,16 @@ def refused(state, program, fault):
     if fault in ("refused", "gres") or limited:
         why = INVALID_GRES if fault == "gres" else "Invalid partition name specified"
         why = LIMIT if limited else why
-        print(f"{program}: error: Unable to allocate resources: {why}", file=sys.stderr)
-        return True
-    return False
+        return complain(f"{program}: error: Unable to allocate resources: {why}")
+    return 0
 
 
 def without_gres(state, program, hosts, options):
     """As slurmctld refuses a type that no node has, and one that these nodes have not."""
-    nodes = {
-        name: fields[3] for name, fields in json.loads((state / "nodes.json").read_text()).items()
+    had = {
+        name: {item.split("(")[0] for item in fields[3].split(",")}
+        for name, fields in nodes_of(state).items()
     }
-    had = {name: {i.split("(")[0] for i in gres.split(",")} for name, gres in nodes.items()}
     for item in filter(None, options.get("gres", "").split(",")):
         kind = item.rpartition(":")[0]
         if not any(entry.startswith(f"{kind}:") for each in had.values() for entry in each):
@@ -278,9 +280,8 @@ def without_gres(state, program, hosts, options):
             why = "Requested node configuration is not available"
         else:
             continue
-        print(f"{program}: error: Unable to allocate resources: {why}", file=sys.stderr)
-        return True
-    return False
+        return complain(f"{program}: error: Unable to allocate resources: {why}")
+    return 0
 
 
 def new_number(state):
@@ -310,7 +311,7 @@ def task(fault, number, hosts, payload, config, options, command, state):
     if fault in ("queue", "stuck", "unready"):
         time.sleep(600)
     # How far the nodes' clocks are ahead of the login node's.
-    skew = json.loads((state / "faults.json").read_text()).get("clocks_s", 0)
+    skew = faults_of(state).get("clocks_s", 0)
     if isinstance(fault, dict) and fault.get("real"):
         return real_task(number, hosts, command)
     late = skew - 3 if fault == "late" else skew
@@ -342,8 +343,7 @@ def task(fault, number, hosts, payload, config, options, command, state):
     if fault == "crash" or "stderr" in change:
         message = f"plumbline: {payload}, rank 1 on {hosts[-1]}: out of luck"
         print(change.get("stderr", message), file=sys.stderr)
-        print(f"srun: error: {hosts[-1]}: task 1: Exited with exit code 1", file=sys.stderr)
-        return 1
+        return complain(f"srun: error: {hosts[-1]}: task 1: Exited with exit code 1")
     return 0
 
 
@@ -362,7 +362,7 @@ def where_it_ran(document, options, state):
     """The answer out of a container, except from nodes that start tasks on the host."""
     if "container-image" not in options:
         return document
-    faults = json.loads((state / "faults.json").read_text())
+    faults = faults_of(state)
     return standin.contained(document, without=faults.get("without_pyxis", []))
 
 
@@ -403,17 +403,16 @@ def say(what, number, host, skew_s=0.0):
 
 def scontrol(state, arguments):
     assert arguments == ["show", "config"]
-    faults = json.loads((state / "faults.json").read_text())
+    faults = faults_of(state)
     kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
     print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
     return 0
 
 
 def sacctmgr(state, arguments):
-    faults = json.loads((state / "faults.json").read_text())
+    faults = faults_of(state)
     if "accounting" in faults:
-        print(faults["accounting"], file=sys.stderr)
-        return 1
+        return complain(faults["accounting"])
     print("plumbline")
     return 0
 
@@ -429,8 +428,7 @@ def squeue(state, arguments):
     of = next((a.removeprefix("--jobs=") for a in arguments if a.startswith("--jobs=")), None)
     if of and "--steps" not in arguments:
         if not (state / "allocations" / of).exists():
-            print("slurm_load_jobs error: Invalid job id specified", file=sys.stderr)
-            return 1
+            return complain("slurm_load_jobs error: Invalid job id specified")
         print("RUNNING")
         return 0
     if of:
@@ -471,10 +469,9 @@ def scancel(state, arguments):
 
 def munge(state, arguments):
     assert arguments == ["-n"]
-    faults = json.loads((state / "faults.json").read_text())
+    faults = faults_of(state)
     if "munge" in faults:
-        print(faults["munge"], file=sys.stderr)
-        return 1
+        return complain(faults["munge"])
     print("MUNGE:login:")
     return 0
 

@@ -69,23 +69,8 @@ def test_the_launcher_needs_the_standard_library_only():
         elif isinstance(node, ast.ImportFrom):
             names.add((node.module or "").split(".")[0])
     assert names <= {
-        "collections",
-        "concurrent",
-        "contextlib",
-        "fcntl",
-        "json",
-        "logging",
-        "os",
-        "pathlib",
-        "re",
-        "shutil",
-        "signal",
-        "stat",
-        "subprocess",
-        "sys",
-        "threading",
-        "time",
-        "typing",
-    }
+        "collections", "concurrent", "contextlib", "fcntl", "json", "logging", "os", "pathlib",
+        "re", "shutil", "signal", "stat", "subprocess", "sys", "threading", "time", "typing",
+    }  # fmt: skip
     # Python 3.10 parses it.
     ast.parse((PACKAGE / "slurm" / "launcher.py").read_text("utf-8"), feature_version=(3, 10))

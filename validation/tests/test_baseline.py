@@ -25,7 +25,6 @@ from validation.model import (
     Verdict,
 )
 from validation.tests import standin
-from validation.tests.simulated_cluster import Cluster
 from validation.thresholds import Collective
 
 MODEL = "tpu_v9"
@@ -33,11 +32,6 @@ NODES = (("x1", MODEL, 4), ("x2", MODEL, 4))
 ANSWERS = {
     f"node-{name}": {"arguments": {"gpus": 4, "names": [standin.GPU] * 4}} for name in ("x1", "x2")
 }
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch, capsys):
-    return Cluster(tmp_path, monkeypatch, capsys)
 
 
 def install(cluster, *nodes, **faults):

@@ -4,7 +4,6 @@ judged_places.yml names what each check reads of an answer. Each odd value is pu
 places, and the check must not pass, but with the kinds of values that the table allows there.
 """
 
-import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from hypothesis import strategies as st
 from validation.model import Verdict
 from validation.tests import standin
 from validation.tests.healthy_answers import ANSWERED, healthy, verdict
+from validation.tests.judging import changed
 
-TABLE: dict[str, str] = yaml.safe_load((Path(__file__).parent / "judged_places.yml").read_text())
-MISSING = ...
+TABLE: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "judged_places.yml").read_text())
+GROUPS: dict[str, str] = TABLE.pop("groups")
 ODD: dict[str, Any] = {
     "null": None,
     "true": True,
@@ -31,7 +31,7 @@ ODD: dict[str, Any] = {
     "list": [],
     "object": {},
     "huge": 10**400,
-    "missing": MISSING,
+    "missing": ...,
 }
 TEXT = {"text": {"empty", "text", "nan"}, "word": {"text", "nan"}}
 Place = tuple[str | int, ...]
@@ -40,7 +40,8 @@ Place = tuple[str | int, ...]
 def table_of(check: str) -> dict[str, set[str]]:
     """The places that a check reads, and which odd values are right there."""
     words = f"{TABLE['every']} {TABLE[check]}".split()
-    split = (word.partition("=") for word in words)
+    groups = (GROUPS[word[1:]].split() if word.startswith("@") else [word] for word in words)
+    split = (word.partition("=") for group in groups for word in group)
     return {
         place: {kind for name in kinds.split(",") if name for kind in TEXT.get(name, {name})}
         for place, _, kinds in split
@@ -57,29 +58,15 @@ def places_of(value: Any, path: Place = ()) -> Iterator[tuple[str, Place]]:
             yield from places_of(inner, (*path, key))
 
 
-def changed(document: Any, path: Place, value: Any) -> str:
-    """The answer's line with this value in one place, or without the place."""
-    answer = copy.deepcopy(document)
-    *above, last = path
-    place = answer
-    for key in above:
-        place = place[key]
-    if value is MISSING:
-        del place[last]
-    else:
-        place[last] = value
-    return str(standin.line(answer))
-
-
 def passing_kinds(check: str, path: Place) -> set[str]:
     """Which odd values in this place the check does not notice."""
     answer = healthy(check)
     unchanged = standin.line(answer.document)
-    texts = ((kind, changed(answer.document, path, value)) for kind, value in ODD.items())
     return {
         kind
-        for kind, text in texts
-        if text != unchanged and verdict(check, answer.job, text) is Verdict.PASS
+        for kind, odd in ODD.items()
+        if (text := standin.line(changed(answer.document, (path, odd)))) != unchanged
+        and verdict(check, answer.job, text) is Verdict.PASS
     }
 
 

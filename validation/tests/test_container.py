@@ -17,8 +17,7 @@ from cluster.declaration import Container, Submission
 from cluster.errors import DataError, EnvironmentProblem, UsageError
 from cluster.slurm import job_reasons
 from cluster.slurm.job_reasons import Cause
-from validation import run, thresholds
-from validation.checks.registry import CHECKS
+from validation import run
 from validation.model import IMPORT_LIMIT_S, Outcome, Reply, Verdict
 from validation.payloads import container
 from validation.plan import Selection
@@ -26,7 +25,7 @@ from validation.slurm import job as jobs
 from validation.tests import standin
 from validation.tests.conftest import VIRTUAL, declare, make_plan
 from validation.tests.fake_slurm import FakeSlurm, walk
-from validation.tests.simulated_cluster import Cluster
+from validation.tests.judging import judged
 
 IMAGE = "nvcr.io#nvidia/pytorch:25.01-py3"
 INSIDE = Submission(container_image=IMAGE)
@@ -150,13 +149,17 @@ def answer(check):
     return getattr(standin, check)(job.hosts, job.config, job.ranks_per_node)
 
 
-def judge(name, document, job=None):
-    job = job or JOBS[name]
-    evaluate = CHECKS["cpus" if name == "node" else name].evaluate
-    assert evaluate is not None
-    text = document if isinstance(document, str) else standin.line(document)
-    reply = Reply(job.name, Outcome.EXITED, 0, "17", text)
-    return evaluate(job, reply, thresholds.load("h100_sxm"))
+def judge(check, document):
+    job = JOBS[check]
+    reply = Reply(job.name, Outcome.EXITED, 0, "17", standin.line(document))
+    return judged("cpus" if check == "node" else check, job, reply)
+
+
+def judge_failed(check, exit_code, stderr):
+    """What is said of a job that ended with an error."""
+    job = JOBS[check]
+    reply = Reply(job.name, Outcome.EXITED, exit_code, "17", stderr=stderr, started_ns=1)
+    return judged(check, job, reply)
 
 
 @pytest.mark.parametrize("check", ["cuda", "ddp", "pipeline"])
@@ -202,41 +205,29 @@ def test_nothing_else_in_place_of_the_containers_system_passes(check, value):
     assert judge(check, document).verdict is Verdict.FAIL
 
 
+NOT_FETCHED = """\
+pyxis: importing docker image: nvidia/pytorsch:25.01-py3
+slurmstepd: error: pyxis: child 1022281 failed with error code: 1
+slurmstepd: error: pyxis: failed to import docker image
+slurmstepd: error: pyxis: printing enroot log file:
+slurmstepd: error: pyxis:     [INFO] Fetching image manifest
+slurmstepd: error: pyxis:     [ERROR] URL https://registry.test/x: 401 Unauthorized
+slurmstepd: error: pyxis: couldn't start container
+srun: error: h2: task 0: Exited with exit code 1"""
+
+
 def test_an_image_that_cannot_be_fetched_accuses_no_node():
-    stderr = "\n".join(
-        (
-            "pyxis: importing docker image: nvidia/pytorsch:25.01-py3",
-            "slurmstepd: error: pyxis: child 1022281 failed with error code: 1",
-            "slurmstepd: error: pyxis: failed to import docker image",
-            "slurmstepd: error: pyxis: printing enroot log file:",
-            "slurmstepd: error: pyxis:     [INFO] Fetching image manifest",
-            "slurmstepd: error: pyxis:     [ERROR] URL https://registry.test/x returned error "
-            "code: 401 Unauthorized",
-            "slurmstepd: error: pyxis: couldn't start container",
-            "srun: error: h2: task 0: Exited with exit code 1",
-        )
-    )
-    job = JOBS["cuda"]
-    reply = Reply(job.name, Outcome.EXITED, 1, "17", stderr=stderr, started_ns=1)
-    evaluate = CHECKS["cuda"].evaluate
-    assert evaluate is not None
-    result = evaluate(job, reply, thresholds.load("h100_sxm"))
+    result = judge_failed("cuda", 1, NOT_FETCHED)
     assert (result.verdict, result.blamed) == (Verdict.FAIL, ())
-    assert result.message == (
-        f"the container {IMAGE} did not start: [ERROR] URL https://registry.test/x returned error "
-        "code: 401 Unauthorized"
-    )
+    why = "[ERROR] URL https://registry.test/x: 401 Unauthorized"
+    assert result.message == f"the container {IMAGE} did not start: {why}"
 
 
 def test_a_python_that_the_image_lacks_is_told():
-    stderr = "slurmstepd: error: execve(): python3: No such file or directory\n"
-    job = JOBS["ddp"]
-    reply = Reply(job.name, Outcome.EXITED, 2, "17", stderr=stderr, started_ns=1)
-    evaluate = CHECKS["ddp"].evaluate
-    assert evaluate is not None
-    result = evaluate(job, reply, thresholds.load("h100_sxm"))
+    missing = "execve(): python3: No such file or directory"
+    result = judge_failed("ddp", 2, f"slurmstepd: error: {missing}\n")
     assert result.verdict is Verdict.FAIL
-    assert "execve(): python3: No such file or directory" in result.message
+    assert missing in result.message
 
 
 # --- a task's half ---------------------------------------------------------------------------
@@ -307,11 +298,6 @@ def test_a_payload_in_another_root_says_so(tmp_path):
 
 
 # --- a whole run -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch, capsys):
-    return Cluster(tmp_path, monkeypatch, capsys)
 
 
 def test_a_run_in_a_container_says_which(cluster, monkeypatch):

@@ -1,6 +1,5 @@
 """CUDA's start on every GPU: the payload's processes, and how its answer is judged."""
 
-import functools
 import json
 import sys
 from pathlib import Path
@@ -8,17 +7,14 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import CannotRun
-from validation import thresholds
-from validation.checks import cuda as check
-from validation.checks.registry import describe
 from validation.model import Outcome, Reply, Verdict
 from validation.payloads import cuda
 from validation.payloads.config import load
 from validation.tests import standin
 from validation.tests.conftest import make_plan
+from validation.tests.judging import judged, put
 
 ROOT = Path(__file__).parents[2]
-rules_of = functools.cache(thresholds.load)
 
 # As torch says it (c10/cuda/CUDAFunctions.cpp): without Fabric Manager on a board with NVSwitches,
 # and with a driver older than the CUDA that torch was built for.
@@ -44,12 +40,7 @@ JOB = job_of()
 
 
 def judge(document, job=JOB):
-    text = document if isinstance(document, str) else standin.line(document)
-    reply = Reply(job.name, Outcome.EXITED, 0, "17", text)
-    result = check.evaluate(job, reply, rules_of(job.nodes[0].hardware))
-    assert len(result.message) <= 320
-    assert "\n" not in result.message
-    return result
+    return judged("cuda", job, Reply(job.name, Outcome.EXITED, 0, "17", standin.line(document)))
 
 
 def answer(job=JOB, **changes):
@@ -65,7 +56,6 @@ def test_gpus_that_compute_pass():
     assert (result.value.name, result.value.value) == ("GPUs that compute", 8)
     assert (result.threshold.value, result.threshold.provenance) == (8, "declared")
     assert result.proof.hosts == ("h1",)
-    assert describe(check).commands
 
 
 def test_a_model_that_nobody_knows_is_still_started():
@@ -103,13 +93,7 @@ def test_one_gpu_that_does_not_start_is_named():
 )
 def test_one_fault(path, value, message):
     document = answer()
-    place = document["measured"]["gpus"]
-    for key in path[:-1]:
-        place = place[key]
-    if value is ...:
-        del place[path[-1]]
-    else:
-        place[path[-1]] = value
+    put(document["measured"]["gpus"], path, value)
     result = judge(document)
     assert (result.verdict, message in result.message) == (Verdict.FAIL, True), result.message
 

@@ -6,7 +6,6 @@ words of dcgmi/Diag.cpp; none was recorded from a GPU.
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -24,34 +23,31 @@ from validation.payloads import dcgm
 from validation.payloads import dcgm_diag as diag
 from validation.tests import standin_health as standin
 
-HEALTHY: dict[str, Any] = {
-    "DCGM Diagnostic": {
-        "test_categories": [
-            {
-                "category": "Deployment",
-                "tests": [
-                    {
-                        "name": "software",
-                        "results": [
-                            {"entity_group": "GPU", "entity_id": gpu, "status": "Pass"}
-                            for gpu in range(2)
-                        ],
-                        "test_summary": {"status": "Pass"},
-                    }
-                ],
-            }
-        ]
-    },
-    "metadata": {"version": "4.5.2"},
-}
+
+def result(gpu: int = 1, status: Any = "Pass", *warnings: str, **changed: Any) -> dict[str, Any]:
+    said = {"warnings": [{"warning": text} for text in warnings]} if warnings else {}
+    return {"entity_group": "GPU", "entity_id": gpu, "status": status, **said, **changed}
 
 
-def answer(**changed: Any) -> dict[str, Any]:
+def of_test(name: str, *results: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "results": list(results), **more}
+
+
+def diagnostic(*tests: Any) -> dict[str, Any]:
+    categories = [{"category": "Deployment", "tests": [each]} for each in tests]
+    return {"DCGM Diagnostic": {"test_categories": categories}, "metadata": {"version": "4.5.2"}}
+
+
+PASSED = {"test_summary": {"status": "Pass"}}
+SOFTWARE = of_test("software", result(0), result(1), **PASSED)
+HEALTHY = diagnostic(SOFTWARE)
+
+
+def answer(status: Any = "Pass", *warnings: str, **changed: Any) -> dict[str, Any]:
     """A healthy answer, but for GPU 1's result."""
-    document = copy.deepcopy(HEALTHY)
-    tests = document["DCGM Diagnostic"]["test_categories"][0]["tests"]
-    tests[0]["results"][1] |= changed
-    return document
+    return diagnostic(
+        of_test("software", result(0), result(1, status, *warnings, **changed), **PASSED)
+    )
 
 
 def judged(document: Any, gpus: int = 2) -> tuple[int, str]:
@@ -59,54 +55,35 @@ def judged(document: Any, gpus: int = 2) -> tuple[int, str]:
     return verdict.status, verdict.reason
 
 
-def test_all_declared_gpus_passed() -> None:
-    assert judged(HEALTHY) == (0, "2 GPUs passed")
+SUMMARY = {"status": "Fail", "warnings": [{"warning": "All of them."}]}
 
 
-def test_a_failure_names_gpu_test_and_reason() -> None:
-    warnings = [{"warning": "A page is\nretired.", "error_id": 1}, {"warning": "Twice."}]
-    result = judged(answer(status="Fail", warnings=warnings))
-    assert result == (1, "GPU 1: software: A page is retired.; Twice.")
-
-
-def test_a_failure_counts_where_only_the_summary_has_it() -> None:
-    document = copy.deepcopy(HEALTHY)
-    test = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]
-    test["test_summary"] = {"status": "Fail", "warnings": [{"warning": "All of them."}]}
-    assert judged(document) == (1, "software: All of them.")
-
-
-def test_several_failures_are_counted() -> None:
-    document = answer(status="Fail", warnings=[{"warning": "One."}])
-    results = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"]
-    results[0] |= {"status": "Fail", "warnings": [{"warning": "Another."}]}
-    assert judged(document) == (1, "GPU 0: software: Another. (and 1 more)")
-
-
-def test_a_warning_is_told_and_no_failure() -> None:
-    document = copy.deepcopy(HEALTHY)
-    test = {
-        "name": "pcie",
-        "results": [
-            {
-                "entity_group": "GPU",
-                "entity_id": 1,
-                "status": "Warn",
-                "warnings": [{"warning": "Slow."}],
-            }
-        ],
-    }
-    document["DCGM Diagnostic"]["test_categories"].append({"category": "x", "tests": [test]})
-    assert judged(document) == (0, "2 GPUs passed; GPU 1: pcie: Slow.")
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (HEALTHY, (0, "2 GPUs passed")),
+        (answer("Fail", "A page is\nretired.", "Twice."),
+         (1, "GPU 1: software: A page is retired.; Twice.")),
+        (diagnostic({**SOFTWARE, "test_summary": SUMMARY}), (1, "software: All of them.")),
+        (diagnostic(of_test("software", result(0, "Fail", "Another."), result(1, "Fail", "One."))),
+         (1, "GPU 0: software: Another. (and 1 more)")),
+        (diagnostic(SOFTWARE, of_test("pcie", result(1, "Warn", "Slow."))),
+         (0, "2 GPUs passed; GPU 1: pcie: Slow.")),
+        (diagnostic(SOFTWARE, of_test("memory", {"status": "Not Run"})), (2, "memory was not run")),
+    ],
+    ids=["all passed", "a failure", "of the summary alone", "two", "a warning", "not run"],
+)  # fmt: skip
+def test_the_status_and_what_is_told(document: Any, expected: tuple[int, str]) -> None:
+    assert judged(document) == expected
 
 
 @pytest.mark.parametrize(
     ("document", "gpus", "words"),
     [
         (HEALTHY, 8, "2 of 8 GPUs passed a test, none failed one"),
-        (answer(status="Skip"), 2, "1 of 2 GPUs passed"),
-        (answer(status="Not Run"), 2, "1 of 2 GPUs passed"),
-        (answer(status="Fine"), 2, "software has the status 'Fine'"),
+        (answer("Skip"), 2, "1 of 2 GPUs passed"),
+        (answer("Not Run"), 2, "1 of 2 GPUs passed"),
+        (answer("Fine"), 2, "software has the status 'Fine'"),
         (answer(status=None), 2, "software has the status None"),
         (answer(entity_group="CPU"), 2, "1 of 2 GPUs passed"),
         (answer(entity_id="1"), 2, "'1', which is no number"),
@@ -116,13 +93,9 @@ def test_a_warning_is_told_and_no_failure() -> None:
         ({"DCGM Diagnostic": {}}, 2, "no list test_categories"),
         ({"DCGM Diagnostic": {"test_categories": []}}, 2, "0 of 2 GPUs passed"),
         ({"DCGM Diagnostic": {"test_categories": [{}]}}, 2, "no list tests"),
-        ({"DCGM Diagnostic": {"test_categories": [{"tests": [{}]}]}}, 2, "no list results"),
-        ({"DCGM Diagnostic": {"test_categories": [{"tests": ["x"]}]}}, 2, "x is no test"),
-        (
-            {"DCGM Diagnostic": {"test_categories": [{"tests": [{"results": ["x"]}]}]}},
-            2,
-            "is no object",
-        ),
+        (diagnostic({}), 2, "no list results"),
+        (diagnostic("x"), 2, "x is no test"),
+        (diagnostic({"results": ["x"]}), 2, "is no object"),
         ([], 2, "no DCGM Diagnostic"),
         (None, 2, "no DCGM Diagnostic"),
     ],
@@ -133,33 +106,12 @@ def test_what_is_not_understood_is_no_pass(document: Any, gpus: int, words: str)
     assert words in reason
 
 
-def test_a_test_that_was_not_run_is_no_pass() -> None:
-    document = copy.deepcopy(HEALTHY)
-    test = {"name": "memory", "results": [{"status": "Not Run"}]}
-    document["DCGM Diagnostic"]["test_categories"].append({"category": "x", "tests": [test]})
-    assert judged(document) == (2, "memory was not run")
-
-
+KEYS = "DCGM Diagnostic,test_categories,tests,results,status,warnings,entity_id,test_summary"
 _anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "DCGM Diagnostic",
-                    "test_categories",
-                    "tests",
-                    "results",
-                    "status",
-                    "warnings",
-                    "entity_id",
-                    "test_summary",
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
+        | st.dictionaries(st.sampled_from(KEYS.split(",")), inner, max_size=4)
     ),
     max_leaves=20,
 )
@@ -173,10 +125,19 @@ def test_nothing_random_passes_or_ends_in_an_exception(document: Any) -> None:
 # --- the program ----------------------------------------------------------------------------------
 
 
-def called(tmp_path: Path, script: str, *options: str) -> tuple[int, list[str]]:
-    program = tmp_path / "dcgmi"
-    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n{script}\n')
+SAYS_HEALTHY = f"cat <<'END'\n{json.dumps(HEALTHY)}\nEND"
+
+
+def dcgmi(folder: Path, script: str) -> Path:
+    """A program in its place, which also notes what it was asked."""
+    program = folder / "dcgmi"
+    program.write_text(f'#!/bin/sh\necho "$@" > {folder}/asked\n{script}\n')
     program.chmod(0o755)
+    return program
+
+
+def called(tmp_path: Path, script: str, *options: str) -> tuple[int, list[str]]:
+    program = dcgmi(tmp_path, script)
     status = diag.main(["--gpus=2", f"--dcgmi={program}", *options])
     return status, (tmp_path / "asked").read_text().split()
 
@@ -184,7 +145,7 @@ def called(tmp_path: Path, script: str, *options: str) -> tuple[int, list[str]]:
 def test_it_asks_for_the_level_and_takes_an_answer_with_any_exit_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = f"echo 'a line before'; cat <<'END'\n{json.dumps(HEALTHY)}\nEND\nexit 226"
+    script = f"echo 'a line before'; {SAYS_HEALTHY}\nexit 226"
     status, argv = called(tmp_path, script, "--level=3")
     assert (status, argv) == (0, ["diag", "--run", "3", "--json"])
     assert capsys.readouterr().out == "dcgmi diag level 3 passes: 2 GPUs passed\n"
@@ -216,7 +177,7 @@ def test_without_dcgm_there_is_no_verdict(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_reason_is_one_short_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = answer(status="Fail", warnings=[{"warning": "x\ny " * 500}])
+    document = answer("Fail", "x\ny " * 500)
     called(tmp_path, f"cat <<'END'\n{json.dumps(document)}\nEND")
     out = capsys.readouterr().out
     assert out.count("\n") == 1
@@ -227,9 +188,7 @@ def test_a_reason_is_one_short_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_payload_answers_with_a_verdict_whatever_happens(tmp_path: Path) -> None:
-    program = tmp_path / "dcgmi"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(HEALTHY)}\nEND\n")
-    program.chmod(0o755)
+    program = dcgmi(tmp_path, SAYS_HEALTHY)
     config = dcgm.Config(gpus=2, level=3, limit_s=60)
     good = {"level": 3, "status": 0, "reason": "2 GPUs passed", "passed": 2}
     assert dcgm.measure(config, str(program)) == good
@@ -260,10 +219,7 @@ def test_the_check_passes_when_every_declared_gpu_did() -> None:
 @pytest.mark.parametrize(
     ("measured", "words"),
     [
-        (
-            {"status": 1, "reason": "GPU 1: memory: bad cell", "passed": 1},
-            "GPU 1: memory: bad cell",
-        ),
+        ({"status": 1, "reason": "GPU 1: bad cell", "passed": 1}, "GPU 1: bad cell"),
         ({"status": 1, "reason": "software: all", "passed": 2}, "software: all"),
         ({"status": 2, "reason": "no answer within 2400 s"}, "gives no verdict: no answer within"),
         ({"status": 0, "passed": 1}, "2 GPUs passed"),
@@ -273,6 +229,6 @@ def test_the_check_passes_when_every_declared_gpu_did() -> None:
     ],
 )
 def test_the_check_fails_for_all_else(measured: dict[str, Any], words: str) -> None:
-    result = checked(**measured)
-    assert not result.verdict.green
-    assert words in result.message
+    found = checked(**measured)
+    assert not found.verdict.green
+    assert words in found.message

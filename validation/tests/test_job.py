@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -12,47 +13,51 @@ from validation.slurm import job as jobs
 from validation.tests.conftest import make_plan
 
 
-def lines(made):
-    shown = []
-    for job in made.jobs:
-        words = list(jobs.command(made.run_id, job, made.python))
-        words[words.index(jobs.BOOTSTRAP)] = "BOOTSTRAP"
-        shown.append("\n  ".join(words) + "\n")
-    return "\n".join(shown)
+def shown(commands):
+    """Commands as in a shell, without the program that starts a payload."""
+    texts = []
+    for first, *others in commands:
+        lines = [first]
+        for word in others:
+            quoted = shlex.quote("BOOTSTRAP" if word == jobs.BOOTSTRAP else word)
+            if len(f"{lines[-1]} {quoted}") > 100:
+                lines.append(" ")
+            lines[-1] += f" {quoted}"
+        texts.append("\n".join(lines) + "\n")
+    return "\n".join(texts)
+
+
+def commands_of(made):
+    return [jobs.command(made.run_id, job, made.python) for job in made.jobs]
 
 
 def test_the_command_lines_on_virtual_gpus(golden):
-    golden("srun_virtual.txt", lines(make_plan()))
+    golden("srun_virtual.txt", shown(commands_of(make_plan())))
 
 
 def test_the_command_lines_on_real_gpus_and_cpus(golden):
     nodes = (("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8), ("c1", "none", 0), ("c2", "none", 0))
-    golden("srun_mixed.txt", lines(make_plan(*nodes)))
+    golden("srun_mixed.txt", shown(commands_of(make_plan(*nodes))))
 
 
 def test_the_command_lines_of_an_allocation(golden):
     plan = make_plan(("h1", "h100_sxm", 8), ("h2", "h100_sxm", 8))
     hosts = frozenset(("h1", "h2"))
     lanes = (plan.node_lanes, [list(group.jobs) for group in plan.groups])
-    shown = []
+    wishes = ("--account=ops",)
+    commands = []
     for tier in lanes:
         (allocation,) = allocations.share(tier, hosts, 64)
-        shown.append(jobs.allocation_command(plan.run_id, allocation, ("--account=ops",)))
-        for job in allocation.jobs:
-            step = list(jobs.step_command(plan.run_id, job, plan.python, ("--account=ops",)))
-            step[step.index(jobs.BOOTSTRAP)] = "BOOTSTRAP"
-            shown.append(tuple(step))
-    golden("allocations.txt", "\n".join("\n  ".join(words) + "\n" for words in shown))
+        commands.append(jobs.allocation_command(plan.run_id, allocation, wishes))
+        commands += [
+            jobs.step_command(plan.run_id, job, plan.python, wishes) for job in allocation.jobs
+        ]
+    golden("allocations.txt", shown(commands))
 
 
 def test_slurms_limit_comes_after_the_launchers():
-    assert [jobs.slurm_time(s) for s in (1, 59, 60, 61, 300)] == [
-        "2:00",
-        "2:00",
-        "2:00",
-        "3:00",
-        "6:00",
-    ]
+    times = [jobs.slurm_time(seconds) for seconds in (1, 59, 60, 61, 300)]
+    assert times == ["2:00", "2:00", "2:00", "3:00", "6:00"]
 
 
 def test_the_bundle_holds_what_payloads_import_and_nothing_else():
@@ -65,31 +70,19 @@ def test_the_bundle_holds_what_payloads_import_and_nothing_else():
         "validation/__init__.py"
     }
     # Every start of a task reads the archive, so nothing of Slurm's or a role's is in it.
+    own = ("apart", "errors", "hostlist", "processes", "text")
+    readers = ("__init__", "infiniband", "kernel_log", "mounts", "nvml")
     assert others <= {
-        "validation/__init__.py",
-        "cluster/__init__.py",
-        "cluster/apart.py",
-        "cluster/errors.py",
-        "cluster/hostlist.py",
-        "cluster/processes.py",
-        "cluster/readers/__init__.py",
-        "cluster/readers/infiniband.py",
-        "cluster/readers/kernel_log.py",
-        "cluster/readers/mounts.py",
-        "cluster/readers/nvml.py",
-        "cluster/text.py",
+        *("validation/__init__.py", "cluster/__init__.py"),
+        *(f"cluster/{name}.py" for name in own),
+        *(f"cluster/readers/{name}.py" for name in readers),
     }
     assert jobs.bundle() == jobs.bundle()
 
 
 def test_the_bootstrap_runs_a_payload_out_of_the_bundle(tmp_path):
-    environment = {
-        **os.environ,
-        "SLURM_JOB_ID": "7",
-        "SLURMD_NODENAME": "gpu1",
-        "SLURM_LOCALID": "0",
-        "TMPDIR": str(tmp_path),
-    }
+    task = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu1", "SLURM_LOCALID": "0"}
+    environment = {**os.environ, **task, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-I", "-c", jobs.BOOTSTRAP, "node", '{"munge_credential": null}'],
         input=jobs.bundle(),

@@ -15,8 +15,7 @@ import pytest
 
 from cluster.slurm import node_states
 from cluster.slurm.node_states import NodeState
-from validation import allocations, model, thresholds
-from validation.checks.registry import CHECKS
+from validation import allocations, model
 from validation.errors import Unreachable
 from validation.model import Outcome, Reply, Verdict
 from validation.slurm import client, launcher, look
@@ -24,6 +23,7 @@ from validation.slurm import job as jobs
 from validation.slurm.client import CommandLineClient, SlurmDown, parse_sinfo
 from validation.tests import simulated_slurm
 from validation.tests.conftest import make_plan
+from validation.tests.judging import judged
 from validation.tests.processes import runs, wait_for
 from validation.transport.here import Here
 
@@ -52,8 +52,30 @@ def short(job, queue_s=30, run_s=30):
     return replace(job, queue_limit_s=queue_s, run_limit_s=run_s)
 
 
-def cluster_job(name):
-    return next(job for job in make_plan().jobs if job.name == name)
+def planned(name, **limits):
+    """A job of two nodes' plan, with short limits."""
+    return short(next(job for job in make_plan().jobs if job.name == name), **limits)
+
+
+def begun(client, folder, lanes, running=1, **more):
+    """A batch of which so many jobs run."""
+    batch = client.prepare(lanes, 64, **more)
+    batch.start()
+    wait_for(lambda: len(simulated_slurm.running(folder)) == running)
+    return batch
+
+
+def kill(batch):
+    """Kills its launcher."""
+    os.kill(int((Path(batch._folder) / "pid").read_text()), signal.SIGKILL)
+
+
+def nothing_runs(folder):
+    return simulated_slurm.running(folder) == []
+
+
+def assert_all_well(replies):
+    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
 
 
 @pytest.fixture
@@ -106,7 +128,7 @@ def test_a_controller_that_does_not_answer_is_the_clusters_fault(slurm):
 
 
 def test_a_job_is_recorded_with_everything_that_is_known(slurm, run, tmp_path):
-    job = short(cluster_job("node-gpu1"))
+    job = planned("node-gpu1")
     reply = run(slurm(), [job])["node-gpu1"]
     assert (reply.outcome, reply.exit_code) == (Outcome.EXITED, 0)
     assert reply.job_id == "100"
@@ -125,8 +147,8 @@ def test_a_job_is_recorded_with_everything_that_is_known(slurm, run, tmp_path):
 
 
 def test_the_jobs_of_a_lane_run_one_after_another(slurm, run):
-    lane = [short(cluster_job(name)) for name in ("all_reduce", "ddp", "pipeline")]
-    replies = run(slurm(), lane, [short(cluster_job("node-gpu1"))])
+    lane = [planned(name) for name in ("all_reduce", "ddp", "pipeline")]
+    replies = run(slurm(), lane, [planned("node-gpu1")])
     assert replies["all_reduce"].ended_ns <= replies["ddp"].submitted_ns
     assert replies["ddp"].ended_ns <= replies["pipeline"].submitted_ns
     assert replies["node-gpu1"].submitted_ns < replies["pipeline"].submitted_ns
@@ -135,7 +157,7 @@ def test_the_jobs_of_a_lane_run_one_after_another(slurm, run):
 @pytest.mark.parametrize("fault", ["hang", "deaf"])
 def test_a_job_that_hangs_costs_only_itself(slurm, run, tmp_path, fault):
     client = slurm(**{"node-gpu2": fault})
-    lanes = [[short(cluster_job(name), run_s=1)] for name in ("node-gpu1", "node-gpu2")]
+    lanes = [[planned(name, run_s=1)] for name in ("node-gpu1", "node-gpu2")]
     replies = run(client, *lanes)
     assert replies["node-gpu1"].outcome is Outcome.EXITED
     hung = replies["node-gpu2"]
@@ -143,23 +165,23 @@ def test_a_job_that_hangs_costs_only_itself(slurm, run, tmp_path, fault):
     assert [start.host for start in hung.starts] == ["gpu2"]
     assert hung.seconds < 15
     assert "node-gpu2" in (tmp_path / "state" / "cancelled").read_text()
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
 
 
 def test_a_job_that_never_starts_is_given_up_with_slurms_reason(slurm, run, tmp_path):
     client = slurm(ddp="queue", pipeline="stuck")
-    lanes = [[short(cluster_job(name), queue_s=3)] for name in ("ddp", "pipeline")]
+    lanes = [[planned(name, queue_s=3)] for name in ("ddp", "pipeline")]
     replies = run(client, *lanes)
     for name, reason in (("ddp", "Resources"), ("pipeline", "ReqNodeNotAvail")):
         assert replies[name].outcome is Outcome.QUEUE_LIMIT
         assert replies[name].reason == reason
         assert replies[name].started_ns is None
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
 
 
 def test_a_credential_that_cannot_be_made_is_told(slurm, run):
     client = slurm(munge="munge: Error: Failed to access socket")
-    reply = run(client, [short(cluster_job("node-gpu1"))])["node-gpu1"]
+    reply = run(client, [planned("node-gpu1")])["node-gpu1"]
     assert "Failed to access socket" in reply.munge.encode_error
     assert json.loads(reply.stdout)["measured"]["munge_decoded"] is None
 
@@ -167,14 +189,14 @@ def test_a_credential_that_cannot_be_made_is_told(slurm, run):
 def test_another_key_is_noticed_on_the_login_node(slurm, run):
     change = {"answer": {"measured": {"munge_encoded": "MUNGE:other-key:"}}}
     client = slurm(**{"node-gpu1": change})
-    reply = run(client, [short(cluster_job("node-gpu1"))])["node-gpu1"]
+    reply = run(client, [planned("node-gpu1")])["node-gpu1"]
     assert (reply.munge.decode_exit, reply.munge.decode_status) == (5, "Invalid credential (5)")
 
 
 def test_without_srun_a_job_is_not_submitted(slurm, run, tmp_path):
     client = slurm()
     (tmp_path / "bin" / "srun").unlink()
-    reply = run(client, [short(cluster_job("ddp"))])["ddp"]
+    reply = run(client, [planned("ddp")])["ddp"]
     assert reply.outcome is Outcome.NOT_SUBMITTED
     assert reply.reason == "srun: No such file or directory"
 
@@ -182,45 +204,24 @@ def test_without_srun_a_job_is_not_submitted(slurm, run, tmp_path):
 def test_cancel_ends_every_job_and_tells_what_is_known(slurm, tmp_path):
     client = slurm(ddp="hang", **{"node-gpu2": "deaf"})
     lanes = [
-        [short(cluster_job("ddp")), short(cluster_job("pipeline"))],
-        [short(cluster_job("node-gpu2"))],
+        [planned("ddp"), planned("pipeline")],
+        [planned("node-gpu2")],
     ]
-    batch = client.prepare(lanes, 64)
-    batch.start()
-    for _ in range(100):
-        if len(simulated_slurm.running(tmp_path)) == 2:
-            break
-        time.sleep(0.1)
+    batch = begun(client, tmp_path, lanes, running=2)
     replies = {reply.job: reply for reply in batch.cancel().replies}
     assert {reply.outcome for reply in replies.values()} == {Outcome.CANCELLED}
     assert set(replies) == {"ddp", "pipeline", "node-gpu2"}
     assert replies["pipeline"].submitted_ns is None
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
     batch.close()
 
 
 def test_a_launcher_that_died_is_noticed_and_its_jobs_are_cancelled(slurm, tmp_path):
-    client = slurm(ddp="hang")
-    batch = client.prepare([[short(cluster_job("ddp"))]], 64)
-    batch.start()
-    for _ in range(100):
-        if simulated_slurm.running(tmp_path):
-            break
-        time.sleep(0.1)
-    pid = int((Path(batch._folder) / "pid").read_text())
-    os.kill(pid, signal.SIGKILL)
-    for _ in range(100):
-        progress = batch.poll()
-        if progress.lost:
-            break
-        time.sleep(0.1)
-    assert "the launcher on" in progress.lost
+    batch = begun(slurm(ddp="hang"), tmp_path, [[planned("ddp")]])
+    kill(batch)
+    wait_for(lambda: "the launcher on" in batch.poll().lost)
     batch.cancel()
-    for _ in range(100):
-        if not simulated_slurm.running(tmp_path):
-            break
-        time.sleep(0.1)
-    assert simulated_slurm.running(tmp_path) == []
+    wait_for(lambda: nothing_runs(tmp_path))
     batch.close()
 
 
@@ -229,30 +230,26 @@ def test_a_launcher_that_nobody_asks_any_more_ends_its_jobs_and_itself(
 ):
     """The validator was killed."""
     monkeypatch.setattr(jobs, "LEASE_S", 2)
-    batch = slurm(ddp="hang").prepare([[short(cluster_job("ddp"))]], 64)
-    batch.start()
-    wait_for(lambda: simulated_slurm.running(tmp_path))
+    batch = begun(slurm(ddp="hang"), tmp_path, [[planned("ddp")]])
     wait_for(lambda: not Path(batch._folder).exists())
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
 
 
 def test_what_a_killed_launcher_left_is_cleared_by_the_next(slurm, run, tmp_path):
     client = slurm(ddp="hang")
-    batch = client.prepare([[short(cluster_job("ddp"))]], 64)
-    batch.start()
-    wait_for(lambda: simulated_slurm.running(tmp_path))
+    batch = begun(client, tmp_path, [[planned("ddp")]])
     folder = Path(batch._folder)
-    os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+    kill(batch)
     wait_for(lambda: batch.poll().lost)
-    another = client.prepare([[short(cluster_job("node-gpu1"))]], 64)
+    another = client.prepare([[planned("node-gpu1")]], 64)
     another.start()
     assert folder.exists()  # somebody may still ask
     another.cancel()
     another.close()
     os.utime(folder / "seen", (0, 0))
-    run(client, [short(cluster_job("node-gpu1"))])
+    run(client, [planned("node-gpu1")])
     assert not folder.exists()
-    wait_for(lambda: simulated_slurm.running(tmp_path) == [])
+    wait_for(lambda: nothing_runs(tmp_path))
 
 
 class Lost:
@@ -272,12 +269,10 @@ class Lost:
 def test_jobs_of_a_lost_login_node_are_cancelled_from_another(slurm, tmp_path):
     slurm(ddp="hang")
     client = CommandLineClient(Lost(), f"20260101T000000Z-{os.getpid()}", sys.executable)
-    batch = client.prepare([[short(cluster_job("ddp"))]], 64)
-    batch.start()
-    wait_for(lambda: simulated_slurm.running(tmp_path))
+    batch = begun(client, tmp_path, [[planned("ddp")]])
     with pytest.raises(Unreachable):
         batch.cancel()
-    wait_for(lambda: simulated_slurm.running(tmp_path) == [])
+    wait_for(lambda: nothing_runs(tmp_path))
     folder = Path(batch._folder)
     wait_for(lambda: json.loads((folder / "progress.json").read_text())["state"] == "done")
     wait_for(
@@ -297,28 +292,24 @@ def test_a_login_node_with_an_old_python_is_told_in_a_sentence(tmp_path):
 
 
 def test_both_ways_of_a_job_are_timed_for_the_clock(slurm, run):
-    reply = run(slurm(), [short(cluster_job("node-gpu1"))])["node-gpu1"]
+    reply = run(slurm(), [planned("node-gpu1")])["node-gpu1"]
     (start,) = reply.starts
     assert reply.submitted_ns < start.node_ns < start.arrival_ns < reply.fed_ns + 10**9
     assert start.arrival_ns <= reply.fed_ns <= start.received_ns
 
 
 def test_a_limit_of_submitted_jobs_narrows_what_runs_at_once(slurm, run, tmp_path):
-    names = [f"gpu{number}" for number in range(1, 6)]
-    plan = make_plan(*((name, "virtual", 2) for name in names))
-    faults = {f"node-{name}": "limit" for name in names}
-    replies = run(slurm(**faults), *([short(job)] for job in plan.node_jobs))
-    assert {reply.outcome for reply in replies.values()} == {Outcome.EXITED}
-    assert {reply.exit_code for reply in replies.values()} == {0}
+    lanes = node_lanes(5)
+    faults = {job.name: "limit" for (job,) in lanes}
+    replies = run(slurm(**faults), *lanes)
+    assert_all_well(replies)
 
 
 def test_jobs_that_a_limit_holds_are_taken_back_until_there_is_room(slurm, run, tmp_path):
     """They would wait with a credential that expires, and longer than for anybody else."""
-    names = [f"gpu{number}" for number in range(1, 5)]
-    plan = make_plan(*((name, "virtual", 2) for name in names))
-    client = slurm(**{f"node-{name}": "wait" for name in names})
-    replies = run(client, *([short(job, queue_s=5)] for job in plan.node_jobs))
-    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    lanes = node_lanes(4, queue_s=5)
+    replies = run(slurm(**{job.name: "wait" for (job,) in lanes}), *lanes)
+    assert_all_well(replies)
     assert len((tmp_path / "state" / "cancelled").read_text().splitlines()) >= 2
 
 
@@ -348,7 +339,7 @@ def test_jobs_that_were_all_refused_are_no_reason_for_each_other():
 
 def test_a_limit_that_lets_nothing_through_is_told_once(slurm, run, tmp_path):
     client = slurm(ddp="never")
-    reply = run(client, [short(cluster_job("ddp"))])["ddp"]
+    reply = run(client, [planned("ddp")])["ddp"]
     assert (reply.outcome, reply.exit_code) == (Outcome.EXITED, 1)
     assert "violates accounting/QOS policy" in reply.stderr
 
@@ -359,7 +350,7 @@ def test_the_environment_of_a_payload_is_the_declared_one(slurm, run, tmp_path, 
     monkeypatch.setenv("NCCL_ALGO", "Tree")
     monkeypatch.setenv("LD_PRELOAD", "")
     declared = (("NCCL_DEBUG", "WARN"), ("NCCL_SOCKET_IFNAME", "ib0"))
-    job = replace(short(cluster_job("ddp")), environment=declared)
+    job = replace(planned("ddp"), environment=declared)
     replies = run(slurm(ddp="environment"), [job])
     seen = json.loads((tmp_path / "state" / "environment").read_text())
     assert [name for name in seen if name.startswith(("NCCL_", "LD_PRE"))] == [
@@ -372,10 +363,9 @@ def test_the_environment_of_a_payload_is_the_declared_one(slurm, run, tmp_path, 
 # --- steps of one allocation ---------------------------------------------------------------------
 
 
-def node_lanes(count):
-    names = [f"gpu{number}" for number in range(1, count + 1)]
-    plan = make_plan(*((name, "virtual", 2) for name in names))
-    return [[short(job)] for job in plan.node_jobs]
+def node_lanes(count, **limits):
+    plan = make_plan(*((f"gpu{number}", "virtual", 2) for number in range(1, count + 1)))
+    return [[short(job, **limits)] for job in plan.node_jobs]
 
 
 def shared(lanes):
@@ -395,13 +385,13 @@ def asked_of_srun(tmp_path, job):
 def test_jobs_on_free_nodes_are_steps_of_one_allocation(slurm, run, tmp_path):
     lanes = node_lanes(3)
     replies = run(slurm(), *lanes, shared=shared(lanes))
-    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert_all_well(replies)
     (options,) = asked_of_salloc(tmp_path)
     assert "--nodelist=gpu[1-3]" in options
     (job_id,) = {reply.job_id for reply in replies.values()}
     for number in (1, 2, 3):
         assert f"--jobid={job_id}" in asked_of_srun(tmp_path, f"node-gpu{number}")
-    assert simulated_slurm.running(tmp_path) == []  # given back
+    assert nothing_runs(tmp_path)  # given back
 
 
 def test_a_step_that_hangs_is_ended_alone(slurm, run, tmp_path):
@@ -412,7 +402,7 @@ def test_a_step_that_hangs_is_ended_alone(slurm, run, tmp_path):
     assert replies["node-gpu2"].outcome is Outcome.RUN_LIMIT
     (step,) = (tmp_path / "state" / "cancelled").read_text().splitlines()
     assert step.partition(".")[0] == replies["node-gpu2"].job_id
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
 
 
 @pytest.mark.parametrize("fault", ["refused", "never", "queue", "stuck"])
@@ -421,10 +411,10 @@ def test_without_an_allocation_every_step_is_a_job(slurm, run, tmp_path, monkeyp
     lanes = node_lanes(2)
     client = slurm(**{"steps-node-gpu1": fault})
     replies = run(client, *lanes, shared=shared(lanes))
-    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert_all_well(replies)
     assert len({reply.job_id for reply in replies.values()}) == 2
     assert not any(word.startswith("--jobid") for word in asked_of_srun(tmp_path, "node-gpu1"))
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
 
 
 def test_where_salloc_is_missing_every_step_is_a_job(slurm, run, tmp_path):
@@ -432,15 +422,15 @@ def test_where_salloc_is_missing_every_step_is_a_job(slurm, run, tmp_path):
     (tmp_path / "bin" / "salloc").unlink()
     lanes = node_lanes(2)
     replies = run(client, *lanes, shared=shared(lanes))
-    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert_all_well(replies)
 
 
 def test_an_allocation_that_is_taken_back_accuses_nobody(slurm, run, tmp_path):
     """An administrator's scancel, a preemption: the steps end badly, the nodes are well."""
-    lanes = [[short(cluster_job(name)) for name in ("all_reduce", "ddp", "pipeline")]]
+    lanes = [[planned(name) for name in ("all_reduce", "ddp", "pipeline")]]
     client = slurm(**{"steps-all_reduce": "revoked"})
     replies = run(client, *lanes, shared=shared(lanes))
-    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert_all_well(replies)
     assert len({reply.job_id for reply in replies.values()}) == 3
     assert replies["all_reduce"].ended_ns <= replies["ddp"].submitted_ns
 
@@ -451,12 +441,12 @@ def test_a_step_whose_tasks_do_not_start_is_judged_as_a_job_of_its_own(
     monkeypatch.setattr(model, "GRANT_LIMIT_S", 1)
     lanes = node_lanes(2)
     replies = run(slurm(**{"node-gpu2": "stepless"}), *lanes, shared=shared(lanes))
-    assert {(reply.outcome, reply.exit_code) for reply in replies.values()} == {(Outcome.EXITED, 0)}
+    assert_all_well(replies)
     assert replies["node-gpu1"].job_id != replies["node-gpu2"].job_id
 
 
 def test_a_payload_that_fails_in_a_step_is_not_tried_again(slurm, run, tmp_path):
-    lanes = [[short(cluster_job(name)) for name in ("ddp", "pipeline")]]
+    lanes = [[planned(name) for name in ("ddp", "pipeline")]]
     replies = run(slurm(ddp="crash"), *lanes, shared=shared(lanes))
     assert (replies["ddp"].exit_code, replies["pipeline"].exit_code) == (1, 0)
     assert replies["ddp"].job_id == replies["pipeline"].job_id
@@ -476,12 +466,10 @@ def test_allocations_wait_for_each_other_under_a_limit(slurm, run, tmp_path):
 def test_a_cancelled_run_gives_its_allocation_back(slurm, tmp_path):
     lanes = node_lanes(2)
     client = slurm(**{"node-gpu1": "hang", "node-gpu2": "hang"})
-    batch = client.prepare(lanes, 64, shared(lanes))
-    batch.start()
-    wait_for(lambda: len(simulated_slurm.running(tmp_path)) == 3)
+    batch = begun(client, tmp_path, lanes, running=3, shared=shared(lanes))
     replies = batch.cancel().replies
     assert {reply.outcome for reply in replies} == {Outcome.CANCELLED}
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
     batch.close()
 
 
@@ -489,14 +477,12 @@ def test_the_allocation_of_a_launcher_that_died_is_given_back(slurm, tmp_path):
     """At once, before anybody asks: the nodes are others' again."""
     lanes = node_lanes(2)
     client = slurm(**{"node-gpu1": "hang", "node-gpu2": "hang"})
-    batch = client.prepare(lanes, 64, shared(lanes))
-    batch.start()
-    wait_for(lambda: len(simulated_slurm.running(tmp_path)) == 3)
-    os.kill(int((Path(batch._folder) / "pid").read_text()), signal.SIGKILL)
+    batch = begun(client, tmp_path, lanes, running=3, shared=shared(lanes))
+    kill(batch)
     wait_for(lambda: not list((tmp_path / "state" / "allocations").iterdir()))
     wait_for(lambda: batch.poll().lost)
     batch.cancel()
-    wait_for(lambda: simulated_slurm.running(tmp_path) == [])
+    wait_for(lambda: nothing_runs(tmp_path))
     batch.close()
 
 
@@ -556,7 +542,7 @@ def test_what_waits_for_a_node_that_slurm_gives_up_is_not_waited_for(slurm, run,
     assert replies["node-gpu2"].outcome is Outcome.QUEUE_LIMIT
     assert replies["node-gpu2"].started_ns is None
     assert time.monotonic() - begin < 29  # and not the 30 s that each of them may wait
-    assert simulated_slurm.running(tmp_path) == []
+    assert nothing_runs(tmp_path)
 
 
 def test_a_job_that_has_its_nodes_is_waited_for_as_long_as_others_needed(
@@ -565,7 +551,7 @@ def test_a_job_that_has_its_nodes_is_waited_for_as_long_as_others_needed(
     monkeypatch.setattr(model, "START_FLOOR_S", 1)
     client = slurm(slurmd={"gpu2": "hung"}, star_s=600)
     begin = time.monotonic()
-    replies = run(client, *([short(job, queue_s=90, run_s=90)] for (job,) in node_lanes(2)))
+    replies = run(client, *node_lanes(2, queue_s=90, run_s=90))
     assert replies["node-gpu1"].exit_code == 0
     reply = replies["node-gpu2"]
     assert (reply.outcome, reply.reason) == (Outcome.QUEUE_LIMIT, "Prolog")
@@ -613,11 +599,11 @@ def test_what_is_given_up_is_out_of_service_for_the_verdict_too():
 
 
 def cluster_lane(**limits):
-    return [short(cluster_job(name), **limits) for name in ("all_reduce", "ddp", "pipeline")]
+    return [planned(name, **limits) for name in ("all_reduce", "ddp", "pipeline")]
 
 
 def test_jobs_that_would_wait_for_the_same_are_skipped(slurm, run, tmp_path):
-    others = [short(cluster_job("node-gpu1"))]
+    others = [planned("node-gpu1")]
     replies = run(slurm(all_reduce="stuck"), cluster_lane(queue_s=3), others)
     assert replies["all_reduce"].outcome is Outcome.QUEUE_LIMIT
     for name in ("ddp", "pipeline"):
@@ -652,7 +638,7 @@ def test_output_without_end_is_cut_off(slurm, run, tmp_path):
     client = slurm()
     srun = tmp_path / "bin" / "srun"
     srun.write_text("#!/bin/sh\nhead -c 9000000 /dev/zero\n")
-    reply = run(client, [short(cluster_job("ddp"))])["ddp"]
+    reply = run(client, [planned("ddp")])["ddp"]
     assert reply.truncated
     assert len(reply.stdout) == launcher.OUTPUT_LIMIT < 9_000_000
 
@@ -714,9 +700,6 @@ def test_usage():
 
 def test_verdicts_of_the_real_chain(slurm, run):
     """Launcher, client and check together, once without the tiers."""
-    job = short(cluster_job("all_reduce"))
+    job = planned("all_reduce")
     reply = run(slurm(), [job])["all_reduce"]
-    evaluate = CHECKS["all_reduce"].evaluate
-    assert evaluate is not None
-    result = evaluate(job, reply, thresholds.load("virtual"))
-    assert result.verdict is Verdict.PASS
+    assert judged("all_reduce", job, reply).verdict is Verdict.PASS

@@ -16,6 +16,8 @@ from validation.model import Tier
 from validation.payloads.compute import Config
 from validation.payloads.config import load
 from validation.tests.conftest import VIRTUAL, declare
+from validation.tests.whole_thresholds import COLLECTIVE as RULE
+from validation.tests.whole_thresholds import ORIGIN
 from validation.thresholds import Collective, sourced
 
 
@@ -152,22 +154,6 @@ def test_an_unknown_model_has_no_rules():
     assert thresholds.load("common").model is None
 
 
-RULE = {
-    "operation": "all_reduce",
-    "dtype": "float32",
-    "nodes": 1,
-    "ranks_per_node": 8,
-    "links": "any",
-    "fabric": "any",
-    "backend": "nccl",
-    "min_bytes": 1024,
-    "fail_below_gbs": 10.0,
-    "provenance": "recorded",
-    "source": "test",
-    "date": "2026-05-01",
-}
-
-
 def model(hardware, site=None):
     rules = thresholds.load(hardware, site).model
     assert rules is not None
@@ -179,13 +165,8 @@ def write(folder, name, document):
 
 
 def test_a_sites_rules_come_first_and_add_to_the_shipped_ones(tmp_path):
-    rule = {
-        **RULE,
-        "fabric": "ib_ndr400",
-        "nodes": ">1",
-        "fail_below_gbs": 300,
-        "warn_below_gbs": 320,
-    }
+    limits = {"fail_below_gbs": 300, "warn_below_gbs": 320}
+    rule = {**RULE, "fabric": "ib_ndr400", "nodes": ">1", **limits}
     names = {"names": ["NVIDIA H100 NVL"], "provenance": "recorded", "source": "test"}
     write(tmp_path, "h100_sxm", {"model": "h100_sxm", "nvml_names": names, "collectives": [rule]})
     rules = model("h100_sxm", tmp_path)
@@ -287,7 +268,7 @@ def test_a_site_can_replace_one_tolerance(tmp_path):
     assert common.training == thresholds.load_common().training
 
 
-LIMIT = {"fail_above": 1e300, "provenance": "derived", "source": "test", "date": "2026-05-01"}
+LIMIT = {"fail_above": 1e300, **ORIGIN}
 BLIND = dict.fromkeys(("loss_difference", "first_step_difference", "parameter_difference"), LIMIT)
 
 

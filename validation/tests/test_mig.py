@@ -9,24 +9,18 @@ from hypothesis import strategies as st
 from cluster import declaration
 from cluster.declaration import Gpus
 from cluster.errors import CannotRun, DataError
-from validation import plan, suites, thresholds
-from validation.checks.registry import CHECKS
+from validation import thresholds
 from validation.model import Verdict
 from validation.payloads import compute
 from validation.report import plan as plan_report
 from validation.slurm import job as jobs
 from validation.tests import standin, standin_compute, standin_health
-from validation.tests.conftest import declare, make_plan
+from validation.tests.conftest import declare, plan_of
+from validation.tests.judging import judged
 
 NAME = "NVIDIA H100 80GB HBM3"
 SEVEN = (("1g.10gb", 7),)
 MIXED = (("1g.10gb", 4), ("3g.40gb", 1))
-
-
-def evaluate(check, job, reply, rules):
-    judge = CHECKS[check].evaluate
-    assert judge is not None
-    return judge(job, reply, rules)
 
 
 def cut(mig, count=2, **changes):
@@ -38,8 +32,7 @@ def cut(mig, count=2, **changes):
 
 
 def planned(mig=None, suite="quick"):
-    declared = declaration.parse(cut(mig or dict(SEVEN)), "test")
-    return plan.make(declared, suites.load(suite), plan.Selection(), "run")
+    return plan_of(cut(mig or dict(SEVEN)), suite=suite)
 
 
 # --- declared and planned --------------------------------------------------------------------
@@ -107,8 +100,7 @@ def test_an_instance_is_asked_for_nothing_that_only_whole_gpus_have():
 def test_whole_gpus_and_instances_are_told_apart_by_a_sites_gres():
     document = declare(("a", "l4", 2), ("b", "l4", 2))
     document["nodes"][1]["gpus"]["gres"] = "gpu:half:2"
-    declared = declaration.parse(document, "test")
-    run_plan = plan.make(declared, suites.load("quick"), plan.Selection(), "run")
+    run_plan = plan_of(document)
     assert [group.name for group in run_plan.groups] == ["l4-gres1", "l4-gres2"]
     assert [group.jobs[0].gres for group in run_plan.groups] == ["gpu:l4:2", "gpu:half:2"]
 
@@ -134,7 +126,7 @@ def judged_mig(found, mig):
     node = replace(job.nodes[0], gpus=replace(job.nodes[0].gpus, mig=mig))
     job = replace(job, nodes=(node,))
     reply = standin_health.reply_to(job, found)
-    return evaluate("mig", job, reply, thresholds.of_node(node))
+    return judged("mig", job, reply, thresholds.of_node(node))
 
 
 @pytest.mark.parametrize(
@@ -187,20 +179,20 @@ def computing(mig=SEVEN, count=2):
     return job, document
 
 
-def judged(check, job, document):
-    rules = thresholds.of_node(job.nodes[0])
-    return evaluate(check, job, standin_compute.reply(job, document), rules)
+def judge(check, job, document, rules=None):
+    rules = rules or thresholds.of_node(job.nodes[0])
+    return judged(check, job, standin_compute.reply(job, document), rules)
 
 
 def test_instances_compute_and_no_threshold_of_whole_gpus_judges_their_speed():
     job, document = computing()
     verdicts = {
-        name: judged(name, job, document).verdict for name in ("cuda", "gemm", "hbm", "copies")
+        name: judge(name, job, document).verdict for name in ("cuda", "gemm", "hbm", "copies")
     }
     unknown = Verdict.INCONCLUSIVE
     assert verdicts == {"cuda": Verdict.PASS, "gemm": unknown, "hbm": unknown, "copies": unknown}
-    assert judged("repeatable", job, document).verdict is Verdict.PASS
-    result = judged("gemm", job, document)
+    assert judge("repeatable", job, document).verdict is Verdict.PASS
+    result = judge("gemm", job, document)
     assert "no threshold recorded for h100_sxm-1g.10gb" in result.message
     assert "MIG instance 0, bf16" in result.message
 
@@ -218,9 +210,7 @@ def sites(folder, job):
 
 def test_a_sites_file_judges_them(tmp_path):
     job, document = computing()
-    rules = sites(tmp_path, job)
-    result = evaluate("hbm", job, standin_compute.reply(job, document), rules)
-    assert result.verdict is Verdict.PASS
+    assert judge("hbm", job, document, sites(tmp_path, job)).verdict is Verdict.PASS
 
 
 def test_profiles_are_compared_among_themselves(tmp_path):
@@ -232,8 +222,7 @@ def test_profiles_are_compared_among_themselves(tmp_path):
             standin_compute.memory(row["operation"], dict(job.config), speed)
             for row in gpu["memory"]
         ]
-    rules = sites(tmp_path, job)
-    result = evaluate("hbm", job, standin_compute.reply(job, document), rules)
+    result = judge("hbm", job, document, sites(tmp_path, job))
     assert (result.verdict, result.message) == (Verdict.PASS, "")
 
 
@@ -248,33 +237,28 @@ def test_each_worker_has_an_instance_of_its_own(changes, sentence):
     job, document = computing()
     document["measured"]["gpus"][0]["start"] |= changes
     for check in ("cuda", "repeatable"):
-        result = judged(check, job, document)
+        result = judge(check, job, document)
         assert result.verdict is Verdict.FAIL
         assert sentence in result.message
 
 
 def test_other_profiles_and_other_boards_fail():
     job, document = computing(MIXED)
-    assert judged("cuda", job, document).verdict is Verdict.PASS
+    assert judge("cuda", job, document).verdict is Verdict.PASS
     document["measured"]["gpus"][0]["start"]["name"] = f"{NAME} MIG 3g.40gb"
-    assert (
-        "3 instances of 3g.40gb computed, 2 are declared" in judged("cuda", job, document).message
-    )
+    said = "3 instances of 3g.40gb computed, 2 are declared"
+    assert said in judge("cuda", job, document).message
     document["measured"]["gpus"][0]["start"]["name"] = "NVIDIA A100-SXM4-80GB MIG 1g.10gb"
-    result = judged("cuda", job, document)
-    assert (result.verdict, "MIG instance 0 is NVIDIA A100" in result.message) == (
-        Verdict.FAIL,
-        True,
-    )
+    result = judge("cuda", job, document)
+    assert result.verdict is Verdict.FAIL
+    assert "MIG instance 0 is NVIDIA A100" in result.message
 
 
 def test_an_instance_in_the_place_of_a_whole_gpu_fails():
     job = standin_compute.job(count=1)
     document = standin_compute.document(job)
     document["measured"]["gpus"][0]["start"]["uuid"] = "MIG-0"
-    result = evaluate(
-        "cuda", job, standin_compute.reply(job, document), thresholds.load("h100_sxm")
-    )
+    result = judge("cuda", job, document)
     assert result.verdict is Verdict.FAIL
     assert "GPU 0 is MIG-0, a whole GPU is declared" in result.message
 
@@ -333,9 +317,5 @@ def test_ranks_are_held_against_the_declared_instances(name, verdict):
     for rank in document["proof"]["ranks"]:
         rank["gpu"] = name
     reply = standin_compute.reply(job, document)
-    result = evaluate("ddp", job, reply, run_plan.rules[job.nodes[0].hardware])
+    result = judged("ddp", job, reply, run_plan.rules[job.nodes[0].hardware])
     assert result.verdict is verdict, result.message
-
-
-def test_no_plan_of_whole_gpus_changed():
-    assert all(not node.gpus.mig for node in make_plan().nodes)

@@ -15,6 +15,8 @@ from validation.node_health import gpus, main, node, outcome, runner, state
 from validation.node_health.config import BadConfig, Check, HealthSettings
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
 from validation.tests import standin_health
+from validation.tests.processes import runs, wait_for
+from validation.tests.standin_host import port
 
 H100 = Gpus("h100_sxm", 2)
 NONE = Gpus("none", 0)
@@ -55,26 +57,19 @@ def statvfs(monkeypatch):
     return values
 
 
-def test_filesystems_that_are_well(statvfs):
-    assert node.filesystems(config(), SPACE) == Outcome(PASS)
-
-
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "result"),
     [
-        ({"f_flag": os.ST_RDONLY}, "/ is read-only"),
-        ({"f_bavail": 10}, "/ has 0 MiB free, 100 are needed"),
-        ({"f_favail": 9}, "/ has 9 inodes free of 1000"),
+        ({}, Outcome(PASS)),
+        ({"f_flag": os.ST_RDONLY}, Outcome(FAIL, "/ is read-only")),
+        ({"f_bavail": 10}, Outcome(FAIL, "/ has 0 MiB free, 100 are needed")),
+        ({"f_favail": 9}, Outcome(FAIL, "/ has 9 inodes free of 1000")),
+        ({"f_files": 0, "f_favail": 0}, Outcome(PASS)),  # it counts none
     ],
 )
-def test_filesystems_that_are_not(statvfs, changes, said):
+def test_filesystems(statvfs, changes, result):
     vars(statvfs).update(changes)
-    assert node.filesystems(config(), SPACE) == Outcome(FAIL, said)
-
-
-def test_a_filesystem_that_counts_no_inodes_has_enough(statvfs):
-    vars(statvfs).update(f_files=0, f_favail=0)
-    assert node.filesystems(config(), SPACE).verdict == PASS
+    assert node.filesystems(config(), SPACE) == result
 
 
 def test_a_filesystem_is_told_of_once(statvfs, tmp_path):
@@ -99,22 +94,22 @@ def proc(tmp_path, monkeypatch):
 ENOUGH = {"least_available_percent": 90}
 
 
-def test_memory_that_is_there(proc):
-    assert node.memory(config(memory_mb=2000), ENOUGH) == Outcome(PASS)
-
-
-def test_memory_that_a_job_left_in_use(proc):
-    result = node.memory(config(memory_mb=3000), ENOUGH)
-    assert result == Outcome(FAIL, "2000 MiB are available without any job, Slurm promises 3000")
-
-
-def test_memory_that_a_job_uses_is_its_own(proc):
-    (proc / "1/comm").write_text("slurmstepd\n")
-    assert node.memory(config(memory_mb=3000), ENOUGH).verdict == PASS
-
-
-def test_memory_that_nobody_declared(proc):
-    assert node.memory(config(memory_mb=0), ENOUGH).verdict == SKIP
+@pytest.mark.parametrize(
+    ("declared_mb", "process", "result"),
+    [
+        (2000, "systemd", Outcome(PASS)),
+        (
+            3000,
+            "systemd",
+            Outcome(FAIL, "2000 MiB are available without any job, Slurm promises 3000"),
+        ),
+        (3000, "slurmstepd", Outcome(PASS, "a job runs: its memory is not counted")),
+    ],
+)
+def test_memory(proc, declared_mb, process, result):
+    (proc / "1/comm").write_text(f"{process}\n")
+    assert node.memory(config(memory_mb=declared_mb), ENOUGH) == result
+    assert node.memory(config(memory_mb=0), ENOUGH).verdict == SKIP  # nobody declared it
 
 
 def test_memory_of_which_the_kernel_says_nothing(proc):
@@ -209,40 +204,30 @@ def test_a_filesystem_that_answers(tmp_path):
         node.mounts_answer(config(shared_filesystems=(str(tmp_path / "x"),)), {})
 
 
-def port(**changes):
-    usual = {
-        "device": "mlx5_0",
-        "port": 1,
-        "state": "4: ACTIVE",
-        "phys_state": "5: LinkUp",
-        "rate": "400 Gb/sec (4X NDR)",
-        "link_layer": "InfiniBand",
-        "firmware": "28",
-        "board": "MT",
-        "counters": {},
-        "unread": {},
-    }
-    return {**usual, **changes}
+@pytest.fixture
+def ports(monkeypatch):
+    """The ports that a node has."""
+    return lambda *found: monkeypatch.setattr(infiniband, "read", lambda: list(found))
 
 
 @pytest.mark.parametrize(
-    ("ports", "verdict"),
+    ("found", "verdict"),
     [
-        ([port()], PASS),
-        ([port(state="1: DOWN", phys_state="3: Disabled")], FAIL),
-        ([port(rate="200 Gb/sec (4X HDR)")], FAIL),
+        ([port(0)], PASS),
+        ([port(0, state="1: DOWN", phys_state="3: Disabled")], FAIL),
+        ([port(0, rate="200 Gb/sec (4X HDR)")], FAIL),
         ([], FAIL),
-        ([port(rate="800 Gb/sec (4X XDR)")], WARN),
+        ([port(0, rate="800 Gb/sec (4X XDR)")], WARN),
     ],
 )
-def test_infiniband(ports, verdict, monkeypatch):
-    monkeypatch.setattr(infiniband, "read", lambda: ports)
+def test_infiniband(ports, found, verdict):
+    ports(*found)
     assert node.infiniband(config(fabric="ib_ndr400"), {}).verdict == verdict
     assert node.infiniband(config(fabric="ethernet"), {}).verdict == SKIP
 
 
-def test_infiniband_ports_that_are_not_meant(monkeypatch):
-    monkeypatch.setattr(infiniband, "read", lambda: [port(), port(device="x", state="1: DOWN")])
+def test_infiniband_ports_that_are_not_meant(ports):
+    ports(port(0), port(0, device="x", state="1: DOWN"))
     assert node.infiniband(config(fabric="ib_ndr400"), {}).verdict == FAIL
     assert node.infiniband(config(fabric="ib_ndr400", hcas="mlx5"), {}).verdict == PASS
 
@@ -290,13 +275,13 @@ def test_a_check_is_there_for_every_builtin_and_the_other_way_round():
 ARGUMENTS = {"gpu_memory": {"most_used_mb": 2048}}
 
 
-def judged(builtin, change=None, job_gpus=None, declared=H100, log=None):
+def judged(builtin, change=None, job_gpus=None, declared=H100, events=(), nvml=None):
     """What a check says of two boards, of which the second is changed."""
     measured = standin_health.measured(2)
-    if change:
-        measured["gpus"][1]["values"].update(change)
-    if log:
-        measured["kernel_log"].update(log)
+    measured["gpus"][1]["values"].update(change or {})
+    measured["kernel_log"]["events"] = list(events)
+    if nvml:
+        measured |= {"nvml": {"error": nvml, "seconds": 0.1}, "gpus": []}
     checks = [check("it", builtin=builtin, arguments=ARGUMENTS.get(builtin, {}))]
     about = {"it": None if job_gpus is None else frozenset(job_gpus)}
     return gpus.judged(config(gpus=declared), checks, measured, about)["it"]
@@ -305,6 +290,7 @@ def judged(builtin, change=None, job_gpus=None, declared=H100, log=None):
 ROWS = {"correctable": 0, "uncorrectable": 1, "pending": "no", "failure": "no"}
 LINKS = [{"link": link, **standin_health.LINK} for link in range(18)]
 DOWN = [{**LINKS[0], "state": "down"}, *LINKS[1:]]
+SLOWED = {"always": 64, "sometimes": 64, "reasons": ""}
 PYTHON = {"pid": 4711, "name": "python3", "memory_mb": 9000}
 XID_79 = {"kind": "xid", "code": 79, "pci": "0000:2b:00", "count": 1, "seconds": 9.0,
           "text": "GPU has fallen off the bus."}  # fmt: skip
@@ -324,11 +310,7 @@ def test_gpus_that_are_well(builtin):
         ("gpu_ecc", {"remapped_rows": {**ROWS, "failure": "yes"}}, "GPU 1: remapping a memory"),
         ("gpu_pcie", {"pcie_width": 8}, "GPU 1: 8 PCIe lanes of 16"),
         ("gpu_nvlink", {"nvlinks": DOWN}, "GPU 1: NVLink 0 is down, of 18"),
-        (
-            "gpu_clocks",
-            {"clock_reasons": {"always": 64, "sometimes": 64, "reasons": ""}},
-            "GPU 1: clocks are reduced: hardware thermal slowdown",
-        ),
+        ("gpu_clocks", {"clock_reasons": SLOWED}, "GPU 1: clocks are reduced: hardware thermal"),
         ("gpu_persistence", {"persistence": "off"}, "GPU 1: persistence mode is off"),
         ("gpu_mig", {"mig": "on"}, "GPU 1: MIG is on"),
         ("gpu_processes", {"processes": [PYTHON]}, "GPU 1: used by process 4711 (python3)"),
@@ -352,7 +334,7 @@ def test_fewer_gpus_than_declared():
     [(XID_79, FAIL), ({**XID_79, "code": 13}, PASS), ({**XID_79, "code": 9999}, UNKNOWN)],
 )
 def test_an_xid(event, verdict):
-    assert judged("gpu_xid", log={"events": [event]}).verdict == verdict
+    assert judged("gpu_xid", events=[event]).verdict == verdict
 
 
 @pytest.mark.parametrize("builtin", ["gpu_processes", "gpu_memory"])
@@ -369,11 +351,7 @@ def test_what_is_only_warned_of_does_not_fail():
 
 @pytest.mark.parametrize("builtin", gpus.BUILTINS)
 def test_declared_gpus_without_nvml_are_a_failure(builtin):
-    measured = standin_health.measured(2)
-    measured["nvml"] = {"error": "NVML: Driver Not Loaded (code 9)", "seconds": 0.1}
-    measured["gpus"] = []
-    checks = [check("it", builtin=builtin, arguments=ARGUMENTS.get(builtin, {}))]
-    result = gpus.judged(config(gpus=H100), checks, measured, {})["it"]
+    result = judged(builtin, nvml="NVML: Driver Not Loaded (code 9)")
     assert result.verdict == (PASS if builtin == "gpu_xid" else FAIL)
 
 
@@ -421,11 +399,7 @@ def test_a_check_that_hangs_has_failed_and_is_killed_with_its_children(tmp_path)
     results = runner.run(config(), [hanging, command("well", "true")], {}, {})
     assert time.monotonic() - started < 10
     assert results == {"hang": Outcome(FAIL, "did not answer within 0.5 s"), "well": Outcome(PASS)}
-    state_of = Path(f"/proc/{pid.read_text().strip()}/stat")
-    deadline = time.monotonic() + 5
-    while state_of.exists() and state_of.read_text().split()[2] != "Z":
-        assert time.monotonic() < deadline, "its child is still there"
-        time.sleep(0.02)
+    wait_for(lambda: not runs(int(pid.read_text())), seconds=5)
 
 
 def test_checks_run_side_by_side():
@@ -525,6 +499,9 @@ def test_a_reason_is_one_line_for_machines_and_people():
     assert len(outcome.reason("c", "x" * 999)) == 200
 
 
+CHECK = {"command": ["/bin/true"], "contexts": ["check"], "on_fail": "log", "timeout_s": 3}
+
+
 def document(**changes):
     usual = {
         "version": 1,
@@ -534,9 +511,7 @@ def document(**changes):
         "hcas": "",
         "memory_mb": 5,
         "shared_filesystems": ["/home"],
-        "checks": {
-            "c": {"command": ["/bin/true"], "contexts": ["check"], "on_fail": "log", "timeout_s": 3}
-        },
+        "checks": {"c": CHECK},
     }
     return {**usual, **changes}
 
@@ -555,10 +530,10 @@ def test_the_declaration_is_read(tmp_path):
         document(memory_mb="much"),
         document(node=None),
         document(checks={"c": {}}),
-        document(checks={"c": {**document()["checks"]["c"], "builtin": "munge"}}),
-        document(checks={"c": {**document()["checks"]["c"], "on_fail": "dance"}}),
-        document(checks={"c": {**document()["checks"]["c"], "contexts": ["never"]}}),
-        document(checks={"c": {**document()["checks"]["c"], "timeout_s": 0}}),
+        document(checks={"c": {**CHECK, "builtin": "munge"}}),
+        document(checks={"c": {**CHECK, "on_fail": "dance"}}),
+        document(checks={"c": {**CHECK, "contexts": ["never"]}}),
+        document(checks={"c": {**CHECK, "timeout_s": 0}}),
         {},
         [],
     ],

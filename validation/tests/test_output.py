@@ -14,24 +14,13 @@ import pytest
 
 from cluster.errors import EnvironmentProblem
 from validation import output, terminal
-from validation.model import JobReport, Outcome, Reply, Standing, Verdict
+from validation.model import JobReport, Outcome, Reply, Verdict
 from validation.output import RunFolder
 from validation.progress import Watcher
 from validation.report import html
 from validation.tests.conftest import make_plan
 from validation.tests.sample_reports import EVIL, evil, healthy, mixed_bag
-from validation.tests.simulated_cluster import ROOT, Cluster
-
-FILES = {
-    "jobs",
-    "junit.xml",
-    "metrics.prom",
-    "plan.json",
-    "report.html",
-    "results.jsonl",
-    "summary.json",
-    *(f"{which.value}_nodes.txt" for which in Standing),
-}
+from validation.tests.simulated_cluster import FILES, ROOT
 
 
 def prepared(tmp_path):
@@ -187,11 +176,6 @@ def test_what_a_terminal_does_not_know_is_said_plainly(encoding, shown):
 
 
 # --- the whole program -----------------------------------------------------------------------
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch, capsys):
-    return Cluster(tmp_path, monkeypatch, capsys)
 
 
 def start(cluster, *more, **environment):

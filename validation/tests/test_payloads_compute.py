@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,8 +16,7 @@ import pytest
 import torch
 
 from cluster.errors import CannotRun
-from validation import thresholds
-from validation.checks import copies, gemm, hbm, peers, repeatable
+from validation.checks import gemm
 from validation.model import Verdict
 from validation.payloads import (
     compute,
@@ -30,6 +30,8 @@ from validation.payloads import (
 )
 from validation.slurm.job import bundle
 from validation.tests import standin_compute as standin
+from validation.tests.judging import judged
+from validation.tests.processes import runs, wait_for
 
 ROOT = Path(__file__).parents[2]
 CPU = gpu_device.Device(torch.device("cpu"), None, gpu_timing.cpu_stopwatch())
@@ -131,7 +133,7 @@ def test_what_is_timed_comes_after_all_gpus_are_ready():
         least=2,
         warmup=2,
         repeats=2,
-        begin=lambda: order.append("begin"),
+        begin=partial(order.append, "begin"),
     )
     before, after = order[: order.index("begin")], order[order.index("begin") :]
     assert not any(call.startswith("record") for call in before)
@@ -141,8 +143,9 @@ def test_what_is_timed_comes_after_all_gpus_are_ready():
 def test_the_memory_begins_when_all_gpus_are_ready():
     device = Recorded([1.0] * 50)
     watched = gpu_device.Device(CPU.torch, None, device.watch)
-    begin = lambda: device.calls.append("begin")  # noqa: E731 - as short as it is
-    gpu_memory.within("copy", watched, 1 << 18, **OFTEN, begin=begin)
+    gpu_memory.within(
+        "copy", watched, 1 << 18, **OFTEN, begin=partial(device.calls.append, "begin")
+    )
     before = device.calls[: device.calls.index("begin")]
     assert before == ["synchronize"]
     assert sum(call.startswith("record") for call in device.calls) == 2 * (1 + 2)
@@ -517,14 +520,6 @@ def test_each_gpu_has_a_process_of_its_own(run):
     assert all(row["at_once"] == 2 for gpu in measured["gpus"] for row in gpu["gemm"])
 
 
-def gone(pid):
-    """Whether a process has ended; one that nobody waits for any more may still be listed."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def test_a_process_that_hangs_is_killed_with_all_it_started_and_costs_one_figure(run, tmp_path):
     began = time.monotonic()
     measured = run({"1:gemmfp32": "hang"})
@@ -535,10 +530,7 @@ def test_a_process_that_hangs_is_killed_with_all_it_started_and_costs_one_figure
     assert measured["gpus"][0]["gemm"][0]["at_once"] == 1
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
-    deadline = time.monotonic() + 5
-    while not all(map(gone, pids)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert all(map(gone, pids))
+    wait_for(lambda: not any(map(runs, pids)), seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -632,7 +624,7 @@ def test_a_declared_gpu_without_cuda_is_an_answer_and_not_an_error():
     document = standin.document(standin.job(count=1))
     document["measured"] = measured
     job = standin.job(count=1)
-    result = gemm.evaluate(job, standin.reply(job, document), thresholds.load("h100_sxm"))
+    result = judged("gemm", job, standin.reply(job, document))
     assert result.verdict is Verdict.FAIL
     assert result.message == "GPU 0: no CUDA there, see cuda"
 
@@ -652,15 +644,11 @@ def test_an_interrupt_ends_the_workers(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", script, STAND_IN, str(pids)], cwd=ROOT, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 20
-    while not pids.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(pids.exists, seconds=20)
     process.send_signal(signal.SIGINT)
     assert process.wait(15) != 0
     workers = [int(pid) for pid in pids.read_text().split()]
-    while not all(map(gone, workers)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert all(map(gone, workers))
+    wait_for(lambda: not any(map(runs, workers)), seconds=5)
 
 
 def test_this_machine_measures_its_cpu_and_passes_every_check():
@@ -668,8 +656,8 @@ def test_this_machine_measures_its_cpu_and_passes_every_check():
     measured = compute.measure(config.load(compute.Config, json.dumps(job.config)))
     assert measured["device"] == "cpu"
     document = {**standin.document(job), "measured": measured}
-    for check in (gemm, hbm, copies, peers, repeatable):
-        result = check.evaluate(job, standin.reply(job, document), thresholds.load("virtual"))
+    for check in ("gemm", "hbm", "copies", "peers", "repeatable"):
+        result = judged(check, job, standin.reply(job, document))
         assert (result.verdict, result.message) == (Verdict.PASS, "")
 
 

@@ -23,6 +23,7 @@ from cluster.readers import infiniband, mounts
 from validation.payloads import disk, host, host_memory, host_speed, limits, shared_fs
 from validation.payloads.config import load
 from validation.tests import standin_host
+from validation.tests.processes import runs, wait_for
 
 ROOT = Path(__file__).parents[2]
 MIB = 2**20
@@ -64,21 +65,8 @@ def test_what_hangs_is_killed_with_all_it_started(tmp_path):
     assert (hung.answer, hung.error) == (None, "did not answer within 1.5 s")
     assert (well.answer, well.error) == ("well", None)
     assert well.seconds < 1.5
-    for process in map(int, started.read_text().split()):
-        assert gone(process)
-
-
-def gone(process, within_s=10):
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+    processes = list(map(int, started.read_text().split()))
+    wait_for(lambda: not any(map(runs, processes)), seconds=10)
 
 
 def test_what_ignores_every_signal_but_one_is_killed_too():

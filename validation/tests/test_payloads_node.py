@@ -192,19 +192,16 @@ def test_without_pynvml_there_is_a_reason(nvml, programs):
 
 
 def munge(measured):
-    return {key: value for key, value in measured.items() if key.startswith("munge_")}
+    """The credential that was made or why not, and what the given one is or why not."""
+    names = ("encoded", "encode_error", "decoded", "decode_error")
+    return tuple(measured[f"munge_{name}"] for name in names)
 
 
 def test_a_credential_is_made_and_the_given_one_decoded(programs):
     programs("munge", "echo MUNGE:fresh:")
     programs("unmunge", 'read it; [ "$it" = MUNGE:given: ] && echo "STATUS:   Success (0)"')
     measured = node.measure(node.Config(munge_credential="MUNGE:given:"))
-    assert munge(measured) == {
-        "munge_encoded": "MUNGE:fresh:",
-        "munge_encode_error": None,
-        "munge_decoded": "Success (0)",
-        "munge_decode_error": None,
-    }
+    assert munge(measured) == ("MUNGE:fresh:", None, "Success (0)", None)
 
 
 def test_a_refused_credential_keeps_its_status(programs):
@@ -214,21 +211,16 @@ def test_a_refused_credential_keeps_its_status(programs):
 
 
 def test_without_munge_the_node_still_answers(programs):
-    assert munge(node.measure(node.Config(munge_credential="MUNGE:x:"))) == {
-        "munge_encoded": None,
-        "munge_encode_error": "munge cannot be started: No such file or directory",
-        "munge_decoded": None,
-        "munge_decode_error": "unmunge cannot be started: No such file or directory",
-    }
+    measured = node.measure(node.Config(munge_credential="MUNGE:x:"))
+    missing = "cannot be started: No such file or directory"
+    assert munge(measured) == (None, f"munge {missing}", None, f"unmunge {missing}")
 
 
 def test_a_broken_munge_says_why(programs):
-    programs("munge", "echo 'munge: Error: Failed to access socket' >&2; exit 6")
-    measured = node.measure(node.Config())
-    assert measured["munge_encode_error"] == (
-        "munge ended with exit status 6: munge: Error: Failed to access socket"
-    )
-    assert measured["munge_decode_error"] is None  # nothing was given to decode
+    programs("munge", "echo 'munge: Error: no socket' >&2; exit 6")
+    measured = node.measure(node.Config())  # nothing is given to decode
+    why = "munge ended with exit status 6: munge: Error: no socket"
+    assert munge(measured) == (None, why, None, None)
 
 
 def test_a_munge_that_hangs_is_left_behind(programs, monkeypatch):

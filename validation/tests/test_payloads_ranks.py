@@ -116,8 +116,24 @@ def complaint_of(stderr):
     return line, blamed
 
 
-def sentence_of(stderr):
-    return complaint_of(stderr)[0]
+def refused(*arguments, **options):
+    """What each rank complains of and whom it blames, where all of them end without an answer."""
+    results = run_ranks(*arguments, **options)
+    assert {(code, out) for code, out, _ in results} == {(1, "")}
+    return [complaint_of(err) for _, _, err in results]
+
+
+def reducing(body):
+    """Python that does this in the place of all_reduce's own `reduce`."""
+    return f"""
+import os, signal, time
+from validation.payloads import all_reduce, watch
+reduce, calls = all_reduce.reduce, []
+def instead(buffer):
+    calls.append(0)
+    {body}
+all_reduce.reduce = instead
+"""
 
 
 # --- all_reduce ------------------------------------------------------------------------------
@@ -126,13 +142,7 @@ def sentence_of(stderr):
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_all_reduce_sums_right_and_proves_who_took_part(ranks):
     # Libraries that print, from Python and from below it, must not break the document.
-    noise = "import os; print('noise'); os.system('echo noise')"
-    chatter = (
-        "from validation.payloads import all_reduce\n"
-        "reduce = all_reduce.reduce\n"
-        f"def noisy(buffer): {noise}; reduce(buffer)\n"
-        "all_reduce.reduce = noisy"
-    )
+    chatter = reducing("print('noise'); os.system('echo noise'); reduce(buffer)")
     config = {**ALL_REDUCE, "nonce": "run-7f-all_reduce"}
     results = run_ranks("all_reduce", config, ranks, faults={0: chatter})
     document = document_of(results)
@@ -163,33 +173,20 @@ def test_all_reduce_sums_right_and_proves_who_took_part(ranks):
         ]
 
 
+ONE_SIZE = {**ALL_REDUCE, "sizes_bytes": ALL_REDUCE["sizes_bytes"][:1]}
 CALLS = ALL_REDUCE["warmup"] + ALL_REDUCE["iterations"]
 
 
 def test_wrong_elements_in_any_call_are_counted_on_the_rank_that_has_them():
-    fault = (
-        "from validation.payloads import all_reduce\n"
-        "reduce, calls = all_reduce.reduce, []\n"
-        "def corrupt(buffer):\n"
-        "    reduce(buffer); calls.append(0)\n"
-        "    buffer[: 2 ** len(calls)] += 1\n"
-        "all_reduce.reduce = corrupt"
-    )
-    config = {**ALL_REDUCE, "sizes_bytes": ALL_REDUCE["sizes_bytes"][:1]}
-    document = document_of(run_ranks("all_reduce", config, 2, faults={1: fault}))
+    fault = reducing("reduce(buffer); buffer[: 2 ** len(calls)] += 1")
+    document = document_of(run_ranks("all_reduce", ONE_SIZE, 2, faults={1: fault}))
     each = sum(2**call for call in range(1, CALLS + 1))
     assert document["measured"]["sizes"][0]["wrong_by_rank"] == [0, each]
 
 
 def test_a_call_counts_as_long_as_its_slowest_rank_takes():
-    slow = (
-        "import time\nfrom validation.payloads import all_reduce\n"
-        "reduce = all_reduce.reduce\n"
-        "def slow(buffer): reduce(buffer); time.sleep(0.2)\n"
-        "all_reduce.reduce = slow"
-    )
-    config = {**ALL_REDUCE, "sizes_bytes": ALL_REDUCE["sizes_bytes"][:1]}
-    document = document_of(run_ranks("all_reduce", config, 2, faults={1: slow}))
+    slow = reducing("reduce(buffer); time.sleep(0.2)")
+    document = document_of(run_ranks("all_reduce", ONE_SIZE, 2, faults={1: slow}))
     assert document["measured"]["sizes"][0]["time_s_min"] >= 0.2
 
 
@@ -334,10 +331,8 @@ def test_the_pipeline_follows_its_reference(ranks):
 
 def test_more_ranks_than_a_chain_has_stages_make_several_chains():
     short = "from validation.payloads import pipeline; pipeline.LONGEST_CHAIN = 2"
-    document = document_of(
-        run_ranks("pipeline", PIPELINE, 3, faults=dict.fromkeys(range(3), short))
-    )
-    measured = document["measured"]
+    faults = dict.fromkeys(range(3), short)
+    measured = document_of(run_ranks("pipeline", PIPELINE, 3, faults=faults))["measured"]
     assert [curve["ranks"] for curve in measured["curves"]] == [2, 1]
     for row in measured["ranks"]:
         assert max(step["parameters"] for step in row["steps"]) < 1e-5
@@ -429,10 +424,8 @@ def test_the_pipeline_works_with_held_sends_too():
 
 
 def test_fewer_microbatches_than_stages_are_refused():
-    results = run_ranks("pipeline", {**PIPELINE, "microbatches": 1}, 2)
-    for code, out, err in results:
-        assert (code, out) == (1, "")
-        assert "microbatches is 1, fewer than the 2 stages" in sentence_of(err)
+    for sentence, _ in refused("pipeline", {**PIPELINE, "microbatches": 1}, 2):
+        assert "microbatches is 1, fewer than the 2 stages" in sentence
 
 
 def test_the_ideal_bubble_is_empty_for_one_stage_and_shrinks_with_microbatches():
@@ -463,36 +456,29 @@ def test_a_program_of_its_own_finds_all_that_it_needs():
 
 def test_nccl_without_a_gpu_is_an_error_and_never_gloo():
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
-    ((code, out, err),) = run_ranks("ddp", {**DDP, "backend": "nccl"}, 1, environ=hidden)
-    assert (code, out) == (1, "")
-    assert "the backend is nccl, but" in sentence_of(err)
+    ((sentence, _),) = refused("ddp", {**DDP, "backend": "nccl"}, 1, environ=hidden)
+    assert "the backend is nccl, but" in sentence
 
 
 def test_ranks_that_never_come_are_named_with_their_nodes():
     nodes = {"SLURM_STEP_NODELIST": "localhost,gpu2", "GLOO_SOCKET_IFNAME": "lo"}
     here = {**nodes, "SLURMD_NODENAME": "localhost"}
     config = {**ALL_REDUCE, "join_timeout_s": 2}
-    results = run_ranks("all_reduce", config, 1, tasks=2, environ=here)
-    ((code, out, err),) = results
-    assert (code, out) == (1, "")
-    sentence, blamed = complaint_of(err)
+    ((sentence, blamed),) = refused("all_reduce", config, 1, tasks=2, environ=here)
     assert "1 of 2 ranks did not come within 2 s: rank 1, of gpu2" in sentence
     assert blamed == ["gpu2"]
 
 
 def test_all_ranks_tell_the_same_of_one_that_never_comes():
-    config = {**ALL_REDUCE, "join_timeout_s": 4}
-    sentences = [sentence_of(err) for _, _, err in run_ranks("all_reduce", config, 2, tasks=3)]
-    assert len({sentence.partition(": ")[2] for sentence in sentences}) == 1
-    assert "1 of 3 ranks did not come within 4 s: rank 2" in sentences[1]
+    complaints = refused("all_reduce", {**ALL_REDUCE, "join_timeout_s": 4}, 2, tasks=3)
+    assert len({sentence.partition(": ")[2] for sentence, _ in complaints}) == 1
+    assert "1 of 3 ranks did not come within 4 s: rank 2" in complaints[1][0]
 
 
 def test_a_missing_rank_0_is_told_too():
     config = {**ALL_REDUCE, "join_timeout_s": 2}
     environ = {"SLURM_PROCID": "1"}
-    ((code, _, err),) = run_ranks("all_reduce", config, 1, tasks=2, environ=environ)
-    assert code == 1
-    sentence, blamed = complaint_of(err)
+    ((sentence, blamed),) = refused("all_reduce", config, 1, tasks=2, environ=environ)
     assert "rank 0 does not answer at localhost:" in sentence
     assert blamed == ["localhost"]
 
@@ -523,15 +509,7 @@ def test_no_rank_gives_up_long_after_the_time_limit(monkeypatch):
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_a_frozen_rank_is_named_by_the_others(frozen):
     """It stops in its third call; nobody else knows more than that somebody does not answer."""
-    fault = (
-        "import os, signal\nfrom validation.payloads import all_reduce\n"
-        "reduce, calls = all_reduce.reduce, []\n"
-        "def freeze(buffer):\n"
-        "    calls.append(0)\n"
-        "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGSTOP)\n"
-        "    reduce(buffer)\n"
-        "all_reduce.reduce = freeze"
-    )
+    fault = reducing("len(calls) == 3 and os.kill(os.getpid(), signal.SIGSTOP); reduce(buffer)")
     config = {**ALL_REDUCE, "timeout_s": 4}
     complaints = []
     with start_ranks("all_reduce", config, 3, faults={frozen: fault}) as processes:
@@ -547,19 +525,12 @@ def test_a_frozen_rank_is_named_by_the_others(frozen):
 
 def test_behind_a_cut_link_each_side_names_the_other():
     """From one side alone it looks like a frozen rank, so both stay until both have been heard."""
-    cut = (
-        "import time\nfrom validation.payloads import all_reduce, watch\n"
-        "reduce, calls = all_reduce.reduce, []\n"
-        "def unreachable(*_): raise RuntimeError('no route to host')\n"
-        "def hang(buffer):\n"
-        "    calls.append(0)\n"
-        "    if len(calls) == 3:\n"
-        "        watch.Watch._beat = unreachable\n"
-        "        watch.Watch._silent_ranks = lambda self, problem: time.sleep(8) or [0]\n"
-        "        time.sleep(1000)\n"
-        "    reduce(buffer)\n"
-        "all_reduce.reduce = hang"
-    )
+    cut = "def unreachable(*_): raise RuntimeError('no route to host')\n" + reducing("""
+    if len(calls) == 3:
+        watch.Watch._beat = unreachable
+        watch.Watch._silent_ranks = lambda self, problem: time.sleep(8) or [0]
+        time.sleep(1000)
+    reduce(buffer)""")
     shipped = "from validation.payloads import watch; watch.LINGER_S = watch.ANSWER_S + 5"
     config = {**ALL_REDUCE, "timeout_s": 4}
     until = time.monotonic() + 180
@@ -590,8 +561,7 @@ def test_a_rank_that_dies_is_named_by_the_others():
 def test_what_goes_wrong_before_others_are_asked_is_the_nodes_own():
     broken = "import sys; sys.modules['torch'] = None"
     config = {**ALL_REDUCE, "join_timeout_s": 2}
-    ((_, _, err),) = run_ranks("all_reduce", config, 1, faults={0: broken}, tasks=2)
-    sentence, blamed = complaint_of(err)
+    ((sentence, blamed),) = refused("all_reduce", config, 1, faults={0: broken}, tasks=2)
     assert "torch cannot be imported" in sentence
     assert blamed == ["gpu1"]
 
@@ -600,11 +570,8 @@ def test_fewer_cpus_than_asked_for_are_refused():
     one_cpu = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
     here = {"SLURMD_NODENAME": "gpu1"}  # both on one node, which they share
     config = {**ALL_REDUCE, "cpus_per_rank": 1}
-    for code, _, err in run_ranks(
-        "all_reduce", config, 2, faults={0: one_cpu, 1: one_cpu}, environ=here
-    ):
-        assert code == 1
-        sentence, blamed = complaint_of(err)
+    faults = {0: one_cpu, 1: one_cpu}
+    for sentence, blamed in refused("all_reduce", config, 2, faults=faults, environ=here):
         assert "2 ranks on gpu1 may use 1 CPUs together, 1 for each were asked for" in sentence
         assert blamed == ["gpu1"]
 
@@ -618,10 +585,9 @@ def test_no_rank_leaves_before_all_are_done():
         "    found = slowest(self); time.sleep(3); return found\n"
         "group.Group.proof = late"
     )
-    config = {**ALL_REDUCE, "sizes_bytes": ALL_REDUCE["sizes_bytes"][:1]}
     ended: dict[int, float] = {}
     until = time.monotonic() + 180
-    with start_ranks("all_reduce", config, 2, faults={1: slow}) as processes:
+    with start_ranks("all_reduce", ONE_SIZE, 2, faults={1: slow}) as processes:
         while len(ended) < len(processes) and time.monotonic() < until:
             time.sleep(0.05)
             for rank, process in enumerate(processes):
@@ -638,11 +604,10 @@ def test_a_host_name_on_loopback_is_refused_between_nodes():
         "group._first_own_address = lambda hostname: '127.0.1.1'"
     )
     two_nodes = {"SLURM_STEP_NODELIST": "localhost,127.0.0.1", "GLOO_SOCKET_IFNAME": ""}
-    ((code, out, err),) = run_ranks(
+    ((sentence, _),) = refused(
         "all_reduce", ALL_REDUCE, 1, faults={0: loopback}, environ=two_nodes, tasks=2
     )
-    assert (code, out) == (1, "")
-    assert "leads to 127.0.1.1, where other nodes cannot reach Gloo" in sentence_of(err)
+    assert "leads to 127.0.1.1, where other nodes cannot reach Gloo" in sentence
 
 
 def test_the_own_address_is_the_first_that_can_be_bound():

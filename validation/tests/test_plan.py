@@ -12,7 +12,8 @@ from validation import plan, suites
 from validation.model import GRANT_LIMIT_S, Job, Tier
 from validation.plan import Selection, shrink
 from validation.report import plan as plan_report
-from validation.tests.conftest import declare, make_plan
+from validation.report.json import plain
+from validation.tests.conftest import compact, declare, make_plan, plan_of
 
 H100 = [(f"h{number}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 5)]
 MIXED = (*H100[:2], ("a1", "a100_pcie", 4), ("c1", "none", 0), ("c2", "none", 0))
@@ -22,10 +23,19 @@ def cluster_jobs(run_plan):
     return {job.name: job for job in run_plan.jobs if job.tier is Tier.CLUSTER}
 
 
+def skipped_of(run_plan):
+    return {(c.check, c.subject.name): c.skip for c in run_plan.checks if c.skip}
+
+
 def test_the_quick_plan_of_the_virtual_cluster(golden):
     run_plan = make_plan()
     golden("plan_virtual.txt", plan_report.render(run_plan))
-    golden("plan_virtual.json", plan_report.as_json(run_plan))
+    text = plan_report.as_json(run_plan)
+    document = json.loads(text)
+    assert text == json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    # What they are is in their own files, with many words.
+    assert document.pop("thresholds") == json.loads(json.dumps(plain(run_plan.rules)))
+    golden("plan_virtual.json", compact(document) + "\n")
 
 
 def test_the_quick_plan_of_a_mixed_cluster(golden):
@@ -51,8 +61,7 @@ def test_real_gpus_get_a_rank_each_and_nccl():
 def test_the_driver_of_virtual_gpus_is_asked_where_a_stand_in_is_declared(nvml):
     document = declare(("g1", "virtual", 2))
     document["nodes"][0]["gpus"]["nvml"] = nvml
-    declared = declaration.parse(document, "test")
-    run_plan = plan.make(declared, suites.load("gpu"), Selection(), "run")
+    run_plan = plan_of(document, suite="gpu")
     payloads = [job.payload for job in run_plan.node_jobs]
     first = ["node", "host", "host_speed"]
     assert payloads == [*first, *(["health"] if nvml else []), "compute"]
@@ -76,11 +85,8 @@ def test_every_kind_of_node_is_a_group_of_its_own():
 
 def test_groups_of_one_model_are_told_apart():
     run_plan = make_plan(("a", "l4", 1), ("b", "l4", 1, "roce"), ("c", "l4", 4, "roce"))
-    assert [group.name for group in run_plan.groups] == [
-        "l4-x1-ethernet",
-        "l4-x1-roce",
-        "l4-x4-roce",
-    ]
+    kinds = ["l4-x1-ethernet", "l4-x1-roce", "l4-x4-roce"]
+    assert [group.name for group in run_plan.groups] == kinds
 
 
 @pytest.mark.parametrize(("model", "gpus"), [("virtual", 2), ("none", 0), ("h100_sxm", 1)])
@@ -112,10 +118,7 @@ def test_every_rank_asks_for_its_share_of_whole_cores(cpus, ranks, share):
     document = declare(("a", "h100_sxm", ranks, "roce"), ("b", "h100_sxm", ranks, "roce"))
     for node in document["nodes"]:
         node["cpus"] = cpus
-    run_plan = plan.make(
-        declaration.parse(document, "test"), suites.load("quick"), Selection(), "run"
-    )
-    for job in cluster_jobs(run_plan).values():
+    for job in cluster_jobs(plan_of(document)).values():
         assert job.config["cpus_per_rank"] == share
         assert share * ranks <= max(cpus, ranks)
 
@@ -191,34 +194,29 @@ def test_nodes_of_two_partitions_are_two_groups():
         {"name": "gpu", "nodes": names[:2], "default": True},
         {"name": "long", "nodes": names[2:], "default": False},
     ]
-    declared = declaration.parse(declare(*H100, partitions=halves), "test")
-    run_plan = plan.make(declared, suites.load("quick"), Selection(), "run")
-    assert {group.partition: [node.name for node in group.nodes] for group in run_plan.groups} == {
-        "gpu": names[:2],
-        "long": names[2:],
-    }
-    assert {job.partition: job.hosts for job in run_plan.jobs if job.payload == "ddp"} == {
-        "gpu": tuple(names[:2]),
-        "long": tuple(names[2:]),
-    }
+    run_plan = plan_of(declare(*H100, partitions=halves))
+    expected = {"gpu": tuple(names[:2]), "long": tuple(names[2:])}
+    groups = run_plan.groups
+    assert {
+        group.partition: tuple(node.name for node in group.nodes) for group in groups
+    } == expected
+    trained = [job for job in run_plan.jobs if job.payload == "ddp"]
+    assert {job.partition: job.hosts for job in trained} == expected
 
 
 def test_a_partition_limits_the_nodes_and_takes_the_jobs():
     document = declare(*H100)
     document["partitions"].append({"name": "test", "nodes": ["h4"], "default": False})
-    declared = declaration.parse(document, "test")
-    run_plan = plan.make(declared, suites.load("quick"), Selection(partition="test"), "run")
+    run_plan = plan_of(document, Selection(partition="test"))
     assert [node.name for node in run_plan.nodes] == ["h4"]
     assert {job.partition for job in run_plan.jobs} == {"test"}
-    run_plan = plan.make(declared, suites.load("quick"), Selection(), "run")
-    assert {job.partition for job in run_plan.jobs} == {"gpu"}
+    assert {job.partition for job in plan_of(document).jobs} == {"gpu"}
 
 
 def test_wishes_of_the_command_line_come_before_the_inventorys():
     wishes = {"account": "hpc", "qos": "low", "srun_options": ["--comment=x"]}
-    declared = declaration.parse({**declare(*H100), "submission": wishes}, "test")
     selection = Selection(submission=Submission(qos="high", srun_options=("--nice=5",)))
-    run_plan = plan.make(declared, suites.load("quick"), selection, "run")
+    run_plan = plan_of(declare(*H100, submission=wishes), selection)
     assert run_plan.submission.words == ("--account=hpc", "--qos=high", "--comment=x", "--nice=5")
 
 
@@ -294,13 +292,9 @@ def test_nodes_with_another_environment_train_apart():
     """Half of them over ib0 and half over eth0 would wait for each other."""
     infiniband, ethernet = {"NCCL_SOCKET_IFNAME": "ib0"}, {"NCCL_SOCKET_IFNAME": "eth0"}
     nodes = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
-    run_plan = make_plan(
-        *nodes,
-        environments={
-            **dict.fromkeys(("gpu1", "gpu2"), infiniband),
-            **dict.fromkeys(("gpu3", "gpu4"), ethernet),
-        },
-    )
+    declared = [infiniband, infiniband, ethernet, ethernet]
+    environments = {name: own for (name, *_), own in zip(nodes, declared, strict=True)}
+    run_plan = make_plan(*nodes, environments=environments)
     assert [group.name for group in run_plan.groups] == ["virtual-env1", "virtual-env2"]
     environments = {job.name: dict(job.environment) for job in run_plan.jobs}
     assert environments["node-gpu1"] == environments["ddp-virtual-env1"] == infiniband
@@ -325,7 +319,7 @@ def test_a_node_has_a_job_for_each_payload_one_after_another():
         ["node-c1", "host-c1", "host_speed-c1"],
         ["node-v1", "host-v1", "host_speed-v1", "compute-v1"],
     ]
-    skipped = {(c.check, c.subject.name): c.skip for c in run_plan.checks if c.skip}
+    skipped = skipped_of(run_plan)
     assert skipped["gemm", "c1"] == "no GPU is declared"
     assert skipped["cuda", "c1"] == "no GPU is declared"
     assert skipped["cuda", "v1"] == "virtual GPUs have no driver"
@@ -348,7 +342,7 @@ def test_what_measures_a_node_has_it_to_itself():
 
 def test_what_is_not_declared_of_a_host_is_skipped():
     run_plan = make_plan(("h1", "h100_sxm", 8, "ib_ndr400"), ("c1", "none", 0), suite="gpu")
-    skipped = {(c.check, c.subject.name): c.skip for c in run_plan.checks if c.skip}
+    skipped = skipped_of(run_plan)
     assert skipped["shared_fs", "h1"] == "no shared filesystem is declared"
     reason = "the declared fabric ethernet is neither InfiniBand nor RoCE"
     assert skipped["infiniband", "c1"] == reason
@@ -360,12 +354,10 @@ def test_what_is_not_declared_of_a_host_is_skipped():
 def test_declared_filesystems_reach_the_payload():
     document = declare(("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
     document["nodes"][0]["shared_filesystems"] = ["/home", "/scratch"]
-    declared = declaration.parse(document, "test")
-    run_plan = plan.make(declared, suites.load("gpu"), Selection(), "run")
-    configs = {job.name: job.config for job in run_plan.node_jobs}
+    configs = {job.name: job.config for job in plan_of(document, suite="gpu").node_jobs}
     assert configs["host-gpu1"]["shared_filesystems"] == ["/home", "/scratch"]
     assert "shared_filesystems" not in configs["host-gpu2"]
-    only = plan.make(declared, suites.load("gpu"), Selection(only=("limits",)), "run")
+    only = plan_of(document, Selection(only=("limits",)), "gpu")
     assert "shared_filesystems" not in only.node_jobs[0].config
 
 

@@ -49,32 +49,30 @@ def report(request):
     return REPORTS[request.param]()
 
 
-def test_the_table_of_a_healthy_run(golden):
+def test_the_tables_of_a_healthy_run_and_of_one_with_every_verdict(golden):
     golden("console_healthy.txt", console.render(healthy()))
+    golden("console_mixed.txt", console.render(mixed_bag(), width=100))
+
+
+def of_states(**states):
+    """A run on virtual nodes of which Slurm says this."""
+    plan = make_plan(*((name, "virtual", 2) for name in states))
+    said = {name: NodeState(name, text, 2, 2000, "gpu:2", "x") for name, text in states.items()}
+    return report_of(FakeSlurm(plan, said))
 
 
 def test_what_fails_alike_on_many_nodes_is_one_row():
     """500 nodes of a hall without power; one beside them with a fault of its own."""
-    names = [f"gpu{number}" for number in range(1, 501)]
-    plan = make_plan(*((name, "virtual", 2) for name in names))
-    states = {name: NodeState(name, "down*", 2, 2000, "gpu:2", "Not responding") for name in names}
-    states["gpu7"] = NodeState("gpu7", "drained", 2, 2000, "gpu:2", "fan")
-    report = report_of(FakeSlurm(plan, states))
+    down = {f"gpu{number}": "down*" for number in range(1, 501)}
+    report = of_states(**{**down, "gpu7": "drained"})
     table = [row for row in words.rows(report.results) if row.check.startswith("slurm_state")]
     assert [row.subject for row in table] == ["gpu[1-6,8-500]", "gpu7"]
     assert len(console.render(report).splitlines()) < 60
 
 
 def test_nodes_whose_list_is_long_are_counted():
-    names = [f"rack{number}-gpu{number}" for number in range(1, 9)]
-    plan = make_plan(*((name, "virtual", 2) for name in names))
-    states = {name: NodeState(name, "down", 2, 2000, "gpu:2") for name in names}
-    report = report_of(FakeSlurm(plan, states))
+    report = of_states(**{f"rack{number}-gpu{number}": "down" for number in range(1, 9)})
     assert next(iter(words.rows(report.results))).subject == "8 nodes"
-
-
-def test_the_table_of_a_run_with_every_verdict(golden):
-    golden("console_mixed.txt", console.render(mixed_bag(), width=100))
 
 
 def test_colour_changes_no_word():
@@ -199,12 +197,8 @@ def test_the_node_lists_keep_faults_suspects_and_the_unproven_apart():
         "suspect": ["gpu1", *(f"gpu{n}" for n in range(4, 9))],
         "unproven": ["h1", "c1"],
     }
-    assert listing(healthy()) == {
-        "passing": ["gpu1", "gpu2"],
-        "failing": [],
-        "suspect": [],
-        "unproven": [],
-    }
+    none: dict[str, list[str]] = {which.value: [] for which in Standing}
+    assert listing(healthy()) == {**none, "passing": ["gpu1", "gpu2"]}
     assert nodes.render(healthy(), Standing.PASSING) == "gpu1\ngpu2\n"
 
 
@@ -293,10 +287,9 @@ def test_metrics_never_have_a_series_twice():
 
 
 def test_metrics_are_read_as_they_were_written(report):
-    text = metrics.render(report)
-    assert metrics.render(replace(report, results=(), left_out=("checks",)), text).count(
-        "_verdict{"
-    ) == len(report.results)
+    later = replace(report, results=(), left_out=("checks",))
+    text = metrics.render(later, metrics.render(report))
+    assert text.count("_verdict{") == len(report.results)
     with pytest.raises(ValueError, match="not written by a validation: 'up 1'"):
         metrics.parse("up 1")
 
@@ -308,14 +301,12 @@ LATER = "2026-01-03T03:04:05+00:00"
 
 def judged(text):
     """Verdict and time by check and subject."""
-    entries: dict[Any, list[Any]] = {}
+    entries: dict[Any, dict[str, Any]] = {}
     for series in metrics.parse(text):
-        if series.family == "verdict":
-            entries[series.judged] = [series.labels["verdict"]]
-    for series in metrics.parse(text):
-        if series.family == "timestamp_seconds":
-            entries[series.judged].append(series.value)
-    return entries
+        if series.judged and series.family in ("verdict", "timestamp_seconds"):
+            value = series.labels.get("verdict", series.value)
+            entries.setdefault(series.judged, {})[series.family] = value
+    return {key: [of["verdict"], of["timestamp_seconds"]] for key, of in entries.items()}
 
 
 def with_verdicts(report, verdicts):
@@ -342,9 +333,8 @@ def test_a_partial_run_replaces_what_it_can_judge(check, tier, before, after, st
     assert {r.tier for r in report.results if r.check == check} == {tier}
     whole = with_verdicts(report, {(check, subject): before, ("munge", "gpu2"): Verdict.WARN})
     later = with_verdicts(report, {(check, subject): after})
-    text = metrics.render(
-        replace(later, left_out=("nodes: gpu2",), started=LATER), metrics.render(whole)
-    )
+    later = replace(later, left_out=("nodes: gpu2",), started=LATER)
+    text = metrics.render(later, metrics.render(whole))
     entries = judged(text)
     assert entries["munge", "gpu2"] == ["warn", BEGAN]
     if stands is None:
@@ -382,9 +372,7 @@ def test_metrics_have_the_bandwidth_of_each_size():
 
 
 def test_a_stand_in_for_nvml_is_called_one_in_every_report():
-    plan = make_plan()
-    slurm = FakeSlurm(plan)
-    report = report_of(slurm)
+    report = report_of(FakeSlurm(make_plan()))
     assert "stand-in" not in words.title(report)
     nodes = tuple(
         replace(item, node=replace(item.node, gpus=replace(item.node.gpus, nvml=True)))
@@ -402,9 +390,8 @@ LEFT_OUT = ("checks: ddp, pipeline", "nodes: gpu[3-4]")
 
 def partial():
     plan = make_plan(selection=Selection(skip=("ddp", "pipeline")))
-    slurm = FakeSlurm(plan)
-    slurm.replies = {f"node-gpu{number}": {"time_ns": 10**18} for number in (1, 2)}
-    return report_of(slurm, left_out=LEFT_OUT)
+    replies = {f"node-gpu{number}": {"time_ns": 10**18} for number in (1, 2)}
+    return report_of(FakeSlurm(plan, replies=replies), left_out=LEFT_OUT)
 
 
 def test_what_a_partial_run_left_out_stands_in_every_report():
@@ -540,6 +527,7 @@ def of_an_interruption():
     return report_of(slurm, interrupted=True)
 
 
+DOWN = "sinfo: no controller"
 REFUSED = "srun: error: Unable to allocate resources: "
 BUSY = "ReqNodeNotAvail, May be reserved for other job"
 SILENT = (
@@ -554,10 +542,8 @@ QUEUE, RUN, EXITED = Outcome.QUEUE_LIMIT, Outcome.RUN_LIMIT, Outcome.EXITED
 RUNS: dict[str, Callable[[], RunReport]] = {
     "no task started": lambda: of_gpu2(RUN, job_id="9"),
     "a task hangs": lambda: of_gpu2(RUN, job_id="9", starts=STARTED[1:]),
-    "the controller is down": lambda: run_of({}, TWO, down="sinfo: no controller"),
-    "the controller is down, by nobody's fault": lambda: nobodys(
-        run_of({}, TWO, down="sinfo: no controller")
-    ),
+    "the controller is down": lambda: run_of({}, TWO, down=DOWN),
+    "the controller is down, by nobody's fault": lambda: nobodys(run_of({}, TWO, down=DOWN)),
     "not submitted": lambda: of_gpu2(Outcome.NOT_SUBMITTED, reason="no srun"),
     "an invalid partition": lambda: of_gpu2(
         EXITED, 1, stderr="srun: error: Invalid partition name specified"
@@ -603,7 +589,7 @@ RUNS: dict[str, Callable[[], RunReport]] = {
     "a wrong sum of a known node": lambda: of_a_wrong_sum(blamed=("gpu2",)),
     "a GPU is missing": lambda: run_of({"node-gpu3": {"gpus": 1}}),
     "a GPU is missing on each node": lambda: run_of(
-        {f"node-gpu{number}": {"gpus": 1} for number in (1, 2, 3)}
+        {f"node-gpu{n}": {"gpus": 1} for n in (1, 2, 3)}
     ),
     "no threshold": lambda: run_of(
         {"node-h1": {"gpus": 4, "names": [GPU] * 4}}, (("h1", "h100_sxm", 4),)

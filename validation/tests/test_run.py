@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,27 +19,10 @@ from cluster.errors import UsageError
 from validation import cluster as clusters
 from validation import run
 from validation.tests import simulated_slurm
-from validation.tests.simulated_cluster import ROOT, Cluster
+from validation.tests.processes import wait_for
+from validation.tests.simulated_cluster import FILES, ROOT
+from validation.tests.whole_thresholds import COLLECTIVE
 from validation.transport import inventory
-
-FILES = {
-    "failing_nodes.txt",
-    "jobs",
-    "junit.xml",
-    "metrics.prom",
-    "passing_nodes.txt",
-    "plan.json",
-    "report.html",
-    "results.jsonl",
-    "summary.json",
-    "suspect_nodes.txt",
-    "unproven_nodes.txt",
-}
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch, capsys):
-    return Cluster(tmp_path, monkeypatch, capsys)
 
 
 def test_a_healthy_cluster(cluster):
@@ -84,12 +68,7 @@ def test_the_real_node_payload_runs_through_the_whole_chain(cluster):
     ("faults", "check", "subject", "message"),
     [
         ({"node-gpu2": "silent"}, "munge", "gpu2", "no answer on stdout"),
-        (
-            {"all_reduce": {"arguments": {"wrong": 9}}},
-            "all_reduce",
-            "virtual",
-            " elements of the sum",
-        ),
+        ({"all_reduce": {"arguments": {"wrong": 9}}}, "all_reduce", "virtual", "of the sum"),
         (
             {"pipeline": "crash"},
             "pipeline",
@@ -203,11 +182,8 @@ def test_an_interrupted_run_cancels_its_jobs_and_leaves_what_it_knew(cluster, nu
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 40
-    while time.monotonic() < end:
-        if any(name.endswith("-ddp") for name in simulated_slurm.running(cluster.path)):
-            break
-        time.sleep(0.1)
+    running = partial(simulated_slurm.running, cluster.path)
+    wait_for(lambda: any(name.endswith("-ddp") for name in running()), seconds=40)
     known = len(cluster.lines("results.jsonl"))
     process.send_signal(number)
     time.sleep(0.3)
@@ -273,10 +249,8 @@ def test_one_gpu_of_an_unknown_model_is_no_green_node(cluster):
 def test_accounting_that_stopped_is_noticed(cluster):
     status, _, _ = cluster.install(accounting="sacctmgr: error: Connection refused").run()
     assert status == 1
-    assert cluster.verdict_of("accounting", "slurm") == (
-        "fail",
-        "sacctmgr: error: Connection refused",
-    )
+    message = "sacctmgr: error: Connection refused"
+    assert cluster.verdict_of("accounting", "slurm") == ("fail", message)
     assert cluster.lines("failing_nodes.txt") == []
 
 
@@ -304,9 +278,8 @@ def test_a_login_node_whose_clock_is_slow_accuses_no_node(cluster):
 
 @pytest.mark.parametrize("fault", ["limit", "wait"])
 def test_limits_of_the_user_make_the_run_slower_and_not_red(cluster, fault):
-    nodes = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
-    faults = {f"node-{name}": fault for name, _, _ in nodes}
-    status, out, _ = cluster.install(*nodes, limits={"queue": 5}, **faults).run("--only", "cpus")
+    faults = {f"node-{name}": fault for name, _, _ in FOUR}
+    status, out, _ = cluster.install(*FOUR, limits={"queue": 5}, **faults).run("--only", "cpus")
     assert status == 0, out
 
 
@@ -349,13 +322,8 @@ def test_an_option_that_the_plan_decides_is_refused(cluster, option):
 
 
 def test_slurms_own_variables_change_nothing(cluster, monkeypatch):
-    for name in (
-        "SINFO_FORMAT",
-        "SINFO_PARTITION",
-        "SQUEUE_STATES",
-        "SLURM_ACCOUNT",
-        "SLURM_EXCLUSIVE",
-    ):
+    own = ("SINFO_FORMAT", "SINFO_PARTITION", "SQUEUE_STATES", "SLURM_ACCOUNT", "SLURM_EXCLUSIVE")
+    for name in own:
         monkeypatch.setenv(name, "nonsense")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
     fault = {"node-gpu1": "environment"}
@@ -502,20 +470,8 @@ def test_a_sites_thresholds_are_used(cluster):
     cluster.install()
     folder = cluster.path / "thresholds"
     folder.mkdir()
-    rule = {
-        "operation": "all_reduce",
-        "dtype": "float32",
-        "nodes": ">1",
-        "ranks_per_node": "any",
-        "links": "any",
-        "fabric": "any",
-        "backend": "gloo",
-        "min_bytes": 1024,
-        "fail_below_gbs": 1.3,
-        "provenance": "recorded",
-        "source": "test",
-        "date": "2026-05-01",
-    }
+    of = {"nodes": ">1", "ranks_per_node": "any", "backend": "gloo"}
+    rule = {**COLLECTIVE, **of, "fail_below_gbs": 1.3}
     document = {"model": "virtual", "collectives": [rule]}
     (folder / "virtual.yml").write_text(yaml.safe_dump(document))
     status, out, _ = cluster.run("--only", "all_reduce", "--thresholds", str(folder))

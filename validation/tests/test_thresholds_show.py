@@ -13,6 +13,7 @@ from validation.checks.registry import CHECKS
 from validation.model import Verdict
 from validation.tests import standin_compute
 from validation.tests.conftest import declare, make_plan
+from validation.tests.judging import judged
 from validation.tests.whole_thresholds import WHOLE
 from validation.thresholds import __main__ as program
 from validation.thresholds.applied import LOOKED_UP, applied
@@ -144,9 +145,7 @@ def test_no_check_that_asks_a_file_is_left_out(check):
 def test_what_is_shown_is_what_judges(check):
     plan = make_plan(("gpu1", "h100_sxm", 8), suite="gpu")
     job = next(job for job in plan.node_jobs if check in job.checks)
-    evaluate = CHECKS[check].evaluate
-    assert evaluate is not None
     reply = standin_compute.reply(job, standin_compute.document(job))
-    result = evaluate(job, reply, plan.rules["h100_sxm"])
+    result = judged(check, job, reply, plan.rules["h100_sxm"])
     assert result.verdict is Verdict.PASS
     assert result.threshold in [item.threshold for item in applied(plan, "gpu1")]

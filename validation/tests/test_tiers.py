@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -21,114 +22,89 @@ from validation.model import (
     Start,
     Tier,
     Verdict,
-    node_reports,
-    overall,
-    settle,
 )
 from validation.plan import Selection
 from validation.slurm.client import Progress, SlurmDown
 from validation.tests import standin
 from validation.tests.conftest import make_plan
-from validation.tests.fake_slurm import FakeBatch, FakeSlurm, Silent, walk
+from validation.tests.fake_slurm import FakeBatch, FakeSlurm, walk, walked
 
+PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
+UNKNOWN = Verdict.INCONCLUSIVE
 THREE = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3))
 
 
-def verdict(slurm, run):
-    return overall(slurm.plan.checks, run.results)
+def states(**said):
+    """What Slurm says of these nodes."""
+    return {name: NodeState(name, text, 2, 2000, "gpu:virtual:2") for name, text in said.items()}
 
 
-def messages(run, verdict=Verdict.FAIL):
-    return {(r.check, r.subject.name): r.message for r in run.results if r.verdict is verdict}
-
-
-def standings(slurm, run):
-    results = settle(slurm.plan.checks, run.results)
-    reports = node_reports(slurm.plan.nodes, run.states, results, slurm.plan.suite_checks)
-    return {report.node.name: report.standing for report in reports}
+def on_three(states=None, replies=None):
+    return FakeSlurm(make_plan(*THREE), states, replies)
 
 
 def test_a_healthy_cluster_passes():
     slurm = FakeSlurm(make_plan())
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.PASS
+    run = walked(slurm)
+    assert run.verdict is PASS
     assert slurm.started == [["node-gpu1", "node-gpu2"], ["all_reduce", "ddp", "pipeline"]]
     assert [what for what, _ in slurm.log] == ["start", "close", "start", "close"]
 
 
 def test_a_node_that_slurm_drained_gets_no_job_and_fails():
-    slurm = FakeSlurm(make_plan(*THREE))
-    slurm.states["gpu2"] = NodeState("gpu2", "drained", 2, 2000, "gpu:virtual:2", "bad fan")
-    run = walk(slurm)
+    slurm = on_three({"gpu2": NodeState("gpu2", "drained", 2, 2000, "gpu:virtual:2", "bad fan")})
+    run = walked(slurm)
     assert slurm.started[0] == ["node-gpu1", "node-gpu3"]
-    failed = messages(run)
+    failed = run.failed
     assert failed["slurm_state", "gpu2"] == "Slurm says drained (bad fan)"
     assert failed["gpus", "gpu2"] == "not run: Slurm says drained (bad fan)"
     assert len(failed) == 9
-    assert verdict(slurm, run) is Verdict.FAIL
+    assert run.verdict is FAIL
     # The others go on without it.
     ddp = next(result for result in run.results if result.check == "ddp")
-    assert ddp.verdict is Verdict.PASS
+    assert ddp.verdict is PASS
     assert ddp.subject.nodes == ("gpu1", "gpu3")
 
 
 def test_a_node_that_slurm_does_not_list_fails(monkeypatch):
-    slurm = FakeSlurm(make_plan(*THREE))
+    slurm = on_three()
     monkeypatch.setattr(slurm, "node_states", lambda: ("24.11.5", {}))
-    run = walk(slurm)
+    run = walked(slurm)
     assert slurm.started == []
     owed = {(c.check, c.subject.name) for c in slurm.plan.checks if c.skip is None}
-    assert set(messages(run)) == owed - {("accounting", "slurm")}
-    assert messages(run)["ddp", "virtual"] == "only 0 of 3 nodes left"
+    assert set(run.failed) == owed - {("accounting", "slurm")}
+    assert run.failed["ddp", "virtual"] == "only 0 of 3 nodes left"
 
 
 def test_a_node_that_fails_its_own_checks_leaves_the_later_tiers():
-    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu3": {"gpus": 1}})
-    run = walk(slurm)
-    assert list(messages(run)) == [("gpus", "gpu3")]
+    slurm = on_three(replies={"node-gpu3": {"gpus": 1}})
+    run = walked(slurm)
+    assert list(run.failed) == [("gpus", "gpu3")]
     assert run.jobs[-1].job.hosts == ("gpu1", "gpu2")
-    results = settle(slurm.plan.checks, run.results)
-    reports = node_reports(slurm.plan.nodes, run.states, results, slurm.plan.suite_checks)
-    assert [report.passing for report in reports] == [True, True, False]
+    assert [report.passing for report in run.nodes] == [True, True, False]
 
 
 def test_one_node_left_of_two_fails_the_cluster_tier():
     slurm = FakeSlurm(make_plan(), replies={"node-gpu2": {"cpus": 1}})
-    run = walk(slurm)
-    assert messages(run)["pipeline", "virtual"] == "only 1 of 2 nodes left"
+    run = walked(slurm)
+    assert run.failed["pipeline", "virtual"] == "only 1 of 2 nodes left"
     assert len(slurm.started) == 1
     # That is the fault of the one that is missing; nothing is proven of the other.
-    assert standings(slurm, run) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+    assert run.standings == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
 
 
-def test_a_warning_keeps_a_node_in(monkeypatch):
-    late = {"time_ns": 10**18}
-    slurm = FakeSlurm(make_plan(), replies={"node-gpu2": late})
-    healthy = slurm.reply
-
-    def shifted(job):
-        reply = healthy(job)
-        if job.name == "node-gpu2":
-            return Reply(**{**fields(reply), "document_ns": 10**18 - 7 * 10**8})
-        return reply
-
-    monkeypatch.setattr(slurm, "reply", shifted)
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.WARN
+def test_a_warning_keeps_a_node_in():
+    slurm = FakeSlurm(make_plan())
+    slurm.change = ahead(gpu2=0.7)
+    run = walked(slurm)
+    assert run.verdict is WARN
     assert len(run.jobs) == 5
 
 
-def fields(reply):
-    return {name: getattr(reply, name) for name in Reply.__slots__}
-
-
 def test_a_silent_node_fails_and_costs_only_itself():
-    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu1": None})
-    run = walk(slurm)
-    failed = messages(run)
-    assert (
-        failed["cpus", "gpu1"] == "nothing is known of this job: the login node no longer knows it"
-    )
+    slurm = on_three(replies={"node-gpu1": None})
+    run = walked(slurm)
+    assert run.failed["cpus", "gpu1"].startswith("nothing is known of this job: the login node no")
     assert ("cancel", ["node-gpu1", "node-gpu2", "node-gpu3"]) in slurm.log
     assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
 
@@ -136,41 +112,39 @@ def test_a_silent_node_fails_and_costs_only_itself():
 @pytest.mark.parametrize(
     ("state", "reason", "expected"),
     [
-        ("mixed", "", Verdict.INCONCLUSIVE),
-        ("allocated", "ReqNodeNotAvail", Verdict.INCONCLUSIVE),
-        ("idle", "Resources", Verdict.INCONCLUSIVE),
-        ("idle", "QOSMaxJobsPerUserLimit", Verdict.INCONCLUSIVE),
-        ("idle", "AssocGrpGRES", Verdict.INCONCLUSIVE),
-        ("idle", "Licenses", Verdict.INCONCLUSIVE),
-        ("idle", "BeginTime", Verdict.INCONCLUSIVE),
-        ("idle", "PartitionTimeLimit", Verdict.INCONCLUSIVE),
-        ("idle", "PartitionDown", Verdict.INCONCLUSIVE),
-        ("idle", "InvalidAccount", Verdict.INCONCLUSIVE),
-        ("idle", "Reservation", Verdict.INCONCLUSIVE),
-        ("idle", "Dependency", Verdict.INCONCLUSIVE),
-        ("idle~", "None", Verdict.INCONCLUSIVE),
-        ("idle", "ReqNodeNotAvail", Verdict.INCONCLUSIVE),
-        ("idle", "NodeDown", Verdict.INCONCLUSIVE),
-        ("idle", "SystemFailure", Verdict.FAIL),
-        ("idle", "", Verdict.INCONCLUSIVE),
+        ("mixed", "", UNKNOWN),
+        ("allocated", "ReqNodeNotAvail", UNKNOWN),
+        ("idle", "Resources", UNKNOWN),
+        ("idle", "QOSMaxJobsPerUserLimit", UNKNOWN),
+        ("idle", "AssocGrpGRES", UNKNOWN),
+        ("idle", "Licenses", UNKNOWN),
+        ("idle", "BeginTime", UNKNOWN),
+        ("idle", "PartitionTimeLimit", UNKNOWN),
+        ("idle", "PartitionDown", UNKNOWN),
+        ("idle", "InvalidAccount", UNKNOWN),
+        ("idle", "Reservation", UNKNOWN),
+        ("idle", "Dependency", UNKNOWN),
+        ("idle~", "None", UNKNOWN),
+        ("idle", "ReqNodeNotAvail", UNKNOWN),
+        ("idle", "NodeDown", UNKNOWN),
+        ("idle", "SystemFailure", FAIL),
+        ("idle", "", UNKNOWN),
     ],
 )
 def test_only_what_is_a_nodes_fault_fails_a_node_that_got_no_job(state, reason, expected):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
-    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
-    slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
-    run = walk(slurm)
-    assert verdict(slurm, run) is expected
+    slurm = on_three(states(gpu2=state), {"node-gpu2": waited})
+    run = walked(slurm)
+    assert run.verdict is expected
     assert run.jobs[-1].job.hosts == ("gpu1", "gpu3")
-    assert standings(slurm, run)["gpu2"] is Standing.UNPROVEN
+    assert run.standings["gpu2"] is Standing.UNPROVEN
 
 
 @pytest.mark.parametrize("state", ["idle~", "idle#", "mixed#"])
 def test_a_node_that_power_saving_wakes_is_said_to_be_waking(state):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="None")
-    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
-    slurm.states["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
-    inconclusive = messages(walk(slurm), Verdict.INCONCLUSIVE)
+    slurm = on_three(states(gpu2=state), {"node-gpu2": waited})
+    inconclusive = walked(slurm).unknown
     assert "gpu2 is still being powered up" in inconclusive["cpus", "gpu2"]
 
 
@@ -180,53 +154,51 @@ def test_a_node_that_power_saving_wakes_is_said_to_be_waking(state):
 )
 def test_a_node_that_went_down_while_its_job_waited_fails(state, reason):
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason=reason)
-    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": waited})
-    slurm.later["gpu2"] = NodeState("gpu2", state, 2, 2000, "gpu:virtual:2")
-    run = walk(slurm)
-    assert f"gpu2 is {state} meanwhile" in messages(run)["cpus", "gpu2"]
-    assert standings(slurm, run)["gpu2"] is Standing.FAILING
+    slurm = on_three(replies={"node-gpu2": waited})
+    slurm.later = states(gpu2=state)
+    run = walked(slurm)
+    assert f"gpu2 is {state} meanwhile" in run.failed["cpus", "gpu2"]
+    assert run.standings["gpu2"] is Standing.FAILING
 
 
-REFUSED = "127.0.0.1:6818"
+PORT = "127.0.0.1:6818"
 
 
 def test_a_node_whose_slurmd_does_not_listen_gets_no_job_and_fails():
-    slurm = FakeSlurm(make_plan(*THREE))
-    slurm.contacts = Contact(refused={"gpu2": REFUSED})
-    run = walk(slurm)
-    message = f"Slurm says idle, but slurmd does not answer: {REFUSED} refuses test"
-    assert messages(run)["slurm_state", "gpu2"] == message
-    assert messages(run)["clock", "gpu2"] == f"not run: {message}"
+    slurm = on_three()
+    slurm.contacts = Contact(refused={"gpu2": PORT})
+    run = walked(slurm)
+    message = f"Slurm says idle, but slurmd does not answer: {PORT} refuses test"
+    assert run.failed["slurm_state", "gpu2"] == message
+    assert run.failed["clock", "gpu2"] == f"not run: {message}"
     assert slurm.started == [["node-gpu1", "node-gpu3"], ["all_reduce", "ddp", "pipeline"]]
-    assert standings(slurm, run)["gpu2"] is Standing.FAILING
+    assert run.standings["gpu2"] is Standing.FAILING
     assert run.jobs[-1].job.hosts == ("gpu1", "gpu3")
 
 
 def test_all_nodes_without_a_slurmd_are_told_and_none_is_accused():
     """What lies between the login node and all of them may as well be the cause."""
-    slurm = FakeSlurm(make_plan(*THREE))
-    slurm.contacts = Contact(refused=dict.fromkeys(("gpu1", "gpu2", "gpu3"), REFUSED))
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.FAIL
+    slurm = on_three()
+    slurm.contacts = Contact(refused=dict.fromkeys(("gpu1", "gpu2", "gpu3"), PORT))
+    run = walked(slurm)
+    assert run.verdict is FAIL
     assert slurm.started == []
-    assert messages(run)["slurm_state", "gpu1"].endswith("refuses test, as do all other nodes")
-    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
+    assert run.failed["slurm_state", "gpu1"].endswith("refuses test, as do all other nodes")
+    assert set(run.standings.values()) == {Standing.UNPROVEN}
 
 
 def test_only_nodes_that_slurm_takes_for_well_and_awake_are_looked_at():
-    slurm = FakeSlurm(make_plan(*THREE))
-    slurm.states["gpu1"] = NodeState("gpu1", "down*", 2, 2000, "gpu:virtual:2")
-    slurm.states["gpu2"] = NodeState("gpu2", "idle~", 2, 2000, "gpu:virtual:2")
+    slurm = on_three(states(gpu1="down*", gpu2="idle~"))
     walk(slurm)
     assert slurm.looked == [["gpu3"]]
 
 
 def test_a_node_from_which_nothing_comes_back_holds_up_no_other():
     """A firewall does the same: its own job tells."""
-    slurm = FakeSlurm(make_plan(*THREE))
-    slurm.contacts = Contact(mute={"gpu2": REFUSED})
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.PASS
+    slurm = on_three()
+    slurm.contacts = Contact(mute={"gpu2": PORT})
+    run = walked(slurm)
+    assert run.verdict is PASS
     (shared,) = slurm.shared[0]
     assert [job.name for job in shared.jobs] == ["node-gpu1", "node-gpu3"]
     assert slurm.started[0] == ["node-gpu1", "node-gpu2", "node-gpu3"]
@@ -238,26 +210,21 @@ def test_what_one_job_waited_for_in_vain_is_told_once():
     skipped = {
         name: Reply(name, Outcome.SKIPPED, reason="all_reduce") for name in ("ddp", "pipeline")
     }
-    slurm = FakeSlurm(make_plan(*THREE), replies={"all_reduce": stuck, **skipped})
-    run = walk(slurm)
-    assert list(messages(run)) == [("all_reduce", "virtual")]
+    slurm = on_three(replies={"all_reduce": stuck, **skipped})
+    run = walked(slurm)
+    assert list(run.failed) == [("all_reduce", "virtual")]
     message = "not run: all_reduce did not start on the same nodes in time"
-    assert messages(run, Verdict.INCONCLUSIVE) == dict.fromkeys(
-        (("ddp", "virtual"), ("pipeline", "virtual")), message
-    )
-    assert verdict(slurm, run) is Verdict.FAIL
+    assert run.unknown == dict.fromkeys((("ddp", "virtual"), ("pipeline", "virtual")), message)
+    assert run.verdict is FAIL
 
 
-def test_the_limits_of_a_tier_follow_from_what_the_one_before_took(monkeypatch):
-    slurm = FakeSlurm(make_plan())
-    healthy = slurm.reply
-
-    def slowly(job):
+def test_the_limits_of_a_tier_follow_from_what_the_one_before_took():
+    def slowly(job, reply):
         seconds = {"node-gpu1": 2, "node-gpu2": 5}.get(job.name, 1)
-        starts = (Start(job.hosts[0], 0, seconds * 10**9),)
-        return Reply(**{**fields(healthy(job)), "submitted_ns": 0, "starts": starts})
+        return replace(reply, submitted_ns=0, starts=(Start(job.hosts[0], 0, seconds * 10**9),))
 
-    monkeypatch.setattr(slurm, "reply", slowly)
+    slurm = FakeSlurm(make_plan())
+    slurm.change = slowly
     walk(slurm)
     assert slurm.slowest == [None, 5.0]
 
@@ -267,7 +234,7 @@ def test_groups_whose_measurement_waited_in_vain_do_not_go_on():
     slurm = FakeSlurm(make_plan(*nodes), replies={f"node-h{n}": {"gpus": 4} for n in (1, 2)})
     first, second = (job.name for group in slurm.plan.groups for job in group.jobs[:1])
     slurm.replies[first] = Reply(first, Outcome.QUEUE_LIMIT, reason="ReqNodeNotAvail")
-    run = walk(slurm)
+    run = walked(slurm)
     rest = [job.name for job in slurm.plan.groups[0].jobs[1:]]
     assert slurm.started[1] == [first, second]
     assert not set(rest) & set(slurm.started[2])
@@ -276,22 +243,18 @@ def test_groups_whose_measurement_waited_in_vain_do_not_go_on():
 
 
 def test_an_unknown_model_is_inconclusive_never_a_pass():
-    nodes = (("x1", "tpu_v9", 4),)
-    slurm = FakeSlurm(make_plan(*nodes), replies={"node-x1": {"gpus": 4, "names": ["TPU"] * 4}})
-    slurm.states["x1"] = NodeState("x1", "idle", 2, 2000, "gpu:tpu_v9:4")
-    run = walk(slurm)
-    assert list(messages(run, Verdict.INCONCLUSIVE)) == [
-        ("gpus", "x1"),
-        ("all_reduce", "tpu_v9"),
-    ]
-    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
+    replies = {"node-x1": {"gpus": 4, "names": ["TPU"] * 4}}
+    slurm = FakeSlurm(make_plan(("x1", "tpu_v9", 4)), replies=replies)
+    run = walked(slurm)
+    assert list(run.unknown) == [("gpus", "x1"), ("all_reduce", "tpu_v9")]
+    assert run.verdict is UNKNOWN
 
 
 def test_a_single_virtual_node_trains_alone_and_says_so():
     slurm = FakeSlurm(make_plan(("gpu1", "virtual", 2)))
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.PASS
-    passes = messages(run, Verdict.PASS)
+    run = walked(slurm)
+    assert run.verdict is PASS
+    passes = run.passed
     for check in ("all_reduce", "ddp", "pipeline"):
         assert passes[check, "virtual"] == ALONE
 
@@ -299,16 +262,16 @@ def test_a_single_virtual_node_trains_alone_and_says_so():
 def test_a_node_with_one_gpu_trains_alone_and_can_fail():
     slurm = FakeSlurm(make_plan(("gpu1", "h100_sxm", 1)))
     slurm.replies = {"node-gpu1": {"gpus": 1, "names": [standin.GPU]}}
-    assert verdict(slurm, walk(slurm)) is Verdict.PASS
+    assert walked(slurm).verdict is PASS
     slurm.replies["all_reduce"] = {"wrong": 3}
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.FAIL
-    assert "are wrong" in messages(run)["all_reduce", "h100_sxm"]
+    run = walked(slurm)
+    assert run.verdict is FAIL
+    assert "are wrong" in run.failed["all_reduce", "h100_sxm"]
 
 
 def test_a_run_of_slurm_state_alone_passes_without_a_job():
     slurm = FakeSlurm(make_plan(selection=Selection(only=("slurm_state",))))
-    assert verdict(slurm, walk(slurm)) is Verdict.PASS
+    assert walked(slurm).verdict is PASS
     assert slurm.log == []
 
 
@@ -318,23 +281,23 @@ def test_a_run_of_slurm_state_alone_passes_without_a_job():
 def test_a_controller_that_is_down_fails_every_node():
     slurm = FakeSlurm(make_plan())
     slurm.down = SlurmDown("sinfo: no controller")
-    run = walk(slurm)
-    assert messages(run)["slurm_state", "gpu1"] == "sinfo: no controller"
-    assert messages(run)["ddp", "virtual"] == "not run: sinfo: no controller"
-    assert verdict(slurm, run) is Verdict.FAIL
+    run = walked(slurm)
+    assert run.failed["slurm_state", "gpu1"] == "sinfo: no controller"
+    assert run.failed["ddp", "virtual"] == "not run: sinfo: no controller"
+    assert run.verdict is FAIL
 
 
 def test_a_login_node_that_was_never_reached_is_no_verdict():
     slurm = FakeSlurm(make_plan())
     slurm.down = Unreachable("login1 is unreachable")
     with pytest.raises(Unreachable):
-        tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
+        walk(slurm)
 
 
 def test_a_login_node_that_stumbles_is_asked_again():
     slurm = FakeSlurm(make_plan())
     slurm.poll_errors = [TransportError("once")] * 4
-    assert verdict(slurm, walk(slurm)) is Verdict.PASS
+    assert walked(slurm).verdict is PASS
 
 
 def test_a_login_node_that_stumbles_now_and_then_is_never_given_up(monkeypatch):
@@ -349,7 +312,7 @@ def test_a_login_node_that_stumbles_now_and_then_is_never_given_up(monkeypatch):
         return Progress(False, (), ()) if batch.polls < 30 else healthy(batch)
 
     monkeypatch.setattr(FakeBatch, "poll", poll)
-    assert verdict(slurm, walk(slurm)) is Verdict.PASS
+    assert walked(slurm).verdict is PASS
 
 
 def test_jobs_of_which_none_ends_are_given_up(monkeypatch):
@@ -358,45 +321,46 @@ def test_jobs_of_which_none_ends_are_given_up(monkeypatch):
     hours = iter(range(0, 10**9, 3600))
     monkeypatch.setattr("time.monotonic", lambda: next(hours))
     monkeypatch.setattr(FakeBatch, "poll", lambda batch: Progress(False, (), ()))
-    run = walk(slurm)
-    assert "no job ended for" in messages(run)["cpus", "gpu1"]
-    assert verdict(slurm, run) is Verdict.FAIL
+    run = walked(slurm)
+    assert "no job ended for" in run.failed["cpus", "gpu1"]
+    assert run.verdict is FAIL
     assert ("cancel", ["node-gpu1", "node-gpu2"]) in slurm.log
 
 
 def test_a_login_node_that_goes_away_fails_what_is_left():
     slurm = FakeSlurm(make_plan())
     slurm.poll_errors = [Unreachable("login1 is unreachable")] * 5
-    run = walk(slurm)
-    assert "lost contact: login1 is unreachable" in messages(run)["cpus", "gpu1"]
-    assert verdict(slurm, run) is Verdict.FAIL
+    run = walked(slurm)
+    assert "lost contact: login1 is unreachable" in run.failed["cpus", "gpu1"]
+    assert run.verdict is FAIL
+    assert set(run.standings.values()) == {Standing.UNPROVEN}  # it blames no node
 
 
 def test_jobs_that_cannot_be_started_are_no_verdict_on_any_node():
     slurm = FakeSlurm(make_plan())
     slurm.start_error = TransportError("disk full")
     with pytest.raises(TransportError, match="disk full"):
-        tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
+        walk(slurm)
 
 
 def test_a_launcher_that_died_fails_what_did_not_answer():
     slurm = FakeSlurm(make_plan(), replies={"node-gpu1": None})
     slurm.lost = "the launcher died: Traceback"
-    run = walk(slurm)
-    assert "the launcher died" in messages(run)["clock", "gpu1"]
-    assert ("clock", "gpu2") not in messages(run)
+    run = walked(slurm)
+    assert "the launcher died" in run.failed["clock", "gpu1"]
+    assert ("clock", "gpu2") not in run.failed
 
 
 def test_ctrl_c_cancels_and_keeps_what_is_known():
     slurm = FakeSlurm(make_plan())
     slurm.interrupt_on = "ddp"
-    run = walk(slurm)
-    assert run.interrupted
+    run = walked(slurm)
+    assert run.walk.interrupted
     assert ("cancel", ["all_reduce", "ddp", "pipeline"]) in slurm.log
-    assert verdict(slurm, run) is Verdict.FAIL
+    assert run.verdict is FAIL
     node_tier = [result for result in run.results if result.tier is Tier.NODE]
-    assert {result.verdict for result in node_tier} == {Verdict.PASS, Verdict.SKIP}
-    assert "interrupted" in messages(run)["ddp", "virtual"]
+    assert {result.verdict for result in node_tier} == {PASS, Verdict.SKIP}
+    assert "interrupted" in run.failed["ddp", "virtual"]
 
 
 def test_a_check_that_breaks_fails_and_hides_nothing(monkeypatch, caplog):
@@ -407,9 +371,9 @@ def test_a_check_that_breaks_fails_and_hides_nothing(monkeypatch, caplog):
     broken = {**CHECKS, "ddp": type(check)(check.info, check.payload, explode)}
     monkeypatch.setattr(tiers, "CHECKS", broken)
     slurm = FakeSlurm(make_plan())
-    run = walk(slurm)
-    assert list(messages(run)) == [("ddp", "virtual")]
-    assert "the check itself failed" in messages(run)["ddp", "virtual"]
+    run = walked(slurm)
+    assert list(run.failed) == [("ddp", "virtual")]
+    assert "the check itself failed" in run.failed["ddp", "virtual"]
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -430,24 +394,24 @@ def ended(job, **changes):
 def test_a_node_that_went_down_under_a_job_is_named_and_the_other_is_not():
     slurm = FakeSlurm(make_plan(), replies={"ddp": Reply("ddp", Outcome.RUN_LIMIT)})
     slurm.later = {"gpu2": NodeState("gpu2", "down*", 2, 2000, "gpu:virtual:2", "Not responding")}
-    run = walk(slurm)
-    assert messages(run)["ddp", "virtual"].startswith("gpu2 is down* (Not responding) meanwhile")
-    assert standings(slurm, run) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+    run = walked(slurm)
+    assert run.failed["ddp", "virtual"].startswith("gpu2 is down* (Not responding) meanwhile")
+    assert run.standings == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
 
 
 def test_whom_the_ranks_waited_for_is_named():
     stderr = "plumbline: blamed gpu2\nplumbline: ddp, rank 0 on gpu1: rank 1 on gpu2 did not come\n"
     slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=stderr)})
-    run = walk(slurm)
-    assert "rank 1 on gpu2 did not come" in messages(run)["ddp", "virtual"]
-    assert standings(slurm, run) == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+    run = walked(slurm)
+    assert "rank 1 on gpu2 did not come" in run.failed["ddp", "virtual"]
+    assert run.standings == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
 
 
 def test_ranks_that_do_not_agree_make_suspects():
     stderr = "plumbline: blamed gpu2\nplumbline: blamed gpu1\n"
     slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=stderr)})
-    run = walk(slurm)
-    assert standings(slurm, run) == {"gpu1": Standing.SUSPECT, "gpu2": Standing.SUSPECT}
+    run = walked(slurm)
+    assert run.standings == {"gpu1": Standing.SUSPECT, "gpu2": Standing.SUSPECT}
 
 
 @pytest.mark.parametrize(
@@ -460,58 +424,47 @@ def test_ranks_that_do_not_agree_make_suspects():
 )
 def test_the_node_that_srun_names_is_blamed(line):
     slurm = FakeSlurm(make_plan(), replies={"ddp": ended("ddp", stderr=line)})
-    assert standings(slurm, walk(slurm))["gpu1"] is Standing.UNPROVEN
+    assert walked(slurm).standings["gpu1"] is Standing.UNPROVEN
 
 
 def test_a_cluster_job_whose_nodes_are_only_busy_is_inconclusive():
     waited = Reply("node-gpu2", Outcome.QUEUE_LIMIT, reason="Resources")
-    slurm = FakeSlurm(make_plan(), replies={"node-gpu2": waited})
-    slurm.states["gpu2"] = NodeState("gpu2", "allocated", 2, 2000, "gpu:virtual:2")
-    run = walk(slurm)
-    assert messages(run) == {}
-    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
-    inconclusive = messages(run, Verdict.INCONCLUSIVE)
-    assert inconclusive["ddp", "virtual"] == "only 1 of 2 nodes left; gpu2 could not be judged"
-    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
-
-
-def test_a_lost_login_node_blames_no_node():
-    slurm = FakeSlurm(make_plan())
-    slurm.poll_errors = [Unreachable("login1 is unreachable")] * 5
-    run = walk(slurm)
-    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
+    slurm = FakeSlurm(make_plan(), states(gpu2="allocated"), {"node-gpu2": waited})
+    run = walked(slurm)
+    assert run.failed == {}
+    assert run.verdict is UNKNOWN
+    assert run.unknown["ddp", "virtual"] == "only 1 of 2 nodes left; gpu2 could not be judged"
+    assert set(run.standings.values()) == {Standing.UNPROVEN}
 
 
 REFUSED = "srun: error: Unable to allocate resources: Invalid account or account/partition"
 FEATURE = "srun: error: Unable to allocate resources: Requested node configuration is not available"
 
 
-@pytest.mark.parametrize("line", [REFUSED, FEATURE])
-def test_an_account_that_slurm_refuses_everywhere_is_one_sentence(line):
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (REFUSED, "no job of this user: Unable to allocate resources: Invalid account"),
+        (REFUSED, "partition; give the user an account, in slurm_"),
+        (FEATURE, "no job of this user: Unable to allocate resources: Requested node"),
+    ],
+)
+def test_what_slurm_refuses_everywhere_is_one_sentence_and_no_verdict(line, said):
     replies = {f"node-gpu{n}": ended(f"node-gpu{n}", stderr=line) for n in (1, 2)}
-    slurm = FakeSlurm(make_plan(), replies=replies)
-    with pytest.raises(EnvironmentProblem, match="no job of this user: Unable to allocate"):
-        tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
-
-
-def test_a_user_without_an_account_is_told_how_to_get_one():
-    replies = {f"node-gpu{n}": ended(f"node-gpu{n}", stderr=REFUSED) for n in (1, 2)}
-    slurm = FakeSlurm(make_plan(), replies=replies)
-    with pytest.raises(EnvironmentProblem, match=r"partition; give the user an account, in slurm_"):
-        tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
+    with pytest.raises(EnvironmentProblem, match=said):
+        walk(FakeSlurm(make_plan(), replies=replies))
 
 
 def test_one_refused_job_is_no_nodes_fault():
-    slurm = FakeSlurm(make_plan(*THREE), replies={"node-gpu2": ended("node-gpu2", stderr=REFUSED)})
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
-    assert standings(slurm, run)["gpu2"] is Standing.UNPROVEN
+    slurm = on_three(replies={"node-gpu2": ended("node-gpu2", stderr=REFUSED)})
+    run = walked(slurm)
+    assert run.verdict is UNKNOWN
+    assert run.standings["gpu2"] is Standing.UNPROVEN
 
 
 def test_a_node_that_the_inventory_does_not_declare_is_noted():
-    slurm = FakeSlurm(make_plan(selection=Selection(nodes="gpu1")))
-    slurm.states["gpu9"] = NodeState("gpu9", "idle", 2, 2000, "gpu:virtual:2")
-    slurm.states["gpu2"] = NodeState("gpu2", "idle", 2, 2000, "gpu:virtual:2")
+    plan = make_plan(selection=Selection(nodes="gpu1"))
+    slurm = FakeSlurm(plan, states(gpu9="idle", gpu2="idle"))
     notes = walk(slurm).notes
     assert notes == ("Slurm also has gpu9, which the inventory does not declare",)
 
@@ -519,44 +472,39 @@ def test_a_node_that_the_inventory_does_not_declare_is_noted():
 def test_accounting_that_does_not_answer_fails_the_run_and_no_node():
     slurm = FakeSlurm(make_plan())
     slurm.accounting_error = "sacctmgr: error: Unable to connect to slurmdbd"
-    run = walk(slurm)
-    assert list(messages(run)) == [("accounting", "slurm")]
-    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
+    run = walked(slurm)
+    assert list(run.failed) == [("accounting", "slurm")]
+    assert set(run.standings.values()) == {Standing.UNPROVEN}
 
 
-def clocks(slurm, monkeypatch, **offsets_s):
-    """The nodes' clocks are off by so much; lines take no time."""
-    healthy = slurm.reply
+def ahead(**seconds):
+    """The nodes' clocks are ahead by so much; lines take no time."""
 
-    def shifted(job):
-        reply = healthy(job)
-        if offset := offsets_s.get(job.hosts[0]) if job.payload == "node" else None:
-            return Reply(**{**fields(reply), "document_ns": reply.document_ns - int(offset * 1e9)})
-        return reply
+    def shifted(job, reply):
+        if job.payload != "node" or job.hosts[0] not in seconds:
+            return reply
+        return replace(reply, document_ns=reply.document_ns - int(seconds[job.hosts[0]] * 1e9))
 
-    monkeypatch.setattr(slurm, "reply", shifted)
+    return shifted
 
 
-def test_a_login_node_whose_clock_is_off_is_named_instead_of_all_nodes(monkeypatch):
-    slurm = FakeSlurm(make_plan(*THREE))
-    clocks(slurm, monkeypatch, gpu1=30.0, gpu2=30.1, gpu3=30.2)
-    run = walk(slurm)
-    failed = messages(run)
-    assert set(failed) == {("clock", f"gpu{number}") for number in (1, 2, 3)}
-    assert failed["clock", "gpu1"].startswith(
-        "the login node's clock is 30.1 s behind those of all"
-    )
+def test_a_login_node_whose_clock_is_off_is_named_instead_of_all_nodes():
+    slurm = on_three()
+    slurm.change = ahead(gpu1=30.0, gpu2=30.1, gpu3=30.2)
+    run = walked(slurm)
+    assert set(run.failed) == {("clock", f"gpu{number}") for number in (1, 2, 3)}
+    assert "login node's clock is 30.1 s behind those of all" in run.failed["clock", "gpu1"]
     # The nodes go on, and none of them is accused.
     assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
-    assert set(standings(slurm, run).values()) == {Standing.UNPROVEN}
+    assert set(run.standings.values()) == {Standing.UNPROVEN}
 
 
-def test_one_clock_that_is_off_is_the_nodes(monkeypatch):
-    slurm = FakeSlurm(make_plan(*THREE))
-    clocks(slurm, monkeypatch, gpu2=30.0)
-    run = walk(slurm)
-    assert list(messages(run)) == [("clock", "gpu2")]
-    assert standings(slurm, run)["gpu2"] is Standing.FAILING
+def test_one_clock_that_is_off_is_the_nodes():
+    slurm = on_three()
+    slurm.change = ahead(gpu2=30.0)
+    run = walked(slurm)
+    assert list(run.failed) == [("clock", "gpu2")]
+    assert run.standings["gpu2"] is Standing.FAILING
 
 
 # --- what proves nothing ---------------------------------------------------------------------
@@ -565,78 +513,70 @@ def test_one_clock_that_is_off_is_the_nodes(monkeypatch):
 def test_one_selected_node_leaves_communication_unproven():
     selection = Selection(only=("all_reduce",), nodes="gpu1")
     slurm = FakeSlurm(make_plan(selection=selection))
-    run = walk(slurm)
-    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
-    assert (
-        "nothing was communicated" in messages(run, Verdict.INCONCLUSIVE)["all_reduce", "virtual"]
-    )
+    run = walked(slurm)
+    assert run.verdict is UNKNOWN
+    assert "nothing was communicated" in run.unknown["all_reduce", "virtual"]
     # What it computed is looked at all the same.
     assert [job.job.name for job in run.jobs] == ["all_reduce"]
     slurm.replies = {"all_reduce": {"wrong": 1}}
-    assert verdict(slurm, walk(slurm)) is Verdict.FAIL
+    assert walked(slurm).verdict is FAIL
 
 
 def test_two_nodes_that_are_unlike_leave_communication_unproven():
     slurm = FakeSlurm(make_plan(("a", "h100_sxm", 1), ("b", "h100_sxm", 1, "ib_ndr400")))
     slurm.replies = {f"node-{name}": {"gpus": 1, "names": [standin.GPU]} for name in "ab"}
-    run = walk(slurm)
-    assert messages(run) == {}
-    assert verdict(slurm, run) is Verdict.INCONCLUSIVE
-    assert "no other selected node is of its kind" in str(messages(run, Verdict.INCONCLUSIVE))
+    run = walked(slurm)
+    assert run.failed == {}
+    assert run.verdict is UNKNOWN
+    assert "no other selected node is of its kind" in str(run.unknown)
 
 
-def test_an_answer_of_an_earlier_run_is_refused_in_both_tiers(monkeypatch):
-    slurm = FakeSlurm(make_plan(*THREE))
-    healthy = slurm.reply
+def of(*names, change):
+    """The documents of these jobs are changed."""
 
-    def replayed(job):
-        reply = healthy(job)
-        if job.name not in ("node-gpu1", "ddp"):
-            return reply
-        old = json.loads(reply.stdout)
-        old["nonce"] = "20250101T000000Z-ab12-0123-" + job.name
-        return Reply(**{**fields(reply), "stdout": json.dumps(old, separators=(",", ":"))})
-
-    monkeypatch.setattr(slurm, "reply", replayed)
-    run = walk(slurm)
-    assert "of another job or run" in messages(run)["cpus", "gpu1"]
-    assert "of another job or run" in messages(run)["ddp", "virtual"]
-
-
-def test_ranks_on_other_gpus_than_declared_fail_and_name_their_node(monkeypatch):
-    nodes = tuple((f"h{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2))
-    slurm = FakeSlurm(make_plan(*nodes))
-    for name in ("h1", "h2"):
-        slurm.replies[f"node-{name}"] = {"names": [standin.GPU] * 2}
-    healthy = slurm.reply
-
-    def swapped(job):
-        reply = healthy(job)
-        if job.name != "ddp":
+    def changed(job, reply):
+        if job.name not in names:
             return reply
         document = json.loads(reply.stdout)
+        change(job, document)
+        return replace(reply, stdout=standin.line(document))
+
+    return changed
+
+
+def test_an_answer_of_an_earlier_run_is_refused_in_both_tiers():
+    def replayed(job, document):
+        document["nonce"] = "20250101T000000Z-ab12-0123-" + job.name
+
+    slurm = on_three()
+    slurm.change = of("node-gpu1", "ddp", change=replayed)
+    run = walked(slurm)
+    assert "of another job or run" in run.failed["cpus", "gpu1"]
+    assert "of another job or run" in run.failed["ddp", "virtual"]
+
+
+def test_ranks_on_other_gpus_than_declared_fail_and_name_their_node():
+    def swapped(job, document):
         for rank in document["proof"]["ranks"]:
             if rank["host"] == "h2":
                 rank["gpu"] = "NVIDIA A100-SXM4-80GB"
-        return Reply(**{**fields(reply), "stdout": json.dumps(document, separators=(",", ":"))})
 
-    monkeypatch.setattr(slurm, "reply", swapped)
-    run = walk(slurm)
-    assert "NVML says NVIDIA A100-SXM4-80GB" in messages(run)["ddp", "h100_sxm"]
-    assert standings(slurm, run)["h2"] is Standing.FAILING
-    assert standings(slurm, run)["h1"] is Standing.UNPROVEN
+    slurm = FakeSlurm(make_plan(*((name, "h100_sxm", 2, "ib_ndr400") for name in ("h1", "h2"))))
+    slurm.replies = {f"node-{name}": {"names": [standin.GPU] * 2} for name in ("h1", "h2")}
+    slurm.change = of("ddp", change=swapped)
+    run = walked(slurm)
+    assert "NVML says NVIDIA A100-SXM4-80GB" in run.failed["ddp", "h100_sxm"]
+    assert run.standings == {"h1": Standing.UNPROVEN, "h2": Standing.FAILING}
 
 
 def test_a_node_where_cuda_does_not_start_fails_by_name_and_the_others_go_on():
     slurm = FakeSlurm(make_plan(*((f"h{number}", "h100_sxm", 2) for number in (1, 2, 3))))
-    for name in ("h1", "h2", "h3"):
-        slurm.states[name] = NodeState(name, "idle", 2, 2000, "gpu:h100_sxm:2")
-        slurm.replies[f"node-{name}"] = {"names": [standin.GPU] * 2}
+    slurm.replies = {f"node-h{number}": {"names": [standin.GPU] * 2} for number in (1, 2, 3)}
     error = "RuntimeError: Error 802: system not yet initialized"
     slurm.replies["cuda-h2"] = {"errors": {0: error, 1: error}}
-    run = walk(slurm)
-    assert messages(run) == {("cuda", "h2"): f"all 2 GPUs: {error}"}
-    assert standings(slurm, run)["h2"] is Standing.FAILING
+    run = walked(slurm)
+    assert run.failed == {("cuda", "h2"): f"all 2 GPUs: {error}"}
+    assert run.standings["h2"] is Standing.FAILING
     jobs = {item.job.name: item.job.hosts for item in run.jobs}
     assert jobs["cuda-h2"] == ("h2",)
     assert [jobs[name] for name in ("all_reduce", "ddp", "pipeline")] == [("h1", "h3")] * 3
@@ -645,9 +585,7 @@ def test_a_node_where_cuda_does_not_start_fails_by_name_and_the_others_go_on():
 def test_measurements_of_two_groups_do_not_run_at_once():
     nodes = (*THREE, ("c1", "none", 0), ("c2", "none", 0))
     slurm = FakeSlurm(make_plan(*nodes))
-    for name in ("c1", "c2"):
-        slurm.states[name] = NodeState(name, "idle", 2, 2000, "")
-        slurm.replies[f"node-{name}"] = {"gpus": 0}
+    slurm.replies = {f"node-{name}": {"gpus": 0} for name in ("c1", "c2")}
     walk(slurm)
     names = [[[job.name for job in lane] for lane in batch] for batch in slurm.prepared[1:]]
     assert names == [
@@ -657,8 +595,7 @@ def test_measurements_of_two_groups_do_not_run_at_once():
 
 
 def test_only_free_nodes_share_an_allocation():
-    slurm = FakeSlurm(make_plan(*THREE, ("gpu4", "virtual", 2)))
-    slurm.states["gpu4"] = NodeState("gpu4", "mixed", 2, 2000, "gpu:virtual:2")
+    slurm = FakeSlurm(make_plan(*THREE, ("gpu4", "virtual", 2)), states(gpu4="mixed"))
     walk(slurm)
     (node_tier,), cluster_tier = slurm.shared
     assert [node.name for node in node_tier.nodes] == ["gpu1", "gpu2", "gpu3"]
@@ -679,13 +616,12 @@ def test_what_counts_as_free(state, free):
 
 def test_a_maintenance_reservation_can_be_validated_from_inside():
     wishes = Submission(reservation="maintenance")
-    for submission, expected in ((Submission(), Verdict.INCONCLUSIVE), (wishes, Verdict.PASS)):
-        slurm = FakeSlurm(make_plan(selection=Selection(submission=submission)))
-        for name in ("gpu1", "gpu2"):
-            slurm.states[name] = NodeState(name, "maint", 2, 2000, "gpu:virtual:2")
-        run = walk(slurm)
-        assert verdict(slurm, run) is expected
-        assert Standing.FAILING not in standings(slurm, run).values()
+    for submission, expected in ((Submission(), UNKNOWN), (wishes, PASS)):
+        plan = make_plan(selection=Selection(submission=submission))
+        slurm = FakeSlurm(plan, states(gpu1="maint", gpu2="maint"))
+        run = walked(slurm)
+        assert run.verdict is expected
+        assert Standing.FAILING not in run.standings.values()
 
 
 def test_a_signal_during_tidying_does_not_cut_it_short(monkeypatch):
@@ -697,7 +633,7 @@ def test_a_signal_during_tidying_does_not_cut_it_short(monkeypatch):
 
     monkeypatch.setattr(FakeBatch, "close", close)
     with interrupts.caught():
-        run = walk(slurm)
-    assert run.interrupted
+        run = walked(slurm)
+    assert run.walk.interrupted
     assert ("close", ["node-gpu1", "node-gpu2"]) in slurm.log
     assert len(slurm.started) == 1

@@ -9,12 +9,13 @@ import pytest
 
 from cluster import declaration
 from validation import interrupts, plan, suites, tiers
-from validation.model import Standing, Verdict, node_reports, settle
+from validation.model import Standing, Verdict
 from validation.plan import Selection
 from validation.slurm.client import CommandLineClient
 from validation.tests import simulated_slurm, standin_compute, standin_health
 from validation.tests.conftest import declare
-from validation.tests.fake_slurm import Silent
+from validation.tests.fake_slurm import Silent, Walked
+from validation.tests.judging import changed
 from validation.transport.here import Here
 
 NAMES = ("gpu1", "gpu2", "gpu3", "gpu4")
@@ -42,18 +43,13 @@ class Cluster:
         run_plan = plan.make(declared, both(), selection or Selection(), f"test-{os.getpid()}")
         client = CommandLineClient(Here(), run_plan.run_id, run_plan.python)
         walk = tiers.walk(run_plan, client, observer or Silent(), interval_s=0.05)
-        results = settle(run_plan.checks, walk.results)
-        reports = node_reports(run_plan.nodes, walk.states, results, run_plan.suite_checks)
-        return Outcome(walk, results, {report.node.name: report.standing for report in reports})
+        return Walked(run_plan, walk)
 
 
-class Outcome:
-    def __init__(self, walk, results, standings):
-        self.walk, self.results, self.standings = walk, results, standings
-        self.verdicts = {(result.check, result.subject.name): result.verdict for result in results}
-        self.messages = {(result.check, result.subject.name): result.message for result in results}
-        ddp = [item.job.hosts for item in walk.jobs if item.job.payload == "ddp"]
-        self.trained = ddp[0] if ddp else ()
+def trained(outcome):
+    """The nodes that trained together."""
+    hosts = [item.job.hosts for item in outcome.jobs if item.job.payload == "ddp"]
+    return hosts[0] if hosts else ()
 
 
 @pytest.fixture
@@ -68,14 +64,8 @@ def health(**changes):
 def compute(path, value):
     """A healthy node's figures, one of them changed."""
     config = dict(both().node["compute"]["cuda"].config)
-    measured = standin_compute.document(standin_compute.job(count=2, **config, nonce="x"))[
-        "measured"
-    ]
-    place = measured
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
-    return {"answer": {"measured": measured}}
+    document = standin_compute.document(standin_compute.job(count=2, **config, nonce="x"))
+    return {"answer": {"measured": changed(document["measured"], (path, value))}}
 
 
 def slow(tflops):
@@ -86,7 +76,7 @@ def slow(tflops):
 def test_nodes_that_are_alike_go_on_together(cluster):
     outcome = cluster.walk()
     assert set(outcome.verdicts.values()) == {Verdict.PASS}, outcome.messages
-    assert outcome.trained == NAMES
+    assert trained(outcome) == NAMES
 
 
 FAULTS = {
@@ -121,7 +111,7 @@ def test_the_node_at_fault_is_named_and_leaves_the_cluster_tier(cluster, check):
     assert failed == {(check, "gpu3")}, outcome.messages
     assert outcome.verdicts[check, "gpu3"] is Verdict.FAIL
     assert outcome.messages[check, "gpu3"] == message
-    assert outcome.trained == ("gpu1", "gpu2", "gpu4")
+    assert trained(outcome) == ("gpu1", "gpu2", "gpu4")
     assert outcome.standings["gpu3"] is Standing.FAILING
     assert set(outcome.standings.values()) == {Standing.FAILING, Standing.PASSING}
 
@@ -130,7 +120,7 @@ def test_without_a_majority_the_run_fails_and_no_node_leaves_it(cluster):
     other = health(nvml={**standin_health.measured(2)["nvml"], "driver": "570.1"})
     outcome = cluster.walk({"health-gpu3": other, "health-gpu4": other})
     assert {outcome.verdicts["alike", name] for name in NAMES} == {Verdict.FAIL}
-    assert outcome.trained == NAMES
+    assert trained(outcome) == NAMES
     assert set(outcome.standings.values()) == {Standing.UNPROVEN}
 
 
@@ -139,7 +129,7 @@ def test_a_node_that_is_drained_is_missing_and_the_others_are_compared(cluster):
     for check in COMPARED:
         assert outcome.messages[check, "gpu2"] == "not run: Slurm says drained (bad fan)"
         assert outcome.verdicts[check, "gpu1"] is Verdict.PASS
-    assert outcome.trained == ("gpu1", "gpu3", "gpu4")
+    assert trained(outcome) == ("gpu1", "gpu3", "gpu4")
 
 
 def test_one_node_that_is_left_says_that_it_could_not_be_compared(cluster):
@@ -155,9 +145,7 @@ def test_one_selected_node_compares_its_own_gpus_where_these_are_enough(cluster)
     assert outcome.verdicts["alike", "gpu1"] is Verdict.PASS
     assert outcome.verdicts["same_product", "gpu1"] is Verdict.PASS
     assert outcome.verdicts["stragglers", "gpu1"] is Verdict.INCONCLUSIVE
-    assert outcome.messages["stragglers", "gpu1"] == (
-        "2 of these GPUs, and 5 are needed for a comparison"
-    )
+    assert "5 are needed for a comparison" in outcome.messages["stragglers", "gpu1"]
 
 
 def test_an_interrupted_run_has_a_result_for_every_node_and_none_that_nobody_compared(cluster):
@@ -173,4 +161,4 @@ def test_an_interrupted_run_has_a_result_for_every_node_and_none_that_nobody_com
         for name in NAMES:
             assert outcome.verdicts[check, name] is not None
     assert Verdict.FAIL in {outcome.verdicts["same_product", name] for name in NAMES}
-    assert outcome.trained == ()
+    assert trained(outcome) == ()

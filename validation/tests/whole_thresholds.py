@@ -1,24 +1,27 @@
-"""A thresholds file that has every key once."""
+"""A thresholds file that has every key once, and a rule to begin others with."""
 
 RULE = {"provenance": "gate", "source": "test", "date": "2026-05"}
+ORIGIN = {"provenance": "recorded", "source": "test", "date": "2026-05-01"}
+COLLECTIVE = {
+    "operation": "all_reduce",
+    "dtype": "float32",
+    "nodes": 1,
+    "ranks_per_node": 8,
+    "links": "any",
+    "fabric": "any",
+    "backend": "nccl",
+    "min_bytes": 1024,
+    "fail_below_gbs": 10.0,
+    **ORIGIN,
+}
 WHOLE = {
     "model": "x",
     "description": "all of it",
     "nvml_names": {"names": ["X"], **RULE},
     "collectives": [
         {
-            "operation": "all_reduce",
-            "dtype": "float32",
-            "nodes": nodes,
-            "ranks_per_node": ranks,
-            "links": "nvlink",
-            "fabric": "any",
-            "backend": "nccl",
-            "min_bytes": 1,
-            "fail_below_gbs": 1,
-            "warn_below_gbs": 1.5,
-            "fail_above_gbs": 2,
-            **RULE,
+            **{**COLLECTIVE, **RULE, "nodes": nodes, "ranks_per_node": ranks, "links": "nvlink"},
+            **{"min_bytes": 1, "fail_below_gbs": 1, "warn_below_gbs": 1.5, "fail_above_gbs": 2},
         }
         for nodes, ranks in ((1, "any"), (">1", 8))
     ],

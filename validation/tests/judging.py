@@ -1,0 +1,45 @@
+"""What a check says of an answer, and answers in which one thing is changed."""
+
+import copy
+import functools
+
+from validation import thresholds
+from validation.checks.registry import CHECKS
+
+rules_of = functools.cache(thresholds.load)
+
+
+def judged(check, job, reply, rules=None):
+    """The check's result, which is about the job's subject and has one short line to say."""
+    evaluate = CHECKS[check].evaluate
+    assert evaluate is not None
+    result = evaluate(job, reply, rules or rules_of(job.nodes[0].hardware))
+    assert (result.check, result.subject) == (check, job.subject)
+    assert_printable(result)
+    return result
+
+
+def assert_printable(result):
+    """Its message is one short line, and no sentence with a full stop."""
+    assert "\n" not in result.message
+    assert len(result.message) <= 320
+    assert not result.message.endswith(".")
+
+
+def put(document, path, value):
+    """Changes what lies at the path, or removes it for `...`."""
+    *above, last = path
+    for key in above:
+        document = document[key]
+    if value is ...:
+        del document[last]
+    else:
+        document[last] = value
+
+
+def changed(document, *changes):
+    """A copy in which (path, value) are put."""
+    document = copy.deepcopy(document)
+    for path, value in changes:
+        put(document, path, value)
+    return document
