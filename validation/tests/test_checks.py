@@ -79,6 +79,7 @@ def test_a_healthy_answer_passes(check):
     answer = healthy_answers.healthy(check)
     result = healthy_answers.result(check, answer.job, standin.line(answer.document))
     assert (result.verdict, result.message) == (PASS, "")
+    assert result.proof
     assert (result.proof.job_id, result.proof.hosts) == ("17", answer.job.hosts)
 
 

@@ -1,7 +1,5 @@
 """The checks of the health payload: each judges what it should."""
 
-import copy
-
 import pytest
 
 from cluster.readers import xids
@@ -50,7 +48,7 @@ def with_events(*events, **log):
 
 def links(**changes):
     """A GPU's NVLinks, of which number 3 is changed."""
-    made = copy.deepcopy(standin.VALUES["nvlinks"])
+    made = standin.gpu(1)["values"]["nvlinks"]
     made[3].update(changes)
     return made
 
