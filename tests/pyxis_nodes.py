@@ -1,4 +1,7 @@
-"""What the scenarios of the role pyxis share: three nodes, the plugin on them, and broken ones."""
+"""What the scenarios of the role pyxis share: their nodes, the plugin on them, and broken ones.
+
+The scenario `default` has one node that is controller, login and compute node; `faults` has three.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from tests.live_cluster import REPOSITORY
 
 FOLDER = "/usr/local/lib/slurm"
 LINK = f"{FOLDER}/spank_pyxis.so"
-NODES = ("ctl1", "login1", "gpu1")
+ONE = os.environ.get("MOLECULE_SCENARIO_NAME") == "default"
+CONTROLLER, LOGIN, COMPUTE = ("node",) * 3 if ONE else ("ctl1", "login1", "gpu1")
+NODES = sorted({CONTROLLER, LOGIN, COMPUTE})
 JOB = "srun --immediate=60"
 EPHEMERAL = Path(os.environ.get("MOLECULE_EPHEMERAL_DIRECTORY", "/nonexistent"))
 COLLECTED = EPHEMERAL / "pyxis"
@@ -44,14 +49,14 @@ def in_place(node: Node) -> list[str]:
 def runs_through_it(node: Node) -> bool:
     image = "docker://example.org#image:1"
     job = f"{JOB} --container-image={image} printenv STAND_IN_IMAGE"
-    return bool(node("login1").run(job).stdout.strip() == image)
+    return bool(node(LOGIN).run(job).stdout.strip() == image)
 
 
 def idle(node: Node, deadline: float = 120) -> bool:
     """Whether the compute node is idle within that many seconds."""
     until = time.monotonic() + deadline
     while time.monotonic() < until:
-        if node("ctl1").run("sinfo -h -o %T").stdout.strip() == "idle":
+        if node(CONTROLLER).run("sinfo -h -o %T").stdout.strip() == "idle":
             return True
         time.sleep(0.5)
     return False

@@ -87,6 +87,23 @@ def test_a_scenario_says_which_roles_its_role_builds_on(tmp_path: Path) -> None:
         chains.read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "alone"),
+    [
+        ("--single=node --gpus=2", False),
+        ("--single=node --gpus=2 --nvml", False),
+        ("--single=node", True),
+        ("--compute=1 --gpus=2", True),
+        ("--single=node --gpus=2 --nvml faults", True),
+    ],
+)
+def test_only_a_scenario_with_other_nodes_than_a_chains_has_its_own(
+    nodes: str, alone: bool
+) -> None:
+    assert chains.needs_own_nodes({"PLUMBLINE_NODES": nodes}) is alone
+    assert not chains.needs_own_nodes({})
+
+
 def test_the_roles_of_this_checkout_can_be_planned() -> None:
     builds_on, alone = chains.read(REPOSITORY)
     assert set(builds_on) == {

@@ -5,7 +5,7 @@ on. Applied to one node in that order, each is the preparation of the next, and 
 twice for them. A chain is such an order: no role in it comes before one that it builds on. What
 builds on roles that are tested elsewhere joins a node that has them, until that chain is long
 enough; what builds on nothing, and what a scenario with nodes of its own tests, has a bare node for
-itself.
+itself. A node gets a simulated NVML and loses it while it runs, so it does not need one of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from tests.runner import budget
 
 # Chains run beside the cluster, so a longer one would end after it, and what is left on a node by
 # strangers would grow.
-LONGEST = 10
+LONGEST = 12
+
+# What scripts/virtual-cluster starts for a chain.
+NODES = "--single=node --gpus=2"
 
 BuildsOn = Mapping[str, frozenset[str]]
 
@@ -127,6 +130,12 @@ def variables(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
     return scenario
 
 
+def needs_own_nodes(environment: Mapping[str, str]) -> bool:
+    """Whether a scenario asks for other nodes than those of a chain."""
+    nodes = environment.get("PLUMBLINE_NODES", NODES).split()
+    return [word for word in nodes if word != "--nvml"] != NODES.split()
+
+
 def read(repository: Path) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
     """What each role builds on, and the roles whose scenario brings nodes of its own."""
     builds_on: dict[str, frozenset[str]] = {}
@@ -134,7 +143,7 @@ def read(repository: Path) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
     for path in sorted(repository.glob("roles/*/molecule/default/molecule.yml")):
         role = path.relative_to(repository).parts[1]
         scenario = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        if "PLUMBLINE_NODES" in (scenario.get("ansible", {}).get("env") or {}):
+        if needs_own_nodes(scenario.get("ansible", {}).get("env") or {}):
             alone.add(role)
         builds_on[role] = frozenset(variables(scenario).get("scenario_builds_on", ()))
     for folder in sorted(repository.glob("roles/*/tasks")):

@@ -23,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.runner import chains
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIG = REPOSITORY / ".config/molecule"
 VIRTUAL_CLUSTER = REPOSITORY / "scripts/virtual-cluster"
@@ -86,7 +88,7 @@ def read(role: str) -> Scenario:
 
 def nodes(environment: Mapping[str, str]) -> list[str]:
     """As molecule/shared/create.yml starts them."""
-    wanted = environment.get("PLUMBLINE_NODES") or "--single=node --gpus=2"
+    wanted = environment.get("PLUMBLINE_NODES") or chains.NODES
     return [
         str(VIRTUAL_CLUSTER),
         "up",

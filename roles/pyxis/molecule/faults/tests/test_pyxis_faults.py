@@ -4,8 +4,11 @@ import pytest
 
 from tests.pyxis_nodes import (
     COLLECTED,
+    COMPUTE,
+    CONTROLLER,
     FOLDER,
     JOB,
+    LOGIN,
     NODES,
     VERIFY,
     flawed,
@@ -13,6 +16,17 @@ from tests.pyxis_nodes import (
     in_place,
     runs_through_it,
 )
+
+
+def test_one_node_built_it_for_all(node):
+    compilers = [name for name in NODES if node(name).package("gcc").is_installed]
+    assert len(compilers) == 1
+    assert not node(COMPUTE).package("slurmctld").is_installed
+    assert not node(CONTROLLER).package("slurmd").is_installed
+
+
+def test_compute_nodes_have_no_file_of_it(node):
+    assert not node(COMPUTE).file("/etc/slurm/plugstack.conf").exists
 
 
 @pytest.mark.parametrize(
@@ -25,7 +39,7 @@ from tests.pyxis_nodes import (
 )
 def test_one_that_cannot_be_loaded_is_not_put_in_place(node, play, flaw, words):
     before = in_place(node)
-    run = play(None, "--limit=login1", **flawed(flaw))
+    run = play(None, f"--limit={LOGIN}", **flawed(flaw))
     assert run.code != 0
     assert words in run.output
     assert in_place(node) == before
@@ -48,7 +62,7 @@ def test_one_that_crashes_in_a_job_is_not_put_in_place_on_any_node(node, play):
 
 def test_a_tarball_that_is_another_is_refused_and_the_old_plugin_stays(node, play):
     before = in_place(node)
-    run = play(None, "--limit=login1", pyxis_sha256="0" * 64)
+    run = play(None, f"--limit={LOGIN}", pyxis_sha256="0" * 64)
     assert run.code != 0
     assert "has the SHA-256 " in run.output
     assert f"and {'0' * 64} is pinned" in run.output
@@ -56,13 +70,13 @@ def test_a_tarball_that_is_another_is_refused_and_the_old_plugin_stays(node, pla
 
 
 def test_options_that_pyxis_does_not_know_are_refused(play):
-    run = play(None, "--limit=login1", pyxis_options={"remap_root": True})
+    run = play(None, f"--limit={LOGIN}", pyxis_options={"remap_root": True})
     assert run.code != 0
     assert "pyxis_options has remap_root, which pyxis does not know" in run.output
 
 
 def test_headers_of_another_slurm_are_refused(node, play):
-    login = node("login1")
+    login = node(LOGIN)
     before = in_place(node)
     with login.sudo():
         login.check_output(
@@ -71,8 +85,8 @@ def test_headers_of_another_slurm_are_refused(node, play):
             "> /usr/local/bin/srun && chmod 755 /usr/local/bin/srun"
         )
     try:
-        run = play(None, "--limit=login1")
-        verified = play(VERIFY, "--limit=login1")
+        run = play(None, f"--limit={LOGIN}")
+        verified = play(VERIFY, f"--limit={LOGIN}")
     finally:
         with login.sudo():
             login.check_output("rm /usr/local/bin/srun")
@@ -85,13 +99,13 @@ def test_headers_of_another_slurm_are_refused(node, play):
 
 
 def test_without_a_source_nothing_of_it_is_left(node, play):
-    run = play(None, "--limit=login1", pyxis_source="none")
+    run = play(None, f"--limit={LOGIN}", pyxis_source="none")
     assert run.code == 0, run.output
-    login = node("login1")
+    login = node(LOGIN)
     assert login.check_output(f"ls {FOLDER}") == ""
     assert not login.file("/etc/tmpfiles.d/pyxis.conf").exists
     assert not login.file("/usr/local/libexec/plumbline/pyxis-importer").exists
-    assert login.check_output(f"{JOB} hostname") == "gpu1"
-    back = play(None, "--limit=login1")
+    assert login.check_output(f"{JOB} hostname") == COMPUTE
+    back = play(None, f"--limit={LOGIN}")
     assert back.code == 0, back.output
     assert runs_through_it(node)
