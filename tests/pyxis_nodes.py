@@ -21,6 +21,8 @@ LINK = f"{FOLDER}/spank_pyxis.so"
 ONE = os.environ.get("MOLECULE_SCENARIO_NAME") == "default"
 CONTROLLER, LOGIN, COMPUTE = ("node",) * 3 if ONE else ("ctl1", "login1", "gpu1")
 NODES = sorted({CONTROLLER, LOGIN, COMPUTE})
+# slurmctld's own host reads the file; other nodes fetch it from there.
+PLUGSTACK = f"{'/etc/slurm' if ONE else '/run/slurm/conf'}/plugstack.conf"
 JOB = "srun --immediate=60"
 EPHEMERAL = Path(os.environ.get("MOLECULE_EPHEMERAL_DIRECTORY", "/nonexistent"))
 COLLECTED = EPHEMERAL / "pyxis"

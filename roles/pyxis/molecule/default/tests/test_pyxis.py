@@ -13,6 +13,7 @@ from tests.pyxis_nodes import (
     LINK,
     LOGIN,
     NODES,
+    PLUGSTACK,
     flawed,
     idle,
     in_place,
@@ -41,9 +42,9 @@ def test_a_job_without_it_has_nothing_of_it(node):
     assert node(LOGIN).check_output(plain) == "image="
 
 
-def test_compute_nodes_get_its_options_from_slurmctld(node):
+def test_compute_nodes_have_its_options(node):
     """plugstack.conf names no other file."""
-    line = node(COMPUTE).check_output("cat /run/slurm/conf/plugstack.conf")
+    line = node(COMPUTE).check_output(f"cat {PLUGSTACK}")
     assert f"optional {LINK} container_scope=global execute_entrypoint=0 importer=/" in line
     assert "include" not in line
 
