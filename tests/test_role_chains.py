@@ -80,9 +80,10 @@ def test_a_scenario_says_which_roles_its_role_builds_on(tmp_path: Path) -> None:
         (folder / "molecule.yml").write_text(text)
     builds_on = {"lower": frozenset[str](), "upper": frozenset({"lower"})}
     assert chains.read(tmp_path) == (builds_on, frozenset())
-    (tmp_path / "roles/upper/molecule/default/molecule.yml").write_text(
-        scenario.replace("lower", "lowre")
-    )
+    upper = tmp_path / "roles/upper/molecule/default/molecule.yml"
+    upper.write_text(scenario.replace("[lower]", "[lower], scenario_own_node: true"))
+    assert chains.read(tmp_path) == (builds_on, frozenset({"upper"}))
+    upper.write_text(scenario.replace("lower", "lowre"))
     with pytest.raises(chains.Wrong, match=r"upper/molecule/default/molecule.yml: .* role lowre"):
         chains.read(tmp_path)
 

@@ -137,15 +137,21 @@ def needs_own_nodes(environment: Mapping[str, str]) -> bool:
 
 
 def read(repository: Path) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """What each role builds on, and the roles whose scenario brings nodes of its own."""
+    """What each role builds on, and the roles whose scenario has nodes of its own.
+
+    `scenario_own_node` is for a role that cannot follow others, or that others cannot follow.
+    """
     builds_on: dict[str, frozenset[str]] = {}
     alone: set[str] = set()
     for path in sorted(repository.glob("roles/*/molecule/default/molecule.yml")):
         role = path.relative_to(repository).parts[1]
         scenario = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        if needs_own_nodes(scenario.get("ansible", {}).get("env") or {}):
+        declared = variables(scenario)
+        if declared.get("scenario_own_node") or needs_own_nodes(
+            scenario.get("ansible", {}).get("env") or {}
+        ):
             alone.add(role)
-        builds_on[role] = frozenset(variables(scenario).get("scenario_builds_on", ()))
+        builds_on[role] = frozenset(declared.get("scenario_builds_on", ()))
     for folder in sorted(repository.glob("roles/*/tasks")):
         if folder.parent.name not in builds_on:
             raise Wrong(f"roles/{folder.parent.name} has no scenario: nothing tests this role")
