@@ -1,7 +1,5 @@
 """Who is told of which alert, asked of Alertmanager's own checker too."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 
@@ -89,11 +87,8 @@ def test_mail_without_an_account_names_none():
 
 
 def test_a_sites_routes_are_asked_first():
-    configuration = document(ALL | PAGER)
-    assert [route["receiver"] for route in configuration["route"]["routes"]] == [
-        "pager",
-        "operators",
-    ]
+    routes = document(ALL | PAGER)["route"]["routes"]
+    assert [route["receiver"] for route in routes] == ["pager", "operators"]
 
 
 def test_a_route_to_nobody_is_named():
@@ -115,18 +110,22 @@ def test_a_host_that_is_away_hides_what_is_on_it():
         assert 'node=~".+"' in rule["target_matchers"]
 
 
-def test_our_own_routes_are_asked_and_a_sites_are_not_guessed():
-    questions = [" ".join(command[4:]) for command in made(ALL)["checks"][1:]]
-    assert questions == [
-        "--config.file=alertmanager.yml --verify.receivers=operators severity=critical",
-        "--config.file=alertmanager.yml --verify.receivers=null alertname=Watchdog severity=none",
-    ]
-    question = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
-    questions = [
-        " ".join(command[4:]) for command in made(ALL | PAGER | {"tests": [question]})["checks"][1:]
-    ]
-    assert questions == [
-        "--config.file=alertmanager.yml --verify.receivers=pager,operators severity=critical"
+BOTH = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "questions"),
+    [
+        (
+            ALL,
+            ["operators severity=critical", "null alertname=Watchdog severity=none"],
+        ),
+        (ALL | PAGER | {"tests": [BOTH]}, ["pager,operators severity=critical"]),
+    ],
+)
+def test_our_own_routes_are_asked_and_a_sites_are_not_guessed(settings, questions):
+    assert [" ".join(command[4:]) for command in made(settings)["checks"][1:]] == [
+        f"--config.file=alertmanager.yml --verify.receivers={question}" for question in questions
     ]
 
 
@@ -162,9 +161,8 @@ def test_amtool_accepts_it(amtool, settings):
 
 
 def test_amtool_answers_a_sites_question(amtool):
-    both = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
-    pager_only = {"labels": {"severity": "critical"}, "receivers": ["pager"]}
-    assert amtool(ALL | PAGER | OLD | {"tests": [both]}) == ""
+    assert amtool(ALL | PAGER | OLD | {"tests": [BOTH]}) == ""
+    pager_only = BOTH | {"receivers": ["pager"]}
     assert "did not match" in amtool(ALL | PAGER | OLD | {"tests": [pager_only]})
 
 

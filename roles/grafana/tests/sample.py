@@ -8,8 +8,6 @@ ctl1 has Slurm and Prometheus. gpu1 has two GPUs of job 4711. gpu2 has one that 
 missing. cpu1 is drained.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,26 +1,23 @@
 """The list of what has no data, and how it is held against a Prometheus."""
 
-from __future__ import annotations
-
 import contextlib
-import datetime
-import ipaddress
 import json
 import ssl
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
 
 from cluster import prometheus
 from roles.grafana.page import boards, expected
 from roles.grafana.page.expected import Asked, Reason
+from roles.tls_certificate.plugin_utils import certificates
 
 ASKED = [*expected.of_panels(boards.own(), 3600), *expected.of_alerts()]
 LISTED = expected.read()
@@ -72,14 +69,9 @@ SOME = {
         (PLAIN, True, {"gpu"}, ""),
         (PLAIN, False, {"gpu"}, "panel/Board/Plain/A has no data: up"),
         (OF_GPU, False, {"gpu"}, ""),
-        (
-            OF_GPU,
-            True,
-            {"gpu"},
-            "panel/Board/Of a GPU/A has data, and is listed as without (gpu): gpu",
-        ),
+        (OF_GPU, True, {"gpu"}, f"{OF_GPU.name} has data, and is listed as without (gpu): gpu"),
         (OF_GPU, True, set(), ""),
-        (OF_GPU, False, set(), "panel/Board/Of a GPU/A has no data: gpu"),
+        (OF_GPU, False, set(), f"{OF_GPU.name} has no data: gpu"),
         (OF_FAULT, True, set(), ""),
         (OF_FAULT, False, set(), ""),
     ],
@@ -127,9 +119,17 @@ def test_only_numbers_are_data(document, count):
     assert len(prometheus.parse({"status": "success", "data": document})) == count
 
 
-@pytest.mark.parametrize("document", [{}, [], {"status": "error", "error": "no"}, {"status": 1}])
-def test_what_is_no_answer_is_no_empty_one(document):
-    with pytest.raises(prometheus.NoAnswer):
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"status": "error", "error": "parse error"}, "Prometheus answers: parse error."),
+        ({"status": "success", "data": {"resultType": "vector"}}, "is not understood"),
+        ({}, "is not understood"),
+        ([], "is not understood"),
+    ],
+)
+def test_what_is_no_answer_is_one_sentence(document, why):
+    with pytest.raises(prometheus.NoAnswer, match=why):
         prometheus.parse(document)
 
 
@@ -183,24 +183,13 @@ def test_the_password_is_sent_and_a_refusal_is_told(password):
 
 
 def certificate(file: Path) -> Path:
-    """With its key, for 127.0.0.1, signed by itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, file.stem)])
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    now = datetime.datetime.now(datetime.UTC)
-    cert = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=1))
-        .not_valid_after(now + datetime.timedelta(minutes=10))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    file.write_bytes(
-        cert.public_bytes(pem)
-        + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    """For 127.0.0.1, with its key and the authority that signed it."""
+    now, key = datetime.now(UTC), certificates.new_key()
+    authority = certificates.new_authority(file.stem, now, 1)
+    request = x509.CertificateSigningRequestBuilder(x509.Name([])).sign(key, hashes.SHA256())
+    server = certificates.Server((), ("127.0.0.1",))
+    pem = certificates.signed(request, server, authority, now, 1)
+    file.write_text(pem + certificates.key_pem(key) + authority.pem)
     return file
 
 

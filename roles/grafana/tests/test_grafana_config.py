@@ -1,7 +1,5 @@
 """Grafana's files: what the role says, what a site adds, and what it may not."""
 
-from __future__ import annotations
-
 import configparser
 from typing import Any
 
@@ -41,10 +39,8 @@ def made(sites: dict[str, Any] | None = None, **changes: Any) -> configparser.Ra
 
 def test_nobody_gets_in_without_a_password():
     settings = made()
-    assert settings["auth.anonymous"]["enabled"] == "false"
-    assert settings["public_dashboards"]["enabled"] == "false"
-    assert settings["snapshots"]["enabled"] == "false"
-    assert settings["metrics"]["enabled"] == "false"
+    for section in ("auth.anonymous", "public_dashboards", "snapshots", "metrics"):
+        assert settings[section]["enabled"] == "false"
     assert settings["users"]["allow_sign_up"] == "false"
 
 
@@ -73,12 +69,7 @@ def test_with_tls_cookies_and_browsers_stay_with_it():
 
 
 def test_behind_a_proxy_that_speaks_tls_cookies_are_for_tls_alone():
-    proxied: dict[str, Any] = {
-        "protocol": "http",
-        "address": "127.0.0.1",
-        "root_url": "https://show.site/g/",
-    }
-    settings = made(**proxied)
+    settings = made(protocol="http", address="127.0.0.1", root_url="https://show.site/g/")
     assert settings["server"]["http_addr"] == "127.0.0.1"
     assert "cert_file" not in settings["server"]
     assert settings["security"]["cookie_secure"] == "true"
@@ -143,9 +134,7 @@ def test_prometheus_is_asked_over_tls_with_a_password_that_no_file_shows():
 
 def test_dashboards_are_files_that_nobody_changes_in_a_browser():
     [provider] = yaml.safe_load(grafana.provider({}))["providers"]
-    assert provider["options"] == {
-        "path": "/var/lib/grafana/dashboards",
-        "foldersFromFilesStructure": True,
-    }
+    folder = "/var/lib/grafana/dashboards"
+    assert provider["options"] == {"path": folder, "foldersFromFilesStructure": True}
     assert not provider["allowUiUpdates"]
     assert "folder" not in provider

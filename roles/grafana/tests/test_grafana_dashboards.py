@@ -1,7 +1,5 @@
 """Dashboards as files: what Grafana would not show is refused, by name."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -56,33 +54,25 @@ def test_one_that_would_not_be_shown_is_refused(site, document, said):
     assert problem.startswith(f"{folders['Site']}/up.json {said}")
 
 
-def test_a_uid_is_there_once(site):
-    folders = site(a=UP) | site("More", b=UP | {"title": "Other"})
-    [problem] = grafana.dashboard_problems(folders)
+def test_a_uid_is_there_once_and_a_title_once_in_a_folder(site):
+    [problem] = grafana.dashboard_problems(site(a=UP) | site("More", b=UP | {"title": "Other"}))
     assert problem.endswith("have the same uid up")
-
-
-def test_a_title_is_there_once_in_a_folder(site):
-    folders = site(a=UP, b=UP | {"uid": "other"})
-    [problem] = grafana.dashboard_problems(folders)
+    other = UP | {"uid": "other"}
+    [problem] = grafana.dashboard_problems(site(a=UP, b=other))
     assert problem.endswith("have the same title 'Up'")
-    folders = site("One", a=UP) | site("Two", b=UP | {"uid": "other"})
-    assert grafana.dashboard_problems({"One": folders["One"], "Two": folders["Two"]}) == []
+    assert grafana.dashboard_problems(site("One", a=UP) | site("Two", b=other)) == []
 
 
 @pytest.mark.parametrize(
-    ("folders", "said"),
+    ("name", "folder", "said"),
     [
-        ({"../x": "/tmp"}, "'../x' is no name of a folder"),
-        ({dashboards.FOLDER: "/tmp"}, "Plumbline is the folder of Plumbline's own dashboards"),
-        ({"Site": "here"}, "here is no folder on the control node; give its absolute path"),
-        ({"Site": "/nowhere"}, "/nowhere is no folder on the control node"),
+        ("../x", "/tmp", "'../x' is no name of a folder"),
+        (dashboards.FOLDER, "/tmp", "Plumbline is the folder of Plumbline's own dashboards"),
+        ("Site", "here", "here is no folder on the control node; give its absolute path"),
+        ("Site", "/nowhere", "/nowhere is no folder on the control node"),
+        ("Site", "{}", "{} has no *.json"),
     ],
 )
-def test_a_folder_that_is_none_is_refused(folders, said):
-    [problem] = grafana.dashboard_problems(folders)
-    assert problem.startswith(said)
-
-
-def test_a_folder_without_dashboards_is_refused(tmp_path):
-    assert grafana.dashboard_problems({"Site": str(tmp_path)}) == [f"{tmp_path} has no *.json"]
+def test_a_folder_that_is_none_or_has_no_dashboards_is_refused(tmp_path, name, folder, said):
+    [problem] = grafana.dashboard_problems({name: folder.format(tmp_path)})
+    assert problem.startswith(said.format(tmp_path))

@@ -4,13 +4,10 @@ Debian's package `chromium-headless-shell` (or `chromium`) has one. The pictures
 `.cache/test/dashboards`, for people to look at.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
@@ -20,21 +17,12 @@ from cluster.prometheus import NoAnswer, Series
 from roles.grafana.page import boards, expected, page
 from roles.grafana.page.page import BAD, DOUBTFUL, OUT_OF_SERVICE, Fault
 from roles.grafana.tests import sample
-from tests import fed_prometheus
 
-ROOT = Path(__file__).resolve().parents[3]
-PICTURES = ROOT / ".cache/test/dashboards"
+PICTURES = Path(__file__).resolve().parents[3] / ".cache/test/dashboards"
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None
 )
 END = 1_767_225_600
-
-
-def program(url: str, file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts/dashboards"), "page", "--prometheus", url]
-    return subprocess.run(
-        [*command, *arguments, str(file)], capture_output=True, text=True, check=False
-    )
 
 
 def numbers(text: str) -> dict[str, str]:
@@ -54,30 +42,21 @@ def table(text: str, heading: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("prometheus")
-    with fed_prometheus.running(folder, sample.text()) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def made(server, tmp_path_factory) -> Path:
-    file = tmp_path_factory.mktemp("page") / "page.html"
-    done = program(server, file, "--end", str(sample.END))
+def made(program, prometheus, tmp_path_factory) -> Path:
+    file: Path = tmp_path_factory.mktemp("page") / "page.html"
+    done = program("page", "--prometheus", prometheus, "--end", str(sample.END), file)
     assert (done.returncode, done.stderr) == (0, "")
-    return Path(file)
+    return file
 
 
 def test_it_has_the_numbers_the_worst_nodes_and_the_last_verdict(made):
     text = made.read_text(encoding="utf-8")
     shown = numbers(text)
     assert len(shown) == 13
-    assert (shown["Nodes out of service"], shown["GPUs missing"], shown["Hottest"]) == (
-        "1", "1", "70 °C",
-    )  # fmt: skip
-    nodes = table(text, "Worst nodes")
-    assert nodes[0][0] == "cpu1"
-    assert nodes[0][1].startswith("drain: ")
+    assert (shown["Nodes out of service"], shown["GPUs missing"]) == ("1", "1")
+    assert shown["Hottest"] == "70 °C"
+    node, fault = table(text, "Worst nodes")[0]
+    assert (node, fault.partition(": ")[0]) == ("cpu1", "drain")
     assert table(text, "Last verdict")
     for nothing in ("No data", "NaN", "None"):
         assert nothing not in text
@@ -88,24 +67,23 @@ def test_the_page_needs_nothing_else(made):
     assert not re.findall(r"""<script|\b(?:src|href)=["'](?!#)|@import|url\(""", text)
 
 
-def test_it_waits_for_a_query_and_is_made_as_soon_as_that_has_an_answer(server, tmp_path):
+@pytest.mark.parametrize(
+    ("query", "code", "said"),
+    [
+        ("vector(1) > 0", 0, ""),
+        ("not_there", 1, "dashboards: Prometheus has nothing for not_there, after 2 s.\n"),
+    ],
+)
+def test_it_waits_for_a_query_and_not_for_ever(program, prometheus, tmp_path, query, code, said):
     file = tmp_path / "page.html"
-    done = program(server, file, "--once", "vector(1) > 0")
-    assert (done.returncode, done.stderr, file.exists()) == (0, "", True)
+    done = program("page", "--prometheus", prometheus, "--once", query, "--patience", "2", file)
+    assert (done.returncode, done.stderr, file.exists()) == (code, said, not code)
 
 
-def test_it_does_not_wait_for_ever(server, tmp_path):
+def test_where_there_is_no_data_it_says_why(program, prometheus, tmp_path):
     file = tmp_path / "page.html"
-    done = program(server, file, "--once", "not_there", "--patience", "2")
-    assert done.returncode == 1
-    assert done.stderr == "dashboards: Prometheus has nothing for not_there, after 2 s.\n"
-    assert not file.exists()
-
-
-def test_where_there_is_no_data_it_says_why(server, tmp_path):
-    file = tmp_path / "page.html"
-    done = program(server, file, "--end", str(sample.END - 10 * sample.SPAN_S))
-    assert done.returncode == 0
+    before = str(sample.END - 10 * sample.SPAN_S)
+    assert program("page", "--prometheus", prometheus, "--end", before, file).returncode == 0
     text = file.read_text(encoding="utf-8")
     shown = numbers(text)
     assert shown["Hottest"] == "<b>No data</b> No exporter reads a GPU."
@@ -113,13 +91,12 @@ def test_where_there_is_no_data_it_says_why(server, tmp_path):
     assert "Nothing was validated yet" in text
 
 
-def test_a_prometheus_that_does_not_answer_is_told_once(tmp_path):
+def test_a_prometheus_that_does_not_answer_is_told_once(program, tmp_path):
     file = tmp_path / "page.html"
-    done = program("http://127.0.0.1:1", file)
-    assert done.returncode == 1
-    assert done.stderr.startswith("dashboards: Prometheus at http://127.0.0.1:1 does not answer: ")
-    assert done.stderr.count("\n") == 1
-    assert not file.exists()
+    done = program("page", "--prometheus", "http://127.0.0.1:1", file)
+    assert (done.returncode, file.exists()) == (1, False)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("dashboards: Prometheus at http://127.0.0.1:1 does not answer: ")
 
 
 # --- generated answers ---------------------------------------------------------------------------
@@ -161,6 +138,17 @@ def of_1000(expr: str) -> list[Series]:
     return OF_1000.get(expr, [series(1000)])
 
 
+def refusing(*exprs: str) -> Callable[[str], list[Series]]:
+    """A Prometheus that answers all but these."""
+
+    def answer(expr: str) -> list[Series]:
+        if expr in exprs:
+            raise NoAnswer("Prometheus answers with 400: no.")
+        return of_1000(expr)
+
+    return answer
+
+
 def test_a_page_of_1000_nodes_has_the_worst_and_the_number_of_the_others():
     result = page.page(of_1000, boards.own(), END, expected.read())
     assert result.failed == ()
@@ -177,12 +165,13 @@ def test_a_page_of_1000_nodes_has_the_worst_and_the_number_of_the_others():
 
 
 def test_the_worst_fault_counts_before_their_number():
-    faults = [
-        ("many", Fault(DOUBTFUL, "a")), ("many", Fault(DOUBTFUL, "b")), ("one", Fault(BAD, "c")),
-        ("down", Fault(OUT_OF_SERVICE, "d")), ("two", Fault(DOUBTFUL, "f")),
-        ("two", Fault(BAD, "e")),
-    ]  # fmt: skip
-    nodes = page.worst_first(faults)
+    faults = {
+        "many": [(DOUBTFUL, "a"), (DOUBTFUL, "b")],
+        "one": [(BAD, "c")],
+        "down": [(OUT_OF_SERVICE, "d")],
+        "two": [(DOUBTFUL, "f"), (BAD, "e")],
+    }
+    nodes = page.worst_first([(node, Fault(*one)) for node in faults for one in faults[node]])
     assert [node.name for node in nodes] == ["down", "two", "one", "many"]
     assert [fault.text for fault in nodes[1].faults] == ["e", "f"]
 
@@ -196,22 +185,11 @@ def test_nothing_is_wrong_only_where_everything_was_answered():
     silent = made(lambda expr: [])
     assert well not in silent
     assert "Nothing is known of the nodes" in silent
-
-    def refused(expr: str) -> list[Series]:
-        if expr in OF_1000:
-            raise NoAnswer("Prometheus answers with 400: no.")
-        return [series(1000)]
-
-    assert well not in made(refused)
+    assert well not in made(refusing(*OF_1000))
 
 
 def test_what_prometheus_refuses_is_told_and_the_page_is_there():
-    def refused(expr: str) -> list[Series]:
-        if expr == page.ALERTS:
-            raise NoAnswer("Prometheus answers with 400: no.")
-        return of_1000(expr)
-
-    result = page.page(refused, boards.own(), END, expected.read())
+    result = page.page(refusing(page.ALERTS), boards.own(), END, expected.read())
     assert result.failed == (f"Prometheus answers with 400: no. ({page.ALERTS})",)
     assert "answers with 400" in result.html
 

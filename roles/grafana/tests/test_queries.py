@@ -1,24 +1,21 @@
 """Every query of the dashboards, executed by a real Prometheus that was fed known values."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from cluster.prometheus import NoAnswer, Server
 from roles.grafana.page import boards, expected
 from roles.grafana.tests import sample
-from tests import fed_prometheus
 
-PROGRAM = Path(__file__).resolve().parents[3] / "scripts/dashboards"
 RANGE_S = 3600
 BOARDS = boards.own()
 ASKED = list(expected.of_panels(BOARDS, RANGE_S))
 OF_GPUS = [query for query in ASKED if "DCGM_" in query.expr]
+
+
+def each(*values: float) -> dict[str, float]:
+    """By number of the GPU and node, of all GPUs that are seen."""
+    return dict(zip(("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), values, strict=True))
+
 
 # Of each query the values at the end, by the values of the series' labels in the order of the
 # labels' names. Worked out by hand from the values in `sample.py`.
@@ -39,38 +36,22 @@ GPUS = {
     "GPU fleet/Engines at work/D": {"": (0.16 + 0.04 + 0.04) / 3},
     "GPU fleet/Allocated and idle/A": {"0 4713 gpu2": 0, "0 4714 gpu2": 0},
     "GPU fleet/Temperature, by node/A": {"gpu1": 70, "gpu2": 55, "gpu3": 50},
-    "GPU fleet/Degrees left until the board slows down/A": {
-        "0 gpu1": 20, "1 gpu1": 25, "0 gpu2": 50, "1 gpu2": 35, "0 gpu3": 40,
-    },
+    "GPU fleet/Degrees left until the board slows down/A": each(20, 25, 50, 35, 40),
     "GPU fleet/Power, by node/A": {"gpu1": 1100, "gpu2": 400, "gpu3": 200},
     "GPU fleet/Clock of the SMs, by node/A": {"gpu1": 1.9e9, "gpu2": 0.345e9, "gpu3": 1.2e9},
     "GPU fleet/Clocks held back/A": {"power_cap gpu1": 6, "power_cap gpu2": 6, "power_cap gpu3": 3},
-    "GPU fleet/Errors of the boards/A": dict.fromkeys(
-        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 0
-    ),
-    "GPU fleet/Errors of the boards/B": {
-        "0 gpu1": 0, "1 gpu1": 0, "0 gpu2": 2, "1 gpu2": 0, "0 gpu3": 0,
-    },
-    "GPU fleet/Errors of the boards/C": {
-        "0 gpu1": 0, "1 gpu1": 0, "0 gpu2": 1, "1 gpu2": 0, "0 gpu3": 0,
-    },
-    "GPU fleet/Errors of the boards/D": dict.fromkeys(
-        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 0
-    ),
-    "GPU fleet/Errors of the boards/E": {
-        "0 gpu1": 0, "1 gpu1": 7, "0 gpu2": 0, "1 gpu2": 0, "0 gpu3": 0,
-    },
+    "GPU fleet/Errors of the boards/A": each(0, 0, 0, 0, 0),
+    "GPU fleet/Errors of the boards/B": each(0, 0, 2, 0, 0),
+    "GPU fleet/Errors of the boards/C": each(0, 0, 1, 0, 0),
+    "GPU fleet/Errors of the boards/D": each(0, 0, 0, 0, 0),
+    "GPU fleet/Errors of the boards/E": each(0, 7, 0, 0, 0),
     "GPU fleet/Errors of NVLink/A": {"gpu1": 0.5, "gpu2": 0, "gpu3": 0},
     "GPU fleet/Errors of NVLink/B": {"gpu1": 0, "gpu2": 2, "gpu3": 0},
     "GPU fleet/Errors of NVLink/C": {"gpu1": 0, "gpu2": 0, "gpu3": 0},
-    "GPU fleet/PCIe links/A": {"0 gpu1": 16, "1 gpu1": 8, "0 gpu2": 16, "1 gpu2": 16, "0 gpu3": 16},
-    "GPU fleet/PCIe links/B": dict.fromkeys(
-        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 16
-    ),
-    "GPU fleet/PCIe links/C": {"0 gpu1": 5, "1 gpu1": 5, "0 gpu2": 1, "1 gpu2": 5, "0 gpu3": 5},
-    "GPU fleet/PCIe links/D": dict.fromkeys(
-        ("0 gpu1", "1 gpu1", "0 gpu2", "1 gpu2", "0 gpu3"), 5
-    ),
+    "GPU fleet/PCIe links/A": each(16, 8, 16, 16, 16),
+    "GPU fleet/PCIe links/B": each(16, 16, 16, 16, 16),
+    "GPU fleet/PCIe links/C": each(5, 5, 1, 5, 5),
+    "GPU fleet/PCIe links/D": each(5, 5, 5, 5, 5),
     "Job view/GPUs busy/A": {"": (0.9 + 0.7 + 0 + 0) / 4},
     "Job view/Jobs with GPUs/C": {"4711": 80, "4713": 0, "4714": 0},
     "Job view/Jobs with GPUs/D": {"4711": 100 / 160, "4713": 10 / 80, "4714": 10 / 80},
@@ -86,18 +67,10 @@ GPUS = {
     "Job view/Over the whole time/C": {"4711": 60000, "4713": 10000, "4714": 10000},
     # Watts for one hour.
     "Job view/Over the whole time/D": {"4711": 1100, "4713": 100, "4714": 100},
-    "Node detail/GPU busy/A": {
-        "0 gpu1": 90, "1 gpu1": 70, "0 gpu2": 0, "1 gpu2": 40, "0 gpu3": 20,
-    },
-    "Node detail/GPU memory used/A": {
-        "0 gpu1": 60000, "1 gpu1": 40000, "0 gpu2": 10000, "1 gpu2": 20000, "0 gpu3": 5000,
-    },
-    "Node detail/GPU temperature/A": {
-        "0 gpu1": 70, "1 gpu1": 65, "0 gpu2": 40, "1 gpu2": 55, "0 gpu3": 50,
-    },
-    "Node detail/GPU power/A": {
-        "0 gpu1": 600, "1 gpu1": 500, "0 gpu2": 100, "1 gpu2": 300, "0 gpu3": 200,
-    },
+    "Node detail/GPU busy/A": each(90, 70, 0, 40, 20),
+    "Node detail/GPU memory used/A": each(60000, 40000, 10000, 20000, 5000),
+    "Node detail/GPU temperature/A": each(70, 65, 40, 55, 50),
+    "Node detail/GPU power/A": each(600, 500, 100, 300, 200),
 }  # fmt: skip
 
 # The others, where a join or a word of Slurm could be wrong.
@@ -131,11 +104,9 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("prometheus")
-    with fed_prometheus.running(folder, sample.text()) as url:
-        yield Server(url)
+@pytest.fixture
+def server(prometheus) -> Server:
+    return Server(prometheus)
 
 
 def at_the_end(server: Server, query: expected.Asked) -> dict[str, float]:
@@ -172,42 +143,27 @@ def test_every_query_has_data_where_everything_is_there(server):
     assert not empty
 
 
-def program(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(PROGRAM), "ask", "--prometheus", server.url]
-    return subprocess.run(
-        [*command, "--end", str(sample.END), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_the_program_says_what_has_no_data_and_what_should_have_none(server):
-    done = program(server, "--lacking", "gpu,native")
+def test_the_program_says_what_has_no_data_and_what_should_have_none(prometheus, program):
+    ask = ("ask", "--prometheus", prometheus, "--end", str(sample.END))
+    done = program(*ask, "--lacking", "gpu,native")
     assert done.returncode == 1
     assert "    1  panel/Cluster overview/Nodes/A\n" in done.stdout
     assert "    0  alert/SlurmctldDown/up/2  (native)\n" in done.stdout
     lines = done.stderr.splitlines()
     # The sample has GPUs; of what Prometheus tells of itself it has nothing.
-    assert [line for line in lines if line.startswith("dashboards: panel/Cluster overview")] == [
-        "dashboards: panel/Cluster overview/Power of the GPUs/A has data, and is listed as without"
-        ' (gpu): sum by (node) (max by (node, gpu) (DCGM_FI_DEV_POWER_USAGE{node=~".*"}))'
-    ]
+    (told,) = (line for line in lines if line.startswith("dashboards: panel/Cluster overview"))
+    assert "/Power of the GPUs/A has data, and is listed as without (gpu): sum by (node)" in told
     assert 'dashboards: alert/TargetMissing/up/2 has no data: up{job="prometheus"}' in lines
+    done = program(*ask, "--lacking", "gpus")
+    assert done.returncode == 1
+    assert done.stderr == "dashboards: --lacking gpus: no such reason in without_data.yml.\n"
 
 
-def test_the_program_refuses_a_reason_that_is_none(server):
-    done = program(server, "--lacking", "gpus")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "dashboards: --lacking gpus: no such reason in without_data.yml.\n",
-    )
-
-
-def test_a_query_that_is_wrong_is_no_empty_answer(server):
-    with pytest.raises(NoAnswer, match=r"answers with 400: .*parse error"):
-        expected.answer(server, expected.Asked("panel", ("a", "b"), "A", "sum(up"), sample.END, 60)
-    with pytest.raises(NoAnswer, match=r"many-to-many"):
-        expected.answer(
-            server, expected.Asked("panel", ("a", "b"), "A", "up * on (job) up"), sample.END, 60
-        )
+@pytest.mark.parametrize(
+    ("expr", "why"),
+    [("sum(up", "answers with 400: .*parse error"), ("up * on (job) up", "many-to-many")],
+)
+def test_a_query_that_is_wrong_is_no_empty_answer(server, expr, why):
+    query = expected.Asked("panel", ("a", "b"), "A", expr)
+    with pytest.raises(NoAnswer, match=why):
+        expected.answer(server, query, sample.END, 60)

@@ -95,14 +95,12 @@ def test_sizes(text, size):
 
 
 def test_what_is_not_there_yet_is_none():
-    result = sacct.parse(
-        row(State="RUNNING", End="Unknown", TimelimitRaw="UNLIMITED", TotalCPU="00:00:00"), "4711"
-    )
+    begun = row(State="RUNNING", End="Unknown", TimelimitRaw="UNLIMITED", TotalCPU="00:00:00")
+    result = sacct.parse(begun, "4711")
     assert result.running
     assert (result.end, result.limit_s, result.cpu_s, result.memory_peak_bytes) == (None,) * 4
-    waiting = sacct.parse(
-        row(Start="Unknown", End="Unknown", NodeList="None assigned", AllocTRES=""), "4711"
-    )
+    queued = row(Start="Unknown", End="Unknown", NodeList="None assigned", AllocTRES="")
+    waiting = sacct.parse(queued, "4711")
     assert not waiting.running
     assert (waiting.nodes, waiting.gpus, waiting.memory_bytes) == ((), 0, None)
 
@@ -164,14 +162,9 @@ def test_a_jobs_gpus_are_those_with_its_id():
     gpus = usage.gpus(job(), ask)
     assert gpus is not None
     assert gpus.how == "by the job's id"
-    first = usage.GpuUse("gpu1", "0", "", 70, 80, 500, 1000, 500)
-    assert gpus.each[0] == first
-    assert [(use.node, use.gpu) for use in gpus.each] == [
-        ("gpu1", "0"),
-        ("gpu1", "1"),
-        ("gpu2", "0"),
-        ("gpu2", "1"),
-    ]
+    assert gpus.each[0] == usage.GpuUse("gpu1", "0", "", 70, 80, 500, 1000, 500)
+    numbers = [f"{use.node}:{use.gpu}" for use in gpus.each]
+    assert numbers == ["gpu1:0", "gpu1:1", "gpu2:0", "gpu2:1"]
     assert usage.kilowatt_hours(gpus, 3600) == 2.0
     assert all('hpc_job="4711"' in query for query in ask.queries)
     assert gpus.each[1].memory_peak_mb is None
@@ -213,12 +206,19 @@ def test_a_dot_in_a_nodes_name_is_no_pattern():
 def test_the_cpus_of_whole_nodes_are_the_jobs():
     ask = Asked(count=[({}, (16, 16))], sum=[({}, (4, 6))])
     assert usage.node_cpu(job(), ask) == 11
-    with pytest.raises(NotKnown, match="16 of the 64 CPUs"):
-        usage.node_cpu(job(), Asked(count=[({}, (64,))], sum=[({}, (4,))]))
-    with pytest.raises(NotKnown, match="no metrics of it"):
-        usage.node_cpu(job(), Asked())
-    with pytest.raises(NotKnown, match="too short for a rate"):
-        usage.node_cpu(job(), Asked(count=[({}, (16,))]))
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ({"count": [({}, (64,))], "sum": [({}, (4,))]}, "16 of the 64 CPUs"),
+        ({}, "no metrics of it"),
+        ({"count": [({}, (16,))]}, "too short for a rate"),
+    ],
+)
+def test_why_the_cpus_are_not_known(answers, why):
+    with pytest.raises(NotKnown, match=why):
+        usage.node_cpu(job(), Asked(**answers))
 
 
 def test_a_long_job_is_asked_in_few_steps():
@@ -236,20 +236,6 @@ def test_nan_is_no_value():
     assert series.values == (5,)
 
 
-@pytest.mark.parametrize(
-    ("document", "why"),
-    [
-        ({"status": "error", "error": "parse error"}, "Prometheus answers: parse error."),
-        ({"status": "success", "data": {"resultType": "vector"}}, "is not understood"),
-        ({}, "is not understood"),
-        ([], "is not understood"),
-    ],
-)
-def test_what_is_no_answer_is_one_sentence(document, why):
-    with pytest.raises(prometheus.NoAnswer, match=why):
-        prometheus.parse(document)
-
-
 # --- the report ----------------------------------------------------------------------------------
 
 
@@ -258,10 +244,9 @@ def made(found, gpus=None, cpus_busy=8.0, missing=()):
 
 
 def test_a_report_for_people():
-    series = [gpu(node, number, 60, 80) for node in ("gpu1", "gpu2") for number in (0, 1)]
-    ask = Asked(GPU_UTIL=series, FB_USED=[gpu("gpu1", 0, 40960)], FB_FREE=[gpu("gpu1", 0, 40960)])
+    ask = Asked(GPU_UTIL=FOUR, FB_USED=[gpu("gpu1", 0, 40960)], FB_FREE=[gpu("gpu1", 0, 40960)])
     lines = report.text(made(job(), usage.gpus(job(), ask))).splitlines()
-    assert lines[0] == ("Job 4711 (train|big) of alice, account physics: COMPLETED, exit code 0:0")
+    assert lines[0] == "Job 4711 (train|big) of alice, account physics: COMPLETED, exit code 0:0"
     assert lines[1].startswith("  time    01:00:00 of 02:00:00 allowed, from 20")
     assert lines[2:6] == [
         "  nodes   gpu[1-2], partition gpu",
@@ -348,13 +333,9 @@ def server(tmp_path):
     threading.Thread(target=listening.serve_forever, daemon=True).start()
     (tmp_path / "password").write_text("secret\n")
     file = tmp_path / "job_report.json"
-    document = {
-        "url": f"http://127.0.0.1:{listening.server_port}",
-        "ca": "",
-        "user": "grafana",
-        "password_file": str(tmp_path / "password"),
-    }
-    file.write_text(json.dumps(document))
+    url, password = f"http://127.0.0.1:{listening.server_port}", str(tmp_path / "password")
+    settings = {"url": url, "ca": "", "user": "grafana", "password_file": password}
+    file.write_text(json.dumps(settings))
     yield file, forms
     listening.shutdown()
     listening.server_close()
@@ -369,9 +350,8 @@ def test_the_program_asks_both_and_reports(slurm, server, tmp_path, capsys):
     arguments = (tmp_path / "asked").read_text().splitlines()
     assert arguments[0] == "%s"
     assert "--jobs=4711" in arguments
-    assert {(form["start"], form["end"], form["step"]) for form in forms} == {
-        (f"{START}.000", f"{END}.000", "30")
-    }
+    span = (f"{START}.000", f"{END}.000", "30")
+    assert {(form["start"], form["end"], form["step"]) for form in forms} == {span}
 
 
 def test_a_wrong_password_is_told_once_and_the_rest_reported(slurm, server, tmp_path, capsys):
@@ -392,14 +372,6 @@ def test_without_prometheus_slurms_part_is_reported(slurm, tmp_path, capsys):
     assert why.startswith("No Prometheus is named here")
 
 
-def test_a_prometheus_that_is_down_is_named(tmp_path):
-    where = prometheus.Server("http://127.0.0.1:9")
-    with pytest.raises(prometheus.NoAnswer, match=r"127[.]0[.]0[.]1:9 does not answer"):
-        prometheus.over(where, "up", 0, 1, 30)
-    with pytest.raises(prometheus.NoAnswer, match="none cannot be used: No such file"):
-        prometheus.over(prometheus.Server("https://x", ca=tmp_path / "none"), "up", 0, 1, 30)
-
-
 def test_a_password_that_one_may_not_read(tmp_path, monkeypatch):
     def refuse(self, **_):
         raise PermissionError(13, "Permission denied", str(self))
@@ -413,9 +385,8 @@ def test_a_password_that_one_may_not_read(tmp_path, monkeypatch):
 def test_slurm_that_does_not_answer(slurm, capsys, monkeypatch):
     slurm(status=1, error="sacct: error: Unable to connect to database")
     assert main.main(["4711"]) == 1
-    assert capsys.readouterr().err == (
-        "sacct ended with exit status 1: sacct: error: Unable to connect to database.\n"
-    )
+    words = "sacct ended with exit status 1: sacct: error: Unable to connect to database.\n"
+    assert capsys.readouterr().err == words
     monkeypatch.setenv("PATH", "/nowhere")
     assert main.main(["4711"]) == 1
     assert "sacct cannot be started: No such file" in capsys.readouterr().err

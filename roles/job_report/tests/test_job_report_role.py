@@ -1,20 +1,11 @@
 """What the role packs, and what it says of it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 from playbooks.filter_plugins.verify import verify_failures
+from roles.job_report.filter_plugins import job_report as filters
 from roles.job_report.plugin_utils import archive
-
-ROLE = Path(__file__).resolve().parents[1]
-spec = spec_from_file_location("job_report_filters", ROLE / "filter_plugins/job_report.py")
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-filters = module_from_spec(spec)
-spec.loader.exec_module(filters)
 
 
 def test_a_bare_python_runs_what_is_packed(tmp_path):

@@ -1,33 +1,17 @@
 """When certificates end."""
 
-from __future__ import annotations
-
 import base64
 from datetime import UTC, datetime, timedelta
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from roles.node_exporter.filter_plugins.node_exporter import certificates
 from roles.node_exporter.plugin_utils import expiry
+from roles.tls_certificate.plugin_utils.certificates import new_authority
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def certificate(days):
-    key = ec.generate_private_key(ec.SECP256R1())
-    cert = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([]))
-        .issuer_name(x509.Name([]))
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(NOW)
-        .not_valid_after(NOW + timedelta(days=days))
-        .sign(key, hashes.SHA256())
-    )
-    return cert.public_bytes(serialization.Encoding.PEM).decode()
+    return new_authority("site", NOW, days).pem
 
 
 def at(days):

@@ -4,8 +4,6 @@ Cases in rules/*.yml name the labels that an alert has, and no annotations: thei
 against those labels here, and their templates against promtool.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -57,6 +55,11 @@ class Alert:
     def metrics(self) -> set[str]:
         return {name for name, _ in metrics(self.expression)}
 
+    @property
+    def fired(self) -> list[dict[str, str]]:
+        """Labels of all alerts that are expected."""
+        return [labels for expected, _ in self.cases for labels in expected]
+
 
 def metrics(expression: str) -> Iterator[tuple[str, set[str]]]:
     """Names of the metrics in PromQL, each with the labels of its matchers.
@@ -103,9 +106,10 @@ ALERTS = alerts()
 each_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 
 
-@pytest.fixture(scope="module")
-def promtool() -> list[str]:
-    return checker("promtool")
+def promtool(*arguments: str | Path) -> None:
+    command = [*checker("promtool"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_file_is_known():
@@ -119,35 +123,23 @@ def test_no_alert_is_there_twice():
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_promtool_accepts_the_rules(promtool, name):
-    done = subprocess.run(
-        [*promtool, "check", "rules", RULES / f"{name}.yml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_promtool_accepts_the_rules(name):
+    promtool("check", "rules", RULES / f"{name}.yml")
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_alerts_fire_when_they_should_and_only_then(promtool, name, tmp_path):
+def test_alerts_fire_when_they_should_and_only_then(name, tmp_path):
     rules = read(RULES / f"{name}.yml")
     for rule in rules["groups"][0]["rules"]:
         del rule["annotations"]  # promtool compares every letter of them
     (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     shutil.copy(CASES / f"{name}.yml", tmp_path / "cases.yml")
-    done = subprocess.run(
-        [*promtool, "test", "rules", tmp_path / "cases.yml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("test", "rules", tmp_path / "cases.yml")
 
 
 @each_alert
 def test_an_alert_is_seen_to_fire(alert):
-    assert any(expected for expected, _ in alert.cases)
+    assert alert.fired
 
 
 @each_alert
@@ -166,11 +158,10 @@ def test_every_metric_of_an_alert_is_fed_by_a_case(alert):
 
 @each_alert
 def test_an_alert_says_which_node(alert):
-    fired = [labels for expected, _ in alert.cases for labels in expected]
     if alert.name in CLUSTER_WIDE:
-        assert any("node" not in labels for labels in fired)
+        assert any("node" not in labels for labels in alert.fired)
     else:
-        assert all("node" in labels for labels in fired)
+        assert all("node" in labels for labels in alert.fired)
 
 
 @each_alert
@@ -188,36 +179,39 @@ def test_an_alert_is_told_to_people(alert):
 
 @each_alert
 def test_texts_name_labels_that_the_alert_has(alert):
-    fired = [labels for expected, _ in alert.cases for labels in expected]
-    known = set().union(*fired)
+    known = set().union(*alert.fired)
     text = " ".join(alert.rule["annotations"].values())
     # What is not always there is asked for first.
     optional = set(re.findall(r"(?:with|if and) \$labels\.(\w+)", text))
     named = set(re.findall(r"\$labels\.(\w+)", text))
     assert named <= known
-    for labels in fired:
+    for labels in alert.fired:
         assert named - optional <= set(labels)
+
+
+def catalogue() -> dict[str, set[str]]:
+    """Labels of each metric, those of its target among them."""
+    listed = read(CATALOGUE)
+    return {item["name"]: {*item["labels"], *listed["target_labels"]} for item in listed["metrics"]}
 
 
 @each_alert
 def test_metrics_and_their_labels_are_in_the_catalogue(alert):
-    catalogue = read(CATALOGUE)
-    known = {item["name"]: set(item["labels"]) for item in catalogue["metrics"]}
+    known = catalogue()
     for name, labels in metrics(alert.expression):
         assert name in known, f"{name} is not in {CATALOGUE.name}"
-        assert labels <= known[name] | set(catalogue["target_labels"])
+        assert labels <= known[name]
 
 
 def test_cases_feed_labels_that_the_catalogue_has():
-    catalogue = read(CATALOGUE)
-    known = {item["name"]: set(item["labels"]) for item in catalogue["metrics"]}
+    known = catalogue()
     for group in GROUPS:
         for test in read(CASES / f"{group}.yml")["tests"]:
             for item in test["input_series"]:
                 name = series_name(item["series"])
                 labels = set(re.findall(r'(\w+)="', item["series"]))
                 assert isinstance(item["values"], str), f"{item['values']} is hexadecimal: quote it"
-                assert labels <= known[name] | set(catalogue["target_labels"]), item["series"]
+                assert labels <= known[name], item["series"]
 
 
 def test_the_catalogue_has_nothing_that_no_rule_uses():
