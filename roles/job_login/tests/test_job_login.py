@@ -1,7 +1,5 @@
 """The stack of PAM that SSH goes through, as the role makes it of what a host has."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.job_login.filter_plugins import job_login as role
@@ -37,7 +35,7 @@ def look(sshd: str = SSHD, account: str = ACCOUNT, usepam: str = "yes") -> str:
     )
 
 
-def test_slurm_is_asked_last_of_accounts_and_logind_about_nobody_but_administrators() -> None:
+def test_slurm_is_asked_last_of_accounts_and_logind_about_nobody_but_administrators():
     assert role.stack(look(), SETTINGS) == (
         """\
 # PAM configuration for the Secure Shell service
@@ -64,7 +62,7 @@ session    required     pam_limits.so
     )
 
 
-def test_it_is_changed_and_taken_away_without_a_trace() -> None:
+def test_it_is_changed_and_taken_away_without_a_trace():
     there = role.stack(look(), SETTINGS)
     assert role.differs(look(), SETTINGS)
     assert not role.differs(look(there), SETTINGS)
@@ -77,55 +75,53 @@ def test_it_is_changed_and_taken_away_without_a_trace() -> None:
     assert role.stack(look(changed), OFF) == SSHD
 
 
-def test_what_a_site_adds_stays_and_a_later_account_comes_before_slurm() -> None:
+def test_what_a_site_adds_stays_and_a_later_account_comes_before_slurm():
     there = role.stack(look(), SETTINGS) + "account required pam_access.so\n"
     mended = role.stack(look(there), SETTINGS)
     assert mended.index("pam_access.so\n# BEGIN") < mended.index("pam_slurm_adopt")
     assert mended.count("pam_slurm_adopt") == 1
 
 
-def test_a_host_without_sshd_has_nothing_to_change() -> None:
+def test_a_host_without_sshd_has_nothing_to_change():
     assert not role.differs(look(sshd=""), SETTINGS)
-    (sentence,) = role.host_problems(look(sshd=""), "sudo", SETTINGS, "gpu1")
-    assert "gpu1 has no /etc/pam.d/sshd" in sentence
 
 
-def test_who_is_in_charge_is_not_locked_out() -> None:
+def test_who_is_in_charge_is_not_locked_out():
     assert role.host_problems(look(), "deploy sudo", SETTINGS, "gpu1") == []
     assert role.host_problems(look(), "root bin", SETTINGS, "gpu1") == []
-    (sentence,) = role.host_problems(look(), "deploy root", SETTINGS, "gpu1")
-    assert "Ansible logs in to gpu1 as a user of the groups deploy, root, and only sudo, ops" in (
-        sentence
-    )
+
+
+AROUND = "lets in who has no job before Slurm is asked"
+WAYS = (
+    "account sufficient pam_localuser.so\n",
+    "-account  sufficient pam_sss.so\n",
+    "account [success=done default=ignore] pam_localuser.so\n",
+)
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("text", "groups", "said"),
     [
-        "account sufficient pam_localuser.so",
-        "-account  sufficient pam_sss.so",
-        "account [success=done default=ignore] pam_localuser.so",
+        (look(sshd=""), "sudo", "gpu1 has no /etc/pam.d/sshd"),
+        (look(), "deploy root", "to gpu1 as a user of the groups deploy, root, and only sudo, ops"),
+        *((look(SSHD + line), "sudo", AROUND) for line in WAYS),
+        *((look(account=line + ACCOUNT), "sudo", AROUND) for line in WAYS),
+        (look(usepam="no"), "sudo", "set UsePAM yes"),
     ],
 )
-def test_a_way_beside_slurm_is_told(line: str) -> None:
-    for text in (look(SSHD + line + "\n"), look(account=line + "\n" + ACCOUNT)):
-        (sentence,) = role.host_problems(text, "sudo", SETTINGS, "gpu1")
-        assert "lets in who has no job before Slurm is asked" in sentence
+def test_what_stands_in_the_way_on_a_host_is_told(text, groups, said):
+    (sentence,) = role.host_problems(text, groups, SETTINGS, "gpu1")
+    assert said in sentence
 
 
-def test_an_sshd_that_does_not_ask_pam_is_told() -> None:
-    (sentence,) = role.host_problems(look(usepam="no"), "sudo", SETTINGS, "gpu1")
-    assert "set UsePAM yes" in sentence
-
-
-def test_groups_are_names() -> None:
+def test_groups_are_names():
     assert role.group_problems(SETTINGS) == []
     assert "is empty" in role.group_problems({**SETTINGS, "admin_groups": []})[0]
     (sentence,) = role.group_problems({**SETTINGS, "admin_groups": ["sudo", "a b"]})
     assert 'has "a b"; give names of groups' in sentence
 
 
-def test_slurm_must_contain_jobs() -> None:
+def test_slurm_must_contain_jobs():
     good = "PrologFlags             = Alloc,Contain\nProctrackType           = proctrack/cgroup\n"
     assert role.slurm_problems(good, "gpu1") == []
     first, second = role.slurm_problems(

@@ -1,7 +1,5 @@
 """Limits as a site writes them, as systemd and the kernel have them, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jinja2
@@ -14,18 +12,19 @@ ROLE = Path(__file__).resolve().parents[1]
 TEMPLATE = ROLE / "templates/etc/systemd/system/user-.slice.d/50-plumbline.conf.j2"
 
 GIB = 1 << 30
-NONE = {
-    "cpu_quota": "",
-    "cpu_weight": "",
-    "memory_high": "",
-    "memory_max": "",
-    "memory_swap_max": "",
-    "tasks_max": "",
-    "io_weight": "",
+ALL = {
+    "cpu_quota": "40%",
+    "cpu_weight": "50",
+    "memory_high": "20%",
+    "memory_max": "16G",
+    "memory_swap_max": "25%",
+    "tasks_max": "10%",
+    "io_weight": 30,
     "remove_ipc": False,
     "kill_user_processes": False,
     "linger": False,
 }
+NONE = {name: value and "" for name, value in ALL.items()}
 NODE = {
     "cgroup": "v2",
     "controllers": ["cpu", "io", "memory", "pids"],
@@ -43,15 +42,6 @@ NODE = {
     "reload": [],
     "logind": {"RemoveIPC": "no", "KillUserProcesses": "no"},
     "linger": [],
-}
-ALL = NONE | {
-    "cpu_quota": "40%",
-    "cpu_weight": "50",
-    "memory_high": "20%",
-    "memory_max": "16G",
-    "memory_swap_max": "25%",
-    "tasks_max": "10%",
-    "io_weight": 30,
 }
 KERNEL = {
     "cpu.max": "640000 100000",
@@ -138,35 +128,22 @@ def test_what_is_well_written_is_not_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "values"),
     [
-        ("cpu_quota", "0"),
-        ("cpu_quota", "0%"),
-        ("cpu_quota", "101%"),
-        ("cpu_quota", "half"),
-        ("cpu_quota", "-1"),
-        ("cpu_quota", "0.001"),
-        ("cpu_weight", "0"),
-        ("cpu_weight", "10001"),
-        ("cpu_weight", "50%"),
-        ("memory_high", "0"),
-        ("memory_high", "200%"),
-        ("memory_max", "0"),
-        ("memory_max", "10"),
-        ("memory_max", "16GB"),
-        ("memory_max", "infinity"),
-        ("memory_swap_max", "101%"),
-        ("memory_swap_max", "-1"),
-        ("tasks_max", "0"),
-        ("tasks_max", "5"),
-        ("tasks_max", "4K"),
-        ("io_weight", "heavy"),
+        ("cpu_quota", ["0", "0%", "101%", "half", "-1", "0.001"]),
+        ("cpu_weight", ["0", "10001", "50%"]),
+        ("memory_high", ["0", "200%"]),
+        ("memory_max", ["0", "10", "16GB", "infinity"]),
+        ("memory_swap_max", ["101%", "-1"]),
+        ("tasks_max", ["0", "5", "4K"]),
+        ("io_weight", ["heavy"]),
     ],
 )
-def test_a_bad_value_is_one_sentence(name, value):
-    (sentence,) = limits.problems(NONE | {name: value})
-    assert sentence.startswith(f"login_limits: login_limits_{name} is {value}; set it to ")
-    assert sentence.endswith(", or to nothing for no limit.")
+def test_a_bad_value_is_one_sentence(name, values):
+    for value in values:
+        (sentence,) = limits.problems(NONE | {name: value})
+        assert sentence.startswith(f"login_limits: login_limits_{name} is {value}; set it to ")
+        assert sentence.endswith(", or to nothing for no limit.")
 
 
 def test_processes_are_slowed_down_before_they_are_killed():
@@ -185,11 +162,7 @@ def test_processes_are_slowed_down_before_they_are_killed():
         (ALL, {"cgroup": "v1"}, "login1 has cgroup v1, and only v2 holds users to limits; boot it"),
         (ALL, {"cgroup": "hybrid"}, "login1 has cgroup v1 with v2 beside it (hybrid), and only v2"),
         (ALL, {"cgroup": "no version"}, "login1 has no cgroups, and only v2"),
-        (
-            {"memory_max": "1G"},
-            {"controllers": ["cpu"]},
-            "the kernel of login1 has no cgroup controller memory, which login_limits_memory_max",
-        ),
+        ({"memory_max": "1G"}, {"controllers": ["cpu"]}, "login1 has no cgroup controller memory,"),
         ({"cpu_quota": "17"}, {}, "login_limits_cpu_quota is 17, and login1 has 16 CPUs"),
         ({"memory_max": "65G"}, {}, "login_limits_memory_max is 65G, and login1 has 65536M of"),
         ({"memory_high": "1T"}, {}, "login_limits_memory_high is 1T, and login1 has 65536M of"),
@@ -218,9 +191,8 @@ def test_one_thing_declared_is_something_to_do(settings):
 
 def test_what_v1_cannot_have_is_named_and_what_it_can_have_is_not_refused():
     old = NODE | {"cgroup": "v1"}
-    [problem] = limits.host_problems(
-        NONE | {"tasks_max": "100", "cpu_quota": "2"}, old, "login1", []
-    )
+    both = NONE | {"tasks_max": "100", "cpu_quota": "2"}
+    [problem] = limits.host_problems(both, old, "login1", [])
     assert problem.endswith("or set login_limits_cpu_quota, login_limits_tasks_max to nothing.")
     assert limits.host_problems(NONE | {"remove_ipc": True}, old, "login1", ["ops"]) == []
 
@@ -240,11 +212,10 @@ def test_a_node_with_the_limits_passes():
     assert failures(NONE) == []
 
 
-def test_a_little_less_memory_than_at_the_boot_is_the_same():
-    grown = KERNEL | {"memory.high": str(int(KERNEL["memory.high"]) * 1001 // 1000)}
-    assert failures(ALL, probe=grown) == []
-    other = KERNEL | {"memory.high": str(int(KERNEL["memory.high"]) * 11 // 10)}
-    assert len(failures(ALL, probe=other)) == 1
+@pytest.mark.parametrize(("factor", "wrong"), [(1.001, 0), (1.1, 1)])
+def test_a_little_less_memory_than_at_the_boot_is_the_same(factor, wrong):
+    other = KERNEL | {"memory.high": str(int(int(KERNEL["memory.high"]) * factor))}
+    assert len(failures(ALL, probe=other)) == wrong
 
 
 @pytest.mark.parametrize(
@@ -252,10 +223,7 @@ def test_a_little_less_memory_than_at_the_boot_is_the_same():
     [
         ({"probe": KERNEL | {"memory.max": "max"}}, "memory.max of a new session is max, expected"),
         ({"probe": {}, "probe_error": "no bus"}, "cpu.max of a new session is nothing, expected"),
-        (
-            {"slices": {"2001": KERNEL | {"cpu.max": "max 100000"}}},
-            "sessions with other limits is user 2001 (cpu.max max 100000), expected none",
-        ),
+        ({"slices": {"2001": KERNEL | {"cpu.max": "max 1"}}}, "is user 2001 (cpu.max max 1),"),
         ({"slices": {"2001": {}}}, "user 2001 (cpu.max missing)"),
         ({"free": ["root"]}, "exempt users is root, expected ops, root"),
         ({"users": {"root": 0, "ops": None}, "free": ["root"]}, "ops: no such user; make it"),

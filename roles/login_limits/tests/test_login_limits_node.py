@@ -1,16 +1,11 @@
 """What is read of a host."""
 
-from __future__ import annotations
-
-import sys
-from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
+from subprocess import CompletedProcess
 
 import pytest
 
-ROLE = Path(__file__).resolve().parents[1]
+from roles.login_limits.library import login_limits_node as reader
+
 CGROUP2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n"
 HYBRID = (
     "tmpfs /sys/fs/cgroup tmpfs rw,mode=755 0 0\n"
@@ -18,17 +13,6 @@ HYBRID = (
     "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,nsdelegate 0 0\n"
 )
 V1 = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n"
-
-
-def load(name: str) -> ModuleType:
-    spec = spec_from_file_location(name, ROLE / f"library/{name}.py")
-    assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-reader = load("login_limits_node")
 
 
 @pytest.fixture
@@ -56,9 +40,7 @@ def said(monkeypatch):
     answers: dict[str, str] = {}
 
     def run(*command):
-        return reader.subprocess.CompletedProcess(
-            command, 0, answers.get(" ".join(command[:2]), ""), ""
-        )
+        return CompletedProcess(command, 0, answers.get(" ".join(command[:2]), ""), "")
 
     monkeypatch.setattr(reader, "run", run)
     return answers
@@ -129,7 +111,3 @@ def test_who_logged_in_is_not_whom_sudo_makes_of_him(monkeypatch):
 def test_a_command_that_cannot_be_started_has_no_answer():
     done = reader.run("/nonexistent/command")
     assert (done.returncode, done.stdout) == (1, "")
-
-
-def test_hosts_differ_only_by_their_folders(host):
-    assert replace(host, proc=Path("/proc")).slice(7) == host.slice(7)

@@ -71,11 +71,7 @@ def test_patterns_of_the_kernels_log_are_expressions_and_find_their_lines():
 
 def test_a_site_changes_one_word_and_the_rest_stays():
     checks = site(gpu_memory={"on_fail": "log"}, filesystems={"arguments": {"least_free_mb": 1}})
-    assert checks["gpu_memory"] == {
-        **USUAL,
-        **SHIPPED["gpu_memory"],
-        "on_fail": "log",
-    }
+    assert checks["gpu_memory"] == USUAL | SHIPPED["gpu_memory"] | {"on_fail": "log"}
     assert checks["filesystems"]["arguments"]["least_free_mb"] == 1
     assert checks["filesystems"]["arguments"]["least_free_inodes_percent"] == 1
 
@@ -118,40 +114,34 @@ def test_what_cannot_work_is_said_in_a_sentence(name, check, said):
     assert said in sentence
 
 
-def test_rows_of_the_table():
-    document = {
-        "checks": [
-            {"check": "a", "verdict": "pass", "on_fail": "drain", "text": ""},
-            {"check": "b", "verdict": "fail", "on_fail": "drain", "text": "broken"},
-            {"check": "c", "verdict": "skip", "on_fail": "drain", "text": "no GPU"},
-            {"check": "d", "verdict": "unknown", "on_fail": "drain", "text": "no log"},
-            {"check": "e", "verdict": "fail", "on_fail": "log", "text": "late"},
-            {"check": "f", "verdict": "warn", "on_fail": "drain", "text": "worth a look"},
-        ]
-    }
-    verdicts = [row["verdict"] for row in rows(document)]
-    assert verdicts == ["PASS", "FAIL", "SKIP", "FAIL", "FAIL", "PASS"]
-    assert [row["found"] for row in rows(document)][1:] == [
-        "broken", "no GPU", "no log", "late", "worth a look",
-    ]  # fmt: skip
-    assert [row["what"] for row in draining(document)] == ["a", "b", "c", "d", "f"]
+@pytest.mark.parametrize(
+    ("verdict", "on_fail", "what", "shown", "found"),
+    [
+        ("pass", "drain", "a", "PASS", "well"),
+        ("fail", "drain", "a", "FAIL", "why"),
+        ("skip", "drain", "a", "SKIP", "why"),
+        ("unknown", "drain", "a", "FAIL", "why"),
+        ("fail", "log", "a (only logged)", "FAIL", "why"),
+        ("warn", "drain", "a", "PASS", "why"),
+    ],
+)
+def test_a_row_of_the_table(verdict, on_fail, what, shown, found):
+    document = {"checks": [{"check": "a", "verdict": verdict, "on_fail": on_fail, "text": "why"}]}
+    (row,) = rows(document)
+    assert (row["what"], row["verdict"], row["found"]) == (what, shown, found)
+    assert draining(document) == ([row] if on_fail == "drain" else [])
 
 
 # --- the file that the nodes get -------------------------------------------------------------
 
 
-def test_the_same_checkout_gives_the_same_file():
-    assert archive.content() == archive.content()
-
-
-def test_the_file_runs_by_itself_and_knows_every_rule(tmp_path):
+def test_the_file_is_the_same_each_time_runs_by_itself_and_knows_every_rule(tmp_path):
     """Isolated, as on a node: nothing but the file and the standard library."""
     file = tmp_path / "node-health.pyz"
     file.write_bytes(archive.content())
+    assert file.read_bytes() == archive.content()
     with zipfile.ZipFile(file) as packed:
-        assert not [
-            name for name in packed.namelist() if re.search(r"/tests/|^validation/slurm/", name)
-        ]
+        assert not re.findall(r"/tests/|^validation/slurm/", "\n".join(packed.namelist()), re.M)
     program = (
         f"import sys; sys.path[:0] = [{str(file)!r}];"
         "from validation.node_health import gpus, main, node, runner, slurm, state;"

@@ -1,7 +1,5 @@
 """Who goes out of service, who is waited for, who comes back; answers as Slurm 24.11 gave them."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.node_reboot.plugin_utils import service as s
@@ -30,50 +28,49 @@ EMPTY = "answers\n-- slurmd --\n-- jobs --\n"
 
 
 @pytest.mark.parametrize("said", ["", "scontrol: error", "answers\ngpu1 IDLE\n-- slurmd --\n"])
-def test_what_is_no_answer_is_not_no_jobs(said: str) -> None:
+def test_what_is_no_answer_is_not_no_jobs(said):
     with pytest.raises(ValueError, match="Slurm was asked"):
         s.busy(said, ["gpu1"])
 
 
-def test_whose_turn_is_when() -> None:
-    def place(node: str, due: bool = True, slurmd: bool = True, said: str = ANSWER) -> str:
-        return s.place(said, node, slurmd, due)
+@pytest.mark.parametrize(
+    ("said", "node", "slurmd", "due", "place"),
+    [
+        (ANSWER, "gpu1", True, True, "turn"),
+        (ANSWER, "gpu1", True, False, "now"),
+        (ANSWER, "gpu2", True, True, "left"),
+        (ANSWER, "gpu2", True, False, "left"),
+        (ANSWER, "gpu3", True, True, "turn"),  # somebody else's: worked on, with a turn like others
+        (ANSWER, "gpu1", False, True, "now"),
+        (ANSWER, "new", True, True, "now"),
+        ("absent", "gpu1", True, True, "now"),
+        ("silent", "gpu1", True, True, "turn"),
+        ("silent", "gpu1", True, False, "now"),
+    ],
+)
+def test_whose_turn_is_when(said, node, slurmd, due, place):
+    assert s.place(said, node, slurmd, due) == place
 
-    assert place("gpu1") == "turn"
-    assert place("gpu1", due=False) == "now"
-    assert place("gpu2") == place("gpu2", due=False) == "left"
-    assert place("gpu3") == "turn"  # somebody else's: worked on, but with a turn like others
-    assert place("gpu1", slurmd=False) == "now"
-    assert place("new") == "now"
-    assert place("gpu1", said="absent") == "now"
-    assert (place("gpu1", said="silent"), place("gpu1", due=False, said="silent")) == (
-        "turn",
-        "now",
-    )
 
-
-def test_only_nodes_in_service_are_drained() -> None:
+def test_only_nodes_in_service_are_drained():
     everyone = [f"gpu{number}" for number in range(1, 10)]
     assert s.to_drain(ANSWER, everyone) == ["gpu1", "gpu4", "gpu9"]
 
 
-def test_no_node_goes_out_while_another_is_out() -> None:
+def test_no_node_goes_out_while_another_is_out():
     out = s.out_already(ANSWER, ["gpu1"])
     assert [word.split()[0] for word in out] == ["gpu2", "gpu6", "gpu8"]
     assert s.out_already(ANSWER, ["gpu1", "gpu2", "gpu6", "gpu8"]) == []
     assert s.out_already(EMPTY, ["gpu1"]) == []
 
 
-def test_one_that_failed_in_this_run_counts_whoever_keeps_it() -> None:
-    assert s.out_already(EMPTY, ["gpu1"], ["gpu1", "gpu3"]) == [
-        "gpu3 (slurmctld does not know the node)"
-    ]
+def test_one_that_failed_in_this_run_counts_whoever_keeps_it():
+    (out,) = s.out_already(EMPTY, ["gpu1"], ["gpu1", "gpu3"])
+    assert out == "gpu3 (slurmctld does not know the node)"
 
 
-def test_one_that_waits_for_slurm_is_ours_and_keeps_no_other_in_service() -> None:
-    waiting = ANSWER.replace(
-        MINE, "[plumbline:slurm] another MIG layout [root@2026-11-22T06:03:27]"
-    )
+def test_one_that_waits_for_slurm_is_ours_and_keeps_no_other_in_service():
+    waiting = ANSWER.replace(MINE, "[plumbline:slurm] another MIG layout [root@2026-11-22]")
     assert s.place(waiting, "gpu6", True, False) == "left"
     assert (s.waits(waiting, "gpu6"), s.waits(ANSWER, "gpu6")) == (True, False)
     assert not s.waits(waiting, "gpu1")
@@ -86,7 +83,7 @@ def test_one_that_waits_for_slurm_is_ours_and_keeps_no_other_in_service() -> Non
     assert s.reason("it is cut wrongly", waits=True).startswith(s.WAITS)
 
 
-def test_every_job_is_waited_for() -> None:
+def test_every_job_is_waited_for():
     nodes = ["gpu2", "gpu3", "gpu5", "gpu6", "gpu7", "gpu8"]
     assert s.busy(ANSWER, nodes) == {
         "gpu2": "jobs 7 (ann), 8 (bob)",
@@ -95,13 +92,13 @@ def test_every_job_is_waited_for() -> None:
     }
 
 
-def test_a_node_that_is_not_drained_may_get_a_job_at_any_time() -> None:
+def test_a_node_that_is_not_drained_may_get_a_job_at_any_time():
     assert s.busy(ANSWER, ["gpu1"]) == {"gpu1": "it is not drained any more"}
     assert s.busy("silent", ["gpu6"]) == {"gpu6": "slurmctld does not answer"}
     assert s.busy(EMPTY, ["gpu6"]) == {"gpu6": "slurmctld does not know the node any more"}
 
 
-def test_only_ours_return() -> None:
+def test_only_ours_return():
     assert s.to_return(ANSWER, ["gpu1", "gpu3", "gpu5", "gpu6", "gone"]) == ["gpu6"]
     assert s.kept_out(ANSWER, ["gpu1", "gpu3", "gpu4", "gpu5", "gpu6"]) == {
         "gpu3": "bad fan [ops@2026-11-21T16:43:23]",
@@ -109,29 +106,33 @@ def test_only_ours_return() -> None:
     }
 
 
-def test_a_slurmd_of_before_the_reboot_is_none() -> None:
-    assert s.silent(ANSWER, {"gpu6": "2026-11-22T06:20:01"}) == []
-    assert s.silent(ANSWER, {"gpu6": "2026-11-22T06:30:00"}) == ["gpu6"]
-    assert s.silent(ANSWER, {"gpu6": ""}) == ["gpu6"]
-    assert s.silent(ANSWER, {"gpu4": "2026-11-22T06:20:00"}) == ["gpu4"]
+@pytest.mark.parametrize(
+    ("node", "booted", "silent"),
+    [
+        ("gpu6", "2026-11-22T06:20:01", []),
+        ("gpu6", "2026-11-22T06:30:00", ["gpu6"]),
+        ("gpu6", "", ["gpu6"]),
+        ("gpu4", "2026-11-22T06:20:00", ["gpu4"]),
+    ],
+)
+def test_a_slurmd_of_before_the_reboot_is_none(node, booted, silent):
+    assert s.silent(ANSWER, {node: booted}) == silent
 
 
-def test_the_start_of_slurmd_is_read() -> None:
+def test_the_start_of_slurmd_is_read():
     output = "Actual Boards  = 1\nBoot time      = 2026-11-22T06:02:54\nHostname = x\n"
     assert s.slurmd_start(output) == "2026-11-22T06:02:54"
     assert s.slurmd_start("slurm_load_slurmd_status: Connection refused") == ""
 
 
-def test_what_did_not_come_back_is_told() -> None:
+def test_what_did_not_come_back_is_told():
     assert s.not_back(ANSWER, ["gpu1", "gpu3", "gpu9"]) == {}
     reasons = s.not_back(ANSWER, ["gpu4", "gpu6"])
-    assert reasons["gpu4"] == (
-        "slurmctld holds it as DOWN+NOT_RESPONDING: Not responding [slurm@2026-11-21T16:43:23]"
-    )
+    assert reasons["gpu4"].startswith("slurmctld holds it as DOWN+NOT_RESPONDING: Not responding ")
     assert reasons["gpu6"].startswith("slurmctld holds it as DRAIN+IDLE: [plumbline:reboot]")
 
 
-def test_a_reason_is_one_line_of_a_bounded_length() -> None:
+def test_a_reason_is_one_line_of_a_bounded_length():
     assert s.reason('new\n "kernel"') == "[plumbline:reboot] new 'kernel'"
     assert len(s.reason("x" * 999)) < 230
     assert " on " in s.operator()

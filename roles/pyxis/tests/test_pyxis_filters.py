@@ -6,14 +6,10 @@ from playbooks.filter_plugins import pyxis as m
 
 
 def test_one_line_without_an_include():
+    alone = "optional /usr/local/lib/slurm/spank_pyxis.so"
+    assert m.pyxis_plugstack({}) == alone
     line = m.pyxis_plugstack({"execute_entrypoint": False, "container_scope": "job"})
-    assert line == (
-        "optional /usr/local/lib/slurm/spank_pyxis.so container_scope=job execute_entrypoint=0"
-    )
-
-
-def test_without_options_there_is_the_library_alone():
-    assert m.pyxis_plugstack({}) == "optional /usr/local/lib/slurm/spank_pyxis.so"
+    assert line == f"{alone} container_scope=job execute_entrypoint=0"
 
 
 def test_a_cache_brings_its_importer_and_a_sites_own_wins():
@@ -30,10 +26,10 @@ def test_a_cache_brings_its_importer_and_a_sites_own_wins():
         ({"execute_entrypoint": "no"}, "0.24.0", "is 'no'; set it to true or false"),
         ({"execute_entrypoint": 1}, "0.24.0", "is 1; set it to true or false"),
         ({"container_scope": "user"}, "", "is 'user'; set it to global or job"),
-        ({"runtime_path": "run"}, "", "set it to an absolute path without blanks"),
-        ({"runtime_path": "/run/a b"}, "", "set it to an absolute path without blanks"),
-        ({"runtime_path": "/run/a#b"}, "", "set it to an absolute path without blanks"),
-        ({"runtime_path": "/run/a\n"}, "", "set it to an absolute path without blanks"),
+        *(
+            ({"runtime_path": path}, "", "absolute path")
+            for path in ("run", "/run/a b", "/run/a#b", "/run/a\n")
+        ),
     ],
 )
 def test_what_pyxis_would_not_take_is_refused(options, version, sentence):
@@ -78,13 +74,18 @@ def test_what_a_host_shows_is_read():
     assert m.pyxis_lacking(seen, "another")
 
 
-@pytest.mark.parametrize("stamp", ["", "{", "[]", '{"kind": "k", "library": "other"}'])
-def test_a_plugin_without_its_stamp_is_lacking(stamp):
-    assert m.pyxis_lacking(m.pyxis_seen(f"slurm=\nlibrary=ab\nstamp={stamp}"), "k")
-
-
-def test_a_stamp_without_its_plugin_is_lacking():
-    seen = m.pyxis_seen('slurm=\nlibrary=\nstamp={"kind": "k", "library": ""}')
+@pytest.mark.parametrize(
+    ("library", "stamp"),
+    [
+        ("ab", ""),
+        ("ab", "{"),
+        ("ab", "[]"),
+        ("ab", '{"kind": "k", "library": "other"}'),
+        ("", '{"kind": "k", "library": ""}'),
+    ],
+)
+def test_a_plugin_without_its_stamp_is_lacking_and_so_is_a_stamp_without_its_plugin(library, stamp):
+    seen = m.pyxis_seen(f"slurm=\nlibrary={library}\nstamp={stamp}")
     assert m.pyxis_lacking(seen, "k")
     assert seen["slurm"] == ""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import until
+
 PROGRAM = Path(__file__).parent.parent / "files/usr/local/libexec/plumbline/pyxis-importer"
 URI = "docker://registry.example.org#team/image:1"
 
@@ -54,10 +56,13 @@ class Node:
             text=True,
         )
 
-    def kill(self, process: subprocess.Popen[str], number: int) -> None:
-        """Its output is not read to the end: what it started may hold that open for a while."""
+    def killed_while_it_imports(self, number: int) -> None:
+        self.note("seconds", "8")
+        process = self.start("get", URI)
+        until(lambda: ".part" in self.files(), 10)
         process.send_signal(number)
         process.wait()
+        # Not read to the end: what it started may hold that open for a while.
         for stream in (process.stdout, process.stderr):
             if stream:
                 stream.close()
@@ -98,17 +103,21 @@ def node(tmp_path):
     return host
 
 
-def waited_for(condition, seconds=10):
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.02)
-    return condition()
-
-
-def test_the_path_and_nothing_else_is_printed(node):
+@pytest.fixture
+def image(node):
+    """Imported by a job."""
     done = node.run("get", URI)
     assert done.returncode == 0, done.stderr
-    image = Path(done.stdout.rstrip("\n"))
+    return Path(done.stdout.removesuffix("\n"))
+
+
+def unused(image):
+    """As long as it takes to be cleaned away."""
+    long_ago = time.time() - 20 * 86400
+    os.utime(image, (long_ago, long_ago))
+
+
+def test_the_path_and_nothing_else_is_printed(image):
     assert image.name.startswith("sha256-abab")
     assert image.name.endswith(f".{os.uname().machine}.sqsh")
     assert image.read_text() == f"{URI}@sha256:{'ab' * 32}\n"
@@ -125,10 +134,9 @@ def test_twenty_at_once_import_once(node):
     assert len(node.imports()) == 1
 
 
-def test_a_tag_that_moved_is_imported_anew(node):
-    first = node.run("get", URI).stdout
+def test_a_tag_that_moved_is_imported_anew(node, image):
     node.note("digest", "sha256:" + "cd" * 32)
-    assert node.run("get", URI).stdout != first
+    assert node.run("get", URI).stdout.strip() != str(image)
     assert len(node.imports()) == 2
 
 
@@ -140,8 +148,7 @@ def test_an_image_named_by_digest_is_not_named_twice(node):
 def test_a_failed_import_leaves_nothing_and_the_next_one_works(node):
     node.note("broken")
     done = node.run("get", URI)
-    assert done.returncode == 1
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (1, "")
     assert "No space left" in done.stderr
     assert f"enroot import {URI}@sha256:" in done.stderr
     assert node.files() == [".lock"]
@@ -151,10 +158,7 @@ def test_a_failed_import_leaves_nothing_and_the_next_one_works(node):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_one_that_was_killed_holds_nobody_up(node, number):
-    node.note("seconds", "8")
-    first = node.start("get", URI)
-    assert waited_for(lambda: ".part" in node.files())
-    node.kill(first, number)
+    node.killed_while_it_imports(number)
     node.note("seconds", "0")
     done = node.run("get", URI)
     assert done.returncode == 0, done.stderr
@@ -162,35 +166,29 @@ def test_one_that_was_killed_holds_nobody_up(node, number):
 
 
 def test_release_removes_what_a_killed_step_began_and_may_come_twice(node):
-    node.note("seconds", "8")
-    first = node.start("get", URI)
-    assert waited_for(lambda: ".part" in node.files())
-    node.kill(first, signal.SIGKILL)
+    node.killed_while_it_imports(signal.SIGKILL)
     for _ in range(2):
         assert node.run("release").returncode == 0
     assert node.files() == [".lock"]
 
 
-def test_release_keeps_the_image(node):
-    image = Path(node.run("get", URI).stdout.strip())
+def test_release_keeps_the_image(node, image):
     assert node.run("release").returncode == 0
     assert image.exists()
 
 
-def test_no_registry_is_said_in_enroots_words(node):
-    node.note("no-registry")
+@pytest.mark.parametrize(
+    ("note", "text", "said"),
+    [
+        ("no-registry", "", ": [ERROR] no route to host\n"),
+        ("digest", "../../etc/passwd", ""),  # no name of a file
+    ],
+)
+def test_without_a_digest_it_ends_with_enroots_words(node, note, text, said):
+    node.note(note, text)
     done = node.run("get", URI)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"pyxis-importer: enroot digest {URI} gave no digest: [ERROR] no route to host\n"
-    )
-
-
-def test_a_digest_that_is_none_is_no_file_name(node):
-    node.note("digest", "../../etc/passwd")
-    done = node.run("get", URI)
-    assert done.returncode == 1
-    assert "gave no digest" in done.stderr
+    assert f"pyxis-importer: enroot digest {URI} gave no digest{said}" in done.stderr
 
 
 def test_a_folder_that_others_may_write_to_is_not_trusted(node):
@@ -218,22 +216,18 @@ def test_a_shared_cache_has_one_folder(node):
     assert image.with_suffix(".lock").stat().st_mode & 0o777 == 0o666
 
 
-def test_what_was_not_used_for_long_goes_and_the_rest_stays(node):
-    old = Path(node.run("get", URI).stdout.strip())
+def test_what_was_not_used_for_long_goes_and_the_rest_stays(node, image):
     node.note("digest", "sha256:" + "cd" * 32)
     new = Path(node.run("get", URI).stdout.strip())
-    long_ago = time.time() - 20 * 86400
-    os.utime(old, (long_ago, long_ago))
+    unused(image)
     assert node.run("clean").returncode == 0
-    assert not old.exists()
-    assert not old.with_suffix(".lock").exists()
+    assert not image.exists()
+    assert not image.with_suffix(".lock").exists()
     assert new.exists()
 
 
-def test_a_new_use_counts(node):
-    image = Path(node.run("get", URI).stdout.strip())
-    long_ago = time.time() - 20 * 86400
-    os.utime(image, (long_ago, long_ago))
+def test_a_new_use_counts(node, image):
+    unused(image)
     assert node.run("get", URI).returncode == 0
     assert node.run("clean").returncode == 0
     assert image.exists()

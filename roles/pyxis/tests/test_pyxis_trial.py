@@ -81,16 +81,18 @@ def test_no_slurmctld_is_told(slurm):
         tried(job=True)
 
 
+@pytest.fixture
 def daemons(slurm):
+    """The folder of Slurm's daemons, beside an srun that takes the plugin."""
     for name in ("slurmctld", "slurmd", "slurmstepd"):
         folder = slurm(name, "exec sleep 60")
     slurm("sinfo", "echo idle")
+    slurm("srun", "echo --container-image")
     return folder
 
 
-def test_a_job_that_ends_well_is_fine(slurm):
-    slurm("srun", "echo --container-image")
-    tried(daemons(slurm), job=True)
+def test_a_job_that_ends_well_is_fine(daemons):
+    tried(daemons, job=True)
 
 
 @pytest.mark.parametrize(
@@ -100,25 +102,21 @@ def test_a_job_that_ends_well_is_fine(slurm):
         ("exec sleep 60", "did not end within 1 s"),
     ],
 )
-def test_a_job_that_fails_is_told(slurm, line, words):
+def test_a_job_that_fails_is_told(slurm, daemons, line, words):
     slurm("srun", f'[ "$1" != --help ] || {{ echo --container-image; exit; }}; {line}')
     with pytest.raises(Refused, match="a job with it") as refusal:
-        tried(daemons(slurm), job=True)
+        tried(daemons, job=True)
     assert words in str(refusal.value)
 
 
-def test_a_slurmd_that_dies_is_told(slurm):
-    slurm("srun", "echo --container-image")
-    folder = daemons(slurm)
+def test_a_slurmd_that_dies_is_told(slurm, daemons):
     slurm("slurmd", "echo 'slurmd: fatal: spank: it crashed' >&2; exit 1")
     slurm("sinfo", "echo down")
     with pytest.raises(Refused, match="slurmd ended with status 1: spank: it crashed"):
-        tried(folder, job=True, timeout=10)
+        tried(daemons, job=True, timeout=10)
 
 
-def test_a_slurmd_that_never_registers_is_told(slurm):
-    slurm("srun", "echo --container-image")
-    folder = daemons(slurm)
+def test_a_slurmd_that_never_registers_is_told(slurm, daemons):
     slurm("sinfo", "echo unknown")
     with pytest.raises(Refused, match="slurmd does not register"):
-        tried(folder, job=True)
+        tried(daemons, job=True)

@@ -1,12 +1,9 @@
 """The files of /etc/slurm as a whole, as the templates and the role's variables make them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import filter_loader
 from ansible.template import Templar, trust_as_template
@@ -33,17 +30,6 @@ SITE: dict[str, Any] = {
 }
 
 
-def trusted(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: trusted(item) for key, item in value.items()}
-        case list():
-            return [trusted(item) for item in value]
-        case str():
-            return trust_as_template(value)
-    return value
-
-
 @pytest.fixture(scope="module", autouse=True)
 def filters() -> None:
     ready()
@@ -54,17 +40,17 @@ def filters() -> None:
 def rendered(name: str, **site: Any) -> str:
     """A file's text without its comments; `name` is a key of __slurm_rendered_files."""
     variables: dict[str, Any] = {}
-    for file in ("defaults/main.yml", "vars/main.yml"):
-        variables |= trusted(yaml.safe_load((ROLE / file).read_text()))
     loader = DataLoader()
     loader.set_basedir(str(ROLE))
+    for file in ("defaults/main.yml", "vars/main.yml"):
+        variables |= loader.load_from_file(file, trusted_as_template=True)
     template = (ROLE / "templates/etc/slurm" / f"{name}.j2").read_text()
     templar = Templar(loader, variables | SITE | site)
     text = str(templar.template(trust_as_template(template)) or "")  # nothing is None
     return "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
-def test_slurm_conf_of_a_plain_site() -> None:
+def test_slurm_conf_of_a_plain_site():
     assert (
         rendered("slurm.conf")
         == """\
@@ -97,7 +83,7 @@ Include partitions.conf"""
     )
 
 
-def test_what_differs_with_accounting_components_and_settings() -> None:
+def test_what_differs_with_accounting_components_and_settings():
     plain = set(rendered("slurm.conf").splitlines())
     changed = set(
         rendered(
@@ -139,7 +125,7 @@ def test_what_differs_with_accounting_components_and_settings() -> None:
     }
 
 
-def test_the_other_files() -> None:
+def test_the_other_files():
     assert rendered("nodes.conf") == (
         "NodeName=gpu[1-2] NodeAddr=10.0.0.[11-12] Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 "
         "RealMemory=2000000 Gres=gpu:h100_sxm:8"
@@ -150,23 +136,18 @@ def test_the_other_files() -> None:
     assert rendered("gres.conf") == (
         "NodeName=gpu[1-2] Name=gpu Type=h100_sxm File=/dev/nvidia[0-7]"
     )
-    assert rendered("cgroup.conf").splitlines() == [
-        "ConstrainCores=yes",
-        "ConstrainRAMSpace=yes",
-        "ConstrainSwapSpace=yes",
-        "ConstrainDevices=yes",
-    ]
+    confined = ("Cores", "RAMSpace", "SwapSpace", "Devices")
+    assert rendered("cgroup.conf").splitlines() == [f"Constrain{name}=yes" for name in confined]
 
 
-def test_slurmd_leaves_cgroups_alone_where_nothing_is_constrained() -> None:
-    lines = rendered("cgroup.conf", slurm_constrain=False, __slurm_release="26.05.5").splitlines()
-    assert lines[-2:] == ["ConstrainDevices=no", "CgroupPlugin=disabled"]
-    assert "CgroupPlugin" not in rendered(
-        "cgroup.conf", slurm_constrain=False, __slurm_release="23.11.4"
-    )
+def test_slurmd_leaves_cgroups_alone_where_nothing_is_constrained():
+    text = rendered("cgroup.conf", slurm_constrain=False, __slurm_release="26.05.5")
+    assert text.splitlines()[-2:] == ["ConstrainDevices=no", "CgroupPlugin=disabled"]
+    text = rendered("cgroup.conf", slurm_constrain=False, __slurm_release="23.11.4")
+    assert "CgroupPlugin" not in text
 
 
-def test_weights_are_the_sites_to_change() -> None:
+def test_weights_are_the_sites_to_change():
     lines = rendered(
         "slurm.conf",
         slurm_accounting_host="ctl1",
@@ -176,7 +157,7 @@ def test_weights_are_the_sites_to_change() -> None:
     assert "PriorityWeightAge=1000" not in lines
 
 
-def test_licences_and_topology_are_in_slurm_conf() -> None:
+def test_licences_and_topology_are_in_slurm_conf():
     nodes = [{**node, "switch": "leaf1"} for node in SITE["slurm_nodes"]]
     site = {"slurm_licenses": {"matlab": 10, "ansys": 4}, "slurm_topology": {"plugin": "tree"}}
     lines = rendered("slurm.conf", slurm_nodes=nodes, **site).splitlines()
@@ -187,7 +168,7 @@ def test_licences_and_topology_are_in_slurm_conf() -> None:
     assert rendered("topology.conf") == ""
 
 
-def test_a_file_for_nothing_is_empty() -> None:
+def test_a_file_for_nothing_is_empty():
     parts = {"pyxis": {"plugstack": ["required x.so"]}}
     assert rendered("plugstack.conf") == ""
     assert rendered("plugstack.conf", slurm_components=parts) == "required x.so"

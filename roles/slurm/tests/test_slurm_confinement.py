@@ -1,7 +1,5 @@
 """Settings that keep jobs from each other, and need one another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -16,18 +14,18 @@ def said(site: Any = None, private: dict[str, Any] | None = None, **own: Any) ->
     return problems({**OWN, **own}, {}, site or {}, {**PRIVATE, **(private or {})})
 
 
-def test_what_the_role_sets_by_itself_can_work() -> None:
+def test_what_the_role_sets_by_itself_can_work():
     assert said() == []
 
 
 @pytest.mark.parametrize("flags", ["X11", ["Alloc", "X11"], "", None])
-def test_a_private_tmp_without_contain_is_refused(flags: Any) -> None:
+def test_a_private_tmp_without_contain_is_refused(flags):
     (sentence,) = said({"prologflags": flags})
     assert "a job's private /tmp is made by Contain; add Contain, or set" in sentence
     assert said({"prologflags": flags}, {"wanted": False}) == []
 
 
-def test_a_site_may_have_x11_where_it_says_so() -> None:
+def test_a_site_may_have_x11_where_it_says_so():
     assert said({"PrologFlags": "contain,X11"}) == []
 
 
@@ -41,20 +39,18 @@ def test_a_site_may_have_x11_where_it_says_so() -> None:
         ({"folder": "/"}, "as an absolute path"),
     ],
 )
-def test_a_folder_that_a_job_would_hide_from_itself_is_refused(
-    private: dict[str, Any], sentence: str
-) -> None:
+def test_a_folder_that_a_job_would_hide_from_itself_is_refused(private, sentence):
     (problem,) = said(private=private)
     assert sentence in problem
     assert said(private={**private, "wanted": False}) == []
 
 
-def test_a_folder_outside_of_what_is_private_is_not() -> None:
+def test_a_folder_outside_of_what_is_private_is_not():
     assert said(private={"folder": "/tmpfs/jobs"}) == []
     assert said(private={"folder": "/dev/shm/x", "settings": {"Dirs": "/tmp"}}) == []
 
 
-def test_metrics_that_nobody_would_get_are_refused() -> None:
+def test_metrics_that_nobody_would_get_are_refused():
     metrics = {"MetricsType": "metrics/openmetrics"}
     (sentence,) = said(metrics, PrivateData=["jobs"])
     assert "PrivateData is jobs, and slurmctld then serves no metrics (MetricsType)" in sentence
@@ -64,6 +60,6 @@ def test_metrics_that_nobody_would_get_are_refused() -> None:
     assert len(said({**metrics, "PrivateData": "usage"})) == 1
 
 
-def test_what_is_no_mapping_is_told_by_others() -> None:
+def test_what_is_no_mapping_is_told_by_others():
     assert problems(OWN, {}, ["x"], PRIVATE) == []  # type: ignore[arg-type]
     assert said(private={"settings": "x"}) == []

@@ -1,7 +1,5 @@
 """Two controllers: which one is asked, which one restarts, and which hosts have files or sackd."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +28,7 @@ def of(host: str, expression: str, **variables: Any) -> Any:
         (["controller-away:ctl1", "controller-away:ctl2"], "ctl1"),
     ],
 )
-def test_the_first_controller_that_is_not_said_to_be_away_is_asked(
-    silenced: list[str], asked: str
-) -> None:
+def test_the_first_controller_that_is_not_said_to_be_away_is_asked(silenced, asked):
     variables = {"cluster_silenced_refusals": silenced}
     assert of("gpu1", "cluster_controller", **variables) == asked
     assert of("gpu1", "__slurm_controller", **variables) == asked
@@ -42,7 +38,7 @@ def test_the_first_controller_that_is_not_said_to_be_away_is_asked(
 @pytest.mark.parametrize(
     ("run", "left"), [(["ctl1", "ctl2", "gpu1"], []), (["ctl1"], ["ctl2"]), (["gpu1"], None)]
 )
-def test_who_is_not_in_the_run_is_left_out(run: list[str], left: list[str] | None) -> None:
+def test_who_is_not_in_the_run_is_left_out(run, left):
     absent = of("ctl1", "__slurm_absent_controllers", ansible_play_hosts=run)
     assert absent == (["ctl1", "ctl2"] if left is None else left)
 
@@ -57,18 +53,13 @@ def test_who_is_not_in_the_run_is_left_out(run: list[str], left: list[str] | Non
         ("ctl2", "none", False),
     ],
 )
-def test_a_backup_restarts_for_what_the_primary_reads_again(
-    host: str, action: str, restarts: bool
-) -> None:
-    (handler,) = (
-        handler
-        for handler in yaml.safe_load((ROLE / "handlers/main.yml").read_text())
-        if handler["name"] == "Restart slurmctld"
-    )
-    assert of(host, handler["when"], __slurm_slurmctld={"action": action}) is restarts
+def test_a_backup_restarts_for_what_the_primary_reads_again(host, action, restarts):
+    handlers = yaml.safe_load((ROLE / "handlers/main.yml").read_text())
+    (when,) = (each["when"] for each in handlers if each["name"] == "Restart slurmctld")
+    assert of(host, when, __slurm_slurmctld={"action": action}) is restarts
 
 
-def test_controllers_and_databases_are_changed_one_by_one_the_primary_first() -> None:
+def test_controllers_and_databases_are_changed_one_by_one_the_primary_first():
     plays = yaml.safe_load((REPOSITORY / "playbooks/slurm.yml").read_text())
     by_name = {play["name"]: play for play in plays}
     for name in ("Set up accounting", "Set up the controllers"):
@@ -88,20 +79,15 @@ def test_controllers_and_databases_are_changed_one_by_one_the_primary_first() ->
         (["compute"], "files", "files", False, True),
     ],
 )
-def test_a_host_has_files_or_what_fetches_them(
-    roles: list[str], login: str, delivery: str, sackd: bool, files: bool
-) -> None:
-    variables = {
-        "slurm_roles": roles,
-        "slurm_login_delivery": login,
-        "slurm_config_delivery": delivery,
-    }
+def test_a_host_has_files_or_what_fetches_them(roles, login, delivery, sackd, files):
+    variables = {"slurm_login_delivery": login, "slurm_config_delivery": delivery}
+    variables |= {"slurm_roles": roles}
     assert of("login1", "__slurm_has_sackd", **variables) is sackd
     assert of("login1", "__slurm_has_files", **variables) is files
     assert of("login1", "'sackd' in __slurm_parts", **variables) is sackd
 
 
-def test_sackd_and_slurmd_know_all_controllers() -> None:
+def test_sackd_and_slurmd_know_all_controllers():
     servers = "--conf-server 192.0.2.1:6817,192.0.2.2:6817"
     started = of("login1", "__slurm_units.sackd.Service.Environment")
     assert started == f'SACKD_OPTIONS="{servers}"'

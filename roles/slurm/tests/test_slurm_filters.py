@@ -1,7 +1,5 @@
 """The composition of slurm.conf: the role, components, and the site that has the last word."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ def component(**settings: Any) -> dict[str, Any]:
     return {"settings": settings}
 
 
-def test_lists_are_the_union_of_what_all_ask_for() -> None:
+def test_lists_are_the_union_of_what_all_ask_for():
     parts = {
         "pyxis": component(PrologFlags="Alloc,contain", SlurmctldParameters="enable_configless"),
         "health": component(slurmctldparameters=["idle_on_node_suspend"]),
@@ -26,14 +24,14 @@ def test_lists_are_the_union_of_what_all_ask_for() -> None:
     assert c.setting_problems(OWN, parts, {}) == []
 
 
-def test_the_site_wins_whatever_its_case_and_an_empty_value_removes() -> None:
+def test_the_site_wins_whatever_its_case_and_an_empty_value_removes():
     parts = {"a": component(MpiDefault="pmix", PrologFlags="X11")}
     site = {"mpidefault": "pmi2", "PrologFlags": "Serial", "TaskPlugin": ""}
     assert c.composed(OWN, parts, site) == {"mpidefault": "pmi2", "PrologFlags": "Serial"}
     assert c.composed(OWN, {}, {"TaskPlugin": None})["MpiDefault"] == "none"
 
 
-def test_a_conflict_names_both_the_key_and_both_values() -> None:
+def test_a_conflict_names_both_the_key_and_both_values():
     parts = {"a": component(HealthCheckInterval=60), "b": component(HealthCheckInterval=90)}
     (sentence,) = c.setting_problems(OWN, parts, {})
     assert sentence == (
@@ -43,17 +41,17 @@ def test_a_conflict_names_both_the_key_and_both_values() -> None:
     assert c.setting_problems(OWN, parts, {"healthcheckinterval": 30}) == []
 
 
-def test_a_component_does_not_overrule_the_role() -> None:
+def test_a_component_does_not_overrule_the_role():
     (sentence,) = c.setting_problems(OWN, {"a": component(MpiDefault="pmix")}, {})
     assert "the role slurm sets MpiDefault to none" in sentence
 
 
-def test_equal_values_are_no_conflict() -> None:
+def test_equal_values_are_no_conflict():
     parts = {"a": component(HealthCheckInterval=60), "b": component(HealthCheckInterval="60")}
     assert c.setting_problems(OWN, parts, {}) == []
 
 
-def test_two_values_of_one_option_in_a_list_are_a_conflict() -> None:
+def test_two_values_of_one_option_in_a_list_are_a_conflict():
     parts = {
         "a": component(SchedulerParameters="bf_interval=30,defer"),
         "b": component(SchedulerParameters="bf_interval=60"),
@@ -75,7 +73,7 @@ def test_two_values_of_one_option_in_a_list_are_a_conflict() -> None:
         ({"A": {"b": 1}}, "is a mapping"),
     ],
 )
-def test_settings_that_cannot_work_are_named(site: dict[str, Any], words: str) -> None:
+def test_settings_that_cannot_work_are_named(site, words):
     (sentence,) = c.setting_problems(OWN, {}, site)
     assert words in sentence
     assert sentence.endswith(".")
@@ -93,11 +91,11 @@ def test_settings_that_cannot_work_are_named(site: dict[str, Any], words: str) -
         ({"plugstack": [7]}, "list of lines"),
     ],
 )
-def test_components_that_cannot_work_are_named(part: Any, words: str) -> None:
+def test_components_that_cannot_work_are_named(part, words):
     assert words in " ".join(c.setting_problems(OWN, {"x": part}, {}))
 
 
-def test_what_can_be_left_out_is_where_the_release_does_not_read_it() -> None:
+def test_what_can_be_left_out_is_where_the_release_does_not_read_it():
     own = {"CommunicationParameters": "disable_http", "MpiDefault": "none"}
     parts = {
         "health": {"settings_where_known": {"HealthCheckTimeout": 55, "HealthCheckInterval": 60}}
@@ -119,7 +117,7 @@ def test_what_can_be_left_out_is_where_the_release_does_not_read_it() -> None:
     assert "HealthCheckTimeout" in c.composed({}, {}, {"HealthCheckTimeout": 9}, "24.11")
 
 
-def test_what_can_be_left_out_is_judged_like_other_settings() -> None:
+def test_what_can_be_left_out_is_judged_like_other_settings():
     parts: dict[str, Any] = {"a": {"settings_where_known": {"SlurmctldHost": "x", "B": True}}}
     text = " ".join(c.setting_problems({}, parts, {}))
     assert "slurm_component_a.settings_where_known.SlurmctldHost is not for this place" in text
@@ -137,11 +135,11 @@ def test_what_can_be_left_out_is_judged_like_other_settings() -> None:
         ({"a": [], "b": {"settings": 7}}, {}, False),
     ],
 )
-def test_whether_anybody_asks_for_a_setting(parts: Any, site: dict[str, Any], asked: bool) -> None:
+def test_whether_anybody_asks_for_a_setting(parts, site, asked):
     assert c.asked(parts, site, "MetricsType") is asked
 
 
-def test_plugstack_and_scripts_of_all_components_come_together() -> None:
+def test_plugstack_and_scripts_of_all_components_come_together():
     script = {"name": "10-a", "content": "#!/bin/sh\n"}
     parts: dict[str, dict[str, Any]] = {
         "a": {"plugstack": ["required x.so"], "prolog": [script]},
@@ -156,7 +154,7 @@ def test_plugstack_and_scripts_of_all_components_come_together() -> None:
         assert f"both bring a {kind} script named 10-a" in c.setting_problems({}, both, {})[0]
 
 
-def test_the_program_of_task_prologs_is_there_with_the_first_of_them() -> None:
+def test_the_program_of_task_prologs_is_there_with_the_first_of_them():
     parts = {"one": {"task_prolog": [{"name": "20-b", "content": "#!/bin/sh\n"}]}, "other": {}}
     assert c.script_files(parts, "runs them") == {
         "task_prolog.d/20-b": "#!/bin/sh\n",

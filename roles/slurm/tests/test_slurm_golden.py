@@ -3,9 +3,6 @@
 `pytest roles/slurm roles/slurm_database --renew-golden` writes them anew; read the difference.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,29 +24,32 @@ FILES = {
 }
 
 
+def asked(site, expression, installed=None):
+    """Of ctl1, where Slurm is of a release, or where nobody knows of which."""
+    look = {"__slurm_controller_versions": installed} if installed else {}
+    return of_role(site, "slurm", "ctl1", expression, **look)
+
+
+REFUSED = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
+
+
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_files_are_the_golden_ones_and_nothing_is_refused(
-    release: Release, golden: Callable[[Path, str], None]
-) -> None:
-    look = {"__slurm_controller_versions": policy(release)}
+def test_the_files_are_the_golden_ones_and_nothing_is_refused(release, golden):
     site = declared(release)
-    rendered = of_role(site, "slurm", "ctl1", "__slurm_rendered_files", **look)
+    rendered = asked(site, "__slurm_rendered_files", policy(release))
     for name in FILES:
         golden(GOLDEN / release / name, rendered[name])
-    refused = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
-    assert of_role(site, "slurm", "ctl1", refused, **look) == []
+    assert asked(site, REFUSED, policy(release)) == []
 
 
 @pytest.mark.parametrize(("older", "newer"), [*pairwise(RELEASES)])
-def test_releases_differ_in_what_the_table_says_and_in_nothing_else(
-    older: Release, newer: Release
-) -> None:
+def test_releases_differ_in_what_the_table_says_and_in_nothing_else(older, newer):
     for name, file in FILES.items():
         before, after = ((GOLDEN / release / name).read_text() for release in (older, newer))
         assert unexplained(before, after, file, (older, newer)) == set(), name
 
 
-def test_a_difference_that_the_table_does_not_have_is_found() -> None:
+def test_a_difference_that_the_table_does_not_have_is_found():
     before, after = "MessageTimeout=30\nMetricsType=a\n", "MessageTimeout=31\nMetricsType=a\n"
     assert unexplained(before, after, File.SLURM, ("24.11", "25.11")) == {
         " MessageTimeout=30",
@@ -57,7 +57,7 @@ def test_a_difference_that_the_table_does_not_have_is_found() -> None:
     }
 
 
-def test_what_the_role_itself_writes_is_left_out_of_releases_that_do_not_read_it() -> None:
+def test_what_the_role_itself_writes_is_left_out_of_releases_that_do_not_read_it():
     first: dict[str, Release] = {}
     for release in RELEASES:
         for entry in entries((GOLDEN / release / "slurm.conf").read_text()):
@@ -67,69 +67,33 @@ def test_what_the_role_itself_writes_is_left_out_of_releases_that_do_not_read_it
 
 
 @pytest.mark.parametrize(
-    ("wanted", "on", "sentence"),
+    ("wanted", "on", "setting", "readers"),
     [
-        (
-            "26.05",
-            "24.11",
-            "slurm_cgroup_settings.CgroupJobIdPaths: ctl1 has Slurm 24.11, and only 26.05 and "
-            "newer read CgroupJobIdPaths; remove it, paths have the job's number.",
-        ),
-        (
-            "22.05",
-            "24.11",
-            "slurm_cgroup_settings.CgroupAutomount: ctl1 has Slurm 24.11, and only 23.02 and "
-            "older read CgroupAutomount; remove it, systemd mounts the cgroups.",
-        ),
-        (
-            "24.11",
-            "22.05",
-            "slurm_component_site.settings.SlurmctldParameters: ctl1 has Slurm 22.05, and only "
-            "24.05 and newer read SlurmctldParameters=enable_stepmgr; remove it, slurmctld "
-            "manages all steps.",
-        ),
-        (
-            "24.11",
-            "22.05",
-            "slurm_node_options.RestrictedCoresPerGPU: ctl1 has Slurm 22.05, and only 24.05 and "
-            "newer read RestrictedCoresPerGPU; remove it, or keep CPUs for GPU jobs with "
-            "MaxCPUsPerNode.",
-        ),
-        (
-            "24.11",
-            "22.05",
-            "slurm_partitions[1].settings.PowerDownOnIdle: ctl1 has Slurm 22.05, and only 23.02 "
-            "and newer read PowerDownOnIdle; set SuspendTime of the partition.",
-        ),
+        ("26.05", "24.11", "slurm_cgroup_settings.CgroupJobIdPaths", "26.05 and newer"),
+        ("22.05", "24.11", "slurm_cgroup_settings.CgroupAutomount", "23.02 and older"),
+        ("24.11", "22.05", "slurm_component_site.settings.SlurmctldParameters", "24.05 and newer"),
+        ("24.11", "22.05", "slurm_node_options.RestrictedCoresPerGPU", "24.05 and newer"),
+        ("24.11", "22.05", "slurm_partitions[1].settings.PowerDownOnIdle", "23.02 and newer"),
     ],
 )
-def test_the_settings_of_one_release_are_refused_on_another(
-    wanted: Release, on: Release, sentence: str
-) -> None:
-    site = declared(wanted)
-    refused = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
-    problems = of_role(site, "slurm", "ctl1", refused, __slurm_controller_versions=policy(on))
-    assert sentence in problems
+def test_the_settings_of_one_release_are_refused_on_another(wanted, on, setting, readers):
+    problems = asked(declared(wanted), REFUSED, policy(on))
     assert len(problems) == len(set(problems))
+    name = setting.rpartition(".")[2]
+    start = f"{setting}: ctl1 has Slurm {on}, and only {readers} read {name}"
+    assert [problem for problem in problems if problem.startswith(start)]
 
 
-def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read() -> None:
+def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read():
     look = {"stdout": policy("26.05")["stdout"] + "slurmd 25.11.7\nslurmd 26.05.5\n"}
-    written = of_role(
-        declared("25.11"),
-        "slurm",
-        "ctl1",
-        "__slurm_rendered_files",
-        __slurm_controller_versions=look,
-    )
+    written = asked(declared("25.11"), "__slurm_rendered_files", look)
     for name in FILES:
         assert written[name] == (GOLDEN / "25.11" / name).read_text()
 
 
-def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_written() -> None:
+def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_written():
     site = declared("24.11")
-    refused = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
-    assert of_role(site, "slurm", "ctl1", refused) == []
-    written = of_role(site, "slurm", "ctl1", "__slurm_rendered_files['slurm.conf']")
+    assert asked(site, REFUSED) == []
+    written = asked(site, "__slurm_rendered_files['slurm.conf']")
     assert "disable_http" not in written
     assert "enable_stepmgr" in written

@@ -1,7 +1,5 @@
 """Nodes that leave, and what is bound to them; answers as Slurm 24.11 gave them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -27,13 +25,13 @@ BUSY = answer("gpu2 MIXED", jobs="7_3|R|ops|gpu[1-2]|\n8|PD|eve||\n9_[4-9%2]|PD|
 # --- the gate ------------------------------------------------------------------------------------
 
 
-def test_what_stays_is_no_concern() -> None:
+def test_what_stays_is_no_concern():
     assert s.leaving_refusals(answer(), STAY, "ctl1") == []
     assert s.leaving_refusals(BUSY, ["gpu1", "gpu2"], "ctl1") == []
     assert s.leaving_refusals("absent", STAY, "ctl1") == []
 
 
-def test_a_node_in_service_does_not_leave() -> None:
+def test_a_node_in_service_does_not_leave():
     [sentence] = s.leaving_refusals(answer("gpu2 IDLE", "gpu3 IDLE"), STAY, "ctl1")
     assert sentence.startswith("gpu[2-3]: in Slurm, not in slurm_compute any more, and in service;")
     assert "remove-nodes.yml" in sentence
@@ -42,13 +40,11 @@ def test_a_node_in_service_does_not_leave() -> None:
 @pytest.mark.parametrize(
     "state", [f"IDLE+DRAIN {MINE}", "DOWN+NOT_RESPONDING", "UNKNOWN*", "IDLE+DYNAMIC_NORM"]
 )
-def test_one_that_gets_no_jobs_and_has_none_leaves_and_one_that_is_not_ours_stays(
-    state: str,
-) -> None:
+def test_one_that_gets_no_jobs_and_has_none_leaves_and_one_that_is_not_ours_stays(state):
     assert s.leaving_refusals(answer(f"gpu2 {state}"), STAY, "ctl1") == []
 
 
-def test_jobs_and_reservations_are_named() -> None:
+def test_jobs_and_reservations_are_named():
     [sentence] = s.leaving_refusals(BUSY, STAY, "ctl1")
     assert "job 7_3 (ops) runs there, job 9_[4-9%2] (eve) waits for it by name;" in sentence
     reserved = answer(f"gpu2 IDLE+DRAIN {MINE}", reservations="maint gpu[1-2]\nother gpu1")
@@ -59,12 +55,12 @@ def test_jobs_and_reservations_are_named() -> None:
     assert "jobs 1 (ops), 2 (ops), 3 (ops), 4 (ops), 5 (ops) and 2 more run there" in sentence
 
 
-def test_a_job_that_is_just_ending_counts() -> None:
+def test_a_job_that_is_just_ending_counts():
     [sentence] = s.leaving_refusals(answer("gpu2 COMPLETING+DRAIN leaves"), STAY, "ctl1")
     assert "a job is just ending there" in sentence
 
 
-def test_a_slurmctld_that_does_not_answer_is_no_leave() -> None:
+def test_a_slurmctld_that_does_not_answer_is_no_leave():
     [sentence] = s.leaving_refusals("silent\ngpu[1-3]\ncpu1", STAY, "ctl1")
     assert sentence.startswith("gpu[2-3],cpu1: ") or sentence.startswith("cpu1,gpu[2-3]: ")
     assert "slurmctld on ctl1 does not answer" in sentence
@@ -72,7 +68,7 @@ def test_a_slurmctld_that_does_not_answer_is_no_leave() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "scontrol: error", "answers\ngpu1 IDLE\n-- jobs --\n"])
-def test_what_is_no_answer_is_not_taken_for_no_jobs(said: str) -> None:
+def test_what_is_no_answer_is_not_taken_for_no_jobs(said):
     with pytest.raises(ValueError, match="Slurm was asked what leaves"):
         s.leaving_refusals(said, STAY, "ctl1")
 
@@ -80,7 +76,7 @@ def test_what_is_no_answer_is_not_taken_for_no_jobs(said: str) -> None:
 # --- the removal ---------------------------------------------------------------------------------
 
 
-def test_a_job_that_runs_refuses_the_removal_unless_it_is_told_what_to_do() -> None:
+def test_a_job_that_runs_refuses_the_removal_unless_it_is_told_what_to_do():
     running = answer("gpu2 MIXED", jobs="7|R|ops|gpu2|")
     [sentence] = s.removal_refusals(running, STAY, "ctl1", 0, False)
     assert sentence.startswith("gpu2 stays, for job 7 (ops) runs there; wait")
@@ -90,30 +86,30 @@ def test_a_job_that_runs_refuses_the_removal_unless_it_is_told_what_to_do() -> N
     assert s.removal_refusals(running, STAY, "ctl1", 0, True) == []
 
 
-def test_no_waiting_helps_a_job_that_asks_for_the_node() -> None:
+def test_no_waiting_helps_a_job_that_asks_for_the_node():
     pending = answer("gpu2 IDLE", jobs="9|PD|eve||gpu2")
     [sentence] = s.removal_refusals(pending, STAY, "ctl1", 60, False)
     assert "job 9 (eve) waits for it by name" in sentence
     assert s.removal_refusals(pending, STAY, "ctl1", 60, True) == []
 
 
-def test_a_reservation_is_left_to_people() -> None:
+def test_a_reservation_is_left_to_people():
     reserved = answer("gpu2 IDLE", reservations="maint gpu[1-2]")
     [sentence] = s.removal_refusals(reserved, STAY, "ctl1", 60, True)
     assert sentence.endswith("scontrol update reservationname=maint nodes-=gpu2")
 
 
-def test_what_is_drained_keeps_its_reason() -> None:
+def test_what_is_drained_keeps_its_reason():
     reply = answer("gpu2 IDLE+DRAIN bad fan [ops@2026]", "gpu3 DOWN+NOT_RESPONDING", "gpu4 MIXED")
     assert s.to_drain(reply, STAY) == ["gpu3", "gpu4"]
 
 
-def test_jobs_are_named_as_scancel_reads_them() -> None:
+def test_jobs_are_named_as_scancel_reads_them():
     assert s.to_cancel(BUSY, STAY, pending=False) == ["7_3"]
     assert s.to_cancel(BUSY, STAY, pending=True) == ["9"]
 
 
-def test_a_dead_node_that_holds_jobs_is_set_down() -> None:
+def test_a_dead_node_that_holds_jobs_is_set_down():
     reply = answer(
         "gpu2 ALLOCATED+DRAIN+NOT_RESPONDING leaves",
         "gpu3 DOWN+DRAIN+NOT_RESPONDING leaves",
@@ -123,7 +119,7 @@ def test_a_dead_node_that_holds_jobs_is_set_down() -> None:
     assert s.to_set_down(reply, STAY) == ["gpu2"]
 
 
-def test_what_is_still_bound_is_waited_for() -> None:
+def test_what_is_still_bound_is_waited_for():
     assert s.still_bound(DRAINED, STAY) == {}
     assert s.still_bound(answer("gpu2 IDLE"), STAY) == {"gpu2": "in service"}
     assert list(s.still_bound(BUSY, STAY)) == ["gpu2"]
@@ -158,16 +154,11 @@ def asked(folder: Path, scontrol: str, squeue: str) -> str:
     )
     role = yaml.safe_load((Path(__file__).parents[1] / "vars/main.yml").read_text())
     question = role["__slurm_read_leaving"].replace("/etc/slurm", str(folder))
-    return subprocess.run(
-        ["bash", "-c", question],
-        env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    environ = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return subprocess.check_output(["bash", "-c", question], env=environ, text=True)
 
 
-def test_the_question_brings_what_is_read(tmp_path: Path) -> None:
+def test_the_question_brings_what_is_read(tmp_path):
     leaving = s.read(asked(tmp_path, SCONTROL, SQUEUE), STAY)
     assert list(leaving.nodes) == ["gpu2"]
     assert leaving.nodes["gpu2"].drained
@@ -177,15 +168,13 @@ def test_the_question_brings_what_is_read(tmp_path: Path) -> None:
     assert leaving.reserved == {"gpu2": ["mm"]}
 
 
-def test_without_reservations_none_is_made_up(tmp_path: Path) -> None:
+def test_without_reservations_none_is_made_up(tmp_path):
     reply = asked(tmp_path, SCONTROL.replace("ReservationName=mm", "No reservations"), SQUEUE)
     assert s.read(reply, STAY).reserved == {}
 
 
 @pytest.mark.parametrize("broken", ["scontrol", "squeue"])
-def test_a_command_that_fails_is_a_slurmctld_that_does_not_answer(
-    tmp_path: Path, broken: str
-) -> None:
+def test_a_command_that_fails_is_a_slurmctld_that_does_not_answer(tmp_path, broken):
     commands = {"scontrol": SCONTROL, "squeue": SQUEUE} | {broken: "exit 1"}
     reply = asked(tmp_path, **commands)
     assert reply.splitlines() == ["silent", "gpu[1-2]"]

@@ -1,7 +1,5 @@
 """tasks/removal.yml itself, against a Slurm of shell scripts with its nodes and jobs in files."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -69,23 +67,14 @@ class Slurm:
             "__slurm_read_leaving": question,
             "slurm_nodes": [{"name": "gpu1"}],
             "slurm_roles": ["controller"],
+            "ansible_python_interpreter": sys.executable,
         }
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"]
+        command += ["-i", "ctl1,", "-c", "local", "-e", json.dumps(variables), *arguments]
+        environ = os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}"}
+        environ |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
         run = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("-i", "ctl1,", "-c", "local", "play.yml", "-e", json.dumps(variables)),
-                *("-e", f"ansible_python_interpreter={sys.executable}", *arguments),
-            ],
-            cwd=self.folder,
-            env=os.environ
-            | {
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_NOCOLOR": "1",
-                "PATH": f"{self.folder}:{os.environ['PATH']}",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False
         )
         changed = re.search(r"^ctl1 .*changed=(\d+)", run.stdout, re.MULTILINE)
         assert changed, run.stdout + run.stderr
@@ -94,11 +83,7 @@ class Slurm:
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Slurm:
-    for name, script in (
-        ("scontrol", SCONTROL),
-        ("squeue", "cat jobs"),
-        ("scancel", SCANCEL),
-    ):
+    for name, script in (("scontrol", SCONTROL), ("squeue", "cat jobs"), ("scancel", SCANCEL)):
         (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "nodes.conf").write_text("NodeName=gpu[1-3] NodeAddr=x\n")
@@ -107,7 +92,7 @@ def slurm(tmp_path: Path) -> Slurm:
 
 
 @pytest.mark.heavy("plays the tasks three times")
-def test_an_idle_node_is_drained_and_a_second_run_changes_nothing(slurm: Slurm) -> None:
+def test_an_idle_node_is_drained_and_a_second_run_changes_nothing(slurm):
     slurm.has("gpu1 IDLE", "gpu2 IDLE", "gpu3 IDLE+DRAIN bad fan [ops@2026]")
     code, output, changed = slurm.remove("--check")
     assert (code, slurm.said("updates")) == (0, ""), output
@@ -119,7 +104,7 @@ def test_an_idle_node_is_drained_and_a_second_run_changes_nothing(slurm: Slurm) 
     assert (code, changed) == (0, 0), output
 
 
-def test_where_none_leaves_nothing_is_done(slurm: Slurm) -> None:
+def test_where_none_leaves_nothing_is_done(slurm):
     slurm.has("gpu1 IDLE", jobs="7|R|ops|gpu1|\n")
     code, output, changed = slurm.remove()
     assert (code, changed) == (0, 0), output
@@ -127,7 +112,7 @@ def test_where_none_leaves_nothing_is_done(slurm: Slurm) -> None:
 
 
 @pytest.mark.heavy("plays the tasks three times")
-def test_a_job_refuses_it_or_is_waited_for_or_ended(slurm: Slurm) -> None:
+def test_a_job_refuses_it_or_is_waited_for_or_ended(slurm):
     slurm.has("gpu1 IDLE", "gpu2 MIXED", jobs="7_1|R|ops|gpu2|\n8_[2-9%3]|PD|eve||gpu2\n")
     code, output, changed = slurm.remove()
     assert (code != 0, changed) == (True, 0), output
@@ -146,7 +131,7 @@ def test_a_job_refuses_it_or_is_waited_for_or_ended(slurm: Slurm) -> None:
     assert slurm.said("cancelled").splitlines() == ["--state=PENDING 8", "7_1"]
 
 
-def test_a_dead_node_with_a_job_is_given_up_when_jobs_may_end(slurm: Slurm) -> None:
+def test_a_dead_node_with_a_job_is_given_up_when_jobs_may_end(slurm):
     slurm.has("gpu1 IDLE", "gpu2 ALLOCATED+DRAIN+NOT_RESPONDING x", jobs="7|CG|ops|gpu2|\n")
     code, output, _ = slurm.remove("-e", "slurm_removal_cancel_jobs=true")
     assert code == 0, output

@@ -1,7 +1,5 @@
 """Licences and reservations: what is refused, and what scontrol is asked for."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 
@@ -41,7 +39,7 @@ def wanted(**changes: Any) -> dict[str, str]:
     return settings
 
 
-def test_a_reservation_in_scontrols_words() -> None:
+def test_a_reservation_in_scontrols_words():
     assert wanted() == {
         "Nodes": "gpu[1-2]",
         "Accounts": "teaching",
@@ -55,7 +53,7 @@ def test_a_reservation_in_scontrols_words() -> None:
     }
 
 
-def test_one_that_is_not_there_is_made_and_one_that_is_absent_removed() -> None:
+def test_one_that_is_not_there_is_made_and_one_that_is_absent_removed():
     assert m.command("course", False, wanted(), None, NOW) == [
         "create",
         "ReservationName=course",
@@ -65,19 +63,17 @@ def test_one_that_is_not_there_is_made_and_one_that_is_absent_removed() -> None:
         "Duration=UNLIMITED",
     ]
     reservations = m.shown(SHOWN)
-    assert m.command("course", True, {}, reservations["course"], NOW) == [
-        "delete",
-        "ReservationName=course",
-    ]
+    gone = m.command("course", True, {}, reservations["course"], NOW)
+    assert gone == ["delete", "ReservationName=course"]
     assert m.command("course", True, {}, None, NOW) == []
 
 
 @pytest.mark.parametrize("none", ["", "No reservations in the system\n"])
-def test_none_are_none(none: str) -> None:
+def test_none_are_none(none):
     assert m.shown(none) == {}
 
 
-def test_one_that_is_as_declared_is_left() -> None:
+def test_one_that_is_as_declared_is_left():
     reservations = m.shown(SHOWN)
     assert m.command("course", False, wanted(), reservations["course"], NOW) == []
     power = wanted(
@@ -105,14 +101,12 @@ def test_one_that_is_as_declared_is_left() -> None:
         ({"start": "2026-11-21T08:00"}, []),  # it has begun
     ],
 )
-def test_what_differs_is_changed_and_nothing_else(
-    changes: dict[str, Any], asked: list[str]
-) -> None:
+def test_what_differs_is_changed_and_nothing_else(changes, asked):
     argv = m.command("course", False, wanted(**changes), m.shown(SHOWN)["course"], NOW)
     assert argv == (["update", "ReservationName=course", *asked] if asked else [])
 
 
-def test_one_that_has_not_begun_can_be_moved() -> None:
+def test_one_that_has_not_begun_can_be_moved():
     later = wanted(
         nodes=["ALL"], users=["root"], accounts=[], start="2026-12-02T08:00", duration=600
     )
@@ -127,7 +121,7 @@ def test_one_that_has_not_begun_can_be_moved() -> None:
         {"start": "2026-11-21T08:00", "duration": "", "end": "2026-11-22T12:00"},
     ],
 )
-def test_one_that_is_over_is_not_made_again(times: dict[str, str]) -> None:
+def test_one_that_is_over_is_not_made_again(times):
     assert m.command("course", False, wanted(**times), None, NOW) == []
     weekly = wanted(**times, flags=["WEEKLY"])
     assert m.command("course", False, weekly, None, NOW)[0] == "create"
@@ -137,7 +131,7 @@ def test_one_that_is_over_is_not_made_again(times: dict[str, str]) -> None:
     ("duration", "minutes"),
     [("90", 90), ("8:00:00", 480), ("00:30", 30), ("2-00:00:00", 2880), ("unlimited", 525600)],
 )
-def test_durations_are_compared_by_what_they_mean(duration: str, minutes: int) -> None:
+def test_durations_are_compared_by_what_they_mean(duration, minutes):
     assert m.minutes(duration) == minutes
 
 
@@ -158,37 +152,31 @@ def test_durations_are_compared_by_what_they_mean(duration: str, minutes: int) -
         ({"end": "2026-12-01T08:00"}, "needs either a duration or an end"),
         ({"duration": "a day"}, "lasts 'a day'; write minutes"),
         ({"duration": "", "end": "noon"}, "ends at 'noon'; write"),
-        (
-            {"start": "2026-12-02T08:00", "duration": "", "end": "2026-12-01T08:00"},
-            "ends at 2026-12-01T08:00, before it starts",
-        ),
+        ({"start": "2026-12-02T08:00", "duration": "", "end": "2026-12-01T08:00"}, "before it"),
     ],
 )
-def test_what_cannot_be_reserved_is_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_what_cannot_be_reserved_is_one_sentence(changes, sentence):
     (problem,) = r.problems([{**COURSE, **changes}], NODES, KNOWN)
     assert problem.startswith("slurm_reservations")
     assert sentence in problem
 
 
-def test_users_and_accounts_are_held_against_those_that_are_declared() -> None:
+def test_users_and_accounts_are_held_against_those_that_are_declared():
     known = KNOWN | {"users": ["alice"], "accounts": ["physics"]}
     (account,) = r.problems([COURSE], NODES, known)
-    assert account == (
-        "slurm_reservations: course is for the account teaching, which slurm_accounts does not "
-        "declare; add it there, or correct the name."
-    )
+    assert "course is for the account teaching, which slurm_accounts does not declare" in account
     (user,) = r.problems([{**COURSE, "accounts": [], "users": ["root", "eve"]}], NODES, known)
     assert "is for the user eve, which slurm_users does not declare" in user
     assert r.problems([COURSE], NODES, KNOWN) == []
 
 
-def test_two_of_one_name_are_refused_and_one_that_goes_needs_only_its_name() -> None:
+def test_two_of_one_name_are_refused_and_one_that_goes_needs_only_its_name():
     (problem,) = r.problems([COURSE, COURSE], NODES, KNOWN)
     assert problem == "slurm_reservations has two with the name course; rename one."
     assert r.problems([{"name": "course", "state": "absent"}], NODES, KNOWN) == []
 
 
-def test_licences() -> None:
+def test_licences():
     assert licenses.licenses({"matlab": 10, "ansys": 4}) == "matlab:10,ansys:4"
     assert licenses.license_problems({"matlab": 10}) == []
     bad = licenses.license_problems({"matlab:x": 1, "ansys": 0, "abaqus": True})

@@ -1,7 +1,5 @@
 """What Slurm says, recorded from 22.05 and 24.11."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.slurm.plugin_utils import state as s
@@ -20,62 +18,53 @@ gpu9 IDLE+DRAIN Low RealMemory, look at DIMM 3 [ops@2026-11-21T16:43:23]
 ALL = [f"gpu{number}" for number in range(1, 11)]
 
 
-def test_what_may_still_settle_is_waited_for() -> None:
+def test_what_may_still_settle_is_waited_for():
     assert s.waiting(ANSWER, ALL) == ["gpu2", "gpu6", "gpu7", "gpu10"]
     assert s.waiting(ANSWER, ["gpu1", "gpu4"]) == []
     assert s.waiting("", ["gpu1"]) == ["gpu1"]
 
 
-def test_only_what_slurm_drained_itself_returns_and_only_when_it_is_mended() -> None:
+def test_only_what_slurm_drained_itself_returns_and_only_when_it_is_mended():
     assert s.mended(ANSWER, ALL) == ["gpu3", "gpu5", "gpu8"]
 
 
-def test_what_people_drained_stays_and_is_told() -> None:
+def test_what_people_drained_stays_and_is_told():
     assert s.kept_out(ANSWER, ALL) == [
         "gpu4 (bad fan [ops@2026-11-21T16:43:23])",
         "gpu9 (Low RealMemory, look at DIMM 3 [ops@2026-11-21T16:43:23])",
     ]
 
 
-def test_a_node_without_jobs_is_told_with_slurms_reason() -> None:
+def test_a_node_without_jobs_is_told_with_slurms_reason():
     reasons = s.unusable(ANSWER, ["gpu1", "gpu2", "gpu4", "gpu10"])
     assert sorted(reasons) == ["gpu10", "gpu2"]
     assert reasons["gpu2"] == f"slurmctld holds it as DRAIN+IDLE+INVALID_REG: {INVAL}"
     assert "does not know the node" in reasons["gpu10"]
 
 
+UNKNOWN = "this version of Slurm knows no setting {}; correct or remove it"
+KEY = "Parsing error at unrecognized key: "
+LINE = 'Parse error in file /tmp/x/slurm.conf line 31: " Wight=1"\n'
+QUOTED = 'SlurmdTimeout value "soon" is not a valid number'
+BRACKETED = "MaxJobCount value (many) is not a valid number"
+FLAGS = ("Invalid PrologFlag: Containn", "PrologFlags invalid: Containn")
+ENDS = "fatal: Unable to process configuration file"
+
+
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (
-            "scontrol: error: _parse_next_key: Parsing error at unrecognized key: Foo\n"
-            "scontrol: fatal: Unable to process configuration file",
-            "this version of Slurm knows no setting Foo; correct or remove it",
-        ),
-        (
-            "scontrol: error: Parsing error at unrecognized key: Wight\n"
-            'scontrol: error: Parse error in file /tmp/x/slurm.conf line 31: " Wight=1"\n',
-            "this version of Slurm knows no setting Wight; correct or remove it",
-        ),
-        (
-            'scontrol: error: SlurmdTimeout value "soon" is not a valid number',
-            "SlurmdTimeout cannot be 'soon': SlurmdTimeout value \"soon\" is not a valid number",
-        ),
-        (
-            "scontrol: error: MaxJobCount value (many) is not a valid number",
-            "MaxJobCount cannot be 'many': MaxJobCount value (many) is not a valid number",
-        ),
-        ('scontrol: error: Bad value "abc" for MaxTime', "MaxTime cannot be 'abc'"),
-        (
-            "scontrol: error: Invalid PrologFlag: Containn\n"
-            "scontrol: fatal: PrologFlags invalid: Containn",
-            "Invalid PrologFlag: Containn; PrologFlags invalid: Containn",
-        ),
-        ("", "it gave no reason"),
+        ([f"error: _parse_next_key: {KEY}Foo", ENDS], UNKNOWN.format("Foo")),
+        ([f"error: {KEY}Wight", f"error: {LINE}"], UNKNOWN.format("Wight")),
+        ([f"error: {QUOTED}"], f"SlurmdTimeout cannot be 'soon': {QUOTED}"),
+        ([f"error: {BRACKETED}"], f"MaxJobCount cannot be 'many': {BRACKETED}"),
+        (['error: Bad value "abc" for MaxTime'], "MaxTime cannot be 'abc'"),
+        ([f"error: {FLAGS[0]}", f"fatal: {FLAGS[1]}"], "; ".join(FLAGS)),
+        ([], "it gave no reason"),
     ],
 )
-def test_the_parsers_words_become_one_sentence(said: str, sentence: str) -> None:
-    assert s.parser_verdict(said) == sentence
+def test_the_parsers_words_become_one_sentence(said, sentence):
+    assert s.parser_verdict("\n".join(f"scontrol: {line}" for line in said)) == sentence
 
 
 def policy(installed: str, candidate: str = "(none)") -> str:
@@ -90,17 +79,26 @@ def problems(look: str, controller: str) -> list[str]:
     return s.host_problems(look, controller, HOST, CLUSTER)
 
 
-def test_a_node_newer_than_its_controller_is_refused() -> None:
+def test_a_node_newer_than_its_controller_is_refused():
     (sentence,) = problems(policy("(none)", "24.11.5-4"), policy("22.05.8-4+deb12u3"))
     assert sentence.startswith("gpu1 has Slurm 24.11, and its controller ctl1 has the older 22.05")
-    assert problems(policy("22.05.8-4"), policy("24.11.5-4")) == []
-    assert problems(policy("(none)"), policy("22.05.8")) == []
-    assert problems(policy("24.11.5"), "") == []
-    # What is installed counts: nothing is upgraded by the way.
-    assert problems(policy("22.05.8-4", "24.11.5-4"), policy("22.05.8-4")) == []
 
 
-def test_a_slurm_without_cgroup_v2_is_refused_on_it() -> None:
+@pytest.mark.parametrize(
+    ("look", "controller"),
+    [
+        (policy("22.05.8-4"), policy("24.11.5-4")),
+        (policy("(none)"), policy("22.05.8")),
+        (policy("24.11.5"), ""),
+        # What is installed counts: nothing is upgraded by the way.
+        (policy("22.05.8-4", "24.11.5-4"), policy("22.05.8-4")),
+    ],
+)
+def test_one_that_is_not_newer_is_not(look, controller):
+    assert problems(look, controller) == []
+
+
+def test_a_slurm_without_cgroup_v2_is_refused_on_it():
     look = policy("(none)", "21.08.5-2ubuntu1") + "cgroup=cgroup2fs\n"
     (sentence,) = problems(look, look)
     assert "knows no cgroup v2" in sentence
@@ -110,24 +108,24 @@ def test_a_slurm_without_cgroup_v2_is_refused_on_it() -> None:
 
 
 @pytest.mark.parametrize("written", ["old", "old|3431", "Old\n"])
-def test_a_controller_of_another_cluster_is_refused(written: str) -> None:
+def test_a_controller_of_another_cluster_is_refused(written):
     (sentence,) = problems(f"cluster={written}", "")
     assert "gpu1 is the controller of the cluster" in sentence
     assert "/state/clustername" in sentence
 
 
-def test_the_name_that_is_deployed_is_taken_in_any_case() -> None:
+def test_the_name_that_is_deployed_is_taken_in_any_case():
     assert problems("cluster=SITE|12\n", "") == []
     assert problems("cluster=", "") == []
 
 
-def test_a_queue_is_not_left_behind() -> None:
+def test_a_queue_is_not_left_behind():
     (sentence,) = problems("cluster=site\nqueue=/var/lib/slurm/slurmctld\n", "")
     assert sentence.startswith("slurmctld on gpu1 has its queue in /var/lib/slurm/slurmctld, and")
     assert "would begin without it in /state; stop slurmctld there" in sentence
 
 
-def test_sackd_is_not_wanted_of_a_system_that_has_none() -> None:
+def test_sackd_is_not_wanted_of_a_system_that_has_none():
     host = {**HOST, "sackd": True}
     (sentence,) = s.host_problems(policy("22.05.8-4"), "", host, CLUSTER)
     assert sentence.startswith("gpu1 has Slurm 22.05, and APT knows no package sackd there")

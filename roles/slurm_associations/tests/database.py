@@ -4,8 +4,6 @@ It prints what the real one prints (test_found.py holds recordings of that), kee
 told, and refuses what names something that is not there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

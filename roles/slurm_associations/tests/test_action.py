@@ -1,30 +1,13 @@
 """The action asks, plans, applies and asks again; what fails is one sentence."""
 
-from __future__ import annotations
-
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from roles.slurm_associations.action_plugins import slurm_associations as plugin
+from roles.slurm_associations.library import sacctmgr_calls
 from roles.slurm_associations.tests.database import Database, SacctmgrError
-
-ROLE = Path(__file__).resolve().parents[1]
-
-
-def loaded(kind: str, name: str) -> Any:
-    spec = spec_from_file_location(f"{kind}_{name}", ROLE / kind / f"{name}.py")
-    assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-    module = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-ACTION = loaded("action_plugins", "slurm_associations")
-CALLS = loaded("library", "sacctmgr_calls")
 
 GIVEN = {
     "cluster": "Site",
@@ -78,13 +61,13 @@ def host() -> SacctmgrHost:
 
 
 def run(host: SacctmgrHost, *, check: bool = False, **changes: Any) -> dict[str, Any]:
-    action = object.__new__(ACTION.ActionModule)
+    action: Any = object.__new__(plugin.ActionModule)
     action._task = SimpleNamespace(check_mode=check)
     action._execute_module = host.execute
     action._variables = {}
     try:
         return dict(action._apply({**GIVEN, **changes}))
-    except ACTION.Failed as failed:
+    except plugin.Failed as failed:
         return {"failed": True, "msg": str(failed)}
 
 
@@ -169,7 +152,7 @@ def test_what_is_wrong_with_the_declaration_is_told_before_anything_is_asked(hos
 
 def test_commands_run_in_their_order_up_to_the_first_that_fails():
     calls = [["printf", "%s|", "a b", "ü"], ["sh", "-c", "echo no >&2; exit 3"], ["true"]]
-    assert list(CALLS.run(calls, 10)) == [
+    assert list(sacctmgr_calls.run(calls, 10)) == [
         {"rc": 0, "stdout": "a b|ü|", "stderr": ""},
         {"rc": 3, "stdout": "", "stderr": "no\n"},
     ]
@@ -179,6 +162,6 @@ def test_commands_run_in_their_order_up_to_the_first_that_fails():
     ("call", "words"), [(["no-such-program"], "No such file"), (["sleep", "5"], "timed out")]
 )
 def test_a_command_that_does_not_start_or_end_has_failed(call, words):
-    [result] = CALLS.run([call], 1)
+    [result] = sacctmgr_calls.run([call], 1)
     assert result["rc"] == 127
     assert words in str(result["stderr"])

@@ -1,9 +1,5 @@
 """Whether the playbooks have Slurm ask for associations."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from tests.standins.slurm_files import declared, of_role, policy
@@ -25,9 +21,7 @@ ASKED = "associations,limits,qos,safe"
         ({"slurm_users": USERS, "slurm_accounting_host": ""}, ""),
     ],
 )
-def test_slurm_asks_where_users_are_declared_unless_the_site_says_otherwise(
-    variables: dict[str, Any], expected: str
-) -> None:
+def test_slurm_asks_where_users_are_declared_unless_the_site_says_otherwise(variables, expected):
     look = {"__slurm_controller_versions": policy("24.11")}
     composed = of_role(declared("24.11"), "slurm", "ctl1", "__slurm_composed", **variables, **look)
     assert composed.get("AccountingStorageEnforce", "") == expected

@@ -1,7 +1,5 @@
 """What is declared and not enforced looks right, and is not: slurmctld is asked."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.slurm_associations.plugin_utils.enforced import locked_out, not_asked, unenforced
@@ -9,6 +7,8 @@ from roles.slurm_associations.plugin_utils.enforced import locked_out, not_asked
 ACCOUNTS = [{"name": "a"}]
 LIMITED = [{"name": "a", "limits": {"MaxJobs": 1}}]
 QOS = [{"name": "q", "limits": {"MaxWall": "60"}}]
+SHARED = [{"name": "a", "fairshare": 3}]
+SHARES = [{"name": "u", "per_account": {"a": {"fairshare": 3}}}]
 ALL = "associations,limits,qos,safe"
 
 
@@ -38,12 +38,11 @@ def test_what_is_missing_is_named(value, declared, missing):
     assert bool(message) == bool(missing)
 
 
-def test_nothing_is_said_of_a_slurmctld_that_is_away():
-    assert unenforced("", LIMITED, QOS, []) == ""
-
-
-def test_a_site_that_wants_no_enforcement_is_not_told_of_it():
-    assert unenforced(config("none"), LIMITED, QOS, [], enforce=False) == ""
+@pytest.mark.parametrize(("settings", "enforce"), [("", True), (config("none"), False)])
+def test_nothing_is_said_of_a_slurmctld_that_is_away_or_to_a_site_that_wants_none(
+    settings, enforce
+):
+    assert unenforced(settings, LIMITED, QOS, [], enforce=enforce) == ""
 
 
 # --- what has no weight --------------------------------------------------------------------------
@@ -58,28 +57,15 @@ def priorities(kind: str = "priority/multifactor", **weights: int) -> str:
 @pytest.mark.parametrize(
     ("settings", "declared", "words"),
     [
-        (
-            priorities(),
-            ([{"name": "a", "fairshare": 3}], [], []),
-            "fairshare counts nothing: PriorityWeightFairshare is 0;",
-        ),
-        (
-            priorities(),
-            ([], [], [{"name": "u", "per_account": {"a": {"fairshare": 3}}}]),
-            "fairshare counts nothing: PriorityWeightFairshare is 0;",
-        ),
+        (priorities(), (SHARED, [], []), "fairshare counts nothing: PriorityWeightFairshare is 0;"),
+        (priorities(), ([], [], SHARES), "fairshare counts nothing: PriorityWeightFairshare is 0;"),
         (
             priorities(FairShare=1),
             ([{"name": "a", "priority": 3}], [{"name": "q", "priority": 3}], []),
-            "priority counts nothing: PriorityWeightAssoc is 0, "
-            "priority counts nothing: PriorityWeightQOS is 0;",
+            "PriorityWeightAssoc is 0, priority counts nothing: PriorityWeightQOS is 0;",
         ),
-        (
-            priorities("priority/basic", FairShare=1),
-            ([{"name": "a", "fairshare": 3}], [], []),
-            "PriorityType is priority/basic, not priority/multifactor;",
-        ),
-        (priorities(FairShare=1), ([{"name": "a", "fairshare": 3}], [], []), ""),
+        (priorities("priority/basic", FairShare=1), (SHARED, [], []), "is priority/basic, not"),
+        (priorities(FairShare=1), (SHARED, [], []), ""),
         (priorities(), ([{"name": "a", "fairshare": -1}], [], []), ""),
         (priorities(), (ACCOUNTS, QOS, []), ""),
     ],

@@ -11,8 +11,6 @@ declaration and these by hand:
     modify account where name=chemistry set qos+=short
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

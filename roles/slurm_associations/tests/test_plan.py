@@ -1,7 +1,5 @@
 """From any state of Slurm's database to what is declared, in few commands, and then in none."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -55,9 +53,18 @@ def apply(database: Database, *declared: Sequence[Any], remove: bool = False) ->
     return first
 
 
-def words(command: Sequence[str]) -> str:
-    assert command[:2] == ("sacctmgr", "--immediate")
-    return " ".join(command[2:])
+def commands(changes: plan.Plan) -> list[str]:
+    """What sacctmgr is told."""
+    assert all(command[:2] == ("sacctmgr", "--immediate") for command in changes.commands)
+    return [" ".join(command[2:]) for command in changes.commands]
+
+
+@pytest.fixture
+def database() -> Database:
+    """With what is declared above."""
+    filled = Database()
+    apply(filled, ACCOUNTS, QOS, USERS)
+    return filled
 
 
 # --- from nothing --------------------------------------------------------------------------------
@@ -65,7 +72,7 @@ def words(command: Sequence[str]) -> str:
 
 def test_what_is_declared_comes_to_be_before_what_names_it():
     changes = apply(Database(), ACCOUNTS, QOS, USERS)
-    assert [words(command) for command in changes.commands] == [
+    assert commands(changes) == [
         "add qos name=long Flags=DenyOnLimit MaxTRESPU=gres/gpu=8",
         "add qos name=urgent Priority=100 UsageFactor=2.0",
         "modify qos where name=normal set MaxWall=1-00:00:00",
@@ -107,34 +114,28 @@ def test_a_thousand_users_are_a_few_commands():
 # --- what is there already -----------------------------------------------------------------------
 
 
-def test_a_limit_is_taken_away_by_what_slurm_takes_it_away_with():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_a_limit_is_taken_away_by_what_slurm_takes_it_away_with(database):
     chemistry = {**ACCOUNTS[2], "limits": {"GrpTRES": {"cpu": 32}, "MaxJobs": -1}}
     long = {**QOS[1], "flags": [], "limits": {"MaxTRESPU": -1}}
     urgent = {**QOS[2], "preempt": []}
     changes = apply(database, [*ACCOUNTS[:2], chemistry], [QOS[0], long, urgent], USERS)
-    assert [words(command) for command in changes.commands] == [
+    assert commands(changes) == [
         "modify qos where name=long set Flags=-1 MaxTRESPU=gres/gpu=-1",
         "modify qos where name=urgent set Preempt=",
         "modify account where name=chemistry cluster=site set GrpTRES=cpu=32,mem=-1",
     ]
 
 
-def test_equal_changes_are_one_command():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_equal_changes_are_one_command(database):
     users = [{**user, "limits": {"MaxJobs": 4}} for user in USERS]
     changes = apply(database, ACCOUNTS, QOS, users)
-    assert [words(command) for command in changes.commands] == [
+    assert commands(changes) == [
         "modify user where name=alice,bob account=physics cluster=site set MaxJobs=4",
         "modify user where name=bob account=chemistry cluster=site set MaxJobs=4",
     ]
 
 
-def test_what_somebody_added_by_hand_stays_and_is_named():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_what_somebody_added_by_hand_stays_and_is_named(database):
     database.add_qos(["mine"], {}, {"Priority": "5"})
     database.add_account(["old"], {}, {"parent": "science"})
     database.add_user(["eve"], {"account": "old"}, {"DefaultAccount": "old"})
@@ -155,7 +156,7 @@ def test_what_somebody_added_by_hand_stays_and_is_named():
     assert plan.told(same.kept).startswith("Kept, though nobody declares it: user alice in old, ")
 
     gone = apply(database, ACCOUNTS, QOS, USERS, remove=True)
-    assert [words(command) for command in gone.commands] == [
+    assert commands(gone) == [
         "modify user where name=bob account=physics cluster=site set GrpTRES=cpu=-1 MaxJobs=-1",
         "delete user where name=alice account=old cluster=site",
         "delete user where name=alice account=physics cluster=site partition=gpu",
@@ -169,18 +170,14 @@ def test_what_somebody_added_by_hand_stays_and_is_named():
     assert gone.kept == ()
 
 
-def test_a_kind_of_which_nothing_is_declared_is_left_alone():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_a_kind_of_which_nothing_is_declared_is_left_alone(database):
     assert apply(database, ACCOUNTS, QOS, [], remove=True).commands == []
     assert apply(database, [], QOS, [], remove=True).commands == []
     changes = apply(database, [], QOS[:2], [], remove=True)
-    assert [words(command) for command in changes.commands] == ["delete qos where name=urgent"]
+    assert commands(changes) == ["delete qos where name=urgent"]
 
 
-def test_an_account_with_users_of_which_none_is_declared_is_not_removed():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_an_account_with_users_of_which_none_is_declared_is_not_removed(database):
     changes = planned(database, [*ACCOUNTS[:2]], QOS, [], remove=True)
     assert changes.problems == (
         "slurm_associations: account chemistry is not declared and would be removed, but users are "
@@ -188,16 +185,14 @@ def test_an_account_with_users_of_which_none_is_declared_is_not_removed():
     )
 
 
-def test_accounts_move_below_their_new_parents():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_accounts_move_below_their_new_parents(database):
     turned = [
         {**ACCOUNTS[0], "parent": "physics"},
         {**ACCOUNTS[1], "parent": "chemistry"},
         {**ACCOUNTS[2], "parent": "root"},
     ]
     changes = apply(database, turned, QOS, USERS)
-    assert [words(command) for command in changes.commands] == [
+    assert commands(changes) == [
         "modify account where name=chemistry cluster=site set Parent=root",
         "modify account where name=physics cluster=site set Parent=chemistry",
         "modify account where name=science cluster=site set Parent=physics",
@@ -205,38 +200,32 @@ def test_accounts_move_below_their_new_parents():
     assert changes.before.splitlines()[0] == "account chemistry: Parent=science"
 
 
-def test_a_user_moves_from_one_account_to_another():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_a_user_moves_from_one_account_to_another(database):
     moved = [{"name": "alice", "account": "chemistry"}, USERS[1]]
     changes = apply(database, ACCOUNTS, QOS, moved, remove=True)
-    assert [words(command) for command in changes.commands] == [
+    assert commands(changes) == [
         "add user name=alice account=chemistry cluster=site",
         "modify user where name=alice cluster=site set DefaultAccount=chemistry",
         "delete user where name=alice account=physics cluster=site",
     ]
 
 
-def test_a_default_account_that_a_user_chose_stays_unless_one_is_declared():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_a_default_account_that_a_user_chose_stays_unless_one_is_declared(database):
     database.modify_user(["bob"], {}, {"DefaultAccount": "physics"})
     assert apply(database, ACCOUNTS, QOS, USERS).commands == []
     assert apply(database, ACCOUNTS, QOS, USERS, remove=True).commands == []
     declared = [USERS[0], {**USERS[1], "default_account": "chemistry"}]
     changes = apply(database, ACCOUNTS, QOS, declared)
-    assert [words(command) for command in changes.commands] == [
+    assert commands(changes) == [
         "modify user where name=bob cluster=site set DefaultAccount=chemistry",
     ]
 
 
-def test_an_account_gets_qos_before_its_users_and_loses_them_after():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_an_account_gets_qos_before_its_users_and_loses_them_after(database):
     physics = {**ACCOUNTS[1], "qos": ["normal", "urgent"]}
     alice = {**USERS[0], "default_qos": "urgent"}
     changes = apply(database, [ACCOUNTS[0], physics, ACCOUNTS[2]], QOS, [alice, USERS[1]])
-    assert [words(command) for command in changes.commands] == [
+    assert commands(changes) == [
         "modify account where name=physics cluster=site set QOS=long,normal,urgent",
         "modify user where name=alice account=physics cluster=site set DefaultQOS=urgent",
         "modify account where name=physics cluster=site set QOS=normal,urgent",
@@ -248,18 +237,17 @@ def test_root_may_say_what_everyone_has():
     database = Database()
     root = {"name": "root", "qos": ["normal", "long"], "default_qos": "long"}
     changes = apply(database, [root, *ACCOUNTS], QOS, USERS, remove=True)
-    assert "modify account where name=root cluster=site set QOS=long,normal DefaultQOS=long" in [
-        words(command) for command in changes.commands
-    ]
+    assert (
+        "modify account where name=root cluster=site set QOS=long,normal DefaultQOS=long"
+        in commands(changes)
+    )
     assert not [command for command in changes.commands if command[2] == "delete"]
 
 
 # --- several clusters ----------------------------------------------------------------------------
 
 
-def test_what_is_another_clusters_stays():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_what_is_another_clusters_stays(database):
     database.add_qos(["mine"], {}, {})
     database.add_account(["old"], {}, {"parent": "root"})
     declared, _ = read(ACCOUNTS, QOS, USERS)
@@ -272,9 +260,7 @@ def test_what_is_another_clusters_stays():
     printed["users"] += "eve|old|None\n"
     there = found.parse(printed, declared, "SITE")
     changes = plan.plan(declared, there, "site", remove=True)
-    assert [words(command) for command in changes.commands] == [
-        "delete account where name=old cluster=site"
-    ]
+    assert commands(changes) == ["delete account where name=old cluster=site"]
     assert changes.kept == ("QOS mine",)
     defaults = found.defaults("other|old|alice\nsite|physics|alice\nsite|root|root\n", "site")
     there = found.with_defaults(there, defaults)
@@ -284,9 +270,7 @@ def test_what_is_another_clusters_stays():
 # --- what stands in the way ----------------------------------------------------------------------
 
 
-def test_what_has_jobs_is_not_removed():
-    database = Database()
-    apply(database, ACCOUNTS, QOS, USERS)
+def test_what_has_jobs_is_not_removed(database):
     removals = planned(
         database, ACCOUNTS[:2], QOS[:2], [{"name": "bob", "account": "physics"}], remove=True
     ).removals

@@ -1,7 +1,5 @@
 """However a limit is written, by a site or by sacctmgr, it is one value."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.slurm_associations.plugin_utils import properties

@@ -3,9 +3,6 @@
 `pytest roles/slurm roles/slurm_database --renew-golden` writes it anew; read the difference.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,22 +23,18 @@ def asked(site: Any, release: Release, expression: str) -> Any:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_slurmdbd_conf_is_the_golden_one(
-    release: Release, golden: Callable[[Path, str], None]
-) -> None:
+def test_slurmdbd_conf_is_the_golden_one(release, golden):
     template = "lookup('ansible.builtin.template', 'etc/slurm/slurmdbd.conf.j2')"
     golden(GOLDEN / release / NAME, asked(declared(release), release, template))
 
 
 @pytest.mark.parametrize(("older", "newer"), [*pairwise(RELEASES)])
-def test_releases_differ_in_what_the_table_says_and_in_nothing_else(
-    older: Release, newer: Release
-) -> None:
+def test_releases_differ_in_what_the_table_says_and_in_nothing_else(older, newer):
     before, after = ((GOLDEN / release / NAME).read_text() for release in (older, newer))
     assert unexplained(before, after, File.SLURMDBD, (older, newer)) == set()
 
 
-def test_what_this_slurmdbd_does_not_read_is_refused_with_what_to_set_instead() -> None:
+def test_what_this_slurmdbd_does_not_read_is_refused_with_what_to_set_instead():
     site = declared("26.05")
     (task,) = (
         task
@@ -58,7 +51,7 @@ def test_what_this_slurmdbd_does_not_read_is_refused_with_what_to_set_instead() 
     ]
 
 
-def test_a_database_elsewhere_is_named_with_its_port_and_who_vouches_for_it() -> None:
+def test_a_database_elsewhere_is_named_with_its_port_and_who_vouches_for_it():
     elsewhere = {
         "slurm_database_storage_host": "db1",
         "slurm_database_storage_port": 3307,
@@ -86,7 +79,7 @@ def test_a_database_elsewhere_is_named_with_its_port_and_who_vouches_for_it() ->
         ("", "", ""),
     ],
 )
-def test_what_a_slurmdbd_has_is_read_from_two_lines(said: str, records: str, password: str) -> None:
+def test_what_a_slurmdbd_has_is_read_from_two_lines(said, records, password):
     look = {"__slurm_database_current_config": {"stdout": said}}
     for name, expected in (("storage", records), ("password", password)):
         expression = f"__slurm_database_current_{name}"
@@ -102,7 +95,7 @@ def test_what_a_slurmdbd_has_is_read_from_two_lines(said: str, records: str, pas
         ({"TrackWCKey": True}, "put the word that Slurm wants in quotes."),
     ],
 )
-def test_settings_that_cannot_work_are_named(settings: dict[str, Any], words: str) -> None:
+def test_settings_that_cannot_work_are_named(settings, words):
     site = declared("24.11")
     look = {"slurm_database_settings": settings}
     (problem,) = of_role(site, "slurm_database", "ctl1", "__slurm_database_problems", **look)

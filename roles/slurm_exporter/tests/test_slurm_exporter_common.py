@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from unittest.mock import Mock, patch
 
 import pytest
 from hypothesis import given, settings
@@ -44,19 +45,12 @@ def success(samples):
     return {dict(key[1:])["collector"]: samples[key] for key in samples if key[0] == SUCCESS}
 
 
-def fail(error):
-    def collect():
-        raise error
-
-    return collect
-
-
 def told(name, value=1.0):
     return lambda: [gauge(name, "a value", value)]
 
 
-def exporter(tmp_path, *collectors, **others):
-    return Exporter("test", tmp_path / "test.prom", lambda: list(collectors), **others)
+def exporter(tmp_path, *collectors, say=lambda _: None):
+    return Exporter("test", tmp_path / "test.prom", lambda: list(collectors), say=say)
 
 
 def test_a_collector_that_fails_has_no_series_and_the_others_have_theirs(tmp_path):
@@ -64,8 +58,8 @@ def test_a_collector_that_fails_has_no_series_and_the_others_have_theirs(tmp_pat
     daemon = exporter(
         tmp_path,
         Collector("before", told("a")),
-        Collector("broken", fail(Failed("the cable is out"))),
-        Collector("crashing", fail(KeyError("x"))),
+        Collector("broken", Mock(side_effect=Failed("the cable is out"))),
+        Collector("crashing", Mock(side_effect=KeyError("x"))),
         Collector("after", told("b", 2.0)),
         say=log.append,
     )
@@ -81,18 +75,14 @@ def test_what_was_told_half_before_a_failure_is_not_told(tmp_path):
         yield gauge("half", "a value", 1)
         raise Failed("then it broke")
 
-    daemon = exporter(tmp_path, Collector("half", half), say=[].append)
+    daemon = exporter(tmp_path, Collector("half", half))
     daemon.round()
     assert ("half",) not in read(daemon.file)
 
 
 def test_no_value_of_the_round_before_stays(tmp_path):
-    answers = [told("a"), fail(Failed("gone")), told("a", 3.0)]
-
-    def collect():
-        return answers.pop(0)()
-
-    daemon = exporter(tmp_path, Collector("one", collect), say=[].append)
+    answers = [told("a")(), Failed("gone"), told("a", 3.0)()]
+    daemon = exporter(tmp_path, Collector("one", Mock(side_effect=answers)))
     seen = []
     for _ in range(3):
         daemon.round()
@@ -114,12 +104,8 @@ def test_no_value_of_the_round_before_stays(tmp_path):
     ids=["nan", "infinite", "twice", "labels", "anothers", "ours"],
 )
 def test_what_node_exporter_would_not_take_fails_its_collector_alone(tmp_path, families):
-    daemon = exporter(
-        tmp_path,
-        Collector("first", told("taken")),
-        Collector("bad", lambda: families),
-        say=[].append,
-    )
+    first, bad = Collector("first", told("taken")), Collector("bad", lambda: families)
+    daemon = exporter(tmp_path, first, bad)
     daemon.round()
     samples = read(daemon.file)
     assert success(samples) == {"first": 1, "bad": 0}
@@ -127,7 +113,6 @@ def test_what_node_exporter_would_not_take_fails_its_collector_alone(tmp_path, f
 
 
 def test_an_exporter_tells_of_itself(tmp_path):
-
     def collect():
         time.sleep(0.05)
         return ()
@@ -141,33 +126,21 @@ def test_an_exporter_tells_of_itself(tmp_path):
 
 
 def test_a_failure_is_said_when_it_begins_changes_and_ends(tmp_path):
-    answers = ["a", "a", "b", None, None]
-
-    def collect():
-        text = answers.pop(0)
-        if text:
-            raise Failed(text)
-        return ()
-
+    answers = [Failed("a"), Failed("a"), Failed("b"), (), ()]
     log: list[str] = []
-    daemon = exporter(tmp_path, Collector("one", collect), say=log.append)
-    for _ in range(5):
+    daemon = exporter(tmp_path, Collector("one", Mock(side_effect=answers)), say=log.append)
+    for _ in answers:
         daemon.round()
     assert log == ["one: a", "one: b", "one: well again"]
 
 
 def test_what_two_collectors_need_is_asked_once_and_so_is_what_fails():
-    calls = []
-
-    def ask():
-        calls.append(1)
-        raise Failed("no")
-
+    ask = Mock(side_effect=Failed("no"))
     once = Once(ask)
     for _ in range(2):
         with pytest.raises(Failed, match="no"):
             once()
-    assert calls == [1]
+    ask.assert_called_once()
     assert Once(lambda: None)() is None
 
 
@@ -204,18 +177,11 @@ def test_the_file_can_be_read_by_node_exporter_and_nothing_lies_beside_it(tmp_pa
     assert list(tmp_path.iterdir()) == [daemon.file]
 
 
-def test_a_file_that_cannot_be_written_is_taken_away_and_the_next_round_writes_again(
-    tmp_path, monkeypatch
-):
+def test_a_file_that_cannot_be_written_is_taken_away_and_the_next_round_writes_again(tmp_path):
     log: list[str] = []
     daemon = exporter(tmp_path, Collector("one", told("a")), say=log.append)
     daemon.round()
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(common, "write", full)
+    with patch.object(common, "write", side_effect=OSError(28, "No space left on device")):
         daemon.round()
     assert list(tmp_path.iterdir()) == []
     assert log == [f"textfile: {daemon.file}: No space left on device"]
@@ -270,10 +236,7 @@ def test_it_ends_at_once_in_the_middle_of_a_command_and_leaves_nothing(tmp_path)
     file = tmp_path / "test.prom"
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(DAEMON), str(file)])
     try:
-        limit = time.monotonic() + 30
-        while not (sleeping := children(process.pid)):
-            assert time.monotonic() < limit
-            time.sleep(0.05)
+        sleeping = until(lambda: children(process.pid), 30)
         assert file.exists()
         process.terminate()
         assert process.wait(timeout=10) == 0

@@ -76,21 +76,18 @@ def nodes_of(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nodes(version):
-    by_name = {node.name: node for node in nodes_of(version)}
-    assert list(by_name) == ["cpu1", "gpu1", "gpu2", "gpu3"]
-    assert by_name["gpu1"].states == {"mixed"}
-    assert (by_name["gpu1"].reason, by_name["gpu1"].user) == ("", "")
-    assert (by_name["gpu1"].cpus, by_name["gpu1"].cpus_alloc) == (2, 1)
-    assert by_name["gpu1"].partitions == ("gpu", "all")
-    assert by_name["gpu2"].states == {"allocated", "drain"}
-    assert by_name["gpu2"].reason == "Prolog error: GPU 3 fell off the bus"
-    assert "down" in by_name["gpu3"].states
-    assert by_name["gpu3"].reason == 'disk "sda" failed: smart=bad, ticket=4711 [ops@desk]'
-    assert by_name["gpu3"].user == "root"
-    assert by_name["cpu1"].states == {"idle", "drain"}
-    assert by_name["cpu1"].reason == "State=IDLE Partitions=none"
-    assert by_name["cpu1"].partitions == ("all", "shut")
-    gpus = [(node.gpus, node.gpus_alloc) for node in by_name.values()]
+    cpu1, gpu1, gpu2, gpu3 = found = nodes_of(version)
+    assert [node.name for node in found] == ["cpu1", "gpu1", "gpu2", "gpu3"]
+    assert (gpu1.states, gpu1.partitions) == ({"mixed"}, ("gpu", "all"))
+    assert (gpu1.reason, gpu1.user, gpu1.cpus, gpu1.cpus_alloc) == ("", "", 2, 1)
+    assert gpu2.states == {"allocated", "drain"}
+    assert gpu2.reason == "Prolog error: GPU 3 fell off the bus"
+    assert "down" in gpu3.states
+    assert gpu3.reason == 'disk "sda" failed: smart=bad, ticket=4711 [ops@desk]'
+    assert gpu3.user == "root"
+    assert (cpu1.states, cpu1.partitions) == ({"idle", "drain"}, ("all", "shut"))
+    assert cpu1.reason == "State=IDLE Partitions=none"
+    gpus = [(node.gpus, node.gpus_alloc) for node in found]
     assert gpus == ([(0, 0)] * 4 if version == "22.05" else [(0, 0), (4, 3), (4, 4), (4, 0)])
 
 
@@ -145,8 +142,8 @@ def test_statistics(version):
 
 
 def test_labels_that_two_sections_have_are_kept_apart():
-    values = diagnostics.from_text(recorded("22.05", "sdiag.txt")).values
     text = recorded("22.05", "sdiag.txt")
+    values = diagnostics.from_text(text).values
     cycles = [int(value) for value in re.findall(r"Total cycles: (\d+)", text)]
     assert cycles == [values["schedule_cycle_cnt"], values["bf_cycle_cnt"]]
     assert cycles[0] != cycles[1]
@@ -376,18 +373,22 @@ def test_a_reason_in_json_is_whatever_it_is(reason):
     assert nodes.from_json(json.dumps(document))[0].reason == reason
 
 
-def test_a_reason_of_two_lines_and_one_that_quotes_another():
-    rest = " Reason=first [ops@2026-11-22T11:15:58]        second line"
-    assert nodes.from_text(line(rest=rest))[0].reason == "first"
-    rest = " Reason=again: Prolog error [slurm@2026-11-22T11:00:00] [ops@2026-11-22T11:15:58]"
-    (result,) = nodes.from_text(line(rest=rest))
-    assert result.reason == "again: Prolog error [slurm@2026-11-22T11:00:00]"
-    assert result.user == "ops"
+BY_SLURM, BY_OPS = "[slurm@2026-11-22T11:00:00]", "[ops@2026-11-22T11:15:58]"
 
 
-def test_a_reason_without_its_author_is_told_all_the_same():
-    (result,) = nodes.from_text(line(rest=" Reason=nobody knows"))
-    assert (result.reason, result.user) == ("nobody knows", "")
+@pytest.mark.parametrize(
+    ("written", "reason", "user"),
+    [
+        (f"first {BY_OPS}        second line", "first", "ops"),
+        (f"again: Prolog error {BY_SLURM} {BY_OPS}", f"again: Prolog error {BY_SLURM}", "ops"),
+        ("nobody knows", "nobody knows", ""),
+    ],
+)
+def test_a_reason_of_two_lines_one_that_quotes_another_and_one_without_author(
+    written, reason, user
+):
+    (result,) = nodes.from_text(line(rest=f" Reason={written}"))
+    assert (result.reason, result.user) == (reason, user)
 
 
 def test_a_long_or_many_lined_reason_is_one_short_line_in_the_series():
@@ -611,16 +612,10 @@ def test_a_round_asks_each_command_once_and_all_collectors_answer(stand):
     daemon.round()
     assert success(read_series(stand.file)) == dict.fromkeys(COLLECTORS, 1.0)
     text = stand.version == "22.05"
-    round_ = [
-        " ".join(command)
-        for command in (
-            nodes.TEXT if text else nodes.JSON,
-            jobs.COMMAND,
-            shares.COMMAND,
-            diagnostics.TEXT if text else diagnostics.JSON,
-        )
-    ]
-    assert sorted(call.strip() for call in stand.calls) == sorted(["scontrol --version", *round_])
+    commands = [jobs.COMMAND, shares.COMMAND]
+    commands += [nodes.TEXT, diagnostics.TEXT] if text else [nodes.JSON, diagnostics.JSON]
+    asked = ["scontrol --version", *map(" ".join, commands)]
+    assert sorted(call.strip() for call in stand.calls) == sorted(asked)
     daemon.round()
     daemon.round()
     assert len(stand.calls) == 1 + 3 * 4
@@ -747,12 +742,10 @@ def big(node_count, job_count):
     """A cluster's answers: nodes of 8 GPUs, every tenth drained; a third of the jobs run."""
     document = json.loads(recorded("26.05", "nodes.json"))
     usual = document["nodes"][1]
-    drained = {"state": ["IDLE", "DRAIN"], "reason_set_by_user": "root"}
+    drained = {"state": ["IDLE", "DRAIN"], "reason_set_by_user": "root", "reason": "disk failed"}
     busy = {"state": ["MIXED"], "gres": "gpu:h100:8(S:0-1)", "gres_used": "gpu:h100:8(IDX:0-7)"}
     document["nodes"] = [
-        {**usual, **busy, "name": f"gpu{i:04}"}
-        if i % 10
-        else {**usual, **busy, **drained, "name": f"gpu{i:04}", "reason": f"disk {i} failed"}
+        usual | busy | {"name": f"gpu{i:04}"} | ({} if i % 10 else drained)
         for i in range(node_count)
     ]
     rows = []
@@ -782,16 +775,25 @@ def test_a_thousand_nodes_and_ten_thousand_jobs_cost_seconds_and_four_commands(s
 
 # --- configuration --------------------------------------------------------------------------------
 
-GIVEN = {
-    "file": "/var/lib/prometheus/node-exporter/slurm.prom", "interval_s": 60, "limit_s": 15,
-    "collectors": list(COLLECTORS), "openmetrics": False, "per_job": True,
-}  # fmt: skip
+
+@pytest.fixture
+def configured(tmp_path):
+    """A function that writes a configuration."""
+
+    def write(document=None, **changes):
+        given = {
+            "file": "/var/lib/prometheus/node-exporter/slurm.prom", "interval_s": 60, "limit_s": 15,
+            "collectors": list(COLLECTORS), "openmetrics": False, "per_job": True,
+        }  # fmt: skip
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(given | changes if document is None else document), "utf-8")
+        return file
+
+    return write
 
 
-def test_the_configuration(tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(GIVEN), encoding="utf-8")
-    assert read(file).collectors == COLLECTORS
+def test_the_configuration(configured):
+    assert read(configured()).collectors == COLLECTORS
 
 
 @pytest.mark.parametrize(
@@ -806,31 +808,26 @@ def test_the_configuration(tmp_path):
         ({"interval_s": "often"}, "could not convert"),
     ],
 )
-def test_a_configuration_that_cannot_work_is_one_sentence(tmp_path, capsys, changes, said):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({**GIVEN, **changes}), encoding="utf-8")
+def test_a_configuration_that_cannot_work_is_one_sentence(configured, capsys, changes, said):
+    file = configured(**changes)
     with pytest.raises(BadConfig, match=re.escape(said)):
         read(file)
     assert main.main(["--config", str(file)]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_configuration_that_is_missing_or_lacks_a_word_is_one_sentence(tmp_path):
-    file = tmp_path / "config.json"
+def test_a_configuration_that_is_missing_or_lacks_a_word_is_one_sentence(configured, tmp_path):
     with pytest.raises(BadConfig, match="cannot be read: No such file"):
-        read(file)
-    file.write_text("{}", encoding="utf-8")
+        read(tmp_path / "none")
     with pytest.raises(BadConfig, match="has no file"):
-        read(file)
-    file.write_text("[]", encoding="utf-8")
+        read(configured({}))
     with pytest.raises(BadConfig):
-        read(file)
+        read(configured([]))
 
 
-def test_once_prints_a_round_and_says_whether_all_is_well(stand, tmp_path, capsys):
+def test_once_prints_a_round_and_says_whether_all_is_well(stand, configured, capsys):
     stand.exporter()  # the version
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({**GIVEN, "file": str(stand.file)}), encoding="utf-8")
+    file = configured(file=str(stand.file))
     assert main.main(["--config", str(file), "--once"]) == 0
     assert "slurm_nodes 4.0\n" in capsys.readouterr().out
     stand.does("squeue", "exit 3")

@@ -1,7 +1,5 @@
 """How far a build is, from what its host says; and the program that builds, up to the compiler."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -13,14 +11,14 @@ from roles.slurm_install.action_plugins import slurm_build_progress as m
 BUILD = Path(__file__).parents[1] / "files/build"
 
 
-def test_a_build_at_work() -> None:
+def test_a_build_at_work():
     now = m.state("active=active\ndone=\nat=configures and compiles\ncompiled=1240\nwords=\n")
     assert (now.running, now.done, now.compiled) == (True, False, 1240)
-    line = m.told("ctl1", now, 150)
-    assert line == "  ctl1: configures and compiles, 1240 files compiled, 2.5 min"
+    told = m.told("ctl1", now, 150)
+    assert told == "  ctl1: configures and compiles, 1240 files compiled, 2.5 min"
 
 
-def test_one_that_ended_without_packages() -> None:
+def test_one_that_ended_without_packages():
     now = m.state(
         "active=inactive\ndone=\nat=installs what the build needs\ncompiled=0\n"
         "words=E: Unable to correct problems|build: error: no \n"
@@ -29,26 +27,15 @@ def test_one_that_ended_without_packages() -> None:
     assert now.words == "E: Unable to correct problems / build: error: no"
 
 
-def test_what_a_host_is_asked(tmp_path: Path) -> None:
+def test_what_a_host_is_asked(tmp_path):
     (tmp_path / "progress").write_text("packs\n")
     (tmp_path / "log").write_text("ok\nconfigure: error: no MUNGE\nmake: *** Error 2\n")
-    answer = subprocess.run(
-        ["bash", "-c", m.question(str(tmp_path), "no-such.service")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    now = m.state(answer.stdout)
+    question = ["bash", "-c", m.question(str(tmp_path), "no-such.service")]
+    now = m.state(subprocess.check_output(question, text=True))
     assert (now.running, now.done, now.at) == (False, False, "packs")
     assert now.words == "configure: error: no MUNGE / make: *** Error 2"
     (tmp_path / "packages.tar").touch()
-    done = subprocess.run(
-        ["bash", "-c", m.question(str(tmp_path), "no-such.service")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert m.state(done.stdout).done
+    assert m.state(subprocess.check_output(question, text=True)).done
 
 
 RULES = """#!/bin/sh
@@ -92,7 +79,7 @@ def built(folder: Path, version: str, *options: str, found: str = "24.11.5-1") -
     return folder
 
 
-def test_what_was_built_is_one_file(tmp_path: Path) -> None:
+def test_what_was_built_is_one_file(tmp_path):
     folder = built(tmp_path, "24.11.5")
     assert (folder / "progress").read_text() == "finished\n", (folder / "log").read_text()
     with tarfile.open(folder / "packages.tar") as packed:
@@ -100,7 +87,7 @@ def test_what_was_built_is_one_file(tmp_path: Path) -> None:
     assert not (folder / "work").exists()
 
 
-def test_options_reach_configure_last(tmp_path: Path) -> None:
+def test_options_reach_configure_last(tmp_path):
     folder = built(tmp_path, "24.11.5", "--with-nvml=/usr/local/cuda", "--enable-x")
     # Without NVML in what came of it, it is refused; its work stays for a look.
     assert "NVML was asked for" in (folder / "log").read_text()
@@ -110,12 +97,12 @@ def test_options_reach_configure_last(tmp_path: Path) -> None:
     assert line.endswith("SUCMD=/bin/su --with-nvml=/usr/local/cuda --enable-x")
 
 
-def test_nvml_that_was_found(tmp_path: Path) -> None:
+def test_nvml_that_was_found(tmp_path):
     folder = built(tmp_path, "24.11.5", "--with-nvml=/usr/local/cuda", found="24.11.5-1 yes")
     assert (folder / "packages.tar").exists(), (folder / "log").read_text()
 
 
-def test_a_tarball_of_another_version(tmp_path: Path) -> None:
+def test_a_tarball_of_another_version(tmp_path):
     folder = built(tmp_path, "24.11.5", found="25.05.1-1")
     assert "error: the tarball is of Slurm 25.05.1, and 24.11.5" in (folder / "log").read_text()
     assert not (folder / "packages.tar").exists()

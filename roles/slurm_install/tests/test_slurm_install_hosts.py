@@ -1,7 +1,5 @@
 """What becomes of the packages that a host has, and what is refused of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -27,38 +25,38 @@ def debian(version: str) -> str:
     return DEBIAN.replace("22.05.8-4+deb12u3", version) + CANDIDATE
 
 
-def test_on_a_bare_host_nothing_is_replaced() -> None:
+def test_on_a_bare_host_nothing_is_replaced():
     for packed_by in ("distribution", "schedmd"):
         assert m.change(m.seen(CANDIDATE), packed_by, "24.11.5") == m.Change()
         assert m.change_problems(CANDIDATE, packed_by, "24.11.5", "gpu1", False) == []
 
 
-def test_what_is_there_as_asked_stays() -> None:
-    assert m.change(m.seen(DEBIAN + CANDIDATE), "distribution") == m.Change()
-    assert m.change(m.seen(SCHEDMD), "schedmd", "24.11.5") == m.Change()
-    assert m.change(m.seen(SCHEDMD), "schedmd", "24.11.5-1") == m.Change()
+WLM = ("libslurm38", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld")
+SMD = ("slurm-smd", "slurm-smd-client", "slurm-smd-slurmd")
+SMD_OF_CTL = ("slurm-smd-client", "slurm-smd-slurmctld")
 
 
-def test_all_of_the_other_packaging_goes_in_one_transaction() -> None:
-    """Libraries too: both bring a libslurm.so of the same path, and only SchedMD's says less."""
-    change = m.change(m.seen(DEBIAN + CANDIDATE), "schedmd", "24.11.5")
-    assert change.names == ("slurm-smd-client", "slurm-smd-slurmctld")
-    assert set(change.remove) == set(re.findall(r"slurm-wlm (\S+)", DEBIAN))
+@pytest.mark.parametrize(
+    ("said", "packed_by", "version", "names", "remove"),
+    [
+        # What is there as asked stays.
+        (DEBIAN + CANDIDATE, "distribution", "", (), ()),
+        (SCHEDMD, "schedmd", "24.11.5", (), ()),
+        (SCHEDMD, "schedmd", "24.11.5-1", (), ()),
+        # Libraries go too: both bring a libslurm.so of the same path, and only SchedMD's says less.
+        (DEBIAN + CANDIDATE, "schedmd", "24.11.5", SMD_OF_CTL, WLM),
+        (SCHEDMD + CANDIDATE, "distribution", "", ("slurm-client", "slurmd"), SMD),
+        (SCHEDMD, "schedmd", "24.11.7", SMD, ()),
+    ],
+)
+def test_all_of_another_packaging_or_version_goes_in_one_transaction(
+    said, packed_by, version, names, remove
+):
+    change = m.change(m.seen(said), packed_by, version)
+    assert (change.names, tuple(sorted(change.remove))) == (names, remove)
 
 
-def test_and_back() -> None:
-    change = m.change(m.seen(SCHEDMD + CANDIDATE), "distribution")
-    assert change.names == ("slurm-client", "slurmd")
-    assert change.remove == ("slurm-smd", "slurm-smd-client", "slurm-smd-slurmd")
-
-
-def test_another_version_is_that_of_all_packages() -> None:
-    change = m.change(m.seen(SCHEDMD), "schedmd", "24.11.7")
-    assert change.names == ("slurm-smd", "slurm-smd-client", "slurm-smd-slurmd")
-    assert change.remove == ()
-
-
-def test_a_library_alone_makes_room_unasked() -> None:
+def test_a_library_alone_makes_room_unasked():
     library = DEBIAN.splitlines()[0] + "\n" + CANDIDATE
     assert m.change(m.seen(library), "schedmd", "24.11.5").remove == ("libslurm38",)
     assert m.change_problems(library, "schedmd", "24.11.5", "gpu1", False) == []
@@ -67,12 +65,7 @@ def test_a_library_alone_makes_room_unasked() -> None:
 @pytest.mark.parametrize(
     ("answer", "packed_by", "version", "words"),
     [
-        (
-            debian("24.05.2-1"),
-            "schedmd",
-            "24.11.5",
-            "ctl1 has Slurm 24.05.2 from the distribution's packages, and 24.11.5 from SchedMD's",
-        ),
+        (debian("24.05.2-1"), "schedmd", "24.11.5", "24.05.2 from the distribution's packages"),
         (SCHEDMD, "schedmd", "25.05.1", "ctl1 has Slurm 24.11.5 from SchedMD's, and 25.05.1"),
         (debian("24.11.5-4"), "schedmd", "24.11.5", "-e slurm_install_change=true"),
         (SCHEDMD + CANDIDATE, "distribution", "", "22.05.8-4+deb12u3 is asked for, which is older"),
@@ -80,21 +73,17 @@ def test_a_library_alone_makes_room_unasked() -> None:
         (debian("22.05.8-4"), "schedmd", "24.11.5", "go to 23.11 first"),
     ],
 )
-def test_what_may_not_be_replaced_is_one_sentence(
-    answer: str, packed_by: str, version: str, words: str
-) -> None:
+def test_what_may_not_be_replaced_is_one_sentence(answer, packed_by, version, words):
     (sentence,) = m.change_problems(answer, packed_by, version, "ctl1", False)
     assert words in sentence
     assert sentence.endswith(".")
 
 
-def test_who_allows_a_change_allows_no_older_slurm() -> None:
+def test_who_allows_a_change_allows_no_older_slurm():
     assert m.change_problems(SCHEDMD, "schedmd", "25.05.1", "ctl1", True) == []
     assert m.change_problems(SCHEDMD, "schedmd", "24.11.4", "ctl1", True)
     assert m.change_problems(debian("22.05.8-4"), "schedmd", "24.11.5", "ctl1", True)
-
-
-def test_within_a_release_a_version_needs_no_word_more() -> None:
+    # Within a release a version needs no word more.
     assert m.change_problems(SCHEDMD, "schedmd", "24.11.7", "ctl1", False) == []
 
 
@@ -110,7 +99,7 @@ def test_within_a_release_a_version_needs_no_word_more() -> None:
         ("21.08.8", "99.05.1", ""),
     ],
 )
-def test_a_release_reads_what_those_before_it_wrote(old: str, new: str, stop: str) -> None:
+def test_a_release_reads_what_those_before_it_wrote(old, new, stop):
     assert versions.too_far(old, new) == stop
 
 
@@ -121,9 +110,7 @@ def test_a_release_reads_what_those_before_it_wrote(old: str, new: str, stop: st
         ("25.11.2-1", ["25.11.2-1", "25.11.2-1+site"], ["25.11.2-10", "25.11.2-2"]),
     ],
 )
-def test_apt_keeps_to_a_version_and_to_no_longer_number(
-    version: str, fits: list[str], others: list[str]
-) -> None:
+def test_apt_keeps_to_a_version_and_to_no_longer_number(version, fits, others):
     expression = m.pattern(version).strip("/")
     assert all(re.search(expression, each) for each in fits)
     assert not any(re.search(expression, each) for each in others)
@@ -140,7 +127,7 @@ slurm-smd:
 """
 
 
-def test_the_version_that_apt_would_install_is_the_one_that_is_asked_for() -> None:
+def test_the_version_that_apt_would_install_is_the_one_that_is_asked_for():
     assert m.complaint(POLICY, "25.11.2", "gpu1") == ""
     assert "there is 25.11.3-1, 25.11.2-1" in m.complaint(POLICY, "25.11.4", "gpu1")
     assert "none has it at all" in m.complaint("", "25.11.4", "gpu1")

@@ -1,7 +1,5 @@
 """What is set is refused in one sentence where nothing could come of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -9,21 +7,10 @@ import pytest
 from roles.slurm_install.plugin_utils import install as m
 
 SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
-DISTRO: dict[str, Any] = {
-    "method": "distro",
-    "version": "",
-    "repository": "",
-    "repositories": ["site"],
-    "folder": "",
-    "url": "",
-    "sha256": "",
-    "options": [],
-}
-BUILD = DISTRO | {
-    "method": "build",
-    "url": "https://mirror.example.org/slurm-24.11.5.tar.bz2",
-    "sha256": SHA256,
-}
+NOTHING = dict.fromkeys(("version", "repository", "folder", "url", "sha256"), "")
+DISTRO: dict[str, Any] = {"method": "distro", "repositories": ["site"], "options": [], **NOTHING}
+TARBALL = "https://mirror.example.org/slurm-24.11.5.tar.bz2"
+BUILD = DISTRO | {"method": "build", "url": TARBALL, "sha256": SHA256}
 PACKAGES = DISTRO | {"method": "packages", "repository": "site", "version": "25.11.2"}
 
 
@@ -39,7 +26,7 @@ PACKAGES = DISTRO | {"method": "packages", "repository": "site", "version": "25.
         DISTRO | {"method": "packages", "folder": "/srv/debs"},
     ],
 )
-def test_what_can_work_is_not_refused(settings: dict[str, Any]) -> None:
+def test_what_can_work_is_not_refused(settings):
     assert m.problems(settings) == []
 
 
@@ -52,10 +39,7 @@ def test_what_can_work_is_not_refused(settings: dict[str, Any]) -> None:
         (BUILD | {"sha256": SHA256[:-1]}, "which is no SHA-256; set it to what `curl"),
         (BUILD | {"sha256": SHA256.upper()}, "which is no SHA-256"),
         (BUILD | {"url": "https://mirror.example.org/slurm.tar.gz"}, "does not say a version"),
-        (
-            BUILD | {"url": "https://mirror.example.org/slurm-22.05.8.tar.bz2"},
-            "Slurm 22.05.8 cannot be built: tarballs have packaging of their own from 23.11",
-        ),
+        (BUILD | {"url": "https://site/slurm-22.05.8.tar.bz2"}, "Slurm 22.05.8 cannot be built:"),
         (BUILD | {"options": ["--with-nvml; reboot"]}, "which is no option of configure"),
         (BUILD | {"options": ["CFLAGS=-O3"]}, "which is no option of configure"),
         (PACKAGES | {"repository": ""}, "neither slurm_install_repository nor"),
@@ -65,7 +49,7 @@ def test_what_can_work_is_not_refused(settings: dict[str, Any]) -> None:
         (PACKAGES | {"version": "newest"}, "slurm_install_version is newest; say which"),
     ],
 )
-def test_what_cannot_is_one_sentence(settings: dict[str, Any], words: str) -> None:
+def test_what_cannot_is_one_sentence(settings, words):
     (sentence,) = m.problems(settings)
     assert words in sentence
     assert sentence.endswith(".")
@@ -80,7 +64,7 @@ def test_what_cannot_is_one_sentence(settings: dict[str, Any], words: str) -> No
         ("https://mirror.example.org/24.11.5/slurm.tar.gz", ""),
     ],
 )
-def test_the_name_of_a_tarball_says_its_version(url: str, version: str) -> None:
+def test_the_name_of_a_tarball_says_its_version(url, version):
     assert m.wanted_version(BUILD | {"url": url}) == version
 
 
@@ -91,15 +75,18 @@ slurm-smd-torque_24.11.5-1_all.deb 90 1
 """
 
 
-def test_a_folder_says_its_version() -> None:
+def test_a_folder_says_its_version():
     contents = m.folder(LISTING, "x86_64")
     assert (contents["version"], contents["wrong"], len(contents["files"])) == ("24.11.5-1", "", 3)
 
 
-def test_another_file_is_another_kind() -> None:
+def test_another_file_is_another_kind():
     assert m.folder(LISTING, "x86_64") == m.folder(LISTING, "x86_64")
     newer = LISTING.replace("900 1", "900 2")
     assert m.folder(newer, "x86_64")["kind"] != m.folder(LISTING, "x86_64")["kind"]
+
+
+MIXED = LISTING + "slurm-smd-dev_25.05.1-1_amd64.deb 1 1\n"
 
 
 @pytest.mark.parametrize(
@@ -107,18 +94,14 @@ def test_another_file_is_another_kind() -> None:
     [
         ("", "x86_64", "has no slurm-smd_VERSION_amd64.deb"),
         (LISTING, "aarch64", "has no slurm-smd_VERSION_arm64.deb"),
-        (
-            LISTING + "slurm-smd-dev_25.05.1-1_amd64.deb 1 1\n",
-            "x86_64",
-            "has packages of 24.11.5-1 and 25.05.1-1; leave those of one version",
-        ),
+        (MIXED, "x86_64", "has packages of 24.11.5-1 and 25.05.1-1;"),
     ],
 )
-def test_a_folder_that_cannot_work_says_why(listing: str, machine: str, words: str) -> None:
+def test_a_folder_that_cannot_work_says_why(listing, machine, words):
     assert words in m.folder(listing, machine)["wrong"]
 
 
-def test_one_host_of_each_kind_builds() -> None:
+def test_one_host_of_each_kind_builds():
     hosts = [("gpu1", "a", True), ("gpu2", "a", True), ("login1", "b", True), ("ctl1", "c", False)]
     assert m.builders(hosts) == {"a": "gpu1", "b": "login1"}
     assert m.builders(hosts, "gpu2") == {"a": "gpu2", "b": "login1"}

@@ -1,7 +1,5 @@
 """A folder of packages that APT reads: whole, or the one before it."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path
@@ -39,7 +37,7 @@ SMD = Deb("slurm-smd", "24.11.5-1", "amd64")
 CLIENT = Deb("slurm-smd-client", "24.11.5-1", "amd64", depends=("slurm-smd (= 24.11.5-1)",))
 
 
-def test_apt_finds_what_was_brought(node: m.Host, apt: list[Path], tmp_path: Path) -> None:
+def test_apt_finds_what_was_brought(node, apt, tmp_path):
     packed = archive(tmp_path, SMD, CLIENT)
     assert m.apply(node, packed, "k1", "/x/", False) == {"changed": True, "lacking": True}
     index = (node.folder / "Packages").read_text()
@@ -50,16 +48,14 @@ def test_apt_finds_what_was_brought(node: m.Host, apt: list[Path], tmp_path: Pat
     assert m.apply(node, None, "k1", "/x/", False) == {"changed": False, "lacking": False}
 
 
-def test_check_mode_says_what_is_lacking(node: m.Host, apt: list[Path]) -> None:
+def test_check_mode_says_what_is_lacking(node, apt):
     assert m.apply(node, None, "k1", "/x/", True) == {"changed": True, "lacking": True}
     assert not node.folder.exists()
     assert not node.pin.exists()
     assert apt == []
 
 
-def test_what_apt_has_not_read_is_brought_again(
-    node: m.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_apt_has_not_read_is_brought_again(node, tmp_path, monkeypatch):
     def fails(_: Path) -> None:
         raise Refused("APT does not read it")
 
@@ -70,9 +66,7 @@ def test_what_apt_has_not_read_is_brought_again(
     assert m.apply(node, None, "k1", "", True)["lacking"]
 
 
-def test_half_an_archive_leaves_what_was_there(
-    node: m.Host, apt: list[Path], tmp_path: Path
-) -> None:
+def test_half_an_archive_leaves_what_was_there(node, apt, tmp_path):
     m.apply(node, archive(tmp_path, SMD), "k1", "", False)
     broken = tmp_path / "broken.tar"
     broken.write_bytes(archive(tmp_path, SMD, CLIENT).read_bytes()[:700])
@@ -82,7 +76,7 @@ def test_half_an_archive_leaves_what_was_there(
     assert m.apply(node, None, "k1", "", False)["changed"] is False
 
 
-def test_nothing_lies_outside_of_the_folder(tmp_path: Path) -> None:
+def test_nothing_lies_outside_of_the_folder(tmp_path):
     packed = tmp_path / "evil.tar"
     with tarfile.open(packed, "w") as file:
         file.add(build(SMD, tmp_path / "debs"), "../../evil.deb")
@@ -91,7 +85,7 @@ def test_nothing_lies_outside_of_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path.parent / "evil.deb").exists()
 
 
-def test_without_a_kind_nothing_of_it_stays(node: m.Host, apt: list[Path], tmp_path: Path) -> None:
+def test_without_a_kind_nothing_of_it_stays(node, apt, tmp_path):
     m.apply(node, archive(tmp_path, SMD), "k1", "/x/", False)
     assert m.apply(node, None, "", "", False)["changed"]
     assert not any(path.exists() for path in (node.folder, node.source, node.pin))

@@ -1,7 +1,5 @@
 """What the inventory makes of it: off where nobody asked, the key where it must be; refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +29,22 @@ def parts(found: Site) -> dict[str, list[str]]:
     return {host: of_role(found, "slurmrestd", host, "slurmrestd_parts") for host in HOSTS}
 
 
+def text_of(found: Site, role: str, name: str) -> str:
+    names = ("__slurm_controller_versions", "__slurm_database_policy")
+    look = dict.fromkeys(names, policy(RELEASE))
+    template = f"lookup('ansible.builtin.template', 'etc/slurm/{name}.j2')"
+    return str(of_role(found, role, "ctl1", template, **look))
+
+
 def slurm_conf(found: Site) -> str:
-    look = {"__slurm_controller_versions": policy(RELEASE)}
-    template = "lookup('ansible.builtin.template', 'etc/slurm/slurm.conf.j2')"
-    return str(of_role(found, "slurm", "ctl1", template, **look))
+    return text_of(found, "slurm", "slurm.conf")
 
 
 def slurmdbd_conf(found: Site) -> str:
-    look = {"__slurm_database_policy": policy(RELEASE)}
-    template = "lookup('ansible.builtin.template', 'etc/slurm/slurmdbd.conf.j2')"
-    return str(of_role(found, "slurm_database", "ctl1", template, **look))
+    return text_of(found, "slurm_database", "slurmdbd.conf")
 
 
-def test_nothing_of_it_is_anywhere_until_a_site_turns_it_on(tmp_path: Path) -> None:
+def test_nothing_of_it_is_anywhere_until_a_site_turns_it_on(tmp_path):
     inventory = declared(tmp_path)
     assert parts(inventory) == {host: [] for host in HOSTS}
     assert "AuthAlt" not in slurm_conf(inventory) + slurmdbd_conf(inventory)
@@ -51,9 +52,7 @@ def test_nothing_of_it_is_anywhere_until_a_site_turns_it_on(tmp_path: Path) -> N
     assert "/etc/slurm/jwt_hs256.key" not in files
 
 
-def test_the_key_is_with_slurmctld_and_slurmdbd_and_the_daemon_where_users_are(
-    tmp_path: Path,
-) -> None:
+def test_the_key_is_with_slurmctld_and_slurmdbd_and_the_daemon_where_users_are(tmp_path):
     assert parts(declared(tmp_path, slurmrestd_enabled=True)) == {
         "ctl1": ["key"],
         "ctl2": ["key"],
@@ -63,7 +62,7 @@ def test_the_key_is_with_slurmctld_and_slurmdbd_and_the_daemon_where_users_are(
     }
 
 
-def test_both_daemons_are_told_and_start_again_with_another_key(tmp_path: Path) -> None:
+def test_both_daemons_are_told_and_start_again_with_another_key(tmp_path):
     inventory = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_token_lifespan_max=3600)
     key = "/etc/slurm/jwt_hs256.key"
     text = slurm_conf(inventory)
@@ -78,7 +77,7 @@ def test_both_daemons_are_told_and_start_again_with_another_key(tmp_path: Path) 
     assert of_role(inventory, "slurm_database", "ctl1", "__slurm_database_problems") == []
 
 
-def test_what_the_site_sets_against_it_is_named(tmp_path: Path) -> None:
+def test_what_the_site_sets_against_it_is_named(tmp_path):
     inventory = declared(
         tmp_path,
         slurmrestd_enabled=True,
@@ -106,7 +105,7 @@ def test_what_the_site_sets_against_it_is_named(tmp_path: Path) -> None:
         ("/run/a/../../tmp/x", False),
     ],
 )
-def test_tokens_are_taken_from_this_host_alone(tmp_path: Path, socket: str, taken: bool) -> None:
+def test_tokens_are_taken_from_this_host_alone(tmp_path, socket, taken):
     inventory = declared(tmp_path, slurmrestd_enabled=True, slurmrestd_socket=socket)
     tasks = inventory.read(Path(__file__).parents[1] / "tasks/refuse.yml")
     (task,) = (task for task in tasks if "slurmrestd_socket" in task["name"])

@@ -1,7 +1,5 @@
 """What takes tokens away, which version of the API is asked, and what the last check tells."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from roles.slurmrestd.filter_plugins.slurmrestd import complaint, newest, proble
 KEY = "/etc/slurm/jwt_hs256.key"
 
 
-def test_settings_that_leave_tokens_alone_are_no_problem() -> None:
+def test_settings_that_leave_tokens_alone_are_no_problem():
     site = {
         "slurm_settings": {
             "MessageTimeout": 30,
@@ -33,9 +31,7 @@ def test_settings_that_leave_tokens_alone_are_no_problem() -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["slurm_settings", "slurm_database_settings"])
-def test_a_setting_of_the_site_that_takes_tokens_away_is_named(
-    where: str, name: str, value: Any, said: str
-) -> None:
+def test_a_setting_of_the_site_that_takes_tokens_away_is_named(where, name, value, said):
     (problem,) = problems({where: {name: value}}, KEY)
     assert problem.startswith(f"{where}.{name} is ")
     assert said in problem
@@ -48,7 +44,7 @@ PATHS: dict[str, Any] = {
 }
 
 
-def test_the_newest_version_of_slurms_own_api_is_asked_of_both_daemons() -> None:
+def test_the_newest_version_of_slurms_own_api_is_asked_of_both_daemons():
     served = {"json": {"paths": PATHS}}
     assert newest(served["json"]) == "v0.0.41"
     assert questions(served, accounting=True) == [
@@ -59,7 +55,7 @@ def test_the_newest_version_of_slurms_own_api_is_asked_of_both_daemons() -> None
 
 
 @pytest.mark.parametrize("served", [{}, {"content": "not JSON"}, {"json": []}, {"json": {}}])
-def test_nothing_is_asked_where_no_version_is_served(served: dict[str, Any]) -> None:
+def test_nothing_is_asked_where_no_version_is_served(served):
     assert questions(served, accounting=True) == []
 
 
@@ -67,23 +63,20 @@ def answer(status: int, asked: str = "slurm/v0.0.41/partitions") -> dict[str, An
     return {"status": status, "__slurmrestd_question": asked}
 
 
+CLUSTERS = "slurmdb/v0.0.41/clusters"
+LACKING = [answer(200), answer(401, CLUSTERS)]
+
+
 @pytest.mark.parametrize(
     ("answers", "signed", "served", "said"),
     [
-        ([answer(200), answer(200, "slurmdb/v0.0.41/clusters")], 0, 200, ""),
+        ([answer(200), answer(200, CLUSTERS)], 0, 200, ""),
         ([], 1, -1, "scontrol on ctl1 signs no token"),
         ([], 0, -1, "it does not answer, or not to a token (no connection)"),
         ([], 0, 401, "it does not answer, or not to a token (HTTP 401)"),
         ([], 0, 200, "its OpenAPI document names no version of Slurm's API"),
-        (
-            [answer(200), answer(401, "slurmdb/v0.0.41/clusters")],
-            0,
-            200,
-            "slurmdb takes no token of ctl1 (slurmdb/v0.0.41/clusters: HTTP 401)",
-        ),
+        (LACKING, 0, 200, f"slurmdb takes no token of ctl1 ({CLUSTERS}: HTTP 401)"),
     ],
 )
-def test_the_last_check_tells_who_did_not_do_what(
-    answers: list[dict[str, Any]], signed: int, served: int, said: str
-) -> None:
+def test_the_last_check_tells_who_did_not_do_what(answers, signed, served, said):
     assert complaint(answers, signed, served, "ctl1") == said

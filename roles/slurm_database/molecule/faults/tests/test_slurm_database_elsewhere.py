@@ -1,7 +1,5 @@
 """A database that others keep on another host, over TLS; and what is refused before it is lost."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
