@@ -1,21 +1,14 @@
 """Homes that are not there, and limits on the filesystem that they are on."""
 
-from __future__ import annotations
-
 import os
 import shutil
-import sys
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.cluster_users_module import Failed, Refused
 
-PATH = Path(__file__).resolve().parent.parent / "library/cluster_users_homes.py"
-spec = spec_from_file_location("cluster_users_homes", PATH)
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-homes = sys.modules["cluster_users_homes"] = module_from_spec(spec)
-spec.loader.exec_module(homes)
+from roles.cluster_users.library import cluster_users_homes as homes
 
 UID, GID = os.getuid(), os.getgid()
 MOUNTINFO = """\
@@ -85,27 +78,22 @@ def test_a_home_that_is_there_is_not_touched(root):
 
 def test_a_home_of_somebody_else_is_refused_and_nobody_gets_one(root):
     (root / "home/bob").mkdir()
-    with pytest.raises(homes.Refused) as refused:
+    with pytest.raises(Refused) as refused:
         run(root, user(root), user(root, "bob", uid=2002))
-    assert refused.value.sentences == [
-        f"{root}/home/bob is uid {UID}'s here and should be the home of bob (2002); give it to bob "
-        "with chown, or name another home"
-    ]
+    [sentence] = refused.value.sentences
+    assert sentence.startswith(f"{root}/home/bob is uid {UID}'s here and should be the home of bob")
     assert not (root / "home/ada").exists()
     (root / "home/carol").write_text("")
-    with pytest.raises(homes.Refused, match="the home of carol, is no folder here"):
+    with pytest.raises(Refused, match="the home of carol, is no folder here"):
         run(root, user(root, "carol"), check_mode=True)
 
 
 def test_a_folder_that_is_not_mounted_yet_is_not_made(root):
     away = [user(root, name, home=root / "away" / name) for name in ("ada", "bob", "carol")]
-    sentence = (
-        f"{root}/away is not there, where the home of ada and 2 more belongs; mount or make it "
-        "first"
-    )
-    with pytest.raises(homes.Refused) as refused:
+    with pytest.raises(Refused) as refused:
         run(root, *away)
-    assert refused.value.sentences == [sentence]
+    [sentence] = refused.value.sentences
+    assert sentence.startswith(f"{root}/away is not there, where the home of ada and 2 more ")
     assert not (root / "away").exists()
     # A layer of the same run may mount it.
     assert run(root, *away, check_mode=True)["warnings"] == [f"{sentence}."]
@@ -115,7 +103,7 @@ def test_an_interrupted_home_is_made_anew(root, monkeypatch):
     def power_cut(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(homes.os, "lchown", power_cut)
+    monkeypatch.setattr(os, "lchown", power_cut)
     with pytest.raises(KeyboardInterrupt):
         run(root, user(root))
     assert not (root / "home/ada").exists()
@@ -154,13 +142,10 @@ def test_a_homes_filesystem_and_whether_it_holds_users_to_limits(path, point, en
 def test_a_quota_where_there_is_none_is_refused(root):
     bare = [homes.Mount("/", "ext4", frozenset({"rw"}))]
     limited = user(root, limits=(0, 1024, 0, 0))
-    sentence = (
-        "a quota is declared, and /, where homes are, is ext4 that holds no user to one; mount it "
-        "with usrquota, or leave cluster_users_quota empty and set limits where the storage is"
-    )
-    with pytest.raises(homes.Refused) as refused:
+    with pytest.raises(Refused) as refused:
         run(root, limited, mounts=bare)
-    assert refused.value.sentences == [sentence]
+    [sentence] = refused.value.sentences
+    assert sentence.startswith("a quota is declared, and /, where homes are, is ext4 that holds ")
     assert not (root / "home/ada").exists()
     assert run(root, limited, mounts=bare, check_mode=True)["warnings"] == [f"{sentence}."]
     assert run(root, user(root), mounts=bare)["changed"]
@@ -206,8 +191,8 @@ def test_a_report_with_statistics_is_read():
 
 
 def test_a_program_that_fails_is_one_sentence():
-    with pytest.raises(homes.Failed, match="cannot be started: No such file"):
+    with pytest.raises(Failed, match="cannot be started: No such file"):
         homes.ask(["/no/such"])
-    with pytest.raises(homes.Failed, match=r"ls /no/such failed: .*No such file"):
+    with pytest.raises(Failed, match=r"ls /no/such failed: .*No such file"):
         homes.ask(["ls", "/no/such"])
     assert homes.ask(["cat"], "x") == "x"

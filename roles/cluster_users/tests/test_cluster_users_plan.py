@@ -1,7 +1,5 @@
 """What a host lacks is planned from its files alone; what is another's there is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -165,17 +163,12 @@ def test_passwords_are_in_no_description():
 
 @pytest.mark.parametrize("state", ["present", "locked", "absent"])
 def test_a_name_with_another_number(state):
-    sentences = refused([replace(ADA, uid=2005, state=state)])
-    assert sentences == [
-        "ada has uid 2001 here and 2005 in the list; make them one number: usermod here, and the "
-        "owner of the files, or the list"
-    ]
+    [sentence] = refused([replace(ADA, uid=2005, state=state)])
+    assert sentence.startswith("ada has uid 2001 here and 2005 in the list;")
 
 
 def test_a_number_with_another_name():
-    assert refused([User("bob", 2001, 3000, "physics", "/home/bob", "/bin/bash")]) == [
-        "uid 2001 of bob is that of ada here already"
-    ]
+    assert refused([replace(BOB, uid=2001)]) == ["uid 2001 of bob is that of ada here already"]
     assert refused([ADA], [Group("maths", 3000)]) == [
         "gid 3000 of maths is that of the group physics here already"
     ]
@@ -204,15 +197,11 @@ def test_names_and_numbers_of_a_directory():
     assert refused([ADA, BOB], uid_of=lambda name: 70001) == [
         "bob is there already with uid 70001, not from /etc/passwd"
     ]
-    maths = Group("maths", 3001)
-    assert (
-        "gid 3001 of maths is that of the group zoo"
-        in refused([ADA], [PHYSICS, maths], group_with=lambda gid: "zoo")[0]
-    )
-    assert (
-        "the group maths is there already with gid 9"
-        in refused([ADA], [PHYSICS, maths], gid_of=lambda name: 9)[0]
-    )
+    groups = [PHYSICS, Group("maths", 3001)]
+    [sentence] = refused([ADA], groups, group_with=lambda gid: "zoo")
+    assert "gid 3001 of maths is that of the group zoo" in sentence
+    [sentence] = refused([ADA], groups, gid_of=lambda name: 9)
+    assert "the group maths is there already with gid 9" in sentence
 
 
 def test_a_directory_is_not_asked_of_what_the_host_has():
@@ -225,51 +214,40 @@ def test_a_directory_is_not_asked_of_what_the_host_has():
 
 def test_who_is_on_the_list_no_more_is_not_forgotten():
     current = replace(HAS, recorded={"ada": 2001, "eve": 2009, "ops": 1001})
-    assert refused([], found=current) == [
-        "an earlier run made ada, and the list has no such name; set state: absent or locked "
-        "there, or the account keeps what it has"
-    ]
+    [sentence] = refused([], found=current)
+    assert sentence.startswith("an earlier run made ada, and the list has no such name;")
     assert refused([ADA], found=current) == []
 
 
-@pytest.mark.parametrize("state", ["locked", "absent"])
-def test_nobody_locks_ansible_out(state):
-    ops = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash", state=state)
-    assert refused([ops], caller="ops") == [
-        f"ops is {state} in the list, and Ansible comes here as ops"
-    ]
-    assert refused([replace(ops, state="present")], caller="ops") == []
+OPS = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash")
 
 
-def test_ansible_is_not_shut_out_where_users_may_not_log_in():
-    ops = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash", enters=False)
-    assert refused([ops], caller="ops") == [
-        "Ansible comes here as ops, and users of the list may not log in here; set everywhere: "
-        "true there, or cluster_users_logins: true for this host"
-    ]
-    assert refused([ops], caller="admin") == []
-    assert refused([replace(ops, enters=True)], caller="ops") == []
-
-
-def test_nor_as_a_user_of_a_directory():
-    [sentence] = refused([], caller="grace", closed_to_directory=True)
-    assert sentence.startswith(
-        "Ansible comes here as grace of the directory, whose users may not log"
-    )
-    assert refused([], caller="grace") == []
-    assert refused([], caller="ops", closed_to_directory=True) == []
-    assert refused([], caller="", closed_to_directory=True) == []
+@pytest.mark.parametrize(
+    ("users", "beyond", "said"),
+    [
+        ([replace(OPS, state="locked")], {"caller": "ops"}, "ops is locked in the list, and"),
+        ([replace(OPS, state="absent")], {"caller": "ops"}, "ops is absent in the list, and"),
+        ([OPS], {"caller": "ops"}, ""),
+        ([replace(OPS, enters=False)], {"caller": "ops"}, "users of the list may not log in here"),
+        ([replace(OPS, enters=False)], {"caller": "admin"}, ""),
+        ([], {"caller": "grace", "closed_to_directory": True}, "as grace of the directory, whose"),
+        ([], {"caller": "grace"}, ""),
+        ([], {"caller": "ops", "closed_to_directory": True}, ""),
+        ([], {"caller": "", "closed_to_directory": True}, ""),
+    ],
+)
+def test_ansible_is_not_shut_out(users, beyond, said):
+    sentences = refused(users, **beyond)
+    assert len(sentences) == bool(said)
+    assert said in "".join(sentences)
 
 
 def test_who_has_processes_does_not_go():
     gone = replace(ADA, state="absent")
-    sentences = refused(
+    [sentence] = refused(
         [gone], processes=lambda uids: {2001: [11, 12, 13, 14]} if 2001 in uids else {}
     )
-    assert sentences == [
-        "ada is absent in the list and has processes here (11, 12, 13, …); set state: locked until "
-        "they have ended, or end them"
-    ]
+    assert sentence.startswith("ada is absent in the list and has processes here (11, 12, 13, …);")
     assert refused([replace(BOB, state="absent")], processes=lambda uids: 1 / 0) == []
 
 
@@ -292,14 +270,7 @@ def applied(step, found: Found) -> Found:
     options = {}
     while words:
         word = words.pop(0)
-        flag = word in (
-            "--no-user-group",
-            "--no-create-home",
-            "--no-log-init",
-            "--lock",
-            "--unlock",
-        )
-        options[word] = "" if flag else words.pop(0)
+        options[word] = "" if word.startswith(("--no-", "--lock", "--unlock")) else words.pop(0)
     accounts, groups = dict(found.accounts), dict(found.groups)
     match program:
         case "groupadd":

@@ -1,32 +1,16 @@
 """What is removed of layers and containers, and what is not."""
 
-from __future__ import annotations
-
 import os
-import sys
+import shutil
 import time
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-PROGRAM = Path(__file__).resolve().parents[1] / "files/usr/local/libexec/plumbline/enroot_clean.py"
+from roles.enroot.files.usr.local.libexec.plumbline import enroot_clean as clean
 
-
-def load() -> ModuleType:
-    spec = spec_from_file_location("enroot_clean", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clean: Any = load()
 NOW, DAY = 1_800_000_000.0, 86_400
 
 
@@ -46,33 +30,30 @@ def layer(path: Path, days: float, size: int = 4096) -> Path:
 
 
 def run(scratch: Path, days: float = 14, most: int = 2**30) -> list[str]:
-    problems: list[str] = clean.clean(
-        scratch, scratch / "jobs", scratch / "lock", days=days, most=most
-    )
-    return problems
+    return clean.clean(scratch, scratch / "jobs", scratch / "lock", days=days, most=most)
 
 
-def test_old_layers_go_and_used_ones_stay(scratch: Path) -> None:
+def test_old_layers_go_and_used_ones_stay(scratch):
     old = layer(scratch / "cache/user-1/aa", 15)
     used = layer(scratch / "cache/user-2/bb", 13)
     assert run(scratch) == []
     assert (old.exists(), used.exists()) == (False, True)
 
 
-def test_the_oldest_go_until_the_rest_fits(scratch: Path) -> None:
+def test_the_oldest_go_until_the_rest_fits(scratch):
     kept = [layer(scratch / f"cache/user-1/{days}", days) for days in (1, 2)]
     gone = [layer(scratch / f"cache/user-2/{days}", days) for days in (3, 4)]
     assert run(scratch, most=2 * 4096) == []
     assert [path.exists() for path in [*kept, *gone]] == [True, True, False, False]
 
 
-def test_a_layer_of_an_import_under_way_stays(scratch: Path) -> None:
+def test_a_layer_of_an_import_under_way_stays(scratch):
     young = layer(scratch / "cache/user-1/aa", 0.01)
     assert run(scratch, most=0) == []
     assert young.exists()
 
 
-def test_what_a_link_leads_to_stays(scratch: Path, tmp_path: Path) -> None:
+def test_what_a_link_leads_to_stays(scratch, tmp_path):
     kept = layer(tmp_path / "elsewhere", 99)
     (scratch / "cache/user-1").mkdir()
     (scratch / "cache/user-1/aa").symlink_to(kept)
@@ -83,7 +64,7 @@ def test_what_a_link_leads_to_stays(scratch: Path, tmp_path: Path) -> None:
     assert not (scratch / "data/user-1/box").is_symlink()
 
 
-def test_containers_of_users_with_a_job_stay(scratch: Path) -> None:
+def test_containers_of_users_with_a_job_stay(scratch):
     for user in ("user-1", "user-2"):
         (scratch / "data" / user / "box").mkdir(parents=True)
         (scratch / "temp" / user / "enroot.x").mkdir(parents=True)
@@ -96,7 +77,7 @@ def test_containers_of_users_with_a_job_stay(scratch: Path) -> None:
     assert (scratch / "data/user-2").exists()
 
 
-def test_a_container_is_as_old_as_its_last_start(scratch: Path) -> None:
+def test_a_container_is_as_old_as_its_last_start(scratch):
     """Not as its image: unsquashfs gives the folder the time it had there."""
     box = scratch / "data/user-1/box"
     box.mkdir(parents=True)
@@ -109,19 +90,19 @@ def test_a_container_is_as_old_as_its_last_start(scratch: Path) -> None:
     assert box.exists()
 
 
-def test_what_was_moved_aside_goes(scratch: Path) -> None:
+def test_what_was_moved_aside_goes(scratch):
     (scratch / "gone/abc/gone/deep").mkdir(parents=True)
     assert run(scratch) == []
     assert list((scratch / "gone").iterdir()) == []
 
 
-def test_what_cannot_be_removed_is_told(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_told(scratch, monkeypatch):
     (scratch / "gone/abc").mkdir()
 
     def refuse(path: Path) -> None:
         raise OSError(30, "Read-only file system", str(path))
 
-    monkeypatch.setattr(clean.shutil, "rmtree", refuse)
+    monkeypatch.setattr(shutil, "rmtree", refuse)
     assert run(scratch) == [f"{scratch}/gone/abc stays: Read-only file system."]
 
 
@@ -130,7 +111,7 @@ def test_what_cannot_be_removed_is_told(scratch: Path, monkeypatch: pytest.Monke
     days=st.floats(0, 30),
     most=st.integers(0, 25),
 )
-def test_what_stays_is_young_and_small_enough(ages: list[float], days: float, most: int) -> None:
+def test_what_stays_is_young_and_small_enough(ages, days, most):
     layers = [clean.Layer(Path(str(n)), 1, NOW - age * DAY) for n, age in enumerate(ages)]
     gone = clean.layers_to_remove(layers, NOW, days, most)
     stays = [item for item in layers if item not in gone]

@@ -1,7 +1,5 @@
 """Where the packages of a release are, and which of them are pinned."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ RELEASE: dict[str, Any] = {
 }
 
 
-def test_addresses_are_upstreams() -> None:
+def test_addresses_are_upstreams():
     first, second = release.packages(RELEASE, {"4.2.1-arm64-enroot": DIGEST})
     assert first == {
         "name": "enroot",
@@ -28,7 +26,7 @@ def test_addresses_are_upstreams() -> None:
     assert (second["file"], second["sha256"]) == ("enroot+caps_4.2.1-1_arm64.deb", "")
 
 
-def test_what_is_not_pinned_is_named_with_how_to_pin_it() -> None:
+def test_what_is_not_pinned_is_named_with_how_to_pin_it():
     pins = {"4.2.1-arm64-enroot": DIGEST, "4.2.1-amd64-enroot+caps": DIGEST}
     (sentence,) = release.unpinned(RELEASE, pins)
     assert sentence.startswith("enroot_sha256 has no 4.2.1-arm64-enroot+caps; download https://")
@@ -47,7 +45,7 @@ def test_what_is_not_pinned_is_named_with_how_to_pin_it() -> None:
         ("4.2.1-amd64-enroot", f"sha256:{DIGEST}", "give the 64 hexadecimal digits"),
     ],
 )
-def test_hashes_that_can_never_fit(key: str, value: str, words: str) -> None:
+def test_hashes_that_can_never_fit(key, value, words):
     (sentence,) = release.hash_problems({key: value})
     assert words in sentence
     assert release.hash_problems({"4.2.1-amd64-enroot+caps": DIGEST.upper()}) == []

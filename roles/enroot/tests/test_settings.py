@@ -1,15 +1,11 @@
 """enroot.conf: what enroot reads of it."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from roles.enroot.plugin_utils import settings
 
 
-def test_a_sites_settings_win_and_empty_ones_are_upstreams() -> None:
+def test_a_sites_settings_win_and_empty_ones_are_upstreams():
     own = {"ENROOT_MOUNT_HOME": False, "ENROOT_TEMP_PATH": "/tmp", "ENROOT_A": 1}
     site = {"ENROOT_MOUNT_HOME": True, "ENROOT_A": "", "https_proxy": "http://p:3128"}
     assert settings.composed(own, site) == {
@@ -29,7 +25,7 @@ def test_a_sites_settings_win_and_empty_ones_are_upstreams() -> None:
         ("ENROOT_A", ["a"], "no plain text for ENROOT_A"),
     ],
 )
-def test_what_enroot_would_leave_out(name: str, value: Any, words: str) -> None:
+def test_what_enroot_would_leave_out(name, value, words):
     (sentence,) = settings.problems({name: value})
     assert words in sentence
     assert settings.problems({"MELLANOX_VISIBLE_DEVICES": "all", "no_proxy": "x"}) == []

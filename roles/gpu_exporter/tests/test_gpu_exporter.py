@@ -1,30 +1,25 @@
 """What the role decides of what it finds, and what it packs."""
 
-from __future__ import annotations
-
 import io
-import json
 import re
 import subprocess
 import sys
 import zipfile
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
-from playbooks.filter_plugins.verify import verify_failures
 from roles.gpu_exporter.files.gpu_exporter import jobs, metrics
+from roles.gpu_exporter.filter_plugins import gpu_exporter as filters
 from roles.gpu_exporter.plugin_utils import archive, pairs
+from tests.standins.inventories import ready
 from tests.standins.nvml import library
 
 ROLE = Path(__file__).resolve().parents[1]
 BOOT = "[    0.000000] gpu1 kernel: Linux version 6.12"
 FELL_OFF = "[   99.500000] gpu1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, fallen off the bus."
-spec = spec_from_file_location("gpu_exporter_filters", ROLE / "filter_plugins/gpu_exporter.py")
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-filters = module_from_spec(spec)
-spec.loader.exec_module(filters)
 
 
 @pytest.mark.parametrize(
@@ -64,29 +59,34 @@ def test_a_counter_is_three_columns():
     assert [name for name, (_, about) in counters().items() if "," in about] == []
 
 
+def wrong(*arguments):
+    """Each row that fails, with what is there and what should be."""
+    rows = filters.rows(*arguments)
+    assert {row["component"] for row in rows} == {"gpu_exporter"}
+    failed = [row for row in rows if row["verdict"] == "FAIL"]
+    assert all(row["advice"] for row in failed)
+    return [(row["what"], row["found"], row["expected"]) for row in failed]
+
+
 def test_the_rows_say_what_is_wrong():
     good = ["own active", "log 1"]
     packaged = ["package:datacenter-gpu-manager-exporter 4.8.3-1", "service active", "held 1"]
     text = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{gpu}",UUID="x"}} 40\n' for gpu in (0, 1, 1))
     answers = [{"status": 401}, {"status": 200, "content": text}]
-    assert verify_failures(filters.rows("dcgm", good + packaged, 2, "", answers)) == []
+    assert wrong("dcgm", good + packaged, 2, "", answers) == []
     bad = ["own active", "log 0", "service failed", "held 0"]
-    assert verify_failures(filters.rows("dcgm", bad, 8, "4.8.3", [{"status": 200}])) == [
-        "gpu_exporter: kernel's log can be read is 0, expected 1; see plumbline-gpu-exporter there",
-        "gpu_exporter: version of the packages is none, expected 4.8.3; "
-        "apply the role gpu_exporter",
-        "gpu_exporter: packages that are held is 0, expected 1; apply the role gpu_exporter",
-        "gpu_exporter: service nvidia-dcgm-exporter is failed, expected active; see journalctl "
-        "--unit=nvidia-dcgm-exporter there",
-        "gpu_exporter: answer without a password is 200, expected 401; apply the role gpu_exporter",
-        "gpu_exporter: GPUs that dcgm-exporter tells is 0, expected 8; see journalctl "
-        "--unit=nvidia-dcgm-exporter there",
+    assert wrong("dcgm", bad, 8, "4.8.3", [{"status": 200}]) == [
+        ("kernel's log can be read", "0", "1"),
+        ("version of the packages", "none", "4.8.3"),
+        ("packages that are held", "0", "1"),
+        ("service nvidia-dcgm-exporter", "failed", "active"),
+        ("answer without a password", "200", "401"),
+        ("GPUs that dcgm-exporter tells", "0", "8"),
     ]
-    assert verify_failures(filters.rows("nvml", [*good, "gpus 8"], 8, "")) == []
-    assert verify_failures(filters.rows("nvml", ["own failed", "log 1", "gpus 7"], 8, "")) == [
-        "gpu_exporter: service plumbline-gpu-exporter is failed, expected active; see journalctl "
-        "--unit=plumbline-gpu-exporter there",
-        "gpu_exporter: GPUs that answer is 7, expected 8; see plumbline-gpu-exporter there",
+    assert wrong("nvml", [*good, "gpus 8"], 8, "") == []
+    assert wrong("nvml", ["own failed", "log 1", "gpus 7"], 8, "") == [
+        ("service plumbline-gpu-exporter", "failed", "active"),
+        ("GPUs that answer", "7", "8"),
     ]
     (skipped,) = filters.rows("none", [], 0, "")
     assert skipped["verdict"] == "SKIP"
@@ -100,58 +100,53 @@ def test_prolog_and_exporter_mean_the_same_folder():
     assert f'NAME = re.compile(r"{jobs.NAME.pattern}")' in program
 
 
-def told(tmp_path, monitoring, **variables):
+def told(monitoring, **variables):
     """What the playbooks give the role and Slurm, for a node of a cluster."""
-    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    groups = {"monitoring": {"hosts": {"m1": None} if monitoring else {}}}
-    inventory = {"all": {"hosts": {"gpu1": host | variables}, "children": groups}}
-    (tmp_path / "inventory.yml").write_text(json.dumps(inventory))
-    names = ["gpu_exporter_source", "gpu_exporter_gpus", "gpu_exporter_gpu_order"]
-    names.append("slurm_component_gpu_exporter")
-    content = "{{ {" + ", ".join(f"'{name}': {name}" for name in names) + "} | to_json }}"
-    task = {"ansible.builtin.copy": {"content": content, "dest": str(tmp_path / "said")}}
-    play = {"hosts": "gpu1", "gather_facts": False, "tasks": [task]}
-    play["vars_files"] = [str(ROLE.parents[1] / "group_vars/all/gpu_exporter.yml")]
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    command = [
-        "ansible-playbook",
-        "-i",
-        str(tmp_path / "inventory.yml"),
-        str(tmp_path / "play.yml"),
-    ]
-    done = subprocess.run(command, cwd=ROLE.parents[1], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    return json.loads((tmp_path / "said").read_text(encoding="utf-8"))
+    ready()
+    loader = DataLoader()
+    file = ROLE.parents[1] / "group_vars/all/gpu_exporter.yml"
+    given = loader.load_from_file(str(file), trusted_as_template=True)
+    groups = {"monitoring": ["m1"] if monitoring else []}
+    templar = Templar(loader, given | variables | {"groups": groups})
+    names = ("source", "gpus", "gpu_order")
+    values = {name: templar.template(given[f"gpu_exporter_{name}"]) for name in names}
+    return values | {"component": templar.template(given["slurm_component_gpu_exporter"])}
 
 
 def test_slurm_gets_scripts_that_a_shell_runs_as_they_are_meant(tmp_path):
-    gpus = {"model": "virtual", "count": 2, "nvml": True}
-    values = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
-    assert (values["gpu_exporter_source"], values["gpu_exporter_gpus"]) == ("nvml", 2)
-    assert values["gpu_exporter_gpu_order"] == "device"
+    values = told(True, node_gpus={"model": "virtual", "count": 2, "nvml": True}, dcgm_gpus=0)
+    assert (values["source"], values["gpus"], values["gpu_order"]) == ("nvml", 2, "device")
     for kind, phase in (("prolog", "begin"), ("epilog", "end")):
-        (script,) = values["slurm_component_gpu_exporter"][kind]
+        (script,) = values["component"][kind]
         program = tmp_path / "gpu-jobs"
         program.write_text('#!/bin/sh\necho "$#:$1"\n')
         program.chmod(0o755)
         text = script["content"].replace("/usr/local/libexec/plumbline/gpu-jobs", str(program))
-        ran = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
-        assert ran.stdout == f"1:{phase}\n"
+        assert subprocess.check_output(["sh", "-c", text], text=True) == f"1:{phase}\n"
         program.unlink()  # as on a node without the exporter
         assert subprocess.run(["sh", "-c", text], check=False).returncode == 0
 
 
-def test_real_gpus_are_dcgms_and_without_a_monitoring_host_nobodys(tmp_path):
-    gpus = {"model": "h100_sxm", "count": 8}
-    detected = [{"autodetect": "nvml"}]
-    values = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=8, slurm_node_gres=detected)
-    assert (values["gpu_exporter_source"], values["gpu_exporter_gpu_order"]) == ("dcgm", "pci")
-    values = told(tmp_path, True, node_gpus=gpus, dcgm_gpus=0)
-    assert values["gpu_exporter_source"] == "nvml"
-    values = told(tmp_path, True, node_gpus={"model": "virtual", "count": 2}, dcgm_gpus=0)
-    assert values["gpu_exporter_source"] == "none"
-    values = told(tmp_path, False, node_gpus=gpus, dcgm_gpus=8)
-    assert (values["gpu_exporter_source"], values["slurm_component_gpu_exporter"]) == ("none", {})
+REAL = {"model": "h100_sxm", "count": 8}
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "variables", "source"),
+    [
+        (True, {"node_gpus": REAL, "dcgm_gpus": 8}, "dcgm"),
+        (True, {"node_gpus": REAL, "dcgm_gpus": 0}, "nvml"),
+        (True, {"node_gpus": {"model": "virtual", "count": 2}, "dcgm_gpus": 0}, "none"),
+        (False, {"node_gpus": REAL, "dcgm_gpus": 8}, "none"),
+    ],
+)
+def test_real_gpus_are_dcgms_and_without_a_monitoring_host_nobodys(monitoring, variables, source):
+    values = told(monitoring, **variables)
+    assert (values["source"], values["component"] != {}) == (source, monitoring)
+
+
+def test_what_slurm_detected_is_in_the_order_of_the_bus():
+    detected = {"slurm_node_gres": [{"autodetect": "nvml"}]}
+    assert told(True, node_gpus=REAL, dcgm_gpus=8, **detected)["gpu_order"] == "pci"
 
 
 def test_a_bare_python_runs_what_is_packed(tmp_path):

@@ -6,70 +6,51 @@ import signal
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 
 from cluster.readers import nvml
 from cluster.readers.nvml import NvmlGpu, System, Unknown
 from roles.gpu_exporter.files.gpu_exporter import jobs, main, metrics, textfile, xid
+from tests.patience import until
 from tests.standins.nvml import library
 
 LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
-H100 = {
-    "DCGM_FI_DEV_SM_CLOCK": 345,
-    "DCGM_FI_DEV_MEM_CLOCK": 2619,
-    "DCGM_FI_DEV_MEMORY_TEMP": 41,
-    "DCGM_FI_DEV_GPU_TEMP": 34,
-    "DCGM_FI_DEV_SLOWDOWN_TEMP": 87,
-    "DCGM_FI_DEV_POWER_USAGE": 71.5,
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1234567890123,
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 3,
-    "DCGM_FI_DEV_PCIE_LINK_GEN": 5,
-    "DCGM_FI_DEV_PCIE_LINK_WIDTH": 8,
-    "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": 5,
-    "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": 16,
-    "DCGM_FI_DEV_GPU_UTIL": 97,
-    "DCGM_FI_DEV_MEM_COPY_UTIL": 45,
-    "DCGM_FI_DEV_ENC_UTIL": 1,
-    "DCGM_FI_DEV_DEC_UTIL": 2,
-    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 11,
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 12,
-    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": 13,
-    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": 14,
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 2,
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 4,
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
-    "DCGM_FI_DEV_ROW_REMAP_PENDING": 1,
-    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": 18,
-    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": 36,
-    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": 54,
-    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": 72,
-    "DCGM_FI_DEV_FB_FREE": 80559,
-    "DCGM_FI_DEV_FB_USED": 500,
-    "DCGM_FI_DEV_FB_RESERVED": 500,
+# Metrics (DCGM_FI_DEV_…) of a described H100 with 18 links, and what of it is not as usual.
+H100: dict[str, tuple[float, str]] = {
+    "SM_CLOCK": (345, ""),
+    "MEM_CLOCK": (2619, ""),
+    "MEMORY_TEMP": (41, ""),
+    "GPU_TEMP": (34, ""),
+    "SLOWDOWN_TEMP": (87, ""),
+    "POWER_USAGE": (71.5, "power_mw = 71500"),
+    "TOTAL_ENERGY_CONSUMPTION": (1234567890123, "energy_mj = 1234567890123"),
+    "PCIE_REPLAY_COUNTER": (3, "pcie_replays = 3"),
+    "PCIE_LINK_GEN": (5, ""),
+    "PCIE_LINK_WIDTH": (8, "pcie_width = 8"),
+    "PCIE_MAX_LINK_GEN": (5, ""),
+    "PCIE_MAX_LINK_WIDTH": (16, ""),
+    "GPU_UTIL": (97, "utilization_gpu = 97"),
+    "MEM_COPY_UTIL": (45, "utilization_memory = 45"),
+    "ENC_UTIL": (1, "utilization_encoder = 1"),
+    "DEC_UTIL": (2, "utilization_decoder = 2"),
+    "ECC_SBE_VOL_TOTAL": (11, "ecc_volatile_corrected = 11"),
+    "ECC_DBE_VOL_TOTAL": (12, "ecc_volatile_uncorrected = 12"),
+    "ECC_SBE_AGG_TOTAL": (13, "ecc_aggregate_corrected = 13"),
+    "ECC_DBE_AGG_TOTAL": (14, "ecc_aggregate_uncorrected = 14"),
+    "UNCORRECTABLE_REMAPPED_ROWS": (2, "remapped_rows_uncorrectable = 2"),
+    "CORRECTABLE_REMAPPED_ROWS": (4, "remapped_rows_correctable = 4"),
+    "ROW_REMAP_FAILURE": (0, ""),
+    "ROW_REMAP_PENDING": (1, "remapped_rows_pending = 1"),
+    "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": (18, "nvlink.*.crc_flit = 1"),
+    "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": (36, "nvlink.*.crc_data = 2"),
+    "NVLINK_REPLAY_ERROR_COUNT_TOTAL": (54, "nvlink.*.replay = 3"),
+    "NVLINK_RECOVERY_ERROR_COUNT_TOTAL": (72, "nvlink.*.recovery = 4"),
+    "FB_FREE": (80559, ""),
+    "FB_USED": (500, "memory_used_mb = 1000"),
+    "FB_RESERVED": (500, ""),
 }
-DESCRIBED = (
-    "gpu.0.memory_used_mb = 1000",
-    "gpu.0.power_mw = 71500",
-    "gpu.0.energy_mj = 1234567890123",
-    "gpu.0.pcie_replays = 3",
-    "gpu.0.pcie_width = 8",
-    "gpu.0.utilization_gpu = 97",
-    "gpu.0.utilization_memory = 45",
-    "gpu.0.utilization_encoder = 1",
-    "gpu.0.utilization_decoder = 2",
-    "gpu.0.ecc_volatile_corrected = 11",
-    "gpu.0.ecc_volatile_uncorrected = 12",
-    "gpu.0.ecc_aggregate_corrected = 13",
-    "gpu.0.ecc_aggregate_uncorrected = 14",
-    "gpu.0.remapped_rows_uncorrectable = 2",
-    "gpu.0.remapped_rows_correctable = 4",
-    "gpu.0.remapped_rows_pending = 1",
-    "gpu.0.nvlink.*.crc_flit = 1",
-    "gpu.0.nvlink.*.crc_data = 2",
-    "gpu.0.nvlink.*.replay = 3",
-    "gpu.0.nvlink.*.recovery = 4",
-)
 
 
 def parsed(text):
@@ -129,7 +110,7 @@ def node(fake, tmp_path, monkeypatch):
 def test_every_value_has_dcgms_name_and_unit(node, tmp_path):
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "0").write_text("4711\n")
-    values = node(*DESCRIBED)
+    values = node(*(f"gpu.0.{line}" for _, line in H100.values() if line))
     labels = {
         "gpu": "0",
         "UUID": "GPU-00000000-0000-4000-8000-000000000000",
@@ -142,15 +123,14 @@ def test_every_value_has_dcgms_name_and_unit(node, tmp_path):
         name: value
         for (name, have), value in values.items()
         if have == frozenset(labels.items()) and name.startswith("DCGM_FI")
-    } == H100
+    } == {f"DCGM_FI_DEV_{name}": value for name, (value, _) in H100.items()}
     # The other GPU has no job, and so no such label.
     (other,) = (
         have for (name, have) in values if name == "DCGM_FI_DEV_GPU_UTIL" and ("gpu", "1") in have
     )
     assert "hpc_job" not in dict(other)
     assert success(values) == {"nvml": 1, "gpu0": 1, "gpu1": 1, "jobs": 1}
-    idle = of(values, "DCGM_EXP_CLOCK_EVENTS_COUNT", gpu="1", clock_event="gpu_idle")
-    assert idle == [1]
+    assert of(values, "DCGM_EXP_CLOCK_EVENTS_COUNT", gpu="1", clock_event="gpu_idle") == [1]
 
 
 def test_what_a_board_does_not_have_is_absent_and_no_failure(node):
@@ -216,24 +196,13 @@ def test_memory_of_instances_is_told_for_each_with_its_own_job(node, tmp_path):
 def test_the_daemon_writes_for_everybody_to_read_and_leaves_nothing(fake, tmp_path):
     description, file = tmp_path / "description", tmp_path / "gpu.prom"
     description.write_text(library.describe(1))
-    command = [
-        sys.executable,
-        "-m",
-        "roles.gpu_exporter.files.gpu_exporter",
-        "--textfile",
-        str(file),
-    ]
-    command += ["--collect", "nvml"]
+    command = [sys.executable, "-m", "roles.gpu_exporter.files.gpu_exporter"]
     daemon = subprocess.Popen(
-        [*command, "--interval", "600"],
+        [*command, "--textfile", file, "--collect", "nvml", "--interval", "600"],
         env={**os.environ, **library.environment(fake, description)},
     )
     try:
-        deadline = time.monotonic() + 60
-        while not file.exists():
-            assert time.monotonic() < deadline
-            assert daemon.poll() is None
-            time.sleep(0.1)
+        until(lambda: file.exists() or daemon.poll() is not None)
         assert file.stat().st_mode & 0o777 == 0o644
         assert success(parsed(file.read_text()))["gpu0"] == 1
         daemon.send_signal(signal.SIGTERM)
@@ -246,21 +215,8 @@ def test_the_daemon_writes_for_everybody_to_read_and_leaves_nothing(fake, tmp_pa
 # --- without it ------------------------------------------------------------------------------
 
 
-def counting(*rounds):
-    """What the counter of XIDs says, round by round."""
-    left = list(rounds)
-
-    def collect():
-        outcome = left.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    return collect
-
-
 def test_xids_are_told_without_nvml_and_of_one_counter():
-    log = main.Log(counting({("1B", "xid", "79", "fail"): 1.0}, {("1B", "xid", "79", "fail"): 2.0}))
+    log = main.Log(Mock(side_effect=[{("1B", "xid", "79", "fail"): count} for count in (1, 2)]))
     for count in (1, 2):
         values = parsed(main.collected([log])[0])
         labels = {"pci_bus_id": "1B", "kind": "xid", "xid": "79", "verdict": "fail"}
@@ -273,7 +229,7 @@ def test_a_log_that_cannot_be_read_takes_its_own_series_alone():
         family = textfile.Family("m", textfile.GAUGE, "", (textfile.Sample({}, 1),))
         return [family], [metrics.Collected("nvml", 0.1)]
 
-    log = main.Log(counting(xid.Unreadable("dmesg: no"), KeyError(), {}))
+    log = main.Log(Mock(side_effect=[xid.Unreadable("dmesg: no"), KeyError(), {}]))
     text, errors = main.collected([log, gpus])
     assert errors == {"xid": "dmesg: no"}
     assert success(parsed(text)) == {"nvml": 1, "xid": 0}

@@ -1,5 +1,7 @@
 """The counter of XIDs: which series there are, and that it never falls."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from cluster.readers import kernel_log
@@ -24,18 +26,9 @@ def log(*lines, source="journalctl"):
     return kernel_log.parse(source, [BOOT, *stamped])
 
 
-class Log:
-    """What the next looks at the log find."""
-
-    def __init__(self, *looks):
-        self.looks = list(looks)
-
-    def __call__(self):
-        return self.looks.pop(0)
-
-
 def collected(*logs):
-    xids = Xids(Log(*logs))
+    """What looks at the log tell, where it is like this from one to the next."""
+    xids = Xids(Mock(side_effect=logs))
     return [xids.collect() for _ in logs]
 
 
@@ -67,19 +60,19 @@ def test_the_counter_grows_with_the_log_and_not_with_each_look():
     assert [counts[key] for counts in (first, second, third)] == [1, 1, 2]
 
 
-def test_a_log_that_forgets_takes_nothing_back_and_counts_on():
-    looks = collected(log(NEW, NEW, NEW), log(NEW), log(), log(NEW))
-    assert [counts[OTHER, "xid", "999", "inconclusive"] for counts in looks] == [3, 3, 3, 4]
-
-
-def test_another_log_with_the_same_lines_counts_nothing_twice():
-    looks = collected(
-        log(NEW, NEW, NEW),
-        log(NEW, source="dmesg"),
-        log(NEW, NEW, NEW),
-        log(NEW, NEW, NEW, NEW),
-    )
-    assert [counts[OTHER, "xid", "999", "inconclusive"] for counts in looks] == [3, 3, 3, 4]
+@pytest.mark.parametrize(
+    "logs",
+    [
+        pytest.param([log(NEW, NEW, NEW), log(NEW), log(), log(NEW)], id="forgets"),
+        pytest.param(
+            [log(*[NEW] * 3), log(NEW, source="dmesg"), log(*[NEW] * 3), log(*[NEW] * 4)],
+            id="another log with the same lines",
+        ),
+    ],
+)
+def test_nothing_is_taken_back_or_counted_twice(logs):
+    counted = [counts[OTHER, "xid", "999", "inconclusive"] for counts in collected(*logs)]
+    assert counted == [3, 3, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -1,47 +1,39 @@
 """Which file a job's GPU has, and when it goes."""
 
-from __future__ import annotations
-
 import json
-import sys
-import threading
-from importlib.util import module_from_spec, spec_from_file_location
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[1] / "files/usr/local/lib/plumbline/gpu_jobs.py"
-spec = spec_from_file_location("gpu_jobs", PROGRAM)
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-jobs: Any = module_from_spec(spec)
-sys.modules["gpu_jobs"] = jobs
-spec.loader.exec_module(jobs)
+from roles.gpu_exporter.files.usr.local.lib.plumbline import gpu_jobs as jobs
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Any:
+def host(tmp_path: Path) -> jobs.Host:
     return jobs.Host(tmp_path / "jobs", tmp_path / "driver", tmp_path / "mig.json")
 
 
-def board(host: Any, pci: str, minor: int) -> None:
+def board(host: jobs.Host, pci: str, minor: int) -> None:
     folder = host.proc / "nvidia/gpus" / pci
     folder.mkdir(parents=True)
     (folder / "information").write_text(f"Model: \t H100\nDevice Minor: \t {minor}\n")
 
 
-def swapped(host: Any) -> None:
+def swapped(host: jobs.Host) -> None:
     """The second board on the bus is /dev/nvidia0, as on machines that were seen."""
     board(host, "0000:1b:00.0", 1)
     board(host, "0000:2b:00.0", 0)
 
 
-def run(host: Any, phase: str, job: str, gpus: str | None = None, order: str = "device") -> int:
+def run(
+    host: jobs.Host, phase: str, job: str, gpus: str | None = None, order: str = "device"
+) -> int:
     environ = {"SLURM_JOB_ID": job} | ({} if gpus is None else {"SLURM_JOB_GPUS": gpus})
-    return int(jobs.main(["--order", order, phase], environ, host))
+    return jobs.main(["--order", order, phase], environ, host)
 
 
-def files(host: Any) -> dict[str, list[str]]:
+def files(host: jobs.Host) -> dict[str, list[str]]:
     return {
         path.name: path.read_text().split()
         for path in host.jobs.iterdir()
@@ -57,16 +49,11 @@ def test_a_job_has_its_gpus_until_it_ends(host):
     assert files(host) == {}
 
 
-def test_minor_numbers_are_not_the_order_of_the_bus(host):
+@pytest.mark.parametrize(("order", "minor"), [("device", "1"), ("pci", "0")])
+def test_minor_numbers_are_not_the_order_of_the_bus_in_which_slurm_detects(host, order, minor):
     swapped(host)
-    run(host, "begin", "7", "0")
-    assert files(host) == {"1": ["7"]}
-
-
-def test_what_slurm_detected_is_in_the_order_of_the_bus(host):
-    swapped(host)
-    run(host, "begin", "7", "0", order="pci")
-    assert files(host) == {"0": ["7"]}
+    run(host, "begin", "7", "0", order=order)
+    assert files(host) == {minor: ["7"]}
 
 
 def test_jobs_that_share_a_gpu_end_one_by_one(host):
@@ -94,7 +81,7 @@ def test_a_job_without_gpus_makes_no_file(host):
     assert not host.jobs.exists()
 
 
-def instances(host: Any) -> None:
+def instances(host: jobs.Host) -> None:
     swapped(host)
     entries = [{"uuid": "MIG-a", "numbers": [[235, 30]]}, {"uuid": "MIG-b", "numbers": [[235, 84]]}]
     host.mig.write_text(json.dumps(entries))
@@ -144,11 +131,6 @@ def test_a_map_that_is_broken_fails_no_prolog_with_a_traceback(host, capsys):
 
 def test_many_at_once_lose_nothing(host):
     numbers = [str(number) for number in range(1, 21)]
-    threads = [
-        threading.Thread(target=run, args=(host, "begin", number, "0")) for number in numbers
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        list(pool.map(lambda number: run(host, "begin", number, "0"), numbers))
     assert sorted(files(host)["0"], key=int) == numbers

@@ -1,7 +1,5 @@
 """What the role refuses, and its files as rsyslog itself reads them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
@@ -127,36 +125,22 @@ def test_who_leaves_forgets_last_what_there_is_to_do():
 
 
 def sentences(folder: Path, **variables: Any) -> list[str]:
-    return list(judged(write(folder, good(), {"group_vars/all.yml": variables})).sentences)
+    site = {f"log_collection_{name}": value for name, value in variables.items()}
+    return list(judged(write(folder, good(), {"group_vars/all.yml": site})).sentences)
 
 
-def test_it_is_off_and_refuses_nothing(tmp_path):
-    assert sentences(tmp_path, log_collection_hosts=[]) == []
-
-
-def test_a_host_of_the_cluster_collects_for_all(tmp_path):
-    assert sentences(tmp_path, log_collection_host="ctl1") == []
+@pytest.mark.parametrize("variables", [{"hosts": []}, {"host": "ctl1"}], ids=["off", "on"])
+def test_what_can_work_is_not_refused(tmp_path, variables):
+    assert sentences(tmp_path, **variables) == []
 
 
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        (
-            {"log_collection_host": "ctl1", "log_collection_hosts": []},
-            "log_collection_hosts is empty on ctl1, which collects the logs; set it to the names",
-        ),
-        (
-            {"log_collection_host": "ctl2"},
-            "log_collection_hosts lacks ctl2; set it to the names of all hosts",
-        ),
-        (
-            {"log_collection_host": "ctl1", "log_collection_hosts": ["ctl1", "login1", "gpu1"]},
-            "log_collection_hosts lacks gpu2; set it to the names of all hosts",
-        ),
-        (
-            {"log_collection_host": "ctl1", "log_collection_port": "syslog"},
-            "log_collection_port",
-        ),
+        ({"host": "ctl1", "hosts": []}, "log_collection_hosts is empty on ctl1, which collects"),
+        ({"host": "ctl2"}, "log_collection_hosts lacks ctl2;"),
+        ({"host": "ctl1", "hosts": ["ctl1", "login1", "gpu1"]}, "hosts lacks gpu2;"),
+        ({"host": "ctl1", "port": "syslog"}, "log_collection_port"),
     ],
 )
 def test_what_cannot_work_is_refused_without_a_connection(tmp_path, variables, said):

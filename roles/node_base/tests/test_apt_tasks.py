@@ -1,7 +1,5 @@
 """What is promised for every role's packages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml
@@ -23,21 +21,18 @@ TASKS = [
 ]
 
 
+APT = [(path, task["ansible.builtin.apt"]) for path, task in TASKS if "ansible.builtin.apt" in task]
+
+
 def test_packages_are_installed_in_one_way():
     """With its patience, and without daemons that start too early: see distribution_packages."""
     assert len([path for path, task in TASKS if "distribution_packages" in task]) >= 5
-    calls = [
-        (path, task["ansible.builtin.apt"]) for path, task in TASKS if "ansible.builtin.apt" in task
-    ]
-    install = [(path, apt) for path, apt in calls if "name" in apt and apt.get("state") != "absent"]
+    install = [(path, apt) for path, apt in APT if "name" in apt and apt.get("state") != "absent"]
     # Packages in one version, which are held: dpkg's answer alone says nothing of those.
     assert [path for path, apt in install if not apt.get("allow_change_held_packages")] == []
     assert [path for path, apt in install if apt.get("policy_rc_d") != 101] == []
 
 
 def test_every_role_waits_for_the_lock_that_unattended_upgrades_hold():
-    calls = [
-        (path, task["ansible.builtin.apt"]) for path, task in TASKS if "ansible.builtin.apt" in task
-    ]
-    assert calls
-    assert [path for path, apt in calls if apt.get("lock_timeout") != 600] == []
+    assert APT
+    assert [path for path, apt in APT if apt.get("lock_timeout") != 600] == []

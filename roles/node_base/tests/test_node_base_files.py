@@ -1,18 +1,12 @@
 """Files that a role owns as a whole, and lines in files of others."""
 
-from __future__ import annotations
-
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+import os
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-PATH = Path(__file__).resolve().parent.parent / "library/node_base_files.py"
-spec = spec_from_file_location("node_base_files", PATH)
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-node_base_files = sys.modules["node_base_files"] = module_from_spec(spec)
-spec.loader.exec_module(node_base_files)
+from roles.node_base.library import node_base_files
 
 HOSTS = "127.0.0.1 localhost\n127.0.1.1 node\n"
 BLOCK = f"{node_base_files.BEGIN}\n192.0.2.1 ctl1\n{node_base_files.END}\n"
@@ -64,25 +58,22 @@ def test_lines_and_a_block_of_one_file():
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_a_file_is_written_where_what_it_needs_is(tmp_path, check_mode, monkeypatch):
-    class Module:
-        tmpdir = str(tmp_path)
-
-        def __init__(self):
-            self.check_mode = check_mode
-
-        def atomic_move(self, source, target):
-            Path(source).replace(target)
-
-    monkeypatch.setattr(node_base_files.os, "chown", lambda *_: None)
+    monkeypatch.setattr(os, "chown", lambda *_: None)
     empty = {"block": None, "lines": None, "commented": None}
     path = tmp_path / "folder/file"
     entry = empty | {"path": str(path), "needs": str(tmp_path / "need"), "content": "x\n"}
-    assert node_base_files.apply(Module(), entry) is None
+    module: Any = SimpleNamespace(
+        tmpdir=str(tmp_path), check_mode=check_mode, atomic_move=os.replace
+    )
+    assert node_base_files.apply(module, entry) is None
     (tmp_path / "need").touch()
-    difference = node_base_files.apply(Module(), entry)
+    difference = node_base_files.apply(module, entry)
+    assert difference
     assert (difference["before"], difference["after"]) == ("", "x\n")
     assert path.exists() is not check_mode
     if not check_mode:
         assert path.stat().st_mode & 0o777 == 0o644
-        assert node_base_files.apply(Module(), entry | {"content": ""})["after"] == ""
+        gone = node_base_files.apply(module, entry | {"content": ""})
+        assert gone
+        assert gone["after"] == ""
         assert not path.exists()

@@ -1,18 +1,10 @@
 """What the module sees on a node: a tree of files made here stands for /proc and /sys."""
 
-from __future__ import annotations
-
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+import time
 
 import pytest
 
-PATH = Path(__file__).resolve().parent.parent / "library/nvidia_fabric_look.py"
-spec = spec_from_file_location("nvidia_fabric_look", PATH)
-assert spec is not None and spec.loader is not None  # noqa: PT018 - for mypy
-look = sys.modules["nvidia_fabric_look"] = module_from_spec(spec)
-spec.loader.exec_module(look)
+from roles.nvidia_fabric.library import nvidia_fabric_look as look
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\nGCC 12.2.0\n"
 OLD = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Wed Jul 2\n"
@@ -76,7 +68,7 @@ def test_a_program_that_is_missing_says_nothing():
 def test_imex_is_waited_for_until_it_is_ready(monkeypatch):
     replies = iter(["", "UNAVAILABLE\n", "READY\n"])
     monkeypatch.setattr(look, "said_by", lambda *_: next(replies))
-    monkeypatch.setattr(look.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     assert look.imex(60) == "READY"
     monkeypatch.setattr(look, "said_by", lambda *_: "UNAVAILABLE\n")
     assert look.imex(0) == "UNAVAILABLE"

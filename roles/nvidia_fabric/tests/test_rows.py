@@ -1,7 +1,5 @@
 """Each row, as it passes and as it fails."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.nvidia_fabric.plugin_utils import rows

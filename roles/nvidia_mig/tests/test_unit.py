@@ -1,7 +1,5 @@
 """The unit that cuts GPUs at boot, as it is rendered: what waits for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -25,14 +23,14 @@ def words(setting: str, *required_by: str) -> list[str]:
 
 
 @pytest.mark.parametrize("required_by", [(), ("slurmd.service",)])
-def test_what_must_find_the_instances_there_waits_for_them(required_by: tuple[str, ...]) -> None:
+def test_what_must_find_the_instances_there_waits_for_them(required_by):
     waiting = {"nvidia-dcgm.service", "nvidia-cdi-refresh.service", *required_by}
     assert set(words("Before", *required_by)) == waiting
     assert words("RequiredBy", *required_by) == list(required_by)
     assert not waiting & set(words("After", *required_by))
 
 
-def test_the_cdi_specification_follows_a_later_cut_and_holds_none_up() -> None:
+def test_the_cdi_specification_follows_a_later_cut_and_holds_none_up():
     command = words("ExecStartPost")
     assert command[0].startswith("-")  # there may be no such unit
     assert command[1:] == ["--no-block", "try-restart", "nvidia-cdi-refresh.service"]

@@ -1,7 +1,5 @@
 """Each row, as it passes and as it fails; the ports are those that the validation's tests have."""
 
-from __future__ import annotations
-
 import pytest
 
 from roles.rdma.plugin_utils import rows

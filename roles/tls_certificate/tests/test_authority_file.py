@@ -1,7 +1,5 @@
 """The authority's file on the control node."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -4,19 +4,17 @@ What molecule/default has users submit on nodes (test_6_examples.py) is run here
 there they have this Python's torch, which is newer.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from validation.tests.torch_processes import Order, started
 
 pytest.importorskip("torch", reason="scripts/setup --with-torch")
@@ -99,9 +97,7 @@ def test_a_training_that_was_stopped_ends_as_one_that_was_not(tmp_path, number):
     saved = tmp_path / "stopped.pt"
     argv = ["checkpoint.py", str(saved), "--steps", "30"]
     with started([order(*argv, "--every=5", "--pause=0.2")]) as (slow,):
-        until = time.monotonic() + 120
-        while not saved.exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        until(saved.exists, 120)
         slow.send(number)
         assert slow.wait() == 75, slow.out + slow.err
         assert "stopped after step" in slow.out

@@ -1,7 +1,5 @@
 """Which build of torch runs where, and what is said when none does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +59,7 @@ def chosen(
         ("", 0, "", "2.13.0", "cpu"),
     ],
 )
-def test_the_build_fits_gpu_driver_and_architecture(
-    model: str, branch: int, machine: str, torch: str, build: str
-) -> None:
+def test_the_build_fits_gpu_driver_and_architecture(model, branch, machine, torch, build):
     choice = chosen(model, branch, machine, lines=[f"torch=={torch}"])
     assert choice == builds.Choice(build)
 
@@ -78,8 +74,7 @@ def test_the_build_fits_gpu_driver_and_architecture(
         ({"model": "v100_sxm", "branch": 590}, "(volta), for which 580 is the last"),
         (
             {"model": "b200", "branch": 570},
-            "No build of torch 2.13.0 runs on b200 with driver branch 570: cu130 needs 580 or "
-            "newer, cu126 has no code for blackwell on x86_64, cu132 needs 580 or newer;",
+            "570: cu130 needs 580 or newer, cu126 has no code for blackwell on x86_64, cu132 needs",
         ),
         ({"model": "t4", "machine": "aarch64"}, "has no code for turing on aarch64"),
         ({"machine": "riscv64"}, "cu130 is not built for riscv64"),
@@ -93,16 +88,14 @@ def test_the_build_fits_gpu_driver_and_architecture(
         ({"asked": "rocm7.2", "lines": ["torch==3.1.0"]}, "rocm7.2 has no CUDA"),
         # In what pip is told.
         ({"lines": ["torch==2.5.1"]}, "Which builds torch 2.5.1 has is not known"),
-        ({"lines": ["torch>=2.11"]}, "leaves the version of torch open"),
-        ({"lines": ["torch==2.*"]}, "leaves the version of torch open"),
-        ({"lines": ["torch"]}, "leaves the version of torch open"),
+        *(({"lines": [line]}, "torch open") for line in ("torch>=2.11", "torch==2.*", "torch")),
         ({"lines": ["torch=2.13.0"]}, "is no requirement"),
         ({"lines": ["torch==2.13.0+cu130"], "asked": "cu126"}, "are two builds"),
         ({"lines": ["torch==2.13.0+cu130"], "branch": 570}, "cu130 needs 580 or newer"),
         ({"hashed": True}, "does not name its build; write it as torch==2.13.0+cu126"),
     ],
 )
-def test_what_cannot_run_is_refused_in_one_sentence(arguments: dict[str, Any], words: str) -> None:
+def test_what_cannot_run_is_refused_in_one_sentence(arguments, words):
     choice = chosen(**arguments)
     assert choice.build == ""
     assert words in choice.problem
@@ -110,26 +103,26 @@ def test_what_cannot_run_is_refused_in_one_sentence(arguments: dict[str, Any], w
     assert "\n" not in choice.problem
 
 
-def test_a_build_may_be_named_in_the_version_or_beside_it() -> None:
+def test_a_build_may_be_named_in_the_version_or_beside_it():
     assert chosen(asked="cu126") == builds.Choice("cu126")
     assert chosen(lines=["torch==2.13.0+cu126"]) == builds.Choice("cu126")
     assert chosen(lines=["torch==2.13.0+cu126"], asked="cu126") == builds.Choice("cu126")
     assert chosen(lines=["torch==2.13.0+cu126"], hashed=True) == builds.Choice("cu126")
 
 
-def test_a_torch_that_the_table_does_not_know_is_held_to_its_driver() -> None:
+def test_a_torch_that_the_table_does_not_know_is_held_to_its_driver():
     old = ["torch==2.9.1"]
     assert chosen(lines=old, asked="cu129", branch=550) == builds.Choice("cu129")
     assert "needs 580" in chosen(lines=old, asked="cu130", branch=550).problem
 
 
-def test_who_wants_any_build_is_asked_nothing_here() -> None:
+def test_who_wants_any_build_is_asked_nothing_here():
     """The node answers then: torch itself says whether it reaches the driver."""
     assert chosen(asked=builds.ANY, branch=0, machine="riscv64") == builds.Choice()
     assert chosen(lines=["nvidia-ml-py==13.615.71"], branch=0) == builds.Choice()
 
 
-def test_a_file_with_hashes_on_a_node_without_gpus_is_taken_as_it_is() -> None:
+def test_a_file_with_hashes_on_a_node_without_gpus_is_taken_as_it_is():
     assert chosen(model="", hashed=True) == builds.Choice()
 
 
@@ -141,8 +134,8 @@ def test_a_file_with_hashes_on_a_node_without_gpus_is_taken_as_it_is() -> None:
     torch=st.sampled_from(["2.9.0", "2.11.0", "2.13.0", "2.14.0"]),
 )
 def test_no_node_with_gpus_gets_a_build_that_its_driver_does_not_run(
-    model: str, branch: int, machine: str, asked: str, torch: str
-) -> None:
+    model, branch, machine, asked, torch
+):
     choice = chosen(model, branch, machine, asked, [f"torch=={torch}"])
     assert bool(choice.build) != bool(choice.problem)
     if model and choice.build:
@@ -150,7 +143,7 @@ def test_no_node_with_gpus_gets_a_build_that_its_driver_does_not_run(
         assert branch in gpus.branches()
 
 
-def test_the_table_knows_its_own_words() -> None:
+def test_the_table_knows_its_own_words():
     generations = {gpu.generation for gpu in gpus.known().values()}
     assert {build for of in TABLE["torch"].values() for build in of} <= set(TABLE["builds"])
     for machines in TABLE["builds"].values():

@@ -1,7 +1,5 @@
 """What pip is told, and what of it a node lacks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -28,7 +26,7 @@ def listed(**versions: str) -> str:
     return json.dumps([{"name": name, "version": text} for name, text in versions.items()])
 
 
-def test_a_file_says_what_without_how() -> None:
+def test_a_file_says_what_without_how():
     assert list(requirements.entries(HASHED)) == [
         "torch==2.13.0+cu126",
         "numpy==2.4.6",
@@ -47,13 +45,11 @@ def test_a_file_says_what_without_how() -> None:
         ("torch @ https://example.org/torch.whl", None),
     ],
 )
-def test_only_an_equals_sign_holds_a_version_still(
-    entry: str, pin: requirements.Pin | None
-) -> None:
+def test_only_an_equals_sign_holds_a_version_still(entry, pin):
     assert requirements.pin(entry) == pin
 
 
-def test_torch_gets_its_build_and_nothing_else_does() -> None:
+def test_torch_gets_its_build_and_nothing_else_does():
     lines = ["numpy==2.13.0", "Torch==2.13.0", "torchvision==0.28.0"]
     assert requirements.with_build(lines, "cu126") == [
         "numpy==2.13.0",
@@ -79,32 +75,26 @@ def test_torch_gets_its_build_and_nothing_else_does() -> None:
         (HASHED, {"torch": "2.13.0+cu126", "numpy": "2.4.6"}, []),
     ],
 )
-def test_what_an_environment_lacks(text: str, have: dict[str, str], lacking: list[str]) -> None:
+def test_what_an_environment_lacks(text, have, lacking):
     assert requirements.lacking(text, listed(**have)) == lacking
 
 
 @given(st.one_of(st.text(), st.sampled_from(["", "{}", "[1]", "null", '[{"name": 1}]', "[{}]"])))
-def test_an_answer_that_is_none_is_an_environment_with_nothing(said: str) -> None:
+def test_an_answer_that_is_none_is_an_environment_with_nothing(said):
     assert requirements.lacking("torch==2.13.0\n", said) == ["torch==2.13.0"]
 
 
-def test_the_index_of_torchs_builds_stands_beside_the_others() -> None:
-    address = "https://download.pytorch.org/whl/{build}"
-    assert sources.indexes("", "", address, "cu126") == [
-        "--extra-index-url",
-        "https://download.pytorch.org/whl/cu126",
-    ]
-    assert sources.indexes("https://a", "https://b", "", "cu126") == [
-        "--index-url",
-        "https://a",
-        "--extra-index-url",
-        "https://b",
-    ]
+def test_the_index_of_torchs_builds_stands_beside_the_others():
+    address = "https://site/whl/{build}"
+    more = ["--extra-index-url", "https://site/whl/cu126"]
+    assert sources.indexes("", "", address, "cu126") == more
+    both = ["--index-url", "https://a", "--extra-index-url", "https://b"]
+    assert sources.indexes("https://a", "https://b", "", "cu126") == both
     assert sources.indexes("", "", address, "") == []
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_wheels_for_another_kind_of_node(machine: str) -> None:
+def test_wheels_for_another_kind_of_node(machine):
     options = sources.platform(machine, "3.12")
     platforms = [options[at + 1] for at, word in enumerate(options) if word == "--platform"]
     assert f"manylinux_2_28_{machine}" in platforms  # torch's own
@@ -113,7 +103,7 @@ def test_wheels_for_another_kind_of_node(machine: str) -> None:
     assert f"cp312-cp312-manylinux_2_28_{machine}" in tags
 
 
-def test_kinds_of_nodes_have_folders_of_their_own() -> None:
+def test_kinds_of_nodes_have_folders_of_their_own():
     names = {
         sources.kind(machine, python, text, index)
         for machine in ("x86_64", "aarch64")
