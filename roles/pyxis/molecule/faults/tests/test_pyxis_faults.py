@@ -5,7 +5,6 @@ import pytest
 from tests.pyxis_nodes import (
     COLLECTED,
     COMPUTE,
-    CONTROLLER,
     FOLDER,
     JOB,
     LOGIN,
@@ -16,17 +15,6 @@ from tests.pyxis_nodes import (
     in_place,
     runs_through_it,
 )
-
-
-def test_one_node_built_it_for_all(node):
-    compilers = [name for name in NODES if node(name).package("gcc").is_installed]
-    assert len(compilers) == 1
-    assert not node(COMPUTE).package("slurmctld").is_installed
-    assert not node(CONTROLLER).package("slurmd").is_installed
-
-
-def test_compute_nodes_have_no_file_of_it(node):
-    assert not node(COMPUTE).file("/etc/slurm/plugstack.conf").exists
 
 
 @pytest.mark.parametrize(
