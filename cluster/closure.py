@@ -51,10 +51,10 @@ def _place(name: str, root: Path) -> str | None:
     return f"{below}.py" if (root / f"{below}.py").is_file() else None
 
 
-def _names(found: Mapping[str, bytes], name: str, root: Path) -> bool:
+def _names(sources: Mapping[str, bytes], name: str, root: Path) -> bool:
     """Whether a name that is no module is a word of the module that it is imported from."""
     module, _, word = name.rpartition(".")
-    source = found.get(str(_place(module, root)), b"").decode()
+    source = sources.get(str(_place(module, root)), b"").decode()
     return re.search(rf"\b{word}\b", source) is not None
 
 

@@ -28,7 +28,7 @@ class Group:
 class Contract:
     groups: Mapping[str, Group]
     variables: Mapping[str, Option]  # what a site may set
-    made: frozenset[str]  # variables that we work out
+    derived: frozenset[str]  # variables that we work out
     one_value: frozenset[str]  # names of variables with one value in the whole cluster
     switches: frozenset[str]  # bools that may come as text, from a command line
     hardware: tuple[str, ...]
@@ -53,7 +53,7 @@ def load(path: Path = PATH) -> Contract:
             for name, entry in variables.items()
             if not entry.get("made")
         },
-        made=frozenset(name for name, entry in variables.items() if entry.get("made")),
+        derived=frozenset(name for name, entry in variables.items() if entry.get("made")),
         one_value=frozenset(document["one_value"])
         | {
             name

@@ -65,7 +65,7 @@ class Gpus:
         return min(gigabytes) * 10**9 // 4 if gigabytes else None
 
     @property
-    def asked(self) -> str:
+    def request(self) -> str:
         """How Slurm is asked for all of them: "gpu:h100_sxm:8"; empty for none."""
         if not self.count:
             return ""
@@ -264,8 +264,8 @@ def document(
     )
 
 
-def _node(node: Mapping[str, Any], said: Mapping[str, Any]) -> Node:
-    """`said` is what the inventory says of it for the validation: environment, filesystems."""
+def _node(node: Mapping[str, Any], settings: Mapping[str, Any]) -> Node:
+    """`settings` is what the inventory says of it for the validation: environment, filesystems."""
     gpus, cpus = node["gpus"], node["cpus"]
     return Node(
         node["name"],
@@ -279,8 +279,8 @@ def _node(node: Mapping[str, Any], said: Mapping[str, Any]) -> Node:
             _site_gres(node),
         ),
         node["fabric"],
-        tuple((str(name), str(text)) for name, text in said.get("environment", {}).items()),
-        tuple(str(path) for path in said.get("shared_filesystems", [])),
+        tuple((str(name), str(text)) for name, text in settings.get("environment", {}).items()),
+        tuple(str(path) for path in settings.get("shared_filesystems", [])),
     )
 
 

@@ -119,11 +119,11 @@ def placed(board: Board, layout: Layout) -> list[tuple[str, int]] | None:
 
 
 def _fitted(
-    board: Board, wanted: Sequence[str], taken: frozenset[int]
+    board: Board, profiles: Sequence[str], taken: frozenset[int]
 ) -> list[tuple[str, int]] | None:
-    if not wanted:
+    if not profiles:
         return []
-    first, *rest = wanted
+    first, *rest = profiles
     for start in board[first].starts:
         slices = set(range(start, start + board[first].size))
         if slices & taken:

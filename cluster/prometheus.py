@@ -49,16 +49,16 @@ class Series:
 
 def now(server: Server, expr: str, at: float) -> list[Series]:
     """Values at one time. Raises NoAnswer."""
-    return _asked(server, "query", {"query": expr, "time": f"{at:.3f}"})
+    return _query(server, "query", {"query": expr, "time": f"{at:.3f}"})
 
 
 def over(server: Server, expr: str, start: float, end: float, step_s: float) -> list[Series]:
     """Values between two times. Raises NoAnswer."""
     span = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step_s:g}"}
-    return _asked(server, "query_range", {"query": expr, **span})
+    return _query(server, "query_range", {"query": expr, **span})
 
 
-def _asked(server: Server, what: str, form: Mapping[str, str]) -> list[Series]:
+def _query(server: Server, what: str, form: Mapping[str, str]) -> list[Series]:
     url = f"{server.url.rstrip('/')}/api/v1/{what}"
     request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), _password(server))
     # No proxy: it is a machine of the cluster.

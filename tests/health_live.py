@@ -27,9 +27,9 @@ def node(host):
     return state[1], reason[1] if reason else ""
 
 
-def wait(ask, wanted, seconds=WITHIN_S):
+def wait(ask, holds, seconds=WITHIN_S):
     deadline = time.monotonic() + seconds
-    while not wanted(answer := ask()):
+    while not holds(answer := ask()):
         assert time.monotonic() < deadline, f"after {seconds} s: {answer}"
         time.sleep(0.5)
     return answer
@@ -42,12 +42,12 @@ def checked(host):
 
 
 def in_service(host, look=checked):
-    return wait(lambda: look(host), lambda found: "DRAIN" not in found[0])
+    return wait(lambda: look(host), lambda state: "DRAIN" not in state[0])
 
 
 def drained(host, reason, look=checked):
     return wait(
-        lambda: look(host), lambda found: "DRAIN" in found[0] and found[1].startswith(reason)
+        lambda: look(host), lambda state: "DRAIN" in state[0] and state[1].startswith(reason)
     )
 
 
@@ -68,8 +68,8 @@ def next_run(host, look=checked):
         return last(host)[0]
 
     before = last(host)[0]
-    second = wait(at, lambda found: found > before)
-    wait(at, lambda found: found > second)
+    second = wait(at, lambda started: started > before)
+    wait(at, lambda started: started > second)
 
 
 def rpcs(host):

@@ -214,10 +214,10 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def page_with(text: str, made: str) -> str:
+def page_with(text: str, generated: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return before + BEGIN + made + END + after
+    return before + BEGIN + generated + END + after
 
 
 if __name__ == "__main__":

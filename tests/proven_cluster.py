@@ -24,9 +24,9 @@ def the_quick_suite_passes(operator: Any) -> None:
     assert "PASS" in run.stdout
 
 
-def tasks_that_changed(said: str) -> str:
+def tasks_that_changed(output: str) -> str:
     """Of what ansible-playbook said, each task that changed a host, with its hosts."""
-    tasks = re.split(r"^(?=TASK |RUNNING HANDLER |PLAY )", said, flags=re.MULTILINE)
+    tasks = re.split(r"^(?=TASK |RUNNING HANDLER |PLAY )", output, flags=re.MULTILINE)
     return "\n".join(
         f"{task.splitlines()[0].rstrip(' *')}: {', '.join(hosts)}"
         for task in tasks

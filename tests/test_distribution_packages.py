@@ -11,7 +11,7 @@ from tests.processes import run
 
 
 @pytest.mark.parametrize(
-    ("names", "said", "missing"),
+    ("names", "output", "missing"),
     [
         (["munge"], "installed munge\n", []),
         (["munge", "jq"], "installed munge\n", ["jq"]),
@@ -24,8 +24,8 @@ from tests.processes import run
         (["munge"], "", ["munge"]),
     ],
 )
-def test_missing_is_what_dpkg_does_not_call_installed(names, said, missing):
-    assert packages.missing(names, said) == missing
+def test_missing_is_what_dpkg_does_not_call_installed(names, output, missing):
+    assert packages.missing(names, output) == missing
 
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="asks this machine's dpkg")

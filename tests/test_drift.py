@@ -219,7 +219,7 @@ def test_all_is_well():
     [
         ("0401 munge:munge 1", PUT_RIGHT, QUIET, "NO: 0401 munge:munge 1"),
         (BEFORE, QUIET, QUIET, "NOBODY"),
-        (BEFORE, Run(2, "", PUT_RIGHT.told), QUIET, "ended with 2"),
+        (BEFORE, Run(2, "", PUT_RIGHT.changes), QUIET, "ended with 2"),
         (BEFORE, PUT_RIGHT, Run(4, "", []), "The run after it ended with 4"),
         (BEFORE, PUT_RIGHT, PUT_RIGHT, "The run after it changed gpu1: Set the mode"),
     ],

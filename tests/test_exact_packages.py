@@ -77,7 +77,7 @@ FETCH = "E: Failed to fetch http://m/x.deb"
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("output", "sentence"),
     [
         ("E: You don't have enough free space in /var/cache/apt/archives/.", "disk is full"),
         (
@@ -100,9 +100,9 @@ FETCH = "E: Failed to fetch http://m/x.deb"
         ("", "it says nothing"),
     ],
 )
-def test_what_apt_says_becomes_one_sentence(said: str, sentence: str) -> None:
-    assert sentence in exact_packages.meaning(said)
-    assert "\n" not in exact_packages.meaning(said)
+def test_what_apt_says_becomes_one_sentence(output: str, sentence: str) -> None:
+    assert sentence in exact_packages.meaning(output)
+    assert "\n" not in exact_packages.meaning(output)
 
 
 class Node:
@@ -110,7 +110,7 @@ class Node:
 
     def __init__(self, have: dict[str, str], known: dict[str, list[str]]) -> None:
         self.have, self.known, self.held = have, known, set[str]()
-        self.asked: list[str] = []
+        self.commands: list[str] = []
 
     def run(self, *argv: str) -> CompletedProcess[str]:
         output = ""
@@ -129,12 +129,12 @@ class Node:
                     for version in self.known.get(name, [])
                 )
             case ["apt-get", "update", *_]:
-                self.asked.append("update")
+                self.commands.append("update")
             case ["apt-get", "install", *words]:
                 simulated = "--simulate" in words
                 for word in (word for word in words if not word.startswith("--")):
                     name, _, version = word.partition("=")
-                    self.asked.append(f"{'would ' if simulated else ''}{word}")
+                    self.commands.append(f"{'would ' if simulated else ''}{word}")
                     if not simulated and version:
                         self.have[name] = version
                     elif not simulated:
@@ -157,15 +157,15 @@ def bring(version: str = "", remove: Sequence[str] = (), check_mode: bool = Fals
 def test_one_transaction_installs_holds_and_removes(node: Node) -> None:
     done = bring(remove=["old", "older"])
     assert (done.changed, done.version, done.removed) == (True, "1:4.5.2-1", ["old 3"])
-    assert node.asked[-3:] == ["core=1:4.5.2-1", "cuda13=1:4.5.2-1", "old-"]
+    assert node.commands[-3:] == ["core=1:4.5.2-1", "cuda13=1:4.5.2-1", "old-"]
     assert node.have == {"core": "1:4.5.2-1", "cuda13": "1:4.5.2-1"}
     assert node.held == {"core", "cuda13"}
     assert not exact_packages.POLICY.exists()
 
-    node.asked.clear()
+    node.commands.clear()
     assert not bring(remove=["old", "older"]).changed
     assert not bring(version="4.5.2").changed
-    assert node.asked == []
+    assert node.commands == []
 
 
 def test_a_package_that_has_another_version_joins_the_first(node: Node) -> None:
@@ -196,11 +196,11 @@ def test_check_mode_before_the_repository_is_there(node: Node) -> None:
 def test_check_mode_refuses_a_version_that_no_repository_has(node: Node) -> None:
     with pytest.raises(Refused, match="version 9"):
         bring(version="9", check_mode=True)
-    assert node.asked == []
+    assert node.commands == []
 
 
 def test_lists_are_refreshed_before_a_version_is_unknown(node: Node) -> None:
     with pytest.raises(Refused, match="version 9"):
         bring(version="9")
-    assert node.asked == ["update"]
+    assert node.commands == ["update"]
     assert node.have == {"old": "3"}

@@ -122,5 +122,5 @@ def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
         *topologies.problems(topology, cluster.nodes),
         *booked.problems(reservations, cluster.nodes, known | {"users": [], "accounts": []}),
     ] == []
-    (acceptance,) = booked.wanted(reservations, cluster.nodes, inventory.groups)
+    (acceptance,) = booked.module_arguments(reservations, cluster.nodes, inventory.groups)
     assert acceptance["settings"]["Nodes"] == "gpu[897-928]"

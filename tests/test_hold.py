@@ -22,8 +22,8 @@ MINE = Hold("me", "here", "boot1", 10, "500", "2026-01-02 03:04 UTC", "ansible-p
 OTHER = dataclasses.replace(MINE, user="ana", pid=20, started="700", command="ansible-playbook b")
 
 
-def judged(found: Hold | None, *, alive: bool = True, break_it: bool = False) -> str:
-    return refusal(found, MINE, break_it=break_it, alive=lambda pid, started: alive)
+def judged(held: Hold | None, *, alive: bool = True, break_it: bool = False) -> str:
+    return refusal(held, MINE, break_it=break_it, alive=lambda pid, started: alive)
 
 
 # --- the verdict ---------------------------------------------------------------------------------

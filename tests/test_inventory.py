@@ -178,7 +178,7 @@ def test_kin_share_tokens_and_others_do_not() -> None:
     within = values.within(hosts, {"c": 1}, {"b": 7})
     assert len(within.alike(hosts, "key", expression_reads("a"))) == 1
     answers = {"gpu0": {"d": 1}, "gpu1": {"d": 2}, "gpu2": {}}
-    within = values.within(hosts, {}, {}, told=answers, own={"d"})
+    within = values.within(hosts, {}, {}, answers=answers, own={"d"})
     assert len(within.alike(hosts, "key", expression_reads("d"))) == 3
     values.define("e", "new")
     assert values.value("gpu1", "e") == "new"

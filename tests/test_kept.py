@@ -59,7 +59,7 @@ def test_passwords_are_random():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ("short", "has 5 characters"),
         ("fifteen letters", "has 15 characters"),
@@ -68,8 +68,8 @@ def test_passwords_are_random():
         (" sixteen characters", "printable ASCII"),
     ],
 )
-def test_a_password_that_does_not_work_everywhere_is_refused(text, said):
-    with pytest.raises(kept.NotKept, match=said):
+def test_a_password_that_does_not_work_everywhere_is_refused(text, words):
+    with pytest.raises(kept.NotKept, match=words):
         kept.password(text, Path("/file"))
 
 

@@ -154,7 +154,7 @@ def test_a_look_knows_nothing_of_the_look_before_it(tmp_path: Path) -> None:
     run.note_asked("gpu1", ASKS)
     assert run.used("gpu1") == {(STAT.key, False), (STAT.key, True)}
     assert run.looked("gpu1") == {False, True}
-    assert list(run.asked("gpu1")) == [Remembered(ASKS, held=True)]
+    assert list(run.questions("gpu1")) == [Remembered(ASKS, held=True)]
 
 
 # --- the program ---------------------------------------------------------------------------------

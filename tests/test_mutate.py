@@ -18,7 +18,7 @@ mutate = load_script("mutate")
 
 
 def made_from(source: str) -> set[str]:
-    return {mutate.applied(source, fault) for fault in mutate.Faults("x.py", source).found}
+    return {mutate.applied(source, fault) for fault in mutate.Faults("x.py", source).mutants}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def facts(system: str = "Debian 12", machine: str = "x86_64") -> dict[str, str]:
     }
 
 
-def made(*names: str, only: tuple[str, ...] = (), **of: Any) -> list[dict[str, Any]]:
+def repositories(*names: str, only: tuple[str, ...] = (), **of: Any) -> list[dict[str, Any]]:
     return nvidia.repositories(names, facts(**of), MIRRORS, only)
 
 
@@ -39,7 +39,7 @@ def made(*names: str, only: tuple[str, ...] = (), **of: Any) -> list[dict[str, A
     ],
 )
 def test_the_cuda_repository_of_a_system(system: str, machine: str, address: str, key: str) -> None:
-    (entry,) = made("cuda", system=system, machine=machine)
+    (entry,) = repositories("cuda", system=system, machine=machine)
     assert entry["uris"] == [address]
     assert entry["key_url"] == f"{address}{key}.pub"
     # The name of a key is the end of its fingerprint.
@@ -48,14 +48,17 @@ def test_the_cuda_repository_of_a_system(system: str, machine: str, address: str
 
 
 def test_the_toolkits_repository() -> None:
-    (entry,) = made("nvidia_container_toolkit", machine="aarch64")
+    (entry,) = repositories("nvidia_container_toolkit", machine="aarch64")
     assert entry["uris"] == ["https://m/toolkit/stable/deb/arm64/"]
     assert entry["key_url"] == "https://m/toolkit/gpgkey"
 
 
 @pytest.mark.parametrize("system", nvidia.CUDA)
 def test_the_role_takes_what_is_made(system: str) -> None:
-    assert problems(made("cuda", "nvidia_container_toolkit", system=system, only=("a*",))) == []
+    assert (
+        problems(repositories("cuda", "nvidia_container_toolkit", system=system, only=("a*",)))
+        == []
+    )
 
 
 def test_the_role_takes_grafanas() -> None:
@@ -65,12 +68,12 @@ def test_the_role_takes_grafanas() -> None:
 
 
 def test_a_driver_of_the_distribution_stays_its_own() -> None:
-    (entry,) = made("cuda", only=("datacenter-gpu-manager-4-*",))
+    (entry,) = repositories("cuda", only=("datacenter-gpu-manager-4-*",))
     assert [(pin["packages"], pin["priority"]) for pin in entry["pins"]] == [
         (["*"], 100),
         (["datacenter-gpu-manager-4-*"], 500),
     ]
-    assert made("cuda")[0]["pins"] == []
+    assert repositories("cuda")[0]["pins"] == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_a_system_without_one_is_one_sentence(
     names: list[str], of: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        made(*names, **of)
+        repositories(*names, **of)
 
 
 def listed(**variables: Any) -> list[str]:

@@ -105,7 +105,7 @@ def test_the_same_checkout_gives_the_same_bytes():
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("output", "answer"),
     [
         ('welcome\n{"plumbline_nvml": {"count": 1}}\nbye\n', {"count": 1}),
         ('{"plumbline_nvml": {"cou', None),
@@ -113,5 +113,5 @@ def test_the_same_checkout_gives_the_same_bytes():
         ("", None),
     ],
 )
-def test_only_the_readers_own_line_is_an_answer(said, found):
-    assert action.READER.answer(said) == found
+def test_only_the_readers_own_line_is_an_answer(output, answer):
+    assert action.READER.answer(output) == answer

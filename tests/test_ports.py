@@ -122,15 +122,17 @@ def test_ranges_globs_and_names_that_the_kernel_cuts():
 # --- the declarations of the roles ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", WRITTEN, ids=lambda one: f"{one.role}: {one}, {one.authentication}")
-def test_a_declaration_says_who_may_ask(one):
-    assert one.authentication in ports.AUTHENTICATION
-    assert one.protocol in {"tcp", "udp", "unix"}
-    assert one.address in {"all", "loopback"}
-    assert one.where
-    assert one.asked_by
-    assert bool(one.reason) == (one.authentication == "none")
-    assert bool(one.path) == bool(one.users) == (one.authentication == "tls+password")
+@pytest.mark.parametrize(
+    "entry", WRITTEN, ids=lambda entry: f"{entry.role}: {entry}, {entry.authentication}"
+)
+def test_a_declaration_says_who_may_ask(entry):
+    assert entry.authentication in ports.AUTHENTICATION
+    assert entry.protocol in {"tcp", "udp", "unix"}
+    assert entry.address in {"all", "loopback"}
+    assert entry.where
+    assert entry.asked_by
+    assert bool(entry.reason) == (entry.authentication == "none")
+    assert bool(entry.path) == bool(entry.users) == (entry.authentication == "tls+password")
 
 
 def test_the_table_of_the_page_is_made_of_them():

@@ -80,7 +80,7 @@ def site(folder: Path, cases: Mapping[str, Sequence[str]]) -> list[str]:
     return arguments
 
 
-def seen(folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, Any]]:
+def values_seen(folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, Any]]:
     """What the roles see on each host, from a playbook that lies as ours do and has all roles."""
     (folder / "playbooks").mkdir(parents=True)
     arguments = site(folder, cases)
@@ -126,7 +126,7 @@ def test_of_all_places_the_nearest_wins_and_over_what_we_ship(tmp_path: Path) ->
     wrong = {
         (cases[host][-1], name): value
         for number, cases in enumerate(runs.values())
-        for host, values in seen(tmp_path / str(number), cases).items()
+        for host, values in values_seen(tmp_path / str(number), cases).items()
         for name, value in values.items()
         if value != cases[host][-1]
     }

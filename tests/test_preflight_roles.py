@@ -122,13 +122,13 @@ def test_a_role_refuses_without_a_host(
     assert sentence in refusal
 
 
-def told(read: Site, given: dict[str, list[str]], folder: Path) -> Found:
+def role_refusals(read: Site, roles_of: dict[str, list[str]], folder: Path) -> Found:
     """What roles refuse by the facts of hosts, before these are asked for more."""
 
     def here(_: object, host: str) -> dict[str, Any]:
         pytest.fail(f"{host}: nothing is asked on the control node")
 
-    return refusing(read, given, folder, Here({}, set(given), lambda _: False, here))
+    return refusing(read, roles_of, folder, Here({}, set(roles_of), lambda _: False, here))
 
 
 def test_facts_are_judged_for_all_hosts_at_once(tmp_path: Path, shop: dict[str, Path]) -> None:
@@ -136,7 +136,7 @@ def test_facts_are_judged_for_all_hosts_at_once(tmp_path: Path, shop: dict[str, 
     for host, system in (("gpu1", "Debian"), ("login1", "Slackware")):
         read.values.hosts[host]["ansible_facts"] = {"distribution": system}
     by_host = {"gpu1": ["paint"], "login1": ["paint"]}
-    outcome = told(read, by_host, shop["roles"])
+    outcome = role_refusals(read, by_host, shop["roles"])
     assert outcome.sentences == {"gpu1": [], "login1": ["no paint."]}
     assert [question["arguments"] for question in outcome.questions["gpu1"]] == [{"cmd": "wall"}]
     assert outcome.left == {"gpu1": [], "login1": []}
@@ -152,7 +152,9 @@ def test_a_role_that_only_asserts_is_not_asked_on_the_host(
     assert judgement.roles["gpu1"] == ["paint"]  # without facts it has more to say
     read = site(tmp_path / "i")
     read.values.hosts["gpu1"]["ansible_facts"] = {"distribution": "Debian"}
-    assert told(read, {"gpu1": ["paint"]}, shop["roles"]) == Found({"gpu1": []}, {}, {"gpu1": []})
+    assert role_refusals(read, {"gpu1": ["paint"]}, shop["roles"]) == Found(
+        {"gpu1": []}, {}, {"gpu1": []}
+    )
     (shop["roles"] / "paint/tasks/refuse.yml").write_text(yaml.safe_dump(tasks[:2]))
     assert judged(tmp_path / "i", **shop).roles["gpu1"] == []
 
@@ -222,7 +224,7 @@ def test_the_architecture_is_judged_when_the_host_has_told_it(
     }
     read.values.hosts["gpu1"]["ansible_facts"] = facts
     by_host = {"gpu1": ["validation_runtime"]}
-    outcome = told(read, by_host, REPOSITORY / "roles")
+    outcome = role_refusals(read, by_host, REPOSITORY / "roles")
     assert (outcome.questions, outcome.left) == ({}, {"gpu1": []})
     assert len(outcome.sentences["gpu1"]) == len(refused)
     assert all(words in outcome.sentences["gpu1"][0] for words in refused)

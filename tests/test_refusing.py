@@ -67,7 +67,7 @@ def judges(condition: str) -> dict[str, Any]:
     return {"ansible.builtin.assert": {"that": condition, "fail_msg": "no."}}
 
 
-def said(stdout: str, **more: Any) -> dict[str, Any]:
+def task_result(stdout: str, **more: Any) -> dict[str, Any]:
     return {"stdout": stdout, "rc": 0, "changed": False, **more}
 
 
@@ -76,7 +76,7 @@ def first_answers(**by_host: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {host: {f"paint.0.{host}": answer} for host, answer in by_host.items()}
 
 
-DRY_AND_WET = first_answers(gpu1=said("dry"), gpu2=said("wet"))
+DRY_AND_WET = first_answers(gpu1=task_result("dry"), gpu2=task_result("wet"))
 NONE: dict[str, list[str]] = {"gpu1": [], "gpu2": []}
 ALL_WELL = Found(NONE, {}, NONE)
 
@@ -123,12 +123,12 @@ FAILS = "role paint could not evaluate"
 @pytest.mark.parametrize(
     ("task", "answer", "sentences"),
     [
-        ({}, said("", rc=1, msg="non-zero return code"), [FAILS]),
-        ({}, said("", failed=True, msg="boom"), [f"{FAILS} its refusals (boom)."]),
-        ({"ignore_errors": True}, said("", failed=True, msg="boom"), []),
-        ({"failed_when": False}, said("", rc=1), []),
-        ({"failed_when": "__wall.stdout == 'x'"}, said("x", msg="x"), [FAILS]),
-        ({"failed_when": ["__wall.rc != 0", "__wall.stdout == ''"]}, said("x", rc=1), []),
+        ({}, task_result("", rc=1, msg="non-zero return code"), [FAILS]),
+        ({}, task_result("", failed=True, msg="boom"), [f"{FAILS} its refusals (boom)."]),
+        ({"ignore_errors": True}, task_result("", failed=True, msg="boom"), []),
+        ({"failed_when": False}, task_result("", rc=1), []),
+        ({"failed_when": "__wall.stdout == 'x'"}, task_result("x", msg="x"), [FAILS]),
+        ({"failed_when": ["__wall.rc != 0", "__wall.stdout == ''"]}, task_result("x", rc=1), []),
     ],
 )
 def test_a_question_fails_as_its_task_says(
@@ -142,7 +142,7 @@ def test_a_question_fails_as_its_task_says(
 
 def test_what_is_forgiven_is_a_failure_to_later_steps(tmp_path: Path) -> None:
     later = {"ansible.builtin.assert": {"that": "not (__wall is failed)", "fail_msg": "no wall."}}
-    answers = first_answers(gpu1=said("", failed=True, msg="boom"))
+    answers = first_answers(gpu1=task_result("", failed=True, msg="boom"))
     tasks = [LOOK | {"ignore_errors": True}, later]
     outcome = walked(tmp_path, tasks, answers, hosts=["gpu1"])
     assert outcome.sentences == {"gpu1": ["no wall."]}
@@ -153,7 +153,7 @@ def test_what_is_asked_once_is_told_to_all(tmp_path: Path) -> None:
     first = walked(tmp_path, [once, DRY])
     assert list(first.questions) == ["ctl1"]
     assert [question["number"] for question in first.questions["ctl1"]] == ["paint.0"]
-    second = walked(tmp_path, [once, DRY], {"ctl1": {"paint.0": said("wet")}})
+    second = walked(tmp_path, [once, DRY], {"ctl1": {"paint.0": task_result("wet")}})
     assert second.sentences == {"gpu1": ["wet."], "gpu2": ["wet."]}
 
 
@@ -169,7 +169,7 @@ def test_the_control_node_is_asked_at_once(tmp_path: Path) -> None:
 
     def here(question: Mapping[str, Any], host: str) -> dict[str, Any]:
         calls.append((question["action"], host))
-        return said("dry")
+        return task_result("dry")
 
     local: dict[str, Any] = LOOK | {"delegate_to": "localhost"}
     own: dict[str, Any] = {"web_users": {"files": {}}}
@@ -190,7 +190,7 @@ def test_steps_that_do_not_apply_ask_nothing(tmp_path: Path) -> None:
 def test_a_fact_that_a_step_sets_is_read_by_the_next(tmp_path: Path) -> None:
     remember = {"ansible.builtin.set_fact": {"__paint": "{{ __wall.stdout }}"}}
     then = {"ansible.builtin.assert": {"that": "__paint == 'dry'", "fail_msg": "{{ __paint }}."}}
-    answers = first_answers(gpu1=said("wet"))
+    answers = first_answers(gpu1=task_result("wet"))
     outcome = walked(tmp_path, [LOOK, remember, then], answers, hosts=["gpu1"])
     assert outcome.sentences == {"gpu1": ["wet."]}
 
@@ -227,7 +227,7 @@ def test_what_was_not_asked_is_no_yes(tmp_path: Path) -> None:
             "fail_msg": "wet.",
         }
     }
-    answers = first_answers(gpu1=said("wet"))
+    answers = first_answers(gpu1=task_result("wet"))
     assert walked(tmp_path, [LOOK, then], answers, hosts=["gpu1"]).sentences == {"gpu1": ["wet."]}
 
 

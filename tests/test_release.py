@@ -102,13 +102,13 @@ def test_a_missing_tool_is_refused(release, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "words"),
     [(["0.1"], 1, "release: 0.1 is no version"), ([], 2, "the following arguments are required")],
 )
-def test_it_says_so_in_its_exit_status(arguments, status, said):
+def test_it_says_so_in_its_exit_status(arguments, status, words):
     done = processes.run(sys.executable, REPOSITORY / "scripts/release", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
-    assert said in done.stderr
+    assert words in done.stderr
 
 
 # --- the tree of the collection ------------------------------------------------------------------
@@ -209,7 +209,7 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(source, tmp_path_factory):
+def built_release(source, tmp_path_factory):
     """The folder of a release, and what was said."""
     folder = tmp_path_factory.mktemp("made") / "release"
     command = [sys.executable, source / "scripts/release", version.VERSION, "--output", folder]
@@ -220,8 +220,8 @@ def made(source, tmp_path_factory):
 
 
 @pytest.mark.long
-def test_it_makes_five_files_and_says_what_comes_next(made, source, release):
-    folder, output = made
+def test_it_makes_five_files_and_says_what_comes_next(built_release, source, release):
+    folder, output = built_release
     assert {path.name for path in folder.iterdir()} == release.names(version.VERSION).keys()
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=folder)
     sums = (folder / "SHA256SUMS").read_text().splitlines()
@@ -233,8 +233,8 @@ def test_it_makes_five_files_and_says_what_comes_next(made, source, release):
 
 
 @pytest.mark.long
-def test_the_same_commit_gives_the_same_archive_and_wheel(made, source, tmp_path):
-    folder, _ = made
+def test_the_same_commit_gives_the_same_archive_and_wheel(built_release, source, tmp_path):
+    folder, _ = built_release
     again = tmp_path / "again"
     command = [sys.executable, source / "scripts/release", version.VERSION, "--output", again]
     run(*command, cwd=source)
@@ -249,8 +249,8 @@ def test_the_same_commit_gives_the_same_archive_and_wheel(made, source, tmp_path
 
 
 @pytest.mark.long
-def test_the_archive_is_a_checkout_that_tells_its_version(made, source, tmp_path):
-    folder, _ = made
+def test_the_archive_is_a_checkout_that_tells_its_version(built_release, source, tmp_path):
+    folder, _ = built_release
     name = f"plumbline-{version.VERSION}"
     with tarfile.open(folder / f"{name}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="tar")
@@ -261,8 +261,8 @@ def test_the_archive_is_a_checkout_that_tells_its_version(made, source, tmp_path
 
 
 @pytest.mark.long
-def test_the_wheel_has_what_the_validator_is_made_of(made, source):
-    folder, _ = made
+def test_the_wheel_has_what_the_validator_is_made_of(built_release, source):
+    folder, _ = built_release
     with zipfile.ZipFile(folder / f"plumbline-{version.VERSION}-py3-none-any.whl") as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     tracked = set(git(source, "ls-files", "validation", "cluster").splitlines())
@@ -288,8 +288,8 @@ for package in (cluster, validation):
 
 
 @pytest.mark.long
-def test_the_wheel_works_in_an_empty_environment(made, tmp_path):
-    folder, _ = made
+def test_the_wheel_works_in_an_empty_environment(built_release, tmp_path):
+    folder, _ = built_release
     run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     python = tmp_path / "venv/bin/python"
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
@@ -336,7 +336,7 @@ PLAY = """\
 
 
 @pytest.fixture(scope="module")
-def environment(made, tmp_path_factory):
+def environment(built_release, tmp_path_factory):
     """That of an Ansible which has the collection and nothing else."""
     folder = tmp_path_factory.mktemp("ansible")
     settings = {
@@ -344,7 +344,7 @@ def environment(made, tmp_path_factory):
         "ANSIBLE_HOME": str(folder / "home"),
         "PYTHONNOUSERSITE": "1",
     }
-    file = made[0] / f"plumbline-cluster-{version.VERSION}.tar.gz"
+    file = built_release[0] / f"plumbline-cluster-{version.VERSION}.tar.gz"
     galaxy = [BIN / "ansible-galaxy", "collection", "install", "--no-deps", "--offline"]
     run(*galaxy, file, "-p", folder / "collections", cwd=folder, environment=settings)
     return settings

@@ -138,7 +138,7 @@ def test_a_thousand_hosts_with_a_reason_each_stay_a_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "limit", "told"),
+    ("arguments", "limit", "command"),
     [
         (("-l", "a", "p.yml"), "b", "p.yml --limit b"),
         (("--limit=a", "p.yml"), "b", "p.yml --limit b"),
@@ -152,8 +152,8 @@ def test_a_thousand_hosts_with_a_reason_each_stay_a_page() -> None:
         ),
     ],
 )
-def test_the_next_command(given: tuple[str, ...], limit: str, told: str) -> None:
-    assert module.same_command(given, limit) == told
+def test_the_next_command(arguments: tuple[str, ...], limit: str, command: str) -> None:
+    assert module.same_command(arguments, limit) == command
 
 
 # --- a result's words ----------------------------------------------------------------------------

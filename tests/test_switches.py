@@ -78,7 +78,7 @@ def reads(name: str, text: str) -> list[bool]:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("not x", [False]),
         ("x | bool and not x", [True, False]),
@@ -87,8 +87,8 @@ def reads(name: str, text: str) -> list[bool]:
         ("x_y", []),
     ],
 )
-def test_a_read_is_seen(text: str, found: list[bool]) -> None:
-    assert reads("x", text) == found
+def test_a_read_is_seen(text: str, expected: list[bool]) -> None:
+    assert reads("x", text) == expected
 
 
 def test_what_reads_a_switch_minds_that_it_may_be_text() -> None:
@@ -129,8 +129,8 @@ def test_preflight_takes_the_text_of_a_switch(tmp_path: Path, value: object, sen
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("value", "meant"),
     [("true", True), ("yes", True), ("False", False), (True, True), ("perhaps", "perhaps"), (2, 2)],
 )
-def test_a_text_is_what_it_says(said: object, meant: object) -> None:
-    assert switched(said) is meant or switched(said) == meant
+def test_a_text_is_what_it_says(value: object, meant: object) -> None:
+    assert switched(value) is meant or switched(value) == meant

@@ -66,4 +66,4 @@ def test_an_absent_or_other_collection_is_seen_later(bundle, tmp_path, unpack_co
 def test_a_list_of_nothing_is_refused(tmp_path, unpack_collections):
     (tmp_path / "requirements.yml").write_text("collections: []")
     with pytest.raises(unpack_collections.Disagreement, match="names no collection"):
-        unpack_collections.wanted(tmp_path / "requirements.yml")
+        unpack_collections.required_versions(tmp_path / "requirements.yml")

@@ -11,9 +11,9 @@ def test_the_same_text_passes_whatever_type_it_was():
     assert verify_row(8, "driver", "GPUs", "8")["verdict"] == "PASS"
 
 
-@pytest.mark.parametrize("found", [None, "", " "])
-def test_what_was_not_found_never_passes(found):
-    row = verify_row(found, "driver", "version", "")
+@pytest.mark.parametrize("actual", [None, "", " "])
+def test_what_was_not_found_never_passes(actual):
+    row = verify_row(actual, "driver", "version", "")
     assert (row["verdict"], row["found"]) == ("FAIL", "nothing")
 
 

@@ -97,30 +97,30 @@ def _named(result: Result) -> str:
     return f"{result.check} on {result.subject.name}"
 
 
-def _document(model: str, found: list[_Found], report: RunReport) -> dict[str, Any]:
-    versions = _versions(found, report)
-    nodes = compress(dict.fromkeys(name for item in found for name in item.result.subject.nodes))
+def _document(model: str, figures: list[_Found], report: RunReport) -> dict[str, Any]:
+    versions = _versions(figures, report)
+    nodes = compress(dict.fromkeys(name for item in figures for name in item.result.subject.nodes))
     document: dict[str, Any] = {
         "model": model,
         "description": f"Recorded by run {report.run_id}, suite {report.suite}, on {nodes}",
     }
     origin = {"provenance": "recorded", "date": report.started[:10]}
-    names = [item.sample for item in found if item.sample.table == "nvml_names"]
+    names = [item.sample for item in figures if item.sample.table == "nvml_names"]
     if names:
         known = sorted({str(dict(sample.keys)["name"]) for sample in names})
         source = f"what NVML said in run {report.run_id} on {nodes}"
         document["nvml_names"] = {"names": known, **origin, "source": source}
     for table in _TABLES:
-        if rules := list(_rules(table, found, f"run {report.run_id}, {versions}", origin)):
+        if rules := list(_rules(table, figures, f"run {report.run_id}, {versions}", origin)):
             document[table] = rules
     return document
 
 
 def _rules(
-    table: str, found: list[_Found], source: str, origin: Mapping[str, str]
+    table: str, figures: list[_Found], source: str, origin: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     alike: dict[tuple[tuple[str, Any], ...], list[_Found]] = {}
-    for item in found:
+    for item in figures:
         if item.sample.table == table:
             alike.setdefault(item.sample.keys, []).append(item)
     for keys, items in alike.items():
@@ -157,9 +157,9 @@ def _rules(
         }
 
 
-def _versions(found: list[_Found], report: RunReport) -> str:
+def _versions(figures: list[_Found], report: RunReport) -> str:
     """Of the software that was measured with, as far as the run shows it."""
-    mine = {name for item in found for name in item.result.subject.nodes}
+    mine = {name for item in figures for name in item.result.subject.nodes}
     results = [result for result in report.results if mine & set(result.subject.nodes)]
     proofs = [result.proof for result in results if result.proof is not None]
     imported = [result.value for result in results if result.check == "torch"]
@@ -176,11 +176,11 @@ def _versions(found: list[_Found], report: RunReport) -> str:
     return ", ".join(phrases)
 
 
-def _write(found: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
+def _write(by_model: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
     yaml = importlib.import_module("yaml")  # there already: the suite is YAML
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for model, document in found.items():
+    for model, document in by_model.items():
         path = folder / f"{model}.yml"
         text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         with open(path, "x", encoding="utf-8") as file:

@@ -150,7 +150,7 @@ class Job:
     @property
     def gres(self) -> str:
         """What it asks for on each node; empty without GPUs."""
-        return self.nodes[0].gpus.asked
+        return self.nodes[0].gpus.request
 
     @property
     def start_limit_s(self) -> int:

@@ -322,10 +322,10 @@ def _partition(declaration: Declaration, name: str) -> Partition:
     raise UsageError(f"--partition: unknown partition {name}; there is {names}")
 
 
-def _home(declaration: Declaration, node: Node, asked: str | None) -> str:
+def _home(declaration: Declaration, node: Node, partition: str | None) -> str:
     """The partition a node's jobs go to: the asked one, the default one, or the first it is in."""
-    if asked is not None:
-        return asked
+    if partition is not None:
+        return partition
     holding = [p for p in declaration.partitions if node.name in p.nodes]
     return next((p.name for p in holding if p.default), holding[0].name)
 
@@ -469,7 +469,7 @@ def _groups(
     alike: dict[_Kind, list[Node]] = {}
     for node in nodes:
         home = homes[node.name]
-        gpus = (node.gpus.count, node.gpus.asked)
+        gpus = (node.gpus.count, node.gpus.request)
         kind = _Kind(node.hardware, *gpus, node.fabric, home, node.environment)
         alike.setdefault(kind, []).append(node)
     groups = []

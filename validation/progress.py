@@ -33,7 +33,7 @@ class Watcher:
         self._shown: tuple[Any, ...] = ()
         self._shown_at = 0.0
         self._live: Any = None
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def __enter__(self) -> "Watcher":
         if self._stream.isatty():
@@ -68,8 +68,8 @@ class Watcher:
         message = printable(result.message.removeprefix("not run: "))
         notice = (result.subject.name, message)
         # What one fault does to several checks is told once.
-        if not result.verdict.green and message and notice not in self._told:
-            self._told.add(notice)
+        if not result.verdict.green and message and notice not in self._reported:
+            self._reported.add(notice)
             self._say(f"  {result.verdict.name} {result.check} {result.subject.name}: {message}")
 
     def _say(self, text: str) -> None:

@@ -130,14 +130,14 @@ def _transport(
     return inventory.Inventory(inventories, declared.submit_hosts)
 
 
-def _client(options: argparse.Namespace, transport: Transport, made: Plan) -> SlurmClient:
+def _client(options: argparse.Namespace, transport: Transport, planned: Plan) -> SlurmClient:
     if options.local:
-        return local.LocalClient(made.run_id, made.python)
-    return CommandLineClient(transport, made.run_id, made.python, made.submission.words)
+        return local.LocalClient(planned.run_id, planned.python)
+    return CommandLineClient(transport, planned.run_id, planned.python, planned.submission.words)
 
 
 def _report(
-    made: Plan,
+    planned: Plan,
     walk: Walk,
     client: SlurmClient,
     started: datetime,
@@ -145,22 +145,22 @@ def _report(
     options: argparse.Namespace,
     folder: RunFolder,
 ) -> RunReport:
-    results = tuple(settle(made.checks, walk.results))
+    results = tuple(settle(planned.checks, walk.results))
     return RunReport(
-        run_id=made.run_id,
-        suite=made.suite,
-        cluster=made.cluster,
+        run_id=planned.run_id,
+        suite=planned.suite,
+        cluster=planned.cluster,
         via=client.via,
         slurm=walk.slurm,
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
-        verdict=overall(made.checks, walk.results),
+        verdict=overall(planned.checks, walk.results),
         results=results,
-        nodes=node_reports(made.nodes, walk.states, results, made.suite_checks),
+        nodes=node_reports(planned.nodes, walk.states, results, planned.suite_checks),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
         notes=(*client.notes, *walk.notes),
-        left_out=made.left_out,
+        left_out=planned.left_out,
         interrupted=walk.interrupted,
         repeat=_repeat(options),
         local=options.local,
@@ -242,8 +242,8 @@ def _submission(options: argparse.Namespace) -> Submission:
     return Submission(**named, srun_options=tuple(options.srun_option or ()), **inside)
 
 
-def _names(given: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+def _names(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
 
 
 def _repeat(options: argparse.Namespace) -> str:

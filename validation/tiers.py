@@ -120,13 +120,13 @@ class _Ledger:
         except Exception as error:
             return _broke(name, job, error)
 
-    def _compared_of(self, name: str, asked: Sequence[Asked]) -> Sequence[Result]:
+    def _compared_of(self, name: str, members: Sequence[Asked]) -> Sequence[Result]:
         compare = CHECKS[name].compare
         assert compare is not None
         try:
-            return compare(asked)
+            return compare(members)
         except Exception as error:
-            return [_broke(name, node.job, error) for node in asked if node.reply is not None]
+            return [_broke(name, node.job, error) for node in members if node.reply is not None]
 
     def _rules(self, job: Job) -> Rules:
         return self.plan.rules[job.nodes[0].hardware]
@@ -145,7 +145,7 @@ class _Ledger:
 
     def fail_rest(
         self,
-        wanted: Callable[[PlannedCheck], bool],
+        applies: Callable[[PlannedCheck], bool],
         message: str,
         verdict: Verdict = Verdict.FAIL,
         blamed: tuple[str, ...] | None = (),
@@ -153,7 +153,7 @@ class _Ledger:
         """A result that is not green for each planned check that has none yet."""
         known = {result.key for result in self.results}
         for check in self.plan.checks:
-            if check.key in known or not wanted(check):
+            if check.key in known or not applies(check):
                 continue
             what = (check.check, check.tier, check.subject)
             if check.skip is not None:

@@ -121,7 +121,7 @@ class _Unreadable(Exception):
 
 
 def parse(
-    source: str, lines: Iterable[str], wanted: Sequence[re.Pattern[str]] = ()
+    source: str, lines: Iterable[str], patterns: Sequence[re.Pattern[str]] = ()
 ) -> KernelLog | None:
     """The events among lines of one source; None where not one of them is the kernel's.
 
@@ -147,7 +147,7 @@ def parse(
             event.count, event.text = event.count + 1, text
             event.seconds = float(time[1]) if time else None
     whole = "yes" if complete else "no"
-    found_lines = [line for line in kept if any(pattern.search(line) for pattern in wanted)]
+    found_lines = [line for line in kept if any(pattern.search(line) for pattern in patterns)]
     latest = tuple(events.values())[-MOST_EVENTS:]
     return KernelLog(source, None, begins, whole, latest, tuple(found_lines[-MOST_EVENTS:]))
 

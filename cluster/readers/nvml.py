@@ -155,11 +155,11 @@ def mig_uuids(limit_s: float) -> list[str]:
     return uuids
 
 
-def _gpu(index: int, names: Sequence[str], said: _Said, limit_s: float) -> NvmlGpu:
-    error = said.problem(limit_s)
+def _gpu(index: int, names: Sequence[str], reply: _Said, limit_s: float) -> NvmlGpu:
+    error = reply.problem(limit_s)
     values: dict[str, Any] = dict.fromkeys(names)
     unknown = []
-    for answer in said.answers:
+    for answer in reply.answers:
         name = str(answer["name"])
         if "value" in answer:
             values[name] = answer["value"]
@@ -167,7 +167,7 @@ def _gpu(index: int, names: Sequence[str], said: _Said, limit_s: float) -> NvmlG
             error = error or str(answer["error"])
         else:
             unknown.append(Unknown(name, str(answer["kind"]), str(answer["error"])))
-    return NvmlGpu(index, error, said.seconds, values, unknown)
+    return NvmlGpu(index, error, reply.seconds, values, unknown)
 
 
 class PcieLinks:
@@ -202,7 +202,7 @@ class _Said:
     """What one process said, line by line, and how it ended: None while it had to be killed."""
 
     answers: list[dict[str, Any]]
-    asked: str | None  # what it was asked last, without an answer
+    pending: str | None  # what it was asked last, without an answer
     done: bool
     status: int | None
     seconds: float
@@ -211,7 +211,7 @@ class _Said:
         """Why this is not all that was asked, or None."""
         if self.done:
             return None
-        when = f" when it was asked for {self.asked}" if self.asked else ""
+        when = f" when it was asked for {self.pending}" if self.pending else ""
         if self.status is None:
             return f"NVML did not answer within {limit_s:g} s{when}"
         how = f"signal {-self.status}" if self.status < 0 else f"exit status {self.status}"

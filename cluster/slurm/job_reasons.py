@@ -168,7 +168,7 @@ ACCOUNT_HINT = (
 )
 
 
-def of_account(said: str) -> bool:
+def of_account(message: str) -> bool:
     """Whether a refusal or a reason is about the user's account, or the QOS in it.
 
     >>> of_account("Invalid account or account/partition combination specified")
@@ -176,7 +176,7 @@ def of_account(said: str) -> bool:
     >>> of_account("QOSMaxJobsPerUserLimit")
     False
     """
-    return _ACCOUNT.search(said) is not None
+    return _ACCOUNT.search(message) is not None
 
 
 def refusal(stderr: str) -> tuple[str, Cause] | None:

@@ -298,7 +298,7 @@ def oldest_release(look: str) -> Release:
     return min(filter(None, releases), default=NONE)
 
 
-def read(settings: Mapping[str, Any], file: str, found: Release) -> dict[str, Any]:
+def read(settings: Mapping[str, Any], file: str, installed: Release) -> dict[str, Any]:
     """The settings without what the release does not read; of a list without such entries.
 
     Where the release is not known, what only some releases read is left out.
@@ -306,7 +306,7 @@ def read(settings: Mapping[str, Any], file: str, found: Release) -> dict[str, An
     kept = {}
     for name, value in settings.items():
         entries = _entries(value)
-        left = [entry for entry in entries if not _unread_by(found, file, name, entry)]
+        left = [entry for entry in entries if not _unread_by(installed, file, name, entry)]
         if len(left) == len(entries):
             kept[name] = value
         elif left:
@@ -315,26 +315,26 @@ def read(settings: Mapping[str, Any], file: str, found: Release) -> dict[str, An
 
 
 def unread(
-    settings: Mapping[str, Any], file: str, found: Release, where: str, host: str
+    settings: Mapping[str, Any], file: str, installed: Release, where: str, host: str
 ) -> list[str]:
     """A sentence for each setting that the release of a host does not read."""
     keys = {
         (name, key)
         for name, value in settings.items()
         for entry in _entries(value)
-        if found and (key := _unread_by(found, file, name, entry))
+        if installed and (key := _unread_by(installed, file, name, entry))
     }
     return sorted(
-        f"{where}.{name}: {host} has Slurm {found}, and only {key.readers} read {key.name}; "
+        f"{where}.{name}: {host} has Slurm {installed}, and only {key.readers} read {key.name}; "
         f"{key.instead}."
         for name, key in keys
     )
 
 
-def _unread_by(found: Release, file: str, name: str, entry: str) -> Key | None:
+def _unread_by(installed: Release, file: str, name: str, entry: str) -> Key | None:
     """The key of the table that the entry is, where the release does not read it."""
     ours = (key for key in TABLE if key.file == file and key.means(name, entry))
-    return next((key for key in ours if not found or not key.read_by(found)), None)
+    return next((key for key in ours if not installed or not key.read_by(installed)), None)
 
 
 def _entries(value: Any) -> list[str]:

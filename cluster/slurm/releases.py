@@ -9,17 +9,17 @@ from cluster.slurm import gres, topology
 from cluster.slurm.keys import File, Release, unread
 
 
-def unread_settings(configuration: Mapping[str, Any], found: Release, host: str) -> list[str]:
+def unread_settings(configuration: Mapping[str, Any], installed: Release, host: str) -> list[str]:
     """Sentences, each once; none where the release is not known.
 
     configuration: settings, cgroup, private_tmp, components, nodes, partitions, topology
     """
-    if not found:
+    if not installed:
         return []
     sentences = (
         sentence
         for file, where, settings in _set(configuration)
-        for sentence in unread(settings, file, found, where, host)
+        for sentence in unread(settings, file, installed, where, host)
     )
     return list(dict.fromkeys(sentences))
 

@@ -26,7 +26,7 @@ DURATION = re.compile(r"UNLIMITED|\d+|(\d+-)?\d\d?:\d\d(:\d\d)?", re.IGNORECASE)
 NOW = "now"
 
 
-def wanted(
+def module_arguments(
     reservations: Sequence[Reservation],
     nodes: Sequence[Mapping[str, Any]],
     groups: Mapping[str, Sequence[str]],

@@ -80,7 +80,7 @@ def test_what_a_refused_submission_says(attempt, words, expected):
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         ("Invalid account or account/partition combination specified", True),
         ("Invalid qos specification", True),
@@ -94,8 +94,8 @@ def test_what_a_refused_submission_says(attempt, words, expected):
         ("Invalid partition name specified", False),
     ],
 )
-def test_what_is_about_the_account_is_told_from_limits(said, expected):
-    assert of_account(said) is expected
+def test_what_is_about_the_account_is_told_from_limits(message, expected):
+    assert of_account(message) is expected
 
 
 def test_an_ordinary_failure_is_no_refusal():

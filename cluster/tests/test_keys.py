@@ -76,7 +76,7 @@ def test_an_entry_has_a_bound_and_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "found"),
+    ("policy", "expected"),
     [
         ("  Installed: 24.11.5-4\n  Candidate: 26.05.5-1\n", "24.11"),
         ("  Installed: (none)\n  Candidate: 22.05.8-4+deb12u3\n", "22.05"),
@@ -85,12 +85,14 @@ def test_an_entry_has_a_bound_and_says_what_to_do() -> None:
         ("", ""),
     ],
 )
-def test_the_release_is_that_of_the_package_that_is_there_or_comes(policy: str, found: str) -> None:
-    assert release(policy) == found
+def test_the_release_is_that_of_the_package_that_is_there_or_comes(
+    policy: str, expected: str
+) -> None:
+    assert release(policy) == expected
 
 
 @pytest.mark.parametrize(
-    ("nodes", "found"),
+    ("nodes", "expected"),
     [
         ("", "26.05"),
         ("slurmd 26.05.5\nslurmd 26.05.3\n", "26.05"),
@@ -98,8 +100,8 @@ def test_the_release_is_that_of_the_package_that_is_there_or_comes(policy: str, 
         ("slurmd (null)\nslurmd N/A\nslurmd \n", "26.05"),
     ],
 )
-def test_while_nodes_are_upgraded_the_oldest_slurmd_counts(nodes: str, found: str) -> None:
-    assert oldest_release(f"  Installed: 26.05.5-1\n{nodes}") == found
+def test_while_nodes_are_upgraded_the_oldest_slurmd_counts(nodes: str, expected: str) -> None:
+    assert oldest_release(f"  Installed: 26.05.5-1\n{nodes}") == expected
     assert oldest_release("") == ""
 
 

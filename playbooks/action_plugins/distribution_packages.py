@@ -41,9 +41,9 @@ def question(names: Iterable[str]) -> str:
     return f"{show} {shlex.join(names)} 2>/dev/null"
 
 
-def missing(names: Iterable[str], said: str) -> list[str]:
+def missing(names: Iterable[str], output: str) -> list[str]:
     """The names that dpkg did not call installed, in their order."""
-    lines = (line.split(" ", 1) for line in said.splitlines())
+    lines = (line.split(" ", 1) for line in output.splitlines())
     there = {line[1] for line in lines if line[0] == INSTALLED and len(line) == 2}
     return [name for name in names if name not in there]
 

@@ -97,27 +97,27 @@ def hold_of(pid: int, command: str) -> Hold:
 
 
 def refusal(
-    found: Hold | None,
+    held: Hold | None,
     mine: Hold,
     *,
     break_it: bool = False,
     alive: Callable[[int, str], bool] = is_alive,
 ) -> str:
     """Why a run may not begin beside the hold that was found; empty when it may."""
-    if found is None or (found.host, found.boot, found.pid) == (mine.host, mine.boot, mine.pid):
+    if held is None or (held.host, held.boot, held.pid) == (mine.host, mine.boot, mine.pid):
         return ""
-    who = f"This inventory is held by {found.user} on {found.host} since {found.since}"
-    if found.host != mine.host:
+    who = f"This inventory is held by {held.user} on {held.host} since {held.since}"
+    if held.host != mine.host:
         if break_it:
             return ""
         return (
-            f"{who} ({found.command}), and {mine.host} cannot see whether that run is still "
+            f"{who} ({held.command}), and {mine.host} cannot see whether that run is still "
             "active; wait for it, or if you know that it has ended, add -e cluster_hold_break=true."
         )
-    if found.boot != mine.boot or not alive(found.pid, found.started):
+    if held.boot != mine.boot or not alive(held.pid, held.started):
         return ""
     return (
-        f"{who} by process {found.pid} ({found.command}); wait until that run has ended, or end "
+        f"{who} by process {held.pid} ({held.command}); wait until that run has ended, or end "
         "it, and run this again."
     )
 

@@ -52,7 +52,7 @@ class CallbackModule(CallbackBase):
             host = unquote(name)
             questions = look.remember(
                 look_files.known_questions(looking.same_command(), host),
-                self._run.asked(host),
+                self._run.questions(host),
                 self._run.used(host),
                 self._run.looked(host),
             )

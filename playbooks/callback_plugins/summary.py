@@ -239,15 +239,15 @@ def ssh_words(message: str) -> str:
     return first_sentence(words)
 
 
-def unreachable_words(result: Mapping[str, Any], asked: str = "") -> str:
-    """Why a host was not reached; `asked` is another host that the task was delegated to."""
+def unreachable_words(result: Mapping[str, Any], delegate: str = "") -> str:
+    """Why a host was not reached; `delegate` is the host that the task was delegated to."""
     items = result.get("results")
     each = [result, *items] if isinstance(items, list) else [result]
     messages = [
         i["msg"] for i in each if isinstance(i, dict) and i.get("unreachable") and "msg" in i
     ]
     words = ssh_words(str((messages or [result.get("msg", "")])[0]))
-    return f"{asked}: {words}" if asked else words
+    return f"{delegate}: {words}" if delegate else words
 
 
 def failure_words(result: Mapping[str, Any]) -> str:
@@ -378,24 +378,24 @@ class CallbackModule(CallbackBase):
         self.watch = Watch(playbook)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        self.seen(lambda watch: watch.play(play))
+        self.notify(lambda watch: watch.play(play))
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         del is_conditional
-        self.seen(lambda watch: setattr(watch, "task", task.get_name()))
+        self.notify(lambda watch: setattr(watch, "task", task.get_name()))
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
-        self.seen(lambda watch: setattr(watch, "task", task.get_name()))
+        self.notify(lambda watch: setattr(watch, "task", task.get_name()))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
-            self.seen(lambda watch: watch.trouble(result, failure_words(result.result), True))
+            self.notify(lambda watch: watch.trouble(result, failure_words(result.result), True))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         if not result.task.ignore_unreachable:
             delegate = str(result.task_fields.get("delegate_to") or "")
             words = unreachable_words(result.result, delegate)
-            self.seen(lambda watch: watch.trouble(result, words, False))
+            self.notify(lambda watch: watch.trouble(result, words, False))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self.say(len([host for host, count in stats.changed.items() if count]), ended=True)
@@ -404,7 +404,7 @@ class CallbackModule(CallbackBase):
         if os.getpid() == self.process:
             self.say(None, ended=False)
 
-    def seen(self, note: Callable[[Watch], None]) -> None:
+    def notify(self, note: Callable[[Watch], None]) -> None:
         if self.watch:
             note(self.watch)
 

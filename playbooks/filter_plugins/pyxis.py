@@ -101,11 +101,13 @@ def pyxis_seen(answer: str) -> dict[str, Any]:
     }
 
 
-def pyxis_lacking(seen: Mapping[str, Any], kind: str) -> bool:
+def pyxis_lacking(installed: Mapping[str, Any], kind: str) -> bool:
     """Whether the plugin that is there is not the one that should be, or not as it was brought."""
-    stamp = seen["stamp"]
+    stamp = installed["stamp"]
     return (
-        stamp.get("kind") != kind or not seen["library"] or stamp.get("library") != seen["library"]
+        stamp.get("kind") != kind
+        or not installed["library"]
+        or stamp.get("library") != installed["library"]
     )
 
 

@@ -15,10 +15,10 @@ Row = Mapping[str, str]
 
 
 def verify_row(
-    found: Any, component: str, what: str, expected: Any, advice: str = ""
+    actual: Any, component: str, what: str, expected: Any, advice: str = ""
 ) -> dict[str, str]:
     """PASS where found and expected are the same text; what was not found is never a PASS."""
-    seen = "" if found is None else str(found).strip()
+    seen = "" if actual is None else str(actual).strip()
     same = seen != "" and seen == str(expected).strip()
     return _row(component, what, str(expected), seen or "nothing", PASS if same else FAIL, advice)
 
@@ -42,13 +42,13 @@ def sentence(row: Row) -> str:
 
 
 def _row(
-    component: str, what: str, expected: str, found: str, verdict: str, advice: str
+    component: str, what: str, expected: str, actual: str, verdict: str, advice: str
 ) -> dict[str, str]:
     return {
         "component": component,
         "what": what,
         "expected": expected,
-        "found": found,
+        "found": actual,
         "verdict": verdict,
         "advice": advice.rstrip("."),
     }

@@ -59,12 +59,12 @@ def host_rows(host: Host, roles: Iterable[str]) -> list[dict[str, str]]:
     return [_unanswered("node", words, "bring it back, and ask again")]
 
 
-def _unanswered(component: str, found: str, advice: str) -> dict[str, str]:
+def _unanswered(component: str, actual: str, advice: str) -> dict[str, str]:
     return {
         "component": component,
         "what": "answer",
         "expected": "an answer",
-        "found": found,
+        "found": actual,
         "verdict": FAIL,
         "advice": advice,
     }

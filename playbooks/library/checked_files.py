@@ -79,9 +79,9 @@ PATIENCE_S = 120  # for one check
 LONGEST = 400  # characters of a reason
 
 
-def reason(said: str, folder: str) -> str:
+def reason(output: str, folder: str) -> str:
     """What a checker said, as part of a sentence: without what is fine, and the copy's own path."""
-    lines = [" ".join(line.replace(f"{folder}/", "").split()) for line in said.splitlines()]
+    lines = [" ".join(line.replace(f"{folder}/", "").split()) for line in output.splitlines()]
     lines = [line.removeprefix("FAILED:").strip() for line in lines if "SUCCESS" not in line]
     messages = dict.fromkeys(line for line in lines if line and not line.startswith("Checking "))
     text = "; ".join(messages).replace(":; ", ": ") or "it said nothing"

@@ -197,14 +197,14 @@ MEANINGS = (
 )
 
 
-def meaning(said: str) -> str:
+def meaning(output: str) -> str:
     """One sentence of what APT said, without its end."""
     for pattern, sentence in MEANINGS:
-        if match := re.search(pattern, said):
+        if match := re.search(pattern, output):
             words = [" ".join((group or "").split()).rstrip(".") for group in match.groups()]
             return sentence.format(*words)
-    errors = [" ".join(line.split()[1:]) for line in said.splitlines() if line.startswith("E:")]
-    return f"apt-get install fails: {errors[-1] if errors else said.strip() or 'it says nothing'}"
+    errors = [" ".join(line.split()[1:]) for line in output.splitlines() if line.startswith("E:")]
+    return f"apt-get install fails: {errors[-1] if errors else output.strip() or 'it says nothing'}"
 
 
 @contextmanager

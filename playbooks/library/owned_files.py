@@ -88,8 +88,8 @@ class Owned:
             return True
         return path.is_file() and f"{self.mark}\n".encode() in path.read_bytes()[:HEAD]
 
-    def surplus(self, wanted: Iterable[str], unwanted: Iterable[str]) -> list[str]:
-        names = surplus(self.folder, wanted, (*self.patterns, *unwanted))
+    def surplus(self, keep: Iterable[str], unwanted: Iterable[str]) -> list[str]:
+        names = surplus(self.folder, keep, (*self.patterns, *unwanted))
         return [name for name in names if self.has_mark(self.folder / name)]
 
 

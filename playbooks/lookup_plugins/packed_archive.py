@@ -18,7 +18,7 @@ from cluster.files import write_whole
 from playbooks.plugin_utils.packed import NotPackable
 
 
-def made(role: str, folder: Path) -> Path:
+def build(role: str, folder: Path) -> Path:
     """Whole or not at all: several hosts may ask at once."""
     file = folder / f"{role}.pyz"
     if not file.exists():
@@ -34,6 +34,6 @@ class LookupModule(LookupBase):
         del variables, kwargs
         folder = Path(vars(constants)["DEFAULT_LOCAL_TMP"])
         try:
-            return [str(made(role, folder)) for role in terms]
+            return [str(build(role, folder)) for role in terms]
         except NotPackable as error:
             raise AnsibleError(f"{', '.join(terms)}: {error}") from error

@@ -66,10 +66,10 @@ def download(url: str, file: BinaryIO, timeout: float, variable: str = "") -> st
     return sha256.hexdigest()
 
 
-def other_hash(found: str, pinned: str) -> str:
+def other_hash(actual: str, pinned: str) -> str:
     """What is wrong with a SHA-256; "" if it is the one that is pinned."""
     pinned = pinned.lower()
-    return "" if found == pinned else f"has the SHA-256 {found}, and {pinned} is pinned"
+    return "" if actual == pinned else f"has the SHA-256 {actual}, and {pinned} is pinned"
 
 
 @contextmanager

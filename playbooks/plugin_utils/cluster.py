@@ -103,14 +103,14 @@ def _written_address(site: Site, host: str) -> tuple[str, str]:
     return "", host
 
 
-def doors(site: Site, found: Mapping[str, str], look_up: Resolve = resolve) -> dict[str, Any]:
+def doors(site: Site, states: Mapping[str, str], look_up: Resolve = resolve) -> dict[str, Any]:
     """Address and port at which Ansible reaches each host, over the network."""
     texts: dict[str, tuple[str, str]] = {}
     for host in site.names:
-        kind = _said(site, host, "ansible_connection", "ssh")
+        kind = _setting(site, host, "ansible_connection", "ssh")
         if kind in OVER_THE_NETWORK:
-            port = _said(site, host, "ansible_port", SSH_PORT)
-            texts[host] = (_said(site, host, "ansible_host", host), port)
+            port = _setting(site, host, "ansible_port", SSH_PORT)
+            texts[host] = (_setting(site, host, "ansible_host", host), port)
     to_resolve = {text for text, _ in texts.values() if names.literal_address(text) is None}
     resolved = look_up(to_resolve)
     return {
@@ -119,7 +119,7 @@ def doors(site: Site, found: Mapping[str, str], look_up: Resolve = resolve) -> d
     }
 
 
-def _said(site: Site, host: str, name: str, otherwise: str) -> str:
+def _setting(site: Site, host: str, name: str, otherwise: str) -> str:
     if not site.values.defined(host, name):
         return otherwise
     try:

@@ -100,8 +100,8 @@ def inventory_refusals(site: Site, contract: Contract) -> Iterator[Refusal]:
                 yield from judged(site.values.value(site.names[0], variable))
 
 
-def _silenced_refusals(said: object, contract: Contract) -> Iterator[Refusal]:
-    for word in said if isinstance(said, list) else ():
+def _silenced_refusals(words: object, contract: Contract) -> Iterator[Refusal]:
+    for word in words if isinstance(words, list) else ():
         kind = str(word).partition(":")[0]
         if kind not in contract.silenceable:
             near = difflib.get_close_matches(kind, contract.silenceable, n=1)
@@ -128,7 +128,7 @@ def variable_refusals(
     """
     options = {name: option for role in specs.values() for name, option in role.items()}
     options |= contract.variables
-    known = {*options, *contract.made}
+    known = {*options, *contract.derived}
     set_anywhere = {name for raw in site.values.hosts.values() for name in raw}
     for name, refusal in variables.unknown_variables(set_anywhere, known, specs):
         if _is_ours(site, name):
@@ -247,17 +247,17 @@ class Asserted:
 
 
 def judge_roles(
-    site: Site, given: Mapping[str, Sequence[str]], folder: Path, progress: Progress
+    site: Site, roles_of: Mapping[str, Sequence[str]], folder: Path, progress: Progress
 ) -> Asserted:
     """Judges the asserts of roles' refuse.yml that read variables alone, each distinct case once.
 
     A role whose refuse.yml has but asserts, all of them judged, has nothing more to say; the others
     are asked when the hosts have told their facts.
     """
-    sentences: dict[str, list[str]] = {host: [] for host in given}
-    remaining: dict[str, list[str]] = {host: [] for host in given}
+    sentences: dict[str, list[str]] = {host: [] for host in roles_of}
+    remaining: dict[str, list[str]] = {host: [] for host in roles_of}
     hosts_of: dict[str, list[str]] = defaultdict(list)
-    for host, of in given.items():
+    for host, of in roles_of.items():
         for role in of:
             hosts_of[role].append(host)
     for role in progress.over(hosts_of, "roles judged"):
@@ -304,7 +304,7 @@ def _asserted(
         held = _held(scope, engine, condition, left)
         for verdict, alike in held:
             if verdict is False:
-                yield from _said(scope, engine, assertion, alike)
+                yield from _sentences(scope, engine, assertion, alike)
             elif verdict is not True:
                 yield verdict, alike
         left = [host for verdict, alike in held if verdict is True for host in alike]
@@ -329,7 +329,7 @@ def _held(
     return [(verdict(alike[0], token), alike) for token, alike in by_token.items()]
 
 
-def _said(
+def _sentences(
     scope: Values, engine: Engine, assertion: roles.Assertion, hosts: Sequence[str]
 ) -> Iterator[tuple[str | None, Sequence[str]]]:
     """The sentence of an assert that does not hold; None where it cannot be said here."""

@@ -123,15 +123,15 @@ def as_returned(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 def remember(
     known: Iterable[Remembered],
-    asked: Iterable[Remembered],
+    questions: Iterable[Remembered],
     used: Iterable[tuple[str, bool]],
     looked: Iterable[bool],
 ) -> list[Remembered]:
-    """What the next run asks for: `known` and what was `asked` without an answer at hand.
+    """What the next run asks for: `known`, and `questions` without an answer at hand.
 
     `used` has the keys of the answers that were used, `looked` the parts of the run with a look.
     """
-    now = {entry.key: entry for entry in asked}
+    now = {entry.key: entry for entry in questions}
     taken, parts = set(used), set(looked)
     for entry in known:
         unused = 0 if entry.key in taken else entry.unused + int(entry.held in parts)

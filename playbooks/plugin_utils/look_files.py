@@ -112,7 +112,7 @@ class Run:
     def note_used(self, host: str, key: str) -> None:
         _append(self._of(host) / "used", f"{int(self.held())} {key}\n".encode())
 
-    def asked(self, host: str) -> Iterator[Remembered]:
+    def questions(self, host: str) -> Iterator[Remembered]:
         for line in _lines(self._of(host) / "asked"):
             yield _remembered(line)
 

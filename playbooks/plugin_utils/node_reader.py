@@ -43,9 +43,9 @@ class Reader:
         """The reader as one file. Raises NotPackable where the control node lacks a part."""
         return packed.pack(self.main, packed.own(self.main), packed.installed(self.packages))
 
-    def answer(self, said: str) -> dict[str, Any] | None:
+    def answer(self, output: str) -> dict[str, Any] | None:
         """What the reader printed, whatever else a login may print before it; None without any."""
-        for line in reversed(said.splitlines()):
+        for line in reversed(output.splitlines()):
             if line.startswith(f'{{"{self.mark}"'):
                 try:
                     document: dict[str, Any] = json.loads(line)[self.mark]

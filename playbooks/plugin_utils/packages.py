@@ -9,14 +9,14 @@ from playbooks.module_utils.package_version import fits
 
 
 def version_row(
-    component: str, found: Mapping[str, str], names: Sequence[str], version: str, advice: str
+    component: str, installed: Mapping[str, str], names: Sequence[str], version: str, advice: str
 ) -> dict[str, str]:
     """PASS when all are installed in one version, and in the one that is wanted if one is.
 
-    `found` has the version of each installed package under `package:NAME`. A wanted version may
+    `installed` has the version of each installed package under `package:NAME`. A wanted version may
     leave out epoch and revision, as it may for the module exact_packages.
     """
-    versions = [found.get(f"package:{name}", "") for name in names]
+    versions = [installed.get(f"package:{name}", "") for name in names]
     actual = ", ".join(dict.fromkeys(each or "none" for each in versions))
     if len(set(versions)) == 1 and versions[0] and (not version or fits(actual, version)):
         return verify_row(actual, component, "version of the packages", actual, advice)

@@ -19,13 +19,13 @@ class Progress:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._told = clock()
+        self._printed_at = clock()
 
     def over(self, items: Collection[T], what: str) -> Iterator[T]:
         """The items; the line says how many of them are done."""
         for done, item in enumerate(items):
-            if self._clock() - self._told >= EVERY_S:
-                self._told = self._clock()
+            if self._clock() - self._printed_at >= EVERY_S:
+                self._printed_at = self._clock()
                 self._say(f"{what}: {done} of {len(items)}")
             yield item
 

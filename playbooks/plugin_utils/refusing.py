@@ -59,17 +59,17 @@ class Here:
 
 def refusing(
     site: Site,
-    given: Mapping[str, Sequence[str]],
+    roles_of: Mapping[str, Sequence[str]],
     folder: Path,
     here: Here,
     progress: Progress | None = None,
 ) -> Found:
     """Walks the refuse.yml of the roles given to hosts whose facts are known."""
-    sentences: dict[str, list[str]] = {host: [] for host in given}
+    sentences: dict[str, list[str]] = {host: [] for host in roles_of}
     questions: dict[str, dict[str, Question]] = defaultdict(dict)
-    left: dict[str, list[str]] = {host: [] for host in given}
+    left: dict[str, list[str]] = {host: [] for host in roles_of}
     hosts_of: dict[str, list[str]] = defaultdict(list)
-    for host, of in given.items():
+    for host, of in roles_of.items():
         for role in of:
             hosts_of[role].append(host)
     for role in (progress or silent()).over(hosts_of, "roles judged"):
@@ -117,7 +117,7 @@ class Walk:
     questions: dict[str, dict[str, Question]] = field(default_factory=lambda: defaultdict(dict))
     undecided: set[str] = field(default_factory=set)  # left to Ansible
     stopped: set[str] = field(default_factory=set)  # as a refusal ends the role on the host
-    told: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    answers: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     awaited: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def all(self, steps: Sequence[roles.Step]) -> None:
@@ -135,9 +135,11 @@ class Walk:
                 return
             # What is done once is done by the first, and what comes of it holds for all.
             doing = left[:1] if step.run_once else left
-            results = {host: self.told[host] for host in doing}
+            results = {host: self.answers[host] for host in doing}
             inner = {**high, **step.variables}
-            values = self.site.values.within(doing, low, inner, facts=True, told=results, own=names)
+            values = self.site.values.within(
+                doing, low, inner, facts=True, answers=results, own=names
+            )
             Turn(self, step, values, left).take(doing)
 
 
@@ -172,7 +174,7 @@ class Turn:
 
     def _tell(self, host: str, facts: Mapping[str, Any]) -> None:
         for name in self._meant(host):
-            self.walk.told[name].update(facts)
+            self.walk.answers[name].update(facts)
 
     def _skip(self, host: str) -> None:
         if self.step.register:
@@ -299,12 +301,12 @@ class Turn:
                 else:
                     self._leave(host)
 
-    def _question(self, number: str, asked: Mapping[str, Any]) -> Question:
+    def _question(self, number: str, task: Mapping[str, Any]) -> Question:
         return {
             "number": number,
             "action": self.step.action,
-            "arguments": asked["arguments"],
-            "environment": asked["environment"],
+            "arguments": task["arguments"],
+            "environment": task["environment"],
             "become": self.step.become,
             "check_mode": self.step.check_mode,
             "changed_when": list(self.step.changed_when),
@@ -331,8 +333,8 @@ class Turn:
         elif step.register:
             self._tell(host, {step.register: result})
 
-    def _failed_when(self, host: str, found: Answer) -> bool:
-        own = ChainMap({self.step.register: found}, self.values.hosts[host])
+    def _failed_when(self, host: str, answer: Answer) -> bool:
+        own = ChainMap({self.step.register: answer}, self.values.hosts[host])
         holds = self.walk.site.engine.holds
         return all(holds(own, condition) for condition in self.step.failed_when or ())
 

@@ -33,17 +33,17 @@ class Engine:
         self._templar = Templar(loader=loader)
 
     def render(self, variables: Variables, value: Any) -> Any:
-        with self._given(variables):
+        with self._with_variables(variables):
             return self._templar.template(value)
 
     def holds(self, variables: Variables, condition: Any) -> bool:
         if isinstance(condition, bool):
             return condition
-        with self._given(variables):
+        with self._with_variables(variables):
             return self._templar.evaluate_conditional(trust_as_template(str(condition)))
 
     @contextmanager
-    def _given(self, variables: Variables) -> Iterator[None]:
+    def _with_variables(self, variables: Variables) -> Iterator[None]:
         """Within another rendering as well: a template may ask for another host's values."""
         before = self._templar.available_variables
         self._templar.available_variables = (
@@ -144,7 +144,7 @@ class Site:
             of = self.manager.get_host(name).get_groups()
             by_groups.setdefault(tuple(sorted(group.name for group in of)), []).append(name)
         values_of = {
-            group: self._said(group, wanted)
+            group: self._group_settings(group, wanted)
             for group in {group for groups in by_groups for group in groups} - ANSIBLES_OWN
         }
         rows = []
@@ -160,7 +160,7 @@ class Site:
                     rows.append((variable, undecided, settings))
         return rows
 
-    def _said(self, name: str, wanted: Sequence[str]) -> dict[str, Setting]:
+    def _group_settings(self, name: str, variables: Sequence[str]) -> dict[str, Setting]:
         group = self.manager.groups[name]
         inline = group.get_vars()
         beside = get_vars_from_inventory_sources(
@@ -172,7 +172,7 @@ class Site:
                 rank=(int(variable in beside), group.depth, group.priority),
                 value=repr(beside.get(variable, inline.get(variable))),
             )
-            for variable in wanted
+            for variable in variables
             if variable in beside or variable in inline
         }
 

@@ -275,16 +275,16 @@ class Values:
         high: Variables,
         *,
         facts: bool = False,
-        told: Mapping[str, Variables] | None = None,
+        answers: Mapping[str, Variables] | None = None,
         own: Collection[str] = (),
     ) -> Values:
         """The variables as a role sees them: `low` loses to the site's, `high` wins.
 
         Both are the same for all hosts, so kin stay kin, and what is equal is worked out no more.
-        `told` is what each host told, in variables with the names `own`; it wins over all.
+        `answers` is what each host told, in variables with the names `own`; it wins over all.
         """
-        told = told or {}
-        raw = {host: ChainMap(told.get(host, {}), high, self.hosts[host], low) for host in hosts}
+        answers = answers or {}
+        raw = {host: ChainMap(answers.get(host, {}), high, self.hosts[host], low) for host in hosts}
         for host in raw:
             self._kin(host)
         return Values(raw, self._render, facts=facts, known=self._known, own=own)
@@ -308,13 +308,13 @@ class Values:
         own = self._own[host]
         if name not in own:
             own[name] = self._cycle(name)  # until the real one is known
-            own[name] = self._found(host, name)
+            own[name] = self._token(host, name)
             if not (self.reach(own[name]).own or self._is_own(name)):
                 shared[name] = own.pop(name)
                 return shared[name]
         return own[name]
 
-    def _found(self, host: str, name: str) -> int:
+    def _token(self, host: str, name: str) -> int:
         known = self._known
         name, _, fact = name.partition(".")
         if name in self._constant:

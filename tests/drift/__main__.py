@@ -86,15 +86,15 @@ def settled(cluster: Cluster, before: Looked) -> Looked:
         time.sleep(5)
 
 
-def chosen(wanted: argparse.Namespace, of: Sequence[Drift]) -> list[Drift]:
-    if wanted.drifts is None:
-        drawn = catalogue.draw(of, wanted.count, wanted.seed)
-        if len(drawn) < max(wanted.count, 1):
-            raise Unusable(f"there are {len(drawn)} things to change, not {wanted.count}")
+def chosen(options: argparse.Namespace, of: Sequence[Drift]) -> list[Drift]:
+    if options.drifts is None:
+        drawn = catalogue.draw(of, options.count, options.seed)
+        if len(drawn) < max(options.count, 1):
+            raise Unusable(f"there are {len(drawn)} things to change, not {options.count}")
         return drawn
-    kept = [Drift(**fields) for fields in json.loads(wanted.drifts.read_text(encoding="utf-8"))]
+    kept = [Drift(**fields) for fields in json.loads(options.drifts.read_text(encoding="utf-8"))]
     if strangers := sorted(set(kept) - set(of)):
-        raise Unusable(f"{wanted.drifts}: this cluster has nothing to change so: {strangers[0]}")
+        raise Unusable(f"{options.drifts}: this cluster has nothing to change so: {strangers[0]}")
     return kept
 
 
@@ -114,20 +114,20 @@ def keep(folder: Path, **texts: str) -> None:
         (folder / f"{name}.log").write_text(text, encoding="utf-8")
 
 
-def prove(cluster: Cluster, wanted: argparse.Namespace) -> int:
+def prove(cluster: Cluster, options: argparse.Namespace) -> int:
     before = look(cluster)
     of = list(catalogue.candidates(before, cluster.groups()))
-    if wanted.list:
+    if options.list:
         print("\n".join(map(str, of)))
         return 0
-    drifts = chosen(wanted, of)
+    drifts = chosen(options, of)
     kinds = Counter(f"{drift.kind} {drift.how}" for drift in drifts)
     of_each = ", ".join(f"{count} {name}" for name, count in sorted(kinds.items()))
-    source = wanted.drifts or f"seed {wanted.seed}"
+    source = options.drifts or f"seed {options.seed}"
     say(f"{len(drifts)} changes ({source}) of {len(of)} possible ones: {of_each}")
-    if wanted.save:
+    if options.save:
         document = json.dumps(catalogue.as_document(drifts), indent=1)
-        wanted.save.write_text(document + "\n", encoding="utf-8")
+        options.save.write_text(document + "\n", encoding="utf-8")
 
     change_by_hand(cluster, drifts, before)
     begin = time.monotonic()
@@ -138,8 +138,8 @@ def prove(cluster: Cluster, wanted: argparse.Namespace) -> int:
     judged = report.judge(drifts, before, after, first, second)
     text = report.table(judged)
     print(text)
-    if wanted.output:
-        keep(wanted.output, first=first.output, second=second.output, table=text)
+    if options.output:
+        keep(options.output, first=first.output, second=second.output, table=text)
     return 0 if judged.good else 1
 
 

@@ -29,7 +29,7 @@ class Run:
 
     code: int
     output: str
-    told: list[said.Told]
+    changes: list[said.Told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,17 @@ class Cluster:
             raise Unusable(listed.stderr.strip())
         return members(json.loads(listed.stdout))
 
-    def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """By host, what node.py answers; `asked` has a document for each host, or one as `all`."""
+    def ask(self, questions: Mapping[str, Any]) -> dict[str, Any]:
+        """By host, what node.py answers; `questions` has a document per host, or one as `all`."""
         with tempfile.TemporaryDirectory(prefix="plumbline-drift-") as scratch:
             variables = Path(scratch) / "asked.json"
-            variables.write_text(json.dumps({"drift_asked": asked}), encoding="utf-8")
+            variables.write_text(json.dumps({"drift_asked": questions}), encoding="utf-8")
             run = self._playbook(HERE / "node.yml", "-e", f"@{variables}", everything=True)
         if run.code:
             raise Unusable(f"the nodes could not be asked:\n{run.output[-3000:]}")
         return {
             entry.host: answer(json.loads(entry.words)["stdout"])
-            for entry in run.told
+            for entry in run.changes
             if entry.task == "Ask the node"
         }
 

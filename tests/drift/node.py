@@ -29,7 +29,7 @@ def run(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 
 
-def said(*argv: str) -> str:
+def output(*argv: str) -> str:
     """What a program prints, whatever its exit status."""
     return run(argv).stdout.strip()
 
@@ -80,7 +80,7 @@ def end_of_block(path: str) -> int:
 
 
 def packages(names: list[str]) -> dict[str, str]:
-    shown = said("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", *names)
+    shown = output("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", *names)
     installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
     return {name: "installed" if name in installed else ABSENT for name in names}
 
@@ -96,13 +96,13 @@ def mounts() -> set[str]:
 
 
 def units(patterns: list[str]) -> dict[str, str]:
-    listed = said("systemctl", "list-unit-files", "--no-legend", "--no-pager")
+    listed = output("systemctl", "list-unit-files", "--no-legend", "--no-pager")
     known = {line.split()[0] for line in listed.splitlines()}
     names = {name for name in known for pattern in patterns if fnmatch.fnmatch(name, pattern)}
     names |= {name for name in mounts() if name in known}
     states = {}
     for name in sorted(names):
-        shown = said("systemctl", "show", "--property=UnitFileState,ActiveState", name)
+        shown = output("systemctl", "show", "--property=UnitFileState,ActiveState", name)
         states[name] = " ".join(sorted(line.partition("=")[2] for line in shown.splitlines()))
     return states
 
@@ -110,8 +110,8 @@ def units(patterns: list[str]) -> dict[str, str]:
 def users(names: list[str]) -> dict[str, str]:
     states = {}
     for name in names:
-        line = said("getent", "passwd", name)
-        groups = said("id", "--name", "--groups", name) if line else ""
+        line = output("getent", "passwd", name)
+        groups = output("id", "--name", "--groups", name) if line else ""
         states[name] = f"{line} in {groups}" if line else ABSENT
     return states
 
@@ -132,8 +132,8 @@ def alone(name: str) -> bool:
     return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
-def look(asked: dict[str, list[str]]) -> dict[str, dict[str, str]]:
-    return {kind: LOOKS[kind](patterns) for kind, patterns in asked.items()}
+def look(questions: dict[str, list[str]]) -> dict[str, dict[str, str]]:
+    return {kind: LOOKS[kind](patterns) for kind, patterns in questions.items()}
 
 
 # --- what a person does to it --------------------------------------------------------------------

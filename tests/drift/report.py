@@ -16,11 +16,11 @@ class Row:
 
     drift: Drift
     differs: str
-    told: tuple[str, ...]
+    tasks: tuple[str, ...]
 
     @property
     def good(self) -> bool:
-        return not self.differs and bool(self.told)
+        return not self.differs and bool(self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Judged:
     @property
     def good(self) -> bool:
         rows = bool(self.rows) and all(row.good for row in self.rows)
-        quiet = self.second.code == 0 and not self.second.told
+        quiet = self.second.code == 0 and not self.second.changes
         return rows and not self.others and self.code == 0 and quiet
 
 
@@ -49,9 +49,9 @@ def state(drift: Drift, looked: Looked) -> str:
     return looked[drift.host][drift.kind].get(drift.subject, "not known there")
 
 
-def same(drift: Drift, one: Looked, other: Looked) -> bool:
+def same(drift: Drift, earlier: Looked, other: Looked) -> bool:
     """Whether the thing is as it should be, in the second look as in the first."""
-    first, second = (comparable(drift.subject, state(drift, looked)) for looked in (one, other))
+    first, second = (comparable(drift.subject, state(drift, looked)) for looked in (earlier, other))
     return first == second
 
 
@@ -72,7 +72,7 @@ def judge(drifts: Sequence[Drift], before: Looked, after: Looked, run: Run, seco
         Row(
             drift,
             "" if same(drift, before, after) else state(drift, after),
-            tuple(told_by(drift, run.told)),
+            tuple(told_by(drift, run.changes)),
         )
         for drift in drifts
     )
@@ -91,7 +91,7 @@ def table(judged: Judged) -> str:
     for row in judged.rows:
         what = f"{row.drift.kind} {row.drift.subject} {row.drift.how}"
         right = "yes" if not row.differs else f"NO: {row.differs}"
-        cells.append((row.drift.host, what, right, "; ".join(row.told) or "NOBODY"))
+        cells.append((row.drift.host, what, right, "; ".join(row.tasks) or "NOBODY"))
     widths = [max(len(line[column]) for line in cells) for column in range(3)]
     lines = [
         "  ".join([*(line[column].ljust(width) for column, width in enumerate(widths)), line[3]])
@@ -99,7 +99,7 @@ def table(judged: Judged) -> str:
     ]
     lines.append("")
     whole = sum(not row.differs for row in judged.rows)
-    told = sum(bool(row.told) for row in judged.rows)
+    told = sum(bool(row.tasks) for row in judged.rows)
     lines.append(f"{len(judged.rows)} changes: {whole} put right, {told} told")
     if judged.code:
         lines.append(f"The run that puts it right ended with {judged.code}.")
@@ -107,7 +107,7 @@ def table(judged: Judged) -> str:
     if judged.second.code:
         lines.append(f"The run after it ended with {judged.second.code}.")
     lines += [
-        f"The run after it changed {entry.host}: {entry.task}" for entry in judged.second.told
+        f"The run after it changed {entry.host}: {entry.task}" for entry in judged.second.changes
     ]
     if judged.good:
         lines.append("The run after it changed nothing.")

@@ -48,10 +48,10 @@ def changed_part(result: Mapping[str, Any]) -> dict[str, Any]:
     return part
 
 
-def names(told: Told, subject: str) -> bool:
+def names(task: Told, subject: str) -> bool:
     """Whether its result names the thing: a path, a package, a unit with or without its ending."""
     name = re.escape(subject if "/" in subject else subject.removesuffix(".service"))
-    return re.search(rf"(?<![\w/.-]){name}(?![\w/-]|\.\w)", told.words) is not None
+    return re.search(rf"(?<![\w/.-]){name}(?![\w/-]|\.\w)", task.words) is not None
 
 
 def told_by(drift: Drift, run: Sequence[Told]) -> list[str]:

@@ -131,7 +131,7 @@ def measured(
 
 
 def judge(
-    found: Mapping[Key, float],
+    numbers: Mapping[Key, float],
     records: Mapping[Key, float],
     passed: frozenset[str],
     whole: bool = False,
@@ -142,15 +142,17 @@ def judge(
     """
     ran = passed | {ANY_PART} if whole else passed
     expected = {key for key in records if key.part in ran}
-    return [Judgement(key, found.get(key), records.get(key)) for key in sorted(expected | {*found})]
+    return [
+        Judgement(key, numbers.get(key), records.get(key)) for key in sorted(expected | {*numbers})
+    ]
 
 
 def renewed(
-    found: Mapping[Key, float],
+    numbers: Mapping[Key, float],
     records: Mapping[Key, float],
     passed: frozenset[str],
     whole: bool = False,
 ) -> dict[Key, float]:
     """The records with what was found; what has no part any more goes when all parts passed."""
     kept = {} if whole else {key: value for key, value in records.items() if key.part not in passed}
-    return kept | dict(found)
+    return kept | dict(numbers)

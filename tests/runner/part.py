@@ -66,7 +66,7 @@ def failed(part: str, sentence: str) -> Result:
     return Result(part, FAILED)
 
 
-def told(result: Result) -> str:
+def result_text(result: Result) -> str:
     """One line; under that of a part that failed, the end of its log."""
     line = f"{result.part:32} {result.seconds:4.0f} s  {result.verdict}"
     if result.passed:
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     result = failed(part, command[1]) if command[0] == "--failed" else run(part, command, nodes)
     results.add(result)
     # In one write, for the same reason.
-    sys.stdout.write(told(result))
+    sys.stdout.write(result_text(result))
     sys.stdout.flush()
     if result.passed and result.control > yardstick.WORTH_ONE:
         yardstick.note()

@@ -73,8 +73,8 @@ def facts(name: str) -> Answer:
 # --- modules -------------------------------------------------------------------------------------
 
 
-def _driver(asked: Mapping[str, Any]) -> Answer:
-    packages = [*asked["packages"], *asked["optional"]]
+def _driver(arguments: Mapping[str, Any]) -> Answer:
+    packages = [*arguments["packages"], *arguments["optional"]]
     versions = dict.fromkeys(packages, f"{DRIVER}-1")
     state = {
         "kernel": "6.12.0",
@@ -97,7 +97,7 @@ def _driver(asked: Mapping[str, Any]) -> Answer:
     return {"state": state}
 
 
-def _fabric(asked: Mapping[str, Any]) -> Answer:
+def _fabric(arguments: Mapping[str, Any]) -> Answer:
     return {
         "installed": DRIVER,
         "loaded": DRIVER,
@@ -112,7 +112,7 @@ def _fabric(asked: Mapping[str, Any]) -> Answer:
     }
 
 
-def _enroot(asked: Mapping[str, Any]) -> Answer:
+def _enroot(arguments: Mapping[str, Any]) -> Answer:
     return {
         "packages": {"enroot": f"{ENROOT}-1", "enroot+caps": f"{ENROOT}-1"},
         "version": ENROOT,
@@ -124,7 +124,7 @@ def _enroot(asked: Mapping[str, Any]) -> Answer:
         "apparmor": {"enabled": True, "abi": True, "restricted": False, "loaded": True},
         "user_namespaces": "yes",
         "disk": {
-            "path": asked["scratch"],
+            "path": arguments["scratch"],
             "filesystem": "ext4",
             "free_gib": 6500.0,
             "size_gib": 7000.0,
@@ -136,7 +136,7 @@ def _enroot(asked: Mapping[str, Any]) -> Answer:
 CPUS, MEMORY, PAGE, TASKS = 224, 2_063_000 << 20, 4096, 4_194_304
 
 
-def _login(asked: Mapping[str, Any]) -> Answer:
+def _login(arguments: Mapping[str, Any]) -> Answer:
     """A login node with the limits that are login_limits' defaults; nobody is logged in."""
     limits = {
         "cpu.max": f"{CPUS // 2 * 100_000} 100000",
@@ -144,7 +144,7 @@ def _login(asked: Mapping[str, Any]) -> Answer:
         "memory.swap.max": "0",
         "pids.max": "4096",
     }
-    names = asked.get("users", [])
+    names = arguments.get("users", [])
     users = {name: number for number, name in enumerate(names)}
     node = {
         "cgroup": "v2",
@@ -158,7 +158,7 @@ def _login(asked: Mapping[str, Any]) -> Answer:
         "users": users,
         "free": sorted(users),
         "slices": {},
-        "probe": limits if asked.get("probe") else {},
+        "probe": limits if arguments.get("probe") else {},
         "probe_error": "",
         "reload": [],
         "logind": {"RemoveIPC": "no", "KillUserProcesses": "no"},
@@ -167,13 +167,13 @@ def _login(asked: Mapping[str, Any]) -> Answer:
     return {"node": node}
 
 
-def _sacctmgr(asked: Mapping[str, Any]) -> Answer:
-    return {"results": [{"rc": 0, "stdout": "", "stderr": ""} for _ in asked["calls"]]}
+def _sacctmgr(arguments: Mapping[str, Any]) -> Answer:
+    return {"results": [{"rc": 0, "stdout": "", "stderr": ""} for _ in arguments["calls"]]}
 
 
-def _uri(asked: Mapping[str, Any]) -> Answer:
+def _uri(arguments: Mapping[str, Any]) -> Answer:
     """What the listeners of the monitoring say, all of it to everybody who gives a password."""
-    if not asked.get("url_username"):
+    if not arguments.get("url_username"):
         return {"status": 401, "content": ""}
     lines = [f"{name}_config_last_reload_successful 1" for name in ("prometheus", "alertmanager")]
     lines += [f'DCGM_FI_DEV_GPU_TEMP{{gpu="{number}"}} 40' for number in range(GPUS)]
@@ -188,15 +188,15 @@ MODULES: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
     "enroot_host": _enroot,
     "login_limits_node": _login,
     "sacctmgr_calls": _sacctmgr,
-    "cluster_users": lambda asked: {"refused": []},
-    "cluster_users_homes": lambda asked: {"refused": []},
-    "environment_modules_tree": lambda asked: {"changed_files": [], "cache": "valid"},
-    "exact_packages": lambda asked: {"version": VERSION, "removed": []},
-    "package_sources": lambda asked: {
-        "states": {entry["name"]: "in place" for entry in asked["repositories"]}
+    "cluster_users": lambda arguments: {"refused": []},
+    "cluster_users_homes": lambda arguments: {"refused": []},
+    "environment_modules_tree": lambda arguments: {"changed_files": [], "cache": "valid"},
+    "exact_packages": lambda arguments: {"version": VERSION, "removed": []},
+    "package_sources": lambda arguments: {
+        "states": {entry["name"]: "in place" for entry in arguments["repositories"]}
     },
-    "tempfile": lambda asked: {"path": TEMPORARY},
-    "find": lambda asked: {"files": [], "matched": 0},
+    "tempfile": lambda arguments: {"path": TEMPORARY},
+    "find": lambda arguments: {"files": [], "matched": 0},
     "uri": _uri,
 }
 LOOKS = frozenset(
@@ -405,8 +405,8 @@ def _exporters(command: str, node: Node) -> str:
     return f"own active\nlog 1\ngpus {GPUS}"
 
 
-def _words(said: str) -> Callable[[str, Node], str]:
-    return lambda command, node: said
+def _words(output: str) -> Callable[[str, Node], str]:
+    return lambda command, node: output
 
 
 # By what the command has in it, the first that fits; all else says nothing.

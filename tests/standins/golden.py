@@ -25,10 +25,12 @@ def entries(text: str) -> set[str]:
 
 def unexplained(older: str, newer: str, file: File, releases: tuple[Release, Release]) -> set[str]:
     """What differs, and should not by the table."""
-    return {entry for entry in entries(older) ^ entries(newer) if not _told(entry, file, *releases)}
+    return {
+        entry for entry in entries(older) ^ entries(newer) if not _explained(entry, file, *releases)
+    }
 
 
-def _told(entry: str, file: File, older: Release, newer: Release) -> bool:
+def _explained(entry: str, file: File, older: Release, newer: Release) -> bool:
     name, _, value = entry.rpartition(" ")[2].partition("=")
     return any(
         key.file == file and key.means(name, value) and key.read_by(older) != key.read_by(newer)

@@ -17,7 +17,7 @@ from pathlib import Path
 class Memory:
     files: dict[str, str] = field(default_factory=dict)
     copied: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, bool] = field(default_factory=dict)
+    done: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def policy(release: Release) -> dict[str, str]:
     return {"stdout": f"slurm:\n  Installed: (none)\n  Candidate: {release}.5-1\n"}
 
 
-def of_role(found: Site, role: str, host: str, expression: str, **registered: Any) -> Any:
+def of_role(inventory: Site, role: str, host: str, expression: str, **registered: Any) -> Any:
     """What an expression is for a role on a host, with what its tasks have registered."""
     folder = ROLES / role
     for plugins in (REPOSITORY / "playbooks", folder):
@@ -198,6 +198,8 @@ def of_role(found: Site, role: str, host: str, expression: str, **registered: An
         "ansible_search_path": [str(folder)],
         **registered,
     }
-    own, defaults = (found.read(folder / name / "main.yml") or {} for name in ("vars", "defaults"))
-    scope = ChainMap(runtime, own, dict(found.values.hosts[host]), defaults)
-    return found.render(scope, trust_as_template("{{ " + expression + " }}"))
+    own, defaults = (
+        inventory.read(folder / name / "main.yml") or {} for name in ("vars", "defaults")
+    )
+    scope = ChainMap(runtime, own, dict(inventory.values.hosts[host]), defaults)
+    return inventory.render(scope, trust_as_template("{{ " + expression + " }}"))

@@ -17,10 +17,10 @@ PAYLOAD = None
 _ANSWERS = Threshold("in", "service", "", "defined", "answers, or none is configured")
 
 
-def evaluate(subject: Subject, found: Accounting) -> Result:
-    if not found.configured:
+def evaluate(subject: Subject, answer: Accounting) -> Result:
+    if not answer.configured:
         verdict, state = Verdict.PASS, "none configured"
-    elif found.error:
+    elif answer.error:
         verdict, state = Verdict.FAIL, "does not answer"
     else:
         verdict, state = Verdict.PASS, "answers"
@@ -29,7 +29,7 @@ def evaluate(subject: Subject, found: Accounting) -> Result:
         TIER,
         subject,
         verdict,
-        found.error,
+        answer.error,
         Metric("accounting", state),
         _ANSWERS,
         blamed=(),

@@ -30,8 +30,8 @@ _THRESHOLD = Threshold("=", 0, "values", "defined", "what most nodes have, if at
 _OF_BOARDS = {"vbios": "VBIOS", "gsp_firmware": "GSP firmware"}
 
 
-def compare(asked: Sequence[Asked]) -> list[Result]:
-    return all_equal(NAME, _THRESHOLD, asked, _facts)
+def compare(members: Sequence[Asked]) -> list[Result]:
+    return all_equal(NAME, _THRESHOLD, members, _facts)
 
 
 def _facts(job: Job, document: Document) -> Facts:

@@ -69,11 +69,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def compare(asked: Sequence[Asked]) -> list[Result]:
+def compare(members: Sequence[Asked]) -> list[Result]:
     """The results of all nodes: clocks are held against the login node's, which may be wrong."""
     results = [
         evaluate(member.job, member.reply, member.rules)
-        for member in asked
+        for member in members
         if member.reply is not None
     ]
     offset = _common_offset(results)

@@ -18,7 +18,7 @@ from cluster.declaration import Gpus
 from cluster.hostlist import compress
 from cluster.text import printable
 from validation.checks.document import Document, Unusable, read, unusable_result
-from validation.checks.health import Finding, told
+from validation.checks.health import Finding, summary
 from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -79,7 +79,7 @@ class Kind:
 
 def of_each_kind(
     check: str,
-    asked: Iterable[Asked],
+    all_members: Iterable[Asked],
     understand: Callable[[Job, Document], Said],
     judge: Callable[[Kind, Sequence[tuple[Job, Document, Said]]], Iterable[Result]],
 ) -> list[Result]:
@@ -88,7 +88,7 @@ def of_each_kind(
     `understand` raises Unusable for an answer that says nothing; that is the node's result then.
     """
     kinds: dict[Gpus, list[Asked]] = {}
-    for member in asked:
+    for member in all_members:
         kinds.setdefault(member.job.nodes[0].gpus, []).append(member)
     results = []
     for members in kinds.values():
@@ -118,28 +118,28 @@ def most(values: Sequence[str]) -> str | None:
 def all_equal(
     check: str,
     threshold: Threshold,
-    asked: Iterable[Asked],
+    all_members: Iterable[Asked],
     understand: Callable[[Job, Document], Facts],
 ) -> list[Result]:
     """Holds the facts of all nodes against each other; see Fact for which have to be equal."""
 
-    def judge(kind: Kind, said: Sequence[tuple[Job, Document, Facts]]) -> Iterable[Result]:
+    def judge(kind: Kind, answers: Sequence[tuple[Job, Document, Facts]]) -> Iterable[Result]:
         equals: dict[Hashable, list[tuple[str, Fact]]] = {}
-        for job, _, facts in said:
+        for job, _, facts in answers:
             for fact in facts.facts:
                 equals.setdefault(fact.key, []).append((job.hosts[0], fact))
-        unlike: dict[str, dict[Finding, bool]] = {job.hosts[0]: {} for job, _, _ in said}
+        unlike: dict[str, dict[Finding, bool]] = {job.hosts[0]: {} for job, _, _ in answers}
         for members in equals.values():
             for host, finding, own in _unlike(members):
                 unlike[host][finding] = own
-        for job, document, facts in said:
+        for job, document, facts in answers:
             alone = [fact for fact in facts.facts if len(equals[fact.key]) == 1]
             findings = unlike[job.hosts[0]]
             verdict, message = Verdict.PASS, ""
             several = kind.count > 1
             if findings:
-                verdict, message = Verdict.FAIL, told(findings)
-            elif several and len(said) == 1:
+                verdict, message = Verdict.FAIL, summary(findings)
+            elif several and len(answers) == 1:
                 verdict, message = Verdict.INCONCLUSIVE, "no other node answered" + kind.missing
             elif facts.lacking or len(alone) == len(facts.facts) or (several and alone):
                 verdict = Verdict.INCONCLUSIVE
@@ -157,7 +157,7 @@ def all_equal(
                 None if any(findings.values()) else (),
             )
 
-    return of_each_kind(check, asked, understand, judge)
+    return of_each_kind(check, all_members, understand, judge)
 
 
 def _unlike(members: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str, Finding, bool]]:

@@ -47,12 +47,12 @@ class GpuAnswer:
     def title(self) -> str:
         return f"MIG instance {self.index}" if self.is_instance else f"GPU {self.index}"
 
-    def rows(self, name: str, key: str, asked: Sequence[str]) -> list[tuple[str, Fields]]:
+    def rows(self, name: str, key: str, expected: Sequence[str]) -> list[tuple[str, Fields]]:
         """The measurements of one kind. Raises Unusable unless they are those that were asked."""
         rows = self.row.items(name)
         measured = [row.text(key) for row in rows]
-        if measured != list(asked):
-            raise Unusable(f"{self.title} measured {measured}, asked for {list(asked)}")
+        if measured != list(expected):
+            raise Unusable(f"{self.title} measured {measured}, asked for {list(expected)}")
         return list(zip(measured, rows, strict=True))
 
 
@@ -60,7 +60,7 @@ class GpuAnswer:
 class NodeAnswer:
     """What was asked and who answered. `real` is False for a CPU in the place of GPUs."""
 
-    asked: compute.Config
+    config: compute.Config
     real: bool
     gpus: tuple[GpuAnswer, ...]
 
@@ -283,9 +283,9 @@ def copied(report: Report, node: NodeAnswer, what: str, row: Fields) -> Metric |
 def copy_speed(node: NodeAnswer, what: str, row: Fields) -> Metric:
     """In GB/s. Raises Unusable for another copy than was asked for, and impossible times."""
     size = row.whole("bytes")
-    if size != node.asked.copy_bytes:
-        raise Unusable(f"{what}: {size} bytes were copied, {node.asked.copy_bytes} asked for")
-    seconds = median_s(row, what, node.asked.iterations)
+    if size != node.config.copy_bytes:
+        raise Unusable(f"{what}: {size} bytes were copied, {node.config.copy_bytes} asked for")
+    seconds = median_s(row, what, node.config.iterations)
     return Metric(what, round(agreed(row, "gbs", size / seconds / 1e9, what), 2), GBS)
 
 
@@ -313,12 +313,12 @@ def median_s(row: Fields, what: str, least: int) -> float:
     return median
 
 
-def agreed(row: Fields, name: str, found: float, what: str) -> float:
+def agreed(row: Fields, name: str, actual: float, what: str) -> float:
     """The figure from the times, which the payload's own must be equal to."""
     claimed = row.number(name)
-    if not math.isclose(claimed, found, rel_tol=0.01):
-        raise Unusable(f"{what}: the payload claims {claimed:.4g}, its times give {found:.4g}")
-    return found
+    if not math.isclose(claimed, actual, rel_tol=0.01):
+        raise Unusable(f"{what}: the payload claims {claimed:.4g}, its times give {actual:.4g}")
+    return actual
 
 
 def number_or_inf(row: Fields, name: str) -> float:

@@ -217,12 +217,12 @@ def _ended_well(job: Job, reply: Reply) -> None:
             raise Unusable(f"nothing is known of this job: {reply.reason}", blamed=())
 
 
-def _unusable(job: Job, reply: Reply, said: str, known: tuple[str, ...] = ()) -> Unusable:
+def _unusable(job: Job, reply: Reply, message: str, known: tuple[str, ...] = ()) -> Unusable:
     """A failure of the job, counted against the nodes that are known to have caused it."""
     if down := _out_of_service(job, reply):
         states = (f"{host} is {state} meanwhile" for host, state in down.items())
-        return Unusable(f"{', '.join(states)}; {said}", blamed=tuple(down))
-    return Unusable(said, blamed=known or None)
+        return Unusable(f"{', '.join(states)}; {message}", blamed=tuple(down))
+    return Unusable(message, blamed=known or None)
 
 
 def _out_of_service(job: Job, reply: Reply) -> dict[str, str]:

@@ -23,7 +23,7 @@ from validation.checks.health import (
     examined,
     quietly,
     read_gpus,
-    told,
+    summary,
 )
 from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
 from validation.thresholds import Rules
@@ -38,14 +38,14 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     threshold = Threshold("=", declared, "GPUs", "declared", "inventory")
 
     def judge(document: Document) -> Result:
-        gpus, findings = seen(document, declared)
+        gpus, findings = judge_gpus(document, declared)
         faulty = {finding.index for finding in findings if finding.verdict is Verdict.FAIL} - {None}
         return Result(
             NAME,
             TIER,
             job.subject,
             worst([Verdict.PASS, *(finding.verdict for finding in findings)]),
-            told(findings),
+            summary(findings),
             Metric("answering", len(gpus) - len(faulty), "GPUs"),
             threshold,
             tuple(_metrics(document, gpus)),
@@ -55,7 +55,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def seen(document: Document, declared: int) -> tuple[tuple[GpuValues, ...], list[Finding]]:
+def judge_gpus(document: Document, declared: int) -> tuple[tuple[GpuValues, ...], list[Finding]]:
     """The GPUs that NVML counts, and what is wrong with them."""
     if (error := driver_error(document)) is not None:
         return (), [Finding(Verdict.FAIL, f"NVML cannot be asked: {printable(error, 200)}")]

@@ -46,7 +46,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         node = computed.read(job, document)
         report = computed.Report()
         for gpu in computed.started(report, node):
-            rows = gpu.rows("gemm", "dtype", node.asked.dtypes)
+            rows = gpu.rows("gemm", "dtype", node.config.dtypes)
             computed.some(report, gpu, rows)
             for kind, row in rows:
                 _judge(report, node, gpu, kind, row, rules)
@@ -70,7 +70,7 @@ def _judge(
         return
     if missing := row.maybe_text("unsupported"):
         if node.real and kind in own.gemm_dtypes(gpu.name):
-            limit = own.gemm_speed(kind, (node.asked.gemm_size,) * 3, gpu.name)
+            limit = own.gemm_speed(kind, (node.config.gemm_size,) * 3, gpu.name)
             report.fail(
                 f"{what}: {missing}; the thresholds of {rules.hardware} ask for it",
                 Metric(what, "not supported"),
@@ -78,23 +78,23 @@ def _judge(
             )
         return
     value = speed(node, what, row)
-    _right(report, what, row, node.asked.gemm_size)
+    _right(report, what, row, node.config.gemm_size)
     if not node.real:
         report.metrics.append(Metric(f"CPU, {value.name}", value.value, TFLOPS))
         return
     peaks = (rules.common.gpu_peak.gemm[kind], own.gemm_peak(kind))
-    shape = (node.asked.gemm_size,) * 3
+    shape = (node.config.gemm_size,) * 3
     sample = computed.sample("gemm", gpu, value, row, dtype=kind, shape=shape)
     report.speed(gpu.title, value, peaks, own.gemm_speed(kind, shape, gpu.name), sample)
 
 
 def speed(node: computed.NodeAnswer, what: str, row: Fields) -> Metric:
     """In TFLOPS. Raises Unusable for another shape than was asked for, and impossible times."""
-    size = node.asked.gemm_size
+    size = node.config.gemm_size
     shape = tuple(row.whole(side) for side in ("m", "n", "k"))
     if shape != (size,) * 3:
         raise Unusable(f"{what}: multiplied {shape}, asked for {(size,) * 3}")
-    seconds = computed.median_s(row, what, node.asked.least)
+    seconds = computed.median_s(row, what, node.config.least)
     tflops = computed.agreed(row, "tflops", 2 * math.prod(shape) / seconds / 1e12, what)
     return Metric(what, float(f"{tflops:.5g}"), TFLOPS)
 

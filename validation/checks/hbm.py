@@ -63,9 +63,9 @@ def speed(
 ) -> Metric:
     """In GB/s. Raises Unusable for other buffers than asked for, and impossible times."""
     size, moved = row.whole("bytes"), row.whole("moved")
-    if size != node.asked.memory_bytes or moved != MOVED[operation] * size:
+    if size != node.config.memory_bytes or moved != MOVED[operation] * size:
         raise Unusable(f"{what}: moved {moved} bytes with buffers of {size}")
     if node.real and size < CACHES * gpu.l2_bytes:
         raise Unusable(f"{what}: buffers of {size} bytes lie in an L2 cache of {gpu.l2_bytes}")
-    seconds = computed.median_s(row, what, node.asked.iterations)
+    seconds = computed.median_s(row, what, node.config.iterations)
     return Metric(what, round(computed.agreed(row, "gbs", moved / seconds / 1e9, what), 1), GBS)

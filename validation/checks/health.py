@@ -180,7 +180,7 @@ def conclude(
     """One result of many findings: the worst verdict, the worst findings first."""
     faulty = {finding.index for finding in findings if not finding.verdict.green}
     verdict = worst([Verdict.PASS, *(finding.verdict for finding in findings)])
-    message = told(findings)
+    message = summary(findings)
     value = Metric("faulty", len(faulty), "GPUs")
     return Result(
         check,
@@ -198,7 +198,7 @@ def conclude(
 _ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS)
 
 
-def told(findings: Iterable[Finding]) -> str:
+def summary(findings: Iterable[Finding]) -> str:
     """The findings as one line, the worst first; GPUs of which the same is said stand together."""
     alike: dict[tuple[Verdict, str], list[int]] = {}
     for finding in findings:

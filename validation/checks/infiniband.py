@@ -103,7 +103,7 @@ def state(items: Sequence[Fields], fabric: Fabric, hcas: str | None) -> State:
     if not every_port(fabric, hcas):
         findings = [_Finding(Verdict.WARN, f.text, f.port) for f in findings]
     verdict = worst([Verdict.PASS, *(finding.verdict for finding in findings)])
-    return State(len(used), len(good), verdict, _told(findings))
+    return State(len(used), len(good), verdict, _summary(findings))
 
 
 def every_port(fabric: Fabric, hcas: str | None) -> bool:
@@ -149,7 +149,7 @@ def _result(
     message: str,
     good: int,
     items: Sequence[Fields],
-    wanted: int | None = None,
+    least: int | None = None,
 ) -> Result:
     """Held against all ports that are meant, or against one where it cannot be told which are."""
     source = f"inventory: fabric {job.nodes[0].fabric}"
@@ -160,7 +160,7 @@ def _result(
         verdict,
         message,
         Metric("in order", good, "ports"),
-        Threshold("≥", wanted or 1, "ports", "declared", source),
+        Threshold("≥", least or 1, "ports", "declared", source),
         tuple(_metrics(items)),
         document.proof,
     )
@@ -168,7 +168,7 @@ def _result(
 
 def _none(fabric: Fabric, ports: Sequence[_Port], findings: Sequence[_Finding]) -> str:
     if findings:
-        return _told(findings)
+        return _summary(findings)
     others = ", ".join(f"{port.name} ({port.layer})" for port in ports)
     has = f"it has {others}" if others else "it has no RDMA device"
     return printable(f"no {fabric.layer} port that is meant: {has}", 300)
@@ -246,7 +246,7 @@ def _examined(port: _Port, fabric: Fabric) -> Iterator[_Finding]:
 _ORDER = (Verdict.FAIL, Verdict.WARN)
 
 
-def _told(findings: Sequence[_Finding]) -> str:
+def _summary(findings: Sequence[_Finding]) -> str:
     """One line, the worst first; ports of which the same is said stand together."""
     alike: dict[tuple[int, str], list[str]] = {}
     for finding in findings:

@@ -65,13 +65,13 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def _low(found: Fields, node: Node) -> Iterator[str]:
-    memlock, files = _limit(found, "memlock", "soft"), _limit(found, "nofile", "hard")
+def _low(limits: Fields, node: Node) -> Iterator[str]:
+    memlock, files = _limit(limits, "memlock", "soft"), _limit(limits, "nofile", "hard")
     if infiniband.declared(node.fabric) is not None and memlock != UNLIMITED:
         yield f"locked memory is limited to {memlock} bytes, {node.fabric} needs it unlimited"
     if isinstance(files, int) and files < LEAST_FILES:
         yield f"{files} open files at most, {LEAST_FILES} are needed"
-    shm = found.inner("shm")
+    shm = limits.inner("shm")
     path, error, free = shm.text("path"), shm.maybe_text("error"), shm.whole("free_mb")
     if not node.gpus.real:
         return
@@ -81,9 +81,9 @@ def _low(found: Fields, node: Node) -> Iterator[str]:
         yield f"{path}: {free} MiB are free, {LEAST_SHM_MB} are needed"
 
 
-def _limit(found: Fields, name: str, which: str) -> int | str:
+def _limit(limits: Fields, name: str, which: str) -> int | str:
     """A whole number, or "unlimited"."""
-    limit = found.inner(name)
+    limit = limits.inner(name)
     if not isinstance(limit.values.get(which), str):
         return limit.whole(which)
     if (text := limit.text(which)) != UNLIMITED:
@@ -91,13 +91,13 @@ def _limit(found: Fields, name: str, which: str) -> int | str:
     return text
 
 
-def _metrics(found: Fields) -> Iterator[Metric]:
+def _metrics(limits: Fields) -> Iterator[Metric]:
     for name in RESOURCES:
         for which in ("soft", "hard"):
-            limit = _limit(found, name, which)
+            limit = _limit(limits, name, which)
             unit = "" if limit == UNLIMITED else _UNITS[name]
             yield Metric(f"{name} {which}", limit, unit)
-    shm = found.inner("shm")
+    shm = limits.inner("shm")
     yield Metric("shm type", printable(shm.text("type"), 40))
     yield Metric("shm size", shm.whole("size_mb"), "MiB")
     yield Metric("shm free", shm.whole("free_mb"), "MiB")

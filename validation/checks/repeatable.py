@@ -42,14 +42,14 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         report = computed.Report()
         numbers: dict[str, dict[int, str]] = {}
         for gpu in computed.started(report, node):
-            rows = gpu.rows("gemm", "dtype", node.asked.dtypes)
+            rows = gpu.rows("gemm", "dtype", node.config.dtypes)
             computed.some(report, gpu, rows)
             for kind, row in rows:
                 what = f"{gpu.title}, {kind}"
                 if problem := computed.problem(row):
                     report.failed_to_measure(what, problem)
                 elif row.maybe_text("unsupported") is None:
-                    _repeated(report, what, hashes(row, what, node.asked.repeats))
+                    _repeated(report, what, hashes(row, what, node.config.repeats))
                     numbers.setdefault(kind, {})[gpu.index] = row.text("data")
         for kind, data in numbers.items():
             _compare(report, kind, data)
@@ -66,31 +66,31 @@ def hashes(row: Fields, what: str, repeats: int) -> Sequence[str]:
     return digests
 
 
-def _repeated(report: computed.Report, what: str, found: Sequence[str]) -> None:
-    value = Metric(f"{what}, different products", len(set(found)))
+def _repeated(report: computed.Report, what: str, products: Sequence[str]) -> None:
+    value = Metric(f"{what}, different products", len(set(products)))
     report.judged.append((value, _SAME))
-    if len(set(found)) == 1:
-        report.metrics.append(Metric(f"{what}, product", found[0]))
+    if len(set(products)) == 1:
+        report.metrics.append(Metric(f"{what}, product", products[0]))
         return
     report.fail(
-        f"{what}: one product came out in {value.value} ways in {len(found)} repetitions",
+        f"{what}: one product came out in {value.value} ways in {len(products)} repetitions",
         value,
         _SAME,
     )
 
 
-def _compare(report: computed.Report, kind: str, found: dict[int, str]) -> None:
+def _compare(report: computed.Report, kind: str, sums: dict[int, str]) -> None:
     """The numbers that each GPU multiplied against those that most of them did."""
-    counted = Counter(found.values())
+    counted = Counter(sums.values())
     if len(counted) < 2:
         return
     (common, most), (_, second) = counted.most_common(2)
     value = Metric(f"{kind}, different numbers to multiply", len(counted))
     if most == second:
-        who = ", ".join(str(index) for index in found)
+        who = ", ".join(str(index) for index in sums)
         report.fail(f"GPUs {who} have different {kind} numbers to multiply", value, _SAME)
         return
-    for index, own in found.items():
+    for index, own in sums.items():
         if own != common:
             message = f"GPU {index}, {kind}: other numbers than {most} GPUs have were multiplied"
             report.fail(message, value, _SAME)

@@ -36,8 +36,8 @@ _THRESHOLD = Threshold(
 )
 
 
-def compare(asked: Sequence[Asked]) -> list[Result]:
-    return all_equal(NAME, _THRESHOLD, asked, _facts)
+def compare(members: Sequence[Asked]) -> list[Result]:
+    return all_equal(NAME, _THRESHOLD, members, _facts)
 
 
 def _facts(job: Job, document: Document) -> Facts:
@@ -54,12 +54,12 @@ def _facts(job: Job, document: Document) -> Facts:
             lacking.append(f"{gpu.title} has no product, see cuda")
             continue
         software = (gpu.name, gpu.multiprocessors, driver, gpu.cuda, gpu.torch)
-        for kind, row in gpu.rows("gemm", "dtype", node.asked.dtypes):
+        for kind, row in gpu.rows("gemm", "dtype", node.config.dtypes):
             what = f"{gpu.title}, {kind}"
             if computed.problem(row) is not None:
                 lacking.append(f"{what}: no product, see gemm")
             elif row.maybe_text("unsupported") is None:
-                hashes = set(repeatable.hashes(row, what, node.asked.repeats))
+                hashes = set(repeatable.hashes(row, what, node.config.repeats))
                 if len(hashes) == 1:
                     equals = (*software, row.text("data"))
                     facts.append(Fact(gpu.index, f"{kind} product", equals, hashes.pop()))

@@ -73,7 +73,7 @@ def _disagreements(node: Node, state: NodeState) -> list[str]:
         disagreements.append(f"Slurm counts {state.cpus} CPUs, {node.cpus} are declared")
     if state.memory_mb is None or state.memory_mb < node.memory_mb:
         disagreements.append(f"Slurm counts {state.memory_mb} MB, {node.memory_mb} are declared")
-    gpus, declared = gpus_of(state.gres), gpus_of(node.gpus.asked)
+    gpus, declared = gpus_of(state.gres), gpus_of(node.gpus.request)
     if gpus.total() != declared.total():
         what = "MIG instances" if node.gpus.mig else "GPUs"
         disagreements.append(

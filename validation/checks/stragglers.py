@@ -60,8 +60,8 @@ class _Node:
     lacking: tuple[str, ...]
 
 
-def compare(asked: Sequence[Asked]) -> list[Result]:
-    return of_each_kind(NAME, asked, _figures, _judge)
+def compare(members: Sequence[Asked]) -> list[Result]:
+    return of_each_kind(NAME, members, _figures, _judge)
 
 
 def limit(values: Collection[float], unit: str) -> Threshold | None:
@@ -105,7 +105,7 @@ def _of_gpu(
     node: computed.NodeAnswer, gpu: computed.GpuAnswer
 ) -> Iterator[tuple[str, Metric | None]]:
     """Each figure of a GPU by its name, None for one that was not measured."""
-    for kind, row in gpu.rows("gemm", "dtype", node.asked.dtypes):
+    for kind, row in gpu.rows("gemm", "dtype", node.config.dtypes):
         if computed.problem(row) is not None:
             yield kind, None
         elif row.maybe_text("unsupported") is None:
@@ -120,14 +120,14 @@ def _of_gpu(
         yield words, None if failed else computed.copy_speed(node, f"{gpu.title}, {words}", row)
 
 
-def _judge(kind: Kind, said: Sequence[tuple[Job, Document, _Node]]) -> Iterable[Result]:
+def _judge(kind: Kind, answers: Sequence[tuple[Job, Document, _Node]]) -> Iterable[Result]:
     values: dict[tuple[str, str], list[float]] = {}
-    for _, _, node in said:
+    for _, _, node in answers:
         for figure in node.figures:
             values.setdefault(figure.equals, []).append(float(figure.value.value))
-    units = {figure.equals: figure.value.unit for _, _, node in said for figure in node.figures}
+    units = {figure.equals: figure.value.unit for _, _, node in answers for figure in node.figures}
     limits = {equals: limit(numbers, units[equals]) for equals, numbers in values.items()}
-    for job, document, node in said:
+    for job, document, node in answers:
         judged = [
             (figure.value, threshold)
             for figure in node.figures
@@ -150,7 +150,9 @@ def _result(
     if verdict is not Verdict.FAIL and (few or node.lacking or not verdicts):
         verdict, message = Verdict.INCONCLUSIVE, _unknown(node, few) + kind.missing
     elif verdict is not Verdict.PASS:
-        those = [_said(value, threshold) for own, value, threshold in verdicts if own is verdict]
+        those = [
+            _sentence(value, threshold) for own, value, threshold in verdicts if own is verdict
+        ]
         message = computed.spelled_out(those)
     shown = min(judged, key=_room, default=None)
     return Result(
@@ -166,7 +168,7 @@ def _result(
     )
 
 
-def _said(value: Metric, threshold: Threshold) -> str:
+def _sentence(value: Metric, threshold: Threshold) -> str:
     return f"{value.name} is {value.value} {value.unit}; {threshold.source.partition(':')[0]}"
 
 

@@ -324,10 +324,10 @@ def _carriers(logs: Sequence[_Log], fabric: str) -> Problem | None:
 
 
 def _ran_over(
-    verdict: Verdict, hosts: Mapping[str, Mapping[str, None]], fabric: str, said: str
+    verdict: Verdict, hosts: Mapping[str, Mapping[str, None]], fabric: str, template: str
 ) -> Problem:
-    """`said` has a place for a network's name."""
-    parts = [f"{said.format(name)} on {_names(tuple(nodes))}" for name, nodes in hosts.items()]
+    """`template` has a place for a network's name."""
+    parts = [f"{template.format(name)} on {_names(tuple(nodes))}" for name, nodes in hosts.items()]
     nodes = tuple(dict.fromkeys(node for names in hosts.values() for node in names))
     return Problem(verdict, f"{' and '.join(parts)}, {fabric} is declared", nodes)
 

@@ -43,7 +43,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
 
     def judge(document: Document) -> Result:
         log = document.measured.inner("kernel_log")
-        findings = seen(document, known)
+        findings = judge_log(document, known)
         metrics = (
             Metric("log", log.text("source")),
             *(
@@ -56,7 +56,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def seen(document: Document, known: xids.Xids) -> list[Finding]:
+def judge_log(document: Document, known: xids.Xids) -> list[Finding]:
     """What the log tells. Raises Unusable where it may not be read."""
     log = document.measured.inner("kernel_log")
     if not log.has("source"):

@@ -16,7 +16,7 @@ from typing import Any
 from cluster.readers import kernel_log, nvml, xids
 from validation.checks import clocks, driver, ecc, mig, nvlink, pcie, processes, xid
 from validation.checks.document import Document, Fields, Unusable
-from validation.checks.health import Finding, GpuValues, answering, driver_error, examined, told
+from validation.checks.health import Finding, GpuValues, answering, driver_error, examined, summary
 from validation.model import Proof, Verdict, worst
 from validation.node_health.config import Check, HealthSettings
 from validation.node_health.node import VERDICTS
@@ -63,34 +63,34 @@ def _each(
 ) -> Callable[[Asked], list[Finding]]:
     """Judges every GPU that answers."""
 
-    def judge(asked: Asked) -> list[Finding]:
+    def judge(node: Asked) -> list[Finding]:
         findings: list[Finding] = []
-        for gpu in answering(asked.document):
-            findings += examined(gpu, lambda gpu: examine(gpu, asked.config))
+        for gpu in answering(node.document):
+            findings += examined(gpu, lambda gpu: examine(gpu, node.config))
         return findings
 
     return judge
 
 
-def _processes(asked: Asked) -> list[Finding]:
-    return [finding for gpu in asked.whose() for finding in examined(gpu, processes.examine)]
+def _processes(node: Asked) -> list[Finding]:
+    return [finding for gpu in node.whose() for finding in examined(gpu, processes.examine)]
 
 
-def _memory(asked: Asked) -> list[Finding]:
-    most = asked.check.arguments["most_used_mb"]
+def _memory(node: Asked) -> list[Finding]:
+    most = node.check.arguments["most_used_mb"]
 
     def examine(gpu: GpuValues) -> Iterable[Finding]:
         used = gpu.whole("memory_used_mb")
         if used is not None and used > most:
             yield Finding(Verdict.FAIL, f"{used} MiB of memory are used without a job")
 
-    return [finding for gpu in asked.whose() for finding in examined(gpu, examine)]
+    return [finding for gpu in node.whose() for finding in examined(gpu, examine)]
 
 
 BUILTINS: Mapping[str, Builtin] = {
     "gpu_driver": Builtin(
         ("name", "uuid", "minor", "recovery_action", "memory_total_mb"),
-        lambda asked: driver.seen(asked.document, asked.config.gpus.count)[1],
+        lambda node: driver.judge_gpus(node.document, node.config.gpus.count)[1],
     ),
     "gpu_ecc": Builtin(
         (
@@ -104,7 +104,7 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         _each(lambda gpu, config: ecc.examine(gpu)),
     ),
-    "gpu_xid": Builtin(("pci",), lambda asked: xid.seen(asked.document, xids.load())),
+    "gpu_xid": Builtin(("pci",), lambda node: xid.judge_log(node.document, xids.load())),
     "gpu_pcie": Builtin(
         (
             "pcie_generation",
@@ -182,17 +182,17 @@ def judged(
     }
 
 
-def _judged(asked: Asked) -> Outcome:
-    builtin = BUILTINS[str(asked.check.builtin)]
-    silent = driver_error(asked.document)
-    if silent is not None and asked.check.builtin != "gpu_xid":
+def _judged(node: Asked) -> Outcome:
+    builtin = BUILTINS[str(node.check.builtin)]
+    silent = driver_error(node.document)
+    if silent is not None and node.check.builtin != "gpu_xid":
         return Outcome(FAIL, f"NVML cannot be asked: {silent}")
     try:
-        findings = list(builtin.judge(asked))
+        findings = list(builtin.judge(node))
     except Unusable as unusable:
         return Outcome(VERDICTS[unusable.verdict.value], str(unusable))
     verdict = VERDICTS[worst([Verdict.PASS, *(finding.verdict for finding in findings)]).value]
     wrong = [finding for finding in findings if finding.verdict is not Verdict.PASS]
     if builtin.warned_is_failed and verdict != PASS:
         verdict = FAIL
-    return Outcome(verdict, told(wrong))
+    return Outcome(verdict, summary(wrong))

@@ -307,10 +307,10 @@ _ORDER = (FAIL, UNKNOWN, WARN, SKIP, PASS)
 
 
 def _dry(config: HealthSettings, as_json: bool) -> int:
-    return _told(config, config.of("check"), as_json)
+    return _print_checks(config, config.of("check"), as_json)
 
 
-def _told(config: HealthSettings, checks: Sequence[Check], as_json: bool) -> int:
+def _print_checks(config: HealthSettings, checks: Sequence[Check], as_json: bool) -> int:
     outcomes = runner.run(config, checks, {"PLUMBLINE_CONTEXT": "check"}, {})
     rows = _rows(checks, outcomes)
     if as_json:
@@ -327,7 +327,7 @@ def _some(config: HealthSettings, names: Sequence[str], as_json: bool) -> int:
     if unknown:
         print(f"plumbline-health: no check {unknown[0]} here; see plumbline-health list")
         return 2
-    return _told(config, [known[name] for name in names], as_json)
+    return _print_checks(config, [known[name] for name in names], as_json)
 
 
 def _list(config: HealthSettings, as_json: bool) -> int:

@@ -205,9 +205,9 @@ class Files:
     def keep_job(self, job: JobFailure) -> None:
         self._save("job.json", asdict(job))
 
-    def forget_job(self, seen: JobFailure | None) -> None:
+    def forget_job(self, job: JobFailure | None) -> None:
         """Unless another prolog has failed since."""
-        if seen is not None and self.job() == seen:
+        if job is not None and self.job() == job:
             self._save("job.json", None)
 
     @contextmanager

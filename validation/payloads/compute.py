@@ -241,7 +241,7 @@ def measure(
     gpus    index, start (what CUDA says of the GPU), gemm, memory, copies: a row for each
             measurement; `at_once` says on how many GPUs it ran at the same time
     pairs   a row for each ordered pair of GPUs
-    links   see gpu_links.Links.found; None on a CPU
+    links   see gpu_links.Links.result; None on a CPU
 
     A row whose `error` is not null has nothing else to say. Raises CannotRun when the GPUs cannot
     be counted, where it is not said how many there are.
@@ -288,7 +288,7 @@ def measure(
             for number in range(total)
         ],
         "pairs": pairs,
-        "links": links.found([(row.get("uuid"), row.get("bus")) for row in started])
+        "links": links.result([(row.get("uuid"), row.get("bus")) for row in started])
         if links
         else None,
     }

@@ -16,7 +16,7 @@ LOCK = "/.lock"
 MOUNTS = Path("/proc/self/mountinfo")
 
 
-def seen(mounts: Path = MOUNTS) -> str | None:
+def system(mounts: Path = MOUNTS) -> str | None:
     """What the system of the container calls itself; None outside of a container."""
     lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     places = [fields[4] for line in lines if len(fields := line.split()) > 4]

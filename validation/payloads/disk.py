@@ -138,6 +138,6 @@ def _whole(count: int) -> None:
         raise OSError(errno.EIO, f"{count} bytes of {BLOCK}")
 
 
-def different(found: bytes, expected: bytes) -> int:
+def different(content: bytes, expected: bytes) -> int:
     """How many bytes differ of two texts that are equally long."""
-    return 0 if found == expected else sum(map(operator.ne, found, expected))
+    return 0 if content == expected else sum(map(operator.ne, content, expected))

@@ -31,7 +31,7 @@ class Links:
         self._system, self._before = nvml.ask(ask_s, ASKED)
         self._watch: nvml.PcieLinks | None = None
         self._copied: dict[int, list[tuple[float, float]]] = {}
-        self._seen: list[dict[str, Any]] = []
+        self._samples: list[dict[str, Any]] = []
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -43,7 +43,7 @@ class Links:
             yield
         finally:
             if self._watch is not None:
-                self._seen = self._watch.end()
+                self._samples = self._watch.end()
                 self._watch = None
 
     @contextmanager
@@ -55,7 +55,7 @@ class Links:
         finally:
             self._copied.setdefault(gpu, []).append((begin, time.monotonic()))
 
-    def found(self, identities: list[tuple[str | None, str | None]]) -> dict[str, Any]:
+    def result(self, identities: list[tuple[str | None, str | None]]) -> dict[str, Any]:
         """What came out, for GPUs with these UUIDs and places on the bus.
 
         nvml      see nvml.System
@@ -74,7 +74,7 @@ class Links:
             copied = self._copied.get(number, [])
             samples = [
                 item
-                for item in self._seen
+                for item in self._samples
                 if item.get("gpu") == index
                 and "error" not in item
                 and any(begin <= item["at"] <= end for begin, end in copied)

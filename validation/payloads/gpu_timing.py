@@ -117,6 +117,6 @@ def warmed_up(work: Callable[[], object], warmup: int, watch: Stopwatch) -> floa
     return single_s
 
 
-def enough(seconds: float, one: float, least: int, most: int = 5000) -> int:
-    """How many repetitions of `one` second each fill so many seconds; at least `least`."""
-    return max(least, min(most, math.ceil(seconds / one))) if one > 0 else most
+def enough(seconds: float, repetition_s: float, least: int, most: int = 5000) -> int:
+    """How many repetitions of `repetition_s` each fill so many seconds; at least `least`."""
+    return max(least, min(most, math.ceil(seconds / repetition_s))) if repetition_s > 0 else most

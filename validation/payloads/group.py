@@ -105,7 +105,7 @@ class Group:
 
         Collective, and the last thing of a payload: channels connect when they are first used.
         """
-        return None if self.nccl_log is None else self.gather(nccl_debug.found(self.nccl_log))
+        return None if self.nccl_log is None else self.gather(nccl_debug.summary(self.nccl_log))
 
     def _all_gather(self, mine: torch.Tensor) -> list[torch.Tensor]:
         import torch
@@ -306,18 +306,18 @@ def _connect_all(
     dist.barrier()
 
 
-def _require_cpus(group: Group, wanted: int) -> None:
+def _require_cpus(group: Group, per_rank: int) -> None:
     """Refuses fewer CPUs than each rank was to get; the ranks of a node may share them."""
     allowed: dict[str, list[list[int]]] = {}
     everyones = group.gather(sorted(os.sched_getaffinity(0)))
     for host, cpus in zip(group.gather(group.itself.host), everyones, strict=True):
         allowed.setdefault(host, []).append(cpus)
     together = {host: len(set().union(*sets)) for host, sets in allowed.items()}
-    few = [host for host, sets in allowed.items() if together[host] < wanted * len(sets)]
+    few = [host for host, sets in allowed.items() if together[host] < per_rank * len(sets)]
     if few:
         raise CannotRun(
             f"{len(allowed[few[0]])} ranks on {few[0]} may use {together[few[0]]} CPUs together, "
-            f"{wanted} for each were asked for",
+            f"{per_rank} for each were asked for",
             few,
         )
 
@@ -341,7 +341,7 @@ def _describe(rendezvous: Rendezvous, device: torch.device, environ: Mapping[str
         gpu_uuid=uuid,
         torch=str(torch.__version__),
         nccl=nccl,
-        container=container.seen(),
+        container=container.system(),
     )
 
 

@@ -56,8 +56,8 @@ def measure(config: Config) -> dict[str, Any]:
     }
 
 
-def _part(asked: bool, work: apart.Work, config: Config) -> dict[str, Any] | None:
-    if not asked:
+def _part(enabled: bool, work: apart.Work, config: Config) -> dict[str, Any] | None:
+    if not enabled:
         return None
     (end,) = apart.run([work], config.limit_s)
     return {"found": end.answer, "error": end.error}

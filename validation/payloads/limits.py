@@ -29,11 +29,11 @@ def read(shm: Path = SHM) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     for name, which in RESOURCES.items():
         soft, hard = resource.getrlimit(which)
-        limits[name] = {"soft": _said(soft), "hard": _said(hard)}
+        limits[name] = {"soft": _plain(soft), "hard": _plain(hard)}
     return {**limits, "shm": _shm(shm)}
 
 
-def _said(limit: int) -> int | str:
+def _plain(limit: int) -> int | str:
     return UNLIMITED if limit == resource.RLIM_INFINITY else limit
 
 

@@ -25,7 +25,7 @@ def request(environ: MutableMapping[str, str]) -> Path:
     return path
 
 
-def found(path: Path) -> dict[str, Any]:
+def summary(path: Path) -> dict[str, Any]:
     """What the log shows; one that is missing shows nothing. Channels connect at first use."""
     text = ""
     if path.exists():

@@ -377,7 +377,7 @@ class _Reader:
             communicators=self._all_communicators(),
             transports=tuple(sorted(transports, key=_order)),
             channels=max(self._channels, default=None),
-            choices=tuple(sorted(self._choices.values(), key=lambda one: one.least_bytes)),
+            choices=tuple(sorted(self._choices.values(), key=lambda choice: choice.least_bytes)),
             warnings=tuple(self._warnings)[:MAX_WARNINGS],
             unread=self._unread,
             ring=max(self._rings, key=PATHS.index, default=None),

@@ -74,7 +74,7 @@ def proof(environ: Mapping[str, str]) -> dict[str, Any]:
     return {
         "host": node_name(environ),
         "python": platform.python_version(),
-        "container": container.seen(),
+        "container": container.system(),
     }
 
 

@@ -130,16 +130,16 @@ def train(
 
 
 def difference(
-    found: Iterable[torch.Tensor],
+    actual: Iterable[torch.Tensor],
     expected: Iterable[torch.Tensor],
     origin: Iterable[torch.Tensor] | None = None,
 ) -> float:
-    """The largest |found - expected| / |expected - origin| over pairs of tensors; nan wins.
+    """The largest |actual - expected| / |expected - origin| over pairs of tensors; nan wins.
 
     Lengths are Euclidean. Without an origin it is 0. What should have moved and did not, because
     its expected length is 0, differs by inf unless it is equal.
     """
-    pairs = [(a.detach().cpu().double(), b.double()) for a, b in zip(found, expected, strict=True)]
+    pairs = [(a.detach().cpu().double(), b.double()) for a, b in zip(actual, expected, strict=True)]
     starts = [torch.zeros_like(b) for _, b in pairs] if origin is None else list(origin)
     ratios = []
     for (a, b), start in zip(pairs, starts, strict=True):

@@ -56,7 +56,7 @@ class Watch:
         self._timeout_s = timeout_s
         self._doing = "joining"
         self._since = time.monotonic()
-        self._told = False
+        self._reported = False
         self._ending = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -101,7 +101,7 @@ class Watch:
             # without the store nobody hears this rank, but a hang of its own it still notices
             with suppress(RuntimeError):
                 self._beat(number)
-                if self._rank == 0 and not self._told and self._store.check(["failed"]):
+                if self._rank == 0 and not self._reported and self._store.check(["failed"]):
                     self._tell_silent_ranks()
             if time.monotonic() - self._since > self._timeout_s:
                 self._hang()
@@ -118,7 +118,7 @@ class Watch:
             if old == new and rank != 0 and not self._store.check([f"waits/{rank}"])
         ]
         self._store.set("silent", json.dumps(silent))
-        self._told = True
+        self._reported = True
 
     def _silent_ranks(self, problem: str) -> list[int] | None:
         """The ranks without a sign of life; None when rank 0 is gone altogether."""
@@ -142,7 +142,7 @@ class Watch:
 
     def _hang(self) -> NoReturn:
         """Ends the process: the main thread waits for something that will not come."""
-        if self._rank == 0 and not self._told:
+        if self._rank == 0 and not self._reported:
             self._tell_silent_ranks()  # its own thread is this one
         error = self.explain(f"no progress for {self._timeout_s:g} s")
         complain(f"rank {self._rank} on {self._hosts[self._rank]}: {error}", error.blamed)

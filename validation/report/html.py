@@ -135,7 +135,7 @@ class _Ran:
     """A job, as a row."""
 
     name: str
-    asked: str
+    placement: str
     ended: str
     job_id: str
     took: str

@@ -152,9 +152,9 @@ def parse(text: str) -> list[Series]:
     return series
 
 
-def _line(one: Series) -> str:
-    labels = ",".join(f'{name}="{_quoted(text)}"' for name, text in one.labels.items())
-    return f"{PREFIX}{one.family}{{{labels}}} {one.value:.17g}"
+def _line(series: Series) -> str:
+    labels = ",".join(f'{name}="{_quoted(text)}"' for name, text in series.labels.items())
+    return f"{PREFIX}{series.family}{{{labels}}} {series.value:.17g}"
 
 
 def _text(text: str) -> str:

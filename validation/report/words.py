@@ -274,24 +274,24 @@ def ended(reply: Reply | None) -> str:
     return reply.outcome.value.replace("_", " ")
 
 
-def proof(found: Proof) -> str:
+def proof(evidence: Proof) -> str:
     """What really ran, in one line."""
     parts = []
-    if found.job_id:
-        parts.append(f"job {found.job_id}")
-    if found.world_size is not None:
+    if evidence.job_id:
+        parts.append(f"job {evidence.job_id}")
+    if evidence.world_size is not None:
         parts.append(
-            f"{count(found.world_size, 'rank')} on {count(len(found.hosts), 'node')} "
-            f"({compress(found.hosts)})"
+            f"{count(evidence.world_size, 'rank')} on {count(len(evidence.hosts), 'node')} "
+            f"({compress(evidence.hosts)})"
         )
-    elif found.hosts:
-        parts.append(f"on {compress(found.hosts)}")
+    elif evidence.hosts:
+        parts.append(f"on {compress(evidence.hosts)}")
     for name, value in (
-        ("backend", found.backend),
-        ("torch", found.torch),
-        ("NCCL", found.nccl),
-        ("Python", found.python),
-        ("in a container of", found.container),
+        ("backend", evidence.backend),
+        ("torch", evidence.torch),
+        ("NCCL", evidence.nccl),
+        ("Python", evidence.python),
+        ("in a container of", evidence.container),
     ):
         if value:
             parts.append(f"{name} {value}")

@@ -96,12 +96,12 @@ def write_atomically(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
-def call(command: list[str], given: str = "") -> tuple[int | None, str, str]:
+def call(command: list[str], stdin: str = "") -> tuple[int | None, str, str]:
     """Exit status (None if there is none), stdout and stderr of a short command."""
     try:
         done = subprocess.run(
             command,
-            input=given.encode(),
+            input=stdin.encode(),
             capture_output=True,
             timeout=COMMAND_TIMEOUT,
             env=environment(),
@@ -138,12 +138,12 @@ class Stream(threading.Thread):
             if self.document_ns is None and line.lstrip().startswith(DOCUMENT):
                 self.document_ns = now
             if match := SAID.match(line):
-                self._said([group.decode("utf-8", "replace") for group in match.groups()], now)
+                self._take([group.decode("utf-8", "replace") for group in match.groups()], now)
             room = OUTPUT_LIMIT - len(self._kept)
             self.truncated = self.truncated or len(line) > room
             self._kept += line[:room]
 
-    def _said(self, words: list[str], now: int) -> None:
+    def _take(self, words: list[str], now: int) -> None:
         what, job_id, node, node_ns = words
         if what == "started":
             self.job_id = job_id

@@ -208,10 +208,10 @@ def read(path: Path) -> Suite:
     )
 
 
-def _misnamed(path: Path, found: Mapping[str, Any]) -> list[str]:
-    if found["name"] == path.stem:
+def _misnamed(path: Path, document: Mapping[str, Any]) -> list[str]:
+    if document["name"] == path.stem:
         return []
-    return [f"name: is {found['name']!r}, the file's name says {path.stem!r}"]
+    return [f"name: is {document['name']!r}, the file's name says {path.stem!r}"]
 
 
 def _made_of(path: Path, document: Mapping[str, Any]) -> Suite:

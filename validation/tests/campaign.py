@@ -113,19 +113,19 @@ def world(seed: int) -> World:
 
 class Batch:
     def __init__(self, slurm: Slurm, jobs: list[Job]) -> None:
-        self.slurm, self.jobs, self.asked = slurm, jobs, 0
+        self.slurm, self.jobs, self.polls = slurm, jobs, 0
 
     def start(self) -> None:
         if self.slurm.world.start_error:
             raise TransportError(self.slurm.world.start_error)
 
     def poll(self) -> Progress:
-        world, self.asked = self.slurm.world, self.asked + 1
+        world, self.polls = self.slurm.world, self.polls + 1
         if world.poll_errors:
             world.poll_errors -= 1
             raise Unreachable("login1 is unreachable")
         rows = tuple(JobProgress(job.name, "running", "7", 1.0, "") for job in self.jobs)
-        if self.asked <= world.quiet_polls:
+        if self.polls <= world.quiet_polls:
             return Progress(False, rows, ())
         replies = [reply for job in self.jobs if (reply := self.slurm.reply(job))]
         world.random.shuffle(replies)

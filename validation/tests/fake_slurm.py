@@ -57,7 +57,7 @@ class FakeSlurm:
         self.states = states or {}
         self.replies = replies or {}
         self.log = []
-        self.asked = 0
+        self.polls = 0
         self.prepared = []
         self.shared = []
         self.start_error = None
@@ -77,11 +77,11 @@ class FakeSlurm:
         if self.down:
             raise self.down
         states = {
-            node.name: NodeState(node.name, "idle", 2, 2000, node.gpus.asked)
+            node.name: NodeState(node.name, "idle", 2, 2000, node.gpus.request)
             for node in self.plan.nodes
         }
-        later = self.later if self.asked else {}
-        self.asked += 1
+        later = self.later if self.polls else {}
+        self.polls += 1
         return "24.11.5", {**states, **self.states, **later}
 
     def contact(self, names):

@@ -145,13 +145,13 @@ def sinfo(state, arguments):
     return 0
 
 
-def node_state(state, name, said):
+def node_state(state, name, word):
     """What Slurm says of a node: it notices late that one does not answer."""
     star_s = faults_of(state).get("star_s", 4)
     wanted = state / f"wanted.{name}"
     if wanted.exists() and time.time() - wanted.stat().st_mtime > star_s:
-        return f"{said}*"
-    return said
+        return f"{word}*"
+    return word
 
 
 def unready(state, hosts, fault):
@@ -176,7 +176,7 @@ def srun(state, arguments):
     *_, payload, config = command
     config = json.loads(config)
     hosts = expand(options["nodelist"])
-    name, job, fault = asked(state, options)
+    name, job, fault = job_and_fault(state, options)
     fault = unready(state, hosts, fault)
     if fault == "environment":
         (state / "environment").write_text(json.dumps(sorted(os.environ)))
@@ -216,7 +216,7 @@ def srun(state, arguments):
 
 def salloc(state, arguments):
     options = dict(a[2:].partition("=")[::2] for a in arguments if a.startswith("--"))
-    name, _, fault = asked(state, options)
+    name, _, fault = job_and_fault(state, options)
     fault = unready(state, expand(options["nodelist"]), fault)
     hosts = expand(options["nodelist"])
     if refused(state, "salloc", fault) or without_gres(state, "salloc", hosts, options):
@@ -249,7 +249,7 @@ def allocated(state, number):
     return json.loads((state / "allocations" / number).read_text())
 
 
-def asked(state, options):
+def job_and_fault(state, options):
     """Slurm's name of the job, ours, and its fault."""
     name = options["job-name"]
     job = name.split("-", 3)[-1]

@@ -232,13 +232,16 @@ def pipeline(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):
     """The same answer out of a container, but of the hosts that have none."""
 
-    def told(proof):
+    def in_container(proof):
         return {**proof, "container": None if proof["host"] in without else system}
 
     proof = document["proof"]
     if "ranks" not in proof:
-        return {**document, "proof": told(proof)}
-    return {**document, "proof": {**proof, "ranks": [told(rank) for rank in proof["ranks"]]}}
+        return {**document, "proof": in_container(proof)}
+    return {
+        **document,
+        "proof": {**proof, "ranks": [in_container(rank) for rank in proof["ranks"]]},
+    }
 
 
 def _document(payload, proof, measured, config):

@@ -51,9 +51,9 @@ def job(model="h100_sxm", count=8, **config):
     )
 
 
-def reply(asked, document, **changes):
+def reply(of_job, document, **changes):
     text = document if isinstance(document, str) else standin.line(document)
-    return Reply(asked.name, Outcome.EXITED, 0, "17", text, **changes)
+    return Reply(of_job.name, Outcome.EXITED, 0, "17", text, **changes)
 
 
 def times(seconds, iterations):
@@ -139,7 +139,7 @@ def start(index, config, name):
 def links(count):
     names = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")
 
-    def told(index):
+    def gpu_readings(index):
         values = json.loads(json.dumps(standin_health.gpu(index)["values"]))  # nothing is shared
         return {
             "index": index,
@@ -155,8 +155,8 @@ def links(count):
         "gpus": [
             {
                 "index": index,
-                "before": told(index),
-                "after": told(index),
+                "before": gpu_readings(index),
+                "after": gpu_readings(index),
                 "samples": 9,
                 "generation": 5,
                 "width": 16,
@@ -166,13 +166,13 @@ def links(count):
     }
 
 
-def document(asked, tflops=None):
+def document(of_job, tflops=None):
     """A healthy node's answer to a job. The figures are an H100's unless others are given."""
-    config = json.loads(json.dumps(dict(asked.config)))
+    config = json.loads(json.dumps(dict(of_job.config)))
     dtypes = config.get("dtypes", list(TFLOPS))
     speeds = {**TFLOPS, **(tflops or {})}
     count = config["gpus"]
-    name = NAMES.get(asked.nodes[0].gpus.model, "NVIDIA Unknown")
+    name = NAMES.get(of_job.nodes[0].gpus.model, "NVIDIA Unknown")
     measured = {
         "device": config["device"],
         "gpus": [

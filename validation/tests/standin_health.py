@@ -132,13 +132,13 @@ def job_for(count=2, model="h100_sxm"):
     return replace(job, name="health-gpu1", payload="health", config=config, checks=NAMES)
 
 
-def reply_to(job, found, **changes):
+def reply_to(job, readings, **changes):
     document = {
         "plumbline": 1,
         "payload": "health",
         "nonce": job.config["nonce"],
         "proof": {"host": "gpu1", "python": standin.PYTHON},
-        "measured": found,
+        "measured": readings,
     }
     text = standin.line(document)
     return replace(Reply(job.name, Outcome.EXITED, 0, "17", text), **changes)

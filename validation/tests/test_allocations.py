@@ -8,12 +8,12 @@ from validation.tests.conftest import make_plan
 FIVE = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 6))
 
 
-def hosts(made):
-    return frozenset(node.name for node in made.nodes)
+def hosts(plan):
+    return frozenset(node.name for node in plan.nodes)
 
 
-def node_lanes(made):
-    return [[job] for job in made.node_jobs]
+def node_lanes(plan):
+    return [[job] for job in plan.node_jobs]
 
 
 def test_nodes_that_are_asked_the_same_share_one_up_to_a_size():

@@ -142,7 +142,7 @@ FASTER_THAN_ANY = {"all_reduce": {"arguments": {"busbw_gbs": 2001.0}}}
 
 
 @pytest.mark.parametrize(
-    ("nodes", "faults", "said"),
+    ("nodes", "faults", "words"),
     [
         (IB, {}, "all_reduce on tpu_v9 failed"),  # InfiniBand is declared, sockets were used
         (NODES, FASTER_THAN_ANY, "more than any link carries"),
@@ -152,11 +152,11 @@ FASTER_THAN_ANY = {"all_reduce": {"arguments": {"busbw_gbs": 2001.0}}}
         (NODES, {"all_reduce": {"answer": {"measured": {"transport": []}}}}, "all_reduce on"),
     ],
 )
-def test_what_a_fault_measured_is_not_recorded(cluster, nodes, faults, said):
+def test_what_a_fault_measured_is_not_recorded(cluster, nodes, faults, words):
     install(cluster, *nodes, **faults)
     cluster.run("--record-baseline", str(cluster.path / "own"))
     assert note(cluster).startswith("no baseline is recorded: ")
-    assert said in note(cluster)
+    assert words in note(cluster)
     assert not list(cluster.path.glob("own/*"))
 
 
@@ -225,9 +225,9 @@ def report(*results, interrupted=False, model=MODEL):
     )
 
 
-def refused(made):
+def refused(run_report):
     with pytest.raises(baseline.NoBaseline) as caught:
-        baseline.documents(made)
+        baseline.documents(run_report)
     return str(caught.value)
 
 
@@ -252,7 +252,7 @@ def test_a_fleet_with_one_that_lags_behind_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("run_report", "words"),
     [
         (report(), "had a threshold"),
         (report(result("x1", verdict=Verdict.PASS)), "had a threshold"),
@@ -267,8 +267,8 @@ def test_a_fleet_with_one_that_lags_behind_is_refused():
         (report(result("x1", sample(1.0, table="nvml_names"))), "had a threshold"),
     ],
 )
-def test_what_speaks_against_a_baseline(made, said):
-    assert said in refused(made)
+def test_what_speaks_against_a_baseline(run_report, words):
+    assert words in refused(run_report)
 
 
 def test_what_is_open_about_others_is_no_reason():

@@ -161,20 +161,20 @@ def test_a_job_that_waited_for_others_is_inconclusive():
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "said"),
+    ("text", "verdict", "words"),
     [
         ("completing", UNKNOWN, "gpu2 is still completing a job that has ended"),
         # Nobody waits for one that does not answer either: seen with munged stopped on it.
         ("completing*", FAIL, "gpu2 is completing* meanwhile"),
     ],
 )
-def test_a_node_that_does_not_finish_is_named(text, verdict, said):
+def test_a_node_that_does_not_finish_is_named(text, verdict, words):
     states = (state("idle"), replace(state(text), name="gpu2"))
     reason = "ReqNodeNotAvail,_May_be_reserved_for_other_job"
     changes = {"outcome": Outcome.QUEUE_LIMIT, "busy": True, "reason": reason, "states": states}
     result = judge("ddp", *healthy("ddp"), **changes)
     assert result.verdict is verdict
-    assert said in result.message
+    assert words in result.message
     assert result.blamed == (("gpu2",) if verdict is FAIL else ())
 
 
@@ -557,16 +557,16 @@ def test_a_wrong_sum_fails_even_where_no_threshold_is_known():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "blamed", "said"),
+    ("wrong", "blamed", "words"),
     [
         ([0, 7], ("gpu2",), "on rank 1 on gpu2"),
         ([7, 0], ("gpu1",), "on rank 0 on gpu1"),
         ([7, 7], None, "on all 2 ranks"),
     ],
 )
-def test_a_wrong_sum_is_blamed_on_the_node_that_alone_has_it(wrong, blamed, said):
+def test_a_wrong_sum_is_blamed_on_the_node_that_alone_has_it(wrong, blamed, words):
     answer = broken("all_reduce", [*SIZES, 0, "wrong_by_rank"], wrong)
-    result = assert_fails("all_reduce", answer, said)
+    result = assert_fails("all_reduce", answer, words)
     assert (result.blamed, result.value.value) == (blamed, sum(wrong))
 
 
@@ -669,7 +669,7 @@ def drifted(step, *ranks):
 
 
 @pytest.mark.parametrize(
-    ("check", "change", "blamed", "said"),
+    ("check", "change", "blamed", "words"),
     [
         ("ddp", off("computed", 2), ("n2",), "what was computed by rank 2 on n2"),
         ("ddp", off("computed", 1, 2), ("n1", "n2"), "what was computed by rank 1 on n1 and rank"),
@@ -685,10 +685,10 @@ def drifted(step, *ranks):
         ("pipeline", drifted(0, 0), ("n0",), "the parameters after step 1 of rank 0 on n0"),
     ],
 )
-def test_a_training_says_where_it_began_to_go_wrong(check, change, blamed, said):
+def test_a_training_says_where_it_began_to_go_wrong(check, change, blamed, words):
     accused, began_with = four(check, change)
     assert accused == blamed
-    assert began_with.startswith(said)
+    assert began_with.startswith(words)
 
 
 def test_many_ranks_train_in_several_chains():
@@ -731,17 +731,17 @@ def test_the_host_name_is_the_one_that_slurm_uses():
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict", "said"),
+    ("answer", "verdict", "value"),
     [
         (Accounting("accounting_storage/slurmdbd"), PASS, "answers"),
         (Accounting("(null)", configured=False), PASS, "none configured"),
         (Accounting("x", error="no slurmdbd"), FAIL, "does not answer"),
     ],
 )
-def test_accounting_is_nobodys_fault(found, verdict, said):
-    result = accounting.evaluate(Subject("slurm", ("gpu1", "gpu2")), found)
+def test_accounting_is_nobodys_fault(answer, verdict, value):
+    result = accounting.evaluate(Subject("slurm", ("gpu1", "gpu2")), answer)
     assert result.value is not None
-    assert (result.verdict, result.value.value, result.blamed) == (verdict, said, ())
+    assert (result.verdict, result.value.value, result.blamed) == (verdict, value, ())
 
 
 def test_nodes_of_one_name_in_two_domains_are_two_nodes():
@@ -895,7 +895,7 @@ def test_every_check_says_what_why_and_what_to_do(check):
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("environment", "words"),
     [
         ({"NCCL_SOCKET_IFNAME": "ib0"}, ""),
         ({"NCCL_SOCKET_IFNAME": "ib0", "NCCL_DEBUG": "INFO"}, ""),  # a TaskProlog's own
@@ -905,16 +905,16 @@ def test_every_check_says_what_why_and_what_to_do(check):
         ([], "proof.environment is no mapping of texts"),
     ],
 )
-def test_ranks_that_saw_another_environment_than_declared_prove_nothing(seen, said):
+def test_ranks_that_saw_another_environment_than_declared_prove_nothing(environment, words):
     job, document = healthy("ddp")
     job = replace(job, environment=(("NCCL_SOCKET_IFNAME", "ib0"),))
-    document["proof"]["environment"] = seen
+    document["proof"]["environment"] = environment
     result = judge("ddp", job, document)
-    assert result.verdict is (FAIL if said else PASS)
-    assert said in result.message
-    if not said:
+    assert result.verdict is (FAIL if words else PASS)
+    assert words in result.message
+    if not words:
         assert result.proof is not None
-        assert dict(result.proof.environment) == seen
+        assert dict(result.proof.environment) == environment
 
 
 # --- over what the ranks spoke -------------------------------------------------------------------

@@ -29,11 +29,11 @@ def node(check, host="gpu1", count=2, model="h100_sxm"):
     return replace(job, nodes=(named,), subject=Subject.node(host), name=f"job-{host}"), measured
 
 
-def asked(job, found):
-    """`found` None is a node that got no job."""
-    if found is None:
+def member(job, readings):
+    """Without `readings` it is a node that got no job."""
+    if readings is None:
         return Asked(job, None, RULES)
-    text = standin.line(standin.of_node(job.payload, job.hosts[0], found, job.config))
+    text = standin.line(standin.of_node(job.payload, job.hosts[0], readings, job.config))
     return Asked(job, Reply(job.name, Outcome.EXITED, 0, "17", text), RULES)
 
 
@@ -43,7 +43,7 @@ def compared(check, nodes, *changes, count=2, silent=()):
     for number in range(1, nodes + 1):
         job, measured = node(check, f"gpu{number}", count)
         own = [(path, value) for of, path, value in changes if of == number]
-        asked_of.append(asked(job, None if number in silent else changed(measured, *own)))
+        asked_of.append(member(job, None if number in silent else changed(measured, *own)))
     results = CHECKS[check].compare(asked_of)
     for result in results:
         assert result.check == check
@@ -106,7 +106,7 @@ def test_nodes_of_another_kind_are_not_compared(check):
             if model == "h200_sxm":
                 for index in (0, 1):
                     put(measured, (*path[:1], index, *path[2:]), value)
-            nodes.append(asked(job, measured))
+            nodes.append(member(job, measured))
     assert {result.verdict for result in CHECKS[check].compare(nodes)} == {PASS}
 
 
@@ -281,7 +281,7 @@ def test_a_gpu_without_an_equal_is_inconclusive():
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (("gpus", 1, "start"), {"error": "lost"}, "GPU 1 has no product, see cuda"),
         (("gpus", 1, "gemm", 0, "error"), "lost", "GPU 1, bf16: no product, see gemm"),
@@ -289,10 +289,10 @@ def test_a_gpu_without_an_equal_is_inconclusive():
         (("links", "nvml", "driver"), None, "the version of the driver is not known, see links"),
     ],
 )
-def test_a_gpu_without_a_product_is_inconclusive(path, value, said):
+def test_a_gpu_without_a_product_is_inconclusive(path, value, message):
     results = compared("same_product", 4, (1, path, value))
     assert verdicts(results) == all_but(gpu1=UNKNOWN)
-    assert results["gpu1"].message.startswith(said)
+    assert results["gpu1"].message.startswith(message)
 
 
 # --- stragglers ------------------------------------------------------------------------------
@@ -330,16 +330,16 @@ CONFIG = dict(standin_compute.job(count=2).config)
 
 
 @pytest.mark.parametrize(
-    ("path", "row", "said", "median"),
+    ("path", "row", "message", "median"),
     [
         (("memory", 1), standin_compute.memory("triad", CONFIG, 1e3), "triad is 1000.0", 2970),
         (("copies", 1), standin_compute.copy("d2h", CONFIG, 12.0), "to the host is 12.0", 52),
     ],
 )
-def test_memory_and_copies_are_compared_too(path, row, said, median):
+def test_memory_and_copies_are_compared_too(path, row, message, median):
     result = compared("stragglers", 4, (2, ("gpus", 0, *path), row))["gpu2"]
     assert result.verdict is FAIL
-    assert result.message == f"GPU 0, {said} GB/s; the median of 8 GPUs is {median}"
+    assert result.message == f"GPU 0, {message} GB/s; the median of 8 GPUs is {median}"
 
 
 def test_a_node_that_is_slow_as_a_whole_is_told_by_its_gpus():
@@ -380,6 +380,6 @@ def test_a_cpu_is_never_judged_for_speed():
     job = standin_compute.job("virtual", count=5)
     measured = standin_compute.document(job)["measured"]
     for check in ("stragglers", "same_product"):
-        (result,) = CHECKS[check].compare([asked(job, measured)])
+        (result,) = CHECKS[check].compare([member(job, measured)])
         assert result.verdict is FAIL  # it is never planned: see plan._no_use
         assert "prove nothing about a GPU" in result.message

@@ -16,8 +16,8 @@ PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
 
 
-def judge(check, found, job=JOB):
-    result = judged(check, job, standin.reply_to(job, found), RULES)
+def judge(check, readings, job=JOB):
+    result = judged(check, job, standin.reply_to(job, readings), RULES)
     assert result.tier is Tier.NODE
     return result
 
@@ -336,11 +336,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("check", "found", "verdict", "said"),
+    ("check", "readings", "verdict", "said"),
     [(check, *case) for check, cases in CASES.items() for case in cases],
 )
-def test_what_is_found_is_judged(check, found, verdict, said):
-    measured, gpus = found
+def test_what_is_found_is_judged(check, readings, verdict, said):
+    measured, gpus = readings
     result = judge(check, measured)
     assert result.verdict is verdict
     assert result.message.startswith(f"{gpus}{said}" if said else "")
@@ -432,9 +432,9 @@ SHOWN: dict[str, dict[str, object]] = {
 }
 
 
-def shown(check, found):
+def shown(check, readings):
     """The metrics of the node and of GPU 1, with their units."""
-    metrics = judge(check, found).metrics
+    metrics = judge(check, readings).metrics
     return {
         metric.name: (metric.value, metric.unit) if metric.unit else metric.value
         for metric in metrics

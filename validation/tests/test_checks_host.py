@@ -163,14 +163,14 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("check", "measured", "verdict", "said"),
+    ("check", "measured", "verdict", "words"),
     [(check, *case) for check, cases in CASES.items() for case in cases],
 )
-def test_what_is_wrong_shows(check, measured, verdict, said):
+def test_what_is_wrong_shows(check, measured, verdict, words):
     result = judge(check, measured)
     assert result.verdict is verdict
-    assert said in result.message
-    assert bool(result.message) == bool(said)
+    assert words in result.message
+    assert bool(result.message) == bool(words)
 
 
 # --- by what is declared ---------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_of_roce_one_port_must_be_there_and_the_others_may_be_anything():
 
 
 @pytest.mark.parametrize(
-    ("fabric", "found"),
+    ("fabric", "expected"),
     [
         ("ib_hdr200", infiniband.Fabric("InfiniBand", 200)),
         ("roce_25", infiniband.Fabric("Ethernet", 25)),
@@ -231,8 +231,8 @@ def test_of_roce_one_port_must_be_there_and_the_others_may_be_anything():
         ("efa_400", None),
     ],
 )
-def test_the_words_of_the_contract_say_what_a_port_is(fabric, found):
-    assert infiniband.declared(fabric) == found
+def test_the_words_of_the_contract_say_what_a_port_is(fabric, expected):
+    assert infiniband.declared(fabric) == expected
 
 
 def test_a_slow_answer_of_a_file_server_is_a_warning():

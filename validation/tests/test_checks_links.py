@@ -86,11 +86,11 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "verdict", "said"), FAULTS)
-def test_each_fault_is_named(changes, verdict, said):
+@pytest.mark.parametrize(("changes", "verdict", "words"), FAULTS)
+def test_each_fault_is_named(changes, verdict, words):
     result = judge(*changes)
     assert result.verdict is verdict
-    assert said in result.message
+    assert words in result.message
     assert (result.message == "") is (verdict is PASS)
 
 

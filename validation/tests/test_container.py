@@ -242,7 +242,7 @@ ENROOT = (
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "system"),
     [
         (HOST, None),
         ("", None),
@@ -251,10 +251,10 @@ ENROOT = (
         (ENROOT, SYSTEM),
     ],
 )
-def test_a_container_is_known_by_enroots_lock(tmp_path, monkeypatch, text, found):
+def test_a_container_is_known_by_enroots_lock(tmp_path, monkeypatch, text, system):
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"PRETTY_NAME": SYSTEM})
     (tmp_path / "mounts").write_text(text)
-    assert container.seen(tmp_path / "mounts") == found
+    assert container.system(tmp_path / "mounts") == system
 
 
 def test_an_image_without_os_release_is_a_container_too(tmp_path, monkeypatch):
@@ -263,7 +263,7 @@ def test_an_image_without_os_release_is_a_container_too(tmp_path, monkeypatch):
 
     monkeypatch.setattr("platform.freedesktop_os_release", missing)
     (tmp_path / "mounts").write_text(ENROOT)
-    assert container.seen(tmp_path / "mounts") == "a system without a name"
+    assert container.system(tmp_path / "mounts") == "a system without a name"
 
 
 # What enroot does, as far as a payload can see it: another root, with the lock mounted in it.

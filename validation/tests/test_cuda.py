@@ -123,9 +123,9 @@ gpu_worker.main()
 """
 
 
-def measure(said, broken, gpus=2, start_limit_s=60.0):
+def measure(words, broken, gpus=2, start_limit_s=60.0):
     """The real payload and workers, in which torch.cuda.init fails with these words."""
-    command = [sys.executable, "-I", "-c", WORKER, str(ROOT), said, broken]
+    command = [sys.executable, "-I", "-c", WORKER, str(ROOT), words, broken]
     config = cuda.Config(gpus=gpus, start_limit_s=start_limit_s)
     document = answer(job_of(count=gpus))
     document["measured"] = cuda.measure(config, {}, command)
@@ -156,7 +156,7 @@ def test_on_a_machine_without_gpus_every_one_fails():
     assert all("CUDA" in gpu["start"]["error"] for gpu in gpus)
 
 
-@pytest.mark.parametrize("asked", [{}, {"gpus": 0}, {"gpus": 1, "start_limit_s": 0.0}])
-def test_what_cannot_be_asked_is_refused(asked):
+@pytest.mark.parametrize("config", [{}, {"gpus": 0}, {"gpus": 1, "start_limit_s": 0.0}])
+def test_what_cannot_be_asked_is_refused(config):
     with pytest.raises(CannotRun):
-        load(cuda.Config, json.dumps(asked))
+        load(cuda.Config, json.dumps(config))

@@ -514,19 +514,19 @@ def test_a_slurmd_that_is_restarted_meanwhile_is_well():
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "state"),
     [
         (TimeoutError("timed out"), "mute"),
         (OSError(113, "No route to host"), "mute"),
         (socket.gaierror(-2, "Name or service not known"), "unknown"),
     ],
 )
-def test_a_port_that_is_silent_proves_nothing(monkeypatch, error, said):
+def test_a_port_that_is_silent_proves_nothing(monkeypatch, error, state):
     def fail(*_):
         raise error
 
     monkeypatch.setattr(socket, "create_connection", fail)
-    assert look.look(("gpu2", 6818), 0) == said
+    assert look.look(("gpu2", 6818), 0) == state
 
 
 def test_where_the_ports_cannot_be_looked_at_no_node_is_accused(slurm):

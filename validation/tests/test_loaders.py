@@ -171,8 +171,8 @@ def test_a_sites_rules_come_first_and_add_to_the_shipped_ones(tmp_path):
     write(tmp_path, "h100_sxm", {"model": "h100_sxm", "nvml_names": names, "collectives": [rule]})
     rules = model("h100_sxm", tmp_path)
     assert rules.nvml_names == ("NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3")
-    own = threshold(rules, asked(nodes=4, bytes=2048))
-    shipped = threshold(rules, asked())
+    own = threshold(rules, all_reduce(nodes=4, bytes=2048))
+    shipped = threshold(rules, all_reduce())
     assert own is not None
     assert shipped is not None
     assert (own.value, own.warn, shipped.value) == (300, 320, 460)
@@ -181,14 +181,14 @@ def test_a_sites_rules_come_first_and_add_to_the_shipped_ones(tmp_path):
     assert (own.date, shipped.date) == ("2026-05-01", "2026-05")
 
 
-def asked(**changes):
+def all_reduce(**changes):
     """An all_reduce over the eight GPUs of one node, as the suite measures it."""
     collective = Collective("all_reduce", "float32", 1, 8, "nvswitch", "ib_ndr400", "nccl", 8 << 30)
     return replace(collective, **changes)
 
 
-def threshold(found, question):
-    rule = found.collective(question)
+def threshold(rules, question):
+    rule = rules.collective(question)
     return rule and rule.threshold
 
 
@@ -204,8 +204,8 @@ def threshold(found, question):
     ],
 )
 def test_a_rule_applies_to_nothing_else(changes):
-    assert threshold(model("h100_sxm"), asked()).value == 460
-    assert model("h100_sxm").collective(asked(**changes)) is None
+    assert threshold(model("h100_sxm"), all_reduce()).value == 460
+    assert model("h100_sxm").collective(all_reduce(**changes)) is None
 
 
 @pytest.mark.parametrize(
@@ -219,13 +219,13 @@ def test_a_rule_applies_to_nothing_else(changes):
     ],
 )
 def test_the_links_between_boards_decide(ranks, links, fail):
-    limit = threshold(model("a100_pcie"), asked(ranks_per_node=ranks, links=links))
+    limit = threshold(model("a100_pcie"), all_reduce(ranks_per_node=ranks, links=links))
     assert (limit and limit.value) == fail
 
 
 @pytest.mark.parametrize("links", ["nvswitch", "nvlink", "pcie", None])
 def test_a_board_that_has_nvlink_by_its_form_is_judged_without_it_too(links):
-    assert threshold(model("h100_sxm"), asked(links=links)).value == 460
+    assert threshold(model("h100_sxm"), all_reduce(links=links)).value == 460
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_board_that_has_nvlink_by_its_form_is_judged_without_it_too(links):
 def test_a_rule_holds_for_so_many_nodes(tmp_path, nodes, fits):
     write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "nodes": nodes}]})
     rules = model("x", tmp_path)
-    assert [n for n in (1, 2, 4, 64) if rules.collective(asked(nodes=n))] == fits
+    assert [n for n in (1, 2, 4, 64) if rules.collective(all_reduce(nodes=n))] == fits
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ BLIND = dict.fromkeys(("loss_difference", "first_step_difference", "parameter_di
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "starts"),
     [
         ({"clock_offset_s": LIMIT}, ["clock_offset_s.fail_above: 1e+300 is too much, from 300 on"]),
         ({"clock_offset_s": {**LIMIT, "fail_above": 300}}, ["clock_offset_s.fail_above: 300 is"]),
@@ -287,19 +287,19 @@ BLIND = dict.fromkeys(("loss_difference", "first_step_difference", "parameter_di
         ),
     ],
 )
-def test_a_tolerance_under_which_faults_pass_is_refused(tmp_path, document, told):
+def test_a_tolerance_under_which_faults_pass_is_refused(tmp_path, document, starts):
     write(tmp_path, "common", document)
     sentences = problems(thresholds.load_common, tmp_path)
-    assert len(sentences) == len(told)
-    for sentence, start in zip(sentences, told, strict=True):
+    assert len(sentences) == len(starts)
+    for sentence, start in zip(sentences, starts, strict=True):
         assert sentence.startswith(start)
 
 
 def test_a_rule_may_say_what_its_hardware_cannot_exceed(tmp_path):
     write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "fail_above_gbs": 500}]})
-    ceiling = model("x", tmp_path).collective(asked()).ceiling
+    ceiling = model("x", tmp_path).collective(all_reduce()).ceiling
     assert (ceiling.op, ceiling.value) == ("≤", 500)
-    assert model("h100_sxm").collective(asked()).ceiling is None
+    assert model("h100_sxm").collective(all_reduce()).ceiling is None
     write(tmp_path, "x", {"model": "x", "collectives": [{**RULE, "fail_above_gbs": 10.0}]})
     assert problems(thresholds.load, "x", tmp_path) == [
         "collectives[0].fail_above_gbs: nothing could pass"
@@ -389,23 +389,25 @@ def test_a_suite_that_is_made_of_others_has_their_checks_and_their_jobs():
 
 
 def test_a_suite_is_made_of_suites_that_there_are_and_that_agree(tmp_path, monkeypatch):
-    def told(parts, **changes):
+    def suite_problems(parts, **changes):
         path = tmp_path / "both.yml"
         document = {"name": "both", "description": "x", "suites": parts, **changes}
         path.write_text(yaml.safe_dump(document))
         return problems(suites.read, path)
 
-    assert told(["quick"], checks=["munge"])[0].startswith("checks: unknown key")
-    assert told(["quick"], name="half") == ["name: is 'half', the file's name says 'both'"]
-    assert told(["quick", "quik"]) == ["suites: there is no other suite 'quik'"]
-    assert told([])[0].startswith("suites: ")
+    assert suite_problems(["quick"], checks=["munge"])[0].startswith("checks: unknown key")
+    assert suite_problems(["quick"], name="half") == [
+        "name: is 'half', the file's name says 'both'"
+    ]
+    assert suite_problems(["quick", "quik"]) == ["suites: there is no other suite 'quik'"]
+    assert suite_problems([])[0].startswith("suites: ")
     monkeypatch.setattr(suites, "FOLDER", tmp_path)
     quick = yaml.safe_load((Path(suites.__file__).parent / "quick.yml").read_text())
     for name, limit in (("one", 60), ("two", 61)):
         own = {**quick, "name": name, "node": {"run_limit_s": limit}}
         (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(own))
-    assert told(["both"]) == ["suites: there is no other suite 'both'"]
-    assert told(["one", "two"]) == ["suites: two sets up node another way than before"]
+    assert suite_problems(["both"]) == ["suites: there is no other suite 'both'"]
+    assert suite_problems(["one", "two"]) == ["suites: two sets up node another way than before"]
 
 
 def test_an_unknown_suite_names_the_known_ones():

@@ -41,10 +41,10 @@ def planned(mig=None, suite="quick"):
 def test_instances_are_hardware_of_their_own():
     gpus = Gpus("h100_sxm", 8, mig=MIXED)
     assert gpus.devices == 40
-    assert gpus.asked == "gpu:1g.10gb:32,gpu:3g.40gb:8"
-    assert replace(gpus, gres="gpu:slice:40").asked == "gpu:slice:40"
+    assert gpus.request == "gpu:1g.10gb:32,gpu:3g.40gb:8"
+    assert replace(gpus, gres="gpu:slice:40").request == "gpu:slice:40"
     whole = Gpus("h100_sxm", 8)
-    assert (whole.devices, whole.asked, Gpus("none", 0).asked) == (8, "gpu:h100_sxm:8", "")
+    assert (whole.devices, whole.request, Gpus("none", 0).request) == (8, "gpu:h100_sxm:8", "")
     kinds = [group.name for group in planned(dict(MIXED)).groups]
     assert kinds == ["h100_sxm-1g.10gb-3g.40gb", "h100_sxm"]
 
@@ -121,16 +121,16 @@ def health(*layouts, mode="on", pending="on"):
     return measured
 
 
-def judged_mig(found, mig):
-    job = standin_health.job_for(len(found["gpus"]))
+def judged_mig(readings, mig):
+    job = standin_health.job_for(len(readings["gpus"]))
     node = replace(job.nodes[0], gpus=replace(job.nodes[0].gpus, mig=mig))
     job = replace(job, nodes=(node,))
-    reply = standin_health.reply_to(job, found)
+    reply = standin_health.reply_to(job, readings)
     return judged("mig", job, reply, thresholds.of_node(node))
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict", "message"),
+    ("readings", "verdict", "message"),
     [
         (health(SEVEN, SEVEN), Verdict.PASS, ""),
         (health(SEVEN, (("1g.10gb", 6),)), Verdict.FAIL, "GPU 1: has 6 of 1g.10gb, 7 of 1g.10gb"),
@@ -140,8 +140,8 @@ def judged_mig(found, mig):
         (health(SEVEN, SEVEN, pending="off"), Verdict.WARN, "GPU 0, 1: MIG will be off after"),
     ],
 )
-def test_every_gpu_has_the_declared_instances(found, verdict, message):
-    result = judged_mig(found, SEVEN)
+def test_every_gpu_has_the_declared_instances(readings, verdict, message):
+    result = judged_mig(readings, SEVEN)
     assert result.verdict is verdict
     assert result.message.startswith(message)
 
@@ -151,7 +151,8 @@ layouts = st.dictionaries(st.sampled_from(["1g.10gb", "2g.20gb", "3g.40gb"]), st
 
 @settings(deadline=None)
 @given(
-    layouts.map(lambda found: tuple(found.items())), layouts.map(lambda found: tuple(found.items()))
+    layouts.map(lambda instances: tuple(instances.items())),
+    layouts.map(lambda instances: tuple(instances.items())),
 )
 def test_only_the_declared_layout_passes(there, declared):
     passes = judged_mig(health(there), tuple(sorted(declared))).verdict is Verdict.PASS

@@ -33,11 +33,11 @@ def test_each_rank_has_a_log_of_its_own():
 def test_what_the_log_shows_is_found():
     path = nccl_debug.request({})
     path.write_bytes((LOGS / "ib_gpudirect.log").read_bytes() + b"\xff\xfe")
-    shown = nccl_debug.found(path)
+    shown = nccl_debug.summary(path)
     assert [(way["kind"], way["direct"]) for way in shown["transports"]] == [("NET", "GDRDMA")]
 
 
 def test_a_log_that_is_missing_shows_nothing():
-    shown = nccl_debug.found(nccl_debug.request({}))
+    shown = nccl_debug.summary(nccl_debug.request({}))
     assert not shown["transports"]
     assert "transport" in shown["unproven"]

@@ -1012,7 +1012,7 @@ SWITCH = "                             + NVL[370.8] - NVS/0"
 BRIDGE = "                             + NVL[100.0] - GPU/19000 (1)"
 
 
-def said(*texts):
+def summary_of(*texts):
     lines = "".join(f"gpu1:100:101 [0] NCCL INFO {text}\n" for text in texts)
     return summarize(lines).to_json()
 
@@ -1034,16 +1034,16 @@ def said(*texts):
     ],
 )
 def test_the_log_tells_the_links_of_a_node(texts, links):
-    assert transport.links([said(*texts)] * 2) == links
+    assert transport.links([summary_of(*texts)] * 2) == links
 
 
 def test_links_that_not_every_rank_tells_alike_are_not_known():
-    assert transport.links([said(BRIDGE, RING), said(BUS)]) is None
-    assert transport.links([said(BRIDGE, RING), said()]) is None
+    assert transport.links([summary_of(BRIDGE, RING), summary_of(BUS)]) is None
+    assert transport.links([summary_of(BRIDGE, RING), summary_of()]) is None
     assert transport.links([]) is None
 
 
 @pytest.mark.parametrize("change", [{"ring": 4}, {"nvswitch": "no"}, {"nvswitch": None}])
 def test_a_summary_of_links_that_is_none_is_refused(change):
     with pytest.raises(Unusable):
-        transport.links([{**said(RING), **change}])
+        transport.links([{**summary_of(RING), **change}])

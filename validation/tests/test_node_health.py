@@ -148,7 +148,7 @@ def test_munge(program):
 
 
 @pytest.mark.parametrize(
-    ("made", "read", "said"),
+    ("script", "read", "text"),
     [
         ("echo no daemon >&2; exit 6", "", "munge ended with exit status 6: no daemon"),
         ("echo M", "exit 15", "unmunge ended with exit status 15"),
@@ -156,12 +156,12 @@ def test_munge(program):
         ("echo M", "echo nothing", "munge does not take its own"),
     ],
 )
-def test_munge_that_does_not_work(program, made, read, said):
-    program("munge", made)
+def test_munge_that_does_not_work(program, script, read, text):
+    program("munge", script)
     program("unmunge", f"cat > /dev/null; {read}")
     result = node.munge(config(), {})
     assert result.verdict == FAIL
-    assert said in result.text
+    assert text in result.text
 
 
 def test_munge_that_is_not_there(monkeypatch, tmp_path):
@@ -302,7 +302,7 @@ def test_gpus_that_are_well(builtin):
 
 
 @pytest.mark.parametrize(
-    ("builtin", "change", "said"),
+    ("builtin", "change", "text"),
     [
         ("gpu_driver", {"recovery_action": "GPU reset"}, "GPU 1: the driver asks for a GPU reset"),
         ("gpu_ecc", {"ecc_volatile_uncorrected": 2}, "GPU 1: 2 uncorrectable ECC errors"),
@@ -317,10 +317,10 @@ def test_gpus_that_are_well(builtin):
         ("gpu_memory", {"memory_used_mb": 9000}, "GPU 1: 9000 MiB of memory are used"),
     ],
 )
-def test_gpus_that_are_not(builtin, change, said):
+def test_gpus_that_are_not(builtin, change, text):
     result = judged(builtin, change)
     assert result.verdict == FAIL
-    assert result.text.startswith(said)
+    assert result.text.startswith(text)
 
 
 def test_fewer_gpus_than_declared():
@@ -410,15 +410,15 @@ def test_checks_run_side_by_side():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         (("sh", "-c", "echo one; echo; echo two >&2; exit 3"), "one / two (exit status 3)"),
         (("sh", "-c", "exit 3"), "sh says nothing (exit status 3)"),
         (("/not/there",), "/not/there cannot be started: No such file or directory"),
     ],
 )
-def test_a_command_that_fails(words, said):
-    assert runner.run(config(), [command("c", *words)], {}, {})["c"] == Outcome(FAIL, said)
+def test_a_command_that_fails(words, text):
+    assert runner.run(config(), [command("c", *words)], {}, {})["c"] == Outcome(FAIL, text)
 
 
 def test_a_check_that_breaks_has_failed(monkeypatch):
@@ -465,11 +465,11 @@ def test_a_prolog_that_fails_says_why_and_is_remembered(folders, capsys):
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus_of_job"),
+    ("environment", "gpus_of_job"),
     [({}, None), ({"SLURM_JOB_GPUS": "1"}, (1,)), ({"SLURM_JOB_GPUS": "0-1,5"}, (0, 1, 5))],
 )
-def test_the_gpus_of_a_job(said, gpus_of_job):
-    assert main.job_gpus(said) == gpus_of_job
+def test_the_gpus_of_a_job(environment, gpus_of_job):
+    assert main.job_gpus(environment) == gpus_of_job
 
 
 def test_what_failed_in_a_prolog_is_asked_until_it_passes():

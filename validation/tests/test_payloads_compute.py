@@ -61,9 +61,9 @@ class Recorded:
             elapsed_time=lambda end: self.elapsed(number),
         )
 
-    def elapsed(self, made):
-        self.calls.append(f"elapsed {made}")
-        return self.milliseconds[made // 2]
+    def elapsed(self, number):
+        self.calls.append(f"elapsed {number}")
+        return self.milliseconds[number // 2]
 
     def synchronize(self):
         self.calls.append("synchronize")
@@ -113,11 +113,11 @@ def test_a_cpu_is_timed_by_its_clock():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "one", "least", "count"),
+    ("seconds", "repetition_s", "least", "count"),
     [(1.0, 0.1, 3, 10), (1.0, 0.3, 3, 4), (1.0, 5.0, 3, 3), (1.0, 1e-9, 3, 5000), (1, 0, 3, 5000)],
 )
-def test_as_many_repetitions_as_fill_the_time(seconds, one, least, count):
-    assert gpu_timing.enough(seconds, one, least) == count
+def test_as_many_repetitions_as_fill_the_time(seconds, repetition_s, least, count):
+    assert gpu_timing.enough(seconds, repetition_s, least) == count
 
 
 def test_what_is_timed_comes_after_all_gpus_are_ready():
@@ -317,7 +317,7 @@ def test_bytes_lost_between_two_gpus_are_wrong(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "number", "seen"),
+    ("devices", "number", "visible"),
     [
         (None, 3, "3"),
         ("", 3, "3"),
@@ -326,9 +326,9 @@ def test_bytes_lost_between_two_gpus_are_wrong(monkeypatch):
         ("MIG-1,MIG-2", 0, "MIG-1"),
     ],
 )
-def test_a_process_sees_one_of_the_gpus_that_the_task_was_given(given, number, seen):
-    environ = {} if given is None else {"CUDA_VISIBLE_DEVICES": given}
-    assert gpu_device.visible(environ, number) == seen
+def test_a_process_sees_one_of_the_gpus_that_the_task_was_given(devices, number, visible):
+    environ = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+    assert gpu_device.visible(environ, number) == visible
 
 
 def test_a_gpu_that_the_task_was_not_given_is_refused():
@@ -534,7 +534,7 @@ def test_a_process_that_hangs_is_killed_with_all_it_started_and_costs_one_figure
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "words"),
     [
         ("kill", "the process was ended by SIGKILL"),
         ("exit", "the process ended with exit status 3: CUDA initialization: gone"),
@@ -543,10 +543,10 @@ def test_a_process_that_hangs_is_killed_with_all_it_started_and_costs_one_figure
         ("error", "RuntimeError: CUDA error"),
     ],
 )
-def test_a_process_that_dies_costs_one_figure(run, fault, said):
+def test_a_process_that_dies_costs_one_figure(run, fault, words):
     measured = run({"0:memorycopy": fault})
     assert errors(measured, 1) == NOTHING
-    assert errors(measured, 0) == {**NOTHING, "copy": said}
+    assert errors(measured, 0) == {**NOTHING, "copy": words}
     assert [row["error"] for row in measured["pairs"]] == [None, None]
 
 

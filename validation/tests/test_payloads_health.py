@@ -540,7 +540,7 @@ def test_a_missing_program_is_said(sources):
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "event"),
     [
         ("NVRM: Xid (0000:03:00): 14, Channel 00000001", ("xid", 14, "0000:03:00")),
         (
@@ -551,10 +551,10 @@ def test_a_missing_program_is_said(sources):
         ("usb 1-1: Xid of somebody", None),
     ],
 )
-def test_lines_of_the_driver_are_known(line, found):
+def test_lines_of_the_driver_are_known(line, event):
     log = kernel_log.parse("dmesg", [BOOT, f"[   9.000000] {line}"])
     assert log is not None
-    assert [(e.kind, e.code, e.pci) for e in log.events] == ([found] if found else [])
+    assert [(e.kind, e.code, e.pci) for e in log.events] == ([event] if event else [])
 
 
 def test_a_fault_in_the_log_fails_its_check_alone(node, monkeypatch):
@@ -620,7 +620,7 @@ def test_an_idle_link_counts_for_what_it_reaches_while_it_copies(described):
         copied(links, 0)
         copied(links, 1)
     described(board="l4")
-    readings = links.found(UUIDS)
+    readings = links.result(UUIDS)
     assert [gpu["generation"] for gpu in readings["gpus"]] == [4, 4]
     assert [gpu["width"] for gpu in readings["gpus"]] == [16, 16]
     assert all(gpu["samples"] > 1 for gpu in readings["gpus"])
@@ -633,7 +633,7 @@ def test_only_samples_of_the_gpu_that_copies_count(described):
     links = gpu_links.Links(60)
     with links.watched():
         copied(links, 0)
-    first, second = links.found(UUIDS)["gpus"]
+    first, second = links.result(UUIDS)["gpus"]
     assert (first["width"], first["samples"] > 0) == (16, True)
     assert (second["width"], second["samples"]) == (None, 0)
 
@@ -686,7 +686,7 @@ def test_what_a_link_shows_when_its_gpu_does_not_copy_does_not_count(described, 
             inside = time.monotonic()
         for at, generation in ((inside, 1), (time.monotonic() + 1, 5), (0.0, 5)):
             samples.append({"gpu": 0, "at": at, "generation": generation, "width": 16})
-    (gpu,) = links.found(UUIDS[:1])["gpus"]
+    (gpu,) = links.result(UUIDS[:1])["gpus"]
     assert (gpu["generation"], gpu["samples"]) == (1, 1)
 
 
@@ -694,7 +694,7 @@ def test_errors_that_are_new_stand_between_before_and_after(described):
     described("gpu.1.nvlink.3.replay = 2")
     links = gpu_links.Links(60)
     described("gpu.1.nvlink.3.replay = 5")
-    gpu = links.found(UUIDS)["gpus"][1]
+    gpu = links.result(UUIDS)["gpus"][1]
     counted = [
         gpu[when]["values"]["nvlinks"][3]["errors"]["replay"] for when in ("before", "after")
     ]
@@ -712,7 +712,7 @@ def test_errors_that_are_new_stand_between_before_and_after(described):
 )
 def test_a_gpu_is_known_by_its_uuid_or_else_by_its_place(described, identity, index):
     described()
-    (gpu,) = gpu_links.Links(60).found([identity])["gpus"]
+    (gpu,) = gpu_links.Links(60).result([identity])["gpus"]
     assert gpu["index"] == index
     assert (gpu["before"] is None) is (index is None)
 
@@ -722,7 +722,7 @@ def test_without_a_driver_the_links_say_so(described):
     links = gpu_links.Links(60)
     with links.watched():
         copied(links, 0, 0.0)
-    readings = links.found(UUIDS)
+    readings = links.result(UUIDS)
     assert "Driver Not Loaded" in readings["nvml"]["error"]
     assert [gpu["index"] for gpu in readings["gpus"]] == [None, None]
 
@@ -735,7 +735,7 @@ def test_a_driver_that_hangs_while_it_is_watched_costs_its_samples_alone(describ
     with links.watched():
         copied(links, 0)
     described()
-    readings = links.found(UUIDS)
+    readings = links.result(UUIDS)
     assert time.monotonic() - began < 20
     assert readings["gpus"][0]["samples"] == 0
     assert readings["gpus"][0]["after"]["error"] is None

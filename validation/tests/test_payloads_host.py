@@ -30,8 +30,8 @@ MIB = 2**20
 SPEED: dict[str, Any] = {"disk_bytes": 16 * MIB, "disk_s": 5, "memory_s": 0.05, "limit_s": 30}
 
 
-def as_json(found):
-    return json.loads(json.dumps(found))
+def as_json(value):
+    return json.loads(json.dumps(value))
 
 
 # --- a process of its own ------------------------------------------------------------------------
@@ -341,14 +341,14 @@ def test_a_read_that_brings_nothing_shows(scratch, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"), [("pwritev", "writing"), ("fsync", "writing"), ("preadv", "reading")]
+    ("call", "words"), [("pwritev", "writing"), ("fsync", "writing"), ("preadv", "reading")]
 )
-def test_an_error_of_the_disk_is_told(scratch, monkeypatch, call, said):
+def test_an_error_of_the_disk_is_told(scratch, monkeypatch, call, words):
     def fail(*arguments):
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, call, fail)
-    assert measured()["error"] == f"{said}: Input/output error"
+    assert measured()["error"] == f"{words}: Input/output error"
 
 
 def test_a_call_that_stops_half_way_is_an_error(scratch, monkeypatch):
@@ -410,7 +410,7 @@ def test_one_byte_of_many_is_counted():
 
 
 def test_a_process_that_dies_is_told(monkeypatch):
-    monkeypatch.setattr(os, "sched_setaffinity", lambda *asked: os.kill(os.getpid(), 9))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *arguments: os.kill(os.getpid(), 9))
     with pytest.raises(CannotRun, match=r"did not end well, on CPU .* with signal 9"):
         host_memory.measure(0.01, 64 * MIB)
 

@@ -321,7 +321,7 @@ def test_a_limit_is_found_where_a_container_sees_its_own_group_as_the_first(tmp_
 
 
 @pytest.mark.parametrize(
-    ("body", "found"),
+    ("body", "answer"),
     [
         ("echo 2.6.0+debian", ("2.6.0+debian", None)),
         (
@@ -332,11 +332,11 @@ def test_a_limit_is_found_where_a_container_sees_its_own_group_as_the_first(tmp_
         ("exec /bin/sleep 30", (None, "import torch: python did not answer within 0.2 s")),
     ],
 )
-def test_torch_is_imported_in_a_process_of_its_own(programs, monkeypatch, body, found):
+def test_torch_is_imported_in_a_process_of_its_own(programs, monkeypatch, body, answer):
     programs("python", body)
     monkeypatch.setattr(sys, "executable", "python")
     monkeypatch.setattr(node, "TORCH_TIMEOUT_S", 5 if "sleep" not in body else 0.2)
-    assert node._torch() == found
+    assert node._torch() == answer
 
 
 def test_torch_is_not_touched_unless_asked_for(programs, monkeypatch):

@@ -110,7 +110,7 @@ FOUR = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
 
 
 @pytest.mark.parametrize(
-    ("trouble", "said", "most_s"),
+    ("trouble", "words", "most_s"),
     [
         ({"states": {"gpu4": ["down", 2, 2000, "gpu:2", "no power"]}}, "says down (no power)", 10),
         (
@@ -126,7 +126,7 @@ FOUR = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3, 4))
     ],
     ids=["down", "drained", "no answer", "slurmd stopped", "slurmd hangs"],
 )
-def test_no_tier_waits_for_a_node_that_is_dead(cluster, trouble, said, most_s):
+def test_no_tier_waits_for_a_node_that_is_dead(cluster, trouble, words, most_s):
     """In addition to what the same run takes where all nodes are well."""
     cluster.install(*FOUR, **trouble)
     well = time.monotonic()
@@ -135,7 +135,7 @@ def test_no_tier_waits_for_a_node_that_is_dead(cluster, trouble, said, most_s):
     status, out, _ = cluster.run()
     assert time.monotonic() - begin < most_s + 2 * (begin - well)
     assert status == 1
-    assert said in out
+    assert words in out
     assert "scontrol show node gpu4" in out
     assert cluster.lines("failing_nodes.txt") == ["gpu4"]
     assert cluster.lines("passing_nodes.txt") == ["gpu1", "gpu2", "gpu3"]

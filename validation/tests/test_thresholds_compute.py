@@ -22,12 +22,12 @@ def rules(hardware, site=None):
     return model.gpu
 
 
-def limits(found):
+def limits(model):
     """Every threshold of a model."""
-    tables = (found.gemm, found.memory, found.copies, found.peers)
+    tables = (model.gemm, model.memory, model.copies, model.peers)
     for table in tables:
         yield from (rule.threshold for rule in table)
-    for peak in found.peaks:
+    for peak in model.peaks:
         yield from peak.gemm.values()
         yield from (limit for limit in (peak.memory, peak.copies, peak.peers) if limit)
 

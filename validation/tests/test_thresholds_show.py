@@ -104,17 +104,17 @@ def test_a_sites_rule_is_shown_as_the_one_that_counts(show, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "words"),
     [
         (["q7"], "unknown node q7; there is h1, h2, "),
         (["h1", "--suite", "long"], "unknown suite 'long'"),
         (["h1", "--thresholds", "/nowhere"], "there is no folder /nowhere"),
     ],
 )
-def test_what_does_not_exist_is_one_sentence(show, arguments, said):
+def test_what_does_not_exist_is_one_sentence(show, arguments, words):
     status, text = show(*arguments)
     assert status == 2
-    assert said in text
+    assert words in text
     assert text.count("\n") == 1
 
 

@@ -73,16 +73,16 @@ class CollectiveRule:
     threshold: Threshold
     ceiling: Threshold | None = None  # more than that is no measurement
 
-    def fits(self, asked: Collective) -> bool:
+    def fits(self, collective: Collective) -> bool:
         return (
-            self.operation == asked.operation
-            and self.dtype == asked.dtype
-            and (asked.nodes > 1 if self.nodes is None else asked.nodes == self.nodes)
-            and self.ranks_per_node in (None, asked.ranks_per_node)
-            and self.links in (None, asked.links)
-            and self.fabric in (None, asked.fabric)
-            and self.backend == asked.backend
-            and asked.bytes >= self.min_bytes
+            self.operation == collective.operation
+            and self.dtype == collective.dtype
+            and (collective.nodes > 1 if self.nodes is None else collective.nodes == self.nodes)
+            and self.ranks_per_node in (None, collective.ranks_per_node)
+            and self.links in (None, collective.links)
+            and self.fabric in (None, collective.fabric)
+            and self.backend == collective.backend
+            and collective.bytes >= self.min_bytes
         )
 
 
@@ -94,8 +94,8 @@ class ModelThresholds:
     gpu: GpuRules = gpu.NO_RULES
     host: Mapping[str, Threshold] = field(default_factory=dict)  # by the metric's name
 
-    def collective(self, asked: Collective) -> CollectiveRule | None:
-        return next((rule for rule in self.collectives if rule.fits(asked)), None)
+    def collective(self, collective: Collective) -> CollectiveRule | None:
+        return next((rule for rule in self.collectives if rule.fits(collective)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def big(operator):
 
 
 @pytest.fixture(scope="module")
-def made():
+def cluster_plan():
     """The plan of the shipped suite for these nodes, as if their GPUs were real ones."""
     node = {
         "cpus": CPUS,
@@ -134,11 +134,11 @@ def made():
     return plan.make(declared, suites.load("quick"), plan.Selection(), "20260101T000000Z-shape")
 
 
-def job(made, name):
-    return next(job for job in made.jobs if job.name == name)
+def job(cluster_plan, name):
+    return next(job for job in cluster_plan.jobs if job.name == name)
 
 
-def given(shown):
+def allocated(shown):
     """CPUs for each task, then the step's CPUs, memory and nodes."""
     per_task = re.search(r"PerTask=(\d*)", shown)
     tres = re.search(r"TRES=cpu=(\d+),mem=([\w.]+),node=(\d+)", shown)
@@ -151,37 +151,39 @@ EVERYTHING = ("4", str(2 * CPUS), "125G", "2")  # 2 x 64000 MB
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "ddp", "pipeline"])
-def test_a_cluster_job_is_given_all_of_its_nodes(big, made, name):
-    cluster_job = job(made, name)
+def test_a_cluster_job_is_given_all_of_its_nodes(big, cluster_plan, name):
+    cluster_job = job(cluster_plan, name)
     assert (cluster_job.ranks, cluster_job.config["cpus_per_rank"]) == (RANKS, 4)
-    shown = big(*jobs.command(made.run_id, cluster_job, made.python))
-    assert given(shown) == EVERYTHING, shown
+    shown = big(*jobs.command(cluster_plan.run_id, cluster_job, cluster_plan.python))
+    assert allocated(shown) == EVERYTHING, shown
     assert f"Tasks={RANKS} " in shown
     assert re.search(rf"gres[/:]{GRES}\b", shown), shown  # 22.05 writes a colon
 
 
-def test_so_is_a_step_of_an_allocation(big, made):
-    lane = list(made.groups[0].jobs)
+def test_so_is_a_step_of_an_allocation(big, cluster_plan):
+    lane = list(cluster_plan.groups[0].jobs)
     (allocation,) = allocations.share([lane], frozenset(("big1", "big2")), 64)
-    step = jobs.step_command(made.run_id, lane[0], made.python)
-    salloc = jobs.allocation_command(made.run_id, allocation)
+    step = jobs.step_command(cluster_plan.run_id, lane[0], cluster_plan.python)
+    salloc = jobs.allocation_command(cluster_plan.run_id, allocation)
     inside = ["bash", "-c", f"{step[0]} --jobid=$SLURM_JOB_ID {shlex.join(step[1:])}"]
     # In the place of the command that holds it for the launcher.
     shown = big(*salloc[: salloc.index("sh")], *inside)
-    assert given(shown) == EVERYTHING, shown
+    assert allocated(shown) == EVERYTHING, shown
 
 
-def test_a_node_job_takes_one_cpu_and_leaves_the_rest_to_others(big, made):
-    shown = big(*jobs.command(made.run_id, job(made, "node-big1"), made.python))
-    _, cpus, _, nodes = given(shown)
+def test_a_node_job_takes_one_cpu_and_leaves_the_rest_to_others(big, cluster_plan):
+    shown = big(
+        *jobs.command(cluster_plan.run_id, job(cluster_plan, "node-big1"), cluster_plan.python)
+    )
+    _, cpus, _, nodes = allocated(shown)
     assert (int(cpus) <= 2, nodes) == (True, "1"), shown  # a core's two threads
 
 
-def test_without_asking_a_step_is_given_a_cpu_for_each_rank(big, made):
+def test_without_asking_a_step_is_given_a_cpu_for_each_rank(big, cluster_plan):
     """What the jobs asked for once: this Slurm does tell the difference."""
     command = [
         word
-        for word in jobs.command(made.run_id, job(made, "ddp"), made.python)
+        for word in jobs.command(cluster_plan.run_id, job(cluster_plan, "ddp"), cluster_plan.python)
         if not word.startswith(("--cpus-per-task=", "--mem="))
     ]
-    assert given(big(*command))[1] == str(RANKS)
+    assert allocated(big(*command))[1] == str(RANKS)

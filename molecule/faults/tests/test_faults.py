@@ -112,15 +112,15 @@ def run(request, tmp_path):
     """A function that validates and writes the run's row; afterwards the cluster must be idle."""
 
     def whole(*arguments: str) -> Run:
-        return told(start(tmp_path / "run", *arguments).end())
+        return written(start(tmp_path / "run", *arguments).end())
 
-    def told(done: Run) -> Run:
+    def written(done: Run) -> Run:
         params = getattr(request.node, "callspec", None)
         name = params.id if params else request.node.name.removeprefix("test_").replace("_", " ")
         done.write_row(name)
         return done
 
-    whole.told = told
+    whole.written = written
     yield whole
     wait_until("an idle cluster", idle)
 
@@ -187,7 +187,7 @@ def test_no_fault_at_all(run):
 def test_a_rank_freezes(run, tmp_path):
     started = start(tmp_path / "run")
     frozen = when_a_payload_runs("gpu2", "ddp", "kill -STOP $p")
-    done = run.told(started.end())
+    done = run.written(started.end())
     assert frozen.wait() == 0
     done.fails("gpu2")
 
@@ -237,7 +237,7 @@ def test_slurmd_dies_in_the_middle_of_a_job(run, tmp_path):
     started = start(tmp_path / "run")
     then = "systemctl stop slurmd; pkill -KILL slurmstepd; pkill -KILL -f '[d]dp [{]'"
     killed = when_a_payload_runs("gpu2", "ddp", then)
-    done = run.told(started.end())
+    done = run.written(started.end())
     assert killed.wait() == 0
     on("gpu2", "systemctl start slurmd")
     on("ctl1", "scontrol update nodename=gpu2 state=resume || true")
@@ -366,7 +366,7 @@ def test_the_login_node_goes_away(run, tmp_path):
     wait_until("the cluster tier", lambda: on("ctl1", there) == "", 120)
     virtual_cluster(CLUSTER, "stop", "login1")
     try:
-        done = run.told(started.end())
+        done = run.written(started.end())
         # Its jobs end by themselves, at the latest at their time limit.
         wait_until("no job", lambda: on("ctl1", "squeue -h") == "", 420)
     finally:

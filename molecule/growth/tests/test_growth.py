@@ -191,12 +191,12 @@ def test_every_job_ran_once(node, jobs, kept):
     until(lambda: login.check_output(f"squeue -h -j {jobs} -o %i") == "", seconds=300)
     command = f"sacct --duplicates -X -n -P -j {jobs} -o jobid,state,restarts"
 
-    def told() -> list[str]:
+    def job_lines() -> list[str]:
         return login.check_output(command).splitlines()
 
-    until(lambda: len(told()) == JOBS and "RUNNING" not in " ".join(told()), seconds=30)
-    assert Counter(line.partition("|")[2] for line in told()) == {"COMPLETED|0": JOBS}
-    assert len({line.partition("|")[0] for line in told()}) == JOBS
+    until(lambda: len(job_lines()) == JOBS and "RUNNING" not in " ".join(job_lines()), seconds=30)
+    assert Counter(line.partition("|")[2] for line in job_lines()) == {"COMPLETED|0": JOBS}
+    assert len({line.partition("|")[0] for line in job_lines()}) == JOBS
     kept()
 
 

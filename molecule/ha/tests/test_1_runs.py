@@ -32,7 +32,7 @@ def started(node) -> list[int]:
     return [int(node(name).check_output(STARTED)) for name in CONTROLLERS]
 
 
-def given(**variables) -> tuple[str, str]:
+def extra_vars(**variables) -> tuple[str, str]:
     return ("-e", json.dumps(variables))
 
 
@@ -56,7 +56,7 @@ def test_a_second_run_changes_nothing_on_both_controllers(node, playbook):
 
 def test_a_change_for_one_controller_alone_is_refused(node, playbook):
     before = started(node)
-    other = given(slurm_settings=SETTINGS | {"MessageTimeout": 17})
+    other = extra_vars(slurm_settings=SETTINGS | {"MessageTimeout": 17})
     run = playbook("slurm.yml", "--limit", "ctl1", *other)
     assert run.returncode != 0
     assert "ctl2: this controller is not in the run, which changes Slurm's files on ctl1" in (
@@ -80,13 +80,13 @@ def test_with_one_controller_away_the_others_are_done(node, playbook, away, tmp_
     assert set(changed(run.stdout).values()) <= {"0"}
 
     silenced = {"cluster_silenced_refusals": [f"controller-away:{away}"]}
-    run = playbook("slurm-cluster.yml", *off, *given(**silenced))
+    run = playbook("slurm-cluster.yml", *off, *extra_vars(**silenced))
     recap = dict(re.findall(r"^(\S+) .*?failed=(\d+)", run.stdout, re.MULTILINE))
     assert set(recap.values()) == {"0"}, run.stdout[-3000:]
     assert f"Not reached, and therefore not configured: {away}" in words(run)
     assert {changed(run.stdout)[name] for name in ("login1", "gpu1", "gpu2")} == {"0"}
 
-    other = given(slurm_settings=SETTINGS | {"MessageTimeout": 17}, **silenced)
+    other = extra_vars(slurm_settings=SETTINGS | {"MessageTimeout": 17}, **silenced)
     run = playbook("slurm-cluster.yml", *off, *other)
     assert f"{away}: a controller that is not in this run" in words(run)
     assert started(node) == before
@@ -98,7 +98,7 @@ def test_a_change_restarts_one_controller_after_the_other_and_one_always_answers
     login.check_output(f"rm -f ha.stop; nohup sh -c {shlex.quote(PING)} >ha.pings 2>&1 <&- &")
     before = started(node)
     try:
-        run = playbook("slurm.yml", *given(slurm_settings=SETTINGS | {"MessageTimeout": 15}))
+        run = playbook("slurm.yml", *extra_vars(slurm_settings=SETTINGS | {"MessageTimeout": 15}))
     finally:
         login.check_output("touch ha.stop")
     assert run.returncode == 0, run.stdout[-3000:]
@@ -118,7 +118,7 @@ def test_a_change_restarts_one_controller_after_the_other_and_one_always_answers
     ]
     run = playbook(
         "slurm.yml",
-        *given(slurm_settings=SETTINGS | {"MessageTimeout": 15}, slurm_partitions=partitions),
+        *extra_vars(slurm_settings=SETTINGS | {"MessageTimeout": 15}, slurm_partitions=partitions),
     )
     assert run.returncode == 0, run.stdout[-3000:]
     assert started(node)[0] == after[0]
@@ -133,7 +133,7 @@ def test_a_change_restarts_one_controller_after_the_other_and_one_always_answers
 
 def test_a_queue_is_not_left_behind(playbook, node):
     before = started(node)
-    run = playbook("slurm.yml", *given(slurm_state_save_location="/shared/scratch/slurmctld"))
+    run = playbook("slurm.yml", *extra_vars(slurm_state_save_location="/shared/scratch/slurmctld"))
     assert run.returncode != 0
     assert "slurmctld on ctl1 has its queue in /shared/state/slurmctld" in words(run)
     assert started(node) == before
@@ -143,7 +143,7 @@ def test_a_queue_is_not_left_behind(playbook, node):
     os.environ.get("PLUMBLINE_OS", "debian13") == "debian12", reason="Slurm 22.05 has no sackd"
 )
 def test_a_login_node_without_files_follows_by_sackd(node, playbook):
-    login, fetching = node("login1"), given(slurm_login_delivery="sackd")
+    login, fetching = node("login1"), extra_vars(slurm_login_delivery="sackd")
     run = playbook("slurm.yml", *fetching)
     assert run.returncode == 0, run.stdout[-3000:]
     assert not login.file("/etc/slurm/slurm.conf").exists

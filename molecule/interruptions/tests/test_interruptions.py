@@ -47,7 +47,7 @@ class Moment:
     """When to kill: these patterns were seen in this order, then dpkg is in `phase` on `node`."""
 
     name: str
-    seen: Sequence[str]
+    patterns: Sequence[str]
     node: str = ""
     phase: str = ""  # an argument of dpkg
     there: str = "goes on"  # what becomes of dpkg on the node: goes on, is killed, loses power
@@ -127,7 +127,7 @@ class Node:
         )
         return namespace(shown.stdout.strip())
 
-    def running(self, wanted: Callable[[list[str]], bool], inside: str) -> set[int]:
+    def running(self, matches: Callable[[list[str]], bool], inside: str) -> set[int]:
         """Processes on the node by their arguments."""
         pids = set()
         for pid in all_processes():
@@ -135,7 +135,7 @@ class Node:
                 arguments = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
             except OSError:
                 continue
-            if wanted(arguments) and namespace(pid) == inside:
+            if matches(arguments) and namespace(pid) == inside:
                 pids.add(pid)
         return pids
 
@@ -166,7 +166,7 @@ def wait_for_dpkg(moment: Moment, run: subprocess.Popen[str]) -> bool:
 def came(moment: Moment, run: subprocess.Popen[str], log: Path) -> bool:
     """Follow a run until its moment comes; false when it ended first."""
     assert run.stdout is not None
-    missing = list(moment.seen)
+    missing = list(moment.patterns)
     with log.open("w", encoding="utf-8") as copy:
         for line in run.stdout:
             copy.write(line)

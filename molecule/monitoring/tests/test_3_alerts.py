@@ -82,7 +82,7 @@ class Fault:
     cure: Callable[[], None]
 
     @property
-    def seen(self) -> Labels:
+    def alert_labels(self) -> Labels:
         return {"alertname": self.alert, **self.labels}
 
 
@@ -157,7 +157,7 @@ def firing(alertmanager: Listener) -> list[Labels]:
 
 
 def there(fault: Fault, alerts: list[Labels]) -> bool:
-    return any(fault.seen.items() <= labels.items() for labels in alerts)
+    return any(fault.alert_labels.items() <= labels.items() for labels in alerts)
 
 
 def times(

@@ -9,7 +9,7 @@ from playbooks.plugin_utils.documents import to_yaml
 from roles.alertmanager.plugin_utils import config
 
 
-def made(settings: Mapping[str, Any]) -> dict[str, Any]:
+def files_and_checks(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What checked_files wants of the role: `files` and `checks`."""
     values = dict(settings)
     tests, checker = values.pop("tests"), str(values.pop("checker"))
@@ -29,6 +29,6 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "alertmanager_made": made,
+            "alertmanager_made": files_and_checks,
             "alertmanager_unknown_receivers": config.unknown_receivers,
         }

@@ -108,12 +108,12 @@ def _named(routes: Iterable[Settings]) -> Iterator[str]:
         yield from _named(route.get("routes") or ())
 
 
-def own_questions(made: Settings, severities: Sequence[str], routes: Sequence[Settings]) -> Any:
+def own_questions(settings: Settings, severities: Sequence[str], routes: Sequence[Settings]) -> Any:
     """What must hold where all routes are ours: operators hear what they should, and no more."""
     if (
         routes
         or not severities
-        or all(receiver["name"] != OPERATORS for receiver in made["receivers"])
+        or all(receiver["name"] != OPERATORS for receiver in settings["receivers"])
     ):
         return []
     return [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from roles.alertmanager.filter_plugins.alertmanager import made
+from roles.alertmanager.filter_plugins.alertmanager import files_and_checks
 from roles.alertmanager.plugin_utils import config
 from tests.checkers import checker
 
@@ -43,7 +43,7 @@ PAGER: dict[str, Any] = {
 
 
 def document(settings):
-    return yaml.safe_load(made(settings)["files"]["alertmanager.yml"])
+    return yaml.safe_load(files_and_checks(settings)["files"]["alertmanager.yml"])
 
 
 def receiver(configuration, name):
@@ -124,7 +124,7 @@ BOTH = {"labels": {"severity": "critical"}, "receivers": ["pager", "operators"]}
     ],
 )
 def test_our_own_routes_are_asked_and_a_sites_are_not_guessed(settings, questions):
-    assert [" ".join(command[4:]) for command in made(settings)["checks"][1:]] == [
+    assert [" ".join(command[4:]) for command in files_and_checks(settings)["checks"][1:]] == [
         f"--config.file=alertmanager.yml --verify.receivers={question}" for question in questions
     ]
 
@@ -138,7 +138,7 @@ def amtool(tmp_path):
     program = checker("amtool")
 
     def check(settings):
-        parts = made(settings)
+        parts = files_and_checks(settings)
         for name, text in parts["files"].items():
             (tmp_path / name).write_text(text)
         for command in parts["checks"]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.cluster_users_module import Failed, answer, program, said
+from ansible.module_utils.cluster_users_module import Failed, answer, program, reason
 from ansible.module_utils.cluster_users_plan import (
     Beyond,
     Found,
@@ -161,7 +161,7 @@ def execute(command: Sequence[str]) -> None:
     """Runs one of the distribution's programs, with patience for whoever else has the lock."""
     deadline = time.monotonic() + LOCK_S
     while (done := program(command)).returncode:
-        why = said(done)
+        why = reason(done)
         if command[0] == "groupdel" and "does not exist" in why:
             return
         if "cannot lock" not in why or time.monotonic() > deadline:
@@ -259,7 +259,7 @@ def processes(uids: Collection[int]) -> dict[int, list[int]]:
     return pids
 
 
-def _asked(question: Callable[[], Any]) -> Any:
+def _looked_up(question: Callable[[], Any]) -> Any:
     """An answer of NSS; None where nobody has such a name or number."""
     try:
         return question()
@@ -268,10 +268,10 @@ def _asked(question: Callable[[], Any]) -> Any:
 
 
 HERE = Beyond(
-    uid_of=lambda name: _asked(lambda: pwd.getpwnam(name).pw_uid),
-    user_with=lambda uid: _asked(lambda: pwd.getpwuid(uid).pw_name),
-    gid_of=lambda name: _asked(lambda: grp.getgrnam(name).gr_gid),
-    group_with=lambda gid: _asked(lambda: grp.getgrgid(gid).gr_name),
+    uid_of=lambda name: _looked_up(lambda: pwd.getpwnam(name).pw_uid),
+    user_with=lambda uid: _looked_up(lambda: pwd.getpwuid(uid).pw_name),
+    gid_of=lambda name: _looked_up(lambda: grp.getgrnam(name).gr_gid),
+    group_with=lambda gid: _looked_up(lambda: grp.getgrgid(gid).gr_name),
     processes=processes,
     caller=os.environ.get("SUDO_USER", ""),
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.cluster_users_module import Failed, answer, program, said
+from ansible.module_utils.cluster_users_module import Failed, answer, program, reason
 from ansible.module_utils.refused import Refused
 
 DOCUMENTATION = r"""
@@ -212,15 +212,15 @@ def limits_of(report: str) -> dict[int, Limits]:
     return limits
 
 
-def due(users: Iterable[User], found: Mapping[int, Limits]) -> list[User]:
+def due(users: Iterable[User], limits: Mapping[int, Limits]) -> list[User]:
     """Users whose limits are not as declared."""
-    return [user for user in users if found.get(user.uid, (0, 0, 0, 0)) != user.limits]
+    return [user for user in users if limits.get(user.uid, (0, 0, 0, 0)) != user.limits]
 
 
-def ask(command: Sequence[str], told: str = "") -> str:
-    done = program(command, told)
+def ask(command: Sequence[str], stdin: str = "") -> str:
+    done = program(command, stdin)
     if done.returncode:
-        raise Failed(f"{' '.join(command)} failed: {said(done)}")
+        raise Failed(f"{' '.join(command)} failed: {reason(done)}")
     output: str = done.stdout
     return output
 
@@ -274,14 +274,14 @@ def run(
         "warnings": [f"{sentence}." for sentence in later],
         "kept": [str(u.home) for u in users if u.state == "absent" and u.home.is_dir()],
         "diff": {
-            "before": "".join(f"{user.name}: {told(limits)}\n" for user, limits in limited),
+            "before": "".join(f"{user.name}: {limits_text(limits)}\n" for user, limits in limited),
             "after": "".join(f"{user.home}: uid {user.uid}, gid {user.gid}\n" for user in homes)
-            + "".join(f"{user.name}: {told(user.limits)}\n" for user, _ in limited),
+            + "".join(f"{user.name}: {limits_text(user.limits)}\n" for user, _ in limited),
         },
     }
 
 
-def told(limits: Limits) -> str:
+def limits_text(limits: Limits) -> str:
     if not any(limits):
         return "no limit"
     blocks_soft, blocks_hard, files_soft, files_hard = limits

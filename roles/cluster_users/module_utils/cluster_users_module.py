@@ -15,13 +15,13 @@ class Failed(Exception):
     """One sentence: a program that did not do what it was asked."""
 
 
-def program(command: Sequence[str], told: str = "") -> subprocess.CompletedProcess[str]:
+def program(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
     """What a program of the distribution answers, in English. Raises Failed if it cannot start."""
     try:
         return subprocess.run(
             command,
             env={**os.environ, "LC_ALL": "C"},
-            input=told,
+            input=stdin,
             capture_output=True,
             text=True,
             check=False,
@@ -30,7 +30,7 @@ def program(command: Sequence[str], told: str = "") -> subprocess.CompletedProce
         raise Failed(f"{command[0]} cannot be started: {error.strerror}") from None
 
 
-def said(done: subprocess.CompletedProcess[str]) -> str:
+def reason(done: subprocess.CompletedProcess[str]) -> str:
     """Why a program failed, on one line."""
     return " ".join(done.stderr.split()) or "it said nothing"
 

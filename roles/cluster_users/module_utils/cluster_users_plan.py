@@ -147,33 +147,33 @@ def wanted_groups(users: Iterable[User], groups: Iterable[Group]) -> dict[str, G
 
 
 def refusals(
-    users: Sequence[User], groups: Sequence[Group], found: Found, beyond: Beyond
+    users: Sequence[User], groups: Sequence[Group], current: Found, beyond: Beyond
 ) -> list[str]:
     """Sentences without their end."""
     return [
-        *_group_refusals(users, groups, found, beyond),
-        *_user_refusals(users, found, beyond),
-        *_forgotten(users, found),
-        *_locked_out(users, found, beyond),
-        *_busy(users, found, beyond),
+        *_group_refusals(users, groups, current, beyond),
+        *_user_refusals(users, current, beyond),
+        *_forgotten(users, current),
+        *_locked_out(users, current, beyond),
+        *_busy(users, current, beyond),
     ]
 
 
 def _group_refusals(
-    users: Sequence[User], groups: Sequence[Group], found: Found, beyond: Beyond
+    users: Sequence[User], groups: Sequence[Group], current: Found, beyond: Beyond
 ) -> Iterator[str]:
-    named = {gid: name for name, gid in found.groups.items()}
+    named = {gid: name for name, gid in current.groups.items()}
     for group in wanted_groups(users, groups).values():
-        if group.name in found.groups:
-            if found.groups[group.name] != group.gid:
+        if group.name in current.groups:
+            if current.groups[group.name] != group.gid:
                 yield (
-                    f"the group {group.name} has gid {found.groups[group.name]} here and "
+                    f"the group {group.name} has gid {current.groups[group.name]} here and "
                     f"{group.gid} in the list; make them one number: groupmod here, and the "
                     "group of its files, or the list"
                 )
             elif group.state == "absent":
                 names = [
-                    name for name, account in found.accounts.items() if account.gid == group.gid
+                    name for name, account in current.accounts.items() if account.gid == group.gid
                 ]
                 gone = {user.name for user in users if user.state == "absent"}
                 if left := sorted(set(names) - gone):
@@ -189,10 +189,10 @@ def _group_refusals(
                 yield f"the group {group.name} is there already with gid {gid}, not from /etc/group"
 
 
-def _user_refusals(users: Sequence[User], found: Found, beyond: Beyond) -> Iterator[str]:
-    named = {account.uid: name for name, account in found.accounts.items()}
+def _user_refusals(users: Sequence[User], current: Found, beyond: Beyond) -> Iterator[str]:
+    named = {account.uid: name for name, account in current.accounts.items()}
     for user in users:
-        account = found.accounts.get(user.name)
+        account = current.accounts.get(user.name)
         if account is None:
             if user.state == "absent":
                 continue
@@ -213,12 +213,12 @@ def _user_refusals(users: Sequence[User], found: Found, beyond: Beyond) -> Itera
             )
 
 
-def _forgotten(users: Sequence[User], found: Found) -> Iterator[str]:
+def _forgotten(users: Sequence[User], current: Found) -> Iterator[str]:
     listed = {user.name for user in users}
     left = sorted(
         name
-        for name, uid in found.recorded.items()
-        if name not in listed and name in found.accounts and found.accounts[name].uid == uid
+        for name, uid in current.recorded.items()
+        if name not in listed and name in current.accounts and current.accounts[name].uid == uid
     )
     if left:
         yield (
@@ -227,7 +227,7 @@ def _forgotten(users: Sequence[User], found: Found) -> Iterator[str]:
         )
 
 
-def _locked_out(users: Sequence[User], found: Found, beyond: Beyond) -> Iterator[str]:
+def _locked_out(users: Sequence[User], current: Found, beyond: Beyond) -> Iterator[str]:
     caller = beyond.caller
     for user in users:
         if user.name == caller and user.state != "present":
@@ -237,18 +237,18 @@ def _locked_out(users: Sequence[User], found: Found, beyond: Beyond) -> Iterator
                 f"Ansible comes here as {caller}, and users of the list may not log in here; set "
                 "everywhere: true there, or cluster_users_logins: true for this host"
             )
-    if beyond.closed_to_directory and caller and caller not in found.accounts:
+    if beyond.closed_to_directory and caller and caller not in current.accounts:
         yield (
             f"Ansible comes here as {caller} of the directory, whose users may not log in here; "
             "set cluster_users_logins: true for this host, or come as a local user"
         )
 
 
-def _busy(users: Sequence[User], found: Found, beyond: Beyond) -> Iterator[str]:
+def _busy(users: Sequence[User], current: Found, beyond: Beyond) -> Iterator[str]:
     leaving = {
         user.uid: user.name
         for user in users
-        if user.state == "absent" and user.name in found.accounts
+        if user.state == "absent" and user.name in current.accounts
     }
     for uid, pids in sorted(beyond.processes(leaving).items() if leaving else ()):
         first = ", ".join(map(str, pids[:3])) + (", …" if len(pids) > 3 else "")
@@ -274,31 +274,31 @@ def plan(
     users: Sequence[User],
     groups: Sequence[Group],
     system_groups: Collection[str],
-    found: Found,
+    current: Found,
     nologin: str,
 ) -> list[Step]:
     """The commands that are due, in their order; after each of them the rest is still right."""
     steps: list[Step] = []
     for group in wanted_groups(users, groups).values():
-        if group.state != "absent" and group.name not in found.groups:
+        if group.state != "absent" and group.name not in current.groups:
             added = ("groupadd", "--gid", str(group.gid), group.name)
             steps.append(Step(added, after=f"group {group.name}: gid {group.gid}"))
     here = {
-        name for name in system_groups if found.groups.get(name, FIRST_OF_USERS) < FIRST_OF_USERS
+        name for name in system_groups if current.groups.get(name, FIRST_OF_USERS) < FIRST_OF_USERS
     }
     here |= {group.name for group in groups if group.state != "absent"}
     for user in users:
-        account = found.accounts.get(user.name)
+        account = current.accounts.get(user.name)
         wanted = frozenset(user.groups) & here - {user.group}
         if user.state == "absent":
             if account:
-                steps += _removal(user, account, found)
+                steps += _removal(user, account, current)
         elif account:
             steps += _changes(user, account, wanted, nologin)
         else:
             steps.append(_addition(user, wanted, nologin))
     for group in groups:
-        if group.state == "absent" and group.name in found.groups:
+        if group.state == "absent" and group.name in current.groups:
             command = ("groupdel", group.name)
             steps.append(Step(command, before=f"group {group.name}: gid {group.gid}"))
     return steps
@@ -375,11 +375,11 @@ def _changes(user: User, account: Account, groups: frozenset[str], nologin: str)
         )
 
 
-def _removal(user: User, account: Account, found: Found) -> Iterator[Step]:
+def _removal(user: User, account: Account, current: Found) -> Iterator[Step]:
     """The account, and then the group that was his alone; his files stay."""
     yield Step(("userdel", user.name), before=described(user.name, account))
-    others = [name for name, other in found.accounts.items() if other.gid == user.gid]
-    if found.groups.get(user.name) == user.gid and user.group == user.name and len(others) == 1:
+    others = [name for name, other in current.accounts.items() if other.gid == user.gid]
+    if current.groups.get(user.name) == user.gid and user.group == user.name and len(others) == 1:
         # userdel has done it already where login.defs says so.
         yield Step(("groupdel", user.name), before=f"group {user.name}: gid {user.gid}")
 

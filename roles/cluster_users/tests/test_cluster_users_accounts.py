@@ -117,7 +117,7 @@ def test_names_that_useradd_would_not_take(name):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "words"),
     [
         ({"comment": "Ada: x"}, "the comment has a colon"),
         ({"comment": "Ada\nroot"}, "the comment has a colon or a line's end"),
@@ -130,8 +130,8 @@ def test_names_that_useradd_would_not_take(name):
         ({"home": "/home"}, "the home is /home, which all homes are in"),
     ],
 )
-def test_what_passwd_cannot_hold(more, said):
-    assert said in " ".join(problems(user(**more)))
+def test_what_passwd_cannot_hold(more, words):
+    assert words in " ".join(problems(user(**more)))
 
 
 def test_homes_are_below_an_absolute_path():
@@ -177,7 +177,7 @@ def test_what_is_no_public_key_is_told_without_its_text():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "words"),
     [
         ("", "is not one line"),
         (f"{ED25519}\n{ECDSA}", "is not one line; list each key by itself"),
@@ -196,8 +196,8 @@ def test_what_is_no_public_key_is_told_without_its_text():
         ("ssh-foo AAAA", "is no whole public key of type ssh-foo"),
     ],
 )
-def test_lines_that_sshd_does_not_take(line, said):
-    assert public_keys.key_problem(line).startswith(said)
+def test_lines_that_sshd_does_not_take(line, words):
+    assert public_keys.key_problem(line).startswith(words)
 
 
 def test_a_short_key_of_rsa():
@@ -217,7 +217,7 @@ def test_limits_are_kib_and_files():
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "words"),
     [
         ({"blocks": "1G"}, "there is no limit blocks"),
         ({"blocks_hard": "100"}, "set it to a size such as 100G"),
@@ -227,8 +227,8 @@ def test_limits_are_kib_and_files():
         ({"blocks_soft": "2G", "blocks_hard": "1G"}, "blocks_soft is above blocks_hard"),
     ],
 )
-def test_limits_that_are_none(written, said):
-    assert said in " ".join(quota.quota_problems(written))
+def test_limits_that_are_none(written, words):
+    assert words in " ".join(quota.quota_problems(written))
     site = Site([], "/home", "/bin/bash", written)
     assert problems(site=site)[0].startswith("cluster_users_quota: ")
 

@@ -48,7 +48,7 @@ def run(root, *users, check_mode=False, mounts=MOUNTS, ask=None, mode=0o700):
     return homes.run(users, mode, root / "skel", check_mode, mounts, ask or never)
 
 
-def never(command, told=""):
+def never(command, stdin=""):
     raise AssertionError(command)
 
 
@@ -155,8 +155,8 @@ def test_only_limits_that_differ_are_set_and_all_at_once(root):
     quota = [homes.Mount("/", "xfs", frozenset({"rw", "usrquota"}))]
     calls = []
 
-    def ask(command, told):
-        calls.append((command[0], command[-1], told))
+    def ask(command, stdin):
+        calls.append((command[0], command[-1], stdin))
         return REPORT if command[0] == "repquota" else ""
 
     users = [

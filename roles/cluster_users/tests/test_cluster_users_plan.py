@@ -41,12 +41,12 @@ HAS = found_in(PASSWD, SHADOW, GROUP, {})
 NOLOGIN = "/usr/sbin/nologin"
 
 
-def commands(users, groups=(PHYSICS,), found=HAS, system_groups=("video",)):
-    return [" ".join(s.command) for s in plan(users, groups, system_groups, found, NOLOGIN)]
+def commands(users, groups=(PHYSICS,), current=HAS, system_groups=("video",)):
+    return [" ".join(s.command) for s in plan(users, groups, system_groups, current, NOLOGIN)]
 
 
-def refused(users, groups=(PHYSICS,), found=HAS, **beyond):
-    return refusals(users, groups, found, Beyond(**beyond))
+def refused(users, groups=(PHYSICS,), current=HAS, **beyond):
+    return refusals(users, groups, current, Beyond(**beyond))
 
 
 def with_account(name="ada", **changes):
@@ -100,7 +100,7 @@ def test_a_system_group_that_the_host_lacks_is_passed_over():
     assert commands([render], system_groups=["video", "render"]) == []
     # A group of the site's own that only has the same name is none of the system's.
     other = replace(HAS, groups={**HAS.groups, "render": 1500})
-    assert commands([render], found=other, system_groups=["video", "render"]) == []
+    assert commands([render], current=other, system_groups=["video", "render"]) == []
 
 
 def test_who_is_locked_is_out_in_every_way():
@@ -109,7 +109,7 @@ def test_who_is_locked_is_out_in_every_way():
         f"usermod --shell {NOLOGIN} --expiredate {LOCKED_DATE} --lock ada"
     ]
     done = with_account(shell=NOLOGIN, ends=LOCKED_DAY, password="!$6$x")
-    assert commands([locked], found=done) == []
+    assert commands([locked], current=done) == []
     [command] = commands([ADA, replace(BOB, state="locked")])
     assert f"--shell {NOLOGIN} --password !*" in command
     assert f"--expiredate {LOCKED_DATE} bob" in command
@@ -117,21 +117,23 @@ def test_who_is_locked_is_out_in_every_way():
 
 def test_unlocking_takes_back_what_locking_did():
     locked = with_account(shell=NOLOGIN, ends=LOCKED_DAY, password="!$6$x")
-    assert commands([ADA], found=locked) == ["usermod --shell /bin/bash --expiredate  --unlock ada"]
+    assert commands([ADA], current=locked) == [
+        "usermod --shell /bin/bash --expiredate  --unlock ada"
+    ]
     nothing = with_account(shell=NOLOGIN, ends=LOCKED_DAY, password="!")
     # usermod does not unlock an account without a password.
-    assert commands([ADA], found=nothing) == [
+    assert commands([ADA], current=nothing) == [
         "usermod --shell /bin/bash --expiredate  --password * ada"
     ]
 
 
 def test_what_somebody_else_locked_or_let_end_stays_so():
-    assert commands([ADA], found=with_account(password="!$6$x")) == []
-    assert commands([ADA], found=with_account(ends="20000")) == []
+    assert commands([ADA], current=with_account(password="!$6$x")) == []
+    assert commands([ADA], current=with_account(ends="20000")) == []
 
 
 def test_nobody_gets_in_with_an_empty_password():
-    assert commands([ADA], found=with_account(password="")) == ["usermod --password * ada"]
+    assert commands([ADA], current=with_account(password="")) == ["usermod --password * ada"]
 
 
 def test_who_is_absent_goes_with_the_group_of_his_own():
@@ -139,7 +141,7 @@ def test_who_is_absent_goes_with_the_group_of_his_own():
     assert commands([gone]) == ["userdel ada", "groupdel ada"]
     assert commands([replace(BOB, state="absent")]) == []
     shared = replace(HAS, accounts={**HAS.accounts, "eve": replace(HAS.accounts["ada"], uid=2009)})
-    assert commands([gone], found=shared) == ["userdel ada"]
+    assert commands([gone], current=shared) == ["userdel ada"]
 
 
 def test_a_group_goes_after_its_users():
@@ -214,9 +216,9 @@ def test_a_directory_is_not_asked_of_what_the_host_has():
 
 def test_who_is_on_the_list_no_more_is_not_forgotten():
     current = replace(HAS, recorded={"ada": 2001, "eve": 2009, "ops": 1001})
-    [sentence] = refused([], found=current)
+    [sentence] = refused([], current=current)
     assert sentence.startswith("an earlier run made ada, and the list has no such name;")
-    assert refused([ADA], found=current) == []
+    assert refused([ADA], current=current) == []
 
 
 OPS = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash")
@@ -264,14 +266,14 @@ def test_a_primary_group_does_not_go():
 # --- what a plan comes to ------------------------------------------------------------------------
 
 
-def applied(step, found: Found) -> Found:
+def applied(step, current: Found) -> Found:
     """What useradd and its like do to the files, as far as plans go."""
     program, *words, name = step.command
     options = {}
     while words:
         word = words.pop(0)
         options[word] = "" if word.startswith(("--no-", "--lock", "--unlock")) else words.pop(0)
-    accounts, groups = dict(found.accounts), dict(found.groups)
+    accounts, groups = dict(current.accounts), dict(current.groups)
     match program:
         case "groupadd":
             assert name not in groups
@@ -309,7 +311,7 @@ def applied(step, found: Found) -> Found:
                 ends=ends,
                 groups=member,
             )
-    return replace(found, accounts=accounts, groups=groups)
+    return replace(current, accounts=accounts, groups=groups)
 
 
 STATES = st.sampled_from(["present", "locked", "absent"])

@@ -49,7 +49,7 @@ def test_a_directory_that_can_be_asked():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "words"),
     [
         ({"domain": "my site"}, "domain is 'my site'"),
         ({"domain": "a]\n[x"}, "domain is"),
@@ -71,8 +71,8 @@ def test_a_directory_that_can_be_asked():
         ({"settings": {"debug_level": "1\nmin_id = 0"}}, "is no option of a domain"),
     ],
 )
-def test_a_directory_that_cannot_be_asked(changes, said):
-    assert said in " ".join(problems(**changes))
+def test_a_directory_that_cannot_be_asked(changes, words):
+    assert words in " ".join(problems(**changes))
 
 
 def test_answers_come_over_tls_from_a_server_of_the_authority():

@@ -13,11 +13,11 @@ _COMPONENT = "dcgm"
 _ADVICE = "apply the role dcgm"
 
 
-def rows(said: str, gpus: int, names: list[str], version: str) -> list[dict[str, str]]:
-    """The verify table's rows; `said` is `KEY VALUE` lines of what was found on the node."""
+def rows(output: str, gpus: int, names: list[str], version: str) -> list[dict[str, str]]:
+    """The verify table's rows; `output` is `KEY VALUE` lines of what was found on the node."""
     if not gpus:
         return [verify_skipped(_COMPONENT, "DCGM", "the node declares no GPU")]
-    values = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    values = dict(line.split(" ", 1) for line in output.splitlines() if " " in line)
     return [
         version_row(_COMPONENT, values, names, version, _ADVICE),
         verify_row(

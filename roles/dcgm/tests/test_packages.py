@@ -34,7 +34,7 @@ def test_what_is_as_declared_passes(version):
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus", "version", "failing"),
+    ("output", "gpus", "version", "failing"),
     [
         (GOOD, 8, "4.7.0", "version of the packages"),
         (GOOD.replace("cuda13 1:4.5.2-1", "cuda13 1:4.7.0-1"), 8, "", "version of the packages"),
@@ -44,8 +44,8 @@ def test_what_is_as_declared_passes(version):
         (GOOD.replace("engine 8", ""), 8, "", "GPUs that the host engine sees"),
     ],
 )
-def test_what_is_not_fails(said, gpus, version, failing):
-    table = rows(said, gpus, NAMES, version)
+def test_what_is_not_fails(output, gpus, version, failing):
+    table = rows(output, gpus, NAMES, version)
     assert [row["what"] for row in table if row["verdict"] == "FAIL"] == [failing]
 
 

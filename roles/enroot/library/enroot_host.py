@@ -50,7 +50,7 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def said(argv: list[str], **environment: str) -> tuple[int, str]:
+def run(argv: list[str], **environment: str) -> tuple[int, str]:
     """Exit status of a command, and its output with what it complained of; 127 if there is none."""
     try:
         done = subprocess.run(
@@ -72,7 +72,7 @@ def said(argv: list[str], **environment: str) -> tuple[int, str]:
 def versions() -> dict[str, str]:
     """Versions as dpkg has them; a package that is not installed, or not whole, has nothing."""
     show = ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package} ${Version}\\n"]
-    _, answer = said([*show, *PACKAGES])
+    _, answer = run([*show, *PACKAGES])
     by_package = dict.fromkeys(PACKAGES, "")
     for words in map(str.split, answer.splitlines()):
         if len(words) == 3 and words[0] == "installed" and words[1] in by_package:
@@ -83,7 +83,7 @@ def versions() -> dict[str, str]:
 def program() -> str:
     """What `enroot version` prints. It makes the folders it is told of: one that is there."""
     there = {f"ENROOT_{name}_PATH": "/tmp" for name in ("RUNTIME", "CACHE", "DATA")}
-    code, answer = said(["enroot", "version"], **there)
+    code, answer = run(["enroot", "version"], **there)
     return answer if code == 0 else ""
 
 
@@ -116,7 +116,7 @@ def user_namespaces(restricted: bool) -> str:
     argv = ["unshare", "--user", "--map-root-user", "true"]
     if restricted:
         argv = ["enroot-nsenter", "--user", "--mount", "--remap-root", "true"]
-    code, answer = said(["runuser", "-u", "nobody", "--", *argv])
+    code, answer = run(["runuser", "-u", "nobody", "--", *argv])
     return "yes" if code == 0 else answer.splitlines()[-1] if answer else f"exit status {code}"
 
 

@@ -38,7 +38,7 @@ def test_the_filesystem_of_a_path(path, filesystem):
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("changes", "words"),
     [
         ({}, ""),
         ({"filesystem": "nfs4"}, "/scratch, which is on nfs4, a network filesystem"),
@@ -50,11 +50,11 @@ def test_the_filesystem_of_a_path(path, filesystem):
         ({"filesystem": "tmpfs"}, ""),
     ],
 )
-def test_disks_for_containers(told, words):
-    problems = host.disk_problems(disk(**told), 40)
+def test_disks_for_containers(changes, words):
+    problems = host.disk_problems(disk(**changes), 40)
     assert bool(problems) == bool(words)
     assert words in "".join(problems)
-    assert (host.room(disk(**told), 40) == "enough") == (not problems)
+    assert (host.room(disk(**changes), 40) == "enough") == (not problems)
 
 
 @pytest.mark.parametrize(
@@ -95,5 +95,5 @@ def test_settings_that_are_read_before_ours(tmp_path):
 
 def test_a_command_that_is_not_there_or_hangs(monkeypatch):
     monkeypatch.setattr(enroot_host, "_SECONDS", 0.2)
-    assert enroot_host.said(["plumbline-no-such-program"])[0] == 127
-    assert enroot_host.said(["sleep", "9"]) == (124, "no end after 0.2 s")
+    assert enroot_host.run(["plumbline-no-such-program"])[0] == 127
+    assert enroot_host.run(["sleep", "9"]) == (124, "no end after 0.2 s")

@@ -63,7 +63,7 @@ def problems(
     for number, module in enumerate(modules):
         unnamed = list(_naming(number, module))
         sentences += unnamed or [
-            f"{COMPONENT}: {full_name(module)} {sentence}" for sentence in _one(module)
+            f"{COMPONENT}: {full_name(module)} {sentence}" for sentence in _module_problems(module)
         ]
     # What has no name cannot be compared with others.
     if not sentences:
@@ -97,7 +97,7 @@ def _naming(number: int, module: Module) -> Iterator[str]:
             )
 
 
-def _one(module: Module) -> Iterator[str]:
+def _module_problems(module: Module) -> Iterator[str]:
     """What is wrong with a module by itself, after its name."""
     kind, folder = module.get("kind"), module.get("folder")
     if kind == "variables" and folder:
@@ -275,11 +275,11 @@ def _venv(module: Module) -> list[str]:
 # --- what users have -----------------------------------------------------------------------------
 
 
-def section(said: str, folder: str) -> list[str]:
+def section(listing: str, folder: str) -> list[str]:
     """The modules that a terse list names below a tree."""
     names: list[str] = []
     inside = False
-    for line in said.splitlines():
+    for line in listing.splitlines():
         if line.endswith(":"):
             inside = line == f"{folder}:"
         elif inside and not line.endswith("/"):
@@ -288,18 +288,18 @@ def section(said: str, folder: str) -> list[str]:
 
 
 def rows(
-    modules: Sequence[Module], folder: str, said: str, tree: Mapping[str, Any]
+    modules: Sequence[Module], folder: str, output: str, tree: Mapping[str, Any]
 ) -> list[dict[str, str]]:
-    """The verify table's rows. `said` is what a batch script of an ordinary user heard from Lmod.
+    """The verify table's rows. `output` is what a batch script of an ordinary user heard from Lmod.
 
     Lists of all modules and of the defaults, with a line of dashes between them.
     """
-    every, _, defaults = said.partition("\n----\n")
+    every, _, defaults = output.partition("\n----\n")
     there, chosen = set(section(every, folder)), set(section(defaults, folder))
     declared = sorted(map(full_name, modules))
     marked = sorted(full_name(module) for module in modules if module.get("default"))
-    spoke = "\n----\n" in said and "command not found" not in said
-    works = "works" if spoke else " ".join(said.split())[-200:]
+    spoke = "\n----\n" in output and "command not found" not in output
+    works = "works" if spoke else " ".join(output.split())[-200:]
     return [
         verify_row(works, COMPONENT, "module in a batch script", "works", "apply the role"),
         _count("modules", declared, there, "look whether users may read the tree"),

@@ -43,7 +43,7 @@ def test_what_is_well_written_is_not_refused():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("entry", "words"),
     [
         *((module(name), f'[0].name is "{name}"; a name') for name in ("my gcc", "gcc/14", ".gcc")),
         (module(version=""), '[0].version is ""; a version is made of letters'),
@@ -66,10 +66,10 @@ def test_what_is_well_written_is_not_refused():
         (module(conflict=["gcc/9"]), "gcc/14.2 conflicts with gcc/9, which is not in"),
     ],
 )
-def test_a_bad_module_is_one_sentence(given, said):
-    (sentence,) = problems(given)
+def test_a_bad_module_is_one_sentence(entry, words):
+    (sentence,) = problems(entry)
     assert sentence.startswith("environment_modules: ")
-    assert said in sentence
+    assert words in sentence
     assert sentence.endswith(".")
 
 
@@ -93,7 +93,7 @@ def unquoted(text):
     assert re.fullmatch(r'"(?:[^"\\\x00-\x1f\x7f]|\\["\\]|\\\d{3})*"', text), text
     return re.sub(
         r'\\(["\\]|\d{3})',
-        lambda found: found[1] if found[1] in '"\\' else chr(int(found[1])),
+        lambda match: match[1] if match[1] in '"\\' else chr(int(match[1])),
         text[1:-1],
     )
 
@@ -191,9 +191,9 @@ gcc/13.1
 """
 
 
-def failures(*entries, said=SAID, cache="valid"):
+def failures(*entries, output=SAID, cache="valid"):
     return verify_failures(
-        modules.rows(list(entries), "/opt/modules/modulefiles", said, {"cache": cache})
+        modules.rows(list(entries), "/opt/modules/modulefiles", output, {"cache": cache})
     )
 
 
@@ -203,7 +203,7 @@ def test_users_who_have_all_modules_pass():
 
 
 @pytest.mark.parametrize(
-    ("given", "more", "said"),
+    ("entry", "more", "words"),
     [
         (module("llvm", "20"), {}, "modules is 0 of 1, expected 1 of 1; llvm/20: look whether"),
         (module(default=True), {}, "defaults is 0 of 1, expected 1 of 1; gcc/14.2: another tree"),
@@ -211,11 +211,11 @@ def test_users_who_have_all_modules_pass():
         (module(), {"cache": "missing"}, "Lmod's cache is missing, expected valid"),
     ],
 )
-def test_what_users_lack_is_told(given, more, said):
-    (sentence,) = failures(given, **more)
-    assert said in sentence
+def test_what_users_lack_is_told(entry, more, words):
+    (sentence,) = failures(entry, **more)
+    assert words in sentence
 
 
 def test_a_host_without_lmod_is_told():
     for output in ("", "bash: line 1: module: command not found\n----\n"):
-        assert "module in a batch script is " in failures(said=output)[0]
+        assert "module in a batch script is " in failures(output=output)[0]

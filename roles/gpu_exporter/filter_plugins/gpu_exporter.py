@@ -17,17 +17,17 @@ _PACKAGE = "datacenter-gpu-manager-exporter"
 
 def rows(
     source: str,
-    said: Sequence[str],
+    lines: Sequence[str],
     gpus: int,
     version: str,
     answers: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, str]]:
-    """The verify table's rows; `said` is lines `KEY VALUE` of what was found on the node, `answers`
-    those of dcgm-exporter: to somebody without a password, and to Prometheus.
+    """The verify table's rows; `lines` are `KEY VALUE` lines of the node, `answers` those of
+    dcgm-exporter: to somebody without a password, and to Prometheus.
     """
     if source == "none":
         return [verify_skipped(_COMPONENT, "GPU metrics", "nobody reads this node's GPUs")]
-    values = dict(line.split(" ", 1) for line in said if " " in line)
+    values = dict(line.split(" ", 1) for line in lines if " " in line)
     advice = "see plumbline-gpu-exporter there"
     own = [
         _service(values.get("own"), "plumbline-gpu-exporter"),

@@ -100,7 +100,7 @@ def test_prolog_and_exporter_mean_the_same_folder():
     assert f'NAME = re.compile(r"{jobs.NAME.pattern}")' in program
 
 
-def told(monitoring, **variables):
+def role_values(monitoring, **variables):
     """What the playbooks give the role and Slurm, for a node of a cluster."""
     ready()
     loader = DataLoader()
@@ -114,7 +114,9 @@ def told(monitoring, **variables):
 
 
 def test_slurm_gets_scripts_that_a_shell_runs_as_they_are_meant(tmp_path):
-    values = told(True, node_gpus={"model": "virtual", "count": 2, "nvml": True}, dcgm_gpus=0)
+    values = role_values(
+        True, node_gpus={"model": "virtual", "count": 2, "nvml": True}, dcgm_gpus=0
+    )
     assert (values["source"], values["gpus"], values["gpu_order"]) == ("nvml", 2, "device")
     for kind, phase in (("prolog", "begin"), ("epilog", "end")):
         (script,) = values["component"][kind]
@@ -140,13 +142,13 @@ REAL = {"model": "h100_sxm", "count": 8}
     ],
 )
 def test_real_gpus_are_dcgms_and_without_a_monitoring_host_nobodys(monitoring, variables, source):
-    values = told(monitoring, **variables)
+    values = role_values(monitoring, **variables)
     assert (values["source"], values["component"] != {}) == (source, monitoring)
 
 
 def test_what_slurm_detected_is_in_the_order_of_the_bus():
     detected = {"slurm_node_gres": [{"autodetect": "nvml"}]}
-    assert told(True, node_gpus=REAL, dcgm_gpus=8, **detected)["gpu_order"] == "pci"
+    assert role_values(True, node_gpus=REAL, dcgm_gpus=8, **detected)["gpu_order"] == "pci"
 
 
 def test_a_bare_python_runs_what_is_packed(tmp_path):

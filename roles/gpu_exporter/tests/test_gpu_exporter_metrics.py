@@ -68,19 +68,19 @@ def parsed(text):
     return values
 
 
-def of(found, name, **labels):
+def of(series, name, **labels):
     """Values of a metric's series that have these labels."""
     return [
         value
-        for (other, have), value in found.items()
+        for (other, have), value in series.items()
         if other == name and set(labels.items()) <= have
     ]
 
 
-def success(found):
+def success(series):
     return {
         dict(labels)["collector"]: value
-        for (name, labels), value in found.items()
+        for (name, labels), value in series.items()
         if name == "plumbline_exporter_collector_success"
     }
 
@@ -243,13 +243,13 @@ def gpu(index=0, error=None, unknown=(), **values):
     return NvmlGpu(index, error, 0.5, {**known, **values}, list(unknown))
 
 
-def rendered(*gpus, found=None, events=None, now=0.0):
+def rendered(*gpus, jobs_of_gpus=None, events=None, now=0.0):
     events = events or metrics.ClockEvents()
-    return parsed(textfile.text(metrics.of_gpus(gpus, found or {}, events, now)))
+    return parsed(textfile.text(metrics.of_gpus(gpus, jobs_of_gpus or {}, events, now)))
 
 
 def test_jobs_that_share_a_gpu_have_a_series_each():
-    values = rendered(gpu(temperature_c=40), found={"0": ("1", "2")})
+    values = rendered(gpu(temperature_c=40), jobs_of_gpus={"0": ("1", "2")})
     assert of(values, "DCGM_FI_DEV_GPU_TEMP", hpc_job="1") == [40]
     assert of(values, "DCGM_FI_DEV_GPU_TEMP", hpc_job="2") == [40]
     assert len(of(values, "DCGM_FI_DEV_GPU_TEMP")) == 2

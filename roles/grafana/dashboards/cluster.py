@@ -7,8 +7,8 @@ from roles.grafana.dashboards.shared import (
     board,
     graded,
     graph,
+    highest,
     number,
-    one,
     rows,
     section,
     share,
@@ -38,7 +38,7 @@ GRADES = {
 }
 _OUT = 'slurm_node_state{state=~"down|error|fail|drain|not_responding",node=~"$node"}'
 
-NODES = number("Nodes", "Nodes that Slurm knows.", "short", one("slurm_nodes"))
+NODES = number("Nodes", "Nodes that Slurm knows.", "short", highest("slurm_nodes"))
 
 NODES_OUT_OF_SERVICE = number(
     "Nodes out of service",
@@ -48,7 +48,7 @@ NODES_OUT_OF_SERVICE = number(
     above(1),
 )
 
-JOBS_RUNNING = number("Jobs running", "Jobs that run.", "short", one("slurm_jobs_running"))
+JOBS_RUNNING = number("Jobs running", "Jobs that run.", "short", highest("slurm_jobs_running"))
 
 JOBS_WAITING = number(
     "Jobs waiting",
@@ -130,9 +130,9 @@ JOBS = graph(
     "Jobs",
     "Running and waiting jobs.",
     "short",
-    Query(one("slurm_jobs_running"), "running"),
+    Query(highest("slurm_jobs_running"), "running"),
     Query("max(slurm_jobs_pending - slurm_jobs_hold)", "waiting"),
-    Query(one("slurm_jobs_hold"), "held"),
+    Query(highest("slurm_jobs_hold"), "held"),
 )
 
 WHY_JOBS_WAIT = graph(

@@ -323,7 +323,7 @@ def _laid_out(sections: Sequence[Section]) -> list[model.Panel | model.RowPanel]
 # --- queries -------------------------------------------------------------------------------------
 
 
-def one(metric: str) -> str:
+def highest(metric: str) -> str:
     """Of the cluster: of two controllers that tell it, what either says."""
     return f"max({metric})"
 

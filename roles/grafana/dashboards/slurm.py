@@ -6,8 +6,8 @@ from roles.grafana.dashboards.shared import (
     above,
     board,
     graph,
+    highest,
     number,
-    one,
     rows,
     section,
     states,
@@ -20,7 +20,7 @@ THREADS = number(
     "Threads",
     "Requests that slurmctld is serving. It has at most 256 threads.",
     "short",
-    one("slurm_server_thread_cnt"),
+    highest("slurm_server_thread_cnt"),
     above(100, 200),
 )
 
@@ -28,7 +28,7 @@ MESSAGES_TO_NODES = number(
     "Messages to nodes",
     "Messages that slurmctld has not yet sent to nodes.",
     "short",
-    one("slurm_agent_queue_size"),
+    highest("slurm_agent_queue_size"),
     above(100, 500),
 )
 
@@ -36,7 +36,7 @@ MESSAGES_TO_SLURMDBD = number(
     "Messages to slurmdbd",
     "They wait while slurmdbd or its database is down. Beyond MaxDBDMsgs, records are lost.",
     "short",
-    one("slurm_slurmdbd_queue_size"),
+    highest("slurm_slurmdbd_queue_size"),
     above(1000, 5000),
 )
 
@@ -68,28 +68,28 @@ NODES_BY_STATE = graph(
     "Nodes by state",
     "Slurm's states. A node that is drained and down counts in both.",
     "short",
-    Query(one("slurm_nodes_alloc"), "allocated"),
-    Query(one("slurm_nodes_mixed"), "mixed"),
-    Query(one("slurm_nodes_idle"), "idle"),
-    Query(one("slurm_nodes_draining"), "draining"),
-    Query(one("slurm_nodes_drained"), "drained"),
-    Query(one("slurm_nodes_down"), "down"),
-    Query(one("slurm_nodes_noresp"), "not responding"),
+    Query(highest("slurm_nodes_alloc"), "allocated"),
+    Query(highest("slurm_nodes_mixed"), "mixed"),
+    Query(highest("slurm_nodes_idle"), "idle"),
+    Query(highest("slurm_nodes_draining"), "draining"),
+    Query(highest("slurm_nodes_drained"), "drained"),
+    Query(highest("slurm_nodes_down"), "down"),
+    Query(highest("slurm_nodes_noresp"), "not responding"),
 )
 
 JOBS_BY_STATE = graph(
     "Jobs by state",
     "Ended jobs count for MinJobAge, five minutes by default.",
     "short",
-    Query(one("slurm_jobs_running"), "running"),
-    Query(one("slurm_jobs_pending"), "pending"),
-    Query(one("slurm_jobs_hold"), "held"),
-    Query(one("slurm_jobs_completing"), "completing"),
-    Query(one("slurm_jobs_completed"), "completed"),
-    Query(one("slurm_jobs_failed"), "failed"),
-    Query(one("slurm_jobs_timeout"), "timed out"),
-    Query(one("slurm_jobs_outofmemory"), "out of memory"),
-    Query(one("slurm_jobs_node_failed"), "ended by a node's failure"),
+    Query(highest("slurm_jobs_running"), "running"),
+    Query(highest("slurm_jobs_pending"), "pending"),
+    Query(highest("slurm_jobs_hold"), "held"),
+    Query(highest("slurm_jobs_completing"), "completing"),
+    Query(highest("slurm_jobs_completed"), "completed"),
+    Query(highest("slurm_jobs_failed"), "failed"),
+    Query(highest("slurm_jobs_timeout"), "timed out"),
+    Query(highest("slurm_jobs_outofmemory"), "out of memory"),
+    Query(highest("slurm_jobs_node_failed"), "ended by a node's failure"),
 )
 
 PARTITIONS = rows(
@@ -136,18 +136,18 @@ JOBS_LOOKED_AT = graph(
     "Jobs looked at",
     "By the last cycle of backfill, and how many there were.",
     "short",
-    Query(one("slurm_bf_last_depth"), "looked at"),
-    Query(one("slurm_bf_last_depth_try"), "tried"),
-    Query(one("slurm_bf_queue_len"), "in the queue"),
+    Query(highest("slurm_bf_last_depth"), "looked at"),
+    Query(highest("slurm_bf_last_depth_try"), "tried"),
+    Query(highest("slurm_bf_queue_len"), "in the queue"),
 )
 
 THREADS_AND_QUEUES = graph(
     "Threads and queues",
     "Queues of slurmctld.",
     "short",
-    Query(one("slurm_server_thread_cnt"), "threads"),
-    Query(one("slurm_agent_queue_size"), "messages to nodes"),
-    Query(one("slurm_slurmdbd_queue_size"), "messages to slurmdbd"),
+    Query(highest("slurm_server_thread_cnt"), "threads"),
+    Query(highest("slurm_agent_queue_size"), "messages to nodes"),
+    Query(highest("slurm_slurmdbd_queue_size"), "messages to slurmdbd"),
 )
 
 REQUESTS_BY_KIND = graph(

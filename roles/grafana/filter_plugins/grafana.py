@@ -11,13 +11,13 @@ from roles.grafana.dashboards import files
 from roles.grafana.plugin_utils import config, dashboards
 
 
-def ini(given: Mapping[str, Any], sites: Mapping[str, Any]) -> str:
-    """The text of grafana.ini; `given` are the role's variables."""
-    return config.ini(config.merged(config.sections(given), plain(sites)))
+def ini(variables: Mapping[str, Any], sites: Mapping[str, Any]) -> str:
+    """The text of grafana.ini; `variables` are the role's variables."""
+    return config.ini(config.merged(config.sections(variables), plain(sites)))
 
 
-def datasources(given: Mapping[str, Any]) -> str:
-    return to_yaml(config.datasource(given))
+def datasources(variables: Mapping[str, Any]) -> str:
+    return to_yaml(config.datasource(variables))
 
 
 def provider(_: object) -> str:
@@ -28,7 +28,7 @@ def settings_problems(sites: Mapping[str, Any]) -> list[str]:
     return list(config.settings_problems(plain(sites)))
 
 
-def _found(folders: Mapping[str, str]) -> list[dashboards.Dashboard]:
+def _dashboards(folders: Mapping[str, str]) -> list[dashboards.Dashboard]:
     sites = {str(name): Path(path) for name, path in folders.items()}
     return [*dashboards.own(files()), *dashboards.read(sites)]
 
@@ -36,16 +36,16 @@ def _found(folders: Mapping[str, str]) -> list[dashboards.Dashboard]:
 def dashboard_problems(folders: Mapping[str, str]) -> list[str]:
     """What is wrong with a site's dashboards, or of the role's own beside them."""
     wrong = list(dashboards.folder_problems({str(name): str(p) for name, p in folders.items()}))
-    return wrong or list(dashboards.problems(_found(folders)))
+    return wrong or list(dashboards.problems(_dashboards(folders)))
 
 
 def dashboard_files(folders: Mapping[str, str]) -> dict[str, str]:
     """Text of each dashboard, by its path below the folder that Grafana reads."""
-    return dashboards.files(_found(folders))
+    return dashboards.files(_dashboards(folders))
 
 
 def dashboard_uids(folders: Mapping[str, str]) -> list[str]:
-    return [dashboard.uid for dashboard in _found(folders)]
+    return [dashboard.uid for dashboard in _dashboards(folders)]
 
 
 class FilterModule:

@@ -89,13 +89,13 @@ def board(document: Mapping[str, Any]) -> Board:
     )
 
 
-def _panel(found: Mapping[str, Any]) -> Panel:
-    place = found["gridPos"]
+def _panel(panel: Mapping[str, Any]) -> Panel:
+    place = panel["gridPos"]
     return Panel(
-        id=found["id"],
-        title=found["title"],
-        description=found.get("description", ""),
-        kind=found["type"],
+        id=panel["id"],
+        title=panel["title"],
+        description=panel.get("description", ""),
+        kind=panel["type"],
         x=place["x"],
         y=place["y"],
         width=place["w"],
@@ -108,9 +108,9 @@ def _panel(found: Mapping[str, Any]) -> Panel:
                 bool(target.get("instant")),
                 target.get("format") == "table",
             )
-            for target in found.get("targets", ())
+            for target in panel.get("targets", ())
         ),
-        settings=found,
+        settings=panel,
     )
 
 

@@ -67,8 +67,8 @@ def read(path: Path = FILE) -> Listed:
     return listed
 
 
-def of_panels(found: Iterable[boards.Board], range_s: int) -> Iterator[Asked]:
-    for board in found:
+def of_panels(dashboards: Iterable[boards.Board], range_s: int) -> Iterator[Asked]:
+    for board in dashboards:
         for panel in board.asking:
             step = max(panel.interval_s, range_s // POINTS)
             for target in panel.targets:
@@ -118,10 +118,10 @@ def judge(query: Asked, answers: bool, listed: Listed, lacking: Collection[str])
     return f"{query.name} has data, and is listed as without ({reason.name}): {query.expr}"
 
 
-def stale(listed: Listed, asked: Iterable[Asked]) -> list[str]:
+def stale(listed: Listed, queries: Iterable[Asked]) -> list[str]:
     """What is listed and asked by nobody."""
     known = set()
-    for query in asked:
+    for query in queries:
         first, second = query.place
         known |= {(query.kind, first, second), (query.kind, first, f"{second}/{query.part}")}
     return ["/".join(key) for key in listed if key not in known]

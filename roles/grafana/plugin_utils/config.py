@@ -60,10 +60,10 @@ def file_of(name: str) -> str:
     return f"$__file{{{SECRETS}/{name}}}"
 
 
-def sections(given: Settings) -> Sections:
-    """What this role sets; `given` are its variables."""
-    https = given["protocol"] == "https"
-    certificate = {"cert_file": given["certificate"], "cert_key": given["key_file"]}
+def sections(variables: Settings) -> Sections:
+    """What this role sets; `variables` are its variables."""
+    https = variables["protocol"] == "https"
+    certificate = {"cert_file": variables["certificate"], "cert_key": variables["key_file"]}
     return {
         "paths": {
             "data": "/var/lib/grafana",
@@ -72,19 +72,19 @@ def sections(given: Settings) -> Sections:
             "provisioning": "/etc/grafana/provisioning",
         },
         "server": {
-            "protocol": given["protocol"],
-            "http_addr": given["address"],
-            "http_port": int(given["port"]),
-            "domain": given["name"],
-            "root_url": given["root_url"],
+            "protocol": variables["protocol"],
+            "http_addr": variables["address"],
+            "http_port": int(variables["port"]),
+            "domain": variables["name"],
+            "root_url": variables["root_url"],
             **(certificate if https else {}),
         },
         "security": {
-            "admin_user": given["admin_user"],
+            "admin_user": variables["admin_user"],
             "admin_password": file_of("admin_password"),
             "secret_key": file_of("secret_key"),
             "disable_gravatar": True,
-            "cookie_secure": str(given["root_url"]).startswith("https://"),
+            "cookie_secure": str(variables["root_url"]).startswith("https://"),
             "strict_transport_security": https,
         },
         "auth.anonymous": {"enabled": False, "hide_version": True},
@@ -118,21 +118,21 @@ def ini(document: Mapping[str, Settings]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def value(one: Any) -> str:
+def value(setting: Any) -> str:
     """One value as Grafana's reader has it: `#` and `;` begin a comment outside of quotes.
 
     >>> value(True), value("a;b"), value("")
     ('true', '\"\"\"a;b\"\"\"', '')
     """
-    if isinstance(one, bool):
-        return str(one).lower()
-    text = str(one)
+    if isinstance(setting, bool):
+        return str(setting).lower()
+    text = str(setting)
     return f'"""{text}"""' if re.search(r"[#;`\"'\\]|^\s|\s$", text) else text
 
 
-def settings_problems(given: Any) -> Iterator[str]:
+def settings_problems(sites: Any) -> Iterator[str]:
     """Clauses with their subject: what a site's own settings cannot be."""
-    for section, settings in given.items():
+    for section, settings in sites.items():
         if not _NAME.fullmatch(str(section)):
             yield f"{section!r} is no section of grafana.ini"
         elif not isinstance(settings, Mapping):
@@ -142,24 +142,24 @@ def settings_problems(given: Any) -> Iterator[str]:
                 yield from _problem(str(section), str(key), setting)
 
 
-def _problem(section: str, key: str, one: Any) -> Iterator[str]:
+def _problem(section: str, key: str, setting: Any) -> Iterator[str]:
     where = f"{section}.{key}"
     if not _NAME.fullmatch(key):
         yield f"{where} is no key of grafana.ini"
     elif key in OWN.get(section, ()):
         yield f"{where} is the role's; its variables say it"
-    elif section in OPEN and key == "enabled" and str(one).lower() not in {"false", "0", "no"}:
+    elif section in OPEN and key == "enabled" and str(setting).lower() not in {"false", "0", "no"}:
         yield f"{where} would show dashboards to whoever asks; leave it out"
-    elif isinstance(one, (Mapping, list, tuple)) or one is None or "\n" in str(one):
-        yield f"{where} is {one!r}, which is no value of one line"
-    elif _SECRET.search(key) and str(one) and not _ELSEWHERE.fullmatch(str(one)):
+    elif isinstance(setting, (Mapping, list, tuple)) or setting is None or "\n" in str(setting):
+        yield f"{where} is {setting!r}, which is no value of one line"
+    elif _SECRET.search(key) and str(setting) and not _ELSEWHERE.fullmatch(str(setting)):
         yield (
             f"{where} is a secret; put it into a file of grafana_settings_files, "
             f"such as {{name: /a/file}}, and say {file_of('name')} here"
         )
 
 
-def datasource(given: Settings) -> dict[str, Any]:
+def datasource(variables: Settings) -> dict[str, Any]:
     """Prometheus, over TLS and with a password; a document of provisioning/datasources."""
     prometheus = {
         "name": "Prometheus",
@@ -167,19 +167,19 @@ def datasource(given: Settings) -> dict[str, Any]:
         "type": "prometheus",
         "access": "proxy",
         "orgId": 1,
-        "url": given["url"],
+        "url": variables["url"],
         "isDefault": True,
         "editable": False,
         "basicAuth": True,
-        "basicAuthUser": given["user"],
+        "basicAuthUser": variables["user"],
         "jsonData": {
             "httpMethod": "POST",
-            "timeInterval": given["scrape_interval"],
+            "timeInterval": variables["scrape_interval"],
             "tlsAuthWithCACert": True,
         },
         "secureJsonData": {
             "basicAuthPassword": file_of("prometheus_password"),
-            "tlsCACert": f"$__file{{{given['authority']}}}",
+            "tlsCACert": f"$__file{{{variables['authority']}}}",
         },
     }
     return {"apiVersion": 1, "prune": True, "datasources": [prometheus]}

@@ -32,13 +32,13 @@ class Dashboard:
 
     @property
     def uid(self) -> str:
-        return str(self._said("uid"))
+        return str(self._value("uid"))
 
     @property
     def title(self) -> str:
-        return str(self._said("title"))
+        return str(self._value("title"))
 
-    def _said(self, key: str) -> Any:
+    def _value(self, key: str) -> Any:
         return (self.document.get(key) if isinstance(self.document, dict) else None) or ""
 
 
@@ -63,9 +63,9 @@ def _parsed(path: PurePath, folder: str, text: str) -> Dashboard:
         return Dashboard(path, folder, text, wrong=f"is no JSON: {error}")
 
 
-def files(found: list[Dashboard]) -> dict[str, str]:
+def files(dashboards: list[Dashboard]) -> dict[str, str]:
     """Text of each file, by its path below the provider's folder."""
-    return {f"{dashboard.folder}/{dashboard.path.name}": dashboard.text for dashboard in found}
+    return {f"{dashboard.folder}/{dashboard.path.name}": dashboard.text for dashboard in dashboards}
 
 
 def folder_problems(folders: Mapping[str, str]) -> Iterator[str]:
@@ -81,10 +81,10 @@ def folder_problems(folders: Mapping[str, str]) -> Iterator[str]:
             yield f"{path} has no *.json"
 
 
-def problems(found: list[Dashboard]) -> Iterator[str]:
+def problems(dashboards: list[Dashboard]) -> Iterator[str]:
     """Clauses with their subject: dashboards that Grafana would not show as they are."""
     uids, titles = defaultdict(list), defaultdict(list)
-    for dashboard in found:
+    for dashboard in dashboards:
         if wrong := _wrong(dashboard):
             yield f"{dashboard.path} {wrong}"
         else:
@@ -98,13 +98,13 @@ def problems(found: list[Dashboard]) -> Iterator[str]:
             yield f"{' and '.join(map(str, paths))} have the same title {title!r}"
 
 
-def _wrong(one: Dashboard) -> str:
-    if one.wrong:
-        return one.wrong
-    if not isinstance(one.document, dict) or not one.title:
+def _wrong(dashboard: Dashboard) -> str:
+    if dashboard.wrong:
+        return dashboard.wrong
+    if not isinstance(dashboard.document, dict) or not dashboard.title:
         return "is no dashboard: it has no title"
-    if "__inputs" in one.document:
+    if "__inputs" in dashboard.document:
         return "was exported to be shared (__inputs); export it without that"
-    if not _UID.fullmatch(one.uid):
-        return f"has the uid {one.uid!r}; give it up to 40 letters, digits, - and _"
+    if not _UID.fullmatch(dashboard.uid):
+        return f"has the uid {dashboard.uid!r}; give it up to 40 letters, digits, - and _"
     return ""

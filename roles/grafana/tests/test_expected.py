@@ -64,7 +64,7 @@ SOME = {
 
 
 @pytest.mark.parametrize(
-    ("asked", "answers", "lacking", "sentence"),
+    ("query", "answers", "lacking", "sentence"),
     [
         (PLAIN, True, {"gpu"}, ""),
         (PLAIN, False, {"gpu"}, "panel/Board/Plain/A has no data: up"),
@@ -76,8 +76,8 @@ SOME = {
         (OF_FAULT, False, set(), ""),
     ],
 )
-def test_data_is_there_where_it_should_be_and_nowhere_else(asked, answers, lacking, sentence):
-    assert expected.judge(asked, answers, SOME, lacking) == sentence
+def test_data_is_there_where_it_should_be_and_nowhere_else(query, answers, lacking, sentence):
+    assert expected.judge(query, answers, SOME, lacking) == sentence
 
 
 def test_one_query_of_a_panel_can_be_listed():

@@ -33,19 +33,19 @@ def read(text: str) -> configparser.RawConfigParser:
     return reader
 
 
-def made(sites: dict[str, Any] | None = None, **changes: Any) -> configparser.RawConfigParser:
+def ini_of(sites: dict[str, Any] | None = None, **changes: Any) -> configparser.RawConfigParser:
     return read(grafana.ini(GIVEN | changes, sites or {}))
 
 
 def test_nobody_gets_in_without_a_password():
-    settings = made()
+    settings = ini_of()
     for section in ("auth.anonymous", "public_dashboards", "snapshots", "metrics"):
         assert settings[section]["enabled"] == "false"
     assert settings["users"]["allow_sign_up"] == "false"
 
 
 def test_nothing_leaves_the_site():
-    settings = made()
+    settings = ini_of()
     off = [("analytics", key) for key in config.SILENT["analytics"]]
     off += [("news", "news_feed_enabled"), ("plugins", "plugin_admin_enabled")]
     off += [("plugins", "preinstall_auto_update"), ("snapshots", "external_enabled")]
@@ -56,20 +56,20 @@ def test_nothing_leaves_the_site():
 
 
 def test_secrets_are_files():
-    security = made()["security"]
+    security = ini_of()["security"]
     assert security["admin_password"] == "$__file{/etc/grafana/secrets/admin_password}"
     assert security["secret_key"] == "$__file{/etc/grafana/secrets/secret_key}"
 
 
 def test_with_tls_cookies_and_browsers_stay_with_it():
-    settings = made()
+    settings = ini_of()
     assert settings["server"]["cert_key"] == GIVEN["key_file"]
     assert settings["security"]["cookie_secure"] == "true"
     assert settings["security"]["strict_transport_security"] == "true"
 
 
 def test_behind_a_proxy_that_speaks_tls_cookies_are_for_tls_alone():
-    settings = made(protocol="http", address="127.0.0.1", root_url="https://show.site/g/")
+    settings = ini_of(protocol="http", address="127.0.0.1", root_url="https://show.site/g/")
     assert settings["server"]["http_addr"] == "127.0.0.1"
     assert "cert_file" not in settings["server"]
     assert settings["security"]["cookie_secure"] == "true"
@@ -77,7 +77,7 @@ def test_behind_a_proxy_that_speaks_tls_cookies_are_for_tls_alone():
 
 
 def test_the_sites_word_wins_key_by_key():
-    settings = made({"analytics": {"feedback_links_enabled": True}, "smtp": {"enabled": True}})
+    settings = ini_of({"analytics": {"feedback_links_enabled": True}, "smtp": {"enabled": True}})
     assert settings["analytics"]["feedback_links_enabled"] == "true"
     assert settings["analytics"]["reporting_enabled"] == "false"
     assert settings["smtp"]["enabled"] == "true"
@@ -90,7 +90,7 @@ def test_a_value_arrives_as_it_is(value):
 
 
 @pytest.mark.parametrize(
-    ("sites", "said"),
+    ("sites", "words"),
     [
         ({"a b": {}}, "'a b' is no section of grafana.ini"),
         ({"smtp": True}, "smtp is True; give its keys and their values"),
@@ -106,9 +106,9 @@ def test_a_value_arrives_as_it_is(value):
         ({"auth.google": {"client_secret": "x"}}, "auth.google.client_secret is a secret; put it"),
     ],
 )
-def test_what_a_site_cannot_say(sites, said):
+def test_what_a_site_cannot_say(sites, words):
     [problem] = grafana.settings_problems(sites)
-    assert problem.startswith(said)
+    assert problem.startswith(words)
 
 
 def test_what_a_site_can_say():

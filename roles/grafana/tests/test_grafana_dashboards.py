@@ -37,7 +37,7 @@ def test_a_sites_are_in_its_folder(site):
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "words"),
     [
         ("{", "is no JSON: Expecting property name"),
         ([1], "is no dashboard: it has no title"),
@@ -48,10 +48,10 @@ def test_a_sites_are_in_its_folder(site):
         (UP | {"__inputs": []}, "was exported to be shared (__inputs); export it without that"),
     ],
 )
-def test_one_that_would_not_be_shown_is_refused(site, document, said):
+def test_one_that_would_not_be_shown_is_refused(site, document, words):
     folders = site(up=document)
     [problem] = grafana.dashboard_problems(folders)
-    assert problem.startswith(f"{folders['Site']}/up.json {said}")
+    assert problem.startswith(f"{folders['Site']}/up.json {words}")
 
 
 def test_a_uid_is_there_once_and_a_title_once_in_a_folder(site):

@@ -42,15 +42,15 @@ def table(text: str, heading: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def made(program, prometheus, tmp_path_factory) -> Path:
+def page_file(program, prometheus, tmp_path_factory) -> Path:
     file: Path = tmp_path_factory.mktemp("page") / "page.html"
     done = program("page", "--prometheus", prometheus, "--end", str(sample.END), file)
     assert (done.returncode, done.stderr) == (0, "")
     return file
 
 
-def test_it_has_the_numbers_the_worst_nodes_and_the_last_verdict(made):
-    text = made.read_text(encoding="utf-8")
+def test_it_has_the_numbers_the_worst_nodes_and_the_last_verdict(page_file):
+    text = page_file.read_text(encoding="utf-8")
     shown = numbers(text)
     assert len(shown) == 13
     assert (shown["Nodes out of service"], shown["GPUs missing"]) == ("1", "1")
@@ -62,8 +62,8 @@ def test_it_has_the_numbers_the_worst_nodes_and_the_last_verdict(made):
         assert nothing not in text
 
 
-def test_the_page_needs_nothing_else(made):
-    text = made.read_text(encoding="utf-8")
+def test_the_page_needs_nothing_else(page_file):
+    text = page_file.read_text(encoding="utf-8")
     assert not re.findall(r"""<script|\b(?:src|href)=["'](?!#)|@import|url\(""", text)
 
 
@@ -177,15 +177,15 @@ def test_the_worst_fault_counts_before_their_number():
 
 
 def test_nothing_is_wrong_only_where_everything_was_answered():
-    def made(answers: Callable[[str], list[Series]]) -> str:
+    def page_html(answers: Callable[[str], list[Series]]) -> str:
         return page.page(answers, boards.own(), END, {}).html
 
     well = "No alert fires, no node is out of service"
-    assert well in made(lambda expr: [] if expr in OF_1000 else [series(1000)])
-    silent = made(lambda expr: [])
+    assert well in page_html(lambda expr: [] if expr in OF_1000 else [series(1000)])
+    silent = page_html(lambda expr: [])
     assert well not in silent
     assert "Nothing is known of the nodes" in silent
-    assert well not in made(refusing(*OF_1000))
+    assert well not in page_html(refusing(*OF_1000))
 
 
 def test_what_prometheus_refuses_is_told_and_the_page_is_there():
@@ -199,11 +199,11 @@ def test_what_prometheus_refuses_is_told_and_the_page_is_there():
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium-headless-shell")
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (420, False)])
-def test_in_a_browser_nothing_is_cut(made, tmp_path, width, dark):
+def test_in_a_browser_nothing_is_cut(page_file, tmp_path, width, dark):
     assert BROWSER
     measure = "<script>document.title = document.documentElement.scrollWidth</script></body>"
     measured = tmp_path / "page.html"
-    measured.write_text(made.read_text(encoding="utf-8").replace("</body>", measure))
+    measured.write_text(page_file.read_text(encoding="utf-8").replace("</body>", measure))
     PICTURES.mkdir(parents=True, exist_ok=True)
     picture = PICTURES / f"{width}-{'dark' if dark else 'light'}.png"
     command = [
@@ -219,7 +219,7 @@ def test_in_a_browser_nothing_is_cut(made, tmp_path, width, dark):
     # A window has at least 500 pixels in some browsers.
     assert int(needs[1]) <= max(width, 500)
     subprocess.run(
-        [*command, f"--screenshot={picture}", made.as_uri()],
+        [*command, f"--screenshot={picture}", page_file.as_uri()],
         capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     assert picture.stat().st_size > 20_000

@@ -75,13 +75,13 @@ def accounts(settings: Settings) -> list[str]:
     ]
 
 
-def sessions(found: Pam, replaced: str, settings: Settings) -> list[str]:
+def sessions(config: Pam, replaced: str, settings: Settings) -> list[str]:
     """logind would take a login out of its job again; administrators keep their sessions."""
     groups = ":".join(settings["admin_groups"])
-    without = set(found.lines("common-session-noninteractive"))
+    without = set(config.lines("common-session-noninteractive"))
     others = [
         line
-        for line in found.lines("common-session")
+        for line in config.lines("common-session")
         if line not in without and "pam_systemd" not in line
     ]
     return [
@@ -93,9 +93,9 @@ def sessions(found: Pam, replaced: str, settings: Settings) -> list[str]:
     ]
 
 
-def wanted(found: Pam, settings: Settings) -> str:
+def sshd_stack(config: Pam, settings: Settings) -> str:
     """/etc/pam.d/sshd as it should be."""
-    text = bare(found.sshd)
+    text = bare(config.sshd)
     if not settings["enabled"]:
         return text
     lines = text.splitlines()
@@ -105,8 +105,8 @@ def wanted(found: Pam, settings: Settings) -> str:
     result: list[str] = []
     for number, line in enumerate(lines):
         words = line.split()
-        if words[:2] == INTERACTIVE.split() and "common-session-noninteractive" in found.files:
-            result += [BEGIN, *sessions(found, line, settings), END]
+        if words[:2] == INTERACTIVE.split() and "common-session-noninteractive" in config.files:
+            result += [BEGIN, *sessions(config, line, settings), END]
         else:
             result.append(line)
         if number == last:
@@ -123,11 +123,11 @@ def _is_account(line: str) -> bool:
 
 def differs(look: str, settings: Settings) -> bool:
     current = pam(look)
-    return bool(current.sshd.strip()) and wanted(current, settings) != current.sshd
+    return bool(current.sshd.strip()) and sshd_stack(current, settings) != current.sshd
 
 
 def stack(look: str, settings: Settings) -> str:
-    return wanted(pam(look), settings)
+    return sshd_stack(pam(look), settings)
 
 
 # --- what is wrong, as sentences -----------------------------------------------------------------
@@ -156,7 +156,7 @@ def host_problems(look: str, operator: str, settings: Settings, host: str) -> li
 
 
 def _host_problems(
-    found: Pam, operator: Sequence[str], settings: Settings, host: str
+    config: Pam, operator: Sequence[str], settings: Settings, host: str
 ) -> Iterator[str]:
     groups = settings["admin_groups"]
     if operator[:1] != ["root"] and not set(operator) & set(groups):
@@ -165,18 +165,18 @@ def _host_problems(
             f"{', '.join(operator) or 'none'}, and only {', '.join(groups)} would come in without "
             "a job; add one of them to job_login_admin_groups, or the user to one of these."
         )
-    if not found.sshd.strip():
+    if not config.sshd.strip():
         yield (
             f"{COMPONENT}: {host} has no /etc/pam.d/sshd; install sshd, or set job_login_enabled "
             "to false."
         )
         return
-    if "usepam no" in found.lines("usepam"):
+    if "usepam no" in config.lines("usepam"):
         yield (
             f"{COMPONENT}: sshd of {host} does not ask PAM, and lets in who has no job; set "
             "UsePAM yes in /etc/ssh/sshd_config."
         )
-    before = Pam({**found.files, "sshd": bare(found.sshd)})
+    before = Pam({**config.files, "sshd": bare(config.sshd)})
     for name in ("sshd", "common-account"):
         for line in before.lines(name):
             if _ends_early(line):

@@ -10,9 +10,9 @@ from playbooks.filter_plugins.verify import verify_row
 _COMPONENT = "job_report"
 
 
-def rows(said: str) -> list[dict[str, str]]:
-    """The verify table's rows; `said` is the first line of the program's help."""
-    runs = "yes" if said.startswith("usage: job-report") else (said or None)
+def rows(line: str) -> list[dict[str, str]]:
+    """The verify table's rows; `line` is the first line of the program's help."""
+    runs = "yes" if line.startswith("usage: job-report") else (line or None)
     return [verify_row(runs, _COMPONENT, "job-report runs", "yes", "apply the role job_report")]
 
 

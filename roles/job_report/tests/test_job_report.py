@@ -239,13 +239,13 @@ def test_nan_is_no_value():
 # --- the report ----------------------------------------------------------------------------------
 
 
-def made(found, gpus=None, cpus_busy=8.0, missing=()):
-    return report.Report(found, cpus_busy, gpus, report.sentences(found, gpus, missing))
+def build_report(of_job, gpus=None, cpus_busy=8.0, missing=()):
+    return report.Report(of_job, cpus_busy, gpus, report.sentences(of_job, gpus, missing))
 
 
 def test_a_report_for_people():
     ask = Asked(GPU_UTIL=FOUR, FB_USED=[gpu("gpu1", 0, 40960)], FB_FREE=[gpu("gpu1", 0, 40960)])
-    lines = report.text(made(job(), usage.gpus(job(), ask))).splitlines()
+    lines = report.text(build_report(job(), usage.gpus(job(), ask))).splitlines()
     assert lines[0] == "Job 4711 (train|big) of alice, account physics: COMPLETED, exit code 0:0"
     assert lines[1].startswith("  time    01:00:00 of 02:00:00 allowed, from 20")
     assert lines[2:6] == [
@@ -263,21 +263,23 @@ def test_a_report_for_people():
 
 def test_each_thing_that_is_not_known_has_its_sentence():
     short = job(row("4711.batch"))
-    text = report.text(made(short, missing=["No Prometheus is named here."]))
+    text = report.text(build_report(short, missing=["No Prometheus is named here."]))
     assert "Memory: Slurm has no sample of it" in text
     assert text.endswith("  No Prometheus is named here.\n")
     runs = job(End="Unknown", State="RUNNING")
-    assert "Slurm counts CPU and memory of a step when the step ends" in report.text(made(runs))
+    assert "Slurm counts CPU and memory of a step when the step ends" in report.text(
+        build_report(runs)
+    )
     instance = usage.gpus(job(), Asked(FB_USED=[gpu("gpu1", 0, 5, GPU_I_ID="9")]))
-    text = report.text(made(job(), instance))
+    text = report.text(build_report(job(), instance))
     assert "gpu1  0.9  -" in text
     assert "of 3 of its GPUs there are no metrics" in text
     assert "how busy an instance of MIG was is not measured" in text
-    assert "Not known" not in report.text(made(job()))
+    assert "Not known" not in report.text(build_report(job()))
 
 
 def test_a_report_for_programs():
-    result = report.document(made(job(), usage.gpus(job(), Asked(GPU_UTIL=FOUR))))
+    result = report.document(build_report(job(), usage.gpus(job(), Asked(GPU_UTIL=FOUR))))
     assert json.loads(json.dumps(result)) == result | {
         "job": result["job"] | {"nodes": ["gpu1", "gpu2"]},
         "gpus": result["gpus"] | {"each": list(result["gpus"]["each"])},

@@ -135,7 +135,7 @@ def test_what_can_work_is_not_refused(tmp_path, variables):
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "words"),
     [
         ({"host": "ctl1", "hosts": []}, "log_collection_hosts is empty on ctl1, which collects"),
         ({"host": "ctl2"}, "log_collection_hosts lacks ctl2;"),
@@ -143,6 +143,6 @@ def test_what_can_work_is_not_refused(tmp_path, variables):
         ({"host": "ctl1", "port": "syslog"}, "log_collection_port"),
     ],
 )
-def test_what_cannot_work_is_refused_without_a_connection(tmp_path, variables, said):
+def test_what_cannot_work_is_refused_without_a_connection(tmp_path, variables, words):
     problems = sentences(tmp_path, **variables)
-    assert any(said in sentence for sentence in problems), problems
+    assert any(words in sentence for sentence in problems), problems

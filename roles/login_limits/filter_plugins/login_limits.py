@@ -34,7 +34,7 @@ class Limit:
     """What a site may write, and where the kernel has it."""
 
     file: str
-    wanted: str  # what a site can write instead
+    allowed: str  # what a site can write instead
     least: Decimal | int = 0  # unless it is a percentage
     most: int | None = None
     written: str = "[0-9]+"  # an amount; a percentage is written alike everywhere
@@ -74,7 +74,7 @@ LIMITS = {
         whole="cpus",
     ),
     "cpu_weight": Limit("cpu.weight", "a number from 1 to 10000", 1, 10_000),
-    "memory_high": Limit("memory.high", MEMORY.wanted, MEMORY.least, written=SIZE, whole="memory"),
+    "memory_high": Limit("memory.high", MEMORY.allowed, MEMORY.least, written=SIZE, whole="memory"),
     "memory_max": MEMORY,
     "memory_swap_max": Limit(
         "memory.swap.max",
@@ -149,7 +149,7 @@ def problems(settings: Settings) -> list[str]:
     wrong = [name for name, text in texts.items() if not LIMITS[name].fits(text)]
     if wrong:
         return [
-            f"{COMPONENT}: {COMPONENT}_{name} is {texts[name]}; set it to {LIMITS[name].wanted}, "
+            f"{COMPONENT}: {COMPONENT}_{name} is {texts[name]}; set it to {LIMITS[name].allowed}, "
             "or to nothing for no limit."
             for name in wrong
         ]

@@ -157,7 +157,7 @@ def test_processes_are_slowed_down_before_they_are_killed():
 
 
 @pytest.mark.parametrize(
-    ("settings", "node", "said"),
+    ("settings", "node", "words"),
     [
         (ALL, {"cgroup": "v1"}, "login1 has cgroup v1, and only v2 holds users to limits; boot it"),
         (ALL, {"cgroup": "hybrid"}, "login1 has cgroup v1 with v2 beside it (hybrid), and only v2"),
@@ -171,11 +171,11 @@ def test_processes_are_slowed_down_before_they_are_killed():
         (ALL, {"operator": "eve"}, "Ansible logs in to login1 as eve, whom the limits would hit"),
     ],
 )
-def test_what_the_host_cannot_have_is_one_sentence(settings, node, said):
+def test_what_the_host_cannot_have_is_one_sentence(settings, node, words):
     assert limits.problems(NONE | settings) == []
     (sentence,) = limits.host_problems(NONE | settings, NODE | node, "login1", ["ops"])
     assert sentence.startswith("login_limits: ")
-    assert said in sentence
+    assert words in sentence
 
 
 @pytest.mark.parametrize("settings", [NONE, NONE | {"linger": True}])
@@ -219,7 +219,7 @@ def test_a_little_less_memory_than_at_the_boot_is_the_same(factor, wrong):
 
 
 @pytest.mark.parametrize(
-    ("node", "said"),
+    ("node", "words"),
     [
         ({"probe": KERNEL | {"memory.max": "max"}}, "memory.max of a new session is max, expected"),
         ({"probe": {}, "probe_error": "no bus"}, "cpu.max of a new session is nothing, expected"),
@@ -233,9 +233,9 @@ def test_a_little_less_memory_than_at_the_boot_is_the_same(factor, wrong):
         ({"cgroup": "hybrid"}, "cgroup is hybrid, expected v2"),
     ],
 )
-def test_a_node_without_them_fails(node, said):
+def test_a_node_without_them_fails(node, words):
     problems = failures(ALL, **({"probe": KERNEL} | node))
-    assert said in " | ".join(problems)
+    assert words in " | ".join(problems)
 
 
 def test_where_users_may_linger_nobody_is_told():

@@ -35,7 +35,7 @@ def host(tmp_path):
 
 
 @pytest.fixture
-def said(monkeypatch):
+def replies(monkeypatch):
     """Answers of commands, by the first two words."""
     answers: dict[str, str] = {}
 
@@ -53,7 +53,7 @@ def test_the_version_of_cgroups(mounts, version):
     assert reader.cgroup_version(mounts) == version
 
 
-def test_a_host_is_read_as_it_is(host, said):
+def test_a_host_is_read_as_it_is(host, replies):
     state = reader.node(host, ["root", "nobody-of-this-name"], False)
     assert (state["cgroup"], state["memory"], state["swap"]) == ("v2", 2 << 20, 0)
     assert state["controllers"] == ["cpu", "io", "memory", "pids"]
@@ -64,22 +64,22 @@ def test_a_host_is_read_as_it_is(host, said):
     assert state["free"] == []
 
 
-def test_of_v1_nothing_more_is_asked(host, said):
+def test_of_v1_nothing_more_is_asked(host, replies):
     (host.proc / "mounts").write_text(HYBRID)
     state = reader.node(host, [], True)
     assert (state["cgroup"], state["controllers"], state["slices"]) == ("hybrid", [], {})
 
 
-def test_a_probe_is_the_first_line_of_each_file(host, said):
-    said["systemd-run --quiet"] = "cpu.max 80000 100000\nmemory.max max\nio.weight default 30\n"
+def test_a_probe_is_the_first_line_of_each_file(host, replies):
+    replies["systemd-run --quiet"] = "cpu.max 80000 100000\nmemory.max max\nio.weight default 30\n"
     state = reader.node(host, [], True)
     assert state["probe"] == {"cpu.max": "80000 100000", "memory.max": "max", "io.weight": "30"}
     assert state["probe_error"] == ""
 
 
-def test_who_is_free_is_what_systemd_reads(said, monkeypatch):
+def test_who_is_free_is_what_systemd_reads(replies, monkeypatch):
     monkeypatch.setattr(reader, "uid_of", {"root": 0, "ops": 1000, "late": 1001}.get)
-    said["systemctl show"] = (
+    replies["systemctl show"] = (
         "Id=user-0.slice\nDropInPaths=/x/user-0.slice.d/50-plumbline.conf\nNeedDaemonReload=no\n\n"
         "Id=user-1000.slice\nDropInPaths=/x/user-.slice.d/50-plumbline.conf\nNeedDaemonReload=no\n"
         "\nId=user-1001.slice\nDropInPaths=\nNeedDaemonReload=yes\n"
@@ -87,17 +87,17 @@ def test_who_is_free_is_what_systemd_reads(said, monkeypatch):
     assert reader.free_users({"root": 0, "ops": 1000, "late": 1001, "unknown": None}) == ["root"]
 
 
-def test_slices_that_systemd_has_not_read_anew(said):
-    said["systemctl show"] = (
+def test_slices_that_systemd_has_not_read_anew(replies):
+    replies["systemctl show"] = (
         "Id=user-0.slice\nNeedDaemonReload=no\n\nId=user-2001.slice\nNeedDaemonReload=yes\n"
     )
     assert reader.waiting_for_reload() == ["user-2001.slice"]
 
 
-def test_logind_is_asked_itself(said):
-    said["busctl get-property"] = "b true\n"
+def test_logind_is_asked_itself(replies):
+    replies["busctl get-property"] = "b true\n"
     assert reader.logind() == {"RemoveIPC": "yes", "KillUserProcesses": "yes"}
-    said["busctl get-property"] = ""
+    replies["busctl get-property"] = ""
     assert reader.logind() == {}
 
 

@@ -68,7 +68,7 @@ def with_lines(text: str, beginning: str, commented: bool) -> str:
     return "".join(map(line_as_wanted, text.splitlines(keepends=True)))
 
 
-def wanted(text: str | None, entry: Mapping[str, Any]) -> str | None:
+def desired_text(text: str | None, entry: Mapping[str, Any]) -> str | None:
     """What the file should be, from what it is; None is no file."""
     if entry["content"] is not None:
         return str(entry["content"]) or None
@@ -108,7 +108,7 @@ def apply(module: AnsibleModule, entry: Mapping[str, Any]) -> dict[str, str] | N
     if entry["needs"] and not Path(entry["needs"]).exists():
         return None
     before = read(path)
-    after = wanted(before, entry)
+    after = desired_text(before, entry)
     owned = entry["content"] is not None and after is not None
     if before == after and not (owned and not is_roots(path)):
         return None

@@ -13,47 +13,47 @@ BLOCK = f"{node_base_files.BEGIN}\n192.0.2.1 ctl1\n{node_base_files.END}\n"
 POOLS = "# Use these.\npool a iburst\n#pool b\nserver c\ndriftfile /d\n"
 
 
-def wanted(text, **entry):
+def desired_text(text, **entry):
     empty = {"content": None, "block": None, "lines": None, "commented": None}
-    return node_base_files.wanted(text, empty | entry)
+    return node_base_files.desired_text(text, empty | entry)
 
 
 @pytest.mark.parametrize("before", [None, "old\n"])
 def test_a_whole_file_is_its_content_and_an_empty_one_is_none(before):
-    assert wanted(before, content="new\n") == "new\n"
-    assert wanted(before, content="") is None
+    assert desired_text(before, content="new\n") == "new\n"
+    assert desired_text(before, content="") is None
 
 
 def test_a_block_comes_at_the_end_stays_in_its_place_and_goes():
-    with_block = wanted(HOSTS, block="192.0.2.1 ctl1")
+    with_block = desired_text(HOSTS, block="192.0.2.1 ctl1")
     assert with_block == HOSTS + BLOCK
-    assert wanted(with_block, block="192.0.2.1 ctl1\n") == with_block
+    assert desired_text(with_block, block="192.0.2.1 ctl1\n") == with_block
     amended = with_block + "192.0.2.9 a-sites-own\n"
-    changed = wanted(amended, block=r"192.0.2.2 \1")
+    changed = desired_text(amended, block=r"192.0.2.2 \1")
     assert changed == amended.replace("192.0.2.1 ctl1", r"192.0.2.2 \1")
-    assert wanted(changed, block="") == HOSTS + "192.0.2.9 a-sites-own\n"
-    assert wanted(HOSTS, block="") == HOSTS
+    assert desired_text(changed, block="") == HOSTS + "192.0.2.9 a-sites-own\n"
+    assert desired_text(HOSTS, block="") == HOSTS
 
 
 def test_a_block_goes_into_a_file_without_a_last_newline_or_without_anything():
-    assert wanted("a", block="192.0.2.1 ctl1") == "a\n" + BLOCK
-    assert wanted(None, block="192.0.2.1 ctl1") == BLOCK
-    assert wanted(None, block="") is None
+    assert desired_text("a", block="192.0.2.1 ctl1") == "a\n" + BLOCK
+    assert desired_text(None, block="192.0.2.1 ctl1") == BLOCK
+    assert desired_text(None, block="") is None
 
 
 def test_lines_are_commented_out_once_and_come_back():
-    off = wanted(POOLS, lines="(?:pool|server) ", commented=True)
+    off = desired_text(POOLS, lines="(?:pool|server) ", commented=True)
     assert off == "# Use these.\n# pool a iburst\n#pool b\n# server c\ndriftfile /d\n"
-    assert wanted(off, lines="(?:pool|server) ", commented=True) == off
-    assert wanted(off, lines="(?:pool|server) ", commented=False) == POOLS
-    assert wanted(POOLS, lines="(?:pool|server) ", commented=False) == POOLS
+    assert desired_text(off, lines="(?:pool|server) ", commented=True) == off
+    assert desired_text(off, lines="(?:pool|server) ", commented=False) == POOLS
+    assert desired_text(POOLS, lines="(?:pool|server) ", commented=False) == POOLS
 
 
 def test_lines_and_a_block_of_one_file():
-    both = wanted(HOSTS, lines=r"127\.0\.1\.1\s", commented=True, block="192.0.2.1 ctl1")
+    both = desired_text(HOSTS, lines=r"127\.0\.1\.1\s", commented=True, block="192.0.2.1 ctl1")
     assert both == HOSTS.replace("127.0.1.1", "# 127.0.1.1") + BLOCK
-    assert wanted(both, lines=r"127\.0\.1\.1\s", commented=False, block="") == HOSTS
-    assert wanted(None, lines="x", commented=True) is None
+    assert desired_text(both, lines=r"127\.0\.1\.1\s", commented=False, block="") == HOSTS
+    assert desired_text(None, lines="x", commented=True) is None
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

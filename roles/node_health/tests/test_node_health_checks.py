@@ -89,7 +89,7 @@ def test_a_command_takes_the_place_of_a_builtin():
 
 
 @pytest.mark.parametrize(
-    ("name", "check", "said"),
+    ("name", "check", "words"),
     [
         ("Own", {"command": ["/x"]}, "is no name of a check"),
         ("own", "off", "write a mapping"),
@@ -108,10 +108,10 @@ def test_a_command_takes_the_place_of_a_builtin():
         ("munge", {"enabled": "no"}, "enabled is 'no'; set it to true or false"),
     ],
 )
-def test_what_cannot_work_is_said_in_a_sentence(name, check, said):
+def test_what_cannot_work_is_said_in_a_sentence(name, check, words):
     (sentence,) = problems(SHIPPED, {name: check}, USUAL)
     assert sentence.startswith(f"node_health_checks.{name}")
-    assert said in sentence
+    assert words in sentence
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,13 @@ class Answer:
     starts: Mapping[str, str]  # node -> when its slurmd started, as slurmctld was told
     jobs: Mapping[str, Sequence[str]]  # node -> `7 (ops)` of each job that holds it
 
-    def seen(self, node: str) -> Seen:
+    def state_of(self, node: str) -> Seen:
         return self.nodes.get(node, NOWHERE)
 
 
-def read(said: str) -> Answer:
+def read(output: str) -> Answer:
     """Raises ValueError when the text is not an answer: nothing said is not `no jobs`."""
-    first, _, rest = said.strip().partition("\n")
+    first, _, rest = output.strip().partition("\n")
     if first not in (ANSWERS, SILENT, ABSENT):
         raise ValueError(f"Slurm was asked for its nodes, and the answer began with {first!r}")
     if first != ANSWERS:
@@ -72,9 +72,9 @@ def is_ours(node: Seen) -> bool:
     return node.drained and node.reason.startswith((MARK, WAITS))
 
 
-def waits(said: str, node: str) -> bool:
+def waits(output: str, node: str) -> bool:
     """Whether the node was taken out of service until Slurm has been told what it is now."""
-    return _waits(read(said).seen(node))
+    return _waits(read(output).state_of(node))
 
 
 def _waits(node: Seen) -> bool:
@@ -92,14 +92,14 @@ def keeper(node: Seen) -> str:
     return node.reason if node.flags & BROKEN and by_person else ""
 
 
-def place(said: str, node: str, slurmd: bool, due: bool) -> str:
+def place(output: str, node: str, slurmd: bool, due: bool) -> str:
     """When a node has its turn.
 
     now   Slurm gives it no jobs, or there is nothing to do that its jobs would notice
     left  an earlier run took it out of service and did not bring it back
     turn  it has to be taken out of service first, and not too many at once
     """
-    answer = read(said)
+    answer = read(output)
     if answer.slurm == ABSENT or not slurmd:
         return "now"
     if answer.slurm == SILENT:
@@ -129,14 +129,14 @@ def operator() -> str:
     return f"{name} on {socket.gethostname()}"
 
 
-def to_drain(said: str, nodes: Collection[str]) -> list[str]:
+def to_drain(output: str, nodes: Collection[str]) -> list[str]:
     """Of these nodes, those in service."""
-    answer = read(said)
-    seen = ((name, answer.seen(name)) for name in nodes)
+    answer = read(output)
+    seen = ((name, answer.state_of(name)) for name in nodes)
     return [name for name, node in seen if not is_ours(node) and not keeper(node)]
 
 
-def out_already(said: str, nodes: Collection[str], begun: Collection[str] = ()) -> list[str]:
+def out_already(output: str, nodes: Collection[str], begun: Collection[str] = ()) -> list[str]:
     """`NAME (reason)` of other nodes for which no further one may go out of service.
 
     Those that only wait for Slurm to be told of them are well.
@@ -144,25 +144,25 @@ def out_already(said: str, nodes: Collection[str], begun: Collection[str] = ()) 
     nodes  those that have their turn
     begun  those of this run that had it and are not well
     """
-    answer = read(said)
+    answer = read(output)
     here = set(nodes)
     reasons = {
         name: node.reason
         for name, node in answer.nodes.items()
         if is_ours(node) and not _waits(node)
     }
-    reasons = {name: answer.seen(name).reason for name in begun} | reasons
+    reasons = {name: answer.state_of(name).reason for name in begun} | reasons
     return [f"{name} ({why})" if why else name for name, why in reasons.items() if name not in here]
 
 
-def busy(said: str, nodes: Collection[str]) -> dict[str, str]:
+def busy(output: str, nodes: Collection[str]) -> dict[str, str]:
     """Node -> what runs there, or why nobody knows; a node that is missing here is empty."""
-    answer = read(said)
+    answer = read(output)
     if answer.slurm != ANSWERS:
         return dict.fromkeys(nodes, "slurmctld does not answer")
     reasons = {}
     for name in nodes:
-        jobs, node = answer.jobs.get(name, ()), answer.seen(name)
+        jobs, node = answer.jobs.get(name, ()), answer.state_of(name)
         if jobs:
             reasons[name] = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
         elif name not in answer.nodes:
@@ -177,53 +177,53 @@ def busy(said: str, nodes: Collection[str]) -> dict[str, str]:
 # --- back ----------------------------------------------------------------------------------------
 
 
-def slurmd_start(said: str) -> str:
+def slurmd_start(output: str) -> str:
     """When the slurmd that runs now was started, from `scontrol show slurmd`; "" when none does."""
-    match = re.search(r"^Boot time\s*=\s*(\S+)$", said, re.MULTILINE)
+    match = re.search(r"^Boot time\s*=\s*(\S+)$", output, re.MULTILINE)
     return match[1] if match else ""
 
 
-def silent(said: str, starts: Mapping[str, str]) -> list[str]:
+def silent(output: str, starts: Mapping[str, str]) -> list[str]:
     """Of these nodes, those whose slurmd, as it runs now, has not registered with slurmctld.
 
     starts  node -> when its slurmd started, of which slurmctld may only know an earlier one
     """
-    answer = read(said)
+    answer = read(output)
     return [
         name
         for name, start in starts.items()
-        if answer.seen(name).flags & (UNSETTLED - BROKEN)
+        if answer.state_of(name).flags & (UNSETTLED - BROKEN)
         or not _registered(start, answer.starts.get(name, ""))
     ]
 
 
-def _registered(start: str, told: str) -> bool:
+def _registered(start: str, registered: str) -> bool:
     """Both in UTC and as Slurm writes times. What is no time is no registration."""
     try:
-        late = datetime.fromisoformat(start) - datetime.fromisoformat(told)
+        late = datetime.fromisoformat(start) - datetime.fromisoformat(registered)
     except ValueError:
         return False
     return late.total_seconds() <= START_SECONDS
 
 
-def to_return(said: str, nodes: Collection[str]) -> list[str]:
+def to_return(output: str, nodes: Collection[str]) -> list[str]:
     """Of these nodes, those that this role took out and that nobody claimed since."""
-    answer = read(said)
-    return [name for name in nodes if is_ours(answer.seen(name))]
+    answer = read(output)
+    return [name for name in nodes if is_ours(answer.state_of(name))]
 
 
-def kept_out(said: str, nodes: Collection[str]) -> dict[str, str]:
+def kept_out(output: str, nodes: Collection[str]) -> dict[str, str]:
     """Node -> the reason for which somebody else keeps it out of service."""
-    answer = read(said)
-    return {name: why for name in nodes if (why := keeper(answer.seen(name)))}
+    answer = read(output)
+    return {name: why for name in nodes if (why := keeper(answer.state_of(name)))}
 
 
-def not_back(said: str, nodes: Collection[str]) -> dict[str, str]:
+def not_back(output: str, nodes: Collection[str]) -> dict[str, str]:
     """Node -> why Slurm gives it no jobs although nobody keeps it."""
-    answer = read(said)
+    answer = read(output)
     reasons = {}
     for name in nodes:
-        node = answer.seen(name)
+        node = answer.state_of(name)
         if not keeper(node) and (node.unsettled or node.drained):
             reasons[name] = str(node)
     return reasons

@@ -27,10 +27,10 @@ gpu6 2026-11-22T06:20:00
 EMPTY = "answers\n-- slurmd --\n-- jobs --\n"
 
 
-@pytest.mark.parametrize("said", ["", "scontrol: error", "answers\ngpu1 IDLE\n-- slurmd --\n"])
-def test_what_is_no_answer_is_not_no_jobs(said):
+@pytest.mark.parametrize("output", ["", "scontrol: error", "answers\ngpu1 IDLE\n-- slurmd --\n"])
+def test_what_is_no_answer_is_not_no_jobs(output):
     with pytest.raises(ValueError, match="Slurm was asked"):
-        s.busy(said, ["gpu1"])
+        s.busy(output, ["gpu1"])
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,16 @@ _ADVICE = "apply the role nvidia_container_toolkit"
 
 
 def rows(
-    said: str, specs: Sequence[str], gpus: int, names: Sequence[str], version: str
+    output: str, specs: Sequence[str], gpus: int, names: Sequence[str], version: str
 ) -> list[dict[str, str]]:
     """The verify table's rows.
 
-    `said` is `KEY VALUE` lines of what was found on the node, `specs` the CDI specification that is
-    there and the one for its GPUs as they are.
+    `output` is `KEY VALUE` lines of the node, `specs` the CDI specification that is there and
+    the one for its GPUs as they are.
     """
     if not gpus:
         return [verify_skipped(_COMPONENT, "toolkit", "the node declares no GPU")]
-    values = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    values = dict(line.split(" ", 1) for line in output.splitlines() if " " in line)
     there, current = [*specs, "", ""][:2]
     state = "missing" if cdi.read(there) is None else "that of other GPUs or another driver"
     if cdi.same(there, current):

@@ -55,7 +55,7 @@ def test_what_is_as_declared_passes(version):
 
 
 @pytest.mark.parametrize(
-    ("said", "now", "gpus", "failing"),
+    ("output", "now", "gpus", "failing"),
     [
         (GOOD.replace("base 1.20.1-1", "base 1.21.0-1"), SPEC, 2, "version of the packages"),
         (GOOD.replace("held 2", "held 1"), SPEC, 2, "packages that are held"),
@@ -65,8 +65,8 @@ def test_what_is_as_declared_passes(version):
         (GOOD, "", 2, "CDI specification"),
     ],
 )
-def test_what_is_not_fails(said, now, gpus, failing):
-    table = rows(said, [SPEC, now], gpus, NAMES, "")
+def test_what_is_not_fails(output, now, gpus, failing):
+    table = rows(output, [SPEC, now], gpus, NAMES, "")
     assert [row["what"] for row in table if row["verdict"] == "FAIL"] == [failing]
 
 

@@ -119,10 +119,10 @@ def resolved(names: Iterable[str], kernel: str, kind: str) -> list[str]:
     return [name.replace("{kernel}", kernel).replace("{flavour}", kind) for name in names]
 
 
-def policy(said: str) -> dict[str, str]:
+def policy(output: str) -> dict[str, str]:
     """Candidates by package, of what `apt-cache policy NAME…` said."""
     candidates, name = {}, ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if line and not line.startswith(" "):
             name = line.rstrip(":")
         elif line.startswith("  Candidate: ") and not line.endswith("(none)"):
@@ -130,10 +130,10 @@ def policy(said: str) -> dict[str, str]:
     return candidates
 
 
-def packages(said: str) -> tuple[dict[str, str], set[str]]:
+def packages(output: str) -> tuple[dict[str, str], set[str]]:
     """Versions of what is installed, and the names of what is held, of dpkg-query's lines."""
     versions, held = {}, set()
-    for line in said.splitlines():
+    for line in output.splitlines():
         status, wanted, name, version = line.split(" ")
         if status == "installed":
             versions[name] = version

@@ -94,14 +94,14 @@ def _nvml(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:
     yield verify_row(actual if answering else "", COMPONENT, "persistence mode", "on", advice)
 
 
-def _model(found: Sequence[str | None], expected: Mapping[str, Any]) -> dict[str, str]:
+def _model(products: Sequence[str | None], expected: Mapping[str, Any]) -> dict[str, str]:
     """One row for the models of all GPUs that answer: the declared one, or what they are."""
     names, model = expected["names"], expected["model"]
-    strange = sorted({name or "a GPU without a name" for name in found if name not in names})
+    strange = sorted({name or "a GPU without a name" for name in products if name not in names})
     if names:
         wanted, advice = model, f"{model} is known as {', '.join(names)}; correct node_gpus.model"
     else:
         wanted = f"a name of {model}"
         advice = "nobody knows one; set nvidia_driver_product_names to what nvidia-smi -L prints"
-    shown = ", ".join(strange) if strange else model if found else ""
+    shown = ", ".join(strange) if strange else model if products else ""
     return verify_row(shown, COMPONENT, "model of all GPUs", wanted, advice)

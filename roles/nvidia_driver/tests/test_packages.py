@@ -155,7 +155,7 @@ def test_before_the_system_is_known_only_the_declaration_is_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("changes", "words"),
     [
         ({"source": "none"}, "is none on a node that has 8 GPUs (h100_sxm)"),
         ({"count": 0}, "is cuda_repo on a node without GPUs"),
@@ -172,8 +172,8 @@ def test_before_the_system_is_known_only_the_declaration_is_judged() -> None:
         ({"branch": 550}, "is 550, but nvidia_driver_source cuda_repo begins with 560 on Debian"),
     ],
 )
-def test_a_contradiction_is_refused_in_one_sentence(asked: dict[str, Any], words: str) -> None:
-    choice = chosen(**asked)
+def test_a_contradiction_is_refused_in_one_sentence(changes: dict[str, Any], words: str) -> None:
+    choice = chosen(**changes)
     (sentence,) = choice.problems
     assert words in sentence
     assert sentence.endswith(".")

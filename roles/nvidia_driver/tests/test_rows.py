@@ -41,9 +41,9 @@ def answer(**more: Any) -> dict[str, Any]:
 
 
 def failures(
-    said: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **expected: Any
+    nvml: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **expected: Any
 ) -> list[str]:
-    table = rows.rows(said or answer(), STATE | (state or {}), EXPECTED | expected)
+    table = rows.rows(nvml or answer(), STATE | (state or {}), EXPECTED | expected)
     return verify_failures(table)
 
 
@@ -71,7 +71,7 @@ LOST = {
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "expected", "words"),
+    ("nvml", "state", "expected", "words"),
     [
         ({}, {"change": ["libcuda1"]}, {}, "packages is without libcuda1, expected installed"),
         ({}, {"hold": ["libcuda1"]}, {}, "hold on upgrades is not for libcuda1, expected set"),
@@ -109,9 +109,9 @@ LOST = {
     ],
 )
 def test_what_is_wrong_fails(
-    said: dict[str, Any], state: dict[str, Any], expected: dict[str, Any], words: str
+    nvml: dict[str, Any], state: dict[str, Any], expected: dict[str, Any], words: str
 ) -> None:
-    sentences = failures(answer(**said), state, **expected)
+    sentences = failures(answer(**nvml), state, **expected)
     assert [sentence for sentence in sentences if words in sentence], sentences
 
 

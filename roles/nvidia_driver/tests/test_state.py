@@ -19,7 +19,7 @@ PROPRIETARY = (
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "module"),
     [
         (OPEN, ("580.95.05", "open")),
         (PROPRIETARY, ("535.129.03", "proprietary")),
@@ -31,8 +31,8 @@ PROPRIETARY = (
         ("", ("", "")),
     ],
 )
-def test_the_module_that_is_loaded(text: str, found: tuple[str, str]) -> None:
-    assert state.loaded(text) == found
+def test_the_module_that_is_loaded(text: str, module: tuple[str, str]) -> None:
+    assert state.loaded(text) == module
 
 
 @pytest.mark.parametrize(

@@ -18,37 +18,37 @@ Row = dict[str, str]
 Facts = Mapping[str, Any]
 
 
-def rows(found: Facts, declared: Facts, nvml: Facts) -> list[Row]:
+def rows(state: Facts, declared: Facts, nvml: Facts) -> list[Row]:
     """The rows, at least one.
 
-    `found` is what nvidia_fabric_look returns, `nvml` what the action nvml does with the question
+    `state` is what nvidia_fabric_look returns, `nvml` what the action nvml does with the question
     `fabric`. `declared` has model, count, generation, switches (present, none, unknown), imex,
     domain and channels.
     """
     if not declared["model"]:
         return [verify_skipped(COMPONENT, "NVLink fabric", "no NVIDIA GPU is declared")]
-    result = [_switches(found, declared)]
-    if there(found) or declared["imex"]:
-        result.append(_loaded(found))
-    if there(found):
-        result += _manager(found)
+    result = [_switches(state, declared)]
+    if there(state) or declared["imex"]:
+        result.append(_loaded(state))
+    if there(state):
+        result += _manager(state)
         result.append(_joined(declared, nvml))
-    if found["bridges"]:
-        result += _nvlink5(found)
+    if state["bridges"]:
+        result += _nvlink5(state)
     if declared["imex"]:
-        result += _imex(found, declared)
+        result += _imex(state, declared)
     return result
 
 
-def there(found: Facts) -> bool:
-    return bool(found["switches"] or found["bridges"])
+def there(state: Facts) -> bool:
+    return bool(state["switches"] or state["bridges"])
 
 
-def _row(what: str, found: Any, expected: Any, advice: str) -> Row:
-    return verify_row(found, COMPONENT, what, expected, advice)
+def _row(what: str, actual: Any, expected: Any, advice: str) -> Row:
+    return verify_row(actual, COMPONENT, what, expected, advice)
 
 
-def _switches(found: Facts, declared: Facts) -> Row:
+def _switches(state: Facts, declared: Facts) -> Row:
     if declared["switches"] == "unknown":
         return verify_skipped(COMPONENT, "NVSwitches", f"unknown for the model {declared['model']}")
     board = f"{declared['count']} {declared['model']}"
@@ -56,27 +56,27 @@ def _switches(found: Facts, declared: Facts) -> Row:
         "present": f"{board} have them: they have left the PCI bus, or node_gpus is wrong",
         "none": f"{board} have none: correct node_gpus",
     }
-    is_there = "present" if there(found) else "none"
+    is_there = "present" if there(state) else "none"
     expected = declared["switches"]
     return _row("NVSwitches", is_there, expected, advice[expected])
 
 
-def _loaded(found: Facts) -> Row:
+def _loaded(state: Facts) -> Row:
     advice = "reboot the node: the fabric's daemons run with no other driver than their own"
-    return _row("loaded driver", found["loaded"], found["installed"] or "a driver", advice)
+    return _row("loaded driver", state["loaded"], state["installed"] or "a driver", advice)
 
 
-def _manager(found: Facts) -> Iterator[Row]:
-    driver = found["installed"]
+def _manager(state: Facts) -> Iterator[Row]:
+    driver = state["installed"]
     yield _row(
         "Fabric Manager",
-        found["versions"]["nv-fabricmanager"],
+        state["versions"]["nv-fabricmanager"],
         driver or "the driver's version",
         "run the role nvidia_fabric, which installs the driver's version",
     )
     yield _row(
         f"service {MANAGER}",
-        found["services"][MANAGER],
+        state["services"][MANAGER],
         "active",
         f"without it CUDA ends with error 802: see journalctl -u {MANAGER}",
     )
@@ -105,27 +105,27 @@ def _not_joined(gpu: Facts) -> str:
     return f"GPU {gpu['index']}: {why}"
 
 
-def _nvlink5(found: Facts) -> Iterator[Row]:
-    has = "installed" if found["nvlsm"] else "not installed"
+def _nvlink5(state: Facts) -> Iterator[Row]:
+    has = "installed" if state["nvlsm"] else "not installed"
     yield _row("NVLink subnet manager", has, "installed", "install the package nvlsm")
-    has = "loaded" if found["umad"] else "not loaded"
+    has = "loaded" if state["umad"] else "not loaded"
     yield _row("module ib_umad", has, "loaded", "modprobe ib_umad; the subnet manager needs it")
 
 
-def _imex(found: Facts, declared: Facts) -> Iterator[Row]:
+def _imex(state: Facts, declared: Facts) -> Iterator[Row]:
     domain = declared["domain"] or "of its NVLink domain"
     yield _row(
         "IMEX",
-        found["versions"]["nvidia-imex"],
-        found["installed"] or "the driver's version",
+        state["versions"]["nvidia-imex"],
+        state["installed"] or "the driver's version",
         "run the role nvidia_fabric, which installs the driver's version",
     )
     advice = f"see journalctl -u {IMEX}"
-    yield _row(f"service {IMEX}", found["services"][IMEX], "active", advice)
+    yield _row(f"service {IMEX}", state["services"][IMEX], "active", advice)
     advice = f"it waits for other nodes {domain}: nvidia-imex-ctl -N says for which"
-    yield _row("IMEX's state", found["imex"], "READY", advice)
+    yield _row("IMEX's state", state["imex"], "READY", advice)
     if declared["channels"] == "shared":
-        has = "present" if found["channel"] else "absent"
+        has = "present" if state["channel"] else "absent"
         advice = "the driver makes it when it is loaded: reboot the node"
         yield _row("IMEX channel 0", has, "present", advice)
     else:

@@ -10,11 +10,11 @@ Table = Sequence[Mapping[str, Any]]
 SWITCHES, NVLINK5, IMEX = "switches", "nvlink5", "imex"
 
 
-def parts(found: Mapping[str, Any], imex: bool) -> list[str]:
+def parts(state: Mapping[str, Any], imex: bool) -> list[str]:
     """What the node needs software for, by the devices that are there; IMEX is by declaration."""
     there = {
-        SWITCHES: found["switches"] or found["bridges"],
-        NVLINK5: found["bridges"],
+        SWITCHES: state["switches"] or state["bridges"],
+        NVLINK5: state["bridges"],
         IMEX: imex,
     }
     return [part for part, needed in there.items() if needed]

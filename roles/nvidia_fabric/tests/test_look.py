@@ -39,11 +39,11 @@ def test_bridges_are_network_functions_that_manage_switches(tmp_path):
     assert look.bridges(tmp_path) == 1
 
 
-@pytest.mark.parametrize(("said", "version"), [(OPEN, "580.95.05"), (OLD, "535.261.03"), ("", "")])
-def test_the_loaded_driver(tmp_path, said, version):
+@pytest.mark.parametrize(("text", "version"), [(OPEN, "580.95.05"), (OLD, "535.261.03"), ("", "")])
+def test_the_loaded_driver(tmp_path, text, version):
     place = tmp_path / "proc/driver/nvidia/version"
     place.parent.mkdir(parents=True)
-    place.write_text(said)
+    place.write_text(text)
     assert look.loaded(tmp_path) == version
 
 

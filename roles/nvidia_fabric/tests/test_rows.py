@@ -39,17 +39,17 @@ def nvml(*states):
 JOINED = nvml("completed", "completed")
 
 
-def verdicts(found, declared, answer):
-    return {row["what"]: row["verdict"] for row in rows.rows(found, declared, answer)}
+def verdicts(state, declared, answer):
+    return {row["what"]: row["verdict"] for row in rows.rows(state, declared, answer)}
 
 
-def failed(found=(), declared=(), answer=JOINED):
-    judged = rows.rows(FOUND | dict(found), DECLARED | dict(declared), answer)
+def failed(state=(), declared=(), answer=JOINED):
+    judged = rows.rows(FOUND | dict(state), DECLARED | dict(declared), answer)
     return [row["what"] for row in judged if row["verdict"] == "FAIL"]
 
 
 @pytest.mark.parametrize(
-    ("found", "declared"),
+    ("state", "declared"),
     [
         ({}, {}),
         ({"switches": 0, "bridges": 2}, B200),
@@ -58,14 +58,14 @@ def failed(found=(), declared=(), answer=JOINED):
         ({}, {"model": "h800", "switches": "unknown"}),
     ],
 )
-def test_what_is_in_order_passes(found, declared):
-    judged = verdicts(FOUND | found, DECLARED | declared, JOINED)
+def test_what_is_in_order_passes(state, declared):
+    judged = verdicts(FOUND | state, DECLARED | declared, JOINED)
     assert set(judged.values()) <= {"PASS", "SKIP"}
     assert "PASS" in judged.values()
 
 
 @pytest.mark.parametrize(
-    ("found", "declared", "what"),
+    ("state", "declared", "what"),
     [
         (NONE, {}, "NVSwitches"),
         ({}, {"switches": "none"}, "NVSwitches"),
@@ -84,8 +84,8 @@ def test_what_is_in_order_passes(found, declared):
         (NONE | {"channel": False}, GB200, "IMEX channel 0"),
     ],
 )
-def test_what_is_not_fails_by_its_name(found, declared, what):
-    assert failed(found, declared) == [what]
+def test_what_is_not_fails_by_its_name(state, declared, what):
+    assert failed(state, declared) == [what]
 
 
 @pytest.mark.parametrize(

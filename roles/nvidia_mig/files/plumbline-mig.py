@@ -195,14 +195,14 @@ def summary(layouts: Sequence[str]) -> str:
     return "; ".join(parts) or "no GPU"
 
 
-def wanted(plan: Plan) -> str:
+def planned_layout(plan: Plan) -> str:
     return listed(plan["layout"]) or "MIG off"
 
 
-def cut_otherwise(plan: Plan, found: Iterable[MigGpu]) -> list[MigGpu]:
+def cut_otherwise(plan: Plan, all_gpus: Iterable[MigGpu]) -> list[MigGpu]:
     """The GPUs that are not as declared, now or after the next boot."""
     mode = bool(plan["layout"])
-    return [gpu for gpu in found if layout(gpu) != wanted(plan) or gpu.pending != mode]
+    return [gpu for gpu in all_gpus if layout(gpu) != planned_layout(plan) or gpu.pending != mode]
 
 
 def in_use(host: Host, changing: Iterable[MigGpu]) -> list[str]:
@@ -246,7 +246,7 @@ def major(text: str) -> int:
     return int(match[1])
 
 
-def devices(host: Host, plan: Plan, found: Sequence[MigGpu]) -> list[dict[str, Any]]:
+def devices(host: Host, plan: Plan, all_gpus: Sequence[MigGpu]) -> list[dict[str, Any]]:
     """The declared instances with what is behind them, in their order: uuid, devices, numbers.
 
     Those of one profile on one GPU go by the driver's number of the GPU instance. Raises Failed
@@ -257,7 +257,7 @@ def devices(host: Host, plan: Plan, found: Sequence[MigGpu]) -> list[dict[str, A
     number = major(_read(host.proc / "devices"))
     known = minors(_read(host.proc / "driver/nvidia-caps/mig-minors"))
     free: dict[tuple[int, str], list[Instance]] = {}
-    for gpu in found:
+    for gpu in all_gpus:
         for instance in gpu.instances:
             free.setdefault((gpu.minor, instance.profile), []).append(instance)
     result = []
@@ -282,23 +282,25 @@ def devices(host: Host, plan: Plan, found: Sequence[MigGpu]) -> list[dict[str, A
     return result
 
 
-def named(host: Host, made: Sequence[Mapping[str, Any]]) -> int:
+def named(host: Host, instances: Sequence[Mapping[str, Any]]) -> int:
     """How many of the names are there, each with the instance that the map says, and no others."""
     try:
-        if json.loads(_read(host.map)) != made:
+        if json.loads(_read(host.map)) != instances:
             return 0
     except (Failed, ValueError):
         return 0
-    return sum(_is_device(Path(path), numbers) for entry in made for path, numbers in _files(entry))
+    return sum(
+        _is_device(Path(path), numbers) for entry in instances for path, numbers in _files(entry)
+    )
 
 
-def name(host: Host, made: Sequence[Mapping[str, Any]]) -> None:
+def name(host: Host, instances: Sequence[Mapping[str, Any]]) -> None:
     """Make the names and the map; those that are right stay, others go.
 
     Everybody may read: whose instance it is, cgroups decide, as with the files of the driver.
     """
     host.names.mkdir(mode=0o755, exist_ok=True)
-    kept = {Path(path): numbers for entry in made for path, numbers in _files(entry)}
+    kept = {Path(path): numbers for entry in instances for path, numbers in _files(entry)}
     for path in set(host.names.iterdir()) - set(kept):
         path.unlink()
     for path, numbers in kept.items():
@@ -307,9 +309,9 @@ def name(host: Host, made: Sequence[Mapping[str, Any]]) -> None:
             os.mknod(new, stat.S_IFCHR | 0o444, os.makedev(*numbers))
             new.chmod(0o444)
             new.replace(path)
-    if named(host, made) != len(kept):
+    if named(host, instances) != len(kept):
         new = host.map.with_name(f".{host.map.name}.new")
-        new.write_text(json.dumps(made), encoding="utf-8")
+        new.write_text(json.dumps(instances), encoding="utf-8")
         new.chmod(0o644)
         new.replace(host.map)
 
@@ -321,8 +323,8 @@ def forget(host: Host) -> None:
         path.unlink()
 
 
-def _files(one: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[int]]]:
-    yield from zip(one["devices"], one["numbers"], strict=True)
+def _files(instance: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[int]]]:
+    yield from zip(instance["devices"], instance["numbers"], strict=True)
 
 
 def _is_device(path: Path, numbers: Sequence[int]) -> bool:
@@ -356,7 +358,7 @@ def look(host: Host, plan: Plan) -> dict[str, Any]:
     """
     answer: dict[str, Any] = {
         "error": "",
-        "expected": summary([wanted(plan)] * plan["gpus"]),
+        "expected": summary([planned_layout(plan)] * plan["gpus"]),
         "found": "",
         "change": bool(plan["layout"]),
         "reboot": False,
@@ -397,7 +399,7 @@ def apply(host: Host, plan: Plan) -> None:
             if left := cut_otherwise(plan, current):
                 raise Failed(
                     f"GPU {left[0].minor} has {layout(left[0])} afterwards, "
-                    f"{wanted(plan)} is declared"
+                    f"{planned_layout(plan)} is declared"
                 )
         if plan["instances"]:
             name(host, devices(host, plan, current))

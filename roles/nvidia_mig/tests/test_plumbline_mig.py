@@ -28,7 +28,7 @@ def minors(gpus=2, instances=15):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def device_files(monkeypatch):
     """Device files that were made: path -> (major, minor). Only root may make real ones."""
     files = {}
 
@@ -122,7 +122,7 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path, monkeypatch, made):
+def node(tmp_path, monkeypatch, device_files):
     return Node(tmp_path, monkeypatch)
 
 
@@ -266,7 +266,7 @@ def test_a_job_does_not_matter_where_nothing_is_to_change(node):
 
 @pytest.mark.parametrize(("reset", "code"), [("none", 0), ("told", 0), ("boot", 3)])
 def test_the_mode_is_changed_for_all_before_a_boot_is_asked_for(
-    tmp_path, monkeypatch, made, capsys, reset, code
+    tmp_path, monkeypatch, device_files, capsys, reset, code
 ):
     node = Node(tmp_path, monkeypatch, reset=reset)
     assert node.apply() == code
@@ -373,11 +373,11 @@ def test_a_task_is_shown_what_slurm_gave_it(shown, allowed, environ, line):
     assert shown(allowed, **environ) == (0, line, "")
 
 
-@pytest.mark.parametrize(("allowed", "given"), [([1], "0,1"), ([1, 3], "0"), ([0, 1, 2], "3")])
-def test_a_task_that_cannot_open_what_slurm_gave_it_does_not_start(shown, allowed, given):
-    code, out, err = shown(allowed, SLURM_STEP_GPUS=given)
+@pytest.mark.parametrize(("allowed", "instances"), [([1], "0,1"), ([1, 3], "0"), ([0, 1, 2], "3")])
+def test_a_task_that_cannot_open_what_slurm_gave_it_does_not_start(shown, allowed, instances):
+    code, out, err = shown(allowed, SLURM_STEP_GPUS=instances)
     assert (code, out) == (mig.NOT_DONE, "")
-    assert f"gave this task the instances {given}, and it can open" in err
+    assert f"gave this task the instances {instances}, and it can open" in err
 
 
 def test_a_command_that_there_is_not(capsys):

@@ -341,18 +341,18 @@ MEANINGS = (
 )
 
 
-def meaning(said: str, entry: Mapping[str, Any]) -> str:
+def meaning(output: str, entry: Mapping[str, Any]) -> str:
     """One sentence of what APT said, without its end."""
     where = " ".join(entry["uris"])
     for pattern, sentence in MEANINGS:
-        if match := re.search(pattern, said):
+        if match := re.search(pattern, output):
             words = [group.strip().rstrip(".") for group in match.groups()]
             said_so = sentence.format(
                 *words, suites=" ".join(entry["suites"]), key_url=entry["key_url"]
             )
             return f"{where} {said_so}"
-    lines = [line for line in said.splitlines() if line.startswith(("E:", "W:"))]
-    return f"{where} cannot be read: {' '.join(lines[0].split()[1:]) if lines else said.strip()}"
+    lines = [line for line in output.splitlines() if line.startswith(("E:", "W:"))]
+    return f"{where} cannot be read: {' '.join(lines[0].split()[1:]) if lines else output.strip()}"
 
 
 # --- one repository, and all of them --------------------------------------------------------------

@@ -131,7 +131,7 @@ def test_preferences_are_of_the_host_or_of_a_version():
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("output", "sentence"),
     [
         # Of apt 2.6 and 3.0, with the addresses changed.
         (
@@ -161,8 +161,8 @@ def test_preferences_are_of_the_host_or_of_a_version():
         ("", "cannot be read"),
     ],
 )
-def test_what_apt_says_becomes_one_sentence(said, sentence):
-    message = package_sources.meaning(said, ENTRY)
+def test_what_apt_says_becomes_one_sentence(output, sentence):
+    message = package_sources.meaning(output, ENTRY)
     assert message.startswith("https://mirror.example.org/cuda/debian12/x86_64/ ")
     assert sentence in message
     assert "\n" not in message

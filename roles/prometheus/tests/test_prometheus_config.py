@@ -93,7 +93,7 @@ def test_rules_are_the_roles_and_then_the_sites(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "words"),
     [
         ({"name": "a b", "port": 1}, "'a b' is no name of a job; give it letters, digits, - and _"),
         ({"name": "../x", "port": 1}, "'../x' is no name of a job; give it"),
@@ -104,10 +104,10 @@ def test_rules_are_the_roles_and_then_the_sites(tmp_path):
         ({"name": "x", "port": 1, "hosts": ["gpu2"]}, "the job x scrapes gpu2, which is not in"),
     ],
 )
-def test_a_job_that_cannot_be_is_refused(job, said):
+def test_a_job_that_cannot_be_is_refused(job, words):
     assert prometheus.problems(JOBS, HOSTS) == []
     [problem] = prometheus.problems([*JOBS, job], HOSTS)
-    assert problem.startswith(said)
+    assert problem.startswith(words)
 
 
 def test_expected_gpus_are_a_textfile():

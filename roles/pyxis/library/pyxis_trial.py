@@ -197,7 +197,7 @@ class Daemon:
                 cwd="/",
             )
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
     def stop(self) -> None:
@@ -226,13 +226,13 @@ def runs_a_job(
                 how = ended(dead.process.returncode)
                 raise Refused(
                     f"Slurm cannot use {library}: in the trial {dead.name} {how}: "
-                    f"{words(dead.said()) or 'it said nothing'}"
+                    f"{words(dead.log_text()) or 'it said nothing'}"
                 )
             idle = run(["sinfo", "--noheader", "--format=%T"], conf, 10)
             if idle.stdout.strip() in ("idle", "mixed", "allocated"):
                 break
             if time.monotonic() > until:
-                errors = words(idle.stderr, *(each.said() for each in daemons))
+                errors = words(idle.stderr, *(each.log_text() for each in daemons))
                 raise Refused(
                     "pyxis cannot be tried: slurmd does not register with the slurmctld of the "
                     f"trial: {errors or 'no error is told'}"
@@ -240,7 +240,7 @@ def runs_a_job(
             time.sleep(0.2)
         done = run(["srun", "--ntasks=1", "--chdir=/", "true"], conf, timeout)
         if done.returncode:
-            errors = words(done.stderr, daemons[1].said())
+            errors = words(done.stderr, daemons[1].log_text())
             how = (
                 f"did not end within {timeout} s"
                 if done.returncode == 124

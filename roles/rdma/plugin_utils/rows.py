@@ -17,24 +17,24 @@ COMPONENT = "rdma"
 Row = dict[str, str]
 
 
-def rows(found: Mapping[str, Any], said: str, declared: Mapping[str, Any]) -> list[Row]:
-    """`found` is what the action infiniband returns, `said` the lines of tasks/verify.yml;
+def rows(answer: Mapping[str, Any], output: str, declared: Mapping[str, Any]) -> list[Row]:
+    """`answer` is what the action infiniband returns, `output` the lines of tasks/verify.yml;
     `declared` has fabric, ports, hcas, memlock, packages and doca_version."""
     fabric = infiniband.declared(declared["fabric"])
     if fabric is None:
         why = f"the declared fabric {declared['fabric']} has no ports of InfiniBand or RoCE"
         return [verify_skipped(COMPONENT, "RDMA", why)]
-    lines = [line.split() for line in said.splitlines() if line.strip()]
+    lines = [line.split() for line in output.splitlines() if line.strip()]
     return [
         *_packages(lines, declared),
         *_limits(lines, declared),
         _devices(lines),
-        _ports(found, fabric, declared),
+        _ports(answer, fabric, declared),
     ]
 
 
-def _row(what: str, found: Any, expected: Any, advice: str) -> Row:
-    return verify_row(found, COMPONENT, what, expected, advice)
+def _row(what: str, actual: Any, expected: Any, advice: str) -> Row:
+    return verify_row(actual, COMPONENT, what, expected, advice)
 
 
 def _packages(lines: list[list[str]], declared: Mapping[str, Any]) -> Iterator[Row]:
@@ -70,14 +70,16 @@ def _devices(lines: list[list[str]]) -> Row:
     return _row("devices for jobs (uverbs)", has, "present", advice)
 
 
-def _ports(found: Mapping[str, Any], fabric: infiniband.Fabric, declared: Mapping[str, Any]) -> Row:
+def _ports(
+    answer: Mapping[str, Any], fabric: infiniband.Fabric, declared: Mapping[str, Any]
+) -> Row:
     """How many are in order of those that must be; the advice is what is wrong with the others."""
     what = f"ports of {declared['fabric']} in order"
     least, hcas = declared["ports"], declared["hcas"] or None
-    if found.get("error") or found.get("ports") is None:
-        return _row(what, "unknown", least, f"the kernel does not tell: {found.get('error')}")
+    if answer.get("error") or answer.get("ports") is None:
+        return _row(what, "unknown", least, f"the kernel does not tell: {answer.get('error')}")
     try:
-        state = infiniband.state(Fields({"ports": found["ports"]}).items("ports"), fabric, hcas)
+        state = infiniband.state(Fields({"ports": answer["ports"]}).items("ports"), fabric, hcas)
     except Unusable as problem:
         return _row(what, "unknown", least, str(problem))
     advice = state.message or "the kernel shows no more: lspci shows the cards, dmesg their driver"

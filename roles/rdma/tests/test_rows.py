@@ -33,8 +33,8 @@ DOWN = {"state": "1: DOWN", "phys_state": "3: Disabled"}
 ROCE = {"link_layer": "Ethernet"}
 
 
-def judged(found=None, said=SAID, **declared):
-    return rows.rows(found or ports(UP, UP), said, DECLARED | declared)
+def judged(answer=None, output=SAID, **declared):
+    return rows.rows(answer or ports(UP, UP), output, DECLARED | declared)
 
 
 def failed(*arguments, **declared):
@@ -78,7 +78,7 @@ def test_a_slurmd_that_is_not_installed_has_no_limit():
 
 
 @pytest.mark.parametrize(
-    ("found", "declared", "is_", "expected"),
+    ("answer", "declared", "is_", "expected"),
     [
         (ports(UP, DOWN), {}, "1", "2"),
         (ports(UP, UP), {"ports": 8}, "2", "8"),
@@ -95,14 +95,14 @@ def test_a_slurmd_that_is_not_installed_has_no_limit():
         ({"error": None, "ports": [{"device": "mlx5_0"}]}, {}, "unknown", "1"),
     ],
 )
-def test_ports_that_are_not_as_declared(found, declared, is_, expected):
-    ended = row("ports of", found, **declared)
+def test_ports_that_are_not_as_declared(answer, declared, is_, expected):
+    ended = row("ports of", answer, **declared)
     assert (ended["found"], ended["expected"], ended["verdict"]) == (is_, expected, "FAIL")
     assert ended["advice"]
 
 
 @pytest.mark.parametrize(
-    ("found", "declared"),
+    ("answer", "declared"),
     [
         (ports(UP, DOWN), {"hcas": "=mlx5_0"}),
         (ports(ROCE, ROCE), {"fabric": "roce_400"}),
@@ -111,12 +111,12 @@ def test_ports_that_are_not_as_declared(found, declared, is_, expected):
         (ports(UP, ROCE | DOWN), {}),
     ],
 )
-def test_ports_that_are(found, declared):
-    assert row("ports of", found, **declared)["verdict"] == "PASS"
+def test_ports_that_are(answer, declared):
+    assert row("ports of", answer, **declared)["verdict"] == "PASS"
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "verdict"),
+    ("version", "declared", "verdict"),
     [
         ("3.2.0-046000", "3.2", "PASS"),
         ("3.2.0-046000", "3.2.0", "PASS"),
@@ -125,9 +125,9 @@ def test_ports_that_are(found, declared):
         ("2.9.1-1", "3.2", "FAIL"),
     ],
 )
-def test_the_version_of_doca_ofed(version, wanted, verdict):
+def test_the_version_of_doca_ofed(version, declared, verdict):
     answer = SAID + f"package installed doca-ofed {version}\n"
-    assert row("DOCA", None, answer, doca_version=wanted)["verdict"] == verdict
+    assert row("DOCA", None, answer, doca_version=declared)["verdict"] == verdict
 
 
 def test_a_doca_ofed_that_is_not_there_has_no_version():

@@ -17,7 +17,7 @@ class FilterModule:
             "shared_storage_export_lines": exports.lines,
             "shared_storage_export_folders": exports.folders,
             "shared_storage_folder_problems": folders.problems,
-            "shared_storage_folders": folders.made,
+            "shared_storage_folders": folders.with_modes,
             "shared_storage_mount_problems": mounts.problems,
             "shared_storage_of_host": mounts.of_host,
             "shared_storage_document": mounts.document,

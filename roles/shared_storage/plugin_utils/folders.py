@@ -31,7 +31,7 @@ def _problems(folders: Sequence[Entry], points: Sequence[str]) -> Iterator[str]:
             )
 
 
-def made(folders: Sequence[Entry]) -> list[dict[str, str]]:
+def with_modes(folders: Sequence[Entry]) -> list[dict[str, str]]:
     """The folders with the mode of their tier, outer ones first."""
     return [
         {"path": str(folder["path"]), "mode": str(TIERS[str(folder["tier"])]["mode"])}

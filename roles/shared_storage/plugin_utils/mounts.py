@@ -182,10 +182,10 @@ def host_problems(
     return sentences
 
 
-def rows(said: str, planned: Sequence[Mapping[str, str]], host: str) -> list[dict[str, str]]:
+def rows(output: str, planned: Sequence[Mapping[str, str]], host: str) -> list[dict[str, str]]:
     """What each filesystem should be and what it is, in the words of filter_plugins/verify.py."""
     try:
-        answer: Mapping[str, Mapping[str, str]] = json.loads(said)
+        answer: Mapping[str, Mapping[str, str]] = json.loads(output)
     except ValueError:
         answer = {}
     table = []

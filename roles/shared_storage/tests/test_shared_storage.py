@@ -223,7 +223,7 @@ def test_folders_lie_on_what_is_mounted():
     tiers = {"/shared/tmp": "scratch", "/shared/home": "home"}
     declared = [{"path": path, "tier": tier} for path, tier in tiers.items()]
     assert not folders.problems(declared, shared)
-    assert folders.made(declared) == [
+    assert folders.with_modes(declared) == [
         {"path": "/shared/home", "mode": "0755"},
         {"path": "/shared/tmp", "mode": "1777"},
     ]

@@ -15,7 +15,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "slurm_composed": components.composed,
-            "slurm_asked": components.asked,
+            "slurm_asked": components.is_set,
             "slurm_plugstack": components.plugstack,
             "slurm_scripts": components.scripts,
             "slurm_script_files": components.script_files,
@@ -40,7 +40,7 @@ class FilterModule:
             "slurm_topology_problems": topology.problems,
             "slurm_licenses": licenses.licenses,
             "slurm_license_problems": licenses.license_problems,
-            "slurm_reservations_wanted": reservations.wanted,
+            "slurm_reservations_wanted": reservations.module_arguments,
             "slurm_reservation_problems": reservations.problems,
             "slurm_unread_settings": releases.unread_settings,
             "slurm_waiting": state.waiting,

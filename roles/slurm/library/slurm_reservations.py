@@ -72,14 +72,14 @@ def words(text: str) -> set[str]:
 
 
 def differing(
-    wanted: Mapping[str, str], found: Mapping[str, str], now: datetime.datetime
+    wanted: Mapping[str, str], current: Mapping[str, str], now: datetime.datetime
 ) -> dict[str, str]:
     """What of a reservation is to be changed; its nodes have one spelling if they are the same."""
     changes = {}
-    flags = {flag.partition("=")[0] for flag in words(found.get("Flags", ""))}
-    begun = found.get("StartTime", "") <= now.strftime(FORMAT)
+    flags = {flag.partition("=")[0] for flag in words(current.get("Flags", ""))}
+    begun = current.get("StartTime", "") <= now.strftime(FORMAT)
     for name, value in wanted.items():
-        was = found.get(name, "")
+        was = current.get(name, "")
         if name == "Flags":
             missing = words(value.upper()) - flags - WHEN_MADE
             if missing:
@@ -115,17 +115,17 @@ def command(
     name: str,
     absent: bool,
     wanted: Mapping[str, str],
-    found: Mapping[str, str] | None,
+    current: Mapping[str, str] | None,
     now: datetime.datetime,
 ) -> list[str]:
     """The arguments of scontrol that bring one reservation there; none where it is."""
     if absent:
-        return [] if found is None else ["delete", f"ReservationName={name}"]
-    if found is None:
+        return [] if current is None else ["delete", f"ReservationName={name}"]
+    if current is None:
         if over(wanted, now):
             return []
         return ["create", f"ReservationName={name}", *(f"{k}={v}" for k, v in wanted.items())]
-    changes = differing(wanted, found, now)
+    changes = differing(wanted, current, now)
     if not changes:
         return []
     return ["update", f"ReservationName={name}", *(f"{k}={v}" for k, v in changes.items())]

@@ -93,7 +93,7 @@ def contributed(own: Settings, components: Components) -> Iterator[tuple[str, st
 
 
 def composed(
-    own: Settings, components: Components, site: Settings, found: Release = NONE
+    own: Settings, components: Components, site: Settings, installed: Release = NONE
 ) -> dict[str, str]:
     """The settings by name, sorted; what ends up empty is left out.
 
@@ -103,10 +103,10 @@ def composed(
     spelling: dict[str, str] = {}
     values: dict[str, list[Any]] = {}
     known = {
-        who: {**part, "settings_where_known": _read(part.get("settings_where_known"), found)}
+        who: {**part, "settings_where_known": _read(part.get("settings_where_known"), installed)}
         for who, part in components.items()
     }
-    for _, name, value in contributed(_read(own, found), known):
+    for _, name, value in contributed(_read(own, installed), known):
         key = name.lower()
         spelling.setdefault(key, name)
         values.setdefault(key, []).append(value)
@@ -117,11 +117,11 @@ def composed(
     return {spelling[key]: value for key, value in sorted(result.items()) if value}
 
 
-def _read(settings: Settings | None, found: Release) -> Settings:
-    return read(settings or {}, File.SLURM, found)
+def _read(settings: Settings | None, installed: Release) -> Settings:
+    return read(settings or {}, File.SLURM, installed)
 
 
-def asked(components: Components, site: Settings, name: str) -> bool:
+def is_set(components: Components, site: Settings, name: str) -> bool:
     """Whether a component or the site gives a setting a value; what is no mapping asks nothing."""
     values = {}
     for settings in (*(_settings_of(part) for part in components.values()), site):

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cluster.slurm.settings import text
-from roles.slurm.plugin_utils.components import Components, Settings, asked, items
+from roles.slurm.plugin_utils.components import Components, Settings, is_set, items
 
 PRIVATE = "/tmp,/dev/shm"  # what job_container/tmpfs makes private by itself
 
@@ -62,7 +62,7 @@ def _folder(private_tmp: Mapping[str, Any]) -> Iterator[str]:
 def _hidden_from_metrics(own: Settings, components: Components, site: Settings) -> Iterator[str]:
     hidden = items(_of(site, "privatedata", _of(own, "privatedata")))
     ignored = "ignore_private_data" in items(_of(site, "metricsparameters"))
-    if hidden and asked(components, site, "MetricsType") and not ignored:
+    if hidden and is_set(components, site, "MetricsType") and not ignored:
         yield (
             f"PrivateData is {','.join(hidden)}, and slurmctld then serves no metrics "
             "(MetricsType); set slurm_exporter_openmetrics to false, or from 26.05 on "

@@ -31,9 +31,9 @@ class Leaving:
     reserved: Mapping[str, Sequence[str]]  # node -> reservations that have it
 
 
-def read(said: str, declared: Collection[str]) -> Leaving:
+def read(output: str, declared: Collection[str]) -> Leaving:
     """Raises ValueError when the text is not an answer: nothing said is not `no jobs`."""
-    first, _, rest = said.strip().partition("\n")
+    first, _, rest = output.strip().partition("\n")
     if first not in (ANSWERS, SILENT, ABSENT):
         raise ValueError(f"Slurm was asked what leaves, and the answer began with {first!r}")
     staying = set(declared)
@@ -75,9 +75,9 @@ def _names(where: str) -> list[str]:
 # --- the gate: what no run does ------------------------------------------------------------------
 
 
-def leaving_refusals(said: str, declared: Collection[str], controller: str) -> list[str]:
+def leaving_refusals(output: str, declared: Collection[str], controller: str) -> list[str]:
     """Why Slurm's files must not be written without the nodes that are in them now."""
-    leaving = read(said, declared)
+    leaving = read(output, declared)
     if leaving.slurm == SILENT and leaving.nodes:
         return [_silent(leaving, controller)]
     alike: dict[str, list[str]] = {}
@@ -117,30 +117,30 @@ def _bound(leaving: Leaving, name: str) -> str:
     return ", ".join(filter(None, [*losses, "a job is just ending there" if ending else ""]))
 
 
-def _jobs(jobs: Sequence[str], one: str = "runs", many: str = "run") -> str:
+def _jobs(jobs: Sequence[str], singular: str = "runs", many: str = "run") -> str:
     """`job 7 (ops) runs`, `jobs 7 (ops), 8 (eve) and 9 more run`."""
     shown = ", ".join(jobs[:NAMED])
     if len(jobs) > NAMED:
         shown = f"{shown} and {len(jobs) - NAMED} more"
-    return f"job {shown} {one}" if len(jobs) == 1 else f"jobs {shown} {many}"
+    return f"job {shown} {singular}" if len(jobs) == 1 else f"jobs {shown} {many}"
 
 
 # --- the removal ---------------------------------------------------------------------------------
 
 
-def leaving_nodes(said: str, declared: Collection[str]) -> list[str]:
-    return list(read(said, declared).nodes)
+def leaving_nodes(output: str, declared: Collection[str]) -> list[str]:
+    return list(read(output, declared).nodes)
 
 
 def removal_refusals(
-    said: str, declared: Collection[str], controller: str, wait: int, cancel: bool
+    output: str, declared: Collection[str], controller: str, wait: int, cancel: bool
 ) -> list[str]:
     """Why nodes are not even taken out of service, one sentence for each thing to decide.
 
     wait    seconds that running jobs may take to end
     cancel  whether jobs are ended
     """
-    return list(_removal_refusals(read(said, declared), controller, wait, cancel))
+    return list(_removal_refusals(read(output, declared), controller, wait, cancel))
 
 
 def _removal_refusals(leaving: Leaving, controller: str, wait: int, cancel: bool) -> Iterator[str]:
@@ -171,23 +171,23 @@ def _removal_refusals(leaving: Leaving, controller: str, wait: int, cancel: bool
         )
 
 
-def to_drain(said: str, declared: Collection[str]) -> list[str]:
+def to_drain(output: str, declared: Collection[str]) -> list[str]:
     """Those that may get a job; a reason that somebody gave before stays."""
-    return [name for name, node in read(said, declared).nodes.items() if not node.drained]
+    return [name for name, node in read(output, declared).nodes.items() if not node.drained]
 
 
-def to_cancel(said: str, declared: Collection[str], pending: bool) -> list[str]:
+def to_cancel(output: str, declared: Collection[str], pending: bool) -> list[str]:
     """Numbers of the jobs that hold the nodes, or of the pending ones that ask for them."""
-    leaving = read(said, declared)
+    leaving = read(output, declared)
     bound = leaving.pending if pending else leaving.running
     numbers = (job.partition(" ")[0] for jobs in bound.values() for job in jobs)
     # A pending array is 7_[3-9%2] in one line; scancel --state=PENDING 7 is all of it.
     return list(dict.fromkeys(n.partition("_[")[0] if pending else n for n in numbers))
 
 
-def to_set_down(said: str, declared: Collection[str]) -> list[str]:
+def to_set_down(output: str, declared: Collection[str]) -> list[str]:
     """Those that hold jobs and do not answer: slurmctld would wait for them to say it ended."""
-    leaving = read(said, declared)
+    leaving = read(output, declared)
     return [n for n, node in leaving.nodes.items() if node.flags & AWAY and _held(leaving, n)]
 
 
@@ -195,9 +195,9 @@ def _held(leaving: Leaving, name: str) -> bool:
     return name in leaving.running or leaving.nodes[name].busy
 
 
-def still_bound(said: str, declared: Collection[str]) -> dict[str, str]:
+def still_bound(output: str, declared: Collection[str]) -> dict[str, str]:
     """Node -> why it cannot go yet."""
-    leaving = read(said, declared)
+    leaving = read(output, declared)
     if leaving.slurm == SILENT:
         return dict.fromkeys(leaving.nodes, "slurmctld does not answer")
     return {

@@ -48,9 +48,9 @@ def unusable(answer: str, names: Collection[str]) -> dict[str, str]:
 # --- Slurm's parser ------------------------------------------------------------------------------
 
 
-def parser_verdict(said: str) -> str:
+def parser_verdict(output: str) -> str:
     """One sentence from what Slurm's parser printed before it gave up."""
-    lines = [re.sub(r"^\w+: (error|fatal): ", "", line).strip() for line in said.splitlines()]
+    lines = [re.sub(r"^\w+: (error|fatal): ", "", line).strip() for line in output.splitlines()]
     lines = [re.sub(r"^_\w+: ", "", line) for line in lines if line]
     for line in lines:
         if match := re.search(r"unrecognized key: (\S+)", line):

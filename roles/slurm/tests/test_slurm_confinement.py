@@ -10,23 +10,23 @@ OWN = {"PrologFlags": "Contain", "PrivateData": []}
 PRIVATE = {"wanted": True, "folder": "/var/lib/slurm/job-tmp", "settings": {}}
 
 
-def said(site: Any = None, private: dict[str, Any] | None = None, **own: Any) -> list[str]:
+def refusals(site: Any = None, private: dict[str, Any] | None = None, **own: Any) -> list[str]:
     return problems({**OWN, **own}, {}, site or {}, {**PRIVATE, **(private or {})})
 
 
 def test_what_the_role_sets_by_itself_can_work():
-    assert said() == []
+    assert refusals() == []
 
 
 @pytest.mark.parametrize("flags", ["X11", ["Alloc", "X11"], "", None])
 def test_a_private_tmp_without_contain_is_refused(flags):
-    (sentence,) = said({"prologflags": flags})
+    (sentence,) = refusals({"prologflags": flags})
     assert "a job's private /tmp is made by Contain; add Contain, or set" in sentence
-    assert said({"prologflags": flags}, {"wanted": False}) == []
+    assert refusals({"prologflags": flags}, {"wanted": False}) == []
 
 
 def test_a_site_may_have_x11_where_it_says_so():
-    assert said({"PrologFlags": "contain,X11"}) == []
+    assert refusals({"PrologFlags": "contain,X11"}) == []
 
 
 @pytest.mark.parametrize(
@@ -40,26 +40,29 @@ def test_a_site_may_have_x11_where_it_says_so():
     ],
 )
 def test_a_folder_that_a_job_would_hide_from_itself_is_refused(private, sentence):
-    (problem,) = said(private=private)
+    (problem,) = refusals(private=private)
     assert sentence in problem
-    assert said(private={**private, "wanted": False}) == []
+    assert refusals(private={**private, "wanted": False}) == []
 
 
 def test_a_folder_outside_of_what_is_private_is_not():
-    assert said(private={"folder": "/tmpfs/jobs"}) == []
-    assert said(private={"folder": "/dev/shm/x", "settings": {"Dirs": "/tmp"}}) == []
+    assert refusals(private={"folder": "/tmpfs/jobs"}) == []
+    assert refusals(private={"folder": "/dev/shm/x", "settings": {"Dirs": "/tmp"}}) == []
 
 
 def test_metrics_that_nobody_would_get_are_refused():
     metrics = {"MetricsType": "metrics/openmetrics"}
-    (sentence,) = said(metrics, PrivateData=["jobs"])
+    (sentence,) = refusals(metrics, PrivateData=["jobs"])
     assert "PrivateData is jobs, and slurmctld then serves no metrics (MetricsType)" in sentence
-    assert said(metrics) == []
-    assert said({**metrics, "PrivateData": ""}, PrivateData=["jobs"]) == []
-    assert said({**metrics, "MetricsParameters": "ignore_private_data"}, PrivateData=["jobs"]) == []
-    assert len(said({**metrics, "PrivateData": "usage"})) == 1
+    assert refusals(metrics) == []
+    assert refusals({**metrics, "PrivateData": ""}, PrivateData=["jobs"]) == []
+    assert (
+        refusals({**metrics, "MetricsParameters": "ignore_private_data"}, PrivateData=["jobs"])
+        == []
+    )
+    assert len(refusals({**metrics, "PrivateData": "usage"})) == 1
 
 
 def test_what_is_no_mapping_is_told_by_others():
     assert problems(OWN, {}, ["x"], PRIVATE) == []  # type: ignore[arg-type]
-    assert said(private={"settings": "x"}) == []
+    assert refusals(private={"settings": "x"}) == []

@@ -18,7 +18,7 @@ def of(host: str, expression: str, **variables: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("silenced", "asked"),
+    ("silenced", "controller"),
     [
         ([], "ctl1"),
         (["machine-twice"], "ctl1"),
@@ -28,11 +28,11 @@ def of(host: str, expression: str, **variables: Any) -> Any:
         (["controller-away:ctl1", "controller-away:ctl2"], "ctl1"),
     ],
 )
-def test_the_first_controller_that_is_not_said_to_be_away_is_asked(silenced, asked):
+def test_the_first_controller_that_is_not_said_to_be_away_is_asked(silenced, controller):
     variables = {"cluster_silenced_refusals": silenced}
-    assert of("gpu1", "cluster_controller", **variables) == asked
-    assert of("gpu1", "__slurm_controller", **variables) == asked
-    assert of("ctl1", "__slurm_is_first_controller", **variables) is (asked == "ctl1")
+    assert of("gpu1", "cluster_controller", **variables) == controller
+    assert of("gpu1", "__slurm_controller", **variables) == controller
+    assert of("ctl1", "__slurm_is_first_controller", **variables) is (controller == "ctl1")
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_what_can_be_left_out_is_judged_like_other_settings():
 
 
 @pytest.mark.parametrize(
-    ("parts", "site", "asked"),
+    ("parts", "site", "expected"),
     [
         ({"a": component(metricstype="x")}, {}, True),
         ({}, {"MetricsType": "x"}, True),
@@ -135,8 +135,8 @@ def test_what_can_be_left_out_is_judged_like_other_settings():
         ({"a": [], "b": {"settings": 7}}, {}, False),
     ],
 )
-def test_whether_anybody_asks_for_a_setting(parts, site, asked):
-    assert c.asked(parts, site, "MetricsType") is asked
+def test_whether_anybody_asks_for_a_setting(parts, site, expected):
+    assert c.is_set(parts, site, "MetricsType") is expected
 
 
 def test_plugstack_and_scripts_of_all_components_come_together():

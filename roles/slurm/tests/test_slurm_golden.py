@@ -67,7 +67,7 @@ def test_what_the_role_itself_writes_is_left_out_of_releases_that_do_not_read_it
 
 
 @pytest.mark.parametrize(
-    ("wanted", "on", "setting", "readers"),
+    ("release", "on", "setting", "readers"),
     [
         ("26.05", "24.11", "slurm_cgroup_settings.CgroupJobIdPaths", "26.05 and newer"),
         ("22.05", "24.11", "slurm_cgroup_settings.CgroupAutomount", "23.02 and older"),
@@ -76,8 +76,8 @@ def test_what_the_role_itself_writes_is_left_out_of_releases_that_do_not_read_it
         ("24.11", "22.05", "slurm_partitions[1].settings.PowerDownOnIdle", "23.02 and newer"),
     ],
 )
-def test_the_settings_of_one_release_are_refused_on_another(wanted, on, setting, readers):
-    problems = asked(declared(wanted), REFUSED, policy(on))
+def test_the_settings_of_one_release_are_refused_on_another(release, on, setting, readers):
+    problems = asked(declared(release), REFUSED, policy(on))
     assert len(problems) == len(set(problems))
     name = setting.rpartition(".")[2]
     start = f"{setting}: ctl1 has Slurm {on}, and only {readers} read {name}"

@@ -67,10 +67,10 @@ def test_a_slurmctld_that_does_not_answer_is_no_leave():
     assert s.leaving_refusals("silent\ngpu1", STAY, "ctl1") == []
 
 
-@pytest.mark.parametrize("said", ["", "scontrol: error", "answers\ngpu1 IDLE\n-- jobs --\n"])
-def test_what_is_no_answer_is_not_taken_for_no_jobs(said):
+@pytest.mark.parametrize("output", ["", "scontrol: error", "answers\ngpu1 IDLE\n-- jobs --\n"])
+def test_what_is_no_answer_is_not_taken_for_no_jobs(output):
     with pytest.raises(ValueError, match="Slurm was asked what leaves"):
-        s.leaving_refusals(said, STAY, "ctl1")
+        s.leaving_refusals(output, STAY, "ctl1")
 
 
 # --- the removal ---------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ esac
 SQUEUE = "echo '1_[5-40]|PD|root||'; echo '6|PD|root||gpu2'; echo '1_1|R|root|gpu1|'"
 
 
-def asked(folder: Path, scontrol: str, squeue: str) -> str:
+def question_output(folder: Path, scontrol: str, squeue: str) -> str:
     """What the role's question prints, where the first controller has these commands."""
     for name, script in (("scontrol", scontrol), ("squeue", squeue)):
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
@@ -159,7 +159,7 @@ def asked(folder: Path, scontrol: str, squeue: str) -> str:
 
 
 def test_the_question_brings_what_is_read(tmp_path):
-    leaving = s.read(asked(tmp_path, SCONTROL, SQUEUE), STAY)
+    leaving = s.read(question_output(tmp_path, SCONTROL, SQUEUE), STAY)
     assert list(leaving.nodes) == ["gpu2"]
     assert leaving.nodes["gpu2"].drained
     assert leaving.nodes["gpu2"].reason == MINE
@@ -169,13 +169,15 @@ def test_the_question_brings_what_is_read(tmp_path):
 
 
 def test_without_reservations_none_is_made_up(tmp_path):
-    reply = asked(tmp_path, SCONTROL.replace("ReservationName=mm", "No reservations"), SQUEUE)
+    reply = question_output(
+        tmp_path, SCONTROL.replace("ReservationName=mm", "No reservations"), SQUEUE
+    )
     assert s.read(reply, STAY).reserved == {}
 
 
 @pytest.mark.parametrize("broken", ["scontrol", "squeue"])
 def test_a_command_that_fails_is_a_slurmctld_that_does_not_answer(tmp_path, broken):
     commands = {"scontrol": SCONTROL, "squeue": SQUEUE} | {broken: "exit 1"}
-    reply = asked(tmp_path, **commands)
+    reply = question_output(tmp_path, **commands)
     assert reply.splitlines() == ["silent", "gpu[1-2]"]
     assert list(s.read(reply, STAY).nodes) == ["gpu2"]

@@ -51,7 +51,7 @@ class Slurm:
 
     folder: Path
 
-    def said(self, name: str) -> str:
+    def recorded(self, name: str) -> str:
         path = self.folder / name
         return path.read_text() if path.exists() else ""
 
@@ -95,11 +95,11 @@ def slurm(tmp_path: Path) -> Slurm:
 def test_an_idle_node_is_drained_and_a_second_run_changes_nothing(slurm):
     slurm.has("gpu1 IDLE", "gpu2 IDLE", "gpu3 IDLE+DRAIN bad fan [ops@2026]")
     code, output, changed = slurm.remove("--check")
-    assert (code, slurm.said("updates")) == (0, ""), output
+    assert (code, slurm.recorded("updates")) == (0, ""), output
     assert "These nodes leave: gpu[2-3]." in output
     code, output, changed = slurm.remove()
     assert (code, changed) == (0, 1), output
-    assert slurm.said("updates").startswith("update nodename=gpu2 state=drain")
+    assert slurm.recorded("updates").startswith("update nodename=gpu2 state=drain")
     code, output, changed = slurm.remove()
     assert (code, changed) == (0, 0), output
 
@@ -117,7 +117,7 @@ def test_a_job_refuses_it_or_is_waited_for_or_ended(slurm):
     code, output, changed = slurm.remove()
     assert (code != 0, changed) == (True, 0), output
     assert "job 7_1 (ops) runs there; wait" in output
-    assert slurm.said("updates") == ""
+    assert slurm.recorded("updates") == ""
 
     slurm.has("gpu1 IDLE", "gpu2 MIXED", jobs="7_1|R|ops|gpu2|\n")
     code, output, changed = slurm.remove("-e", "slurm_removal_wait=4")
@@ -128,11 +128,11 @@ def test_a_job_refuses_it_or_is_waited_for_or_ended(slurm):
     slurm.has("gpu1 IDLE", "gpu2 MIXED", jobs="7_1|R|ops|gpu2|\n8_[2-9%3]|PD|eve||gpu2\n")
     code, output, changed = slurm.remove("-e", "slurm_removal_cancel_jobs=true")
     assert code == 0, output
-    assert slurm.said("cancelled").splitlines() == ["--state=PENDING 8", "7_1"]
+    assert slurm.recorded("cancelled").splitlines() == ["--state=PENDING 8", "7_1"]
 
 
 def test_a_dead_node_with_a_job_is_given_up_when_jobs_may_end(slurm):
     slurm.has("gpu1 IDLE", "gpu2 ALLOCATED+DRAIN+NOT_RESPONDING x", jobs="7|CG|ops|gpu2|\n")
     code, output, _ = slurm.remove("-e", "slurm_removal_cancel_jobs=true")
     assert code == 0, output
-    assert "nodename=gpu2 state=down" in slurm.said("updates")
+    assert "nodename=gpu2 state=down" in slurm.recorded("updates")

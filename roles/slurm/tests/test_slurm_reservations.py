@@ -33,28 +33,28 @@ Licenses=(null) State=INACTIVE BurstBuffer=(null) MaxStartDelay=(null)
 """
 
 
-def wanted(**changes: Any) -> dict[str, str]:
-    (reservation,) = r.wanted([{**COURSE, **changes}], NODES, GROUPS)
+def settings_of(**changes: Any) -> dict[str, str]:
+    (reservation,) = r.module_arguments([{**COURSE, **changes}], NODES, GROUPS)
     settings: dict[str, str] = reservation["settings"]
     return settings
 
 
 def test_a_reservation_in_scontrols_words():
-    assert wanted() == {
+    assert settings_of() == {
         "Nodes": "gpu[1-2]",
         "Accounts": "teaching",
         "StartTime": "now",
         "Duration": "UNLIMITED",
     }
-    assert wanted(start="2026-12-01T08:00", flags=["MAINT", "IGNORE_JOBS"]) | {} == {
-        **wanted(),
+    assert settings_of(start="2026-12-01T08:00", flags=["MAINT", "IGNORE_JOBS"]) | {} == {
+        **settings_of(),
         "StartTime": "2026-12-01T08:00:00",
         "Flags": "MAINT,IGNORE_JOBS",
     }
 
 
 def test_one_that_is_not_there_is_made_and_one_that_is_absent_removed():
-    assert m.command("course", False, wanted(), None, NOW) == [
+    assert m.command("course", False, settings_of(), None, NOW) == [
         "create",
         "ReservationName=course",
         "Nodes=gpu[1-2]",
@@ -75,8 +75,8 @@ def test_none_are_none(none):
 
 def test_one_that_is_as_declared_is_left():
     reservations = m.shown(SHOWN)
-    assert m.command("course", False, wanted(), reservations["course"], NOW) == []
-    power = wanted(
+    assert m.command("course", False, settings_of(), reservations["course"], NOW) == []
+    power = settings_of(
         nodes=["ALL"],
         users=["root"],
         accounts=[],
@@ -85,12 +85,14 @@ def test_one_that_is_as_declared_is_left():
         flags=["MAINT", "IGNORE_JOBS"],
     )
     assert m.command("power", False, power, reservations["power"], NOW) == []
-    ends = wanted(nodes=["ALL"], duration="", end="2026-12-01T18:00", users=["root"], accounts=[])
+    ends = settings_of(
+        nodes=["ALL"], duration="", end="2026-12-01T18:00", users=["root"], accounts=[]
+    )
     assert m.command("power", False, ends, reservations["power"], NOW) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "asked"),
+    ("changes", "settings"),
     [
         ({"nodes": ["gpu[1-3]"]}, ["Nodes=gpu[1-3]"]),
         ({"accounts": ["physics"]}, ["Accounts=physics"]),
@@ -101,13 +103,13 @@ def test_one_that_is_as_declared_is_left():
         ({"start": "2026-11-21T08:00"}, []),  # it has begun
     ],
 )
-def test_what_differs_is_changed_and_nothing_else(changes, asked):
-    argv = m.command("course", False, wanted(**changes), m.shown(SHOWN)["course"], NOW)
-    assert argv == (["update", "ReservationName=course", *asked] if asked else [])
+def test_what_differs_is_changed_and_nothing_else(changes, settings):
+    argv = m.command("course", False, settings_of(**changes), m.shown(SHOWN)["course"], NOW)
+    assert argv == (["update", "ReservationName=course", *settings] if settings else [])
 
 
 def test_one_that_has_not_begun_can_be_moved():
-    later = wanted(
+    later = settings_of(
         nodes=["ALL"], users=["root"], accounts=[], start="2026-12-02T08:00", duration=600
     )
     argv = m.command("power", False, later, m.shown(SHOWN)["power"], NOW)
@@ -122,8 +124,8 @@ def test_one_that_has_not_begun_can_be_moved():
     ],
 )
 def test_one_that_is_over_is_not_made_again(times):
-    assert m.command("course", False, wanted(**times), None, NOW) == []
-    weekly = wanted(**times, flags=["WEEKLY"])
+    assert m.command("course", False, settings_of(**times), None, NOW) == []
+    weekly = settings_of(**times, flags=["WEEKLY"])
     assert m.command("course", False, weekly, None, NOW)[0] == "create"
 
 

@@ -52,7 +52,7 @@ ENDS = "fatal: Unable to process configuration file"
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("output", "sentence"),
     [
         ([f"error: _parse_next_key: {KEY}Foo", ENDS], UNKNOWN.format("Foo")),
         ([f"error: {KEY}Wight", f"error: {LINE}"], UNKNOWN.format("Wight")),
@@ -63,8 +63,8 @@ ENDS = "fatal: Unable to process configuration file"
         ([], "it gave no reason"),
     ],
 )
-def test_the_parsers_words_become_one_sentence(said, sentence):
-    assert s.parser_verdict("\n".join(f"scontrol: {line}" for line in said)) == sentence
+def test_the_parsers_words_become_one_sentence(output, sentence):
+    assert s.parser_verdict("\n".join(f"scontrol: {line}" for line in output)) == sentence
 
 
 def policy(installed: str, candidate: str = "(none)") -> str:

@@ -32,7 +32,7 @@ class Failed(Exception):
     """One sentence."""
 
 
-def said(result: dict[str, Any]) -> str:
+def reason(result: dict[str, Any]) -> str:
     """The last words of a call that failed, on one line."""
     lines = [*result.get("stderr", "").splitlines(), *result.get("stdout", "").splitlines()]
     words = [line.strip().removeprefix("sacctmgr: error: ") for line in lines if line.strip()]
@@ -64,11 +64,11 @@ class ActionModule(ActionBase):
         except Failed as failed:
             return {**result, "failed": True, "msg": str(failed)}
 
-    def _apply(self, given: dict[str, Any]) -> dict[str, Any]:
-        declared, problems = read(given["accounts"], given["qos"], given["users"])
+    def _apply(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        declared, problems = read(arguments["accounts"], arguments["qos"], arguments["users"])
         if problems:
             raise Failed(" ".join(problems))
-        cluster, remove = given["cluster"].lower(), given["unmanaged"] == "remove"
+        cluster, remove = arguments["cluster"].lower(), arguments["unmanaged"] == "remove"
         planned = self._plan(declared, cluster, remove=remove)
         if planned.problems:
             raise Failed(" ".join(planned.problems))
@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
             "changed": bool(commands),
             "commands": [shlex.join(command) for command in commands],
             "kept": list(planned.kept),
-            "msg": plan.told(planned.kept),
+            "msg": plan.sentence(planned.kept),
             "diff": {
                 "before_header": f"associations of {cluster}",
                 "after_header": f"associations of {cluster}",
@@ -144,7 +144,7 @@ class ActionModule(ActionBase):
             before = len(results) - 1
             progress = f"; {before} of {len(calls)} commands were done before it"
             raise Failed(
-                f"{ROLE}: `{_shown(calls[before])}` failed: {said(last)}"
+                f"{ROLE}: `{_shown(calls[before])}` failed: {reason(last)}"
                 f"{progress if '--immediate' in calls[before] else ''}."
             )
         return results

@@ -80,11 +80,11 @@ class Declared:
         return {name for _, value in self.limits() if isinstance(value, tuple) for name, _ in value}
 
 
-def listed(given: Any) -> list[str]:
+def listed(names: Any) -> list[str]:
     """A list of names, or one name."""
-    if given is None:
+    if names is None:
         return []
-    return [str(name) for name in given] if isinstance(given, (list, tuple)) else [str(given)]
+    return [str(name) for name in names] if isinstance(names, (list, tuple)) else [str(names)]
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -121,14 +121,14 @@ class _Reader:
                 values[limit.word] = self._value(f"{where}: {name}", limit, value)
         return values
 
-    def _value(self, where: str, prop: Property, given: Any) -> Value:
+    def _value(self, where: str, prop: Property, written: Any) -> Value:
         try:
-            value = prop.value(given)
+            value = prop.value(written)
         except Unreadable as wanted:
-            self.refuse(f"{where} is {given!r}; set it to {wanted}.")
+            self.refuse(f"{where} is {written!r}; set it to {wanted}.")
             return prop.default
         if isinstance(value, str) and prop.kind is properties.TEXT and set(value) & set("|\"'\n"):
-            self.refuse(f"{where} is {given!r}; leave out quotes, | and line breaks.")
+            self.refuse(f"{where} is {written!r}; leave out quotes, | and line breaks.")
         if isinstance(value, frozenset) and prop.kind is properties.FLAG:
             for flag in sorted(value.difference(properties.FLAGS)):
                 self.refuse(

@@ -66,7 +66,7 @@ class Found:
 # --- questions -----------------------------------------------------------------------------------
 
 
-def _asked(known: Sequence[Property], declared: Iterable[str]) -> list[Property]:
+def _queried(known: Sequence[Property], declared: Iterable[str]) -> list[Property]:
     """Less what old releases end with, as long as nobody declares it."""
     named = set(declared)
     return [prop for prop in known if not prop.since or prop.word in named]
@@ -74,7 +74,7 @@ def _asked(known: Sequence[Property], declared: Iterable[str]) -> list[Property]
 
 def _columns(declared: Declared) -> dict[str, list[Property]]:
     return {
-        "qos": _asked(properties.QOS, (word for qos in declared.qos for word in qos.values)),
+        "qos": _queried(properties.QOS, (word for qos in declared.qos for word in qos.values)),
         "associations": list(properties.ASSOCIATION),
     }
 
@@ -122,7 +122,7 @@ def rows(printed: str, columns: int) -> Iterator[list[str]]:
 
 
 def _values(known: Iterable[Property], cells: Iterable[str]) -> Values:
-    return {prop.word: prop.found(cell) for prop, cell in zip(known, cells, strict=True)}
+    return {prop.word: prop.printed_value(cell) for prop, cell in zip(known, cells, strict=True)}
 
 
 def parse(printed: Mapping[str, str], declared: Declared, cluster: str) -> Found:
@@ -147,13 +147,13 @@ def parse(printed: Mapping[str, str], declared: Declared, cluster: str) -> Found
         qos={name: _values(qos, cells) for name, *cells in rows(printed["qos"], 1 + len(qos))},
         accounts={
             name: {
-                "Organization": about["Organization"].found(organization),
-                "Description": about["Description"].found(description),
+                "Organization": about["Organization"].printed_value(organization),
+                "Description": about["Description"].printed_value(description),
             }
             for name, organization, description in rows(printed["accounts"], 3)
         },
         users={
-            name: User(default, properties.ADMIN_LEVEL.found(admin))
+            name: User(default, properties.ADMIN_LEVEL.printed_value(admin))
             for name, default, admin in rows(printed["users"], 3)
         },
         associations=here,

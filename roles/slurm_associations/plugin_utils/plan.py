@@ -104,8 +104,8 @@ def commands(changes: Iterable[Change]) -> list[Call]:
     return calls
 
 
-def _words(given: object) -> tuple[str, ...]:
-    return given if isinstance(given, tuple) else ()
+def _words(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 # --- differences ---------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def _new(known: Sequence[Property], declared: Values) -> list[Difference]:
 class _Planner:
     """Collects changes; `remove` is whether what nobody declares goes."""
 
-    def __init__(self, declared: Declared, found: Found, cluster: str, *, remove: bool) -> None:
-        self.declared, self.found, self.remove = declared, found, remove
+    def __init__(self, declared: Declared, current: Found, cluster: str, *, remove: bool) -> None:
+        self.declared, self.current, self.remove = declared, current, remove
         self.cluster = f"cluster={cluster}"
         self.changes: list[Change] = []
         self.kept: list[str] = []
@@ -171,7 +171,7 @@ class _Planner:
 
     # --- one property, one thing -----------------------------------------------------------------
 
-    def _wanted(
+    def _changes(
         self, subject: str, known: Sequence[Property], declared: Values, had: Values, *, own: bool
     ) -> list[Difference]:
         """What is set, or taken away; `own` is Slurm's own, of which nothing is taken away."""
@@ -193,11 +193,11 @@ class _Planner:
         name: str,
         where: tuple[str, ...],
         subject: str,
-        wanted: Sequence[Difference],
+        differences: Sequence[Difference],
         *more: str,
     ) -> None:
-        settings = (*more, *(difference.setting for difference in wanted))
-        shown = [*more, *(difference.prop.shown(difference.wanted) for difference in wanted)]
+        settings = (*more, *(difference.setting for difference in differences))
+        shown = [*more, *(difference.prop.shown(difference.wanted) for difference in differences)]
         line = f"{subject}: {', '.join(shown)}" if shown else subject
         self.changes.append(Change(order, "add", kind, name, where, settings, (), (line,)))
 
@@ -208,9 +208,9 @@ class _Planner:
         name: str,
         where: tuple[str, ...],
         subject: str,
-        wanted: Sequence[Difference],
+        differences: Sequence[Difference],
     ) -> None:
-        if wanted:
+        if differences:
             self.changes.append(
                 Change(
                     order,
@@ -218,14 +218,14 @@ class _Planner:
                     kind,
                     name,
                     where,
-                    tuple(difference.setting for difference in wanted),
+                    tuple(difference.setting for difference in differences),
                     tuple(
                         f"{subject}: {difference.prop.shown(difference.had)}"
-                        for difference in wanted
+                        for difference in differences
                     ),
                     tuple(
                         f"{subject}: {difference.prop.shown(difference.wanted)}"
-                        for difference in wanted
+                        for difference in differences
                     ),
                 )
             )
@@ -241,14 +241,14 @@ class _Planner:
     def _qos(self, qos: Qos) -> None:
         subject = f"QOS {qos.name}"
         modify = (Step.QOS_MODIFY, 0)
-        if (had := self.found.qos.get(qos.name)) is None:
+        if (had := self.current.qos.get(qos.name)) is None:
             wanted = _new(properties.QOS, qos.values)
             names = [difference for difference in wanted if difference.prop.word == "Preempt"]
             rest = [difference for difference in wanted if difference not in names]
             self._add((Step.QOS_ADD, 0), "qos", qos.name, (), subject, rest)
         else:
             own = qos.name == NORMAL
-            names = self._wanted(subject, properties.QOS, qos.values, had, own=own)
+            names = self._changes(subject, properties.QOS, qos.values, had, own=own)
         self._modify(modify, "qos", qos.name, (), subject, names)
 
     def _qos_that_go(self) -> None:
@@ -256,10 +256,10 @@ class _Planner:
         if not self.declared.qos:
             return
         declared = {NORMAL, *(qos.name for qos in self.declared.qos)}
-        for name in self.found.qos:
+        for name in self.current.qos:
             if name in declared:
                 continue
-            if self.found.other_clusters:
+            if self.current.other_clusters:
                 self.kept.append(f"QOS {name}")
             else:
                 self._gone(Step.QOS_DELETE, "qos", name, (), f"QOS {name}")
@@ -273,8 +273,8 @@ class _Planner:
             for step in (Step.ACCOUNT_ADD, Step.ACCOUNT_MODIFY, Step.QOS_NARROW)
         )
         here = (self.cluster,)
-        had = self.found.associations.get(Key(name))
-        about = self.found.accounts.get(name)
+        had = self.current.associations.get(Key(name))
+        about = self.current.accounts.get(name)
         if about is not None and account.about:
             wanted = _differences(properties.ACCOUNT, account.about, about)
             self._modify(modify, "account", name, (), subject, wanted)
@@ -285,7 +285,7 @@ class _Planner:
             parent = f"parent={account.parent}"
             self._add(add, "account", name, here, subject, wanted, parent)
             return
-        wanted = self._wanted(
+        wanted = self._changes(
             subject, properties.ASSOCIATION, account.values, had.values, own=name == ROOT
         )
         if account.parent and account.parent != had.parent:
@@ -295,20 +295,20 @@ class _Planner:
         self._modify(narrow, "account", name, here, subject, late)
 
     def _widened(
-        self, name: str, wanted: Sequence[Difference]
+        self, name: str, differences: Sequence[Difference]
     ) -> tuple[list[Difference], list[Difference]]:
         """What is set before the users' changes, and what after.
 
         Slurm refuses to take a QOS from an account while a user below has it as default, and to
         make one a default that may not be used. So an account gets QOS first and loses them last.
         """
-        early = [difference for difference in wanted if difference.prop.word != "QOS"]
-        for difference in wanted:
+        early = [difference for difference in differences if difference.prop.word != "QOS"]
+        for difference in differences:
             if difference.prop.word == "QOS":
                 new = difference.wanted if isinstance(difference.wanted, frozenset) else frozenset()
-                both = new | self.found.effective_qos(name)
+                both = new | self.current.effective_qos(name)
                 if both == new:
-                    return list(wanted), []
+                    return list(differences), []
                 if new and both != difference.had:
                     early.append(Difference(difference.prop, both, difference.had))
                 return early, [difference]
@@ -318,9 +318,9 @@ class _Planner:
         if not self.declared.accounts:
             return
         declared = {ROOT, *(account.name for account in self.declared.accounts)}
-        here = {key.account for key in self.found.associations}
-        elsewhere = {key.account for key in self.found.elsewhere}
-        for name in sorted({*here, *self.found.accounts} - declared):
+        here = {key.account for key in self.current.associations}
+        elsewhere = {key.account for key in self.current.elsewhere}
+        for name in sorted({*here, *self.current.accounts} - declared):
             if name not in here and name in elsewhere:
                 continue  # another cluster's
             stays = self._users_staying(name)
@@ -338,16 +338,16 @@ class _Planner:
         if self.declared.users:
             return []
         return sorted(
-            {key.user for key in self.found.associations if key.account == account and key.user}
+            {key.user for key in self.current.associations if key.account == account and key.user}
         )
 
     # --- users -----------------------------------------------------------------------------------
 
     def _user(self, user: User) -> None:
-        had = self.found.users.get(user.name)
+        had = self.current.users.get(user.name)
         there = {
             key.account
-            for key in self.found.associations
+            for key in self.current.associations
             if key.user == user.name and not key.partition
         }
         subject = f"user {user.name}"
@@ -356,8 +356,8 @@ class _Planner:
             inside = f"{subject} in {account}"
             where = (f"account={account}", self.cluster)
             if account in there:
-                association = self.found.associations[Key(account, user.name)]
-                wanted = self._wanted(
+                association = self.current.associations[Key(account, user.name)]
+                wanted = self._changes(
                     inside, properties.ASSOCIATION, values, association.values, own=False
                 )
                 self._modify((Step.USER_MODIFY, 0), "user", user.name, where, inside, wanted)
@@ -374,7 +374,7 @@ class _Planner:
             step = Step.USER_ADD if account == first else Step.ASSOCIATION_ADD
             self._add((step, 0), "user", user.name, where, inside, wanted, *more)
         if had is not None:
-            wanted = self._wanted(
+            wanted = self._changes(
                 subject, [properties.ADMIN_LEVEL], user.admin, {"AdminLevel": had.admin}, own=False
             )
             self._modify((Step.USER_MODIFY, 0), "user", user.name, (), subject, wanted)
@@ -392,12 +392,12 @@ class _Planner:
 
     def _associations_that_go(self, user: User) -> None:
         """Those of a declared user that the declaration has not."""
-        for key in sorted(key for key in self.found.associations if key.user == user.name):
+        for key in sorted(key for key in self.current.associations if key.user == user.name):
             if key.account in user.accounts and not key.partition:
                 continue
             if key.partition and (
                 key.account not in user.accounts
-                and Key(key.account, key.user) in self.found.associations
+                and Key(key.account, key.user) in self.current.associations
             ):
                 continue  # goes, or stays, with the other
             where = [f"account={key.account}", self.cluster]
@@ -411,9 +411,9 @@ class _Planner:
         if not self.declared.users:
             return
         declared = {ROOT, *(user.name for user in self.declared.users)}
-        here = {key.user for key in self.found.associations if key.user}
-        elsewhere = {key.user for key in self.found.elsewhere if key.user}
-        for name in sorted({*here, *self.found.users} - declared):
+        here = {key.user for key in self.current.associations if key.user}
+        elsewhere = {key.user for key in self.current.elsewhere if key.user}
+        for name in sorted({*here, *self.current.users} - declared):
             if name not in here and name in elsewhere:
                 continue  # another cluster's
             where = (self.cluster,) if name in elsewhere else ()
@@ -424,19 +424,19 @@ PARENT = Property("Parent", properties.A_NAME)
 DEFAULT_ACCOUNT = Property("DefaultAccount", properties.A_NAME)
 
 
-def plan(declared: Declared, found: Found, cluster: str, *, remove: bool) -> Plan:
+def plan(declared: Declared, current: Found, cluster: str, *, remove: bool) -> Plan:
     """What makes of what was found what is declared."""
-    return _Planner(declared, found, cluster, remove=remove).plan()
+    return _Planner(declared, current, cluster, remove=remove).plan()
 
 
 # --- what stands in the way ----------------------------------------------------------------------
 
 
-def untracked(declared: Declared, found: Found) -> list[str]:
+def untracked(declared: Declared, current: Found) -> list[str]:
     """Resources that limits name and Slurm does not count."""
-    if found.resources is None:
+    if current.resources is None:
         return []
-    missing = sorted(declared.resources() - found.resources)
+    missing = sorted(declared.resources() - current.resources)
     if not missing:
         return []
     return [
@@ -475,9 +475,9 @@ def _few(several: Sequence[str], most: int = 5) -> str:
     return f"{shown} and {len(several) - most} more" if len(several) > most else shown
 
 
-def told(kept: Sequence[str]) -> str:
+def sentence(kept: Sequence[str]) -> str:
     """What is kept although nobody declares it, in one sentence; empty for nothing."""
     return f"Kept, though nobody declares it: {_few(kept, 10)}." if kept else ""
 
 
-__all__ = ["JOBS", "Change", "Plan", "Step", "busy", "commands", "plan", "told", "untracked"]
+__all__ = ["JOBS", "Change", "Plan", "Step", "busy", "commands", "plan", "sentence", "untracked"]

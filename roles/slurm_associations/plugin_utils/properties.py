@@ -51,42 +51,42 @@ class Unreadable(ValueError):
 # --- reading: what a site wrote, or what sacctmgr printed ----------------------------------------
 
 
-def _word(given: Any) -> str:
-    if isinstance(given, (bool, Mapping, list, tuple)):
+def _word(written: Any) -> str:
+    if isinstance(written, (bool, Mapping, list, tuple)):
         raise Unreadable("one word or number")
-    return str(given).strip()
+    return str(written).strip()
 
 
-def count(given: Any) -> int | None:
-    if given in NOTHING:
+def count(written: Any) -> int | None:
+    if written in NOTHING:
         return None
-    if not _word(given).isdecimal():
+    if not _word(written).isdecimal():
         raise Unreadable("a whole number, or -1 for no limit")
-    return int(_word(given))
+    return int(_word(written))
 
 
-def decimal(given: Any) -> float | None:
-    if given in NOTHING:
+def decimal(written: Any) -> float | None:
+    if written in NOTHING:
         return None
     try:
-        number = float(_word(given))
+        number = float(_word(written))
     except ValueError:
         raise Unreadable("a number, or -1 for none") from None
     return None if number < 0 else number
 
 
-def shares(given: Any) -> int | str | None:
-    return "parent" if str(given).lower() == "parent" else count(given)
+def shares(written: Any) -> int | str | None:
+    return "parent" if str(written).lower() == "parent" else count(written)
 
 
-def seconds(given: Any) -> int | None:
+def seconds(written: Any) -> int | None:
     """Of a time as Slurm writes it: MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS."""
-    if given in NOTHING or str(given).lower() in ("unlimited", "infinite"):
+    if written in NOTHING or str(written).lower() in ("unlimited", "infinite"):
         return None
-    if not isinstance(given, str):
+    if not isinstance(written, str):
         # 24:00:00 without quotes is 86400 to YAML, and would be 60 days to Slurm.
         raise Unreadable('a time in quotes, such as "1-00:00:00" or "60" for minutes')
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", given.strip())
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", written.strip())
     if not match:
         raise Unreadable('a time such as "1-00:00:00" or "60" for minutes, or -1 for no limit')
     days, *rest = match.groups()
@@ -98,25 +98,25 @@ def seconds(given: Any) -> int | None:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + secs
 
 
-def minutes(given: Any) -> int | None:
-    duration = seconds(given)
+def minutes(written: Any) -> int | None:
+    duration = seconds(written)
     return None if duration is None else -(-duration // 60)
 
 
-def grace(given: Any) -> int | None:
+def grace(written: Any) -> int | None:
     """A number of seconds, which sacctmgr prints as a time."""
-    return seconds(given) if isinstance(given, str) and ":" in given else count(given)
+    return seconds(written) if isinstance(written, str) and ":" in written else count(written)
 
 
-def resources(given: Any) -> tuple[tuple[str, int], ...] | None:
+def resources(written: Any) -> tuple[tuple[str, int], ...] | None:
     """`cpu=10,gres/gpu=4`, or the same as a mapping; memory in MiB."""
-    if given in NOTHING:
+    if written in NOTHING:
         return None
-    if isinstance(given, Mapping):
-        pairs = [(str(name), value) for name, value in given.items()]
+    if isinstance(written, Mapping):
+        pairs = [(str(name), value) for name, value in written.items()]
     else:
         pairs = []
-        for entry in filter(None, _word(given).split(",")):
+        for entry in filter(None, _word(written).split(",")):
             name, separator, value = entry.partition("=")
             if not separator:
                 raise Unreadable("resources such as {cpu: 64, gres/gpu: 8, mem: 500G}")
@@ -136,11 +136,11 @@ def resources(given: Any) -> tuple[tuple[str, int], ...] | None:
     return tuple(sorted(by_kind.items())) or None
 
 
-def _amount(kind: str, given: Any) -> int | None:
+def _amount(kind: str, written: Any) -> int | None:
     """`500G` of memory is 512000 MiB; of anything else 500 * 2^30."""
-    if given in NOTHING:
+    if written in NOTHING:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgtpe]?)b?", _word(given).lower())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgtpe]?)b?", _word(written).lower())
     if not match:
         raise Unreadable(
             f"resources with numbers such as 64 or 500G, or -1 for no limit, in {kind}"
@@ -150,27 +150,27 @@ def _amount(kind: str, given: Any) -> int | None:
     return int(float(match[1]) * 1024 ** (exponent - (MEBI + 1 if in_mebi else 0)))
 
 
-def names(given: Any) -> frozenset[str] | None:
+def names(written: Any) -> frozenset[str] | None:
     """A list, or words with commas between them."""
-    if given in NOTHING:
+    if written in NOTHING:
         return None
-    listed = given if isinstance(given, (list, tuple)) else _word(given).split(",")
+    listed = written if isinstance(written, (list, tuple)) else _word(written).split(",")
     return frozenset(_word(name).lower() for name in listed if _word(name)) or None
 
 
-def flags(given: Any) -> frozenset[str] | None:
-    words = names(given)
+def flags(written: Any) -> frozenset[str] | None:
+    words = names(written)
     known = {flag.lower(): flag for flag in FLAGS}
     return None if words is None else frozenset(known.get(flag, flag) for flag in words)
 
 
-def word(given: Any) -> str | None:
-    return None if given in NOTHING else _word(given).lower()
+def word(written: Any) -> str | None:
+    return None if written in NOTHING else _word(written).lower()
 
 
-def text(given: Any) -> str | None:
+def text(written: Any) -> str | None:
     """Free text: Slurm makes lower case of it."""
-    return word(given)
+    return word(written)
 
 
 # --- writing, for sacctmgr -----------------------------------------------------------------------
@@ -248,12 +248,12 @@ class Property:
     also: tuple[str, ...] = ()  # further names of a limit in sacctmgr(1)
     since: str = ""  # older releases do not know it at all
 
-    def value(self, given: Any) -> Value:
+    def value(self, written: Any) -> Value:
         """The normal form. Raises Unreadable."""
-        value = self.kind.read(given)
+        value = self.kind.read(written)
         return self.default if value is None else value
 
-    def found(self, printed: str) -> Value:
+    def printed_value(self, printed: str) -> Value:
         """The same of what sacctmgr printed; what we do not understand differs from everything."""
         try:
             return self.value(printed)

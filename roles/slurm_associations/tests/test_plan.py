@@ -153,7 +153,9 @@ def test_what_somebody_added_by_hand_stays_and_is_named(database):
         "account old",
         "QOS mine",
     )
-    assert plan.told(same.kept).startswith("Kept, though nobody declares it: user alice in old, ")
+    assert plan.sentence(same.kept).startswith(
+        "Kept, though nobody declares it: user alice in old, "
+    )
 
     gone = apply(database, ACCOUNTS, QOS, USERS, remove=True)
     assert commands(gone) == [

@@ -27,7 +27,7 @@ ASSOCIATION = properties.by_word(properties.ASSOCIATION)
 )
 def test_times_are_the_same_however_they_are_written(written, printed):
     wall = QOS["MaxWall"]
-    assert wall.value(written) == wall.found(printed)
+    assert wall.value(written) == wall.printed_value(printed)
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_times_are_the_same_however_they_are_written(written, printed):
 )
 def test_resources_are_compared_as_numbers(written, printed):
     limit = ASSOCIATION["GrpTRES"]
-    assert limit.value(written) == limit.found(printed)
+    assert limit.value(written) == limit.printed_value(printed)
 
 
 def test_what_was_never_set_is_what_slurm_has_by_itself():
-    assert ASSOCIATION["Fairshare"].value(-1) == ASSOCIATION["Fairshare"].found("1") == 1
-    assert QOS["UsageFactor"].value(1) == QOS["UsageFactor"].found("1.000000")
-    assert QOS["GraceTime"].value(None) == QOS["GraceTime"].found("00:00:00")
-    assert QOS["GraceTime"].value(90) == QOS["GraceTime"].found("00:01:30")
-    assert QOS["PreemptMode"].value("Cluster") == QOS["PreemptMode"].found("cluster")
-    assert QOS["Flags"].value([]) == QOS["Flags"].found("")
-    assert QOS["Flags"].value(["nodecay", "DenyOnLimit"]) == QOS["Flags"].found(
+    assert ASSOCIATION["Fairshare"].value(-1) == ASSOCIATION["Fairshare"].printed_value("1") == 1
+    assert QOS["UsageFactor"].value(1) == QOS["UsageFactor"].printed_value("1.000000")
+    assert QOS["GraceTime"].value(None) == QOS["GraceTime"].printed_value("00:00:00")
+    assert QOS["GraceTime"].value(90) == QOS["GraceTime"].printed_value("00:01:30")
+    assert QOS["PreemptMode"].value("Cluster") == QOS["PreemptMode"].printed_value("cluster")
+    assert QOS["Flags"].value([]) == QOS["Flags"].printed_value("")
+    assert QOS["Flags"].value(["nodecay", "DenyOnLimit"]) == QOS["Flags"].printed_value(
         "DenyOnLimit,NoDecay"
     )
-    assert ASSOCIATION["QOS"].value(["b", "a"]) == ASSOCIATION["QOS"].found("a,b")
+    assert ASSOCIATION["QOS"].value(["b", "a"]) == ASSOCIATION["QOS"].printed_value("a,b")
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_what_slurm_would_read_as_something_else_is_refused(word, written):
 
 
 def test_a_value_of_a_later_slurm_differs_from_everything():
-    assert QOS["MaxWall"].found("soon") == "soon"
+    assert QOS["MaxWall"].printed_value("soon") == "soon"
 
 
 @pytest.mark.parametrize(
-    ("one", "wanted", "had", "setting"),
+    ("prop", "wanted", "had", "setting"),
     [
         (QOS["MaxWall"], 1440, None, "MaxWall=1-00:00:00"),
         (QOS["MaxWall"], None, 1440, "MaxWall=-1"),
@@ -104,8 +104,8 @@ def test_a_value_of_a_later_slurm_differs_from_everything():
         (ASSOCIATION["Fairshare"], "parent", 1, "Fairshare=parent"),
     ],
 )
-def test_sacctmgr_is_told_the_whole_of_it(one, wanted, had, setting):
-    assert one.setting(wanted, had) == setting
+def test_sacctmgr_is_told_the_whole_of_it(prop, wanted, had, setting):
+    assert prop.setting(wanted, had) == setting
 
 
 def test_a_limit_has_one_meaning_under_all_of_its_names():

@@ -29,9 +29,9 @@ def log_file_mb(pool_mb: int) -> int:
     return min(max(pool_mb // 4, 64), GIB)
 
 
-def lines(said: str) -> dict[str, str]:
+def lines(output: str) -> dict[str, str]:
     """Name -> value of lines `NAME=VALUE`."""
-    return {name: value for name, _, value in (line.partition("=") for line in said.splitlines())}
+    return {name: value for name, _, value in (line.partition("=") for line in output.splitlines())}
 
 
 def storage_problems(storage: Mapping[str, Any]) -> list[str]:

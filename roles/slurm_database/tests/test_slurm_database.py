@@ -38,7 +38,7 @@ def storage(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         (storage(host="", ca="/site/ca.pem"), "slurm_database_storage_ca_file is set, which is"),
         (storage(host="", port=3307), "or remove slurm_database_storage_port."),
@@ -49,13 +49,13 @@ def storage(**changes: Any) -> dict[str, Any]:
         (storage(host="localhost", backup="ctl2"), "or have no backup (cluster_database_backup)."),
     ],
 )
-def test_contradictions_are_one_sentence_each(given, words):
-    [problem] = storage_problems(given)
+def test_contradictions_are_one_sentence_each(settings, words):
+    [problem] = storage_problems(settings)
     assert words in problem
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         storage(host=""),
         storage(backup="ctl2"),
@@ -65,5 +65,5 @@ def test_contradictions_are_one_sentence_each(given, words):
         storage(settings={"StorageParameters": "SSL_CERT=/x"}),
     ],
 )
-def test_what_fits_together_is_refused_nothing(given):
-    assert storage_problems(given) == []
+def test_what_fits_together_is_refused_nothing(settings):
+    assert storage_problems(settings) == []

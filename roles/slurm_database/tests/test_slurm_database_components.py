@@ -33,7 +33,7 @@ def test_two_that_disagree_are_named_and_the_site_decides():
 
 
 @pytest.mark.parametrize(
-    ("component", "said"),
+    ("component", "words"),
     [
         ({"settings": {"AuthType": "auth/none"}}, "the role slurm_database sets AuthType to auth/"),
         ({"settings": {"StoragePass": "x"}}, "is not for this place; set slurm_database_password"),
@@ -42,7 +42,7 @@ def test_two_that_disagree_are_named_and_the_site_decides():
         ({"settings": {"TrackWCKey": True}}, "put the word that Slurm wants in quotes."),
     ],
 )
-def test_what_a_component_may_not_say_is_refused(component, said):
+def test_what_a_component_may_not_say_is_refused(component, words):
     (problem,) = problems({"x": component})
-    assert said in problem
+    assert words in problem
     assert "hidden" not in problem

@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 NAME = "slurmdbd.conf"
 
 
-def asked(site: Any, release: Release, expression: str) -> Any:
+def evaluate(site: Any, release: Release, expression: str) -> Any:
     look = {"__slurm_database_policy": policy(release)}
     return of_role(site, "slurm_database", "ctl1", expression, **look)
 
@@ -25,7 +25,7 @@ def asked(site: Any, release: Release, expression: str) -> Any:
 @pytest.mark.parametrize("release", RELEASES)
 def test_slurmdbd_conf_is_the_golden_one(release, golden):
     template = "lookup('ansible.builtin.template', 'etc/slurm/slurmdbd.conf.j2')"
-    golden(GOLDEN / release / NAME, asked(declared(release), release, template))
+    golden(GOLDEN / release / NAME, evaluate(declared(release), release, template))
 
 
 @pytest.mark.parametrize(("older", "newer"), [*pairwise(RELEASES)])
@@ -41,7 +41,7 @@ def test_what_this_slurmdbd_does_not_read_is_refused_with_what_to_set_instead():
         for task in site.read(Path(__file__).parents[1] / "tasks/version.yml")
         if "__slurm_database_unread" in task.get("vars", {})
     )
-    refusals = asked(site, "24.11", task["vars"]["__slurm_database_unread"].strip().strip("{}"))
+    refusals = evaluate(site, "24.11", task["vars"]["__slurm_database_unread"].strip().strip("{}"))
     host = site.values.hosts["ctl1"].get("inventory_hostname")
     assert refusals == [
         f"slurm_database_purge.PurgeJobScriptAfter: {host} has Slurm 24.11, and only 26.05 and "
@@ -72,15 +72,15 @@ def test_a_database_elsewhere_is_named_with_its_port_and_who_vouches_for_it():
 
 
 @pytest.mark.parametrize(
-    ("said", "records", "password"),
+    ("output", "records", "password"),
     [
         ("Host=localhost\nPass=x=y", "localhost", "x=y"),
         ("Pass=secret", "", "secret"),
         ("", "", ""),
     ],
 )
-def test_what_a_slurmdbd_has_is_read_from_two_lines(said, records, password):
-    look = {"__slurm_database_current_config": {"stdout": said}}
+def test_what_a_slurmdbd_has_is_read_from_two_lines(output, records, password):
+    look = {"__slurm_database_current_config": {"stdout": output}}
     for name, expected in (("storage", records), ("password", password)):
         expression = f"__slurm_database_current_{name}"
         assert of_role(declared("24.11"), "slurm_database", "ctl1", expression, **look) == expected

@@ -45,7 +45,7 @@ def success(samples):
     return {dict(key[1:])["collector"]: samples[key] for key in samples if key[0] == SUCCESS}
 
 
-def told(name, value=1.0):
+def collector(name, value=1.0):
     return lambda: [gauge(name, "a value", value)]
 
 
@@ -57,10 +57,10 @@ def test_a_collector_that_fails_has_no_series_and_the_others_have_theirs(tmp_pat
     log: list[str] = []
     daemon = exporter(
         tmp_path,
-        Collector("before", told("a")),
+        Collector("before", collector("a")),
         Collector("broken", Mock(side_effect=Failed("the cable is out"))),
         Collector("crashing", Mock(side_effect=KeyError("x"))),
-        Collector("after", told("b", 2.0)),
+        Collector("after", collector("b", 2.0)),
         say=log.append,
     )
     daemon.round()
@@ -81,7 +81,7 @@ def test_what_was_told_half_before_a_failure_is_not_told(tmp_path):
 
 
 def test_no_value_of_the_round_before_stays(tmp_path):
-    answers = [told("a")(), Failed("gone"), told("a", 3.0)()]
+    answers = [collector("a")(), Failed("gone"), collector("a", 3.0)()]
     daemon = exporter(tmp_path, Collector("one", Mock(side_effect=answers)))
     seen = []
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_no_value_of_the_round_before_stays(tmp_path):
     ids=["nan", "infinite", "twice", "labels", "anothers", "ours"],
 )
 def test_what_node_exporter_would_not_take_fails_its_collector_alone(tmp_path, families):
-    first, bad = Collector("first", told("taken")), Collector("bad", lambda: families)
+    first, bad = Collector("first", collector("taken")), Collector("bad", lambda: families)
     daemon = exporter(tmp_path, first, bad)
     daemon.round()
     samples = read(daemon.file)
@@ -169,7 +169,7 @@ def test_a_counter_is_one_under_its_own_name(tmp_path):
 def test_the_file_can_be_read_by_node_exporter_and_nothing_lies_beside_it(tmp_path):
     before = os.umask(0o077)
     try:
-        daemon = exporter(tmp_path, Collector("one", told("a")))
+        daemon = exporter(tmp_path, Collector("one", collector("a")))
         daemon.round()
     finally:
         os.umask(before)
@@ -179,7 +179,7 @@ def test_the_file_can_be_read_by_node_exporter_and_nothing_lies_beside_it(tmp_pa
 
 def test_a_file_that_cannot_be_written_is_taken_away_and_the_next_round_writes_again(tmp_path):
     log: list[str] = []
-    daemon = exporter(tmp_path, Collector("one", told("a")), say=log.append)
+    daemon = exporter(tmp_path, Collector("one", collector("a")), say=log.append)
     daemon.round()
     with patch.object(common, "write", side_effect=OSError(28, "No space left on device")):
         daemon.round()

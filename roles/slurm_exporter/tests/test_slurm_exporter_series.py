@@ -53,7 +53,7 @@ def recorded(version, name):
     return (RECORDED / f"slurm-{version}" / name).read_text(encoding="utf-8")
 
 
-def told(families):
+def series_of(families):
     """Series by name and labels, as Slurm's own endpoint writes them."""
     samples = {}
     for family in families:
@@ -199,7 +199,7 @@ def slurms_own():
 
 
 def test_slurms_own_names_have_the_values_that_slurm_gives_them():
-    own, ours = slurms_own(), told(everything())
+    own, ours = slurms_own(), series_of(everything())
     native = {key: value for key, value in ours.items() if not OURS.match(key)}
     assert set(native) <= set(own)  # no name is made up
     compared = {key for key in native if not NOT_THE_SAME.match(key)}
@@ -218,12 +218,15 @@ def test_what_the_controller_tells_itself_is_not_told_twice():
 
 
 def test_states_are_told_as_1_and_0_and_what_is_rare_only_as_1():
-    samples = told(series.nodes(nodes_of("26.05"), ALL))
+    samples = series_of(series.nodes(nodes_of("26.05"), ALL))
     assert samples['slurm_node_state{node="gpu2",state="drain"}'] == 1
     assert samples['slurm_node_state{node="gpu2",state="allocated"}'] == 1
     assert samples['slurm_node_state{node="gpu1",state="drain"}'] == 0
     rare = node(states=frozenset({"idle", "dynamic_norm"}))
-    assert told(series.nodes([rare], ALL))['slurm_node_state{node="n1",state="dynamic_norm"}'] == 1
+    assert (
+        series_of(series.nodes([rare], ALL))['slurm_node_state{node="n1",state="dynamic_norm"}']
+        == 1
+    )
 
 
 def node(**changes):
@@ -245,7 +248,7 @@ def node(**changes):
     ],
 )
 def test_a_node_counts_where_slurm_counts_it(states, counted):
-    samples = told(series.nodes([node(states=frozenset(states))], ALL))
+    samples = series_of(series.nodes([node(states=frozenset(states))], ALL))
     assert {key for key in samples if key.startswith("slurm_nodes_") and samples[key]} == {
         f"slurm_nodes_{name}" for name in counted
     }
@@ -266,7 +269,7 @@ def row(**changes):
 
 def test_a_running_job_with_gpus_is_told_with_each_of_its_nodes():
     queue = jobs.parse("\n".join([row(), row(JobID="8", State="PENDING", NodeList="")]))
-    samples = told(series.jobs(queue, ALL, per_job=True))
+    samples = series_of(series.jobs(queue, ALL, per_job=True))
     mine = {key: value for key, value in samples.items() if key.startswith("slurm_job_")}
     labels = 'hpc_job="7",user="ada",account="physics",partition="gpu"'
     assert mine == {
@@ -276,7 +279,7 @@ def test_a_running_job_with_gpus_is_told_with_each_of_its_nodes():
     }
     assert samples["slurm_jobs_gpus_alloc"] == 16
     assert samples["slurm_jobs_nodes_alloc"] == 2
-    without = told(series.jobs(queue, ALL, per_job=False))
+    without = series_of(series.jobs(queue, ALL, per_job=False))
     assert not [key for key in without if key.startswith("slurm_job_")]
 
 
@@ -288,7 +291,7 @@ def test_a_job_that_waits_for_its_nodes_to_boot_runs_and_one_that_is_held_waits(
         row(JobID="10", State="SUSPENDED"),
         row(JobID="11", State="NODE_FAIL", Partition="cpu"),
     ]
-    samples = told(series.jobs(jobs.parse("\n".join(rows)), ALL, per_job=False))
+    samples = series_of(series.jobs(jobs.parse("\n".join(rows)), ALL, per_job=False))
     counted = {key[11:]: value for key, value in samples.items() if key.startswith("slurm_jobs_")}
     assert (counted["running"], counted["configuring"], counted["completing"]) == (1, 1, 1)
     assert (counted["hold"], counted["pending"], counted["node_failed"]) == (1, 1, 1)
@@ -535,7 +538,7 @@ root||
 
 
 def test_shares():
-    samples = told(series.fairshare(shares.parse(SHARES)))
+    samples = series_of(series.fairshare(shares.parse(SHARES)))
     assert samples == {
         'slurm_account_fairshare{account="root",user="root"}': 1,
         'slurm_account_fairshare{account="physics",user="ada"}': 0.75,
@@ -727,11 +730,11 @@ def test_commands_see_nothing_that_changes_what_they_print(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("output", "version"),
     [("slurm-wlm 22.05.8", (22, 5)), ("slurm 26.05.2", (26, 5)), ("slurm 24.11.0-0rc1", (24, 11))],
 )
-def test_versions(stand, said, version):
-    (stand.bin / "scontrol").write_text(f"#!/bin/sh\necho {said}\n", encoding="utf-8")
+def test_versions(stand, output, version):
+    (stand.bin / "scontrol").write_text(f"#!/bin/sh\necho {output}\n", encoding="utf-8")
     assert commands.version(10) == version
 
 
@@ -797,7 +800,7 @@ def test_the_configuration(configured):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "words"),
     [
         ({"limit_s": 16}, "4 commands of 16 s do not fit into 60 s"),
         ({"limit_s": 0}, "do not fit"),
@@ -808,12 +811,12 @@ def test_the_configuration(configured):
         ({"interval_s": "often"}, "could not convert"),
     ],
 )
-def test_a_configuration_that_cannot_work_is_one_sentence(configured, capsys, changes, said):
+def test_a_configuration_that_cannot_work_is_one_sentence(configured, capsys, changes, words):
     file = configured(**changes)
-    with pytest.raises(BadConfig, match=re.escape(said)):
+    with pytest.raises(BadConfig, match=re.escape(words)):
         read(file)
     assert main.main(["--config", str(file)]) == 2
-    assert said in capsys.readouterr().err
+    assert words in capsys.readouterr().err
 
 
 def test_a_configuration_that_is_missing_or_lacks_a_word_is_one_sentence(configured, tmp_path):

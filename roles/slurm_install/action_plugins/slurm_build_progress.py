@@ -55,7 +55,7 @@ def state(answer: str) -> State:
     )
 
 
-def told(host: str, now: State, seconds: float) -> str:
+def progress_line(host: str, now: State, seconds: float) -> str:
     """A line of progress."""
     files = f", {now.compiled} files compiled" if now.compiled else ""
     return f"  {host}: {now.at or 'begins'}{files}, {seconds / 60:.1f} min"
@@ -103,6 +103,6 @@ class ActionModule(ActionBase):
                     "there, and another run waits for it.",
                 }
             if time.monotonic() - last >= SAY_S:
-                Display().display(told(host, now, seconds))
+                Display().display(progress_line(host, now, seconds))
                 last = time.monotonic()
             time.sleep(PAUSE_S)

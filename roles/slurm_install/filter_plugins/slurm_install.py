@@ -9,7 +9,7 @@ from roles.slurm_install.plugin_utils import install
 
 
 def _change(answer: str, packed_by: str, version: str = "") -> dict[str, list[str]]:
-    change = install.change(install.seen(answer), packed_by, version)
+    change = install.change(install.read(answer), packed_by, version)
     return {"names": list(change.names), "remove": list(change.remove)}
 
 

@@ -173,7 +173,7 @@ class Seen:
         }
 
 
-def seen(answer: str) -> Seen:
+def read(answer: str) -> Seen:
     installed: dict[str, dict[str, str]] = {packed_by: {} for packed_by in OTHER}
     # Whoever packs as SchedMD does names packages so; Debian's many have one source.
     for source, name, version in re.findall(
@@ -219,16 +219,16 @@ def change_problems(
     answer: str, packed_by: str, version: str, host: str, allowed: bool
 ) -> list[str]:
     """Why the packages that a host has cannot be replaced, as sentences."""
-    look = seen(answer)
+    look = read(answer)
     if not change(look, packed_by, version).names:
         return []
     return list(_change_problems(look, packed_by, version or look.candidate, host, allowed))
 
 
 def _change_problems(
-    found: Seen, packed_by: str, version: str, host: str, allowed: bool
+    packages: Seen, packed_by: str, version: str, host: str, allowed: bool
 ) -> Iterator[str]:
-    now = [*found.has(packed_by).values(), *found.has(OTHER[packed_by]).values()]
+    now = [*packages.has(packed_by).values(), *packages.has(OTHER[packed_by]).values()]
     have = next((each for each in now if versions.parsed(each)), "")
     old, new = versions.parsed(have), versions.parsed(version)
     if not have or not old:
@@ -245,10 +245,10 @@ def _change_problems(
             f"{stop} first."
         )
     elif not allowed and (
-        found.has(OTHER[packed_by]) or versions.release(have) != versions.release(version)
+        packages.has(OTHER[packed_by]) or versions.release(have) != versions.release(version)
     ):
         yield (
-            f"{host} has Slurm {named} from {_whose(found, packed_by)}, and "
+            f"{host} has Slurm {named} from {_whose(packages, packed_by)}, and "
             f"{version or 'another'} from {_WHOSE[packed_by]} is asked for, which replaces "
             "daemons that may be at work; read docs/operate/slurm-versions.md, then run with "
             "-e slurm_install_change=true."
@@ -261,8 +261,8 @@ _WHOSE = {
 }
 
 
-def _whose(found: Seen, packed_by: str) -> str:
-    return _WHOSE[OTHER[packed_by] if found.has(OTHER[packed_by]) else packed_by]
+def _whose(packages: Seen, packed_by: str) -> str:
+    return _WHOSE[OTHER[packed_by] if packages.has(OTHER[packed_by]) else packed_by]
 
 
 def pattern(version: str) -> str:

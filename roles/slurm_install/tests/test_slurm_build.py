@@ -14,7 +14,7 @@ BUILD = Path(__file__).parents[1] / "files/build"
 def test_a_build_at_work():
     now = m.state("active=active\ndone=\nat=configures and compiles\ncompiled=1240\nwords=\n")
     assert (now.running, now.done, now.compiled) == (True, False, 1240)
-    told = m.told("ctl1", now, 150)
+    told = m.progress_line("ctl1", now, 150)
     assert told == "  ctl1: configures and compiles, 1240 files compiled, 2.5 min"
 
 
@@ -49,7 +49,7 @@ exit
 """
 
 
-def built(folder: Path, version: str, *options: str, found: str = "24.11.5-1") -> Path:
+def built(folder: Path, version: str, *options: str, package: str = "24.11.5-1") -> Path:
     """Runs the program over a tarball of ours, with programs of ours in the place of APT's."""
     source = folder / "slurm-24.11.5/debian"
     source.mkdir(parents=True)
@@ -60,10 +60,10 @@ def built(folder: Path, version: str, *options: str, found: str = "24.11.5-1") -
         packed.add(source.parent, "slurm-24.11.5")
     programs = folder / "bin"
     programs.mkdir()
-    listing = "echo ./usr/lib/slurm/gpu_nvml.so" if "yes" in found else "echo ./usr/lib/slurm"
+    listing = "echo ./usr/lib/slurm/gpu_nvml.so" if "yes" in package else "echo ./usr/lib/slurm"
     for name, line in {
         "apt-get": "exit 0",
-        "dpkg-parsechangelog": f"echo {found.split(maxsplit=1)[0]}",
+        "dpkg-parsechangelog": f"echo {package.split(maxsplit=1)[0]}",
         "dpkg-deb": listing,
         "dpkg-buildpackage": 'exec debian/rules "${1#--rules-target=}"',
     }.items():
@@ -98,11 +98,11 @@ def test_options_reach_configure_last(tmp_path):
 
 
 def test_nvml_that_was_found(tmp_path):
-    folder = built(tmp_path, "24.11.5", "--with-nvml=/usr/local/cuda", found="24.11.5-1 yes")
+    folder = built(tmp_path, "24.11.5", "--with-nvml=/usr/local/cuda", package="24.11.5-1 yes")
     assert (folder / "packages.tar").exists(), (folder / "log").read_text()
 
 
 def test_a_tarball_of_another_version(tmp_path):
-    folder = built(tmp_path, "24.11.5", found="25.05.1-1")
+    folder = built(tmp_path, "24.11.5", package="25.05.1-1")
     assert "error: the tarball is of Slurm 25.05.1, and 24.11.5" in (folder / "log").read_text()
     assert not (folder / "packages.tar").exists()

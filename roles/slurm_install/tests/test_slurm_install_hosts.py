@@ -27,7 +27,7 @@ def debian(version: str) -> str:
 
 def test_on_a_bare_host_nothing_is_replaced():
     for packed_by in ("distribution", "schedmd"):
-        assert m.change(m.seen(CANDIDATE), packed_by, "24.11.5") == m.Change()
+        assert m.change(m.read(CANDIDATE), packed_by, "24.11.5") == m.Change()
         assert m.change_problems(CANDIDATE, packed_by, "24.11.5", "gpu1", False) == []
 
 
@@ -52,13 +52,13 @@ SMD_OF_CTL = ("slurm-smd-client", "slurm-smd-slurmctld")
 def test_all_of_another_packaging_or_version_goes_in_one_transaction(
     said, packed_by, version, names, remove
 ):
-    change = m.change(m.seen(said), packed_by, version)
+    change = m.change(m.read(said), packed_by, version)
     assert (change.names, tuple(sorted(change.remove))) == (names, remove)
 
 
 def test_a_library_alone_makes_room_unasked():
     library = DEBIAN.splitlines()[0] + "\n" + CANDIDATE
-    assert m.change(m.seen(library), "schedmd", "24.11.5").remove == ("libslurm38",)
+    assert m.change(m.read(library), "schedmd", "24.11.5").remove == ("libslurm38",)
     assert m.change_problems(library, "schedmd", "24.11.5", "gpu1", False) == []
 
 

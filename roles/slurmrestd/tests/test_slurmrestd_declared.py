@@ -25,8 +25,8 @@ def declared(folder: Path, **settings: Any) -> Site:
     return inventory
 
 
-def parts(found: Site) -> dict[str, list[str]]:
-    return {host: of_role(found, "slurmrestd", host, "slurmrestd_parts") for host in HOSTS}
+def parts(inventory: Site) -> dict[str, list[str]]:
+    return {host: of_role(inventory, "slurmrestd", host, "slurmrestd_parts") for host in HOSTS}
 
 
 def text_of(found: Site, role: str, name: str) -> str:
@@ -36,12 +36,12 @@ def text_of(found: Site, role: str, name: str) -> str:
     return str(of_role(found, role, "ctl1", template, **look))
 
 
-def slurm_conf(found: Site) -> str:
-    return text_of(found, "slurm", "slurm.conf")
+def slurm_conf(inventory: Site) -> str:
+    return text_of(inventory, "slurm", "slurm.conf")
 
 
-def slurmdbd_conf(found: Site) -> str:
-    return text_of(found, "slurm_database", "slurmdbd.conf")
+def slurmdbd_conf(inventory: Site) -> str:
+    return text_of(inventory, "slurm_database", "slurmdbd.conf")
 
 
 def test_nothing_of_it_is_anywhere_until_a_site_turns_it_on(tmp_path):

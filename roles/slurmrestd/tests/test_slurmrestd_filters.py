@@ -22,7 +22,7 @@ def test_settings_that_leave_tokens_alone_are_no_problem():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "words"),
     [
         ("AuthAltTypes", "auth/slurm", "AuthAltTypes is auth/slurm, and replaces"),
         ("AuthAltTypes", "", "AuthAltTypes is empty, and replaces what tokens need; add auth/jwt"),
@@ -31,10 +31,10 @@ def test_settings_that_leave_tokens_alone_are_no_problem():
     ],
 )
 @pytest.mark.parametrize("where", ["slurm_settings", "slurm_database_settings"])
-def test_a_setting_of_the_site_that_takes_tokens_away_is_named(where, name, value, said):
+def test_a_setting_of_the_site_that_takes_tokens_away_is_named(where, name, value, words):
     (problem,) = problems({where: {name: value}}, KEY)
     assert problem.startswith(f"{where}.{name} is ")
-    assert said in problem
+    assert words in problem
 
 
 PATHS: dict[str, Any] = {
@@ -59,8 +59,8 @@ def test_nothing_is_asked_where_no_version_is_served(served):
     assert questions(served, accounting=True) == []
 
 
-def answer(status: int, asked: str = "slurm/v0.0.41/partitions") -> dict[str, Any]:
-    return {"status": status, "__slurmrestd_question": asked}
+def answer(status: int, question: str = "slurm/v0.0.41/partitions") -> dict[str, Any]:
+    return {"status": status, "__slurmrestd_question": question}
 
 
 CLUSTERS = "slurmdb/v0.0.41/clusters"
@@ -68,7 +68,7 @@ LACKING = [answer(200), answer(401, CLUSTERS)]
 
 
 @pytest.mark.parametrize(
-    ("answers", "signed", "served", "said"),
+    ("answers", "signed", "served", "sentence"),
     [
         ([answer(200), answer(200, CLUSTERS)], 0, 200, ""),
         ([], 1, -1, "scontrol on ctl1 signs no token"),
@@ -78,5 +78,5 @@ LACKING = [answer(200), answer(401, CLUSTERS)]
         (LACKING, 0, 200, f"slurmdb takes no token of ctl1 ({CLUSTERS}: HTTP 401)"),
     ],
 )
-def test_the_last_check_tells_who_did_not_do_what(answers, signed, served, said):
-    assert complaint(answers, signed, served, "ctl1") == said
+def test_the_last_check_tells_who_did_not_do_what(answers, signed, served, sentence):
+    assert complaint(answers, signed, served, "ctl1") == sentence

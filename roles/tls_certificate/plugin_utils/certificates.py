@@ -104,9 +104,9 @@ def read_authority(pem: str) -> Authority:
     return Authority(certificate, key)
 
 
-def same_key(one: PublicKeyTypes, other: PublicKeyTypes) -> bool:
+def same_key(key: PublicKeyTypes, other: PublicKeyTypes) -> bool:
     """Whether two public keys are the same."""
-    return _public(one) == _public(other)
+    return _public(key) == _public(other)
 
 
 def _public(key: PublicKeyTypes) -> bytes:
@@ -278,11 +278,11 @@ def why_another(
 
 
 def _ends_soon(
-    found: x509.Certificate, authority: Authority, now: datetime, renew_days: int
+    certificate: x509.Certificate, authority: Authority, now: datetime, renew_days: int
 ) -> bool:
     """Whether it has ended, or will so soon that a new one would last longer."""
-    lasting = found.not_valid_after_utc < authority.certificate.not_valid_after_utc
-    return not _ahead(found, now) or (lasting and days_left(found, now) < renew_days)
+    lasting = certificate.not_valid_after_utc < authority.certificate.not_valid_after_utc
+    return not _ahead(certificate, now) or (lasting and days_left(certificate, now) < renew_days)
 
 
 def _ahead(certificate: x509.Certificate, now: datetime) -> bool:

@@ -172,29 +172,29 @@ def test_an_authority_that_ends_is_told(days, said):
 # --- what a site gives ----------------------------------------------------------------------------
 
 
-def given(pem, *, key=KEY, authority=AUTHORITY.pem, server=HOST, now=NOW):
+def flaws(pem, *, key=KEY, authority=AUTHORITY.pem, server=HOST, now=NOW):
     text = key if isinstance(key, str) else certificates.key_pem(key)
     return [*certificates.given_problems(pem, text, authority, server, now)]
 
 
 def test_a_given_certificate_that_fits_has_no_problem(pem):
-    assert given(pem) == []
-    assert given(pem + AUTHORITY.pem) == []
-    assert given(pem, server=Server(("GPU1",), ())) == []
+    assert flaws(pem) == []
+    assert flaws(pem + AUTHORITY.pem) == []
+    assert flaws(pem, server=Server(("GPU1",), ())) == []
 
 
 def test_what_is_wrong_with_a_given_one_is_said(pem):
-    assert given("rubbish") == ["the certificate is no certificate in PEM"]
-    assert given(pem, authority="rubbish") == ["the authority is no certificate in PEM"]
-    assert given(pem, key="rubbish") == ["the key cannot be used: it is no private key in PEM"]
-    assert given(pem, key=certificates.new_key()) == ["the key belongs to another certificate"]
-    assert given(pem, server=Server(("gpu2",), ("10.0.0.12",))) == [
+    assert flaws("rubbish") == ["the certificate is no certificate in PEM"]
+    assert flaws(pem, authority="rubbish") == ["the authority is no certificate in PEM"]
+    assert flaws(pem, key="rubbish") == ["the key cannot be used: it is no private key in PEM"]
+    assert flaws(pem, key=certificates.new_key()) == ["the key belongs to another certificate"]
+    assert flaws(pem, server=Server(("gpu2",), ("10.0.0.12",))) == [
         "the certificate names gpu1, 10.0.0.11, fd00::11, and not gpu2, 10.0.0.12"
     ]
-    assert given(pem, now=NOW + timedelta(days=91)) == ["the certificate ended on 2027-02-20"]
-    assert given(pem, now=NOW - timedelta(days=9)) == ["the certificate begins on 2026-11-21"]
+    assert flaws(pem, now=NOW + timedelta(days=91)) == ["the certificate ended on 2027-02-20"]
+    assert flaws(pem, now=NOW - timedelta(days=9)) == ["the certificate begins on 2026-11-21"]
     other = certificates.new_authority("site", NOW, 3650)
-    assert given(pem, authority=other.pem) == ["the authority has not signed the certificate"]
+    assert flaws(pem, authority=other.pem) == ["the authority has not signed the certificate"]
 
 
 def text_of(key, form, encryption):
@@ -211,7 +211,7 @@ def test_a_site_may_give_another_kind_of_key():
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = certificates.signed(request_of(key), HOST, AUTHORITY, NOW, 90)
     form = serialization.PrivateFormat.TraditionalOpenSSL
-    assert given(pem, key=text_of(key, form, serialization.NoEncryption())) == []
+    assert flaws(pem, key=text_of(key, form, serialization.NoEncryption())) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from roles.validation_runtime.plugin_utils import builds, requirements, sources
 
 
 def _torch(
-    packages: Sequence[str], asked: str, node: Mapping[str, Any], table: builds.Table, text: str
+    packages: Sequence[str], requested: str, node: Mapping[str, Any], table: builds.Table, text: str
 ) -> dict[str, str]:
     """The `build` of torch for a node, or the `problem`; the text of a file wins over packages."""
     lines = list(requirements.entries(text)) if text else list(packages)
@@ -19,7 +19,7 @@ def _torch(
         driver_branch=int(node["driver_branch"]),
         machine=str(node["machine"]),
     )
-    return asdict(builds.choose(lines, asked, machine, table, hashed=bool(text)))
+    return asdict(builds.choose(lines, requested, machine, table, hashed=bool(text)))
 
 
 def _lines(packages: Sequence[str], build: str, text: str) -> str:

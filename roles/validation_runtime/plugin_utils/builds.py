@@ -40,15 +40,15 @@ class Choice:
 
 
 def choose(
-    lines: Sequence[str], asked: str, node: Machine, table: Table, *, hashed: bool = False
+    lines: Sequence[str], requested: str, node: Machine, table: Table, *, hashed: bool = False
 ) -> Choice:
     """The build of torch for a node, of the version that the requirements name.
 
-    `asked` is auto, any, or a build. `hashed`: the requirements come from a file with hashes, in
-    which nothing can be added to a version.
+    `requested` is auto, any, or a build. `hashed`: the requirements come from a file with
+    hashes, in which nothing can be added to a version.
     """
     try:
-        return Choice(_build(lines, asked, node, table, hashed=hashed))
+        return Choice(_build(lines, requested, node, table, hashed=hashed))
     except NoBuild as reason:
         return Choice(problem=str(reason))
 
@@ -57,11 +57,13 @@ class NoBuild(Exception):
     """Why there is no build, in one sentence."""
 
 
-def _build(lines: Sequence[str], asked: str, node: Machine, table: Table, *, hashed: bool) -> str:
+def _build(
+    lines: Sequence[str], requested: str, node: Machine, table: Table, *, hashed: bool
+) -> str:
     if problem := requirements.problem(lines):
         raise NoBuild(problem)
     entry = requirements.torch_entry(lines)
-    if not entry or asked == ANY:
+    if not entry or requested == ANY:
         return ""
     held = requirements.pin(entry)
     if held is None:
@@ -69,12 +71,12 @@ def _build(lines: Sequence[str], asked: str, node: Machine, table: Table, *, has
             f"{entry!r} leaves the version of torch open, and with it the build; write it as "
             "torch==2.13.0, or set validation_runtime_torch_build to any."
         )
-    if held.label and asked not in (AUTO, held.label):
+    if held.label and requested not in (AUTO, held.label):
         raise NoBuild(
-            f"{entry!r} and validation_runtime_torch_build, which is {asked}, are two builds; "
+            f"{entry!r} and validation_runtime_torch_build, which is {requested}, are two builds; "
             "leave one of them out."
         )
-    asked = held.label or asked
+    requested = held.label or requested
     if hashed and not held.label:
         if node.gpu_model:
             raise NoBuild(
@@ -83,8 +85,8 @@ def _build(lines: Sequence[str], asked: str, node: Machine, table: Table, *, has
             )
         return ""
     if node.gpu_model:
-        return _with_gpus(held.version, asked, node, table)
-    return _without_gpus(CPU if asked == AUTO else asked, node, table)
+        return _with_gpus(held.version, requested, node, table)
+    return _without_gpus(CPU if requested == AUTO else requested, node, table)
 
 
 def _without_gpus(build: str, node: Machine, table: Table) -> str:
@@ -98,35 +100,36 @@ def _without_gpus(build: str, node: Machine, table: Table) -> str:
     return build
 
 
-def _with_gpus(version: str, asked: str, node: Machine, table: Table) -> str:
+def _with_gpus(version: str, requested: str, node: Machine, table: Table) -> str:
     _check_driver(node)
     minor = ".".join(version.split(".")[:2])
     known: Sequence[str] = table["torch"].get(minor, ())
-    if asked == AUTO and not known:
+    if requested == AUTO and not known:
         raise NoBuild(
             f"Which builds torch {version} has is not known, only of {', '.join(table['torch'])}; "
             "take one of these, or name the build in validation_runtime_torch_build."
         )
-    if asked != AUTO and known and asked not in (CPU, *known):
+    if requested != AUTO and known and requested not in (CPU, *known):
         raise NoBuild(
-            f"There is no build {asked} of torch {version}, only {', '.join(known)} and {CPU}; set "
-            "validation_runtime_torch_build to auto, or to one of these."
+            f"There is no build {requested} of torch {version}, only {', '.join(known)} and {CPU}; "
+            "set validation_runtime_torch_build to auto, or to one of these."
         )
     obstacles = {
-        build: _obstacle(build, node, table) for build in (known if asked == AUTO else [asked])
+        build: _obstacle(build, node, table)
+        for build in (known if requested == AUTO else [requested])
     }
     for build, obstacle in obstacles.items():
         if not obstacle:
             return build
     why = ", ".join(f"{build} {obstacle}" for build, obstacle in obstacles.items())
-    if asked == AUTO:
+    if requested == AUTO:
         what = f"No build of torch {version} runs"
         instead = (
             "install a newer driver and declare it (nvidia_driver_branch), or take another torch "
             "(validation_runtime_packages)"
         )
     else:
-        what = f"torch {version}+{asked} does not run"
+        what = f"torch {version}+{requested} does not run"
         instead = (
             "set validation_runtime_torch_build to auto and leave the build out of the version, or "
             "declare the driver that the nodes have (nvidia_driver_branch)"

@@ -82,11 +82,11 @@ def lacking(text: str, listed: str) -> list[str]:
     return [entry for entry in entries(text) if _lacks(Requirement(entry), have)]
 
 
-def _lacks(wanted: Requirement, have: dict[str, str]) -> bool:
-    version = have.get(_name(wanted.name))
+def _lacks(requirement: Requirement, have: dict[str, str]) -> bool:
+    version = have.get(_name(requirement.name))
     if version is None:
-        return wanted.marker is None
-    return not wanted.specifier.contains(version, prereleases=True)
+        return requirement.marker is None
+    return not requirement.specifier.contains(version, prereleases=True)
 
 
 def _name(written: str) -> str:

@@ -23,12 +23,12 @@ def chosen(
     model: str = "h100_sxm",
     branch: int = 580,
     machine: str = "x86_64",
-    asked: str = builds.AUTO,
+    requested: str = builds.AUTO,
     lines: list[str] | None = None,
     hashed: bool = False,
 ) -> builds.Choice:
     node = builds.Machine(gpu_model=model, driver_branch=branch, machine=machine)
-    return builds.choose(lines or TORCH, asked, node, TABLE, hashed=hashed)
+    return builds.choose(lines or TORCH, requested, node, TABLE, hashed=hashed)
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,20 @@ def test_the_build_fits_gpu_driver_and_architecture(model, branch, machine, torc
         ({"machine": "riscv64"}, "cu130 is not built for riscv64"),
         ({"model": "", "machine": "riscv64"}, "no build cpu of torch for riscv64"),
         # Asked for by name.
-        ({"asked": "cu130", "branch": 570}, "torch 2.13.0+cu130 does not run on h100_sxm with"),
-        ({"asked": "cu126", "model": "b200"}, "cu126 has no code for blackwell on x86_64"),
-        ({"asked": "cu128"}, "There is no build cu128 of torch 2.13.0, only cu130, cu126, cu132"),
-        ({"asked": "cpu"}, "cpu has no CUDA"),
-        ({"asked": "cu140", "lines": ["torch==3.1.0"]}, "the drivers are not known"),
-        ({"asked": "rocm7.2", "lines": ["torch==3.1.0"]}, "rocm7.2 has no CUDA"),
+        ({"requested": "cu130", "branch": 570}, "torch 2.13.0+cu130 does not run on h100_sxm with"),
+        ({"requested": "cu126", "model": "b200"}, "cu126 has no code for blackwell on x86_64"),
+        (
+            {"requested": "cu128"},
+            "There is no build cu128 of torch 2.13.0, only cu130, cu126, cu132",
+        ),
+        ({"requested": "cpu"}, "cpu has no CUDA"),
+        ({"requested": "cu140", "lines": ["torch==3.1.0"]}, "the drivers are not known"),
+        ({"requested": "rocm7.2", "lines": ["torch==3.1.0"]}, "rocm7.2 has no CUDA"),
         # In what pip is told.
         ({"lines": ["torch==2.5.1"]}, "Which builds torch 2.5.1 has is not known"),
         *(({"lines": [line]}, "torch open") for line in ("torch>=2.11", "torch==2.*", "torch")),
         ({"lines": ["torch=2.13.0"]}, "is no requirement"),
-        ({"lines": ["torch==2.13.0+cu130"], "asked": "cu126"}, "are two builds"),
+        ({"lines": ["torch==2.13.0+cu130"], "requested": "cu126"}, "are two builds"),
         ({"lines": ["torch==2.13.0+cu130"], "branch": 570}, "cu130 needs 580 or newer"),
         ({"hashed": True}, "does not name its build; write it as torch==2.13.0+cu126"),
     ],
@@ -104,21 +107,21 @@ def test_what_cannot_run_is_refused_in_one_sentence(arguments, words):
 
 
 def test_a_build_may_be_named_in_the_version_or_beside_it():
-    assert chosen(asked="cu126") == builds.Choice("cu126")
+    assert chosen(requested="cu126") == builds.Choice("cu126")
     assert chosen(lines=["torch==2.13.0+cu126"]) == builds.Choice("cu126")
-    assert chosen(lines=["torch==2.13.0+cu126"], asked="cu126") == builds.Choice("cu126")
+    assert chosen(lines=["torch==2.13.0+cu126"], requested="cu126") == builds.Choice("cu126")
     assert chosen(lines=["torch==2.13.0+cu126"], hashed=True) == builds.Choice("cu126")
 
 
 def test_a_torch_that_the_table_does_not_know_is_held_to_its_driver():
     old = ["torch==2.9.1"]
-    assert chosen(lines=old, asked="cu129", branch=550) == builds.Choice("cu129")
-    assert "needs 580" in chosen(lines=old, asked="cu130", branch=550).problem
+    assert chosen(lines=old, requested="cu129", branch=550) == builds.Choice("cu129")
+    assert "needs 580" in chosen(lines=old, requested="cu130", branch=550).problem
 
 
 def test_who_wants_any_build_is_asked_nothing_here():
     """The node answers then: torch itself says whether it reaches the driver."""
-    assert chosen(asked=builds.ANY, branch=0, machine="riscv64") == builds.Choice()
+    assert chosen(requested=builds.ANY, branch=0, machine="riscv64") == builds.Choice()
     assert chosen(lines=["nvidia-ml-py==13.615.71"], branch=0) == builds.Choice()
 
 
@@ -130,13 +133,13 @@ def test_a_file_with_hashes_on_a_node_without_gpus_is_taken_as_it_is():
     model=st.sampled_from(["", "x", *MODELS]),
     branch=st.one_of(st.sampled_from(gpus.branches()), st.integers()),
     machine=st.sampled_from(["", "x86_64", "aarch64", "ppc64le"]),
-    asked=st.sampled_from(["auto", "cpu", "cu126", "cu128", "cu130", "cu132", "cu999", "x"]),
+    requested=st.sampled_from(["auto", "cpu", "cu126", "cu128", "cu130", "cu132", "cu999", "x"]),
     torch=st.sampled_from(["2.9.0", "2.11.0", "2.13.0", "2.14.0"]),
 )
 def test_no_node_with_gpus_gets_a_build_that_its_driver_does_not_run(
-    model, branch, machine, asked, torch
+    model, branch, machine, requested, torch
 ):
-    choice = chosen(model, branch, machine, asked, [f"torch=={torch}"])
+    choice = chosen(model, branch, machine, requested, [f"torch=={torch}"])
     assert bool(choice.build) != bool(choice.problem)
     if model and choice.build:
         assert branch >= TABLE["oldest_branch"][int(choice.build[2:4])]

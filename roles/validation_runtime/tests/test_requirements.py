@@ -80,8 +80,8 @@ def test_what_an_environment_lacks(text, have, lacking):
 
 
 @given(st.one_of(st.text(), st.sampled_from(["", "{}", "[1]", "null", '[{"name": 1}]', "[{}]"])))
-def test_an_answer_that_is_none_is_an_environment_with_nothing(said):
-    assert requirements.lacking("torch==2.13.0\n", said) == ["torch==2.13.0"]
+def test_an_answer_that_is_none_is_an_environment_with_nothing(output):
+    assert requirements.lacking("torch==2.13.0\n", output) == ["torch==2.13.0"]
 
 
 def test_the_index_of_torchs_builds_stands_beside_the_others():

@@ -138,8 +138,8 @@ class Connection(ConnectionBase):
             answer = {"path": params.get("path") or params.get("dest")}
         else:
             key = hashlib.sha1(json.dumps([name, params], sort_keys=True).encode()).hexdigest()
-            changed = name not in done_node.LOOKS and key not in memory.asked
-            memory.asked[key] = True
+            changed = name not in done_node.LOOKS and key not in memory.done
+            memory.done[key] = True
             if name == "file" and params.get("path"):
                 memory.files.setdefault(params["path"], self._memories().keep(b""))
             answer = {"state": params.get("state"), "status": {"ActiveState": "active"}}
@@ -201,7 +201,7 @@ def _installed(command: str) -> str:
     return "".join(f"installed {name}\n" for name in names)
 
 
-def _words(asked: dict[str, Any]) -> str:
+def _words(arguments: dict[str, Any]) -> str:
     """A command as one text, be it one or a list."""
-    argv = asked.get("argv") or [asked.get("_raw_params") or asked.get("cmd") or ""]
+    argv = arguments.get("argv") or [arguments.get("_raw_params") or arguments.get("cmd") or ""]
     return " ".join(map(str, argv))

@@ -66,7 +66,7 @@ class Wrong(Exception):
 def expanded(text: str) -> str:
     """`$__file{PATH}`, `$__env{NAME}` and `${NAME}` by what they stand for. Raises Wrong."""
 
-    def one(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         kind, name = match.groups()
         if kind == "__file":
             try:
@@ -75,7 +75,7 @@ def expanded(text: str) -> str:
                 raise Wrong(f"cannot expand {match[0]}: {error.strerror}") from None
         return os.environ.get(name, "") if kind in {"", "__env"} else match[0]
 
-    return VARIABLE.sub(one, text)
+    return VARIABLE.sub(replacement, text)
 
 
 def unquoted(text: str) -> str:
@@ -183,11 +183,11 @@ def providers(folder: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def dashboards(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def dashboards(provided: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The dashboards that are shown, by uid; of what is not, a line for the journal."""
     shown: dict[str, dict[str, Any]] = {}
     titles: set[tuple[str, str]] = set()
-    for provider in found:
+    for provider in provided:
         root = Path(provider["options"]["path"])
         for path in sorted(root.rglob("*.json")):
             try:
@@ -370,13 +370,13 @@ def public(source: Mapping[str, Any]) -> dict[str, Any]:
     return shown | {"readOnly": True, "secureJsonFields": dict.fromkeys(private, True)}
 
 
-def serve(found: Settings) -> None:
-    provisioning = Path(found["paths"]["provisioning"])
-    Handler.settings = found
-    Handler.database = Database(found)
+def serve(config: Settings) -> None:
+    provisioning = Path(config["paths"]["provisioning"])
+    Handler.settings = config
+    Handler.database = Database(config)
     Handler.sources = datasources(provisioning / "datasources")
     Handler.providers = providers(provisioning / "dashboards")
-    section = found["server"]
+    section = config["server"]
     kind = socket.AF_INET6 if ":" in section["http_addr"] else socket.AF_INET
     listener = type("Server", (ThreadingHTTPServer,), {"address_family": kind})
     server = listener((section["http_addr"], int(section["http_port"])), Handler)

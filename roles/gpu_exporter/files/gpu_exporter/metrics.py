@@ -48,11 +48,11 @@ def _watts(milliwatts: Any) -> float | None:
 
 
 def _of(key: str) -> Callable[[Any], float | None]:
-    return lambda found: _number(found[key])
+    return lambda values: _number(values[key])
 
 
 def _flag(key: str) -> Callable[[Any], float | None]:
-    return lambda found: float(found[key] == "yes")
+    return lambda values: float(values[key] == "yes")
 
 
 def _links(counter: str) -> Callable[[Any], float | None]:
@@ -221,14 +221,14 @@ class ClockEvents:
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
-        self._seen: dict[int, deque[tuple[float, int]]] = {}
+        self._masks: dict[int, deque[tuple[float, int]]] = {}
 
     def see(self, gpu: int, mask: int, now: float) -> None:
-        self._seen.setdefault(gpu, deque()).append((now, mask))
+        self._masks.setdefault(gpu, deque()).append((now, mask))
 
     def counts(self, gpu: int, now: float) -> Mapping[str, int]:
         """Those that were seen, by DCGM's name."""
-        seen = self._seen.get(gpu, deque())
+        seen = self._masks.get(gpu, deque())
         while seen and seen[0][0] <= now - self._window_s:
             seen.popleft()
         counted = {
@@ -371,13 +371,13 @@ def of_exporter(collected: Sequence[Collected], now: float) -> list[Family]:
             "plumbline_exporter_collector_success",
             GAUGE,
             "Whether the last run of a collector succeeded.",
-            each(lambda one: float(not one.error)),
+            each(lambda gpu: float(not gpu.error)),
         ),
         Family(
             "plumbline_exporter_collector_duration_seconds",
             GAUGE,
             "How long the last run of a collector took.",
-            each(lambda one: one.seconds),
+            each(lambda gpu: gpu.seconds),
         ),
         Family(
             "plumbline_exporter_last_run_timestamp_seconds",

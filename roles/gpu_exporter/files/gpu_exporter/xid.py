@@ -31,7 +31,7 @@ class Xids:
     def __init__(self, read: Callable[[], KernelLog] = kernel_log.read) -> None:
         self._read = read
         self._source: str | None = None
-        self._seen: Mapping[tuple[str, ...], int] = {}
+        self._counts: Mapping[tuple[str, ...], int] = {}
         self._totals: Counter[tuple[str, ...]] = Counter()
 
     def collect(self) -> Series:
@@ -42,11 +42,11 @@ class Xids:
         seen = counted(log.events)
         for key, count in seen.items():
             if log.source == self._source:
-                self._totals[key] += max(0, count - self._seen.get(key, 0))
+                self._totals[key] += max(0, count - self._counts.get(key, 0))
             else:
                 # Another log reaches back further or less far, and has mostly the same lines.
                 self._totals[key] = max(self._totals[key], count)
-        self._source, self._seen = log.source, seen
+        self._source, self._counts = log.source, seen
         return {key: float(count) for key, count in self._totals.items()}
 
 

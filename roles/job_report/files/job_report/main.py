@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     except NotKnown as error:
         print(error, file=sys.stderr)
         return 1
-    result = made(job, options.config, time.time())
+    result = build_report(job, options.config, time.time())
     if options.json:
         print(json.dumps(report.document(result), indent=2))
     else:
@@ -60,7 +60,7 @@ def _job(text: str) -> str:
     return text
 
 
-def made(job: sacct.AccountedJob, config: Path, now: float) -> report.Report:
+def build_report(job: sacct.AccountedJob, config: Path, now: float) -> report.Report:
     """Everything that can be known; each part on its own."""
     missing: list[str] = []
 

@@ -61,14 +61,14 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"  {sentence}"
 
 
-def _gpus(found: usage.Gpus, job: AccountedJob) -> Iterator[str]:
-    energy = usage.kilowatt_hours(found, job.elapsed_s)
+def _gpus(gpus: usage.Gpus, job: AccountedJob) -> Iterator[str]:
+    energy = usage.kilowatt_hours(gpus, job.elapsed_s)
     used = f", {_energy(energy)}" if energy is not None else ""
-    busy = _busy(found)
+    busy = _busy(gpus)
     mean = f"{_percent(busy)} busy in the mean" if busy is not None else "of unknown use"
-    yield f"  GPU     {len(found.each)}, {mean}{used}; found {found.how}"
+    yield f"  GPU     {len(gpus.each)}, {mean}{used}; found {gpus.how}"
     rows = [("node", "gpu", "busy", "at most", "memory at most", "power")]
-    rows += [_row(gpu) for gpu in found.each]
+    rows += [_row(gpu) for gpu in gpus.each]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -90,9 +90,9 @@ def _row(gpu: usage.GpuUse) -> tuple[str, str, str, str, str, str]:
     )
 
 
-def _busy(found: usage.Gpus | None) -> float | None:
+def _busy(gpus: usage.Gpus | None) -> float | None:
     """Between 0 and 1, over all GPUs; None where one of them is not known."""
-    each = [gpu.busy for gpu in found.each] if found else []
+    each = [gpu.busy for gpu in gpus.each] if gpus else []
     known = [busy for busy in each if busy is not None]
     return sum(known) / len(known) / 100 if known and len(known) == len(each) else None
 

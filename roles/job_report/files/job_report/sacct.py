@@ -100,15 +100,15 @@ def read(job: str) -> AccountedJob:
     return parse(done.stdout, job)
 
 
-def parse(text: str, asked: str) -> AccountedJob:
+def parse(text: str, job_id: str) -> AccountedJob:
     """The job that was asked for. Raises NotKnown where there is none, or more than one."""
     rows = [_row(line) for line in text.splitlines() if line.strip()]
     jobs = [row for row in rows if "." not in row["JobID"]]
     if not jobs:
-        raise NotKnown(f"Slurm's accounting has no job {asked}, or none that you may see.")
+        raise NotKnown(f"Slurm's accounting has no job {job_id}, or none that you may see.")
     if len(jobs) > 1:
-        example = next((row["JobID"] for row in jobs if JOB.fullmatch(row["JobID"])), asked)
-        raise NotKnown(f"{asked} is {len(jobs)} jobs; name one of them, such as {example}.")
+        example = next((row["JobID"] for row in jobs if JOB.fullmatch(row["JobID"])), job_id)
+        raise NotKnown(f"{job_id} is {len(jobs)} jobs; name one of them, such as {example}.")
     job = jobs[0]
     return _job(job, [row for row in rows if row is not job])
 

@@ -126,9 +126,9 @@ def _total(used: Sequence[float] | None, free: Sequence[float] | None) -> float 
     return used[-1] + free[-1] if used and free else None
 
 
-def kilowatt_hours(found: Gpus, elapsed_s: float) -> float | None:
+def kilowatt_hours(gpu_usage: Gpus, elapsed_s: float) -> float | None:
     """What the GPUs used in that time; None where the power of one is not known."""
-    watts = [gpu.watts for gpu in found.each]
+    watts = [gpu.watts for gpu in gpu_usage.each]
     known = [power for power in watts if power is not None]
     return sum(known) * elapsed_s / 3.6e6 if known and len(known) == len(watts) else None
 

@@ -12,10 +12,10 @@ from roles.slurm_exporter.files.slurm_exporter.common import Failed
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.")
 
 
-def environment(given: Mapping[str, str]) -> dict[str, str]:
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Nothing that changes what Slurm's commands print (SQUEUE_FORMAT, SLURM_TIME_FORMAT …)."""
-    kept = {name: given[name] for name in ("SLURM_CONF", "TZ") if name in given}
-    return {"LC_ALL": "C", "PATH": given.get("PATH") or processes.DAEMON_PATH, **kept}
+    kept = {name: environ[name] for name in ("SLURM_CONF", "TZ") if name in environ}
+    return {"LC_ALL": "C", "PATH": environ.get("PATH") or processes.DAEMON_PATH, **kept}
 
 
 def run(command: Sequence[str], limit_s: float) -> str:

@@ -44,14 +44,14 @@ def _by(labels: tuple[str, ...], name: str, text: str, samples: Mapping[str, flo
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-def nodes(found: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
+def nodes(all_nodes: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
     yield Family(
         "slurm_node_state",
         "1 where the node has this state, base or flag, in Slurm's words",
         ("node", "state"),
         {
             (node.name, state): float(state in node.states)
-            for node in found
+            for node in all_nodes
             for state in dict.fromkeys((*STATES, *sorted(node.states)))
         },
     )
@@ -61,33 +61,35 @@ def nodes(found: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
         ("node", "reason", "user"),
         {
             (node.name, printable(node.reason, REASON_LENGTH), node.user): 1.0
-            for node in found
+            for node in all_nodes
             if node.reason
         },
     )
     if not native.gpus:
-        yield _of_nodes("gpus", "Total number of GPUs in the node", found, lambda n: n.gpus)
-        yield _of_nodes("gpus_alloc", "GPUs allocated in the node", found, lambda n: n.gpus_alloc)
+        yield _of_nodes("gpus", "Total number of GPUs in the node", all_nodes, lambda n: n.gpus)
+        yield _of_nodes(
+            "gpus_alloc", "GPUs allocated in the node", all_nodes, lambda n: n.gpus_alloc
+        )
     if native.openmetrics:
         return
-    yield _of_nodes("cpus", "Total number of cpus in the node", found, lambda n: n.cpus)
-    yield _of_nodes("cpus_alloc", "Allocated cpus in the node", found, lambda n: n.cpus_alloc)
+    yield _of_nodes("cpus", "Total number of cpus in the node", all_nodes, lambda n: n.cpus)
+    yield _of_nodes("cpus_alloc", "Allocated cpus in the node", all_nodes, lambda n: n.cpus_alloc)
     yield _of_nodes(
         "cpus_effective",
         "CPUs allocatable to jobs not reserved for system usage",
-        found,
+        all_nodes,
         lambda n: n.cpus_effective,
     )
-    yield _of_nodes("cpus_idle", "Idle cpus in the node", found, _idle)
-    yield gauge("slurm_nodes", "Total number of nodes", len(found))
+    yield _of_nodes("cpus_idle", "Idle cpus in the node", all_nodes, _idle)
+    yield gauge("slurm_nodes", "Total number of nodes", len(all_nodes))
     for name, has in NODES.items():
-        yield gauge(f"slurm_nodes_{name}", f"Nodes: {name}", sum(map(has, found)))
+        yield gauge(f"slurm_nodes_{name}", f"Nodes: {name}", sum(map(has, all_nodes)))
 
 
 def _of_nodes(
-    name: str, text: str, found: Sequence[SlurmNode], value: Callable[[SlurmNode], int]
+    name: str, text: str, all_nodes: Sequence[SlurmNode], value: Callable[[SlurmNode], int]
 ) -> Family:
-    samples = {node.name: float(value(node)) for node in found}
+    samples = {node.name: float(value(node)) for node in all_nodes}
     return _by(("node",), f"slurm_node_{name}", text, samples)
 
 
@@ -141,10 +143,10 @@ OF_PARTITION = ("alloc", "down", "drain", "drained", "draining", "idle", "mixed"
 # --- partitions ----------------------------------------------------------------------------------
 
 
-def partitions(found: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
+def partitions(all_nodes: Sequence[SlurmNode], native: Native) -> Iterator[Family]:
     """A node counts in each of its partitions."""
     members: dict[str, list[SlurmNode]] = {}
-    for node in found:
+    for node in all_nodes:
         for name in node.partitions:
             members.setdefault(name, []).append(node)
 
@@ -195,9 +197,9 @@ JOBS = {
 }
 
 
-def jobs(found: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterator[Family]:
-    pending = [job for job in found if job.state == "PENDING"]
-    running = [job for job in found if job.runs]
+def jobs(all_jobs: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterator[Family]:
+    pending = [job for job in all_jobs if job.state == "PENDING"]
+    running = [job for job in all_jobs if job.runs]
     yield _by(
         ("reason",),
         "slurm_jobs_pending_reason",
@@ -206,15 +208,15 @@ def jobs(found: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterator[
     )
     if per_job:
         yield from _each_job([job for job in running if job.gpus])
-    allocated = [job for job in found if job.runs or job.state == "SUSPENDED"]
+    allocated = [job for job in all_jobs if job.runs or job.state == "SUSPENDED"]
     if not native.gpus:
         total = sum(job.gpus for job in allocated)
         yield gauge("slurm_jobs_gpus_alloc", "Total number of GPUs allocated by jobs", total)
     if native.openmetrics:
         return
-    states = Counter(job.state for job in found)
+    states = Counter(job.state for job in all_jobs)
     held = [job for job in pending if job.held]
-    yield gauge("slurm_jobs", "Total number of jobs", len(found))
+    yield gauge("slurm_jobs", "Total number of jobs", len(all_jobs))
     for name, state in JOBS.items():
         yield gauge(f"slurm_jobs_{name}", f"Number of jobs: {name}", states[state])
     yield gauge("slurm_jobs_running", "Number of jobs: running", len(running))
@@ -223,7 +225,7 @@ def jobs(found: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterator[
     yield gauge("slurm_jobs_cpus_alloc", "Total number of Cpus allocated by jobs", cpus)
     busy = {node for job in allocated for node in job.nodes}
     yield gauge("slurm_jobs_nodes_alloc", "Total number of nodes allocated by jobs", len(busy))
-    names = sorted({job.partition for job in found})
+    names = sorted({job.partition for job in all_jobs})
     for name, some in (("pending", pending), ("running", running), ("hold", held)):
         counts = Counter(job.partition for job in some)
         yield _by(
@@ -234,9 +236,9 @@ def jobs(found: Sequence[QueuedJob], native: Native, per_job: bool) -> Iterator[
         )
 
 
-def _each_job(found: Iterable[QueuedJob]) -> Iterator[Family]:
+def _each_job(running: Iterable[QueuedJob]) -> Iterator[Family]:
     """For joins with what GPUs tell, which has the same label hpc_job."""
-    some = list(found)
+    some = list(running)
     yield Family(
         "slurm_job_gpu_info",
         "A running job with GPUs, once for each of its nodes",
@@ -258,32 +260,32 @@ def _each_job(found: Iterable[QueuedJob]) -> Iterator[Family]:
 # --- shares, statistics --------------------------------------------------------------------------
 
 
-def fairshare(found: Iterable[Share]) -> Iterator[Family]:
+def fairshare(shares: Iterable[Share]) -> Iterator[Family]:
     yield Family(
         "slurm_account_fairshare",
         "Fair-share factor of a user in an account, 0 to 1",
         ("account", "user"),
-        {(share.account, share.user): share.fairshare for share in found},
+        {(share.account, share.user): share.fairshare for share in shares},
     )
 
 
-def scheduler(found: Diagnostics) -> Iterator[Family]:
+def scheduler(diagnostics: Diagnostics) -> Iterator[Family]:
     """Names of Slurm's own alone."""
-    for name, value in found.values.items():
+    for name, value in diagnostics.values.items():
         yield gauge(f"slurm_{name}", f"slurmctld's {name}, as sdiag tells it", value)
 
 
-def rpcs(found: Diagnostics) -> Iterator[Family]:
+def rpcs(diagnostics: Diagnostics) -> Iterator[Family]:
     yield _by(
         ("rpc",),
         "slurm_rpc_count",
         "Requests of this kind since slurmctld's statistics began",
-        {name: float(rpc.count) for name, rpc in found.rpcs.items()},
+        {name: float(rpc.count) for name, rpc in diagnostics.rpcs.items()},
     )
     yield Family(
         "slurm_rpc_seconds_total",
         "What slurmctld spent on requests of this kind since its statistics began",
         ("rpc",),
-        {(name,): rpc.seconds for name, rpc in found.rpcs.items()},
+        {(name,): rpc.seconds for name, rpc in diagnostics.rpcs.items()},
         kind="counter",
     )

@@ -64,5 +64,5 @@ def batch(size: int, step: int, rank: int = 0) -> tuple[Tensor, Tensor]:
     return torch.stack(text[:-1], 1), torch.stack(text[1:], 1)
 
 
-def loss_of(found: Tensor, wanted: Tensor) -> Tensor:
-    return functional.cross_entropy(found, wanted.flatten())
+def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, targets.flatten())

@@ -50,12 +50,12 @@ def test_a_prolog_that_fails_queues_the_job_again_and_it_runs_after_the_repair(h
     def state():
         return host.check_output(f"scontrol -o show job {job}")
 
-    shown = wait(state, lambda found: "JobState=PENDING" in found and "Restarts=1" in found)
+    shown = wait(state, lambda job: "JobState=PENDING" in job and "Restarts=1" in job)
     assert "JobHeld" not in shown
     assert "[plumbline:before]" in host.check_output(f"{PROGRAM} show")
     host.run_expect([0], "rm /run/before")
     in_service(host)
-    wait(state, lambda found: "JobState=COMPLETED" in found, 90)
+    wait(state, lambda job: "JobState=COMPLETED" in job, 90)
 
 
 def test_a_bad_gpu_is_named_and_returns_after_its_reset(host, nvml):

@@ -13,12 +13,12 @@ INTERRUPTED = [CONFIGURE, {"ansible.builtin.fail": {"msg": "interrupted"}}]
 JOB = "srun --immediate=30 --partition=gpu"
 
 
-def accounted(host, query, wanted):
+def accounted(host, query, start):
     """What sacct says of a job, once slurmctld has handed the record over: seconds later."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         shown = host.check_output(f"sacct -X -n -P {query} | tail -1")
-        if shown.startswith(wanted):
+        if shown.startswith(start):
             break
         time.sleep(1)
     return shown

@@ -132,16 +132,16 @@ def test_a_round_asks_each_thing_once_whoever_reads(host):
         before = series(host).get(LAST_RUN, 0)
         until(host, lambda samples: samples.get(LAST_RUN, 0) > before)
 
-    def asked():
+    def stats_requests():
         return int(re.findall(r"REQUEST_STATS_INFO .*count:(\d+)", host.check_output("sdiag"))[0])
 
     next_round()
-    first = asked()
+    first = stats_requests()
     for _ in range(50):
         series(host)
     next_round()
     next_round()
-    assert asked() - first == 1 + 2  # one is ours
+    assert stats_requests() - first == 1 + 2  # one is ours
 
 
 def test_a_slurm_without_the_endpoint_is_refused_and_the_exporter_goes_on(host, play):

@@ -73,7 +73,7 @@ def is_known(error, path):
     return "v0.0.38" in path and ("meta" in error.path or error.message.startswith("None is not"))
 
 
-def asked(host, document, path, shown, *options, template="", method="get", name="alice"):
+def valid_reply(host, document, path, shown, *options, template="", method="get", name="alice"):
     """A good answer, which is as the OpenAPI document says."""
     status, reply = ask(host, path, shown, *options, name=name)
     assert status == 200, reply
@@ -91,19 +91,19 @@ def asked(host, document, path, shown, *options, template="", method="get", name
 def test_an_answer_that_is_not_as_the_document_says_would_show(host, document, api):
     """What the tests below rely on."""
     with pytest.raises(AssertionError, match="required property"):
-        asked(
+        valid_reply(
             host, document, f"slurm/{api}/ping", token(host, "alice"), template=f"slurm/{api}/nodes"
         )
 
 
 def test_a_user_with_a_token_is_told_of_the_cluster(host, document, api):
     shown = token(host, "alice")
-    pings = asked(host, document, f"slurm/{api}/ping", shown)["pings"]
+    pings = valid_reply(host, document, f"slurm/{api}/ping", shown)["pings"]
     assert [ping["hostname"] for ping in pings] == ["node"]
-    (node,) = asked(host, document, f"slurm/{api}/nodes", shown)["nodes"]
+    (node,) = valid_reply(host, document, f"slurm/{api}/nodes", shown)["nodes"]
     assert (node["name"], node["cpus"]) == ("node", 1)
     assert node["gres"].startswith("gpu:")
-    reply = asked(host, document, f"slurmdb/{api}/clusters", shown)
+    reply = valid_reply(host, document, f"slurmdb/{api}/clusters", shown)
     assert [cluster["name"] for cluster in reply["clusters"]] == ["scenario"]
 
 
@@ -123,7 +123,7 @@ def body(api, script):
 def submitted(host, document, api, name, script):
     path = f"slurm/{api}/job/submit"
     shown = token(host, name)
-    reply = asked(host, document, path, shown, *body(api, script), method="post", name=name)
+    reply = valid_reply(host, document, path, shown, *body(api, script), method="post", name=name)
     return reply["job_id"]
 
 
@@ -138,7 +138,7 @@ def test_a_job_that_is_posted_runs_as_its_user_and_is_accounted(host, document, 
     shown = token(host, "alice")
 
     def record():
-        reply = asked(
+        reply = valid_reply(
             host,
             document,
             f"slurmdb/{api}/job/{job}",

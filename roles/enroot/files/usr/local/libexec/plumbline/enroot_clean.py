@@ -54,12 +54,12 @@ def layers(cache: Path) -> Iterator[Layer]:
                     yield Layer(path, status.st_blocks * 512, max(status.st_atime, status.st_mtime))
 
 
-def layers_to_remove(found: list[Layer], now: float, days: float, most: int) -> list[Layer]:
+def layers_to_remove(candidates: list[Layer], now: float, days: float, most: int) -> list[Layer]:
     """Those older than so many days, then the longest unused until at most `most` bytes stay."""
     removable = sorted(
-        (layer for layer in found if now - layer.used > YOUNG), key=lambda layer: layer.used
+        (layer for layer in candidates if now - layer.used > YOUNG), key=lambda layer: layer.used
     )
-    total = sum(layer.size for layer in found)
+    total = sum(layer.size for layer in candidates)
     gone = []
     for layer in removable:
         if now - layer.used > days * DAY or total > most:

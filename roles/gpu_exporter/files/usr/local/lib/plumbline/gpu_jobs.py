@@ -47,13 +47,13 @@ class Host:
     mig: Path = Path("/run/plumbline-mig.json")
 
 
-def places(said: str) -> list[int]:
+def places(ranges: str) -> list[int]:
     """Those of "0,2-3"."""
     numbers: list[int] = []
-    for part in filter(None, said.split(",")):
+    for part in filter(None, ranges.split(",")):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match is None:
-            raise Unknown(f"SLURM_JOB_GPUS is {said}")
+            raise Unknown(f"SLURM_JOB_GPUS is {ranges}")
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
     return numbers
 
@@ -71,19 +71,19 @@ def indices(host: Host) -> dict[int, int]:
     return by_minor
 
 
-def names(host: Host, order: str, given: Sequence[int]) -> list[str]:
+def names(host: Host, order: str, positions: Sequence[int]) -> list[str]:
     """The files of the GPUs, or instances, at these places. Raises Unknown."""
     known = indices(host)
     if host.mig.exists():
-        return _instances(host, known, given)
+        return _instances(host, known, positions)
     if order == "pci" or not known:
-        return [str(place) for place in given]
-    if missing := [place for place in given if place not in known]:
+        return [str(place) for place in positions]
+    if missing := [place for place in positions if place not in known]:
         raise Unknown(f"no GPU has the minor number {missing[0]}")
-    return [str(known[place]) for place in given]
+    return [str(known[place]) for place in positions]
 
 
-def _instances(host: Host, known: Mapping[int, int], given: Sequence[int]) -> list[str]:
+def _instances(host: Host, known: Mapping[int, int], positions: Sequence[int]) -> list[str]:
     entries = json.loads(host.mig.read_text(encoding="utf-8"))
     text = (host.proc / "nvidia-caps/mig-minors").read_text(encoding="utf-8")
     numbers = {
@@ -93,7 +93,7 @@ def _instances(host: Host, known: Mapping[int, int], given: Sequence[int]) -> li
         )
     }
     instances = []
-    for place in given:
+    for place in positions:
         if place >= len(entries):
             raise Unknown(f"there is no instance {place} in {host.mig}")
         number = entries[place]["numbers"][0][1]  # of the GPU instance's device file
