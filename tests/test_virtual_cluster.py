@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,16 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     virtual_cluster.make_keys(empty, [])
     yield empty
     empty.sockets.rmdir()
+
+
+def test_it_runs_before_setup(tmp_path: Path) -> None:
+    """As `scripts/demo` calls it in a fresh clone: no .venv, any Python of the machine."""
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(REPOSITORY / "scripts/virtual-cluster", tmp_path / "scripts")
+    for folder in ("cluster", "tests", "molecule"):
+        (tmp_path / folder).symlink_to(REPOSITORY / folder)
+    python = Path(sys.base_prefix, "bin/python3")
+    assert "print and install the distribution's packages" in passes(python, "-I", script, "--help")
 
 
 def test_the_nodes_of_a_cluster() -> None:
