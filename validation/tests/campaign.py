@@ -105,7 +105,7 @@ def world(seed: int) -> World:
     nodes = [(f"gpu{number}", model, count) for number in range(1, size + 1)]
     plan = make_plan(*nodes, selection=Selection())
     states = {
-        node.name: NodeState(node.name, "idle", node.cpus, node.memory_mb, node.gpus.asked)
+        node.name: NodeState(node.name, "idle", node.cpus, node.memory_mb, node.gpus.request)
         for node in plan.nodes
     }
     return World(plan, draw, states)
