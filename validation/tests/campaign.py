@@ -245,7 +245,7 @@ def measured(**values: Any) -> Change:
     return altered(lambda document: document["measured"].update(values))
 
 
-def told(**values: Any) -> Change:
+def changed_to(**values: Any) -> Change:
     return altered(lambda document: document.update(values))
 
 
@@ -278,9 +278,9 @@ def job_faults(draw: random.Random) -> list[tuple[str, Change]]:
         ("answer cut off", cut),
         ("too much output", replaced(truncated=True)),
         ("did not end", replaced(outcome=Outcome.RUN_LIMIT, exit_code=None, stdout="")),
-        ("another payload", told(payload="other")),
+        ("another payload", changed_to(payload="other")),
         ("another schema", altered(lambda d: d.update(plumbline=draw.choice((0, 2, -1))))),
-        ("another run's answer", told(nonce="of-yesterday")),
+        ("another run's answer", changed_to(nonce="of-yesterday")),
         ("no nonce", altered(lambda document: document.pop("nonce"))),
     ]
 

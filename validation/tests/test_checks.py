@@ -51,11 +51,11 @@ def judge(check, job, document, **changes):
     return judged(check, job, reply_to(job, document, **changes))
 
 
-def assert_fails(check, answer, said, **changes):
+def assert_fails(check, answer, words, **changes):
     """The job's answer fails the check with these words; `changes` are of the reply."""
     result = judge(check, *answer, **changes)
     assert result.verdict is FAIL
-    assert said in result.message
+    assert words in result.message
     return result
 
 
@@ -109,18 +109,18 @@ srun: error: gpu1: task 0: Killed
 
 @pytest.mark.parametrize("check", ANSWERED)
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "words"),
     [
         ({"stdout": ""}, "no answer on stdout"),
         ({"exit_code": 1}, "exit status 1"),
         ({"outcome": Outcome.RUN_LIMIT, "exit_code": None}, "and was cancelled"),
     ],
 )
-def test_an_answer_of_a_job_that_did_not_end_well_is_none(check, changes, said):
+def test_an_answer_of_a_job_that_did_not_end_well_is_none(check, changes, words):
     answer = healthy_answers.healthy(check)
     result = healthy_answers.result(check, answer.job, standin.line(answer.document), **changes)
     assert (result.verdict, result.blamed) == (FAIL, None)  # all nodes that were asked
-    assert said in result.message
+    assert words in result.message
 
 
 @pytest.mark.parametrize("check", ["munge", "ddp"])

@@ -130,10 +130,10 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("check", "path", "value", "said"), FAULTS)
-def test_one_fault(check, path, value, said):
+@pytest.mark.parametrize(("check", "path", "value", "words"), FAULTS)
+def test_one_fault(check, path, value, words):
     result = judge(check, EIGHT, broken(EIGHT, (path, value)))
-    assert (result.verdict, said in result.message) == (FAIL, True), result.message
+    assert (result.verdict, words in result.message) == (FAIL, True), result.message
     assert result.blamed is None  # the node, which is the only one
 
 

@@ -160,7 +160,7 @@ def test_a_list_that_lacks_a_gpu_fails(check):
 # --- what each one judges --------------------------------------------------------------------
 
 
-def one(**values):
+def gpu_1(**values):
     """The second GPU has these values; and what begins a message about it."""
     return with_values(1, **values), "GPU 1: "
 
@@ -169,9 +169,9 @@ def both(**values):
     return with_values(**values), "GPU 0, 1: "
 
 
-def node(found):
+def node(readings):
     """No message about it begins with a GPU."""
-    return found, ""
+    return readings, ""
 
 
 def logged(code, text="", **changes):
@@ -188,27 +188,35 @@ CASES = {
     "driver": [
         ((lost(1), "GPU 1: "), FAIL, "gives no answers: NVML: GPU is lost (code 15)"),
         (both(recovery_action="GPU reset"), FAIL, "the driver asks for a GPU reset"),
-        (one(name=""), FAIL, "has no name or no UUID"),
+        (gpu_1(name=""), FAIL, "has no name or no UUID"),
         (node(with_values(uuid="GPU-1")), FAIL, "NVML lists one GPU twice"),
-        (one(memory_total_mb=40000), FAIL, "has 40000 MiB of memory, others of the node 81559"),
+        (gpu_1(memory_total_mb=40000), FAIL, "has 40000 MiB of memory, others of the node 81559"),
         (node(without("gsp_firmware")), PASS, ""),
         (node(without("recovery_action")), PASS, ""),
     ],
     "ecc": [
-        (one(ecc_volatile_uncorrected=1), FAIL, "1 uncorrectable ECC errors since the driver was"),
-        (one(ecc_aggregate_uncorrected=4), WARN, "4 uncorrectable ECC errors in the board's life"),
+        (
+            gpu_1(ecc_volatile_uncorrected=1),
+            FAIL,
+            "1 uncorrectable ECC errors since the driver was",
+        ),
+        (
+            gpu_1(ecc_aggregate_uncorrected=4),
+            WARN,
+            "4 uncorrectable ECC errors in the board's life",
+        ),
         (both(ecc_volatile_corrected=9, ecc_aggregate_corrected=99), PASS, ""),
         (both(remapped_rows=rows()), PASS, ""),
-        (one(remapped_rows=rows(pending="yes")), FAIL, "a memory row waits for a reset to be"),
-        (one(remapped_rows=rows(failure="yes")), FAIL, "remapping a memory row failed"),
+        (gpu_1(remapped_rows=rows(pending="yes")), FAIL, "a memory row waits for a reset to be"),
+        (gpu_1(remapped_rows=rows(failure="yes")), FAIL, "remapping a memory row failed"),
         (
             node(with_values(1, remapped_rows=rows(failure="maybe"))),
             FAIL,
             "failure is 'maybe', neither yes nor no",
         ),
-        (one(ecc="off", ecc_pending="off"), FAIL, "ECC is off, on by the"),
+        (gpu_1(ecc="off", ecc_pending="off"), FAIL, "ECC is off, on by the"),
         (both(ecc="off", ecc_pending="off", ecc_default="off"), PASS, "ECC is off"),
-        (one(ecc_pending="off"), WARN, "ECC will be off after the next"),
+        (gpu_1(ecc_pending="off"), WARN, "ECC will be off after the next"),
         (node(without("remapped_rows")), PASS, ""),
     ],
     "xid": [
@@ -259,60 +267,68 @@ CASES = {
         (node(with_events(standin.event(79, pci="?"))), FAIL, "'?' is no PCI address"),
     ],
     "pcie": [
-        (one(pcie_width=8), FAIL, "8 PCIe lanes of 16"),
-        (one(pcie_width=8, pcie_width_max=8), WARN, "the slot has 8 PCIe lanes, the board 16"),
-        (one(pcie_width=0, pcie_width_max=0), FAIL, "no PCIe lanes"),
+        (gpu_1(pcie_width=8), FAIL, "8 PCIe lanes of 16"),
+        (gpu_1(pcie_width=8, pcie_width_max=8), WARN, "the slot has 8 PCIe lanes, the board 16"),
+        (gpu_1(pcie_width=0, pcie_width_max=0), FAIL, "no PCIe lanes"),
         (both(pcie_generation=1), PASS, ""),
         (both(clock_reasons=reasons(0)), PASS, ""),
-        (one(pcie_generation=4, clock_reasons=reasons(0)), FAIL, "PCIe generation 4 of 5, and not"),
         (
-            one(pcie_generation=4, pcie_generation_max=4),
+            gpu_1(pcie_generation=4, clock_reasons=reasons(0)),
+            FAIL,
+            "PCIe generation 4 of 5, and not",
+        ),
+        (
+            gpu_1(pcie_generation=4, pcie_generation_max=4),
             WARN,
             "the slot has PCIe generation 4, the",
         ),
-        (one(pcie_generation=0, pcie_generation_max=0), FAIL, "no PCIe generation"),
+        (gpu_1(pcie_generation=0, pcie_generation_max=0), FAIL, "no PCIe generation"),
         ((without("pcie_width"), "GPU 0, 1: "), UNKNOWN, "NVML does not know the width of"),
         ((without("pcie_generation", 1), "GPU 1: "), UNKNOWN, "NVML does not know the generation"),
         (node(without("pcie_replays")), PASS, ""),
     ],
     "nvlink": [
-        (one(nvlinks=links(state="down")), FAIL, "NVLink 3 is down, of 18"),
-        (one(nvlinks=links(state="NVML: x")), FAIL, "NVLink 3 does not tell its state: NVML: x"),
-        (one(nvlinks=[]), FAIL, "has 0 NVLinks, 18 expected"),
+        (gpu_1(nvlinks=links(state="down")), FAIL, "NVLink 3 is down, of 18"),
+        (gpu_1(nvlinks=links(state="NVML: x")), FAIL, "NVLink 3 does not tell its state: NVML: x"),
+        (gpu_1(nvlinks=[]), FAIL, "has 0 NVLinks, 18 expected"),
         ((without("nvlinks", 1), "GPU 1: "), FAIL, "has 0 NVLinks, 18 expected"),
         (
-            one(nvlinks=links(errors={**standin.NO_ERRORS, "replay": 7, "crc_flit": 2})),
+            gpu_1(nvlinks=links(errors={**standin.NO_ERRORS, "replay": 7, "crc_flit": 2})),
             WARN,
             "its NVLinks counted errors (2 crc_flit, 7 replay)",
         ),
-        (one(nvlinks=links(errors={**standin.NO_ERRORS, "recovery_successful": 3})), PASS, ""),
-        (one(fabric=fabric(state="not started")), FAIL, "the fabric is not started, not completed"),
-        (one(fabric=fabric(status=6)), FAIL, "joining the fabric failed (NVML code 6)"),
-        (one(fabric=fabric(health=1)), FAIL, "its bandwidth in the fabric is degraded"),
-        (one(fabric=fabric(health=0x4)), WARN, "a route in the fabric is being recovered"),
-        (one(fabric=fabric(health=0x500)), FAIL, "it is configured wrongly in the fabric"),
+        (gpu_1(nvlinks=links(errors={**standin.NO_ERRORS, "recovery_successful": 3})), PASS, ""),
+        (
+            gpu_1(fabric=fabric(state="not started")),
+            FAIL,
+            "the fabric is not started, not completed",
+        ),
+        (gpu_1(fabric=fabric(status=6)), FAIL, "joining the fabric failed (NVML code 6)"),
+        (gpu_1(fabric=fabric(health=1)), FAIL, "its bandwidth in the fabric is degraded"),
+        (gpu_1(fabric=fabric(health=0x4)), WARN, "a route in the fabric is being recovered"),
+        (gpu_1(fabric=fabric(health=0x500)), FAIL, "it is configured wrongly in the fabric"),
         (both(fabric=fabric(health=0x61AA)), PASS, ""),
         (node(without("fabric")), PASS, ""),
     ],
     "clocks": [
-        (one(clock_reasons=reasons(0, 0x40)), FAIL, "clocks are reduced: hardware thermal slow"),
-        (one(clock_reasons=reasons(0x80)), FAIL, "clocks are reduced: hardware power brake"),
-        (one(clock_reasons=reasons(0x20)), FAIL, "clocks are reduced: software thermal slowdown"),
-        (one(clock_reasons=reasons(0x8)), FAIL, "clocks are reduced: hardware slowdown"),
-        (one(clock_reasons=reasons(0, 0x8)), PASS, ""),
-        (one(clock_reasons=reasons(0x4)), PASS, ""),
-        (one(clock_reasons=reasons(0x2)), WARN, "clocks are limited by a setting"),
-        (one(temperature_c=86), PASS, ""),
-        (one(temperature_c=87), FAIL, "87 °C, the board slows down from 87 °C on"),
-        (one(power_limit_mw=500500), WARN, "power limit 500.5 W, 700 W by default"),
+        (gpu_1(clock_reasons=reasons(0, 0x40)), FAIL, "clocks are reduced: hardware thermal slow"),
+        (gpu_1(clock_reasons=reasons(0x80)), FAIL, "clocks are reduced: hardware power brake"),
+        (gpu_1(clock_reasons=reasons(0x20)), FAIL, "clocks are reduced: software thermal slowdown"),
+        (gpu_1(clock_reasons=reasons(0x8)), FAIL, "clocks are reduced: hardware slowdown"),
+        (gpu_1(clock_reasons=reasons(0, 0x8)), PASS, ""),
+        (gpu_1(clock_reasons=reasons(0x4)), PASS, ""),
+        (gpu_1(clock_reasons=reasons(0x2)), WARN, "clocks are limited by a setting"),
+        (gpu_1(temperature_c=86), PASS, ""),
+        (gpu_1(temperature_c=87), FAIL, "87 °C, the board slows down from 87 °C on"),
+        (gpu_1(power_limit_mw=500500), WARN, "power limit 500.5 W, 700 W by default"),
         (both(persistence="off"), WARN, "persistence mode is off"),
         (node(without("temperature_slowdown_c")), PASS, ""),
         ((without("clock_reasons", 1), "GPU 1: "), UNKNOWN, "NVML does not know"),
     ],
     "processes": [
-        (one(processes=using(7, name="/opt/a b")), FAIL, "used by process 7 (/opt/a b)"),
-        (one(processes=using(*range(9))), FAIL, "used by processes 0, 1, 2 and 6 more"),
-        (one(processes=using(*range(3), memory_mb=2)), FAIL, "used by processes 0, 1, 2"),
+        (gpu_1(processes=using(7, name="/opt/a b")), FAIL, "used by process 7 (/opt/a b)"),
+        (gpu_1(processes=using(*range(9))), FAIL, "used by processes 0, 1, 2 and 6 more"),
+        (gpu_1(processes=using(*range(3), memory_mb=2)), FAIL, "used by processes 0, 1, 2"),
         (
             node(with_values(processes=using(7, name="nvidia-cuda-mps-server", memory_mb=-1))),
             FAIL,
@@ -323,28 +339,28 @@ CASES = {
         (node(with_values(1, processes=[{"pid": 7}])), FAIL, "the answer has no"),
     ],
     "mig": [
-        (one(mig="on"), FAIL, "MIG is on (no instance), a whole GPU is"),
+        (gpu_1(mig="on"), FAIL, "MIG is on (no instance), a whole GPU is"),
         (
-            one(mig="on", mig_instances=[{"name": "X MIG 1g.10gb", "uuid": "MIG-1"}]),
+            gpu_1(mig="on", mig_instances=[{"name": "X MIG 1g.10gb", "uuid": "MIG-1"}]),
             FAIL,
             "MIG is on (1 of 1g.10gb), a whole GPU is declared",
         ),
-        (one(mig_pending="on"), WARN, "MIG will be on after the next reset"),
+        (gpu_1(mig_pending="on"), WARN, "MIG will be on after the next reset"),
         (node(without("mig")), PASS, ""),
     ],
 }
 
 
 @pytest.mark.parametrize(
-    ("check", "readings", "verdict", "said"),
+    ("check", "readings", "verdict", "words"),
     [(check, *case) for check, cases in CASES.items() for case in cases],
 )
-def test_what_is_found_is_judged(check, readings, verdict, said):
+def test_what_is_found_is_judged(check, readings, verdict, words):
     measured, gpus = readings
     result = judge(check, measured)
     assert result.verdict is verdict
-    assert result.message.startswith(f"{gpus}{said}" if said else "")
-    assert bool(result.message) == bool(said)
+    assert result.message.startswith(f"{gpus}{words}" if words else "")
+    assert bool(result.message) == bool(words)
     if verdict is FAIL and result.value is not None and gpus == "GPU 1: ":
         assert result.value.value == 1
 

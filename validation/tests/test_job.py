@@ -27,8 +27,8 @@ def shown(commands):
     return "\n".join(texts)
 
 
-def commands_of(made):
-    return [jobs.command(made.run_id, job, made.python) for job in made.jobs]
+def commands_of(plan):
+    return [jobs.command(plan.run_id, job, plan.python) for job in plan.jobs]
 
 
 def test_the_command_lines_on_virtual_gpus(golden):

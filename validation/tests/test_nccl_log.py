@@ -826,15 +826,15 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(("texts", "verdict", "nodes", "said"), PROBLEMS.values(), ids=PROBLEMS)
-def test_each_problem_is_told(texts, verdict, nodes, said):
+@pytest.mark.parametrize(("texts", "verdict", "nodes", "words"), PROBLEMS.values(), ids=PROBLEMS)
+def test_each_problem_is_told(texts, verdict, nodes, words):
     problem = judge(texts)
     assert (problem.verdict, problem.nodes) == (verdict, nodes)
-    assert said in problem.sentence
+    assert words in problem.sentence
 
 
 @pytest.mark.parametrize(
-    ("texts", "verdict", "said"),
+    ("texts", "verdict", "words"),
     [
         (ring(TWO_NODES, "P2P/MNNVL"), WARN, "n1, n2 ran over NVLink between the nodes, which"),
         # Each node shows it for itself.
@@ -845,10 +845,10 @@ def test_each_problem_is_told(texts, verdict, nodes, said):
         ),
     ],
 )
-def test_nvlink_between_nodes_proves_no_fabric(texts, verdict, said):
+def test_nvlink_between_nodes_proves_no_fabric(texts, verdict, words):
     problem = judge(texts, gpus=GB200)
     assert (problem.verdict, problem.nodes) == (verdict, BOTH)
-    assert said in problem.sentence
+    assert words in problem.sentence
 
 
 @pytest.mark.parametrize(
@@ -877,16 +877,16 @@ def test_one_node(route, model, over):
 
 
 @pytest.mark.parametrize(
-    ("texts", "hosts", "said"),
+    ("texts", "hosts", "words"),
     [
         (ring(ONE_NODE), ONE_NODE, "NCCL's log"),
         ([""], ("n1",), "no complete communicator of 1 ranks on n1"),
     ],
 )
-def test_one_node_without_a_connection_is_not_proven(texts, hosts, said):
+def test_one_node_without_a_connection_is_not_proven(texts, hosts, words):
     problem = judge(texts, hosts)
     assert (problem.verdict, problem.nodes) == (UNKNOWN, ("n1",))
-    assert said in problem.sentence
+    assert words in problem.sentence
 
 
 def test_many_nodes_are_not_all_named():

@@ -207,11 +207,11 @@ def test_a_filesystem_that_answers(tmp_path):
 @pytest.fixture
 def ports(monkeypatch):
     """The ports that a node has."""
-    return lambda *found: monkeypatch.setattr(infiniband, "read", lambda: list(found))
+    return lambda *listed: monkeypatch.setattr(infiniband, "read", lambda: list(listed))
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict"),
+    ("entries", "verdict"),
     [
         ([port(0)], PASS),
         ([port(0, state="1: DOWN", phys_state="3: Disabled")], FAIL),
@@ -220,8 +220,8 @@ def ports(monkeypatch):
         ([port(0, rate="800 Gb/sec (4X XDR)")], WARN),
     ],
 )
-def test_infiniband(ports, found, verdict):
-    ports(*found)
+def test_infiniband(ports, entries, verdict):
+    ports(*entries)
     assert node.infiniband(config(fabric="ib_ndr400"), {}).verdict == verdict
     assert node.infiniband(config(fabric="ethernet"), {}).verdict == SKIP
 

@@ -223,11 +223,11 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(
-    ("check", "said", "faults"), [(check, said, faults) for check, said, *faults in FAULTS]
+    ("check", "words", "faults"), [(check, said, faults) for check, said, *faults in FAULTS]
 )
-def test_a_fault_of_one_gpu_fails_its_check_and_no_other(node, check, said, faults):
+def test_a_fault_of_one_gpu_fails_its_check_and_no_other(node, check, words, faults):
     results = verdicts(node(*(f"gpu.1.{fault}" for fault in faults)))
-    assert results[check].message == f"GPU 1: {said}"
+    assert results[check].message == f"GPU 1: {words}"
     assert_fails_alone(results, check)
 
 

@@ -34,9 +34,9 @@ UNKNOWN = Verdict.INCONCLUSIVE
 THREE = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2, 3))
 
 
-def states(**said):
+def states(**by_node):
     """What Slurm says of these nodes."""
-    return {name: NodeState(name, text, 2, 2000, "gpu:virtual:2") for name, text in said.items()}
+    return {name: NodeState(name, text, 2, 2000, "gpu:virtual:2") for name, text in by_node.items()}
 
 
 def on_three(states=None, replies=None):
@@ -442,16 +442,16 @@ FEATURE = "srun: error: Unable to allocate resources: Requested node configurati
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "words"),
     [
         (REFUSED, "no job of this user: Unable to allocate resources: Invalid account"),
         (REFUSED, "partition; give the user an account, in slurm_"),
         (FEATURE, "no job of this user: Unable to allocate resources: Requested node"),
     ],
 )
-def test_what_slurm_refuses_everywhere_is_one_sentence_and_no_verdict(line, said):
+def test_what_slurm_refuses_everywhere_is_one_sentence_and_no_verdict(line, words):
     replies = {f"node-gpu{n}": ended(f"node-gpu{n}", stderr=line) for n in (1, 2)}
-    with pytest.raises(EnvironmentProblem, match=said):
+    with pytest.raises(EnvironmentProblem, match=words):
         walk(FakeSlurm(make_plan(), replies=replies))
 
 

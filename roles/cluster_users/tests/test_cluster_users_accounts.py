@@ -54,7 +54,7 @@ GONE = PHYSICS | {"state": "absent"}
 
 
 @pytest.mark.parametrize(
-    ("users", "groups", "said"),
+    ("users", "groups", "words"),
     [
         (
             [user(), user("bob", gid=2002), user("carol", 2003)],
@@ -78,9 +78,9 @@ GONE = PHYSICS | {"state": "absent"}
         ([user(), user("bob", 2002, home="/home/ada")], [], "ada and bob have one home, /home/ada"),
     ],
 )
-def test_users_and_groups_that_cannot_be_are_one_sentence(users, groups, said):
+def test_users_and_groups_that_cannot_be_are_one_sentence(users, groups, words):
     (clause,) = problems(*users, groups=groups)
-    assert said in f"{clause}."
+    assert words in f"{clause}."
 
 
 @pytest.mark.parametrize(

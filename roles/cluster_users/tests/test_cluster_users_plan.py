@@ -225,7 +225,7 @@ OPS = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash")
 
 
 @pytest.mark.parametrize(
-    ("users", "beyond", "said"),
+    ("users", "beyond", "words"),
     [
         ([replace(OPS, state="locked")], {"caller": "ops"}, "ops is locked in the list, and"),
         ([replace(OPS, state="absent")], {"caller": "ops"}, "ops is absent in the list, and"),
@@ -238,10 +238,10 @@ OPS = User("ops", 1000, 1000, "ops", "/home/ops", "/bin/bash")
         ([], {"caller": "", "closed_to_directory": True}, ""),
     ],
 )
-def test_ansible_is_not_shut_out(users, beyond, said):
+def test_ansible_is_not_shut_out(users, beyond, words):
     sentences = refused(users, **beyond)
-    assert len(sentences) == bool(said)
-    assert said in "".join(sentences)
+    assert len(sentences) == bool(words)
+    assert words in "".join(sentences)
 
 
 def test_who_has_processes_does_not_go():

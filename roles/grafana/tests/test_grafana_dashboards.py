@@ -64,7 +64,7 @@ def test_a_uid_is_there_once_and_a_title_once_in_a_folder(site):
 
 
 @pytest.mark.parametrize(
-    ("name", "folder", "said"),
+    ("name", "folder", "words"),
     [
         ("../x", "/tmp", "'../x' is no name of a folder"),
         (dashboards.FOLDER, "/tmp", "Plumbline is the folder of Plumbline's own dashboards"),
@@ -73,6 +73,6 @@ def test_a_uid_is_there_once_and_a_title_once_in_a_folder(site):
         ("Site", "{}", "{} has no *.json"),
     ],
 )
-def test_a_folder_that_is_none_or_has_no_dashboards_is_refused(tmp_path, name, folder, said):
+def test_a_folder_that_is_none_or_has_no_dashboards_is_refused(tmp_path, name, folder, words):
     [problem] = grafana.dashboard_problems({name: folder.format(tmp_path)})
-    assert problem.startswith(said.format(tmp_path))
+    assert problem.startswith(words.format(tmp_path))

@@ -68,16 +68,16 @@ def test_the_page_needs_nothing_else(page_file):
 
 
 @pytest.mark.parametrize(
-    ("query", "code", "said"),
+    ("query", "code", "words"),
     [
         ("vector(1) > 0", 0, ""),
         ("not_there", 1, "dashboards: Prometheus has nothing for not_there, after 2 s.\n"),
     ],
 )
-def test_it_waits_for_a_query_and_not_for_ever(program, prometheus, tmp_path, query, code, said):
+def test_it_waits_for_a_query_and_not_for_ever(program, prometheus, tmp_path, query, code, words):
     file = tmp_path / "page.html"
     done = program("page", "--prometheus", prometheus, "--once", query, "--patience", "2", file)
-    assert (done.returncode, done.stderr, file.exists()) == (code, said, not code)
+    assert (done.returncode, done.stderr, file.exists()) == (code, words, not code)
 
 
 def test_where_there_is_no_data_it_says_why(program, prometheus, tmp_path):

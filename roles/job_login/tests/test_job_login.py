@@ -100,7 +100,7 @@ WAYS = (
 
 
 @pytest.mark.parametrize(
-    ("text", "groups", "said"),
+    ("text", "groups", "words"),
     [
         (look(sshd=""), "sudo", "gpu1 has no /etc/pam.d/sshd"),
         (look(), "deploy root", "to gpu1 as a user of the groups deploy, root, and only sudo, ops"),
@@ -109,9 +109,9 @@ WAYS = (
         (look(usepam="no"), "sudo", "set UsePAM yes"),
     ],
 )
-def test_what_stands_in_the_way_on_a_host_is_told(text, groups, said):
+def test_what_stands_in_the_way_on_a_host_is_told(text, groups, words):
     (sentence,) = role.host_problems(text, groups, SETTINGS, "gpu1")
-    assert said in sentence
+    assert words in sentence
 
 
 def test_groups_are_names():

@@ -115,7 +115,7 @@ def test_what_cannot_work_is_said_in_a_sentence(name, check, words):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "on_fail", "what", "shown", "found"),
+    ("verdict", "on_fail", "what", "shown", "text"),
     [
         ("pass", "drain", "a", "PASS", "well"),
         ("fail", "drain", "a", "FAIL", "why"),
@@ -125,10 +125,10 @@ def test_what_cannot_work_is_said_in_a_sentence(name, check, words):
         ("warn", "drain", "a", "PASS", "why"),
     ],
 )
-def test_a_row_of_the_table(verdict, on_fail, what, shown, found):
+def test_a_row_of_the_table(verdict, on_fail, what, shown, text):
     document = {"checks": [{"check": "a", "verdict": verdict, "on_fail": on_fail, "text": "why"}]}
     (row,) = rows(document)
-    assert (row["what"], row["verdict"], row["found"]) == (what, shown, found)
+    assert (row["what"], row["verdict"], row["found"]) == (what, shown, text)
     assert draining(document) == ([row] if on_fail == "drain" else [])
 
 

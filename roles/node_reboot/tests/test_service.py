@@ -34,7 +34,7 @@ def test_what_is_no_answer_is_not_no_jobs(output):
 
 
 @pytest.mark.parametrize(
-    ("said", "node", "slurmd", "due", "place"),
+    ("output", "node", "slurmd", "due", "place"),
     [
         (ANSWER, "gpu1", True, True, "turn"),
         (ANSWER, "gpu1", True, False, "now"),
@@ -48,8 +48,8 @@ def test_what_is_no_answer_is_not_no_jobs(output):
         ("silent", "gpu1", True, False, "now"),
     ],
 )
-def test_whose_turn_is_when(said, node, slurmd, due, place):
-    assert s.place(said, node, slurmd, due) == place
+def test_whose_turn_is_when(output, node, slurmd, due, place):
+    assert s.place(output, node, slurmd, due) == place
 
 
 def test_only_nodes_in_service_are_drained():

@@ -178,17 +178,17 @@ def test_release_keeps_the_image(node, image):
 
 
 @pytest.mark.parametrize(
-    ("note", "text", "said"),
+    ("note", "text", "words"),
     [
         ("no-registry", "", ": [ERROR] no route to host\n"),
         ("digest", "../../etc/passwd", ""),  # no name of a file
     ],
 )
-def test_without_a_digest_it_ends_with_enroots_words(node, note, text, said):
+def test_without_a_digest_it_ends_with_enroots_words(node, note, text, words):
     node.note(note, text)
     done = node.run("get", URI)
     assert done.returncode == 1
-    assert f"pyxis-importer: enroot digest {URI} gave no digest{said}" in done.stderr
+    assert f"pyxis-importer: enroot digest {URI} gave no digest{words}" in done.stderr
 
 
 def test_a_folder_that_others_may_write_to_is_not_trusted(node):

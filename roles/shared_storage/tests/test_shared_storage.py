@@ -189,7 +189,7 @@ SILENT = looked(files={"/home": {"problem": "it does not answer", "names": ""}})
 
 
 @pytest.mark.parametrize(
-    ("seen", "declared", "host", "said"),
+    ("output", "declared", "host", "words"),
     [
         (looked(), [mount()], "gpu1", ""),
         (FILES, [mount()], "gpu1", "gpu1 has files in /home (ada, bob), which the mount there"),
@@ -202,11 +202,11 @@ SILENT = looked(files={"/home": {"problem": "it does not answer", "names": ""}})
     ],
 )
 def test_what_a_host_is_like_is_refused_where_it_stands_in_the_way_alone(
-    seen, declared, host, said
+    output, declared, host, words
 ):
-    sentences = mounts.host_problems(seen, declared, [export()], host, HOSTS)
-    assert len(sentences) == bool(said)
-    assert said in "".join(sentences)
+    sentences = mounts.host_problems(output, declared, [export()], host, HOSTS)
+    assert len(sentences) == bool(words)
+    assert words in "".join(sentences)
 
 
 def test_a_program_that_said_nothing_is_no_success():

@@ -24,7 +24,7 @@ FILES = {
 }
 
 
-def asked(site, expression, installed=None):
+def value_of(site, expression, installed=None):
     """Of ctl1, where Slurm is of a release, or where nobody knows of which."""
     look = {"__slurm_controller_versions": installed} if installed else {}
     return of_role(site, "slurm", "ctl1", expression, **look)
@@ -36,10 +36,10 @@ REFUSED = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1'
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_files_are_the_golden_ones_and_nothing_is_refused(release, golden):
     site = declared(release)
-    rendered = asked(site, "__slurm_rendered_files", policy(release))
+    rendered = value_of(site, "__slurm_rendered_files", policy(release))
     for name in FILES:
         golden(GOLDEN / release / name, rendered[name])
-    assert asked(site, REFUSED, policy(release)) == []
+    assert value_of(site, REFUSED, policy(release)) == []
 
 
 @pytest.mark.parametrize(("older", "newer"), [*pairwise(RELEASES)])
@@ -77,7 +77,7 @@ def test_what_the_role_itself_writes_is_left_out_of_releases_that_do_not_read_it
     ],
 )
 def test_the_settings_of_one_release_are_refused_on_another(release, on, setting, readers):
-    problems = asked(declared(release), REFUSED, policy(on))
+    problems = value_of(declared(release), REFUSED, policy(on))
     assert len(problems) == len(set(problems))
     name = setting.rpartition(".")[2]
     start = f"{setting}: ctl1 has Slurm {on}, and only {readers} read {name}"
@@ -86,14 +86,14 @@ def test_the_settings_of_one_release_are_refused_on_another(release, on, setting
 
 def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read():
     look = {"stdout": policy("26.05")["stdout"] + "slurmd 25.11.7\nslurmd 26.05.5\n"}
-    written = asked(declared("25.11"), "__slurm_rendered_files", look)
+    written = value_of(declared("25.11"), "__slurm_rendered_files", look)
     for name in FILES:
         assert written[name] == (GOLDEN / "25.11" / name).read_text()
 
 
 def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_written():
     site = declared("24.11")
-    assert asked(site, REFUSED) == []
-    written = asked(site, "__slurm_rendered_files['slurm.conf']")
+    assert value_of(site, REFUSED) == []
+    written = value_of(site, "__slurm_rendered_files['slurm.conf']")
     assert "disable_http" not in written
     assert "enable_stepmgr" in written

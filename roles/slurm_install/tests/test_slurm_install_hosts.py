@@ -37,7 +37,7 @@ SMD_OF_CTL = ("slurm-smd-client", "slurm-smd-slurmctld")
 
 
 @pytest.mark.parametrize(
-    ("said", "packed_by", "version", "names", "remove"),
+    ("words", "packed_by", "version", "names", "remove"),
     [
         # What is there as asked stays.
         (DEBIAN + CANDIDATE, "distribution", "", (), ()),
@@ -50,9 +50,9 @@ SMD_OF_CTL = ("slurm-smd-client", "slurm-smd-slurmctld")
     ],
 )
 def test_all_of_another_packaging_or_version_goes_in_one_transaction(
-    said, packed_by, version, names, remove
+    words, packed_by, version, names, remove
 ):
-    change = m.change(m.read(said), packed_by, version)
+    change = m.change(m.read(words), packed_by, version)
     assert (change.names, tuple(sorted(change.remove))) == (names, remove)
 
 

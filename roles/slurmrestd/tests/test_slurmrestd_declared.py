@@ -29,11 +29,11 @@ def parts(inventory: Site) -> dict[str, list[str]]:
     return {host: of_role(inventory, "slurmrestd", host, "slurmrestd_parts") for host in HOSTS}
 
 
-def text_of(found: Site, role: str, name: str) -> str:
+def text_of(inventory: Site, role: str, name: str) -> str:
     names = ("__slurm_controller_versions", "__slurm_database_policy")
     look = dict.fromkeys(names, policy(RELEASE))
     template = f"lookup('ansible.builtin.template', 'etc/slurm/{name}.j2')"
-    return str(of_role(found, role, "ctl1", template, **look))
+    return str(of_role(inventory, role, "ctl1", template, **look))
 
 
 def slurm_conf(inventory: Site) -> str:

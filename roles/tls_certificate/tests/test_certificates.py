@@ -76,7 +76,7 @@ def test_a_host_without_one_gets_one():
 
 
 @pytest.mark.parametrize(
-    ("hours", "said"),
+    ("hours", "words"),
     [
         (0, ""),
         (24 * 60, ""),
@@ -86,8 +86,8 @@ def test_a_host_without_one_gets_one():
         (-48, "it begins in the future"),  # a clock that was ahead when it was signed
     ],
 )
-def test_it_is_good_for_its_time_and_renewed_before_it_ends(pem, hours, said):
-    assert why(pem, now=NOW + timedelta(hours=hours)) == said
+def test_it_is_good_for_its_time_and_renewed_before_it_ends(pem, hours, words):
+    assert why(pem, now=NOW + timedelta(hours=hours)) == words
 
 
 def test_other_names_are_another_certificate(pem):
@@ -156,7 +156,7 @@ def test_an_authority_is_read_as_it_was_written():
 
 
 @pytest.mark.parametrize(
-    ("days", "said"),
+    ("days", "words"),
     [
         (-2, "begins on 2026-11-21, so a clock is wrong"),
         (0, ""),
@@ -164,9 +164,9 @@ def test_an_authority_is_read_as_it_was_written():
         (3651, "ended on 2036-11-19"),
     ],
 )
-def test_an_authority_that_ends_is_told(days, said):
+def test_an_authority_that_ends_is_told(days, words):
     now = NOW + timedelta(days=days)
-    assert certificates.authority_problem(AUTHORITY.certificate, now, 30) == said
+    assert certificates.authority_problem(AUTHORITY.certificate, now, 30) == words
 
 
 # --- what a site gives ----------------------------------------------------------------------------
