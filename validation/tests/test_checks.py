@@ -981,6 +981,16 @@ def test_what_does_not_show_its_way_is_nothing_to_take_a_baseline_from():
     assert (result.verdict, result.unjudged) == (UNKNOWN, ())
 
 
+def test_a_failure_is_told_without_what_nccl_only_does_not_show():
+    job, document = summed(NETWORKED, fabric="ib_ndr400", wrong=1)
+    alone = judge("all_reduce", job, document)
+    assert alone.verdict is FAIL
+    for log in document["measured"]["transport"]:
+        log["transports"] = []
+    result = judge("all_reduce", job, document)
+    assert result == replace(alone, unjudged=())
+
+
 @pytest.mark.parametrize("check", CLUSTER_CHECKS)
 def test_on_cpus_nothing_is_asked_of_nccl(check):
     job, document = healthy(check)
