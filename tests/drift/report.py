@@ -99,8 +99,8 @@ def table(judged: Judged) -> str:
     ]
     lines.append("")
     whole = sum(not row.differs for row in judged.rows)
-    told = sum(bool(row.tasks) for row in judged.rows)
-    lines.append(f"{len(judged.rows)} changes: {whole} put right, {told} told")
+    reported = sum(bool(row.tasks) for row in judged.rows)
+    lines.append(f"{len(judged.rows)} changes: {whole} put right, {reported} told")
     if judged.code:
         lines.append(f"The run that puts it right ended with {judged.code}.")
     lines += [f"Nobody changed this, and it differs: {other}" for other in judged.others]

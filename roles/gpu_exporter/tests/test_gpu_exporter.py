@@ -105,12 +105,14 @@ def role_values(monitoring, **variables):
     ready()
     loader = DataLoader()
     file = ROLE.parents[1] / "group_vars/all/gpu_exporter.yml"
-    given = loader.load_from_file(str(file), trusted_as_template=True)
+    variables_of_all = loader.load_from_file(str(file), trusted_as_template=True)
     groups = {"monitoring": ["m1"] if monitoring else []}
-    templar = Templar(loader, given | variables | {"groups": groups})
+    templar = Templar(loader, variables_of_all | variables | {"groups": groups})
     names = ("source", "gpus", "gpu_order")
-    values = {name: templar.template(given[f"gpu_exporter_{name}"]) for name in names}
-    return values | {"component": templar.template(given["slurm_component_gpu_exporter"])}
+    values = {name: templar.template(variables_of_all[f"gpu_exporter_{name}"]) for name in names}
+    return values | {
+        "component": templar.template(variables_of_all["slurm_component_gpu_exporter"])
+    }
 
 
 def test_slurm_gets_scripts_that_a_shell_runs_as_they_are_meant(tmp_path):

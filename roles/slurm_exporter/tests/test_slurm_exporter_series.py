@@ -76,8 +76,8 @@ def nodes_of(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nodes(version):
-    cpu1, gpu1, gpu2, gpu3 = found = nodes_of(version)
-    assert [node.name for node in found] == ["cpu1", "gpu1", "gpu2", "gpu3"]
+    cpu1, gpu1, gpu2, gpu3 = listed = nodes_of(version)
+    assert [node.name for node in listed] == ["cpu1", "gpu1", "gpu2", "gpu3"]
     assert (gpu1.states, gpu1.partitions) == ({"mixed"}, ("gpu", "all"))
     assert (gpu1.reason, gpu1.user, gpu1.cpus, gpu1.cpus_alloc) == ("", "", 2, 1)
     assert gpu2.states == {"allocated", "drain"}
@@ -87,7 +87,7 @@ def test_nodes(version):
     assert gpu3.user == "root"
     assert (cpu1.states, cpu1.partitions) == ({"idle", "drain"}, ("all", "shut"))
     assert cpu1.reason == "State=IDLE Partitions=none"
-    gpus = [(node.gpus, node.gpus_alloc) for node in found]
+    gpus = [(node.gpus, node.gpus_alloc) for node in listed]
     assert gpus == ([(0, 0)] * 4 if version == "22.05" else [(0, 0), (4, 3), (4, 4), (4, 0)])
 
 
@@ -617,8 +617,8 @@ def test_a_round_asks_each_command_once_and_all_collectors_answer(stand):
     text = stand.version == "22.05"
     commands = [jobs.COMMAND, shares.COMMAND]
     commands += [nodes.TEXT, diagnostics.TEXT] if text else [nodes.JSON, diagnostics.JSON]
-    asked = ["scontrol --version", *map(" ".join, commands)]
-    assert sorted(call.strip() for call in stand.calls) == sorted(asked)
+    lines = ["scontrol --version", *map(" ".join, commands)]
+    assert sorted(call.strip() for call in stand.calls) == sorted(lines)
     daemon.round()
     daemon.round()
     assert len(stand.calls) == 1 + 3 * 4
@@ -784,12 +784,12 @@ def configured(tmp_path):
     """A function that writes a configuration."""
 
     def write(document=None, **changes):
-        given = {
+        settings = {
             "file": "/var/lib/prometheus/node-exporter/slurm.prom", "interval_s": 60, "limit_s": 15,
             "collectors": list(COLLECTORS), "openmetrics": False, "per_job": True,
         }  # fmt: skip
         file = tmp_path / "config.json"
-        file.write_text(json.dumps(given | changes if document is None else document), "utf-8")
+        file.write_text(json.dumps(settings | changes if document is None else document), "utf-8")
         return file
 
     return write

@@ -14,8 +14,8 @@ BUILD = Path(__file__).parents[1] / "files/build"
 def test_a_build_at_work():
     now = m.state("active=active\ndone=\nat=configures and compiles\ncompiled=1240\nwords=\n")
     assert (now.running, now.done, now.compiled) == (True, False, 1240)
-    told = m.progress_line("ctl1", now, 150)
-    assert told == "  ctl1: configures and compiles, 1240 files compiled, 2.5 min"
+    line = m.progress_line("ctl1", now, 150)
+    assert line == "  ctl1: configures and compiles, 1240 files compiled, 2.5 min"
 
 
 def test_one_that_ended_without_packages():
