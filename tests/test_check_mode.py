@@ -21,7 +21,7 @@ ALLOWED = {
 
 def tasks(document: Any) -> Iterator[dict[str, Any]]:
     """Every task of a file, also of its plays and blocks."""
-    for entry in document or []:
+    for entry in document if isinstance(document, list) else []:
         yield entry
         for part in ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always"):
             yield from tasks(entry.get(part))
