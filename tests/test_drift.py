@@ -1,4 +1,4 @@
-"""tests/drift: which changes are drawn, how they are made, what counts as put right and told."""
+"""tests/drift: how changes are drawn and made, and what counts as put right and reported."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.drift import catalogue, node, report, said
+from tests.drift import catalogue, node, report
 from tests.drift.catalogue import Drift
+from tests.drift.changed_tasks import ChangedTask, read, reported_by
 from tests.drift.cluster import Run, answer, members
 
 GROUPS = {
@@ -131,8 +132,8 @@ def test_what_nobody_knows_how_to_change_is_refused():
 # --- what a run said -----------------------------------------------------------------------------
 
 
-def entry(task: str, result: Any, hidden: bool = False, host: str = "gpu1") -> said.Told:
-    return said.Told(host, task, json.dumps(result), hidden)
+def entry(task: str, result: Any, hidden: bool = False, host: str = "gpu1") -> ChangedTask:
+    return ChangedTask(host, task, json.dumps(result), hidden)
 
 
 DRIFT = Drift("gpu1", "unit", "munge.service", "stopped")
@@ -151,7 +152,7 @@ FILE = Drift("gpu1", "file", KEY, "mode")
     ],
 )
 def test_a_task_tells_a_change_when_its_result_names_the_thing(drift, result, named):
-    assert said.told_by(drift, [entry("Do it", result)]) == (["Do it"] if named else [])
+    assert reported_by(drift, [entry("Do it", result)]) == (["Do it"] if named else [])
 
 
 def test_of_a_task_with_many_files_those_that_it_changed_are_told(tmp_path: Path):
@@ -163,11 +164,11 @@ def test_of_a_task_with_many_files_those_that_it_changed_are_told(tmp_path: Path
         {"host": "gpu1", "task": name, "hidden": False, "result": result}
         for name, result in (("Loop", loop), ("Keep", kept))
     ]
-    path = tmp_path / "told.jsonl"
+    path = tmp_path / "task_results.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = said.read(path)
+    run = read(path)
     tasks = {
-        subject: said.told_by(Drift("gpu1", "file", subject, "mode"), run)
+        subject: reported_by(Drift("gpu1", "file", subject, "mode"), run)
         for subject in ("/a", "/b.service", "/etc/p/rules/x.yml", "/etc/p/y.yml")
     }
     assert tasks == {
@@ -190,9 +191,9 @@ def test_a_key_that_is_made_anew_is_another_one_with_the_same_mode():
 
 def test_a_hidden_task_counts_where_no_other_speaks_of_it():
     hidden = entry("Install the key", {"censored": "hidden"}, hidden=True)
-    assert said.told_by(FILE, [hidden]) == ["Install the key (its result is hidden)"]
-    assert said.told_by(FILE, [hidden, entry("Set the mode", {"path": KEY})]) == ["Set the mode"]
-    assert said.told_by(FILE, [entry("Elsewhere", {"path": KEY}, host="gpu2")]) == []
+    assert reported_by(FILE, [hidden]) == ["Install the key (its result is hidden)"]
+    assert reported_by(FILE, [hidden, entry("Set the mode", {"path": KEY})]) == ["Set the mode"]
+    assert reported_by(FILE, [entry("Elsewhere", {"path": KEY}, host="gpu2")]) == []
 
 
 BEFORE = "0400 munge:munge 1"
@@ -211,7 +212,7 @@ QUIET = Run(0, "", [])
 def test_all_is_well():
     judgement = judged(BEFORE, PUT_RIGHT, QUIET)
     assert judgement.good
-    assert "1 changes: 1 put right, 1 told" in report.table(judgement)
+    assert "1 changes: 1 put right, 1 reported" in report.table(judgement)
 
 
 @pytest.mark.parametrize(

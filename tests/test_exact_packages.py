@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbooks.library import exact_packages
-from playbooks.library.exact_packages import Wanted
+from playbooks.library.exact_packages import PackageSet
 from playbooks.module_utils.package_version import fits
 
-TWO = Wanted(names=["core", "cuda13"], variable="dcgm_version")
+TWO = PackageSet(names=["core", "cuda13"], variable="dcgm_version")
 KNOWN = {"core": ["1:4.7.0-1", "1:4.5.2-1"], "cuda13": ["1:4.5.2-1"]}
 
 
@@ -34,9 +34,9 @@ def test_what_the_first_has_is_kept() -> None:
     have = {"core": "1:4.5.2-1", "cuda13": "1:4.7.0-1"}
     assert exact_packages.kept(have, TWO) == "1:4.5.2-1"
     assert exact_packages.kept({"cuda13": "1:4.7.0-1"}, TWO) == "1:4.7.0-1"
-    assert exact_packages.kept(have, Wanted(TWO.names, "4.7.0")) == ""
+    assert exact_packages.kept(have, PackageSet(TWO.names, "4.7.0")) == ""
     assert exact_packages.kept({}, TWO) == ""
-    assert exact_packages.kept({}, Wanted(TWO.names, "4.7.0")) == ""
+    assert exact_packages.kept({}, PackageSet(TWO.names, "4.7.0")) == ""
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_an_unknown_version_is_one_sentence(
     known: dict[str, list[str]], version: str, words: str
 ) -> None:
     with pytest.raises(Refused) as refused:
-        exact_packages.chosen(known, Wanted(TWO.names, version, variable="dcgm_version"), "")
+        exact_packages.chosen(known, PackageSet(TWO.names, version, variable="dcgm_version"), "")
     assert words in str(refused.value)
 
 
@@ -151,7 +151,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
 
 
 def bring(version: str = "", remove: Sequence[str] = (), check_mode: bool = False):
-    return exact_packages.bring(Wanted(TWO.names, version, remove), check_mode)
+    return exact_packages.bring(PackageSet(TWO.names, version, remove), check_mode)
 
 
 def test_one_transaction_installs_holds_and_removes(node: Node) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from playbooks.plugin_utils import roles
-from playbooks.plugin_utils.refusing import Found, Here, refusing
+from playbooks.plugin_utils.refusing import Here, Refusals, refusing
 from playbooks.plugin_utils.site import Site
 from tests.standins.inventories import REPOSITORY, good, judged, site, write
 
@@ -122,7 +122,7 @@ def test_a_role_refuses_without_a_host(
     assert sentence in refusal
 
 
-def role_refusals(read: Site, roles_of: dict[str, list[str]], folder: Path) -> Found:
+def role_refusals(read: Site, roles_of: dict[str, list[str]], folder: Path) -> Refusals:
     """What roles refuse by the facts of hosts, before these are asked for more."""
 
     def here(_: object, host: str) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def test_a_role_that_only_asserts_is_not_asked_on_the_host(
     assert judgement.roles["gpu1"] == ["paint"]  # without facts it has more to say
     read = site(tmp_path / "i")
     read.values.hosts["gpu1"]["ansible_facts"] = {"distribution": "Debian"}
-    assert role_refusals(read, {"gpu1": ["paint"]}, shop["roles"]) == Found(
+    assert role_refusals(read, {"gpu1": ["paint"]}, shop["roles"]) == Refusals(
         {"gpu1": []}, {}, {"gpu1": []}
     )
     (shop["roles"] / "paint/tasks/refuse.yml").write_text(yaml.safe_dump(tasks[:2]))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from playbooks.plugin_utils import roles
-from playbooks.plugin_utils.refusing import Found, Here, refusing
+from playbooks.plugin_utils.refusing import Here, Refusals, refusing
 from tests.standins.inventories import REPOSITORY, good, judged, site, write
 
 ROLES = sorted(path.parent.parent.name for path in REPOSITORY.glob("roles/*/tasks/refuse.yml"))
@@ -42,7 +42,7 @@ def walked(
     answering: Sequence[str] = ("ctl1", "gpu1", "gpu2"),
     here: Any = None,
     **defaults: Any,
-) -> Found:
+) -> Refusals:
     """A role `paint` with these tasks, walked for hosts whose facts are known."""
     path = folder / "roles/paint"
     for name, content in (
@@ -78,7 +78,7 @@ def first_answers(**by_host: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 DRY_AND_WET = first_answers(gpu1=task_result("dry"), gpu2=task_result("wet"))
 NONE: dict[str, list[str]] = {"gpu1": [], "gpu2": []}
-ALL_WELL = Found(NONE, {}, NONE)
+ALL_WELL = Refusals(NONE, {}, NONE)
 
 
 def test_a_host_is_asked_first_and_judged_by_its_answer(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_host_is_asked_first_and_judged_by_its_answer(tmp_path: Path) -> None:
     assert question["number"] == "paint.0.gpu2"
     assert question["arguments"] == {"cmd": "wall 3"}
     second = walked(tmp_path, [LOOK, DRY], DRY_AND_WET, paint_layers=3)
-    assert second == Found({"gpu1": [], "gpu2": ["wet."]}, {}, NONE)
+    assert second == Refusals({"gpu1": [], "gpu2": ["wet."]}, {}, NONE)
 
 
 def test_an_answer_may_lead_to_a_question(tmp_path: Path) -> None:

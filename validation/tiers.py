@@ -18,7 +18,7 @@ from cluster.slurm.node_states import NodeState
 from cluster.text import printable
 from validation import allocations, interrupts
 from validation.checks import accounting, slurm_state
-from validation.checks.comparison import Asked
+from validation.checks.comparison import ComparedNode
 from validation.checks.registry import CHECKS
 from validation.model import (
     Contact,
@@ -102,9 +102,9 @@ class _Ledger:
             return
         self._compared = True
         replies = {item.job.name: item.reply for item in self.jobs}
-        by_check: dict[str, list[Asked]] = {}
+        by_check: dict[str, list[ComparedNode]] = {}
         for job in self.plan.node_jobs:
-            node = Asked(job, replies.get(job.name), self._rules(job))
+            node = ComparedNode(job, replies.get(job.name), self._rules(job))
             for name in job.checks:
                 if CHECKS[name].compare is not None:
                     by_check.setdefault(name, []).append(node)
@@ -120,7 +120,7 @@ class _Ledger:
         except Exception as error:
             return _broke(name, job, error)
 
-    def _compared_of(self, name: str, members: Sequence[Asked]) -> Sequence[Result]:
+    def _compared_of(self, name: str, members: Sequence[ComparedNode]) -> Sequence[Result]:
         compare = CHECKS[name].compare
         assert compare is not None
         try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.slurm.node_states import nodes_seen, words
+from cluster.slurm.node_states import slurm_nodes, words
 
 
 def test_marks_of_old_versions_are_no_words() -> None:
@@ -17,4 +17,4 @@ def test_a_node_without_a_state_is_not_in_service(text: str) -> None:
 
 def test_an_answer_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="'502'"):
-        nodes_seen("gpu1 IDLE\nBad 502 Gateway\n")
+        slurm_nodes("gpu1 IDLE\nBad 502 Gateway\n")

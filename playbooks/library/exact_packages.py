@@ -73,7 +73,7 @@ FORBIDDEN = "#!/bin/sh\n# Managed by Ansible while it installs packages.\nexit 1
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PackageSet:
     names: Sequence[str]
     version: str = ""
     remove: Sequence[str] = field(default_factory=tuple)
@@ -91,13 +91,13 @@ class Done:
 # --- versions -------------------------------------------------------------------------------------
 
 
-def kept(have: Mapping[str, str], wanted: Wanted) -> str:
+def kept(have: Mapping[str, str], wanted: PackageSet) -> str:
     """The version that is installed and wanted, of the first package that has one; "" if none."""
     there = next((have[name] for name in wanted.names if name in have), "")
     return there if not wanted.version or (there and fits(there, wanted.version)) else ""
 
 
-def chosen(known: Mapping[str, Sequence[str]], wanted: Wanted, keep: str) -> str:
+def chosen(known: Mapping[str, Sequence[str]], wanted: PackageSet, keep: str) -> str:
     """The version for all packages, of those that APT knows (newest first). Raises Refused."""
     common = [
         version
@@ -148,7 +148,7 @@ def available(names: Iterable[str]) -> dict[str, list[str]]:
     return known
 
 
-def install_command(wanted: Wanted, version: str, gone: Iterable[str]) -> list[str]:
+def install_command(wanted: PackageSet, version: str, gone: Iterable[str]) -> list[str]:
     options = [
         "--yes",
         "--no-install-recommends",
@@ -227,7 +227,7 @@ def no_daemon_starts() -> Iterator[None]:
 # --- the module -----------------------------------------------------------------------------------
 
 
-def version_for(wanted: Wanted, keep: str, check_mode: bool) -> str:
+def version_for(wanted: PackageSet, keep: str, check_mode: bool) -> str:
     """The version to install; "" in check mode where its repository is not known yet."""
     known = available(wanted.names)
     try:
@@ -250,7 +250,7 @@ def version_for(wanted: Wanted, keep: str, check_mode: bool) -> str:
         raise
 
 
-def install(wanted: Wanted, version: str, gone: Sequence[str], check_mode: bool) -> None:
+def install(wanted: PackageSet, version: str, gone: Sequence[str], check_mode: bool) -> None:
     """Installs and removes in one transaction; only says whether it could, in check mode."""
     what = f"{', '.join(wanted.names)} {version}"
     command = install_command(wanted, version, gone)
@@ -270,7 +270,7 @@ def install(wanted: Wanted, version: str, gone: Sequence[str], check_mode: bool)
         raise Refused(f"{what} is not installed: {meaning(done.stdout + done.stderr)}")
 
 
-def bring(wanted: Wanted, check_mode: bool) -> Done:
+def bring(wanted: PackageSet, check_mode: bool) -> Done:
     """Has the packages installed, together and held. Raises Refused."""
     have = installed([*wanted.names, *wanted.remove])
     gone = [name for name in wanted.remove if name in have]
@@ -303,7 +303,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    wanted = Wanted(
+    wanted = PackageSet(
         options["name"], options["version"], options["remove"], options["hold"], options["variable"]
     )
     if not wanted.names:

@@ -39,7 +39,7 @@ Run = Callable[[Question, str], Answer]  # a question, for a host, on the contro
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Refusals:
     """What is refused, what is to be asked first, and which roles Ansible has to ask; by host."""
 
     sentences: Mapping[str, Sequence[str]]
@@ -63,7 +63,7 @@ def refusing(
     folder: Path,
     here: Here,
     progress: Progress | None = None,
-) -> Found:
+) -> Refusals:
     """Walks the refuse.yml of the roles given to hosts whose facts are known."""
     sentences: dict[str, list[str]] = {host: [] for host in roles_of}
     questions: dict[str, dict[str, Question]] = defaultdict(dict)
@@ -89,7 +89,7 @@ def refusing(
                 left[host].append(role)
         for host, by_number in walk.questions.items():
             questions[host] |= by_number
-    return Found(
+    return Refusals(
         sentences, {host: list(by_number.values()) for host, by_number in questions.items()}, left
     )
 
@@ -346,4 +346,4 @@ def _names(step: roles.Step) -> set[str]:
     return {step.register} if step.register else set()
 
 
-__all__ = ["Found", "Here", "refusing"]
+__all__ = ["Here", "Refusals", "refusing"]

@@ -5,13 +5,14 @@
 The changes are drawn at random from what the roles manage on the cluster's nodes (catalogue.py): a
 file's content, mode or owner, a file that is gone or came, a line, a package, a unit that runs or
 is enabled, a user. After one run of playbooks/slurm-cluster.yml each thing must be as it was
-before, and nothing else may differ; a task that changed its host must have told it. A run after
+before, and nothing else may differ; a task that changed its host must have reported it. A run after
 that must change nothing.
 
 --save keeps the list of changes and --drifts takes it, so that two versions of the roles are held
 against the same list; --checkout is the version whose playbooks are run. Nodes stay as they are.
 
-Exit status: 0 all was put right and told, 1 something was not, 2 the cluster cannot be used for it.
+Exit status: 0 everything was put right and reported, 1 something was not, 2 the cluster cannot be
+used for it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def look(cluster: Cluster) -> Looked:
 
 
 def look_again(cluster: Cluster, before: Looked) -> Looked:
-    """The same things, by name, so that one that is gone is told, and others that came since."""
+    """The same things, by name, so that a missing one is reported, and others that came since."""
     managed = catalogue.MANAGED
     questions = {
         host: {"look": {kind: sorted({*kinds[kind], *managed[kind]}) for kind in managed}}

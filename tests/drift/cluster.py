@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import processes
-from tests.drift import said
+from tests.drift import changed_tasks
 from tests.live_cluster import PLAIN, REPOSITORY
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ class Run:
 
     code: int
     output: str
-    changes: list[said.Told]
+    changes: list[changed_tasks.ChangedTask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Cluster:
     def _playbook(self, playbook: Path, *arguments: str, everything: bool = False) -> Run:
         """Runs a playbook; what its tasks said, of those that changed a host, or of all."""
         with tempfile.TemporaryDirectory(prefix="plumbline-drift-") as scratch:
-            path = Path(scratch) / "told.jsonl"
+            path = Path(scratch) / "task_results.jsonl"
             plugins = (self.checkout / "playbooks/callback_plugins", HERE / "callback_plugins")
             done = self._run(
                 "ansible-playbook",
@@ -84,10 +84,10 @@ class Cluster:
                 str(playbook),
                 *arguments,
                 ANSIBLE_CALLBACK_PLUGINS=":".join(map(str, plugins)),
-                PLUMBLINE_DRIFT_TOLD=str(path),
+                PLUMBLINE_DRIFT_RESULTS=str(path),
                 PLUMBLINE_DRIFT_ALL="1" if everything else "",
             )
-            return Run(done.returncode, done.stdout + done.stderr, said.read(path))
+            return Run(done.returncode, done.stdout + done.stderr, changed_tasks.read(path))
 
     def _run(self, program: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         settings = PLAIN | {"ANSIBLE_CONFIG": str(self.checkout / "ansible.cfg")} | more

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.drift.catalogue import ABSENT, REMADE, Drift, Looked
+from tests.drift.changed_tasks import reported_by
 from tests.drift.cluster import Run
-from tests.drift.said import told_by
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A change, the thing's state now where it is not as before, and the tasks that told it."""
+    """A change, the thing's state now where it is not as before, and the tasks that reported it."""
 
     drift: Drift
     differs: str
@@ -72,7 +72,7 @@ def judge(drifts: Sequence[Drift], before: Looked, after: Looked, run: Run, seco
         Row(
             drift,
             "" if same(drift, before, after) else state(drift, after),
-            tuple(told_by(drift, run.changes)),
+            tuple(reported_by(drift, run.changes)),
         )
         for drift in drifts
     )
@@ -87,7 +87,7 @@ def judge(drifts: Sequence[Drift], before: Looked, after: Looked, run: Run, seco
 
 def table(judged: Judged) -> str:
     """One line for each change, then what else there is to say."""
-    cells = [("host", "what", "put right", "told by")]
+    cells = [("host", "what", "put right", "reported by")]
     for row in judged.rows:
         what = f"{row.drift.kind} {row.drift.subject} {row.drift.how}"
         right = "yes" if not row.differs else f"NO: {row.differs}"
@@ -100,7 +100,7 @@ def table(judged: Judged) -> str:
     lines.append("")
     whole = sum(not row.differs for row in judged.rows)
     reported = sum(bool(row.tasks) for row in judged.rows)
-    lines.append(f"{len(judged.rows)} changes: {whole} put right, {reported} told")
+    lines.append(f"{len(judged.rows)} changes: {whole} put right, {reported} reported")
     if judged.code:
         lines.append(f"The run that puts it right ended with {judged.code}.")
     lines += [f"Nobody changed this, and it differs: {other}" for other in judged.others]

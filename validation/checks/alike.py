@@ -16,7 +16,7 @@ What to do       Give the named node what the others have: the package brings th
 
 from collections.abc import Iterator, Sequence
 
-from validation.checks.comparison import Asked, Fact, Facts, all_equal
+from validation.checks.comparison import ComparedNode, Fact, Facts, all_equal
 from validation.checks.document import Document, Unusable
 from validation.checks.health import GpuValues, Unanswered, answering
 from validation.model import Job, Metric, Result, Threshold, Tier
@@ -30,7 +30,7 @@ _THRESHOLD = Threshold("=", 0, "values", "defined", "what most nodes have, if at
 _OF_BOARDS = {"vbios": "VBIOS", "gsp_firmware": "GSP firmware"}
 
 
-def compare(members: Sequence[Asked]) -> list[Result]:
+def compare(members: Sequence[ComparedNode]) -> list[Result]:
     return all_equal(NAME, _THRESHOLD, members, _facts)
 
 

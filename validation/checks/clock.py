@@ -22,7 +22,7 @@ Where all nodes are off by the same, it is the login node's clock that is (`comp
 from collections.abc import Sequence
 from dataclasses import replace
 
-from validation.checks.comparison import Asked
+from validation.checks.comparison import ComparedNode
 from validation.checks.document import Document, Unusable, answer
 from validation.model import Job, Metric, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
@@ -69,7 +69,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def compare(members: Sequence[Asked]) -> list[Result]:
+def compare(members: Sequence[ComparedNode]) -> list[Result]:
     """The results of all nodes: clocks are held against the login node's, which may be wrong."""
     results = [
         evaluate(member.job, member.reply, member.rules)

@@ -28,7 +28,7 @@ _SHOWN = 4  # values that are told where none is that of most
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ComparedNode:
     """A node that is to be compared: its job, and its answer, None where it got no job."""
 
     job: Job
@@ -79,7 +79,7 @@ class Kind:
 
 def of_each_kind(
     check: str,
-    all_members: Iterable[Asked],
+    all_members: Iterable[ComparedNode],
     understand: Callable[[Job, Document], Said],
     judge: Callable[[Kind, Sequence[tuple[Job, Document, Said]]], Iterable[Result]],
 ) -> list[Result]:
@@ -87,7 +87,7 @@ def of_each_kind(
 
     `understand` raises Unusable for an answer that says nothing; that is the node's result then.
     """
-    kinds: dict[Gpus, list[Asked]] = {}
+    kinds: dict[Gpus, list[ComparedNode]] = {}
     for member in all_members:
         kinds.setdefault(member.job.nodes[0].gpus, []).append(member)
     results = []
@@ -118,7 +118,7 @@ def most(values: Sequence[str]) -> str | None:
 def all_equal(
     check: str,
     threshold: Threshold,
-    all_members: Iterable[Asked],
+    all_members: Iterable[ComparedNode],
     understand: Callable[[Job, Document], Facts],
 ) -> list[Result]:
     """Holds the facts of all nodes against each other; see Fact for which have to be equal."""

@@ -51,12 +51,12 @@ from validation.checks import (
     torch,
     xid,
 )
-from validation.checks.comparison import Asked
+from validation.checks.comparison import ComparedNode
 from validation.model import CheckInfo, Job, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
 Evaluate = Callable[[Job, Reply, Rules], Result]
-Compare = Callable[[Sequence[Asked]], Sequence[Result]]
+Compare = Callable[[Sequence[ComparedNode]], Sequence[Result]]
 
 ALONE = "one rank: it computes correctly, but nothing was communicated"
 

@@ -17,7 +17,7 @@ another order, and each rounds. So such GPUs are not held against each other.
 from collections.abc import Sequence
 
 from validation.checks import computed, repeatable
-from validation.checks.comparison import Asked, Fact, Facts, all_equal
+from validation.checks.comparison import ComparedNode, Fact, Facts, all_equal
 from validation.checks.document import Document, Unusable
 from validation.model import Job, Result, Threshold, Tier
 
@@ -36,7 +36,7 @@ _THRESHOLD = Threshold(
 )
 
 
-def compare(members: Sequence[Asked]) -> list[Result]:
+def compare(members: Sequence[ComparedNode]) -> list[Result]:
     return all_equal(NAME, _THRESHOLD, members, _facts)
 
 

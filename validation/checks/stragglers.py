@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from cluster.text import printable
 from validation.checks import computed, copies, gemm, hbm
-from validation.checks.comparison import Asked, Kind, of_each_kind
+from validation.checks.comparison import ComparedNode, Kind, of_each_kind
 from validation.checks.document import Document, Unusable
 from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, worst
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
@@ -60,7 +60,7 @@ class _Node:
     lacking: tuple[str, ...]
 
 
-def compare(members: Sequence[Asked]) -> list[Result]:
+def compare(members: Sequence[ComparedNode]) -> list[Result]:
     return of_each_kind(NAME, members, _figures, _judge)
 
 

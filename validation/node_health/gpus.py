@@ -24,7 +24,7 @@ from validation.node_health.outcome import FAIL, PASS, SKIP, Outcome
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedNode:
     """What a judgement may look at. `job_gpus` are the minor numbers of the job's GPUs, None
     outside a job: then all of the node's are meant.
     """
@@ -47,7 +47,7 @@ class Builtin:
     """questions are names of nvml.QUESTIONS; judge returns what is wrong."""
 
     questions: tuple[str, ...]
-    judge: Callable[[Asked], Iterable[Finding]]
+    judge: Callable[[JudgedNode], Iterable[Finding]]
     warned_is_failed: bool = False
     whole_gpus_only: bool = False
 
@@ -60,10 +60,10 @@ def _number(gpu: GpuValues) -> int:
 
 def _each(
     examine: Callable[[GpuValues, HealthSettings], Iterable[Finding]],
-) -> Callable[[Asked], list[Finding]]:
+) -> Callable[[JudgedNode], list[Finding]]:
     """Judges every GPU that answers."""
 
-    def judge(node: Asked) -> list[Finding]:
+    def judge(node: JudgedNode) -> list[Finding]:
         findings: list[Finding] = []
         for gpu in answering(node.document):
             findings += examined(gpu, lambda gpu: examine(gpu, node.config))
@@ -72,11 +72,11 @@ def _each(
     return judge
 
 
-def _processes(node: Asked) -> list[Finding]:
+def _processes(node: JudgedNode) -> list[Finding]:
     return [finding for gpu in node.whose() for finding in examined(gpu, processes.examine)]
 
 
-def _memory(node: Asked) -> list[Finding]:
+def _memory(node: JudgedNode) -> list[Finding]:
     most = node.check.arguments["most_used_mb"]
 
     def examine(gpu: GpuValues) -> Iterable[Finding]:
@@ -177,12 +177,12 @@ def judged(
     """The outcome of each check, by its name."""
     document = Document(Proof((config.node,)), Fields(measured))
     return {
-        check.name: _judged(Asked(config, check, document, job_gpus.get(check.name)))
+        check.name: _judged(JudgedNode(config, check, document, job_gpus.get(check.name)))
         for check in checks
     }
 
 
-def _judged(node: Asked) -> Outcome:
+def _judged(node: JudgedNode) -> Outcome:
     builtin = BUILTINS[str(node.check.builtin)]
     silent = driver_error(node.document)
     if silent is not None and node.check.builtin != "gpu_xid":

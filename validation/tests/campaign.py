@@ -66,7 +66,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Told:
+class SimulatedRun:
     """What a simulated run came to."""
 
     seed: int
@@ -659,26 +659,26 @@ HABITS = (
 # --- runs ----------------------------------------------------------------------------------------
 
 
-def faulty(seed: int) -> Told:
+def faulty(seed: int) -> SimulatedRun:
     simulated = world(seed)
     fault, bad = with_fault(simulated)
     return _run(seed, simulated, fault, bad)
 
 
-def well(seed: int) -> Told:
+def well(seed: int) -> SimulatedRun:
     simulated = world(seed)
     return _run(seed, simulated, with_habits(simulated), frozenset())
 
 
-def _run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> Told:
+def _run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> SimulatedRun:
     plan = simulated.plan
     try:
         walk = tiers.walk(plan, Slurm(simulated), Silent(), interval_s=0)
     except PlumblineError as error:
-        return Told(seed, fault, bad, None, {}, (f"exit 2: {error}",))
+        return SimulatedRun(seed, fault, bad, None, {}, (f"exit 2: {error}",))
     results = settle(plan.checks, walk.results)
     reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks)
-    return Told(
+    return SimulatedRun(
         seed,
         fault,
         bad,

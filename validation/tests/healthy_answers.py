@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from validation.checks.comparison import Asked
+from validation.checks.comparison import ComparedNode
 from validation.checks.registry import CHECKS
 from validation.model import Job, MungeReply, Outcome, Reply, Result, Subject, Verdict
 from validation.tests import standin, standin_compute, standin_health, standin_host
@@ -132,8 +132,10 @@ def result(check: str, job: Job, text: str, **changes: Any) -> Result:
         return judge(job, reply, rules)
     compare = CHECKS[check].compare
     assert compare
-    others = (Asked(other, replace(healthy, stdout=text), rules) for other, text in _others(check))
-    first, *rest = compare([Asked(job, reply, rules), *others])
+    others = (
+        ComparedNode(other, replace(healthy, stdout=text), rules) for other, text in _others(check)
+    )
+    first, *rest = compare([ComparedNode(job, reply, rules), *others])
     assert {other.verdict for other in rest} == {Verdict.PASS}  # it costs nobody else's verdict
     return first
 

@@ -6,7 +6,7 @@ import pytest
 
 from validation import thresholds
 from validation.checks import alike, document, same_product, stragglers
-from validation.checks.comparison import Asked, most
+from validation.checks.comparison import ComparedNode, most
 from validation.model import Outcome, Reply, Subject, Verdict
 from validation.tests import standin, standin_compute, standin_health
 from validation.tests.judging import assert_printable, changed, put
@@ -32,9 +32,9 @@ def node(check, host="gpu1", count=2, model="h100_sxm"):
 def member(job, readings):
     """Without `readings` it is a node that got no job."""
     if readings is None:
-        return Asked(job, None, RULES)
+        return ComparedNode(job, None, RULES)
     text = standin.line(standin.of_node(job.payload, job.hosts[0], readings, job.config))
-    return Asked(job, Reply(job.name, Outcome.EXITED, 0, "17", text), RULES)
+    return ComparedNode(job, Reply(job.name, Outcome.EXITED, 0, "17", text), RULES)
 
 
 def compared(check, nodes, *changes, count=2, silent=()):

@@ -23,11 +23,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.cluster_users_module import Failed, answer, program, reason
 from ansible.module_utils.cluster_users_plan import (
     Beyond,
-    Found,
     Group,
+    HostAccounts,
     Step,
     User,
-    found_in,
+    host_accounts,
     plan,
     refusals,
     user_of,
@@ -106,14 +106,14 @@ class Host:
 # --- what the host has ---------------------------------------------------------------------------
 
 
-def read(host: Host) -> Found:
+def read(host: Host) -> HostAccounts:
     def text(name: str) -> str:
         return (host.etc / name).read_text(encoding="utf-8", errors="surrogateescape")
 
     recorded = {}
     if host.record.exists():
         recorded = json.loads(host.record.read_text(encoding="utf-8"))["users"]
-    return found_in(text("passwd"), text("shadow"), text("group"), recorded)
+    return host_accounts(text("passwd"), text("shadow"), text("group"), recorded)
 
 
 # --- keys ----------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Found:
+class HostAccounts:
     """What the host has: local accounts and groups, and those of ours from earlier runs."""
 
     accounts: Mapping[str, Account]
@@ -92,7 +92,9 @@ def fields_of(text: str, number: int) -> Iterator[list[str]]:
             yield fields
 
 
-def found_in(passwd: str, shadow: str, group: str, recorded: Mapping[str, int]) -> Found:
+def host_accounts(
+    passwd: str, shadow: str, group: str, recorded: Mapping[str, int]
+) -> HostAccounts:
     """What the texts of the files say."""
     members: dict[str, set[str]] = {}
     groups: dict[str, int] = {}
@@ -114,7 +116,7 @@ def found_in(passwd: str, shadow: str, group: str, recorded: Mapping[str, int]) 
             ends=secret[7] if secret else "",
             groups=frozenset(members.get(name, ())),
         )
-    return Found(accounts, groups, recorded)
+    return HostAccounts(accounts, groups, recorded)
 
 
 # --- what cannot be ------------------------------------------------------------------------------
@@ -147,7 +149,7 @@ def wanted_groups(users: Iterable[User], groups: Iterable[Group]) -> dict[str, G
 
 
 def refusals(
-    users: Sequence[User], groups: Sequence[Group], current: Found, beyond: Beyond
+    users: Sequence[User], groups: Sequence[Group], current: HostAccounts, beyond: Beyond
 ) -> list[str]:
     """Sentences without their end."""
     return [
@@ -160,7 +162,7 @@ def refusals(
 
 
 def _group_refusals(
-    users: Sequence[User], groups: Sequence[Group], current: Found, beyond: Beyond
+    users: Sequence[User], groups: Sequence[Group], current: HostAccounts, beyond: Beyond
 ) -> Iterator[str]:
     named = {gid: name for name, gid in current.groups.items()}
     for group in wanted_groups(users, groups).values():
@@ -189,7 +191,7 @@ def _group_refusals(
                 yield f"the group {group.name} is there already with gid {gid}, not from /etc/group"
 
 
-def _user_refusals(users: Sequence[User], current: Found, beyond: Beyond) -> Iterator[str]:
+def _user_refusals(users: Sequence[User], current: HostAccounts, beyond: Beyond) -> Iterator[str]:
     named = {account.uid: name for name, account in current.accounts.items()}
     for user in users:
         account = current.accounts.get(user.name)
@@ -213,7 +215,7 @@ def _user_refusals(users: Sequence[User], current: Found, beyond: Beyond) -> Ite
             )
 
 
-def _forgotten(users: Sequence[User], current: Found) -> Iterator[str]:
+def _forgotten(users: Sequence[User], current: HostAccounts) -> Iterator[str]:
     listed = {user.name for user in users}
     left = sorted(
         name
@@ -227,7 +229,7 @@ def _forgotten(users: Sequence[User], current: Found) -> Iterator[str]:
         )
 
 
-def _locked_out(users: Sequence[User], current: Found, beyond: Beyond) -> Iterator[str]:
+def _locked_out(users: Sequence[User], current: HostAccounts, beyond: Beyond) -> Iterator[str]:
     caller = beyond.caller
     for user in users:
         if user.name == caller and user.state != "present":
@@ -244,7 +246,7 @@ def _locked_out(users: Sequence[User], current: Found, beyond: Beyond) -> Iterat
         )
 
 
-def _busy(users: Sequence[User], current: Found, beyond: Beyond) -> Iterator[str]:
+def _busy(users: Sequence[User], current: HostAccounts, beyond: Beyond) -> Iterator[str]:
     leaving = {
         user.uid: user.name
         for user in users
@@ -274,7 +276,7 @@ def plan(
     users: Sequence[User],
     groups: Sequence[Group],
     system_groups: Collection[str],
-    current: Found,
+    current: HostAccounts,
     nologin: str,
 ) -> list[Step]:
     """The commands that are due, in their order; after each of them the rest is still right."""
@@ -375,7 +377,7 @@ def _changes(user: User, account: Account, groups: frozenset[str], nologin: str)
         )
 
 
-def _removal(user: User, account: Account, current: Found) -> Iterator[Step]:
+def _removal(user: User, account: Account, current: HostAccounts) -> Iterator[Step]:
     """The account, and then the group that was his alone; his files stay."""
     yield Step(("userdel", user.name), before=described(user.name, account))
     others = [name for name, other in current.accounts.items() if other.gid == user.gid]

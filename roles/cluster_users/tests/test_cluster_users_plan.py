@@ -8,10 +8,10 @@ from ansible.module_utils.cluster_users_plan import (
     LOCKED_DAY,
     Account,
     Beyond,
-    Found,
     Group,
+    HostAccounts,
     User,
-    found_in,
+    host_accounts,
     plan,
     refusals,
 )
@@ -37,7 +37,7 @@ SHADOW = "root:*:20000:0:99999:7:::\nada:$6$x:20000:0:99999:7:::\nops:!:20000:0:
 ADA = User("ada", 2001, 2001, "ada", "/home/ada", "/bin/bash", groups=("physics", "video"))
 BOB = User("bob", 2002, 3000, "physics", "/home/bob", "/bin/bash")
 PHYSICS = Group("physics", 3000)
-HAS = found_in(PASSWD, SHADOW, GROUP, {})
+HAS = host_accounts(PASSWD, SHADOW, GROUP, {})
 NOLOGIN = "/usr/sbin/nologin"
 
 
@@ -266,7 +266,7 @@ def test_a_primary_group_does_not_go():
 # --- what a plan comes to ------------------------------------------------------------------------
 
 
-def applied(step, current: Found) -> Found:
+def applied(step, current: HostAccounts) -> HostAccounts:
     """What useradd and its like do to the files, as far as plans go."""
     program, *words, name = step.command
     options = {}

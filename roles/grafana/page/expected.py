@@ -31,7 +31,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExpectedQuery:
     """`place` is (board, panel) or (alert, metric), `part` tells several of one place apart.
 
     `step_s` is 0 for what is asked for one time.
@@ -67,44 +67,44 @@ def read(path: Path = FILE) -> Listed:
     return listed
 
 
-def of_panels(dashboards: Iterable[boards.Board], range_s: int) -> Iterator[Asked]:
+def of_panels(dashboards: Iterable[boards.Board], range_s: int) -> Iterator[ExpectedQuery]:
     for board in dashboards:
         for panel in board.asking:
             step = max(panel.interval_s, range_s // POINTS)
             for target in panel.targets:
                 expr = boards.expanded(target.expr, board.variables, range_s, step)
                 at = 0 if target.instant else step
-                yield Asked("panel", (board.title, panel.title), target.ref, expr, at)
+                yield ExpectedQuery("panel", (board.title, panel.title), target.ref, expr, at)
 
 
-def of_alerts(folder: Path = RULES) -> Iterator[Asked]:
+def of_alerts(folder: Path = RULES) -> Iterator[ExpectedQuery]:
     for path in sorted(folder.glob("*.yml")):
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
             for rule in group["rules"]:
                 yield from _of_alert(rule)
 
 
-def _of_alert(rule: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_alert(rule: Mapping[str, Any]) -> Iterator[ExpectedQuery]:
     selectors = dict.fromkeys(selector for selector in promql.selectors(rule["expr"]))
     for number, selector in enumerate(selectors, 1):
-        yield Asked("alert", (rule["alert"], selector.metric), str(number), selector.text)
+        yield ExpectedQuery("alert", (rule["alert"], selector.metric), str(number), selector.text)
 
 
-def answer(server: Server, query: Asked, end: float, range_s: int) -> list[Series]:
+def answer(server: Server, query: ExpectedQuery, end: float, range_s: int) -> list[Series]:
     """Raises NoAnswer, also for what Prometheus cannot execute."""
     if query.step_s:
         return over(server, query.expr, end - range_s, end, query.step_s)
     return now(server, query.expr, end)
 
 
-def why(listed: Listed, query: Asked) -> Reason | None:
+def why(listed: Listed, query: ExpectedQuery) -> Reason | None:
     """A panel is listed as a whole, or one of its queries as PANEL/REF."""
     first, second = query.place
     one_of = listed.get((query.kind, first, f"{second}/{query.part}"))
     return one_of or listed.get((query.kind, first, second))
 
 
-def judge(query: Asked, answers: bool, listed: Listed, lacking: Collection[str]) -> str:
+def judge(query: ExpectedQuery, answers: bool, listed: Listed, lacking: Collection[str]) -> str:
     """One sentence where data is there and should not be, or the other way round; else nothing."""
     reason = why(listed, query)
     if reason is not None and reason.sometimes:
@@ -118,7 +118,7 @@ def judge(query: Asked, answers: bool, listed: Listed, lacking: Collection[str])
     return f"{query.name} has data, and is listed as without ({reason.name}): {query.expr}"
 
 
-def stale(listed: Listed, queries: Iterable[Asked]) -> list[str]:
+def stale(listed: Listed, queries: Iterable[ExpectedQuery]) -> list[str]:
     """What is listed and asked by nobody."""
     known = set()
     for query in queries:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 
 from cluster import prometheus
 from roles.grafana.page import boards, expected
-from roles.grafana.page.expected import Asked, Reason
+from roles.grafana.page.expected import ExpectedQuery, Reason
 from roles.tls_certificate.plugin_utils import certificates
 
 ASKED = [*expected.of_panels(boards.own(), 3600), *expected.of_alerts()]
@@ -54,9 +54,9 @@ def test_an_alert_is_asked_for_all_that_it_looks_at():
 
 # --- the judgement -------------------------------------------------------------------------------
 
-PLAIN = Asked("panel", ("Board", "Plain"), "A", "up")
-OF_GPU = Asked("panel", ("Board", "Of a GPU"), "A", "gpu")
-OF_FAULT = Asked("alert", ("Board", "fault"), "1", "fault")
+PLAIN = ExpectedQuery("panel", ("Board", "Plain"), "A", "up")
+OF_GPU = ExpectedQuery("panel", ("Board", "Of a GPU"), "A", "gpu")
+OF_FAULT = ExpectedQuery("alert", ("Board", "fault"), "1", "fault")
 SOME = {
     ("panel", "Board", "Of a GPU"): Reason("gpu", "No GPU."),
     ("alert", "Board", "fault"): Reason("fault", "No fault.", sometimes=True),
@@ -82,7 +82,7 @@ def test_data_is_there_where_it_should_be_and_nowhere_else(query, answers, lacki
 
 def test_one_query_of_a_panel_can_be_listed():
     both = SOME | {("panel", "Board", "Plain/B"): Reason("job", "No job.")}
-    second = Asked("panel", ("Board", "Plain"), "B", "up")
+    second = ExpectedQuery("panel", ("Board", "Plain"), "B", "up")
     assert expected.why(both, PLAIN) is None
     assert expected.why(both, second) == Reason("job", "No job.")
 

@@ -109,7 +109,7 @@ def server(prometheus) -> Server:
     return Server(prometheus)
 
 
-def at_the_end(server: Server, query: expected.Asked) -> dict[str, float]:
+def at_the_end(server: Server, query: expected.ExpectedQuery) -> dict[str, float]:
     answer = expected.answer(server, query, sample.END, RANGE_S)
     for series in answer:
         assert series.points[-1][0] == sample.END
@@ -164,6 +164,6 @@ def test_the_program_says_what_has_no_data_and_what_should_have_none(prometheus,
     [("sum(up", "answers with 400: .*parse error"), ("up * on (job) up", "many-to-many")],
 )
 def test_a_query_that_is_wrong_is_no_empty_answer(server, expr, why):
-    query = expected.Asked("panel", ("a", "b"), "A", expr)
+    query = expected.ExpectedQuery("panel", ("a", "b"), "A", expr)
     with pytest.raises(NoAnswer, match=why):
         expected.answer(server, query, sample.END, 60)

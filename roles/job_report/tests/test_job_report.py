@@ -133,7 +133,7 @@ def gpu(node, number, *values, **more):
     return ({"node": node, "gpu": str(number), **more}, values)
 
 
-class Asked:
+class Answers:
     """Answers by the metric and what is asked of it: `jobs`, `nodes`, or both."""
 
     def __init__(self, **answers):
@@ -153,7 +153,7 @@ FOUR = [gpu(node, number, 60, 80) for node in ("gpu1", "gpu2") for number in (0,
 
 
 def test_a_jobs_gpus_are_those_with_its_id():
-    ask = Asked(
+    ask = Answers(
         GPU_UTIL=FOUR,
         FB_USED=[gpu("gpu1", 0, 100, 500, 300)],
         FB_FREE=[gpu("gpu1", 0, 900, 500, 700)],
@@ -171,13 +171,13 @@ def test_a_jobs_gpus_are_those_with_its_id():
 
 
 def test_gpus_stand_in_the_order_of_their_numbers():
-    gpus = usage.gpus(job(), Asked(GPU_UTIL=[gpu("a", 10, 1), gpu("a", 2, 1)]))
+    gpus = usage.gpus(job(), Answers(GPU_UTIL=[gpu("a", 10, 1), gpu("a", 2, 1)]))
     assert gpus is not None
     assert [use.gpu for use in gpus.each] == ["2", "10"]
 
 
 def test_without_ids_they_are_those_of_whole_nodes():
-    ask = Asked(GPU_UTIL__nodes=FOUR)
+    ask = Answers(GPU_UTIL__nodes=FOUR)
     gpus = usage.gpus(job(), ask)
     assert gpus is not None
     assert len(gpus.each) == 4
@@ -187,24 +187,24 @@ def test_without_ids_they_are_those_of_whole_nodes():
 
 def test_without_ids_and_with_others_gpus_nothing_is_said():
     with pytest.raises(NotKnown, match="its nodes have 4 GPUs where it had 2"):
-        usage.gpus(job(AllocTRES="gres/gpu=2"), Asked(GPU_UTIL__nodes=FOUR))
+        usage.gpus(job(AllocTRES="gres/gpu=2"), Answers(GPU_UTIL__nodes=FOUR))
 
 
 def test_no_metrics_at_all():
     with pytest.raises(NotKnown, match="no metrics of the job's GPUs for that time"):
-        usage.gpus(job(), Asked())
-    assert usage.gpus(job(AllocTRES="cpu=1"), Asked(GPU_UTIL=FOUR)) is None
+        usage.gpus(job(), Answers())
+    assert usage.gpus(job(AllocTRES="cpu=1"), Answers(GPU_UTIL=FOUR)) is None
 
 
 def test_a_dot_in_a_nodes_name_is_no_pattern():
-    ask = Asked()
+    ask = Answers()
     with pytest.raises(NotKnown):
         usage.gpus(job(NodeList="gpu1.site"), ask)
     assert 'node=~"gpu1[.]site"' in ask.queries[-1]
 
 
 def test_the_cpus_of_whole_nodes_are_the_jobs():
-    ask = Asked(count=[({}, (16, 16))], sum=[({}, (4, 6))])
+    ask = Answers(count=[({}, (16, 16))], sum=[({}, (4, 6))])
     assert usage.node_cpu(job(), ask) == 11
 
 
@@ -218,7 +218,7 @@ def test_the_cpus_of_whole_nodes_are_the_jobs():
 )
 def test_why_the_cpus_are_not_known(answers, why):
     with pytest.raises(NotKnown, match=why):
-        usage.node_cpu(job(), Asked(**answers))
+        usage.node_cpu(job(), Answers(**answers))
 
 
 def test_a_long_job_is_asked_in_few_steps():
@@ -244,7 +244,7 @@ def build_report(of_job, gpus=None, cpus_busy=8.0, missing=()):
 
 
 def test_a_report_for_people():
-    ask = Asked(GPU_UTIL=FOUR, FB_USED=[gpu("gpu1", 0, 40960)], FB_FREE=[gpu("gpu1", 0, 40960)])
+    ask = Answers(GPU_UTIL=FOUR, FB_USED=[gpu("gpu1", 0, 40960)], FB_FREE=[gpu("gpu1", 0, 40960)])
     lines = report.text(build_report(job(), usage.gpus(job(), ask))).splitlines()
     assert lines[0] == "Job 4711 (train|big) of alice, account physics: COMPLETED, exit code 0:0"
     assert lines[1].startswith("  time    01:00:00 of 02:00:00 allowed, from 20")
@@ -270,7 +270,7 @@ def test_each_thing_that_is_not_known_has_its_sentence():
     assert "Slurm counts CPU and memory of a step when the step ends" in report.text(
         build_report(runs)
     )
-    instance = usage.gpus(job(), Asked(FB_USED=[gpu("gpu1", 0, 5, GPU_I_ID="9")]))
+    instance = usage.gpus(job(), Answers(FB_USED=[gpu("gpu1", 0, 5, GPU_I_ID="9")]))
     text = report.text(build_report(job(), instance))
     assert "gpu1  0.9  -" in text
     assert "of 3 of its GPUs there are no metrics" in text
@@ -279,7 +279,7 @@ def test_each_thing_that_is_not_known_has_its_sentence():
 
 
 def test_a_report_for_programs():
-    result = report.document(build_report(job(), usage.gpus(job(), Asked(GPU_UTIL=FOUR))))
+    result = report.document(build_report(job(), usage.gpus(job(), Answers(GPU_UTIL=FOUR))))
     assert json.loads(json.dumps(result)) == result | {
         "job": result["job"] | {"nodes": ["gpu1", "gpu2"]},
         "gpus": result["gpus"] | {"each": list(result["gpus"]["each"])},

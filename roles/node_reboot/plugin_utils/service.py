@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cluster.hostlist import expand
-from cluster.slurm.node_states import NOWHERE, SIGNED, UNSETTLED, Seen, nodes_seen
+from cluster.slurm.node_states import NOWHERE, SIGNED, UNSETTLED, SlurmNode, slurm_nodes
 
 MARK = "[plumbline:reboot]"
 # The same, and Slurm first has to be told what the node is now: its slurmd cannot start before.
@@ -36,11 +36,11 @@ class Answer:
     """What Slurm said of nodes, and of the jobs on them."""
 
     slurm: str
-    nodes: Mapping[str, Seen]
+    nodes: Mapping[str, SlurmNode]
     starts: Mapping[str, str]  # node -> when its slurmd started, as slurmctld was told
     jobs: Mapping[str, Sequence[str]]  # node -> `7 (ops)` of each job that holds it
 
-    def state_of(self, node: str) -> Seen:
+    def state_of(self, node: str) -> SlurmNode:
         return self.nodes.get(node, NOWHERE)
 
 
@@ -62,13 +62,13 @@ def read(output: str) -> Answer:
             for node in expand(where):
                 held.setdefault(node, []).append(f"{number} ({user})")
     started = dict(line.split() for line in starts.strip().splitlines())
-    return Answer(ANSWERS, nodes_seen(nodes), started, held)
+    return Answer(ANSWERS, slurm_nodes(nodes), started, held)
 
 
 # --- whose a node is -----------------------------------------------------------------------------
 
 
-def is_ours(node: Seen) -> bool:
+def is_ours(node: SlurmNode) -> bool:
     return node.drained and node.reason.startswith((MARK, WAITS))
 
 
@@ -77,11 +77,11 @@ def waits(output: str, node: str) -> bool:
     return _waits(read(output).state_of(node))
 
 
-def _waits(node: Seen) -> bool:
+def _waits(node: SlurmNode) -> bool:
     return is_ours(node) and node.reason.startswith(WAITS)
 
 
-def keeper(node: Seen) -> str:
+def keeper(node: SlurmNode) -> str:
     """The reason for which somebody else keeps a node out of service; "" when nobody does."""
     if is_ours(node):
         return ""

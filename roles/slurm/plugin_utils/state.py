@@ -6,28 +6,28 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from cluster.slurm.keys import release
-from cluster.slurm.node_states import NOWHERE, nodes_seen
+from cluster.slurm.node_states import NOWHERE, slurm_nodes
 
 # --- nodes ---------------------------------------------------------------------------------------
 
 
 def waiting(answer: str, names: Collection[str]) -> list[str]:
     """Of these nodes, those that Slurm does not take as they are."""
-    seen = nodes_seen(answer)
-    return [name for name in names if seen.get(name, NOWHERE).unsettled]
+    nodes = slurm_nodes(answer)
+    return [name for name in names if nodes.get(name, NOWHERE).unsettled]
 
 
 def mended(answer: str, names: Collection[str]) -> list[str]:
     """Nodes that Slurm drained for a wrong declaration, and that register as declared now."""
-    seen = nodes_seen(answer)
-    pairs = ((name, seen.get(name, NOWHERE)) for name in names)
+    nodes = slurm_nodes(answer)
+    pairs = ((name, nodes.get(name, NOWHERE)) for name in names)
     return [name for name, node in pairs if node.by_slurm and not node.unsettled]
 
 
 def kept_out(answer: str, names: Collection[str]) -> list[str]:
     """`NAME (reason)` of nodes that somebody drained: no failure, and not ours to undo."""
-    seen = nodes_seen(answer)
-    pairs = ((name, seen.get(name, NOWHERE)) for name in names)
+    nodes = slurm_nodes(answer)
+    pairs = ((name, nodes.get(name, NOWHERE)) for name in names)
     return [
         f"{name} ({node.reason or 'no reason given'})"
         for name, node in pairs
@@ -37,11 +37,11 @@ def kept_out(answer: str, names: Collection[str]) -> list[str]:
 
 def unusable(answer: str, names: Collection[str]) -> dict[str, str]:
     """Node -> why Slurm gives it no job, a sentence without its end."""
-    seen = nodes_seen(answer)
+    nodes = slurm_nodes(answer)
     return {
-        name: str(seen.get(name, NOWHERE))
+        name: str(nodes.get(name, NOWHERE))
         for name in names
-        if seen.get(name, NOWHERE).unsettled or seen.get(name, NOWHERE).by_slurm
+        if nodes.get(name, NOWHERE).unsettled or nodes.get(name, NOWHERE).by_slurm
     }
 
 

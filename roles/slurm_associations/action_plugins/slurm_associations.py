@@ -22,7 +22,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from roles.slurm_associations.plugin_utils import found, plan
+from roles.slurm_associations.plugin_utils import database_state, plan
 from roles.slurm_associations.plugin_utils.declared import ROLE, Declared, read
 
 MODULE = "sacctmgr_calls"
@@ -99,16 +99,16 @@ class ActionModule(ActionBase):
         except Failed:
             if not self._task.check_mode:
                 raise
-            there = found.Found()  # a cluster that is not up yet has nothing
+            there = database_state.DatabaseState()  # a cluster that is not up yet has nothing
         if problems := plan.untracked(declared, there):
             raise Failed(" ".join(problems))
         return plan.plan(declared, there, cluster, remove=remove)
 
-    def _find(self, declared: Declared, cluster: str) -> found.Found:
-        questions = found.questions(declared)
+    def _find(self, declared: Declared, cluster: str) -> database_state.DatabaseState:
+        questions = database_state.questions(declared)
         answers = self._calls(list(questions.values()))
         printed = {name: answer["stdout"] for name, answer in zip(questions, answers, strict=True)}
-        there = found.parse(printed, declared, cluster)
+        there = database_state.parse(printed, declared, cluster)
         if not there.associations:
             raise Failed(
                 f"{ROLE}: Slurm's database does not know the cluster {cluster}; set "
@@ -116,8 +116,10 @@ class ActionModule(ActionBase):
                 "makes itself known."
             )
         if there.other_clusters:
-            [answer] = self._calls([found.DEFAULTS])
-            there = found.with_defaults(there, found.defaults(answer["stdout"], cluster))
+            [answer] = self._calls([database_state.DEFAULTS])
+            there = database_state.with_defaults(
+                there, database_state.defaults(answer["stdout"], cluster)
+            )
         return there
 
     def _settled(self, declared: Declared, cluster: str, *, remove: bool) -> None:
@@ -130,7 +132,7 @@ class ActionModule(ActionBase):
                 f"first that lacks: {line}; see /var/log/slurm/slurmdbd.log on slurmdbd's host."
             )
 
-    def _calls(self, calls: Sequence[found.Call]) -> list[dict[str, Any]]:
+    def _calls(self, calls: Sequence[database_state.Call]) -> list[dict[str, Any]]:
         """The results of commands, all of which ended well."""
         ansible: Any = self
         done: dict[str, Any] = ansible._execute_module(
@@ -150,6 +152,6 @@ class ActionModule(ActionBase):
         return results
 
 
-def _shown(call: found.Call, most: int = 200) -> str:
+def _shown(call: database_state.Call, most: int = 200) -> str:
     text = shlex.join(call)
     return f"{text[:most]} …" if len(text) > most else text

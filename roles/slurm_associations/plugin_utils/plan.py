@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 
 from roles.slurm_associations.plugin_utils import properties
+from roles.slurm_associations.plugin_utils.database_state import Call, DatabaseState, Key
 from roles.slurm_associations.plugin_utils.declared import (
     NORMAL,
     ROLE,
@@ -20,7 +21,6 @@ from roles.slurm_associations.plugin_utils.declared import (
     Qos,
     User,
 )
-from roles.slurm_associations.plugin_utils.found import Call, Found, Key
 from roles.slurm_associations.plugin_utils.properties import Property, Value, Values
 
 # Names of one command: its arguments stay far below what a kernel takes.
@@ -150,7 +150,9 @@ def _new(known: Sequence[Property], declared: Values) -> list[Difference]:
 class _Planner:
     """Collects changes; `remove` is whether what nobody declares goes."""
 
-    def __init__(self, declared: Declared, current: Found, cluster: str, *, remove: bool) -> None:
+    def __init__(
+        self, declared: Declared, current: DatabaseState, cluster: str, *, remove: bool
+    ) -> None:
         self.declared, self.current, self.remove = declared, current, remove
         self.cluster = f"cluster={cluster}"
         self.changes: list[Change] = []
@@ -424,15 +426,15 @@ PARENT = Property("Parent", properties.A_NAME)
 DEFAULT_ACCOUNT = Property("DefaultAccount", properties.A_NAME)
 
 
-def plan(declared: Declared, current: Found, cluster: str, *, remove: bool) -> Plan:
-    """What makes of what was found what is declared."""
+def plan(declared: Declared, current: DatabaseState, cluster: str, *, remove: bool) -> Plan:
+    """What makes of what the database has what is declared."""
     return _Planner(declared, current, cluster, remove=remove).plan()
 
 
 # --- what stands in the way ----------------------------------------------------------------------
 
 
-def untracked(declared: Declared, current: Found) -> list[str]:
+def untracked(declared: Declared, current: DatabaseState) -> list[str]:
     """Resources that limits name and Slurm does not count."""
     if current.resources is None:
         return []

@@ -1,7 +1,7 @@
 """A small database of Slurm's that knows what sacctmgr's commands do, and what it refuses.
 
-It prints what the real one prints (test_found.py holds recordings of that), keeps texts as they are
-told, and refuses what names something that is not there.
+It prints what the real one prints (test_database_state.py holds recordings of that), keeps texts
+unchanged, and refuses what names something that is not there.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.slurm_associations.plugin_utils import found, plan
+from roles.slurm_associations.plugin_utils import database_state, plan
 from roles.slurm_associations.plugin_utils.declared import read
 from roles.slurm_associations.tests.database import Database
 
@@ -36,8 +36,10 @@ def planned(
 ) -> plan.Plan:
     declared, problems = read(accounts, qos, users)
     assert problems == []
-    printed = {name: database.answer(call) for name, call in found.questions(declared).items()}
-    there = found.parse(printed, declared, database.cluster)
+    printed = {
+        name: database.answer(call) for name, call in database_state.questions(declared).items()
+    }
+    there = database_state.parse(printed, declared, database.cluster)
     assert plan.untracked(declared, there) == []
     return plan.plan(declared, there, database.cluster, remove=remove)
 
@@ -253,19 +255,23 @@ def test_what_is_another_clusters_stays(database):
     database.add_qos(["mine"], {}, {})
     database.add_account(["old"], {}, {"parent": "root"})
     declared, _ = read(ACCOUNTS, QOS, USERS)
-    printed = {name: database.answer(call) for name, call in found.questions(declared).items()}
-    width = found.questions(declared)["associations"][-1].count(",")
+    printed = {
+        name: database.answer(call) for name, call in database_state.questions(declared).items()
+    }
+    width = database_state.questions(declared)["associations"][-1].count(",")
     printed["associations"] += f"other|old|||root{'|' * (width - 4)}\n"
     printed["associations"] += f"other|theirs|||root{'|' * (width - 4)}\n"
     printed["associations"] += f"other|old|eve||{'|' * (width - 4)}\n"
     printed["accounts"] += "theirs|root|theirs\n"
     printed["users"] += "eve|old|None\n"
-    there = found.parse(printed, declared, "SITE")
+    there = database_state.parse(printed, declared, "SITE")
     changes = plan.plan(declared, there, "site", remove=True)
     assert commands(changes) == ["delete account where name=old cluster=site"]
     assert changes.kept == ("QOS mine",)
-    defaults = found.defaults("other|old|alice\nsite|physics|alice\nsite|root|root\n", "site")
-    there = found.with_defaults(there, defaults)
+    defaults = database_state.defaults(
+        "other|old|alice\nsite|physics|alice\nsite|root|root\n", "site"
+    )
+    there = database_state.with_defaults(there, defaults)
     assert (there.users["alice"].default, there.users["eve"].default) == ("physics", "")
 
 
@@ -292,14 +298,14 @@ def test_what_has_jobs_is_not_removed(database):
 
 def test_resources_that_slurm_does_not_count_are_told():
     declared, _ = read([], [{"name": "a", "limits": {"GrpTRES": "gres/gpu:h100=4,cpu=1"}}], [])
-    there = found.Found(resources=frozenset({"cpu", "gres/gpu"}))
+    there = database_state.DatabaseState(resources=frozenset({"cpu", "gres/gpu"}))
     [sentence] = plan.untracked(declared, there)
     assert (
         "gres/gpu:h100, which Slurm does not account; add it to AccountingStorageTRES" in sentence
     )
-    assert "resources" in found.questions(declared)
+    assert "resources" in database_state.questions(declared)
     declared, _ = read([], [{"name": "a", "limits": {"GrpTRES": "cpu=4"}}], [])
-    assert "resources" not in found.questions(declared)
+    assert "resources" not in database_state.questions(declared)
 
 
 # --- any state -----------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def builders(hosts: Iterable[Sequence[Any]], preferred: str = "") -> dict[str, s
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HostPackages:
     """What tasks/look.yml prints of a host."""
 
     installed: Mapping[str, Mapping[str, str]]  # packaging -> package -> version
@@ -173,7 +173,7 @@ class Seen:
         }
 
 
-def read(answer: str) -> Seen:
+def read(answer: str) -> HostPackages:
     installed: dict[str, dict[str, str]] = {packed_by: {} for packed_by in OTHER}
     # Whoever packs as SchedMD does names packages so; Debian's many have one source.
     for source, name, version in re.findall(
@@ -185,7 +185,9 @@ def read(answer: str) -> Seen:
             installed[slurm_packages.DISTRIBUTION][name] = version
     candidate = re.search(r"^\s*Candidate: (\d\S*)", answer, re.MULTILINE)
     stamp = re.search(r"^stamp=(\{.*\})$", answer, re.MULTILINE)
-    return Seen(installed, candidate[1] if candidate else "", json.loads(stamp[1]) if stamp else {})
+    return HostPackages(
+        installed, candidate[1] if candidate else "", json.loads(stamp[1]) if stamp else {}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class Change:
     remove: tuple[str, ...] = ()
 
 
-def change(host: Seen, packed_by: str, version: str = "") -> Change:
+def change(host: HostPackages, packed_by: str, version: str = "") -> Change:
     """What becomes of the packages that a host has. Those of two packagings exclude each other."""
     mine, others = host.installed[packed_by], host.installed[OTHER[packed_by]]
     stale = packed_by == slurm_packages.SCHEDMD and any(
@@ -226,7 +228,7 @@ def change_problems(
 
 
 def _change_problems(
-    packages: Seen, packed_by: str, version: str, host: str, allowed: bool
+    packages: HostPackages, packed_by: str, version: str, host: str, allowed: bool
 ) -> Iterator[str]:
     now = [*packages.has(packed_by).values(), *packages.has(OTHER[packed_by]).values()]
     have = next((each for each in now if versions.parsed(each)), "")
@@ -261,7 +263,7 @@ _WHOSE = {
 }
 
 
-def _whose(packages: Seen, packed_by: str) -> str:
+def _whose(packages: HostPackages, packed_by: str) -> str:
     return _WHOSE[OTHER[packed_by] if packages.has(OTHER[packed_by]) else packed_by]
 
 

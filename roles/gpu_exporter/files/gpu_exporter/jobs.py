@@ -12,10 +12,10 @@ from pathlib import Path
 
 NAME = re.compile(r"\d+(\.\d+)?")
 
-Found = Mapping[str, tuple[str, ...]]
+JobsOfGpu = Mapping[str, tuple[str, ...]]
 
 
-def read(folder: Path) -> Found:
+def read(folder: Path) -> JobsOfGpu:
     """Jobs by the name of the file. Nobody has a GPU where there is no folder: no job has run yet.
 
     Raises OSError where there is one that cannot be read.

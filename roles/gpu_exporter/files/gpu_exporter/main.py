@@ -102,7 +102,7 @@ class Gpus:
     def __call__(self) -> tuple[list[textfile.Family], list[metrics.Collected]]:
         system, gpus = nvml.ask(self._limit_s, metrics.QUESTIONS)
         began = time.monotonic()
-        job_ids: jobs.Found = {}
+        job_ids: jobs.JobsOfGpu = {}
         why = ""
         try:
             job_ids = jobs.read(self._folder)

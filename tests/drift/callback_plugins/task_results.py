@@ -14,17 +14,17 @@ from typing import Any
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = """
-name: told
+name: task_results
 type: aggregate
 short_description: Writes down which tasks changed which host, and what they said of it
-description: Appends to the file that the variable PLUMBLINE_DRIFT_TOLD of the environment names.
+description: Appends to the file that the variable PLUMBLINE_DRIFT_RESULTS of the environment names.
 """
 
 
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
-    CALLBACK_NAME = "told"
+    CALLBACK_NAME = "task_results"
     CALLBACK_NEEDS_ENABLED = False
 
     def v2_runner_on_ok(self, result: Any) -> None:
@@ -38,5 +38,5 @@ class CallbackModule(CallbackBase):
             "hidden": bool(result.task.no_log),
             "result": result.result,
         }
-        with Path(os.environ["PLUMBLINE_DRIFT_TOLD"]).open("a", encoding="utf-8") as file:
+        with Path(os.environ["PLUMBLINE_DRIFT_RESULTS"]).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, default=str) + "\n")

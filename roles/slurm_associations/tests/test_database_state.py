@@ -1,6 +1,6 @@
 """What sacctmgr printed on a node of the scenario is what its database had.
 
-The recordings, one for each release, are answers to found.questions, after molecule's own
+The recordings, one for each release, are answers to database_state.questions, after molecule's own
 declaration and these by hand:
 
     add qos mine GrpTRESMins=cpu=100,mem=1T MaxTRESPA=node=4 PreemptExemptTime=1:00:00
@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from roles.slurm_associations.plugin_utils import found, plan
+from roles.slurm_associations.plugin_utils import database_state, plan
+from roles.slurm_associations.plugin_utils.database_state import DatabaseState, Key
 from roles.slurm_associations.plugin_utils.declared import Declared, read
-from roles.slurm_associations.plugin_utils.found import Found, Key
 
 HERE = Path(__file__).resolve().parent
 RECORDINGS = sorted((HERE / "recorded").glob("slurm-*.txt"))
@@ -45,12 +45,12 @@ def answers(request) -> dict[str, str]:
 
 
 @pytest.fixture
-def there(answers) -> Found:
-    return found.parse(answers, declared(), "scenario")
+def there(answers) -> DatabaseState:
+    return database_state.parse(answers, declared(), "scenario")
 
 
 def test_the_questions_are_those_that_were_recorded(answers):
-    assert found.questions(declared()).keys() <= answers.keys()
+    assert database_state.questions(declared()).keys() <= answers.keys()
 
 
 def test_qos_are_read(there):
@@ -74,8 +74,8 @@ def test_accounts_and_users_are_read(there):
         "Description": "natural sciences",
     }
     assert there.accounts["old"]["Description"] == "a | b"
-    assert there.users["bob"] == found.User("chemistry", "operator")
-    assert there.users["alice"] == found.User("physics", "none")
+    assert there.users["bob"] == database_state.User("chemistry", "operator")
+    assert there.users["alice"] == database_state.User("physics", "none")
 
 
 def test_associations_are_read_without_what_they_inherit(there):
@@ -93,9 +93,9 @@ def test_associations_are_read_without_what_they_inherit(there):
 
 def test_what_was_added_to_an_inherited_list_is_no_list():
     """`qos+=` of an account that has no list of its own; not of a recording."""
-    root = found.Association("", {"QOS": frozenset({"normal", "long"})})
-    changed = found.Association("root", {"QOS": frozenset({"+short", "-long"})})
-    there = Found(associations={Key("root"): root, Key("a"): changed})
+    root = database_state.Association("", {"QOS": frozenset({"normal", "long"})})
+    changed = database_state.Association("root", {"QOS": frozenset({"+short", "-long"})})
+    there = DatabaseState(associations={Key("root"): root, Key("a"): changed})
     assert there.effective_qos("a") == frozenset({"normal", "short"})
 
 
@@ -116,6 +116,6 @@ def test_resources_are_read(there):
 
 
 def test_default_accounts_are_those_of_the_cluster(answers):
-    by_user = found.defaults(answers["defaults_of_two"], "scenario")
+    by_user = database_state.defaults(answers["defaults_of_two"], "scenario")
     assert by_user == {"root": "root", "alice": "physics", "bob": "chemistry", "eve": "old"}
-    assert found.defaults(answers["defaults_of_two"], "other")["alice"] == "old"
+    assert database_state.defaults(answers["defaults_of_two"], "other")["alice"] == "old"

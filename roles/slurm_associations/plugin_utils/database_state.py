@@ -39,7 +39,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DatabaseState:
     qos: Mapping[str, Values] = field(default_factory=dict)
     accounts: Mapping[str, Values] = field(default_factory=dict)
     users: Mapping[str, User] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _values(known: Iterable[Property], cells: Iterable[str]) -> Values:
     return {prop.word: prop.printed_value(cell) for prop, cell in zip(known, cells, strict=True)}
 
 
-def parse(printed: Mapping[str, str], declared: Declared, cluster: str) -> Found:
+def parse(printed: Mapping[str, str], declared: Declared, cluster: str) -> DatabaseState:
     """`printed` has the answer to each of `questions`, by its name."""
     columns = _columns(declared)
     about = {prop.word: prop for prop in properties.ACCOUNT}
@@ -143,7 +143,7 @@ def parse(printed: Mapping[str, str], declared: Declared, cluster: str) -> Found
         else:
             here[key] = Association(parent, _values(columns["associations"], cells))
     resources = printed.get("resources")
-    return Found(
+    return DatabaseState(
         qos={name: _values(qos, cells) for name, *cells in rows(printed["qos"], 1 + len(qos))},
         accounts={
             name: {
@@ -176,7 +176,7 @@ def defaults(printed: str, cluster: str) -> dict[str, str]:
     }
 
 
-def with_defaults(there: Found, by_user: Mapping[str, str]) -> Found:
+def with_defaults(there: DatabaseState, by_user: Mapping[str, str]) -> DatabaseState:
     """The same, with the default accounts of this cluster."""
     users = {name: User(by_user.get(name, ""), user.admin) for name, user in there.users.items()}
     return replace(there, users=users)

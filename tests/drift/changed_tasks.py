@@ -1,4 +1,4 @@
-"""What a run said of the hosts that it changed, and which of its tasks told a change by hand."""
+"""Which tasks of a run changed a host, and which of them reported a change by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.drift.catalogue import Drift
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ChangedTask:
     """A task that changed a host. `words` are all of its result; a hidden task has none."""
 
     host: str
@@ -22,13 +22,13 @@ class Told:
     hidden: bool = False
 
 
-def read(path: Path) -> list[Told]:
+def read(path: Path) -> list[ChangedTask]:
     """What the callback of this name wrote down."""
     if not path.exists():
         return []
     entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [
-        Told(
+        ChangedTask(
             entry["host"], entry["task"], json.dumps(changed_part(entry["result"])), entry["hidden"]
         )
         for entry in entries
@@ -48,16 +48,16 @@ def changed_part(result: Mapping[str, Any]) -> dict[str, Any]:
     return part
 
 
-def names(task: Told, subject: str) -> bool:
+def names(task: ChangedTask, subject: str) -> bool:
     """Whether its result names the thing: a path, a package, a unit with or without its ending."""
     name = re.escape(subject if "/" in subject else subject.removesuffix(".service"))
     return re.search(rf"(?<![\w/.-]){name}(?![\w/-]|\.\w)", task.words) is not None
 
 
-def told_by(drift: Drift, run: Sequence[Told]) -> list[str]:
+def reported_by(drift: Drift, run: Sequence[ChangedTask]) -> list[str]:
     """The tasks that changed this thing on its host, in the order of the run.
 
-    A task whose result is kept out of logs (`no_log`) is told by its name alone, and counts where
+    A task whose result is kept out of logs (`no_log`) is reported by its name, and counts where
     no other speaks of the thing.
     """
     there = [entry for entry in run if entry.host == drift.host]
