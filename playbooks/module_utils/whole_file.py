@@ -41,6 +41,8 @@ class Access:
 
 
 FILE, FOLDER = Access(0o644), Access(0o755)
+# A file that stays the module's own, so root's on a node, and is put right if it is given away.
+OWN_FILE = Access(0o644, os.geteuid(), os.getegid())
 
 
 def differs(path: Path, text: str, access: Access = FILE) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.refused import Refused
-from ansible.module_utils.whole_file import differs, make_folder, remove, write
+from ansible.module_utils.whole_file import OWN_FILE, differs, make_folder, remove, write
 
 DOCUMENTATION = r"""
 module: environment_modules_tree
@@ -119,7 +119,7 @@ def since(timestamp: Path) -> int:
 def apply(tree: Tree, files: Mapping[str, str], cache: Path, check_mode: bool) -> dict[str, Any]:
     """The module's result. Raises Refused, and then nothing has changed, and OSError."""
     tree.refuse_strangers(files)
-    written = [name for name, text in files.items() if differs(tree.folder / name, text)]
+    written = [name for name, text in files.items() if differs(tree.folder / name, text, OWN_FILE)]
     removed = [name for name in tree.ours() if name not in files]
     missing = not tree.folder.is_dir()
     changed = bool(written or removed or missing)
@@ -131,7 +131,7 @@ def apply(tree: Tree, files: Mapping[str, str], cache: Path, check_mode: bool) -
             cached.unlink()
         make_folder(tree.folder)
         for name in written:
-            write(tree.folder / name, files[name])
+            write(tree.folder / name, files[name], OWN_FILE)
         for name in removed:
             remove(tree.folder / name, tree.folder)
     return {

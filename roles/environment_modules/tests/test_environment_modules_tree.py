@@ -111,12 +111,14 @@ def test_a_cache_is_good_until_the_tree_changes(tree, apply):
     assert apply("gcc/1.lua", "gcc/2.lua")["cache"] == "old"
 
 
-def test_a_changed_text_and_a_changed_mode_are_mended(tree, apply):
+def test_a_changed_text_mode_or_owner_is_put_right(tree, apply):
     apply("gcc/1.lua")
     path = tree.folder / "gcc/1.lua"
     path.write_text(text("gcc/1.lua", "setenv('A', 'b')"))
     assert apply("gcc/1.lua")["changed_files"] == ["gcc/1.lua"]
     path.chmod(0o600)
+    assert apply("gcc/1.lua")["changed_files"] == ["gcc/1.lua"]
+    os.chown(path, 12345, -1)
     assert apply("gcc/1.lua")["changed_files"] == ["gcc/1.lua"]
     assert path.read_text() == text("gcc/1.lua")
 

@@ -12,12 +12,12 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.whole_file import write
+from ansible.module_utils.whole_file import OWN_FILE, differs, write
 
 DOCUMENTATION = r"""
 module: shared_storage_units
@@ -41,6 +41,11 @@ author: The Plumbline authors
 """
 
 RETURN = r"""
+changed_files:
+  description: Units and drop-ins that were written or removed.
+  type: list
+  elements: str
+  returned: success
 removed:
   description: Paths that were mounted by units of ours, and are no more.
   type: list
@@ -78,9 +83,8 @@ class Host:
         texts = {path.name: path.read_text() for path in sorted(self.units.glob("*.mount"))}
         return {name: text for name, text in texts.items() if text.startswith(OWN)}
 
-    def own_gates(self) -> dict[str, str]:
-        paths = sorted(self.units.glob(f"*.service.d/{DROP_IN}"))
-        return {path.parent.name.removesuffix(".service.d"): path.read_text() for path in paths}
+    def own_gates(self) -> set[Path]:
+        return set(self.units.glob(f"*.service.d/{DROP_IN}"))
 
     def gate(self, daemon: str) -> Path:
         return self.units / f"{daemon}.service.d" / DROP_IN
@@ -119,6 +123,7 @@ class Mounter:
     run: Run
     check_mode: bool
     changed: bool = False
+    changed_files: list[str] = field(default_factory=list)
 
     def systemctl(self, *arguments: str) -> str:
         """Why it failed; empty when it did what it was asked."""
@@ -130,28 +135,31 @@ class Mounter:
     ) -> list[str]:
         """All as declared; the paths that are mounted no more. Raises Failed."""
         wanted = {mount["unit"]: OWN + mount["text"] for mount in mounts}
-        gates = {name: gate_text(program, list(wanted), name) for name in daemons}
-        own, own_gates = self.host.own_mounts(), self.host.own_gates()
+        gates = {self.host.gate(name): gate_text(program, list(wanted), name) for name in daemons}
+        files = {self.host.units / unit: text for unit, text in wanted.items()} | gates
+        own, surplus_gates = self.host.own_mounts(), self.host.own_gates() - gates.keys()
         left = {unit: text for unit, text in own.items() if unit not in wanted}
         for unit in wanted:
             path = self.host.units / unit
             if path.exists() and unit not in own:
                 raise Failed(f"{path} is not this role's; remove it, or its mount from the list")
         removed = [where_of(text) for text in left.values()]
-        self.changed = bool(left) or own != wanted or own_gates != gates
+        outdated = [path for path, text in files.items() if differs(path, text, OWN_FILE)]
+        gone = [*(self.host.units / unit for unit in left), *surplus_gates]
+        self.changed_files = sorted(map(str, (*outdated, *gone)))
+        self.changed = bool(self.changed_files)
         if self.check_mode:
-            self.changed |= any(not self.host.mounted(mount["path"]) for mount in mounts)
+            self.changed |= any(
+                not self.host.mounted(mount["path"]) or self.disabled(mount["unit"])
+                for mount in mounts
+            )
             return removed
         for unit, text in reversed(left.items()):
             self.leave(unit, where_of(text))
-        for unit, text in wanted.items():
-            if own.get(unit) != text:
-                write(self.host.units / unit, text)
-        for name, text in gates.items():
-            if own_gates.get(name) != text:
-                write(self.host.gate(name), text)
-        for name in own_gates.keys() - gates.keys():
-            self.host.gate(name).unlink()
+        for path in outdated:
+            write(path, files[path], OWN_FILE)
+        for path in surplus_gates:
+            path.unlink()
         if self.changed:
             self.systemctl("daemon-reload")
         taken_over = self.host.taken_over()
@@ -174,7 +182,7 @@ class Mounter:
     def mount(self, mount: Mapping[str, str], text: str, taken_over: dict[str, str]) -> None:
         unit, path = mount["unit"], mount["path"]
         before = taken_over.get(unit)
-        if self.systemctl("is-enabled", "--quiet", unit):
+        if self.disabled(unit):
             self.changed = True
             if why := self.systemctl("enable", "--quiet", unit):
                 raise Failed(f"{unit} cannot be enabled: {why}")
@@ -195,6 +203,9 @@ class Mounter:
                     f"{self.why(unit, why)}; end what uses it (fuser -vm {path})"
                 )
         taken_over[unit] = text
+
+    def disabled(self, unit: str) -> bool:
+        return bool(self.systemctl("is-enabled", "--quiet", unit))
 
     def why(self, unit: str, otherwise: str) -> str:
         """The last words of what mounts, which say more than systemctl."""
@@ -229,7 +240,7 @@ def main() -> None:
         module.fail_json(msg=f"shared_storage: {problem}.")
     except OSError as error:
         module.fail_json(msg=f"shared_storage: {error}")
-    module.exit_json(changed=mounter.changed, removed=removed)
+    module.exit_json(changed=mounter.changed, changed_files=mounter.changed_files, removed=removed)
 
 
 if __name__ == "__main__":

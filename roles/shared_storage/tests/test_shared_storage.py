@@ -286,6 +286,41 @@ def test_a_second_run_changes_nothing(systemd):
     assert "Requires=" not in gate
 
 
+@pytest.mark.parametrize("place", ["home.mount", f"slurmd.service.d/{units.DROP_IN}"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.chmod(0o640),
+        lambda path: os.chown(path, 12345, -1),
+        lambda path: path.write_text(path.read_text() + "# mine\n"),
+        lambda path: path.unlink(),
+    ],
+    ids=["mode", "owner", "content", "removed"],
+)
+def test_a_file_changed_by_hand_is_put_right_and_named(systemd, place, change):
+    systemd.apply(planned(), daemons=("slurmd",))
+    path = systemd.host.units / place
+    expected = path.read_text()
+    change(path)
+    for check in (True, False):
+        mounter = units.Mounter(systemd.host, systemd, check)
+        mounter.ensure([planned()], ["slurmd"], "/lib/program")
+        assert mounter.changed_files == [str(path)]
+    status = path.stat()
+    assert (path.read_text(), status.st_mode & 0o777, status.st_uid) == (
+        expected,
+        0o644,
+        os.getuid(),
+    )
+    assert systemd.apply(planned(), daemons=("slurmd",)) == ([], False)
+
+
+def test_check_mode_reports_a_disabled_mount(systemd):
+    systemd.apply(planned())
+    systemd.enabled.clear()
+    assert systemd.apply(planned(), check=True) == ([], True)
+
+
 def test_what_is_declared_no_more_is_unmounted(systemd):
     systemd.apply(planned(), daemons=("slurmd",))
     assert systemd.apply() == (["/home"], True)
