@@ -9,11 +9,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ansible.modules
 import pytest
 
+from playbooks.callback_plugins import looks
 from playbooks.plugin_utils import look, look_files, module_archive
 from playbooks.plugin_utils.look import Question, Remembered
 from playbooks.plugin_utils.look_files import Run, Taken
@@ -140,6 +142,35 @@ def test_an_answer_ends_with_the_next_change(tmp_path: Path) -> None:
     taken = run.taken("gpu1")
     assert taken is not None
     assert taken.changes != run.changes()
+
+
+@pytest.mark.parametrize(
+    ("event", "action", "check_mode", "changed", "held", "changes"),
+    [
+        ("ok", "hold", False, False, True, 1),
+        ("skipped", "hold", True, False, True, 1),  # check mode asks on as a run does
+        ("skipped", "file", True, False, False, 0),
+        ("ok", "file", True, True, False, 0),  # a change that is only predicted
+        ("ok", "file", False, True, False, 1),
+        ("failed", "file", False, False, False, 1),
+    ],
+)
+def test_what_ends_a_look(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    event: str,
+    action: str,
+    check_mode: bool,
+    changed: bool,
+    held: bool,
+    changes: int,
+) -> None:
+    run = Run.of(str(tmp_path))
+    monkeypatch.setattr("playbooks.plugin_utils.looking.this_run", lambda: run)
+    task = SimpleNamespace(action=action, check_mode=check_mode)
+    result = SimpleNamespace(_task=task, _result={"changed": changed})
+    getattr(looks.CallbackModule(), f"v2_runner_on_{event}")(result)
+    assert (run.held(), run.changes()) == (held, changes)
 
 
 def test_a_look_knows_nothing_of_the_look_before_it(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Ends a host's look at the first change, and remembers what was asked for the next run.
 
 What one host answers may depend on another, so a change on any host ends the looks of all. So does
-the hold on the inventory: until a run has it, another may have been at work.
+the hold on the inventory: until a run has it, another may have been at work. Check mode holds
+nothing, and asks after that task what a run asks after it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class CallbackModule(CallbackBase):
             self._run.note_hold()
         elif result._result.get("changed") and not result._task.check_mode:
             self._run.note_change()
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        if result._task.action == "hold":
+            self._run.note_hold()
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """What failed may have changed something before it did."""
