@@ -105,7 +105,7 @@ SIGNED = re.compile(r"\s*\[(?P<who>[^\]@]*)@(?P<since>[^\]]*)\].*$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmNode:
+class NodeStatus:
     """A node as slurmctld sees it."""
 
     flags: frozenset[str]
@@ -133,7 +133,7 @@ class SlurmNode:
         return f"{state}: {self.reason}" if self.reason else state
 
 
-NOWHERE = SlurmNode(frozenset({"UNKNOWN"}), "slurmctld does not know the node")
+NOWHERE = NodeStatus(frozenset({"UNKNOWN"}), "slurmctld does not know the node")
 
 
 def words(state: str) -> frozenset[str]:
@@ -150,10 +150,10 @@ def words(state: str) -> frozenset[str]:
     return frozenset(separated.split("+"))
 
 
-def slurm_nodes(answer: str) -> dict[str, SlurmNode]:
+def slurm_nodes(answer: str) -> dict[str, NodeStatus]:
     """NodeName -> state, from lines `NAME STATE REASON…`. Raises ValueError."""
     nodes = {}
     for line in answer.splitlines():
         name, state, *reason = line.split(None, 2)
-        nodes[name] = SlurmNode(words(state), reason[0].strip() if reason else "")
+        nodes[name] = NodeStatus(words(state), reason[0].strip() if reason else "")
     return nodes

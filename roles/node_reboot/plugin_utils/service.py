@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cluster.hostlist import expand
-from cluster.slurm.node_states import NOWHERE, SIGNED, UNSETTLED, SlurmNode, slurm_nodes
+from cluster.slurm.node_states import NOWHERE, SIGNED, UNSETTLED, NodeStatus, slurm_nodes
 
 MARK = "[plumbline:reboot]"
 # The same, and Slurm first has to be told what the node is now: its slurmd cannot start before.
@@ -36,11 +36,11 @@ class Answer:
     """What Slurm said of nodes, and of the jobs on them."""
 
     slurm: str
-    nodes: Mapping[str, SlurmNode]
+    nodes: Mapping[str, NodeStatus]
     starts: Mapping[str, str]  # node -> when its slurmd started, as slurmctld was told
     jobs: Mapping[str, Sequence[str]]  # node -> `7 (ops)` of each job that holds it
 
-    def state_of(self, node: str) -> SlurmNode:
+    def state_of(self, node: str) -> NodeStatus:
         return self.nodes.get(node, NOWHERE)
 
 
@@ -68,7 +68,7 @@ def read(output: str) -> Answer:
 # --- whose a node is -----------------------------------------------------------------------------
 
 
-def is_ours(node: SlurmNode) -> bool:
+def is_ours(node: NodeStatus) -> bool:
     return node.drained and node.reason.startswith((MARK, WAITS))
 
 
@@ -77,11 +77,11 @@ def waits(output: str, node: str) -> bool:
     return _waits(read(output).state_of(node))
 
 
-def _waits(node: SlurmNode) -> bool:
+def _waits(node: NodeStatus) -> bool:
     return is_ours(node) and node.reason.startswith(WAITS)
 
 
-def keeper(node: SlurmNode) -> str:
+def keeper(node: NodeStatus) -> str:
     """The reason for which somebody else keeps a node out of service; "" when nobody does."""
     if is_ours(node):
         return ""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.hostlist import compress, expand
-from cluster.slurm.node_states import SlurmNode, slurm_nodes
+from cluster.slurm.node_states import NodeStatus, slurm_nodes
 
 ANSWERS, SILENT, ABSENT = "answers", "silent", "absent"
 JOBS, RESERVATIONS = "-- jobs --", "-- reservations --"
@@ -25,7 +25,7 @@ class Leaving:
     """Nodes that leave, and what is still bound to them."""
 
     slurm: str
-    nodes: Mapping[str, SlurmNode]
+    nodes: Mapping[str, NodeStatus]
     running: Mapping[str, Sequence[str]]  # node -> `7 (ops)` of each job that holds it
     pending: Mapping[str, Sequence[str]]  # node -> the same, of those that ask for it by name
     reserved: Mapping[str, Sequence[str]]  # node -> reservations that have it
@@ -39,7 +39,7 @@ def read(output: str, declared: Collection[str]) -> Leaving:
     staying = set(declared)
     if first != ANSWERS:  # what slurm.conf has, as NodeName= has it
         names = [name for word in rest.split() for name in expand(word)]
-        unknown = SlurmNode(frozenset({"UNKNOWN"}), "")
+        unknown = NodeStatus(frozenset({"UNKNOWN"}), "")
         return Leaving(first, {n: unknown for n in names if n not in staying}, {}, {}, {})
     nodes, jobs_follow, rest = rest.partition(JOBS)
     jobs, reservations_follow, reservations = rest.partition(RESERVATIONS)
@@ -99,7 +99,7 @@ def _silent(leaving: Leaving, controller: str) -> str:
     )
 
 
-def _in_service(node: SlurmNode) -> str:
+def _in_service(node: NodeStatus) -> str:
     """A node that is down or does not answer gets no jobs either."""
     return "" if node.drained or node.unsettled else "in service"
 
