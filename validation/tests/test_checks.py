@@ -455,6 +455,7 @@ SIZES = ["measured", "sizes"]
         ([*SIZES, 1, "wrong_by_rank"], [0], "no count for each of 2 ranks"),
         ([*SIZES, 1, "wrong_by_rank"], [1, -1], "no count for each of 2 ranks"),
         ([*SIZES, 1, "wrong_by_rank"], [0, 0.5], "no count for each of 2 ranks"),
+        ([*SIZES, 1, "wrong_by_rank"], 0, "wrong_by_rank is no list"),
         ([*SIZES, 0, "calls_checked"], 2, "2 of 6 calls were checked"),
         ([*SIZES, 0, "dtype"], "bfloat16", "summed bfloat16, float32 was asked for"),
         ([*SIZES, 2, "time_s_median"], "nan", "time_s_median is nan"),

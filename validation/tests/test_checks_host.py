@@ -182,6 +182,12 @@ def test_locked_memory_matters_where_rdma_is_declared():
     assert judge("limits", measured, job_for("limits", "roce_100")).verdict is FAIL
 
 
+def test_shared_memory_is_measured():
+    result = judge("limits", with_shm(type="tmpfs", size_mb=4096, free_mb=2048), job_for("limits"))
+    values = {metric.name: metric.value for metric in result.metrics}
+    assert [values[f"shm {what}"] for what in ("type", "size", "free")] == ["tmpfs", 4096, 2048]
+
+
 def test_shared_memory_matters_where_nccl_runs():
     measured = with_shm(free_mb=64)
     job = job_for("limits", "ethernet", ("gpu1", "virtual", 2))

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import zipfile
 
+import pytest
+
 from validation import allocations
 from validation.slurm import job as jobs
 from validation.tests.conftest import make_plan
@@ -173,3 +175,8 @@ def test_the_bootstrap_passes_a_payloads_failure_on():
     assert b"started" not in done.stderr  # one line for each node, not for each rank
     assert b"plumbline: node" in done.stderr
     assert b"colour" in done.stderr
+
+
+def test_a_document_has_only_numbers_that_json_has():
+    with pytest.raises(ValueError, match="JSON"):
+        jobs.encode({"limit_s": float("nan")})

@@ -30,6 +30,10 @@ def test_an_exporter_belongs_to_a_dcgm(dcgm, exporter):
     assert pairs.exporter_of(dcgm) == exporter
 
 
+def test_a_sentence_names_the_known_versions():
+    assert filters.known_pairs("only {}") == f"only {', '.join(pairs.PAIRS)}"
+
+
 def test_the_readme_has_the_same_pairs():
     text = (ROLE / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (4[\d., ]+) \| (4[\d.]+) \|$", text, re.MULTILINE)
