@@ -410,7 +410,8 @@ class CallbackModule(CallbackBase):
 
     def say(self, changed: int | None, ended: bool) -> None:
         watch, self.watch = self.watch, None
-        if watch is None or not watch.all:
+        # What ends a run before its first play has said why.
+        if watch is None or not watch.all or not (ended or watch.begun):
             return
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
         run = watch.run(command, changed, bool(context.CLIARGS.get("check")), ended)
