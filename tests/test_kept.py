@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import bcrypt
@@ -45,6 +46,33 @@ def test_what_others_can_read_is_no_secret(file):
             kept.read(file, plain)
     file.chmod(0o400)
     assert kept.read(file, plain) == "text"
+
+
+def git(folder: Path, *arguments: str) -> None:
+    settings = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(("git", "-C", str(folder), *settings, *arguments), check=True, timeout=60)
+
+
+def test_a_site_s_own_repository_does_not_take_the_secrets(file):
+    site = file.parents[1]
+    git(site, "init", "--quiet")
+    kept.keep_out_of_git(file.parent)
+    kept.keep(file, "text")
+    git(site, "add", ".")
+    assert kept.tracked_by_git(file.parent) == []
+    # As with an ignore file that a site changed, or with a commit from before there was one.
+    (file.parent / "encrypted").write_text("$ANSIBLE_VAULT;1.1;AES256\n31\n")
+    git(site, "add", "--force", ".")
+    assert kept.tracked_by_git(file.parent) == [file]
+    (file.parent / ".gitignore").write_text("password\n")
+    kept.keep_out_of_git(file.parent)
+    assert (file.parent / ".gitignore").read_text() == "password\n"
+
+
+def test_without_a_repository_nothing_is_tracked(file):
+    assert kept.tracked_by_git(file.parent) == []
+    kept.keep(file, "text")
+    assert kept.tracked_by_git(file.parent) == []
 
 
 def test_a_relative_path_is_refused():

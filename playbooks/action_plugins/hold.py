@@ -27,6 +27,8 @@ from ansible import context
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
+from playbooks.plugin_utils import kept
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
@@ -140,7 +142,10 @@ def take(path: Path, mine: Hold, *, break_it: bool = False) -> str:
 
 
 class ActionModule(ActionBase):
-    """`hold: {path: FILE, break: false}`; fails with one sentence when another run has the hold.
+    """`hold: {path: FILE, break: false, secrets: FOLDER}`
+
+    It fails with one sentence when another run has the hold. The run that has it may write secrets,
+    so it keeps their folder out of git.
 
     It runs on the control node, without a connection, for the whole run at once.
     """
@@ -160,10 +165,12 @@ class ActionModule(ActionBase):
         mine = hold_of(os.getppid(), shlex.join(["ansible-playbook", *playbooks, *limit]))
         try:
             refused = take(path, mine, break_it=boolean(self._task.args.get("break", False)))
+            if not refused:
+                kept.keep_out_of_git(Path(self._task.args["secrets"]))
         except OSError as error:
             refused = (
-                f"The hold {path} cannot be written ({error.strerror}); run this as the user "
-                "whom the inventory's folder belongs to, or make the folder writable."
+                f"{error.filename or path} cannot be written ({error.strerror}); run this as the "
+                "user whom the inventory's folder belongs to, or make the folder writable."
             )
         if refused:
             return {"failed": True, "msg": refused}

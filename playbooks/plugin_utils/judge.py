@@ -17,7 +17,7 @@ from cluster import names
 from cluster.contract import Contract
 from cluster.hostlist import compress
 from cluster.refusal import Refusal, standing
-from playbooks.plugin_utils import roles, variables
+from playbooks.plugin_utils import kept, roles, variables
 from playbooks.plugin_utils.cluster import SILENCED, Cluster, cause, silenced, work_out
 from playbooks.plugin_utils.origin import as_written, comes_from, where_set
 from playbooks.plugin_utils.progress import Progress, silent
@@ -93,11 +93,21 @@ def inventory_refusals(site: Site, contract: Contract) -> Iterator[Refusal]:
         ("cluster_name", names.cluster_name_refusals),
         ("cluster_database_backup", lambda value: names.database_refusals(site.groups, str(value))),
         (SILENCED, lambda value: _silenced_refusals(value, contract)),
+        ("cluster_secrets", lambda value: _tracked_refusals(Path(str(value)))),
     ):
         if site.values.defined(site.names[0], variable):
             # One that cannot be evaluated is told with the other variables.
             with contextlib.suppress(AnsibleError):
                 yield from judged(site.values.value(site.names[0], variable))
+
+
+def _tracked_refusals(folder: Path) -> Iterator[Refusal]:
+    for path in kept.tracked_by_git(folder):
+        yield Refusal(
+            f"git tracks the secret {path}: whoever has the repository has it. Run `git rm "
+            f"--cached {path}`, replace the secret (docs/understand/security.md), or encrypt the "
+            "file with ansible-vault."
+        )
 
 
 def _silenced_refusals(words: object, contract: Contract) -> Iterator[Refusal]:

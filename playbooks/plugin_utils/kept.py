@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import string
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 PRIVATE = {0o400, 0o600}
+VAULT = b"$ANSIBLE_VAULT"
 LENGTH = 32  # characters of a password made at random: 190 bits
 LEAST = 16  # of one that a site wrote
 
@@ -50,6 +53,33 @@ def keep(path: Path, text: str) -> None:
             new.unlink()
     except OSError as error:
         raise NotKept(f"{path} cannot be written: {error.strerror}") from None
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """Writes an ignore file into the folder of secrets; one that is there stays. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ignored = folder / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("# Secrets of a cluster: none of them belongs into git.\n*\n")
+
+
+def tracked_by_git(folder: Path) -> list[Path]:
+    """Files of the folder that git tracks as plain text; none where there is no git."""
+    git = shutil.which("git")
+    if git is None or not folder.is_dir():
+        return []
+    command = (git, "-C", str(folder), "ls-files", "-z", "--", ".")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    paths = [folder / name for name in done.stdout.split("\0") if name]
+    return [path for path in paths if path.name != ".gitignore" and _is_plain(path)]
+
+
+def _is_plain(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(VAULT)) != VAULT
+    except OSError:
+        return True  # gone from here, but not from git
 
 
 def new_password() -> str:

@@ -28,7 +28,7 @@ _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def files(sources: Sequence[str]) -> list[Path]:
-    """The inventories' own YAML files, and those that Ansible reads as their variables, each once."""
+    """The inventories' own YAML files, then their files of variables, each once."""
     paths = [path for path in map(Path, sources) if path.exists()]
     own = [file for path in paths for file in _inventory_files(path)]
     folders = dict.fromkeys(
