@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 MAX_NODES = 65_536  # Slurm's own MAX_RANGE; keeps a mistyped range from filling the memory
+SHOWN, SHOWN_LENGTH = 3, 120  # of `listed`: names, and characters of their ranges
 
 _NUMBERED = re.compile(r"(?P<prefix>.*?)(?P<number>[0-9]+)")
 _RANGE = re.compile(r"(?P<low>[0-9]+)(?:-(?P<high>[0-9]+))?")
@@ -51,6 +52,15 @@ def compress(names: Iterable[str], ordered: bool = False) -> str:
     if not ordered:
         wanted = sorted(set(wanted), key=_natural)
     return ",".join(_words(wanted))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a sentence: as ranges, or the first of many that make none."""
+    every = [str(name) for name in names]
+    text = compress(every)
+    if len(text) <= SHOWN_LENGTH:
+        return text
+    return f"{', '.join(every[:SHOWN])} and {len(every) - SHOWN} more"
 
 
 def _split_outside_brackets(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.contract import DATABASE, ROOT, Contract
-from cluster.hostlist import compress
+from cluster.hostlist import listed
 from cluster.refusal import Refusal
 
 Groups = Mapping[str, Sequence[str]]
@@ -19,6 +19,7 @@ Groups = Mapping[str, Sequence[str]]
 ANSIBLES_OWN = frozenset({"all", "ungrouped"})
 NODENAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.IGNORECASE)
 NAME_LENGTH = 63  # a label in DNS, and what Linux takes as a host's name
+_RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
 # Slurm's and the resolver's own words.
 RESERVED = frozenset({"all", "default", "localhost"})
 # Slurm makes lower case of it; 40 characters leave room for its tables' names in MariaDB (64).
@@ -46,22 +47,41 @@ def group_refusals(groups: Groups, contract: Contract) -> Iterator[Refusal]:
         return
     inside = set(groups[ROOT])
     for name, members in groups.items():
-        if name in ANSIBLES_OWN or not (
-            outside := [host for host in members if host not in inside]
-        ):
-            continue
-        if name in contract.groups:
+        outside = [host for host in members if host not in inside]
+        if name in contract.groups and outside:
             yield Refusal(
-                f"group {name} has hosts that are not in {ROOT} ({compress(outside)}); "
+                f"group {name} has hosts that are not in {ROOT} ({listed(outside)}); "
                 f"make {name} a child of {ROOT}."
             )
-        elif near := difflib.get_close_matches(name, contract.groups, n=1, cutoff=0.85):
-            yield Refusal(
-                f"group {name} has hosts that are not in {ROOT} ({compress(outside)}); "
-                f"did you mean {near[0]}?",
-                "group-misspelt",
-                name,
-            )
+    yield from _misspelt(groups, contract, foreign)
+    yield from _without_role(groups, contract)
+
+
+def _misspelt(groups: Groups, contract: Contract, foreign: Sequence[str]) -> Iterator[Refusal]:
+    """Groups that are named almost like one of the contract whose hosts theirs are not."""
+    for name in foreign:
+        for near in difflib.get_close_matches(name, contract.groups, n=1, cutoff=0.85):
+            strangers = [host for host in groups[name] if host not in set(groups.get(near, ()))]
+            if strangers:
+                yield Refusal(
+                    f"group {name} has hosts that are not in {near} ({listed(strangers)}); "
+                    f"did you mean {near}?",
+                    "group-misspelt",
+                    name,
+                )
+
+
+def _without_role(groups: Groups, contract: Contract) -> Iterator[Refusal]:
+    """Hosts of the cluster that would get nothing but the base system."""
+    roles = [name for name in contract.groups if name != ROOT]
+    placed = {host for name in roles for host in groups.get(name, ())}
+    idle = [host for host in groups[ROOT] if host not in placed]
+    if idle:
+        yield Refusal(
+            f"{listed(idle)}: in {ROOT}, but in none of its groups, so nothing is deployed there; "
+            f"put each host into one of {', '.join(roles)}, or out of {ROOT}.",
+            "host-without-role",
+        )
 
 
 def database_refusals(groups: Groups, backup: str) -> Iterator[Refusal]:
@@ -74,7 +94,7 @@ def database_refusals(groups: Groups, backup: str) -> Iterator[Refusal]:
         )
     elif len(hosts) > 2:
         yield Refusal(
-            f"group {DATABASE} has {len(hosts)} hosts ({compress(hosts)}); "
+            f"group {DATABASE} has {len(hosts)} hosts ({listed(hosts)}); "
             "slurmdbd has one host and at most one backup."
         )
     elif len(hosts) == 2 and not backup:
@@ -109,7 +129,7 @@ def hardware_refusals(
     if len({setting.value for setting in top}) > 1:
         of = " and ".join(sorted(setting.group for setting in top))
         yield Refusal(
-            f"{compress(hosts)}: the groups {of} set {name} to different values; "
+            f"{listed(hosts)}: the groups {of} set {name} to different values; "
             "set it in one of them, or make one a child of the other.",
             "hardware-twice",
             name,
@@ -122,6 +142,16 @@ def hardware_refusals(
 def name_refusals(names: Sequence[str]) -> Iterator[Refusal]:
     """Hosts whose names Slurm, or a host, could not have."""
     spelt: dict[str, list[str]] = defaultdict(list)
+    if wrong := [
+        name for name in names if not (_RANGE.fullmatch(name) or NODENAME.fullmatch(name))
+    ]:
+        what = "a NodeName" if len(wrong) == 1 else "NodeNames"
+        short = wrong[0].partition(".")[0]
+        hint = f", as {short}: {{ansible_host: {wrong[0]}}}" if NODENAME.fullmatch(short) else ""
+        yield Refusal(
+            f"{listed(wrong)} cannot be {what}; name each host with letters, digits and dashes, "
+            f"and put its full name or address into ansible_host{hint}."
+        )
     for name in names:
         spelt[name.lower()].append(name)
         if name.lower() in RESERVED:
@@ -130,17 +160,12 @@ def name_refusals(names: Sequence[str]) -> Iterator[Refusal]:
                 "to the resolver; name it as the other hosts know it, and put its address into "
                 "ansible_host."
             )
-        elif match := re.fullmatch(r"(.*)\[(\d+)-(\d+)\](.*)", name):
+        elif match := _RANGE.fullmatch(name):
             yield Refusal(
                 f"{name} is one host to Ansible, whose ranges have a colon; write "
                 f"{match[1]}[{match[2]}:{match[3]}]{match[4]}."
             )
-        elif not NODENAME.fullmatch(name):
-            yield Refusal(
-                f"{name!r} cannot be a NodeName; name the host with letters, digits and dashes, "
-                "and put its full name or address into ansible_host."
-            )
-        elif len(name) > NAME_LENGTH:
+        elif NODENAME.fullmatch(name) and len(name) > NAME_LENGTH:
             yield Refusal(
                 f"{name} has {len(name)} characters; the name of a host has at most {NAME_LENGTH}."
             )
@@ -200,7 +225,7 @@ def address_refusals(
     for address, names in shared.items():
         if len(names) > 1:
             yield Refusal(
-                f"{compress(names)} have one address, {address}; give each host its "
+                f"{listed(names)} have one address, {address}; give each host its "
                 "own, and each machine one name.",
                 "address-shared",
                 address,
@@ -211,7 +236,7 @@ def address_refusals(
     for (address, port), names in behind.items():
         if len(names) > 1 and len({addresses.get(name) for name in names}) > 1:
             yield Refusal(
-                f"{compress(names)} are names of one machine: Ansible reaches them all "
+                f"{listed(names)} are names of one machine: Ansible reaches them all "
                 f"at {address} port {port}; a host has one name and can be in several groups.",
                 "machine-twice",
                 address,
@@ -236,13 +261,22 @@ def literal_address(text: str) -> str | None:
         return None
 
 
-def unresolved(host: str, text: str, variable: str) -> Refusal:
-    """The refusal of a name that the control node cannot resolve."""
-    what = f"{variable} is {text!r}, which" if variable else "it has no ansible_host, and its name"
-    return Refusal(
-        f"{host}: {what} this machine cannot resolve; set node_address (or ansible_host) of {host} "
-        "to the IP address that the other hosts reach it at."
-    )
+def unresolved(addresses: Mapping[str, tuple[str, str]]) -> Iterator[Refusal]:
+    """Names that the control node cannot resolve: host -> variable ("" for none) and its text."""
+    unnamed = [host for host, (variable, _) in addresses.items() if not variable]
+    cure = "to the IP address that the other hosts reach it at."
+    if unnamed:
+        what = "its name" if len(unnamed) == 1 else "each name"
+        yield Refusal(
+            f"{listed(unnamed)}: there is no ansible_host, and this machine cannot resolve {what}; "
+            f"set node_address (or ansible_host) of each {cure}"
+        )
+    for host, (variable, text) in addresses.items():
+        if variable:
+            yield Refusal(
+                f"{host}: {variable} is {text!r}, which this machine cannot resolve; set "
+                f"node_address (or ansible_host) of {host} {cure}"
+            )
 
 
 def hosts_lines(hosts: Sequence[Mapping[str, str]]) -> str:

@@ -159,7 +159,33 @@ def test_a_misspelt_group_is_told_with_the_one_that_was_meant(tmp_path: Path) ->
     assert "is slurm_logn meant to be it?" in sentences(write(tmp_path / "inside", children))
     stray: dict[str, Any] = {"slurm_computes": {"hosts": {"gpu9": {}}}}
     refusals = sentences(write(tmp_path / "outside", good(), children=stray))
-    assert "slurm_computes has hosts that are not in slurm_cluster (gpu9); did you" in refusals
+    assert "slurm_computes has hosts that are not in slurm_compute (gpu9); did you" in refusals
+    misspelt = good() | {"monitorring": {"hosts": {"gpu1": {}}}}
+    refusals = sentences(write(tmp_path / "monitoring", misspelt))
+    assert (
+        "not in monitoring (gpu1); did you mean monitoring? [group-misspelt:monitorring]"
+        in refusals
+    )
+    of_the_site = good() | {"slurm_compute2": {"hosts": {"gpu1": {}}}}
+    assert not sentences(write(tmp_path / "more", of_the_site))
+
+
+def test_a_host_without_a_role_is_refused(tmp_path: Path) -> None:
+    idle = hosts(idle1="10.0.0.78", idle2="10.0.0.79")
+    refusals = sentences(write(tmp_path / "idle", good() | {"mine": idle}))
+    assert "idle[1-2]: in slurm_cluster, but in none of its groups" in refusals
+    silenced = {"group_vars/all.yml": {"cluster_silenced_refusals": ["host-without-role"]}}
+    assert not sentences(write(tmp_path / "silenced", good() | {"mine": idle}, silenced))
+
+
+def test_alike_refusals_of_many_hosts_are_one_sentence(tmp_path: Path) -> None:
+    children = good()
+    names = {f"gpu{i:03d}.example.org": f"10.0.{i // 250}.{i % 250 + 1}" for i in range(1, 513)}
+    children["slurm_compute"] = hosts(**names)
+    refusals = sentences(write(tmp_path / "names", children))
+    assert "gpu001.example.org, gpu002.example.org, gpu003.example.org and 509 more" in refusals
+    assert "as gpu001: {ansible_host: gpu001.example.org}" in refusals
+    assert len(refusals) < 1000
 
 
 @pytest.mark.parametrize("group", ["slurm_login", "slurm_database", "monitoring"])
@@ -244,8 +270,8 @@ def test_other_files_beside_an_inventory_are_none_of_ours(tmp_path: Path, file: 
         ("default", "default cannot be"),
         ("DEFAULT", "DEFAULT cannot be"),
         ("g" * 64, "has 64 characters"),
-        ("gpu1.example.org", "'gpu1.example.org' cannot be a NodeName"),
-        ("gpu_1", "'gpu_1' cannot be a NodeName"),
+        ("gpu1.example.org", "gpu1.example.org cannot be a NodeName"),
+        ("gpu_1", "gpu_1 cannot be a NodeName"),
         ("GPU1", "gpu1 and GPU1 differ only in upper and lower case"),
     ],
 )

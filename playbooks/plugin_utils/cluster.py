@@ -13,7 +13,7 @@ from ansible.errors import AnsibleError
 from cluster import declaration, names
 from cluster.contract import COMPUTE, CONTROLLER, LOGIN, Contract
 from cluster.hardware import JUDGES, Problem, declared_node, environment_problems, shared_problems
-from cluster.hostlist import compress
+from cluster.hostlist import listed
 from cluster.partitions import PartitionError, expanded, partition_refusals
 from cluster.refusal import Refusal, standing
 from playbooks.plugin_utils.origin import where_set
@@ -78,11 +78,11 @@ def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], l
         else:
             address_of[host] = literal
     resolved = look_up(text for _, text in to_resolve.values())
-    for host, (variable, text) in to_resolve.items():
+    for host, (_, text) in to_resolve.items():
         if text in resolved:
             address_of[host] = resolved[text]
-        else:
-            refusals.append(names.unresolved(host, text, variable))
+    unknown = {host: entry for host, entry in to_resolve.items() if entry[1] not in resolved}
+    refusals += names.unresolved(unknown)
     for host, address in address_of.items():
         if problem := names.address_problem(address):
             what = f", which {host} resolves to here," if host in to_resolve else ""
@@ -147,7 +147,7 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
             where = where_set(name, raw, site.sources) if problems and raw is not None else ""
             refusals += [
                 Refusal(
-                    f"{compress(hosts)}: {_with(where, name, problem.sentence)}",
+                    f"{listed(hosts)}: {_with(where, name, problem.sentence)}",
                     problem.kind,
                     name if problem.kind else "",
                 )
@@ -178,7 +178,7 @@ def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
                 wrong[problem.sentence].append(host)
             if value and not problems:
                 added |= {host: added.get(host, {}) | {key: value}}
-    refusals = [Refusal(f"{compress(hosts)}: {sentence}") for sentence, hosts in wrong.items()]
+    refusals = [Refusal(f"{listed(hosts)}: {sentence}") for sentence, hosts in wrong.items()]
     return added, refusals
 
 

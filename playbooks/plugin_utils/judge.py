@@ -15,7 +15,7 @@ from ansible.plugins.loader import add_all_plugin_dirs
 
 from cluster import names
 from cluster.contract import Contract
-from cluster.hostlist import compress
+from cluster.hostlist import listed
 from cluster.refusal import Refusal, standing
 from playbooks.plugin_utils import kept, roles, variables
 from playbooks.plugin_utils.cluster import SILENCED, Cluster, cause, silenced, work_out
@@ -196,7 +196,7 @@ def _judged(
 def _one_value(name: str, distinct: Mapping[str, Sequence[str]]) -> Iterator[Refusal]:
     if len(distinct) > 1:
         ordered = sorted(distinct.values(), key=len, reverse=True)
-        some = " and ".join(compress(hosts) for hosts in ordered[:2])
+        some = " and ".join(listed(hosts) for hosts in ordered[:2])
         yield Refusal(
             f"{name} has one value in the whole cluster, but differs between {some}; set it once, "
             "for all hosts.",

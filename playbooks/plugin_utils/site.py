@@ -7,6 +7,7 @@ Thin: it asks Ansible and hands plain data to the pure functions. Nothing is ren
 from __future__ import annotations
 
 import socket
+import time
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from cluster.names import ANSIBLES_OWN, Setting
 from playbooks.plugin_utils.values import Values, Variables
 
 RESOLVERS = 32  # names asked for at once; a name server's time-out then costs once, not per host
+RESOLVE_SECONDS = 20
 
 
 class Engine:
@@ -222,7 +224,11 @@ def folder_of(source: Path) -> Path:
 
 
 def resolve(names: Iterable[str]) -> dict[str, str]:
-    """The IP address of each name that this machine can resolve, all asked for at once."""
+    """The IP address of each name that this machine can resolve, many asked for at once.
+
+    A name server that is away costs some seconds for each name. Where none has been resolved after
+    RESOLVE_SECONDS, the other names are not asked for.
+    """
 
     def ask(name: str) -> tuple[str, str]:
         try:
@@ -234,5 +240,12 @@ def resolve(names: Iterable[str]) -> dict[str, str]:
     wanted = sorted(set(names))
     if not wanted:
         return {}
+    resolved: dict[str, str] = {}
+    deadline = time.monotonic() + RESOLVE_SECONDS
     with ThreadPoolExecutor(max_workers=min(RESOLVERS, len(wanted))) as pool:
-        return {name: address for name, address in pool.map(ask, wanted) if address}
+        for begin in range(0, len(wanted), RESOLVERS):
+            answers = pool.map(ask, wanted[begin : begin + RESOLVERS])
+            resolved |= {name: address for name, address in answers if address}
+            if not resolved and time.monotonic() > deadline:
+                break
+    return resolved
