@@ -18,6 +18,9 @@ from cluster.declaration import VIRTUAL
 TOPOLOGY = ("sockets", "cores_per_socket", "threads_per_core")
 NO_GPU = "none"
 UNSAID_FABRIC = "ethernet"
+SERIES = {"rtx"}  # a word that many models begin with
+# Modules with NVSwitch or NVLink to a CPU: their systems have an HCA for each GPU.
+JOINED = re.compile(r"\w+_sxm|b[23]00|gb[23]00|gh200")
 # The model becomes a word of slurm.conf and gres.conf.
 MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 CPUS_EXAMPLE = "{sockets: 2, cores_per_socket: 32, threads_per_core: 2}"
@@ -91,8 +94,12 @@ def gpus_problems(value: Any, contract: Contract) -> Iterator[Problem]:
             f"node_gpus has the model none and a count of {value['count']}; name the model, or set "
             "the count to 0."
         )
-    elif known := _written_otherwise(model, contract.gpu_models):
-        yield Problem(f"node_gpus.model is {model!r}; did you mean {known}?", "model-case")
+    elif known := models_meant(model, contract.gpu_models):
+        yield Problem(
+            f"node_gpus.model is {model!r}, of which no speed is known; did you mean "
+            f"{' or '.join(known)}?",
+            "model-case",
+        )
 
     yield from _mig_problems(value)
 
@@ -118,13 +125,30 @@ def _mig_problems(gpus: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(sentence)
 
 
-def _written_otherwise(model: str, known: Sequence[str]) -> str:
-    """The known model of the same letters and digits, when the word is not that model."""
+def models_meant(model: str, known: Sequence[str]) -> list[str]:
+    """The known models that a word stands for as a vendor or a person writes it.
 
-    def plain(word: str) -> str:
-        return re.sub(r"[^a-z0-9]", "", word.lower())
+    >>> models_meant("H100-SXM5-80GB", ["h100_pcie", "h100_sxm"])
+    ['h100_sxm']
+    >>> models_meant("h100", ["h100_pcie", "h100_sxm"])
+    ['h100_pcie', 'h100_sxm']
+    """
+    if model in known:
+        return []
+    plain = re.sub(r"[^a-z0-9]", "", model.lower())
+    words = set(re.split(r"[^a-z0-9]+", model.lower()))
+    words |= {word.rstrip("0123456789") for word in words}  # SXM4, SXM5
+    parts = {name: name.split("_") for name in known}
+    return (
+        [name for name in known if name.replace("_", "") == plain]
+        or [name for name in known if words.issuperset(parts[name])]
+        or [name for name in known if parts[name][0] in words and parts[name][0] not in SERIES]
+    )
 
-    return next((word for word in known if plain(word) == plain(model) and word != model), "")
+
+def needs_fabric(gpus: Mapping[str, Any]) -> bool:
+    """Whether such nodes are built to be joined by more than the ethernet that is taken unsaid."""
+    return bool(JOINED.fullmatch(str(gpus.get("model"))))
 
 
 def fabric_problems(value: Any, contract: Contract) -> Iterator[Problem]:

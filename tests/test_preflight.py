@@ -99,6 +99,32 @@ def test_a_model_of_which_we_have_no_thresholds_is_accepted(tmp_path: Path) -> N
     assert sentences(with_hardware(tmp_path, **gpus("gb300", 4))) == ""
 
 
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ("H100-SXM5-80GB", "h100_sxm"),
+        ("NVIDIA A100-SXM4-40GB", ""),  # no word of slurm.conf
+        ("nvidia_a100_sxm4_40gb", "a100_sxm"),
+        ("RTX4090", "rtx_4090"),
+        ("geforce_rtx_4090", "rtx_4090"),
+        ("h100", "h100_nvl or h100_pcie or h100_sxm"),
+    ],
+)
+def test_a_model_in_other_words_is_told(tmp_path: Path, model: str, meant: str) -> None:
+    refusals = sentences(with_hardware(tmp_path, **gpus(model, 8)))
+    assert (f"did you mean {meant}?" in refusals) == bool(meant)
+    assert refusals
+
+
+def test_nodes_with_nvswitch_say_their_fabric(tmp_path: Path) -> None:
+    children = good()
+    del h100(children)["vars"]["fabric"]
+    refusals = sentences(write(tmp_path / "unsaid", children))
+    assert "gpu[1-2]: fabric is not set, and ethernet would be declared" in refusals
+    h100(children)["vars"] |= gpus("l40s", 8)
+    assert not sentences(write(tmp_path / "l40s", children))
+
+
 @pytest.mark.parametrize("word", [{}, {"nvml": True}, {"nvml": False}])
 def test_a_stand_in_for_nvml_is_declared_where_there_is_one(
     tmp_path: Path, word: dict[str, bool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,15 @@ from ansible.errors import AnsibleError
 
 from cluster import declaration, names
 from cluster.contract import COMPUTE, CONTROLLER, LOGIN, Contract
-from cluster.hardware import JUDGES, Problem, declared_node, environment_problems, shared_problems
+from cluster.hardware import (
+    JUDGES,
+    UNSAID_FABRIC,
+    Problem,
+    declared_node,
+    environment_problems,
+    needs_fabric,
+    shared_problems,
+)
 from cluster.hostlist import listed
 from cluster.partitions import PartitionError, expanded, partition_refusals
 from cluster.refusal import Refusal, standing
@@ -157,7 +165,22 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
             if all(problem.kind for problem in problems):
                 for host in hosts:
                     declared.setdefault(host, {})[name] = value
-    return declared, refusals
+    return declared, [*refusals, *_unsaid_fabrics(declared)]
+
+
+def _unsaid_fabrics(declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Refusal]:
+    hosts = [
+        host
+        for host, values in declared.items()
+        if not values.get("fabric") and needs_fabric(values.get("node_gpus") or {})
+    ]
+    if len(hosts) > 1:
+        yield Refusal(
+            f"{listed(hosts)}: fabric is not set, and {UNSAID_FABRIC} would be declared; set it "
+            f"for the nodes' group, as fabric: ib_ndr400, or to {UNSAID_FABRIC} if there is no "
+            "other.",
+            "fabric-unsaid",
+        )
 
 
 def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
