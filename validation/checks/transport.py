@@ -32,7 +32,7 @@ _EXPECTED = {
     "slingshot": (SLINGSHOT,),
 }
 
-_VERBS_FAMILIES = ("ib", "roce")
+_LAYERS = {"ib": "IB", "roce": "RoCE"}  # of the fabrics that verbs reach, as NCCL says it
 
 # How libfabric names what it runs on (fi_provider(7)); `tcp;ofi_rxm` is tcp. verbs and psm3 are
 # left out: either runs on several networks.
@@ -52,7 +52,11 @@ _LIBFABRIC_NETWORKS = ("AWS Libfabric", "Libfabric")  # aws-ofi-nccl, by its ver
 _VERBS_NETWORK = re.compile(r"IB|IBext(?:_v[0-9]+)?|NCCL RDMA Plugin(?: v[0-9]+)?|SHARP")
 _OMNI_PATH_DEVICE = "hfi1_"  # the kernel's driver; to verbs its link is InfiniBand
 
+_OWN_VERBS = "IB"
+_TELLS_RATES = (2, 24)  # the release from which on NCCL's own NET/IB tells the rate of each device
+
 _KINDS = ("P2P", "SHM", "NET", "COLLNET", "NVLS")
+_RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\.")
 _RATE = re.compile(r"[a-z]+_[a-z]*([0-9]+)")
 
 # All GPUs of such a node reach each other over NVLink. Boards with bridges reach one or three.
@@ -112,6 +116,7 @@ class _Log:
     devices: tuple[_Device, ...]
     transports: tuple[_Transport, ...]
     unread: int
+    failed_ports: int
 
 
 def held_against(result: Result, job: Job, document: Document) -> Result:
@@ -165,6 +170,8 @@ def judge(
             _network_missing(logs, nodes, fabric),
             _carriers(logs, fabric),
             _rate(logs, fabric),
+            _failed_ports(logs),
+            _fewer_ports(logs, fabric),
             _without_gpudirect(logs, fabric, gpus),
         ]
     problems += [_beside_nvlink(logs, gpus, one_node=len(nodes) == 1), _unread(logs)]
@@ -219,6 +226,7 @@ def _read(fields: Fields, rank: int, host: str) -> _Log:
         ),
         transports=tuple(_transport(item) for item in fields.items("transports")),
         unread=fields.whole("unread"),
+        failed_ports=fields.whole("failed_ports"),
     )
 
 
@@ -355,26 +363,85 @@ def _devices(log: _Log, transport: _Transport) -> tuple[_Device, ...]:
 
 
 def _rate(logs: Sequence[_Log], fabric: str) -> Problem | None:
-    """A device that channels use must have the declared rate; some versions do not tell it."""
+    """A device that channels use must have the declared rate.
+
+    NCCL before 2.24 and plugins do not tell it. Where it should be told and is not, it was told in
+    words that are not known.
+    """
     declared = _RATE.fullmatch(fabric)
-    if declared is None or _family(fabric) not in _VERBS_FAMILIES:
+    if declared is None or _family(fabric) not in _LAYERS:
         return None
     slow: dict[str, dict[str, None]] = {}
+    untold: dict[str, dict[str, None]] = {}
+    tells = _tells_rates(logs)
     for log in logs:
         for transport in log.transports:
             if not (transport.network and _VERBS_NETWORK.fullmatch(transport.via)):
                 continue
             for device in _devices(log, transport):
                 if device.mbps is None:
+                    if tells and transport.via == _OWN_VERBS:
+                        untold.setdefault(device.name, {})[log.host] = None
                     continue
                 gbps = device.mbps / 1000 / len(device.name.split("+"))
                 if gbps < int(declared[1]):
                     slow.setdefault(f"{device.name} at {gbps:g} Gbit/s", {})[log.host] = None
-    return _ran_over(Verdict.FAIL, slow, fabric, "NCCL ran over {}") if slow else None
+    if slow:
+        return _ran_over(Verdict.FAIL, slow, fabric, "NCCL ran over {}")
+    if untold:
+        sentence = "NCCL's log does not show the rate of {}"
+        return _ran_over(Verdict.INCONCLUSIVE, untold, fabric, sentence)
+    return None
+
+
+def _tells_rates(logs: Sequence[_Log]) -> bool:
+    """Whether this NCCL says at what rate a device of NET/IB runs; one of no known version should.
+
+    Rank 0 alone tells its version before NCCL 2.22.
+    """
+    releases = [
+        (int(match[1]), int(match[2]))
+        for log in logs
+        for match in _RELEASE.finditer(log.version or "")
+    ]
+    return max(releases, default=_TELLS_RATES) >= _TELLS_RATES
+
+
+def _failed_ports(logs: Sequence[_Log]) -> Problem | None:
+    """With port failover NCCL goes on without a port that failed, only slower.
+
+    Either end of a connection can be the one that failed, so no node is named as the cause.
+    """
+    lost = _hosts([log for log in logs if log.failed_ports])
+    if not lost:
+        return None
+    sentence = f"a port of the network failed during the job, as NCCL on {_names(lost)} tells"
+    return Problem(Verdict.FAIL, f"{sentence}, which went on over the others", None)
+
+
+def _fewer_ports(logs: Sequence[_Log], fabric: str) -> Problem | None:
+    """Nodes of one kind have as many ports of the fabric; NCCL lists those that are up."""
+    layer = _LAYERS.get(_family(fabric))
+    if layer is None:
+        return None
+    ports: dict[str, set[str]] = {}
+    for log in logs:
+        names = {
+            port for each in log.devices if each.layer == layer for port in each.name.split("+")
+        }
+        ports.setdefault(log.host, set()).update(names)
+    most = max(len(names) for names in ports.values())
+    fewer = {host: len(names) for host, names in ports.items() if 0 < len(names) < most}
+    if not fewer:
+        return None
+    listing = ", ".join(f"{count} on {host}" for host, count in list(fewer.items())[:8])
+    more = f" and {len(fewer) - 8} nodes more" if len(fewer) > 8 else ""
+    sentence = f"NCCL found {most} ports of {fabric} on other nodes, but {listing}{more}"
+    return Problem(Verdict.WARN, sentence, tuple(fewer))
 
 
 def _without_gpudirect(logs: Sequence[_Log], fabric: str, gpus: Gpus) -> Problem | None:
-    if _family(fabric) not in _VERBS_FAMILIES:
+    if _family(fabric) not in _LAYERS:
         return None
     if not gpus.real or _WITHOUT_GPUDIRECT.fullmatch(gpus.model):
         return None

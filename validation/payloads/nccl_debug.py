@@ -20,7 +20,7 @@ def request(environ: MutableMapping[str, str]) -> Path:
     """Sets NCCL's variables, whatever they were: the log proves over what the ranks spoke."""
     path = Path(tempfile.mkdtemp()) / _NAME
     environ["NCCL_DEBUG"] = "INFO"
-    environ["NCCL_DEBUG_SUBSYS"] = "INIT,GRAPH,NET,TUNING"
+    environ["NCCL_DEBUG_SUBSYS"] = "INIT,BOOTSTRAP,GRAPH,NET,TUNING"
     environ["NCCL_DEBUG_FILE"] = str(path)
     return path
 

@@ -1,14 +1,16 @@
 """What NCCL says of itself: its debug log, read into facts.
 
-With NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,TUNING every process prints its version,
-the network it took, by what each channel reaches its peer, and which algorithm a collective used.
+With NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,GRAPH,NET,TUNING every process prints its
+version, the network it took, by what each channel reaches its peer, and which algorithm a
+collective used.
 Since NCCL 2.22 channels are connected when they are first used, so the log is complete only after
 the collectives have run.
 
 A fact is taken from a whole line only, and only from one that NCCL began: lines that were cut, or
-written into each other, are left out. The words are those of NCCL 2.10 to 2.30, as its sources
-print them (src/init.cc, src/enqueue.cc, src/transport/*.cc, src/plugin/net.cc in NVIDIA/nccl) and
-its user guide shows them (docs.nvidia.com/deeplearning/nccl/user-guide, Logging).
+written into each other, are left out. The words are those of NCCL 2.10 to 2.32: its sources print
+them (src/init.cc, src/enqueue.cc, src/transport/**/*.cc, src/plugin/net.cc in NVIDIA/nccl), its
+libraries hold them as formats (2.18.1 to 2.32.3), and its user guide shows them
+(docs.nvidia.com/deeplearning/nccl/user-guide, Logging).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 MAX_LINE = 4096  # NCCL's own lines end at 1024 characters; the rest is for what stands before them
-MAX_WARNINGS = 8
+MAX_WARNINGS = 16
 MAX_WARNING = 200
 
 
@@ -47,7 +49,7 @@ class NetDevice:
 
     name is "mlx5_0:1"; devices that NCCL fused into one are joined by "+". layer is "IB" or "RoCE",
     None where they differ or it is not said. mbps is the rate of all of them together in Mbit/s,
-    None where it is not said (NCCL says it since 2.24).
+    the lowest that they fell to, None where it is not said (NCCL says it since 2.24).
     """
 
     index: int
@@ -94,7 +96,9 @@ class Choice:
     """An algorithm and protocol that NCCL chose, and for which sizes.
 
     function is None in older versions, which do not name it. channels is the largest number of
-    channels that took part, None where it is not said. Only rank 0 prints choices.
+    channels that took part, None where it is not said. Only rank 0 prints choices. algorithm is
+    SYMMETRIC for kernels on symmetric memory, and protocol then the kernel; it is COPY_ENGINE where
+    no kernel runs, and protocol then the call.
     """
 
     function: str | None
@@ -118,11 +122,13 @@ class Summary:
     interfaces     of NET/Socket
     bootstrap      interfaces over which the ranks met
     communicators, transports, channels, choices
-    warnings       NCCL WARN, each once, the first few
+    warnings       NCCL WARN, the hints after it, and NCCL ATTN; each once, the first few
     unread         lines about a connection whose words are not known, or that were cut
     ring           the longest way between two GPUs of a node that its rings take, in NCCL's words:
                    NVL, NVB, C2C, PIX, PXB, PHB, SYS, …; None where the log does not tell
     nvswitch       whether NCCL found a switch between NVLinks on the node
+    failed_ports   how often NCCL gave up a port of a fused device and went on with the others
+                   (NCCL_IB_RESILIENCY_PORT_FAILOVER, since 2.29)
     """
 
     version: str | None
@@ -140,6 +146,7 @@ class Summary:
     unread: int
     ring: str | None = None
     nvswitch: bool = False
+    failed_ports: int = 0
 
     @property
     def proven(self) -> tuple[Transport, ...]:
@@ -171,15 +178,31 @@ def summarize(text: str) -> Summary:
     return reader.summary()
 
 
+def complaint(text: str) -> str | None:
+    """NCCL's last warning with the hints after it: the likeliest reason of a failure."""
+    told: list[str] = []
+    for line in _lines(text):
+        start = _start(line.rstrip())
+        if start is None:
+            continue
+        if start["level"] == "WARN":
+            told = [start["text"]]
+        elif told and start["text"].startswith(_HINT):
+            told.append(start["text"])
+    return " ".join(part[:MAX_WARNING] for part in told) or None
+
+
 # --- the lines -------------------------------------------------------------------------------
 
-# HOST:PID:TID [CUDA device] NCCL INFO …, and FILE:LINE before NCCL where it warns. srun, mpirun and
+# HOST:PID:TID [CUDA device] NCCL INFO …, and FILE:LINE before NCCL where it warns, since 2.30.7
+# followed by the function: FILE:LINE (FUNCTION). ATTN (2.32) is less than WARN. srun, mpirun and
 # others put a label or a time before it.
 _START = re.compile(
     r"(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,254}):(?P<pid>[0-9]{1,10}):[0-9]{1,10} \[-?[0-9]{1,4}\] "
-    r"(?:\S{1,200}:[0-9]{1,6} )?NCCL (?P<level>INFO|WARN) (?P<text>.*)"
+    r"(?:\S{1,200}:[0-9]{1,6} (?:\(\S{1,200}\) )?)?NCCL (?P<level>INFO|WARN|ATTN) (?P<text>.*)"
 )
-_MARK = re.compile(r"NCCL (?:INFO|WARN) ")
+_MARK = re.compile(r"NCCL (?:INFO|WARN|ATTN) ")
+_HINT = "HINT: "  # INFO, after a warning
 # Until 2.21 the version stands alone in its line, after a launcher's label at most.
 _BARE_VERSION = re.compile(r"(?:\S{1,64}[:>\]|] ?)?NCCL version (\S{1,40})")
 
@@ -203,13 +226,24 @@ _PLUGIN = re.compile(
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([^\s,]{1,64})(?:[ ,].*)?")
 _DEVICES = re.compile(r"NET/IB : Using (.*)")
 _FUSED = re.compile(r"\[([0-9]{1,4})\]=\{([^{}]*)\}")
+# Since 2.30.7 the port's rail and plane come after it where NCCL_IB_HCA sets them.
 _DEVICE = re.compile(
-    r"\[([0-9]{1,4})\] ?([^\s:,{}\[\]]{1,64}:[0-9]{1,3})/(IB|RoCE)(/SHARP)?(?=[\s,;]|$)"
+    r"\[([0-9]{1,4})\] ?([^\s:,{}\[\]]{1,64}:[0-9]{1,3})(?::-?[0-9]{1,9}){0,2}/(IB|RoCE)(/SHARP)?"
+    r"(?=[\s,;]|$)"
 )
 _VIRTUAL = re.compile(
     r"NET/IB : Made virtual device \[(?P<index>[0-9]{1,4})\] name=(?P<name>\S{1,255}) "
-    r"speed=(?P<mbps>[0-9]{1,9}) ndevs=(?P<count>[0-9]{1,4})"
+    r"speed=(?P<mbps>[0-9]{1,9}) ndevs=(?P<count>[0-9]{1,4})(?: [A-Za-z]{1,32}=\S{1,64})*"
 )
+_PORT = re.compile(
+    r"NET/IB: \[[0-9]{1,4}\] (?P<card>[^\s:]{1,64}):[^\s:]{1,64}:(?P<port>[0-9]{1,3})/(?:IB|RoCE) "
+    r"provider=\S{1,32} speed=(?P<mbps>[0-9]{1,9})(?: .*)?"
+)
+_SPEED_CHANGE = re.compile(
+    r"NET/IB : (?P<port>[^\s:]{1,64}:[0-9]{1,3}) speed change detected: "
+    r"(?P<before>[0-9]{1,9}) -> (?P<after>\S{1,32}) Mbps"
+)
+_FAILED_PORT = re.compile(r"NET/IB: (?:\w{1,99}: )?Device [0-9]{1,4} marked as failed\b.*")
 _SOCKETS = re.compile(r"NET/(?:Fast)?Socket : Using (\[.*)")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?:\[0\])?([^\s:\[\]]{1,64}):\S+")
 _INTERFACE = re.compile(r"\[[0-9]{1,4}\]([^\s:\[\]]{1,64}):\S+<[0-9]+>")
@@ -231,10 +265,10 @@ _P2P = re.compile(
     r"P2P/(?P<via>direct pointer|IPC|CUMEM|MNNVL|indirect(?=/[0-9]))(?:/[0-9]+\[[0-9a-f]+\])?"
     r"(?:/read)?(?:/CE)?"
 )
-_SHM = re.compile(r"(?:SHM/(?P<via>(?:direct|CE)/(?:direct|CE))|direct shared memory)")
+_SHM = re.compile(r"(?:SHM/(?P<via>(?:direct|CE)/(?:direct|CE))|SHM/direct|direct shared memory)")
 _NET = re.compile(
     r"NET/(?P<via>[^/]{1,64})/(?P<device>[0-9]{1,4})(?P<relay>\([0-9]{1,9}\))?"
-    r"(?:/(?P<direct>GDRDMA(?:\(PCI\))?))?(?:/Shared)?"
+    r"(?:/(?P<direct>GDRDMA(?:\(PCI\))?))?(?:/Shared)?(?:/flush=\w{1,32})?"
 )
 _NVLS = re.compile(r"NVLS comm 0x[0-9a-f]+ headRank .*|Connected NVLS tree")
 # src/graph/search.cc, ncclTopoPrintGraph: `speed` in place of `bw` until 2.16. 4 is the ring.
@@ -248,11 +282,20 @@ PATHS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "
 _CHOICE = re.compile(
     r"(?P<function>[A-Za-z]{1,32}): (?P<bytes>[0-9]{1,18}) Bytes -> Algo (?P<algorithm>[A-Za-z_]+) "
     r"proto (?P<protocol>[A-Za-z0-9]+) channel\{Lo\.\.Hi\}=\{(?P<low>[0-9]{1,4})\.\."
-    r"(?P<high>[0-9]{1,4})\}"
+    r"(?P<high>[0-9]{1,4})\}(?: cgaClusterSize [0-9]{1,4})?"
 )
 _NUMBERED_CHOICE = re.compile(
-    r"(?P<bytes>[0-9]{1,18}) Bytes -> Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) "
-    r"time [0-9.]+"
+    r"(?:(?P<function>[A-Za-z]{1,32}): )?(?P<bytes>[0-9]{1,18}) Bytes -> "
+    r"Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) time [0-9.]+"
+)
+_SYMMETRIC_CHOICE = re.compile(
+    r"(?P<function>[A-Za-z]{1,32}) \[Symmetric\]: (?P<bytes>[0-9]{1,18}) Bytes -> "
+    r"Kernel (?P<kernel>\w{1,64}) nchannels (?P<channels>[0-9]{1,4}) nthreads [0-9]{1,9}"
+    r"(?: nWorks [0-9]{1,9})?"
+)
+_COPY_CHOICE = re.compile(
+    r"(?P<function>[A-Za-z]{1,32}) \[Copy Engine\]: (?P<bytes>[0-9]{1,18}) Bytes -> "
+    r"(?P<call>cudaMemcpy\w{0,32})"
 )
 # Their numbers in src/include/plugin/nccl_tuner.h.
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
@@ -307,6 +350,9 @@ class _Reader:
         self._providers: set[str] = set()
         self._devices: set[NetDevice] = set()
         self._virtual: dict[int, tuple[str, int, int]] = {}
+        self._ports: dict[str, int] = {}  # Mbit/s
+        self._speed_changes: dict[str, tuple[int, int | None]] = {}  # from what, to the lowest
+        self._failed_ports = 0
         self._interfaces: set[str] = set()
         self._bootstrap: set[str] = set()
         self._communicators: dict[tuple[str, str], Communicator] = {}
@@ -327,6 +373,8 @@ class _Reader:
             (_NVLS, self._nvls),
             (_CHOICE, self._choice),
             (_NUMBERED_CHOICE, self._numbered_choice),
+            (_SYMMETRIC_CHOICE, self._symmetric_choice),
+            (_COPY_CHOICE, self._copy_choice),
             (_COMPLETE, self._complete),
             (_NODES, self._node_count),
             (_CHANNELS, self._channel_count),
@@ -335,6 +383,7 @@ class _Reader:
             (_PLUGIN, self._plugin),
             (_PROVIDER, lambda match: _add(self._providers, match[1])),
             (_VIRTUAL, self._virtual_device),
+            (_PORT, self._port),
             (_DEVICES, self._device_list),
             (_SOCKETS, self._socket_list),
             (_BOOTSTRAP, lambda match: _add(self._bootstrap, match[1])),
@@ -352,8 +401,10 @@ class _Reader:
             return
         self._host, self._process = start["host"], f"{start['host']}:{start['pid']}"
         text = start["text"]
-        if start["level"] == "WARN":
-            self._warn(text)
+        if start["level"] != "INFO" or text.startswith(_HINT):
+            self._warnings[text[:MAX_WARNING]] = None
+        self._event(text)
+        if start["level"] != "INFO":
             return
         for pattern, reader in self._readers:
             if (match := pattern.fullmatch(text)) and reader(match):
@@ -382,7 +433,17 @@ class _Reader:
             unread=self._unread,
             ring=max(self._rings, key=PATHS.index, default=None),
             nvswitch=self._nvswitch,
+            failed_ports=self._failed_ports,
         )
+
+    def _event(self, text: str) -> None:
+        """What releases tell at different levels: what changed after it was told."""
+        self._no_collnet |= text.startswith(_NO_COLLNET)
+        self._failed_ports += _FAILED_PORT.fullmatch(text) is not None
+        if match := _SPEED_CHANGE.fullmatch(text):
+            self._speed_change(match)
+        else:
+            self._unread += " speed change detected" in text
 
     # Each takes one line's match, and says whether it could be used.
 
@@ -443,7 +504,15 @@ class _Reader:
     def _numbered_choice(self, match: re.Match[str]) -> bool:
         algorithm = _ALGORITHMS[int(match["algorithm"])]
         protocol = _PROTOCOLS[int(match["protocol"])]
-        return self._chosen(None, algorithm, protocol, int(match["bytes"]), None)
+        return self._chosen(match["function"], algorithm, protocol, int(match["bytes"]), None)
+
+    def _symmetric_choice(self, match: re.Match[str]) -> bool:
+        size, channels = int(match["bytes"]), int(match["channels"])
+        return self._chosen(match["function"], "SYMMETRIC", match["kernel"], size, channels)
+
+    def _copy_choice(self, match: re.Match[str]) -> bool:
+        size = int(match["bytes"])
+        return self._chosen(match["function"], "COPY_ENGINE", match["call"], size, None)
 
     def _chosen(
         self, function: str | None, algorithm: str, protocol: str, size: int, channels: int | None
@@ -482,33 +551,65 @@ class _Reader:
         )
         return True
 
+    def _port(self, match: re.Match[str]) -> bool:
+        self._ports[f"{match['card']}:{match['port']}"] = int(match["mbps"])
+        return True
+
+    def _speed_change(self, match: re.Match[str]) -> None:
+        """Keeps the rate before the first change and the lowest one, None if one is not known."""
+        before, after = int(match["before"]), match["after"]
+        first, lowest = self._speed_changes.get(match["port"], (before, before))
+        if lowest is not None:
+            lowest = min(lowest, int(after)) if after.isdecimal() else None
+        self._speed_changes[match["port"]] = (first, lowest)
+
     def _socket_list(self, match: re.Match[str]) -> bool:
         self._interfaces.update(_INTERFACE.findall(match[1]))
         return True
 
-    def _warn(self, text: str) -> None:
-        self._warnings[text[:MAX_WARNING]] = None
-        self._no_collnet |= text.startswith(_NO_COLLNET)
-
     # What becomes of several lines.
 
     def _all_devices(self) -> tuple[NetDevice, ...]:
-        """The listed devices with their rates, and those that NCCL made of several of them."""
-        named = {device.name.rsplit(":", 1)[0]: device for device in self._devices}
+        """The listed devices, and those that NCCL made of several of them, with their rates."""
         devices = set(self._devices)
         for index, (name, mbps, count) in self._virtual.items():
-            members = [named.get(part) for part in name.split("+")]
-            layers = {member.layer if member else None for member in members}
-            sharp = all(member is not None and member.sharp for member in members)
+            members = self._members(index, name)
             names = "+".join(
                 member.name if member else part
                 for member, part in zip(members, name.split("+"), strict=True)
             )
+            layers = {member.layer if member else None for member in members}
+            sharp = all(member is not None and member.sharp for member in members)
             if len(members) == count:
                 layer = layers.pop() if len(layers) == 1 else None
                 devices = {device for device in devices if device.index != index}
                 devices.add(NetDevice(index, names, layer, sharp, mbps))
-        return tuple(sorted(devices, key=lambda device: (device.index, device.name)))
+        rated = [replace(device, mbps=self._rate(device)) for device in devices]
+        return tuple(sorted(rated, key=lambda device: (device.index, device.name)))
+
+    def _members(self, index: int, name: str) -> list[NetDevice | None]:
+        """The listed devices of a virtual one, which names their cards: "mlx5_0+mlx5_1".
+
+        Ports of one card have the same name: a device of its own has the number of its port, a
+        fused one has the card's ports in their order.
+        """
+        members: list[NetDevice | None] = []
+        for card in name.split("+"):
+            ports = [each for each in self._devices if each.name.rpartition(":")[0] == card]
+            ports.sort(key=lambda port: (port in members, port.index != index, port.index))
+            members.append(ports[0] if ports else None)
+        return members
+
+    def _rate(self, device: NetDevice) -> int | None:
+        """Mbit/s of all ports of a device, at the lowest that each of them fell to."""
+        ports = device.name.split("+")
+        mbps = device.mbps
+        if mbps is None and all(port in self._ports for port in ports):
+            mbps = sum(self._ports[port] for port in ports)
+        for port in ports:
+            before, lowest = self._speed_changes.get(port, (0, 0))
+            mbps = None if mbps is None or lowest is None else max(0, mbps - before + lowest)
+        return mbps
 
     def _all_communicators(self) -> tuple[Communicator, ...]:
         communicators = [

@@ -141,6 +141,7 @@ def nccl_log(rank, ranks, host, nodes, fabric):
         "unread": 0,
         "ring": "NVL",
         "nvswitch": True,
+        "failed_ports": 0,
         "unproven": ["algorithm"],
     }
 

@@ -20,7 +20,7 @@ def test_the_log_is_asked_for_whatever_was_declared(tmp_path):
     before = steering(environ)
     path = nccl_debug.request(environ)
     assert environ["NCCL_DEBUG"] == "INFO"
-    assert environ["NCCL_DEBUG_SUBSYS"] == "INIT,GRAPH,NET,TUNING"
+    assert environ["NCCL_DEBUG_SUBSYS"] == "INIT,BOOTSTRAP,GRAPH,NET,TUNING"
     assert environ["NCCL_DEBUG_FILE"] == str(path)
     assert tmp_path in path.parents
     assert before == {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "ib0"}  # what the report shows

@@ -331,6 +331,9 @@ def complete(rank, ranks, host):
     return line(message, rank=rank, host=host)
 
 
+VIRTUAL = "NET/IB : Made virtual device [{}] name={} speed=400000 ndevs=1"
+
+
 def synthetic(rank, hosts, *routes, version="2.27.5+cuda12.9", extra=()):
     """A made-up log of one rank: each route is the end of a channel's line."""
     say = partial(line, rank=rank, host=hosts[rank])
@@ -338,6 +341,7 @@ def synthetic(rank, hosts, *routes, version="2.27.5+cuda12.9", extra=()):
     lines = [
         say(f"NCCL version {version}"),
         say(f"NET/IB : Using {devices} [RO]; OOB eth0:192.0.2.1<0>"),
+        *(say(VIRTUAL.format(i, name)) for i, name in enumerate(("mlx5_0", "mlx5_1", "hfi1_0"))),
         *map(say, extra),
         complete(rank, len(hosts), hosts[rank]),
     ]
@@ -920,7 +924,15 @@ def verdict_on(summaries, gpus=H100):
     return verdict_of(transport.judge(summaries, TWO_NODES, "ib_ndr400", gpus))
 
 
-JUDGED = ("version", "provider", "communicators", "devices", "transports", "unread")
+JUDGED = (
+    "version",
+    "provider",
+    "communicators",
+    "devices",
+    "transports",
+    "unread",
+    "failed_ports",
+)
 
 
 @pytest.mark.parametrize("field", JUDGED)
