@@ -340,8 +340,9 @@ def _backend(node: Node) -> str:
 def _ranks_per_node(node: Node) -> int:
     """One for each GPU, and one alone where these are cut into instances of MIG.
 
-    NCCL refuses two ranks on one GPU ("Duplicate GPU detected"), and instances of two GPUs reach
-    each other neither over NVLink nor over PCIe (MIG user guide, deployment considerations).
+    NCCL refuses two ranks on one GPU ("Duplicate GPU detected", since 2.30.7 "Multiple Ranks are
+    using the same GPU/Partition"), and instances of two GPUs reach each other neither over NVLink
+    nor over PCIe (MIG user guide, deployment considerations).
     """
     return node.gpus.count if node.gpus.real and not node.gpus.mig else 1
 

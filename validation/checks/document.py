@@ -475,6 +475,9 @@ _OURS = "plumbline: "
 _ECHOES = ("srun:", "slurmstepd:", "pyxis:")
 _ERROR = "srun: error: "
 _STEPD = "slurmstepd: error: "
+# NCCL_RUN_DIAGNOSTICS (NCCL 2.31): rank 0 prints what it found beside what is in order.
+_DIAGNOSIS = re.compile(r"\S+:[0-9]+ NCCL DIAG (?P<text>.*)")
+_FOUND = re.compile(r"\[(?!OK\])[A-Z]+\] +(?P<text>.*)")
 _STILL_RUNNING = re.compile(r"srun: StepId=\S+ tasks? \S+: running")
 
 
@@ -482,10 +485,13 @@ def _complaint(stderr: str) -> str:
     """What stderr most likely says about the cause, and the task that srun saw end first.
 
     The first line that a payload wrote itself: other ranks complain after the one that failed.
-    Without one, the last line that is not srun's.
+    Without one, the last line that is not srun's. Besides, what NCCL's diagnostics found first.
     """
     lines = [line for line in stderr.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(_NOTED)]
+    diagnoses = [match["text"] for line in lines if (match := _DIAGNOSIS.fullmatch(line))]
+    found = [match["text"] for text in diagnoses if (match := _FOUND.fullmatch(text))]
+    lines = [line for line in lines if not _DIAGNOSIS.fullmatch(line)]
     payload = [line.removeprefix(_OURS) for line in lines if line.startswith(_OURS)]
     own = [line for line in lines if not line.startswith((_OURS, *_ECHOES))]
     srun = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
@@ -496,4 +502,6 @@ def _complaint(stderr: str) -> str:
         parts = [*payload[:1], f"{', '.join(late)} when other tasks had long ended"]
     if len(payload) > 1:
         parts.append(f"and {len(payload) - 1} more such lines")
+    if found:
+        parts.append(f"NCCL's diagnostics: {found[0]}")
     return "; ".join(printable(part, 200) for part in parts + srun[:1])

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -143,6 +144,7 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
         rendezvous.rank,
         hosts,
         config.timeout_s,
+        partial(nccl_debug.complaint, log),
     )
     try:
         mark("connecting", rendezvous.rank, host)

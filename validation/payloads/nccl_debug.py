@@ -27,7 +27,13 @@ def request(environ: MutableMapping[str, str]) -> Path:
 
 def summary(path: Path) -> dict[str, Any]:
     """What the log shows; one that is missing shows nothing. Channels connect at first use."""
-    text = ""
-    if path.exists():
-        text = path.read_text(encoding="utf-8", errors="replace")
-    return nccl_log.summarize(text).to_json()
+    return nccl_log.summarize(_text(path)).to_json()
+
+
+def complaint(path: Path | None) -> str | None:
+    """What NCCL itself last warned of. NCCL writes it to the log alone, not to standard error."""
+    return None if path is None else nccl_log.complaint(_text(path))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -38,7 +38,11 @@ def mark(stage: str, rank: int, host: str) -> None:
 
 
 class Watch:
-    """One rank's thread. `connect` opens a connection to the store that is served at `address`."""
+    """One rank's thread.
+
+    connect  opens a connection to the store that is served at `address`
+    said     what NCCL itself says of a failure, None if nothing
+    """
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Watch:
         rank: int,
         hosts: Sequence[str],
         timeout_s: float,
+        said: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._connect = connect
         self._store = connect()
@@ -54,6 +59,7 @@ class Watch:
         self._rank = rank
         self._hosts = hosts
         self._timeout_s = timeout_s
+        self._said = said
         self._doing = "joining"
         self._since = time.monotonic()
         self._reported = False
@@ -79,8 +85,9 @@ class Watch:
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()
         self._since = math.inf
+        said = self._said()  # before other ranks leave, of which it would speak then
         silent = self._silent_ranks(problem)
-        sentence = f"{problem} (while {self._doing})"
+        sentence = f"{f'NCCL: {said}; ' if said else ''}{problem} (while {self._doing})"
         if silent is None:
             return CannotRun(f"{sentence}; rank 0 on {self._hosts[0]} is gone", (), LINGER_S)
         if not silent:

@@ -105,6 +105,13 @@ srun: StepId=25.0 task 1: exited
 slurmstepd-gpu1: error: *** STEP 25.0 ON gpu1 CANCELLED ***
 srun: error: gpu1: task 0: Killed
 """
+DIAGNOSED = """\
+terminate called
+gpu1:4321 NCCL DIAG === NCCL Diagnostics ===
+gpu1:4321 NCCL DIAG [OK]   net bw: skipped (single host or no network transport)
+gpu1:4321 NCCL DIAG [INFO] p2p: only 52/56 GPU-to-GPU peer accesses passed verification
+gpu1:4321 NCCL DIAG NCCL diagnostics completed in 245.3 ms across 8 ranks
+"""
 
 
 @pytest.mark.parametrize("check", ANSWERED)
@@ -142,6 +149,10 @@ def test_an_answer_of_a_job_that_did_not_end_well_is_none(check, changes, words)
         (
             {"exit_code": 137, "stderr": NOT_ENDED},
             "task 0: running when other tasks had long ended; gpu1: task 0: Killed",
+        ),
+        (
+            {"exit_code": 1, "stderr": DIAGNOSED},
+            "terminate called; NCCL's diagnostics: p2p: only 52/56 GPU-to-GPU peer accesses",
         ),
         ({"outcome": Outcome.CANCELLED, "exit_code": None}, "interrupted"),
         ({"outcome": Outcome.NOT_SUBMITTED, "reason": "x"}, "could not be started: x"),

@@ -1,11 +1,13 @@
 """NCCL's own log of a rank: where it is asked for, and what is made of one that is not there."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from validation.payloads import nccl_debug
 from validation.payloads.rendezvous import steering
+from validation.payloads.watch import Watch
 
 LOGS = Path(__file__).parent / "nccl_logs"
 
@@ -38,6 +40,30 @@ def test_what_the_log_shows_is_found():
 
 
 def test_a_log_that_is_missing_shows_nothing():
-    shown = nccl_debug.summary(nccl_debug.request({}))
+    path = nccl_debug.request({})
+    shown = nccl_debug.summary(path)
     assert not shown["transports"]
     assert "transport" in shown["unproven"]
+    assert nccl_debug.complaint(path) is None
+    assert nccl_debug.complaint(None) is None  # without NCCL
+
+
+def test_a_rank_that_fails_tells_what_nccl_last_warned_of():
+    path = nccl_debug.request({})
+    path.write_text(
+        "n1:1:1 [0] init.cc:9 (ncclCommInit) NCCL WARN Multiple Ranks are using the same "
+        "GPU/Partition.\n"
+    )
+
+    class Store:
+        def __getattr__(self, name):
+            return {"check": lambda _: False, "get": lambda _: "[]"}.get(name, lambda *_: None)
+
+    said = partial(nccl_debug.complaint, path)
+    watch = Watch(Store, ("localhost", 1), 1, ["n1", "n1"], 60, said)
+    error = watch.explain("invalid usage")
+    watch.stop()
+    assert str(error) == (
+        "NCCL: Multiple Ranks are using the same GPU/Partition.; invalid usage (while joining); "
+        "all ranks still respond"
+    )

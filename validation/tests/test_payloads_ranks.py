@@ -550,12 +550,14 @@ def test_a_rank_that_dies_is_named_by_the_others():
         "import os\nfrom validation.payloads import ddp\n"
         "ddp.train_reference = lambda *_: os._exit(9)"
     )
-    results = run_ranks("ddp", DDP, 3, faults={2: fault})
+    warned = "from validation.payloads import nccl_debug\nnccl_debug.complaint = lambda _: 'a cable'"
+    results = run_ranks("ddp", DDP, 3, faults={0: warned, 2: fault})
     assert [code for code, _, _ in results] == [1, 1, 9]
     for _, _, err in results[:2]:
         sentence, blamed = complaint_of(err)
         assert "no sign of life from rank 2 on gpu3" in sentence
         assert blamed == ["gpu3"]
+    assert "on gpu3: NCCL: a cable; " in results[0][2]
 
 
 def test_what_goes_wrong_before_others_are_asked_is_the_nodes_own():
