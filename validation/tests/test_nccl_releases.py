@@ -532,6 +532,16 @@ def test_the_last_warning_and_the_hints_after_it_explain_a_failure():
         assert nccl_log.complaint(log.text) == reason, release
 
 
-@pytest.mark.parametrize("text", ["", "NCCL WARN cut", Log("2.32.3").text])
+def test_a_warning_of_a_function_without_a_name_is_read():
+    text = "n1:1:2 [0] graph/topo.cc:9 (operator()) NCCL WARN no path\n"
+    assert nccl_log.complaint(text) == "no path"
+    assert summarize(text).warnings == ("no path",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "n1:1:2 [0] a.cc:9 (f) NCCL WARN cut", Log("2.32.3").text],
+    ids=["nothing", "cut", "healthy"],
+)
 def test_a_log_without_a_warning_explains_nothing(text):
     assert nccl_log.complaint(text) is None
