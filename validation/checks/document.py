@@ -504,4 +504,4 @@ def _complaint(stderr: str) -> str:
         parts.append(f"and {len(payload) - 1} more such lines")
     if found:
         parts.append(f"NCCL's diagnostics: {found[0]}")
-    return "; ".join(printable(part, 200) for part in parts + srun[:1])
+    return "; ".join(printable(part, 300) for part in parts + srun[:1])
