@@ -550,7 +550,9 @@ def test_a_rank_that_dies_is_named_by_the_others():
         "import os\nfrom validation.payloads import ddp\n"
         "ddp.train_reference = lambda *_: os._exit(9)"
     )
-    warned = "from validation.payloads import nccl_debug\nnccl_debug.complaint = lambda _: 'a cable'"
+    warned = (
+        "from validation.payloads import nccl_debug\nnccl_debug.complaint = lambda _: 'a cable'"
+    )
     results = run_ranks("ddp", DDP, 3, faults={0: warned, 2: fault})
     assert [code for code, _, _ in results] == [1, 1, 9]
     for _, _, err in results[:2]:
