@@ -18,6 +18,8 @@ from cluster.declaration import VIRTUAL
 TOPOLOGY = ("sockets", "cores_per_socket", "threads_per_core")
 NO_GPU = "none"
 UNSAID_FABRIC = "ethernet"
+# Ethernet in other words; it is declared without a rate.
+ETHERNET = re.compile(r"^(eth|tcp|lan)|[0-9]\s*g(b?e|bit)?$", re.IGNORECASE)
 SERIES = {"rtx"}  # a word that many models begin with
 # Modules with NVSwitch or NVLink to a CPU: their systems have an HCA for each GPU.
 JOINED = re.compile(r"\w+_sxm|b[23]00|gb[23]00|gh200")
@@ -45,10 +47,21 @@ def _keys(
 ) -> Iterator[Problem]:
     if value is None:
         yield Problem(f"{where} is not set; set it for the node's group, as {example}.")
-    elif not isinstance(value, Mapping) or sorted({*map(str, value)} - {*may}) != sorted(keys):
+    elif not isinstance(value, Mapping):
         yield Problem(
-            f"{where} is {value!r}; it must have exactly the keys {', '.join(keys)}, as {example}."
+            f"{where} is {value!r}; it must have the keys {', '.join(keys)}, as {example}."
         )
+    else:
+        written = [str(key) for key in value]
+        unknown = [key for key in written if key not in (*keys, *may)]
+        missing = [key for key in keys if key not in written]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], (*keys, *may), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"write it as {example}."
+            many = "s" if len(unknown) > 1 else ""
+            yield Problem(f"{where} has the unknown key{many} {', '.join(unknown)}; {hint}")
+        elif missing:
+            yield Problem(f"{where} has no {', '.join(missing)}; write it as {example}.")
 
 
 def cpus_problems(value: Any, _contract: Contract) -> Iterator[Problem]:
@@ -154,7 +167,9 @@ def needs_fabric(gpus: Mapping[str, Any]) -> bool:
 def fabric_problems(value: Any, contract: Contract) -> Iterator[Problem]:
     if value in (None, *contract.fabrics):
         return
-    near = difflib.get_close_matches(str(value), contract.fabrics, n=1, cutoff=0)
+    near = difflib.get_close_matches(str(value), contract.fabrics, n=1)
+    if ETHERNET.search(str(value)):
+        near = [UNSAID_FABRIC]
     hint = f"did you mean {near[0]}? " if near else ""
     yield Problem(
         f"fabric is {value!r}, which is none that we know; {hint}Known are "

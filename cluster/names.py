@@ -20,6 +20,7 @@ ANSIBLES_OWN = frozenset({"all", "ungrouped"})
 NODENAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.IGNORECASE)
 NAME_LENGTH = 63  # a label in DNS, and what Linux takes as a host's name
 _RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
+NUMERIC = re.compile(r"[0-9.]+")  # an address that is not whole, and no name of a host
 # Slurm's and the resolver's own words.
 RESERVED = frozenset({"all", "default", "localhost"})
 # Slurm makes lower case of it; 40 characters leave room for its tables' names in MariaDB (64).
@@ -254,7 +255,7 @@ def address_problem(address: str) -> str:
 
 
 def literal_address(text: str) -> str | None:
-    """The IP address in its usual form; None when the text is a name."""
+    """The IP address in its usual form; None when the text is a name, or no whole address."""
     try:
         return str(ipaddress.ip_address(text.strip("[]")))
     except ValueError:

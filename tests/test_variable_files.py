@@ -33,6 +33,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("just words\n", 1, "name: value"),
         ("a: 1\nb: \0\n", 2, "NUL"),
         ("a: &a [*a]\n", 1, "contains itself"),
+        ("users:\n  - {name: ada, uid: 02001}\n", 2, "reads as 1025; write 2001"),
         ("a: *nobody\n", 1, "undefined alias"),
         (BOMB, 1, "its aliases stand for"),
         (f"a: {'[' * 5000}{']' * 5000}\n", 1, "nested too deeply"),
@@ -55,6 +56,7 @@ def test_what_cannot_be_read_has_its_line(text: str, line: int, words: str) -> N
         "base: &base {x: 1}\na: {<<: *base, y: 2}\nb: {<<: *base}\n",
         "a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\nb: !unsafe '{{'\n",
         "1: a\n2: b\n",
+        "uid: 2001\nmode: 0644\ncode: '0755'\nzero: 0\nend: 08\n",
     ],
 )
 def test_what_ansible_reads_passes(text: str) -> None:

@@ -85,7 +85,9 @@ def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], l
             to_resolve[host] = (variable, text)
         else:
             address_of[host] = literal
-    resolved = look_up(text for _, text in to_resolve.values())
+    # The resolver takes 192.0.2 for 192.0.0.2.
+    named = [text for _, text in to_resolve.values() if not names.NUMERIC.fullmatch(text)]
+    resolved = look_up(named)
     for host, (_, text) in to_resolve.items():
         if text in resolved:
             address_of[host] = resolved[text]
@@ -172,7 +174,7 @@ def _unsaid_fabrics(declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Refus
     hosts = [
         host
         for host, values in declared.items()
-        if not values.get("fabric") and needs_fabric(values.get("node_gpus") or {})
+        if values.get("fabric") is None and needs_fabric(values.get("node_gpus") or {})
     ]
     if len(hosts) > 1:
         yield Refusal(

@@ -7,6 +7,7 @@ file and line. Nothing is evaluated: YAML is composed to nodes, whose aliases sh
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ YAML = (".yml", ".yaml")
 FOLDERS = ("group_vars", "host_vars")
 VAULT = b"$ANSIBLE_VAULT"
 # A thousand nodes with forty variables each have 10^5; an alias bomb has 10^9 in a kilobyte.
+OCTAL = re.compile(r"0[0-7]+")
+MODES = ("mode", "umask")  # of files, which are octal
 MOST_NODES = 1_000_000
 MOST_BYTES = 32 << 20
 
@@ -157,6 +160,7 @@ def _node_problems(root: yaml.Node) -> Iterator[str]:
         total = 1
         if isinstance(node, yaml.MappingNode):
             found.extend(_duplicates(node))
+            found.extend(_octals(node))
             total += sum(size(key) + size(value) for key, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
             total += sum(size(item) for item in node.value)
@@ -168,6 +172,22 @@ def _node_problems(root: yaml.Node) -> Iterator[str]:
     yield from found
     if total > MOST_NODES:
         yield f"1: its aliases stand for {total} values; write a list of that size without them"
+
+
+def _octals(node: yaml.MappingNode) -> Iterator[str]:
+    """Numbers with a leading zero: YAML reads 02001 as 1025, and no uid is meant so."""
+    for key, value in node.value:
+        if (
+            isinstance(value, yaml.ScalarNode)
+            and value.tag == "tag:yaml.org,2002:int"
+            and OCTAL.fullmatch(value.value)
+            and not str(key.value).endswith(MODES)
+        ):
+            plain = value.value.lstrip("0")
+            yield (
+                f"{value.start_mark.line + 1}: sets `{key.value}` to {value.value}, which YAML "
+                f"reads as {int(value.value, 8)}; write {plain}, or put it in quotes"
+            )
 
 
 def _duplicates(node: yaml.MappingNode) -> Iterator[str]:

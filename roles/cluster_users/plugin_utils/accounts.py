@@ -24,6 +24,17 @@ Entry = Mapping[str, Any]
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 NAMES_ARE = "use at most 32 lower case letters, digits, - and _, and begin with a letter or _"
 
+# Accounts that packages of the distribution, of NVIDIA or of ours make for their services.
+SYSTEM = frozenset(
+    (
+        *("_apt", "_chrony", "_rpc", "backup", "bin", "daemon", "games", "grafana", "irc"),
+        *("list", "lp", "mail", "man", "messagebus", "munge", "mysql", "news", "nobody"),
+        *("nvidia-persistenced", "ntp", "polkitd", "postfix", "prometheus", "proxy", "slurm"),
+        *("slurmrestd", "sshd", "sssd", "statd", "sync", "sys", "syslog", "systemd-network"),
+        *("systemd-resolve", "systemd-timesync", "tcpdump", "uucp", "uuidd", "www-data"),
+    )
+)
+
 # Below are the distribution's accounts; between, systemd's DynamicUser, nobody and the number that
 # means none in 16 bits (systemd's UIDS-GIDS); above, numbers that some programs read as negative.
 FIRST, LAST = 1000, 2**31 - 1
@@ -165,6 +176,8 @@ def _user_problems(user: Entry, groups: Sequence[Entry], site: Site) -> Iterator
     name = _name(user)
     if name == "root":
         yield "root is no user of the cluster; take it off the list"
+    if name in SYSTEM:
+        yield f"{name} is the account of a service; give the user another name"
     elif not NAME.fullmatch(name):
         yield f"that cannot be an account's name; {NAMES_ARE}"
     yield from _number_problem("uid", int(user["uid"]))

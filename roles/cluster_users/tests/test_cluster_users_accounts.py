@@ -72,6 +72,7 @@ GONE = PHYSICS | {"state": "absent"}
         ([user(gid=100)], [PHYSICS], "gid 100 is the group users; declare it"),
         ([], [{"name": "staff", "gid": 100}], "gid 100 is the system's"),
         ([user("root", 2001)], [PHYSICS], "root is no user of the cluster"),
+        ([user("slurm", 2001)], [PHYSICS], "slurm is the account of a service"),
         ([user(groups=["phisics"])], [PHYSICS], "phisics is not declared; did you mean physics?"),
         ([user(groups=["docker"])], [PHYSICS], "docker is not declared; declare it in"),
         ([user(groups=["physics"])], [GONE], "the group physics is absent"),
