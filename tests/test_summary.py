@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def test_a_run_without_trouble_is_one_line() -> None:
 def test_preflight_alone_makes_no_host_done() -> None:
     run = Run(COMMAND, HOSTS, (NOTHING,))
     assert summary(run) == "All 4 hosts passed the checks; nothing was changed."
+    alone = summary(replace(run, contacted=False))
+    assert alone == "The inventory passed the checks for 4 hosts; no host was contacted."
     run = Run(COMMAND, HOSTS, (lost(NOTHING, "gpu2"),), (OFF,))
     assert summary(run).startswith("3 of 4 hosts passed the checks (ctl1, login1, gpu1);")
 

@@ -83,6 +83,7 @@ class Run:
     changed: int | None = 0  # hosts on which something was changed; None: not known
     check: bool = False
     stopped_at: str | None = None
+    contacted: bool = True  # whether a host of the cluster was asked anything
 
     @property
     def troubled(self) -> set[str]:
@@ -152,6 +153,8 @@ def outcome(run: Run) -> str:
     state = "passed the checks" if only_checked else state
     if not done:
         return f"No host {state}{change}."
+    if not left and only_checked and not run.contacted:
+        return f"The inventory passed the checks for {number(len(done))}; no host was contacted."
     if not left:
         everyone = "The host" if len(done) == 1 else f"All {number(len(done))}"
         return f"{everyone} {state}{change}."
@@ -285,6 +288,7 @@ class Watch:
         self.task = ""
         # Failures of a play count only for hosts that dropped out of it: others were rescued.
         self.troubles: list[tuple[str, Trouble]] = []
+        self.contacted = False
 
     def play(self, play: Any) -> None:
         self.begun.setdefault(play._uuid, []).append(play)
@@ -341,6 +345,7 @@ class Watch:
             changed=changed,
             check=check,
             stopped_at=None if ended else at,
+            contacted=self.contacted or bool(self.troubles),
         )
 
 
@@ -386,6 +391,10 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         self.notify(lambda watch: setattr(watch, "task", task.get_name()))
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        if self.watch and not self.watch.contacted:
+            self.watch.contacted = result.host.get_name() != "localhost"
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
