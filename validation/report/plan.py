@@ -4,13 +4,17 @@ import json
 from collections.abc import Callable, Sequence
 
 from cluster.hostlist import compress
+from validation.checks import all_reduce, copies, gemm, hbm, peers
 from validation.model import Job, PlannedCheck, Tier
 from validation.plan import ALWAYS, AT_ONCE, Plan
 from validation.report import words
 from validation.report.console import table
 from validation.report.json import plain
+from validation.thresholds.applied import applied
 
 _HEADER = ("tier", "job", "nodes", "ranks", "GPUs", "backend", "partition", "limit", "checks")
+# Without a threshold these are measured and end inconclusive; the others need none, or pass.
+_JUDGED_BY_SPEED = (gemm.NAME, hbm.NAME, copies.NAME, peers.NAME, all_reduce.NAME)
 _FOLD = 8  # jobs of the node tier on more nodes than this are one row
 
 
@@ -26,7 +30,9 @@ def render(plan: Plan) -> str:
     lines += table(cells)
     lines.append("")
     lines += _unlike_others(plan, "is skipped", lambda check: check.skip)
-    lines += _unlike_others(plan, "cannot pass", lambda check: check.unproven)
+    lines += _unlike_others(
+        plan, "cannot pass", lambda check: None if check.skip else check.unproven
+    )
     if (container := plan.submission.container) is not None:
         inside = dict.fromkeys(job.payload for job in plan.jobs if job.container)
         lines.append(
@@ -42,6 +48,7 @@ def render(plan: Plan) -> str:
         lines.append(
             f"  no thresholds file for {', '.join(unknown)}: bandwidth will be inconclusive"
         )
+    lines += _without_threshold(plan)
     if any(check.check == ALWAYS for check in plan.checks):
         lines.append(
             f"  slurm_state needs no job; node jobs run side by side, {AT_ONCE} at once; those of "
@@ -66,6 +73,27 @@ def _unlike_others(
     for (tier, name, why), names in subjects.items():
         where = compress(names) if tier is Tier.NODE else ", ".join(names)
         lines.append(f"  {name} on {where} {words}: {why}")
+    return lines
+
+
+def _without_threshold(plan: Plan) -> list[str]:
+    """What this run will measure and cannot judge, and what would make it judged."""
+    entries: dict[tuple[str, str], list[str]] = {}
+    for group in plan.groups:
+        node = group.nodes[0]
+        if plan.rules[node.hardware].model is None:
+            continue
+        for item in applied(plan, node.name):
+            if item.check in _JUDGED_BY_SPEED and not (item.threshold or item.words):
+                entries.setdefault((item.check, item.what), []).append(group.name)
+    lines = [
+        f"  {check} on {', '.join(groups)} will be inconclusive: no threshold for {what}"
+        for (check, what), groups in entries.items()
+    ]
+    if lines:
+        lines.append(
+            "  repeat such a run with --record-baseline DIR to record thresholds of this cluster"
+        )
     return lines
 
 

@@ -42,6 +42,14 @@ def test_the_quick_plan_of_a_mixed_cluster(golden):
     golden("plan_mixed.txt", plan_report.render(make_plan(*MIXED, ("x1", "tpu_v9", 4))))
 
 
+def test_a_check_that_is_skipped_is_not_said_to_fail_as_well():
+    nodes = (("c1", "none", 0), ("c2", "none", 0))
+    text = plan_report.render(make_plan(*nodes, suite="full"))
+    assert "alike on c[1-2] is skipped: no GPU is declared" in text
+    assert "cannot pass" not in text
+    assert "inconclusive" not in text
+
+
 def test_the_plan_of_a_large_cluster_is_short():
     nodes = [(f"gpu{number:03}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 501)]
     text = plan_report.render(make_plan(*nodes))
