@@ -99,7 +99,7 @@ def test_a_directory_is_asked_over_starttls_too(host, play):
 def test_a_server_that_another_authority_signed_gets_no_password(host, play):
     try:
         run = play(cluster_users_sssd_ca_file=str(SECRETS / "other.crt"))
-        refused(run, "sssd on node gets no answer from ldaps://node; look whether")
+        refused(run, "sssd on node gets no answer from ldaps://node")
         with host.sudo():
             since = "$(systemctl show sssd --property=ActiveEnterTimestamp --value)"
             log = host.check_output(f'journalctl --unit=scenario-slapd --since="{since}"')
@@ -149,7 +149,7 @@ def test_a_password_file_that_others_can_read_is_refused(play):
 
 
 def test_who_is_nobody_in_the_directory_ends_the_run_with_a_sentence(play):
-    refused(play(cluster_users_sssd_probe="zoe"), "node does not know zoe, whom")
+    refused(play(cluster_users_sssd_probe="zoe"), "node does not know zoe")
 
 
 def test_an_sssd_that_runs_with_another_configuration_is_restarted(host, play):
