@@ -121,12 +121,33 @@ class _Ledger:
             return _broke(name, job, error)
 
     def _compared_of(self, name: str, members: Sequence[ComparedNode]) -> Sequence[Result]:
+        """The results of nodes that are compared. One that cannot be costs only its own verdict."""
         compare = CHECKS[name].compare
         assert compare is not None
         try:
             return compare(members)
+        except Exception:
+            log.info("%s: comparing the nodes one by one", name, exc_info=True)
+        comparable: list[ComparedNode] = []
+        results: list[Result] = []
+        for node in members:
+            try:
+                compare([node])
+            except Exception as error:
+                log.error("%s: judging %s failed", name, node.job.name, exc_info=error)
+                message = printable(f"the answer cannot be compared: {error!r}", 300)
+                what = (name, node.job.tier, node.job.subject)
+                results.append(Result(*what, Verdict.FAIL, message))
+                comparable.append(replace(node, reply=None))  # it counts among those not heard
+            else:
+                comparable.append(node)
+        try:
+            return [*results, *compare(comparable)]
         except Exception as error:
-            return [_broke(name, node.job, error) for node in members if node.reply is not None]
+            # Each answer by itself is sound, so that no node is at fault.
+            judged = [node for node in comparable if node.reply is not None]
+            broken = (replace(_broke(name, node.job, error), blamed=()) for node in judged)
+            return [*results, *broken]
 
     def _rules(self, job: Job) -> Rules:
         return self.plan.rules[job.nodes[0].hardware]

@@ -63,7 +63,7 @@ FORGOTTEN = 60  # seconds without a poll after which a folder without a launcher
 OURS = "plumbline: "
 NOTED = ("started ", "received ", "stage ", "blamed ")  # lines of ours that are no complaint
 DOCUMENT = b'{"plumbline"'
-SAID = re.compile(rb"plumbline: (started|received) job (\S+) node (\S+) time (\d+)\s*$")
+SAID = re.compile(rb"plumbline: (started|received) job (\S+) node (\S+) time (\d{1,19})\s*$")  # ns
 GRANTED = re.compile(r"^plumbline: granted (\d+)$", re.MULTILINE)
 FOLDER = re.compile(r"plumbline-\d{8}T\d{6}Z-\S+")
 

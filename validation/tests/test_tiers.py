@@ -377,6 +377,37 @@ def test_a_check_that_breaks_fails_and_hides_nothing(monkeypatch, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_an_answer_that_cannot_be_compared_is_the_fault_of_its_node_alone(caplog):
+    slurm = on_three()
+    slurm.change = lambda job, reply: (
+        replace(reply, starts=(Start("gpu2", 10**400, reply.document_ns),))
+        if job.name == "node-gpu2"
+        else reply
+    )
+    run = walked(slurm)
+    assert list(run.failed) == [("clock", "gpu2")]
+    assert run.failed["clock", "gpu2"].startswith("the answer cannot be compared: OverflowError")
+    assert run.standings["gpu2"] is Standing.FAILING
+    assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
+    assert "OverflowError" in caplog.text
+
+
+def test_a_comparison_that_breaks_accuses_no_node(monkeypatch, caplog):
+    clock = CHECKS["clock"]
+
+    def explode(members):
+        if len(members) > 1:
+            raise ZeroDivisionError("oops")
+        return clock.compare(members)
+
+    monkeypatch.setattr(tiers, "CHECKS", {**CHECKS, "clock": replace(clock, compare=explode)})
+    run = walked(FakeSlurm(make_plan()))
+    assert {key for key in run.failed if key[0] == "clock"} == {("clock", "gpu1"), ("clock", "gpu2")}
+    assert "the check itself failed" in run.failed["clock", "gpu1"]
+    assert set(run.standings.values()) == {Standing.UNPROVEN}
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_the_proof_says_what_really_ran():
     run = walk(FakeSlurm(make_plan()))
     proof = next(result.proof for result in run.results if result.check == "ddp")
