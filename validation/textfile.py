@@ -55,7 +55,7 @@ def publish(report: RunReport, folder: PurePosixPath, transport: Transport) -> R
         text = metrics.render(report, former.stdout)
         script = _WRITE.format(folder=shlex.quote(str(folder)), path=quoted)
         written = transport.run(script, stdin=text.encode("utf-8", "replace"))
-    except (TransportError, ValueError) as error:
+    except (TransportError, ValueError, OverflowError) as error:
         return _noted(report, f"{path} was not updated: {error}")
     if written.status != 0:
         return _noted(report, f"{path} was not updated: {printable(written.stderr)}")

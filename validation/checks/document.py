@@ -125,6 +125,8 @@ def _finite(value: Any, where: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise Unusable(f"{where} is {number}")
+    if abs(number) > _MOST:
+        raise Unusable(f"{where} is {number:.3g}, which nothing measures")
     return number
 
 
@@ -435,7 +437,9 @@ def _right_ranks(job: Job, proof: Proof) -> None:
             )
     if job.backend == "nccl":
         gpus = [rank.gpu_uuid for rank in proof.ranks]
-        if None in gpus:
+        if None in gpus or any(
+            rank.gpu is None or not rank.device.startswith("cuda") for rank in proof.ranks
+        ):
             raise Unusable("a rank does not say which GPU it used")
         if len(set(gpus)) != len(gpus):
             raise Unusable("two ranks used the same GPU")

@@ -16,6 +16,7 @@ from validation.thresholds import Rules
 PAYLOAD = "host_speed"
 GBS = "GB/s"
 _RIGHT = Threshold("=", 0, "bytes", "defined", "what is written comes back as it was")
+_SHORTEST_S = 1e-9  # what a clock can tell apart
 
 
 def part(document: Document, name: str) -> Fields:
@@ -30,7 +31,7 @@ def part(document: Document, name: str) -> Fields:
 
 def speed(what: str, size: int, seconds: float) -> Metric:
     """Bytes in seconds as a metric. Raises Unusable for a time in which nothing can happen."""
-    if seconds <= 0:
+    if seconds < _SHORTEST_S:
         raise Unusable(f"{what}: {size} bytes in {seconds:g} s")
     return Metric(what, round(size / seconds / 1e9, 3), GBS)
 

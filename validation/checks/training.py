@@ -57,6 +57,12 @@ class Curve:
             return 0.0
         return apart / self.range if self.range else math.inf
 
+    @property
+    def movement(self) -> float:
+        """How far the reference's losses moved, relative to the largest; 0 where all are 0."""
+        largest = max(map(abs, self.reference))
+        return self.range / largest if largest else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Training:
@@ -80,8 +86,7 @@ class Training:
     @property
     def movement(self) -> float:
         """The least that a reference moved, in parameters or in its losses, relative to itself."""
-        losses = [curve.range / max(map(abs, curve.reference)) for curve in self.curves]
-        return min([*losses, *(rank.movement for rank in self.ranks)])
+        return min(item.movement for item in (*self.curves, *self.ranks))
 
     def figures(self, tolerances: Tolerances) -> list[tuple[Metric, Threshold]]:
         """The largest difference of each kind, and what it is held against."""
@@ -274,10 +279,13 @@ def _difference(fields: Fields, name: str) -> float:
 
 
 def _number_or_inf(fields: Fields, name: str) -> float:
-    """inf also for what is not a number: it differs from everything."""
+    """inf also for what is not a number, or beyond all bounds: it differs from everything."""
     try:
         return fields.number(name)
     except Unusable:
+        value = fields.values.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return math.inf if value > 0 else -math.inf
         if fields.text(name) not in ("nan", "inf", "-inf"):
             raise
         return math.inf

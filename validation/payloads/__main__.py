@@ -99,7 +99,8 @@ def main(arguments: Sequence[str]) -> int:
         complain(f"{_who(name)}: {type(error).__name__}: {first_line(error)}")
         return 1
     if line is not None:
-        document.write_line(stdout, line)
+        # What a TaskProlog printed may lack its newline: the document is on a line of its own.
+        document.write_line(stdout, f"\n{line}")
     return 0
 
 

@@ -595,6 +595,8 @@ ROW = ["measured", "ranks", 1]
         ([*CURVE, "steps", 2, "loss"], "nan", "loss difference is not finite"),
         ([*CURVE, "steps", 2, "loss"], 5.0, "loss difference is"),
         ([*CURVE, "steps", 2, "loss"], None, "loss is no"),
+        ([*CURVE, "steps", 2, "loss"], 1e308, "loss difference is not finite"),
+        ([*CURVE, "steps", 2, "reference"], 1e308, "reference is 1e+308, which nothing measures"),
         ([*CURVE, "steps", 4], ..., "not every model has its losses of the 5 steps"),
         ([*CURVE, "ranks"], 1, "[1] ranks trained together, [2] were asked for"),
         (["measured", "curves"], [], "[] ranks trained together"),
@@ -636,8 +638,11 @@ def test_a_difference_within_the_tolerance_passes_and_is_shown(check):
             step.update(loss=1 - 1e-5 * i, reference=1 - 1e-5 * i)
             for i, step in enumerate(measured["curves"][0]["steps"])
         ],
+        lambda measured: [
+            step.update(loss=0.0, reference=0.0) for step in measured["curves"][0]["steps"]
+        ],
     ],
-    ids=["parameters", "losses"],
+    ids=["parameters", "losses", "no loss"],
 )
 def test_a_reference_that_hardly_moves_proves_nothing(check, still):
     job, document = healthy(check)
@@ -1020,6 +1025,8 @@ def test_on_cpus_nothing_is_asked_of_nccl(check):
         ("nccl", "2.27.5", "different versions of NCCL: 2.21.5 on h1, h2; 2.27.5 on h2"),
         ("nccl", None, "a rank does not say which NCCL it used"),
         ("gpu_uuid", "GPU-h1-0", "two ranks used the same GPU"),
+        ("gpu", None, "a rank does not say which GPU it used"),
+        ("device", "cpu", "a rank does not say which GPU it used"),
     ],
 )
 def test_what_the_ranks_run_on_is_compared(check, field, value, reason):

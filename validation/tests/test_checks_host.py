@@ -150,6 +150,7 @@ CASES = {
         (with_disk(error="reading: Input/output error"), FAIL, "/tmp: reading: Input/output error"),
         (with_disk(bytes=0), FAIL, "0 wrong bytes in a file of 0"),
         (with_disk(read_s=0.0), FAIL, "disk read: 268435456 bytes in 0 s"),
+        (with_disk(read_s=5e-324), FAIL, "disk read: 268435456 bytes in 4.94066e-324 s"),
         (with_disk(cache="unknown"), FAIL, "cache is 'unknown'"),
         (with_disk(cache="dropped"), PASS, ""),
     ],

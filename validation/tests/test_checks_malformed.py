@@ -31,6 +31,7 @@ ODD: dict[str, Any] = {
     "list": [],
     "object": {},
     "huge": 10**400,
+    "vast": 1e308,  # a finite number of JSON, with which sums and differences are none
     "missing": ...,
 }
 TEXT = {"text": {"empty", "text", "nan"}, "word": {"text", "nan"}}

@@ -77,7 +77,8 @@ def test_this_machine_answers_with_one_document_and_without_torch():
         text=True,
         check=True,
     )
-    (line,) = answer.stdout.splitlines()
+    before_it, line = answer.stdout.splitlines()
+    assert before_it == ""  # whatever was printed before without a newline
     document = json.loads(line)
     assert (document["plumbline"], document["payload"], document["nonce"]) == (1, "node", "run-7f")
     assert set(document["proof"]) == {"container", "host", "python"}

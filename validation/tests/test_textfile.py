@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import UsageError
 from validation import textfile
 from validation.errors import TransportError
-from validation.model import Verdict
+from validation.model import Metric, Verdict
 from validation.report import metrics
 from validation.tests.sample_reports import healthy
 from validation.transport.here import Here
@@ -93,6 +93,14 @@ def test_a_write_that_stops_halfway_leaves_the_former_file_and_nothing_else(tmp_
     assert "was not updated" in report.notes[0]
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
     assert (tmp_path / NAME).read_text() == former
+
+
+def test_a_number_that_cannot_be_written_costs_the_metrics_and_not_the_run(tmp_path):
+    report = healthy()
+    endless = replace(report.results[0], metrics=(Metric("cpus_allowed", 10**400),))
+    told = textfile.publish(replace(report, results=(endless,)), tmp_path, Here())
+    assert "was not updated" in told.notes[0]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_is_asked_for_before_the_run(tmp_path):

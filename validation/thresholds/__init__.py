@@ -31,7 +31,7 @@ from cluster.errors import DataError
 from validation.model import Threshold
 from validation.thresholds import gpu, host
 from validation.thresholds.gpu import GBS, GpuRules, Peak
-from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most
+from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most, speed
 
 SHIPPED = Path(__file__).parent
 
@@ -138,13 +138,13 @@ _COLLECTIVE = strict.table(
         ),
         "backend": strict.one_of("gloo", "nccl"),
         "min_bytes": strict.whole(1),
-        "fail_below_gbs": strict.positive,
+        "fail_below_gbs": speed,
         **SOURCED,
     },
     {
-        "warn_below_gbs": strict.positive,
+        "warn_below_gbs": speed,
         "fail_above_gbs": strict.described(
-            strict.positive, "more than that is a fault of the measurement"
+            speed, "more than that is a fault of the measurement"
         ),
     },
 )
@@ -168,6 +168,7 @@ MODEL = strict.table(
 )
 
 _LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
+_SPEED_LIMIT = strict.table({"fail_above": speed, **SOURCED}, {"warn_above": speed})
 _TOLERANCES = strict.table(
     {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
 )
@@ -176,7 +177,7 @@ COMMON = strict.table(
     {},
     {
         "clock_offset_s": _LIMIT,
-        "bus_bandwidth_gbs": strict.table({}, {"gloo": _LIMIT, "nccl": _LIMIT}),
+        "bus_bandwidth_gbs": strict.table({}, {"gloo": _SPEED_LIMIT, "nccl": _SPEED_LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "gpu_peak": gpu.PEAK,
     },
@@ -247,9 +248,9 @@ def load_common(site: Path | None = None) -> Common:
 
         if read["clock_offset_s"]:
             clock = limit(read["clock_offset_s"], "clock_offset_s", "s")
-        for backend, speed in (read["bus_bandwidth_gbs"] or {}).items():
-            if speed:
-                bandwidth[backend] = limit(speed, f"bus_bandwidth_gbs.{backend}", GBS)
+        for backend, ceiling in (read["bus_bandwidth_gbs"] or {}).items():
+            if ceiling:
+                bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
         for backend, limits in (read["training"] or {}).items():
             if limits:
                 training[backend] = Tolerances(

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from cluster import strict
 from validation.model import Threshold
-from validation.thresholds.sourced import SOURCED, least, most
+from validation.thresholds.sourced import SOURCED, least, most, speed
 
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8")
 OPERATIONS = ("copy", "triad")
@@ -168,18 +168,18 @@ _NAMES = strict.described(
 
 def _rule(keys: Mapping[str, strict.Reader], unit: str) -> strict.Reader:
     return strict.table(
-        {**keys, f"fail_below_{unit}": strict.positive, **SOURCED},
-        {f"warn_below_{unit}": strict.positive, "names": _NAMES},
+        {**keys, f"fail_below_{unit}": speed, **SOURCED},
+        {f"warn_below_{unit}": speed, "names": _NAMES},
     )
 
 
-_LIMITS = dict.fromkeys(("memory_gbs", "copies_gbs", "peers_gbs"), strict.positive)
+_LIMITS = dict.fromkeys(("memory_gbs", "copies_gbs", "peers_gbs"), speed)
 
 # Also the form of `gpu_peak` in common.yml.
 PEAK = strict.described(
     strict.table(
         SOURCED,
-        {"gemm_tflops": strict.table({}, dict.fromkeys(DTYPES, strict.positive)), **_LIMITS},
+        {"gemm_tflops": strict.table({}, dict.fromkeys(DTYPES, speed)), **_LIMITS},
     ),
     "what no measurement can exceed; copies and peers one way",
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster import strict
 from validation.model import Threshold
-from validation.thresholds.sourced import SOURCED, least
+from validation.thresholds.sourced import SOURCED, least, speed
 
 # By the name of the metric, as the checks have it.
 NAMES = {
@@ -20,7 +20,7 @@ NAMES = {
 
 
 _LIMIT = strict.table(
-    {"fail_below_gbs": strict.positive, **SOURCED}, {"warn_below_gbs": strict.positive}
+    {"fail_below_gbs": speed, **SOURCED}, {"warn_below_gbs": speed}
 )
 READER = strict.described(
     strict.table({}, dict.fromkeys(NAMES, _LIMIT)),

@@ -51,6 +51,23 @@ ORIGIN: dict[str, strict.Reader] = {
 SOURCED: dict[str, strict.Reader] = {**ORIGIN, "date": date}
 
 
+# In GB/s or TFLOPS. Results are rounded to the lower one; no device of today reaches the upper.
+LEAST_SPEED, MOST_SPEED = 0.001, 1e6
+
+
+def _speed(value: Any, where: str, problems: strict.Problems) -> float | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if LEAST_SPEED <= value <= MOST_SPEED:
+            return float(value)
+    problems.append(
+        f"{where}: expected a number from {LEAST_SPEED:g} to {MOST_SPEED:g}, found {value!r}"
+    )
+    return None
+
+
+speed = strict.Form(_speed, {"type": "number", "minimum": LEAST_SPEED, "maximum": MOST_SPEED})
+
+
 def least(rule: Mapping[str, Any], key: str, unit: str, place: str) -> Threshold:
     """fail_below_KEY and, where it is given, warn_below_KEY of a rule."""
     warn = rule[f"warn_below_{key}"]
