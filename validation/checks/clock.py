@@ -16,6 +16,9 @@ is judged is the value nearest to zero, so that a slow line accuses nobody; wher
 fail, the check cannot tell. Without a time of the input the lines alone are judged, and a slow one
 shows as a node that is behind.
 
+The login node reads its clock once, when its launcher starts, and counts on from there: a step of
+its clock during the run moves none of these times.
+
 Where all nodes are off by the same, it is the login node's clock that is (`compare`).
 """
 

@@ -118,6 +118,28 @@ def call(command: list[str], stdin: str = "") -> tuple[int | None, str, str]:
     )
 
 
+class Clock:
+    """The wall time, in ns, as this clock began with it: later steps of the wall clock count not.
+
+    A time service that puts the login node's clock right in the middle of a run would otherwise
+    make the nodes that answered before, or after, seem wrong.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], int] = time.time_ns,
+        steady: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._steady = steady
+        self._offset = wall() - steady()
+
+    def __call__(self) -> int:
+        return self._offset + self._steady()
+
+
+now_ns = Clock()
+
+
 class Stream(threading.Thread):
     """Keeps what a job prints, up to a limit, and notes when certain lines arrive."""
 
@@ -134,7 +156,7 @@ class Stream(threading.Thread):
     def run(self) -> None:
         # A line longer than the limit comes in pieces; only the first can be one of ours.
         for line in iter(lambda: self._pipe.readline(OUTPUT_LIMIT), b""):
-            now = time.time_ns()
+            now = now_ns()
             if self.document_ns is None and line.lstrip().startswith(DOCUMENT):
                 self.document_ns = now
             if match := SAID.match(line):
@@ -172,7 +194,7 @@ class Feeder(threading.Thread):
         with contextlib.suppress(OSError):  # srun ended meanwhile
             self._pipe.write(self._content)
             self._pipe.flush()
-        self.fed_ns = time.time_ns()
+        self.fed_ns = now_ns()
         with contextlib.suppress(OSError):
             self._pipe.close()
 
@@ -310,7 +332,7 @@ class Submission:
 
     def waits_s(self) -> float:
         """How long ago it was submitted."""
-        return (time.time_ns() - self.submitted_ns) / 1e9 if self.submitted_ns else 0.0
+        return (now_ns() - self.submitted_ns) / 1e9 if self.submitted_ns else 0.0
 
     def heard(self, job_id: str, state: str, reason: str) -> None:
         """What squeue says.
@@ -323,13 +345,13 @@ class Submission:
         if (state, reason) == ("RUNNING", "Prolog"):
             self.reason = reason
         elif state in ("RUNNING", "COMPLETING"):
-            self.seen_running_ns = self.seen_running_ns or time.time_ns()
+            self.seen_running_ns = self.seen_running_ns or now_ns()
         elif reason not in ("", "None"):
             self.reason = reason
 
     def _open(self, command: list[str]) -> "subprocess.Popen[bytes] | None":
         """Start the command; None, with the reason, if it cannot be."""
-        self.submitted_ns = time.time_ns()
+        self.submitted_ns = now_ns()
         self.job_id, self.reason, self.seen_running_ns, self.err = None, "", None, None
         self.has_nodes = self.given_up = False
         self.state, self.limited = "queued", False
@@ -530,7 +552,7 @@ class JobSubmission(Submission):
         return min(times, default=None)
 
     def progress(self) -> dict[str, Any]:
-        end = self.ended_ns or time.time_ns()
+        end = self.ended_ns or now_ns()
         seconds = (end - self.submitted_ns) / 1e9 if self.submitted_ns else 0.0
         return {
             "name": self.name,
@@ -618,7 +640,7 @@ class JobSubmission(Submission):
         munge: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         if self.submitted_ns:
-            self.ended_ns = time.time_ns()
+            self.ended_ns = now_ns()
         self.state = "done"
         err = self.err
         return {

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,7 @@ from validation.model import (
     settle,
 )
 from validation.plan import Plan, Selection
+from validation.slurm import launcher
 from validation.slurm.client import JobProgress, Progress, SlurmDown
 from validation.tests import standin
 from validation.tests.conftest import make_plan
@@ -642,6 +644,27 @@ def _milliseconds_of_clock(world: World, jobs: list[str]) -> None:
             world.change(job, _clock(world.random.uniform(-0.2, 0.2)))
 
 
+def _a_step_of_the_login_nodes_clock(world: World, jobs: list[str]) -> None:
+    """In the middle of the node tier; half of its answers come afterwards."""
+    moved_ns = 0
+    clock = launcher.Clock(lambda: time.time_ns() + moved_ns)
+    step = world.random.choice((-1, 1)) * world.random.randint(2, 900) * 10**9
+
+    def arrived(reply: Reply, job: Job) -> Reply:
+        arrival_ns = clock()
+        starts = tuple(dataclasses.replace(start, arrival_ns=arrival_ns) for start in reply.starts)
+        return dataclasses.replace(reply, starts=starts, document_ns=arrival_ns)
+
+    def stepped(reply: Reply, job: Job) -> Reply:
+        nonlocal moved_ns
+        moved_ns = step
+        return arrived(reply, job)
+
+    of_nodes = [job.name for job in world.plan.node_jobs if job.payload == "node"]
+    for number, job in enumerate(of_nodes):
+        world.change(job, stepped if number == len(of_nodes) // 2 else arrived)
+
+
 HABITS = (
     _banners,
     _noise_on_stderr,
@@ -653,6 +676,7 @@ HABITS = (
     _more_in_slurm_than_declared,
     _a_login_node_behind_a_firewall,
     _milliseconds_of_clock,
+    _a_step_of_the_login_nodes_clock,
 )
 
 

@@ -298,6 +298,15 @@ def test_both_ways_of_a_job_are_timed_for_the_clock(slurm, run):
     assert start.arrival_ns <= reply.fed_ns <= start.received_ns
 
 
+def test_a_step_of_the_login_nodes_clock_moves_no_time_of_a_run():
+    wall, steady = 1_800_000_000 * 10**9, 7 * 10**9
+    clock = launcher.Clock(lambda: wall, lambda: steady)
+    before = clock()
+    wall, steady = wall + 5 * 10**9 + 10, steady + 10  # ten nanoseconds, and a step of 5 s
+    assert clock() - before == 10
+    assert abs(launcher.now_ns() - time.time_ns()) < 10**9
+
+
 def test_a_limit_of_submitted_jobs_narrows_what_runs_at_once(slurm, run, tmp_path):
     lanes = node_lanes(5)
     faults = {job.name: "limit" for (job,) in lanes}
