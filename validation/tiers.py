@@ -19,6 +19,7 @@ from cluster.text import printable
 from validation import allocations, interrupts
 from validation.checks import accounting, slurm_state
 from validation.checks.comparison import ComparedNode
+from validation.checks.identity import Identities
 from validation.checks.registry import CHECKS
 from validation.model import (
     Contact,
@@ -80,6 +81,7 @@ class _Ledger:
         self.slurm = ""
         self.notes: list[str] = []
         self._compared = False
+        self._identities = Identities()
         self._planned = {check.key: check for check in plan.checks}
 
     def add(self, result: Result) -> None:
@@ -92,9 +94,13 @@ class _Ledger:
         report = JobReport(job, reply)
         self.jobs.append(report)
         self.observer.job(report)
+        strangers = self._identities.strangers(job, reply)
         for name in job.checks:
             if CHECKS[name].compare is None:
-                self.add(self._evaluated(name, job, reply))
+                result = self._evaluated(name, job, reply)
+                if strangers and result.verdict.green:
+                    result, strangers = _with_strangers(result, strangers), {}  # told once
+                self.add(result)
 
     def compare(self) -> None:
         """Judge what needs the answers of all nodes, once no more of them will come."""
@@ -222,6 +228,16 @@ def _broke(name: str, job: Job, error: Exception) -> Result:
     log.error("%s: judging %s failed", name, job.name, exc_info=error)
     message = printable(f"the check itself failed: {error!r}", 300)
     return Result(name, job.tier, job.subject, Verdict.FAIL, message)
+
+
+def _with_strangers(result: Result, strangers: Mapping[str, str]) -> Result:
+    """The failure of nodes that used a GPU which they did not list before."""
+    host, uuid = next(iter(strangers.items()))
+    message = f"{host} used {uuid}, which was none of its GPUs before"
+    if len(strangers) > 1:
+        message += f"; the same goes for {compress([*strangers][1:])}"
+    message = printable(message, 300)
+    return replace(result, verdict=Verdict.FAIL, message=message, blamed=tuple(strangers))
 
 
 def _harmless(result: Result) -> bool:

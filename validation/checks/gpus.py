@@ -2,20 +2,27 @@
 
 What it checks   There are as many GPU device nodes as declared. The driver (NVML) counts as many
                  real GPUs, and the name of each belongs to the declared model. The same applies to
-                 virtual GPUs with a stand-in for NVML. No real GPU is declared as virtual.
+                 virtual GPUs with a stand-in for NVML. No real GPU is declared as virtual. No two
+                 nodes list the same GPU (by UUID), and a node computes only on GPUs that it listed.
 Why it matters   If a GPU has fallen off the bus, or is another model than declared, the jobs that
                  Slurm sends there fail.
 What to do       Fewer than declared: look for XID messages and for the board on the PCI bus. A
                  board that is on the bus but not in NVML needs a reset or a cold start. Another
                  name: correct the declaration, or add the name to a thresholds file of your own.
+                 One GPU on two nodes: an address or a host name leads to the wrong machine.
                  $ ssh {node} 'ls -l /dev/nvidia[0-9]*; nvidia-smi -L'
                  $ ssh {node} 'dmesg | grep -i -e xid -e nvrm; lspci | grep -i nvidia'
 """
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from cluster.declaration import Gpus
-from validation.checks.document import Document, Unusable, answer
+from cluster.hostlist import compress
+from cluster.text import printable
+from validation.checks.comparison import ComparedNode
+from validation.checks.document import Document, Unusable, answer, read
 from validation.model import Job, Metric, Reply, Result, Sample, Threshold, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -63,6 +70,33 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         return _result(job, verdict, message, value, threshold, document)
 
     return answer(NAME, job, reply, judge)
+
+
+def compare(members: Sequence[ComparedNode]) -> list[Result]:
+    """The results of all nodes. Of those that list one GPU nobody knows which one has it."""
+    results: list[Result] = []
+    holders: dict[str, list[str]] = {}
+    listed: dict[str, list[str]] = {}
+    for member in members:
+        if member.reply is None:
+            continue
+        results.append(evaluate(member.job, member.reply, member.rules))
+        with suppress(Unusable):
+            gpus = read(member.job, member.reply).measured.items("gpus")
+            uuids = listed[member.job.hosts[0]] = [gpu.text("uuid") for gpu in gpus]
+            for uuid in dict.fromkeys(uuids):
+                holders.setdefault(uuid, []).append(member.job.hosts[0])
+    return [_shared(result, listed.get(result.subject.name, ()), holders) for result in results]
+
+
+def _shared(result: Result, uuids: Sequence[str], holders: Mapping[str, Sequence[str]]) -> Result:
+    """The result, a failure where another node lists a GPU of this one."""
+    uuid = next((uuid for uuid in uuids if len(holders[uuid]) > 1), None)
+    if uuid is None or result.verdict is Verdict.FAIL:
+        return result
+    others = compress([name for name in holders[uuid] if name != result.subject.name])
+    message = f"{others} has {printable(uuid, 60)} too: one answers for the other"
+    return replace(result, verdict=Verdict.FAIL, message=message, blamed=())
 
 
 def held_against_names(job: Job, result: Result, rules: Rules) -> Result:

@@ -333,6 +333,8 @@ def task(fault, number, hosts, payload, config, options, command, state):
     for part, fields in change.get("answer", {}).items():
         document[part].update(fields)
     text = standin.line(document)
+    if len(hosts) == 1:  # the GPUs of a stand-in are gpu1's, and no two nodes have the same
+        text = text.replace("GPU-gpu1-", f"GPU-{hosts[0]}-")
     if fault == "noise":
         print("NCCL version 2.21.5\n{'a': 1}")
     if fault == "cut":

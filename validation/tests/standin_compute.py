@@ -145,7 +145,7 @@ def links(count):
             "index": index,
             "error": None,
             "seconds": 0.1,
-            "values": {name: values[name] for name in names} | {"uuid": f"GPU-gpu1-{index}"},
+            "values": {name: values[name] for name in names},
             "unknown": [],
         }
 

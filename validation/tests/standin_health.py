@@ -77,7 +77,7 @@ def error(name, why="NVML: Unknown Error (code 999)"):
 def gpu(index):
     values = {
         **VALUES,
-        "uuid": f"GPU-{index:08x}-0000-4000-8000-000000000000",
+        "uuid": f"GPU-gpu1-{index}",
         "minor": index,
         "pci": f"00000000:{0x1B + 16 * index:02X}:00.0",
     }

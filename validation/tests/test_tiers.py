@@ -408,6 +408,52 @@ def test_a_comparison_that_breaks_accuses_no_node(monkeypatch, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
+# --- which GPUs a node has ---------------------------------------------------------------------
+
+BOARDS = tuple((name, "h100_sxm", 2) for name in ("gpu1", "gpu2", "gpu3"))
+
+
+def on_boards(change):
+    """Three nodes with two GPUs each; `change` alters the documents of jobs."""
+    slurm = FakeSlurm(make_plan(*BOARDS))
+    slurm.replies = {f"node-{name}": {"names": [standin.GPU] * 2} for name, _, _ in BOARDS}
+
+    def altered(job, reply):
+        document = json.loads(reply.stdout)
+        change(job, document)
+        return replace(reply, stdout=standin.line(document))
+
+    slurm.change = altered
+    return slurm
+
+
+def test_two_nodes_that_list_the_same_gpus_both_fail_and_neither_is_accused():
+    def same(job, document):
+        if job.name == "node-gpu3":
+            for gpu in document["measured"]["gpus"]:
+                gpu["uuid"] = gpu["uuid"].replace("gpu3", "gpu1")
+
+    run = walked(on_boards(same))
+    assert run.failed["gpus", "gpu3"] == "gpu1 has GPU-gpu1-0 too: one answers for the other"
+    assert run.failed["gpus", "gpu1"] == "gpu3 has GPU-gpu1-0 too: one answers for the other"
+    assert ("gpus", "gpu2") not in run.failed
+    assert run.standings["gpu1"] is not Standing.FAILING
+
+
+@pytest.mark.parametrize("payload", ["cuda", "ddp"])
+def test_a_node_that_computes_on_another_gpu_than_it_listed_is_named(payload):
+    def other(job, document):
+        if job.name == "cuda-gpu3" == f"{payload}-gpu3":
+            document["measured"]["gpus"][1]["start"]["uuid"] = "GPU-x"
+        if job.name == "ddp" == payload:
+            document["proof"]["ranks"][5]["gpu_uuid"] = "GPU-x"
+
+    run = walked(on_boards(other))
+    subject = "gpu3" if payload == "cuda" else "h100_sxm"
+    assert run.failed[payload, subject] == "gpu3 used GPU-x, which was none of its GPUs before"
+    assert {name for name, own in run.standings.items() if own is Standing.FAILING} == {"gpu3"}
+
+
 def test_the_proof_says_what_really_ran():
     run = walk(FakeSlurm(make_plan()))
     proof = next(result.proof for result in run.results if result.check == "ddp")
