@@ -98,19 +98,36 @@ class SimulatedRun:
 
 
 HARDWARE = (("virtual", 2), ("virtual", 4), ("none", 0), ("h100_sxm", 8))
+FABRIC = "ib_ndr400"
 
 
 def world(seed: int) -> World:
     draw = random.Random(seed)
     model, count = draw.choice(HARDWARE)
-    size = 1 if model == "h100_sxm" else draw.randint(2, 6)
-    nodes = [(f"gpu{number}", model, count) for number in range(1, size + 1)]
+    real = model == "h100_sxm"
+    size = draw.randint(1, 3) if real else draw.randint(2, 6)
+    fabric = (FABRIC,) if real and size > 1 else ()
+    nodes = [(f"gpu{number}", model, count, *fabric) for number in range(1, size + 1)]
     plan = make_plan(*nodes, selection=Selection())
+    if fabric:
+        plan = with_a_bandwidth(plan, model)
     states = {
         node.name: NodeState(node.name, "idle", node.cpus, node.memory_mb, node.gpus.request)
         for node in plan.nodes
     }
     return World(plan, draw, states)
+
+
+def with_a_bandwidth(plan: Plan, model: str) -> Plan:
+    """The plan, with what a site of several such nodes has recorded."""
+    rules = plan.rules[model]
+    assert rules.model is not None
+    inside = rules.model.collectives[0]
+    networked = dataclasses.replace(inside, nodes=None, links=None, fabric=FABRIC)
+    known = dataclasses.replace(rules.model, collectives=(*rules.model.collectives, networked))
+    return dataclasses.replace(
+        plan, rules={**plan.rules, model: dataclasses.replace(rules, model=known)}
+    )
 
 
 class Batch:
@@ -196,9 +213,12 @@ def healthy(job: Job) -> Reply:
         document = standin.cuda(first.name, job.config)
     elif job.payload == "all_reduce":
         speed = 470.0 if job.backend == "nccl" else 1.2
-        document = standin.all_reduce(job.hosts, job.config, job.ranks_per_node, busbw_gbs=speed)
+        document = standin.all_reduce(
+            job.hosts, job.config, job.ranks_per_node, busbw_gbs=speed, fabric=first.fabric
+        )
     else:
-        document = getattr(standin, job.payload)(job.hosts, job.config, job.ranks_per_node)
+        training = getattr(standin, job.payload)
+        document = training(job.hosts, job.config, job.ranks_per_node, fabric=first.fabric)
     now = document["measured"].get("time_ns", 1_000)
     starts = tuple(Start(host, now, now) for host in job.hosts)
     return Reply(
@@ -305,12 +325,14 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
         ("another host answers", altered(lambda document: document["proof"].update(host="gpu99"))),
         ("another host name", measured(hostname="mail7")),
         ("not a number", measured(memory_mb="nan")),
+        *absurd(draw, "cpus", "cpus_allowed", "memory_mb", "time_ns"),
     ]
     if node.gpus.real:
         changes += [
             ("a GPU fell off", altered(lambda document: document["measured"]["gpus"].pop())),
             ("another model", at("gpus", 0, "name", value="NVIDIA T4")),
             ("one GPU twice", altered(_one_gpu_twice)),
+            ("a GPU of its own, and then another", at("gpus", -1, "uuid", value="GPU-former")),
         ]
     if len(world.plan.nodes) > 2:  # of two nobody can say whose clock is right
         changes.append(("a clock apart", _clock(draw.choice((-1, 1)) * draw.uniform(1.5, 900))))
@@ -321,6 +343,12 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
         of_cuda = [("a GPU says nothing", silent), ("CUDA does not start", dead), *job_faults(draw)]
         faults += [(f"{what}, cuda", f"cuda-{name}", change) for what, change in of_cuda]
     return faults
+
+
+def absurd(draw: random.Random, *names: str) -> list[tuple[str, Change]]:
+    """Numbers that nothing counts: JSON has them, and arithmetic breaks on them."""
+    number = draw.choice((10**400, -(10**400), 2**80, 1e308, -1e308))
+    return [(f"an absurd {name}", at(name, value=number)) for name in names]
 
 
 def _one_gpu_twice(document: dict[str, Any]) -> None:
@@ -417,6 +445,15 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         )
     )
     faults.append((f"training: {values}", measured(**values), nobody))
+    faults += [
+        ("an absurd reference", _references(1e308), nobody),
+        ("references of 0", _references(0.0), nobody),
+        *((what, change, nobody) for what, change in absurd(draw, "samples_per_s", "parameters")),
+    ]
+    if job.backend == "nccl":
+        other = proof(lambda p: p["ranks"][-1].update(gpu_uuid="GPU-other"))
+        on_cpu = proof(lambda p: p["ranks"][-1].update(gpu=None, device="cpu"))
+        faults += [("a rank on another GPU", other, its), ("a rank on its CPU", on_cpu, nobody)]
     apart = at("curves", 0, "steps", 0, "loss", value=10.0)
     faults.append(("a loss apart", apart, nobody))
     faults.append(("a reference that stood still", _still, nobody))
@@ -457,6 +494,17 @@ def _everywhere(name: str, value: object) -> Change:
     def change(document: dict[str, Any]) -> None:
         for rank in document["measured"]["ranks"]:
             rank["first_step"][name] = value
+
+    return altered(change)
+
+
+def _references(value: float) -> Change:
+    """All losses, and what they are held against, are this by turns with its negative."""
+
+    def change(document: dict[str, Any]) -> None:
+        for curve in document["measured"]["curves"]:
+            for number, step in enumerate(curve["steps"]):
+                step.update(loss=value * (-1) ** number, reference=value * (-1) ** number)
 
     return altered(change)
 
@@ -542,12 +590,22 @@ def slurmd_fault(world: World, name: str) -> tuple[str, frozenset[str]]:
     return f"{name}: slurmd {what}", bad
 
 
+def shared_gpus(world: World) -> tuple[str, frozenset[str]]:
+    """Two nodes list the same GPUs: one of them answers for the other, and nobody knows which."""
+    first, second = world.random.sample([node.name for node in world.plan.nodes], 2)
+    uuid = f"GPU-{first}-0"
+    world.change(f"node-{second}", at("gpus", 0, "uuid", value=uuid))
+    return f"{first} and {second} list {uuid}", frozenset({second})
+
+
 def with_fault(world: World) -> tuple[str, frozenset[str]]:
     """Puts one fault in; its name, and the nodes that it may be blamed on."""
     draw = world.random
     names = [node.name for node in world.plan.nodes]
     kind = draw.choice(("slurm", "node", "node", "cluster", "cluster", "cluster", "login"))
     cluster_jobs = [job for group in world.plan.groups for job in group.jobs]
+    if len(names) > 1 and world.plan.nodes[0].gpus.real and draw.random() < 0.2:
+        return shared_gpus(world)
     if kind == "cluster" and cluster_jobs:
         job = draw.choice(cluster_jobs)
         what, change, bad = draw.choice(cluster_faults(draw, job))
