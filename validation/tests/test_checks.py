@@ -195,6 +195,12 @@ def test_a_timeout_names_the_nodes_that_never_started():
     assert message == "did not end in 120 s and was cancelled; no task started on gpu2"
 
 
+def test_a_timeout_before_any_task_started_accuses_no_node():
+    result = judged("ddp", DDP, Reply("ddp", Outcome.RUN_LIMIT))
+    assert result.message.endswith("; no task started on gpu1, gpu2")
+    assert result.blamed is None
+
+
 def test_what_others_print_to_stdout_does_not_matter():
     job, document = healthy("ddp")
     text = "NCCL version 2.21.5\n{'no': json}\n" + standin.line(document) + "bye\n"
@@ -208,6 +214,14 @@ def test_an_answer_from_another_node_fails(check):
 
 def test_a_domain_name_is_the_same_node():
     assert judge("cpus", *broken("cpus", ["proof", "host"], "gpu1.example.org")).verdict is PASS
+
+
+def test_a_short_name_that_several_nodes_have_is_none_of_theirs():
+    job = job_of("ddp", ("gpu1.rack1", "virtual", 1), ("gpu1.rack2", "virtual", 1))
+    document = standin.ddp(job.hosts, job.config, 1)
+    assert judge("ddp", job, document).verdict is PASS
+    document["proof"]["ranks"][0]["host"] = "gpu1.rack3"
+    assert_fails("ddp", (job, document), "but gpu1.rack1 took no part")
 
 
 # --- did the asked ranks really take part? ---------------------------------------------------
@@ -266,6 +280,8 @@ def test_every_rank_needs_a_gpu_of_its_own(uuid, reason):
     ("check", "changes", "message"),
     [
         ("hostname", {"hostname": "gpu2"}, "the host calls itself gpu2"),
+        ("hostname", {"hostname": "gpu10"}, "the host calls itself gpu10"),
+        ("hostname", {"hostname": "gpu"}, "the host calls itself gpu"),
         ("cpus", {"cpus": 1}, "1 CPUs found, 2 declared"),
         ("cpus", {"cpus": 4}, "4 CPUs found, 2 declared"),
         ("memory", {"memory_mb": 1999}, "1999 MB found, 2000 declared"),
@@ -288,6 +304,7 @@ def test_every_rank_needs_a_gpu_of_its_own(uuid, reason):
         ("tmp", {"spool": standin.folder("/var/spool/slurmd", free_mb=0)}, "slurmd: 0 MB are free"),
         ("torch", {"torch": None, "torch_error": "libcudart.so.12: no"}, "libcudart.so.12: no"),
         ("torch", {"torch": None}, "torch cannot be imported"),
+        ("torch", {"torch": "2.9.0", "torch_error": "no libnccl"}, "no libnccl"),
     ],
 )
 def test_what_is_wrong_on_a_node_is_its_own_fault(check, changes, message):
@@ -439,6 +456,17 @@ def test_a_clock_is_judged_by_what_both_ways_leave_open(late_s, ahead_s, verdict
     assert judge("clock", NODE, document, **times, starts=(start,)).verdict is verdict
 
 
+def test_a_clock_is_bound_by_the_earliest_receipt_of_the_input():
+    """The node is 1.5 s behind; its lines are 30 s late, and one of two tasks read late too."""
+    starts = (
+        Start("gpu1", seconds(98), seconds(129.5), seconds(98.52)),
+        Start("gpu1", seconds(98), seconds(129.5), seconds(138)),
+    )
+    document = standin.node("gpu1", time_ns=seconds(99.5))
+    times = {"document_ns": seconds(131), "fed_ns": seconds(100)}
+    assert judge("clock", NODE, document, **times, starts=starts).verdict is FAIL
+
+
 def test_a_slow_line_does_not_make_a_clock_wrong():
     """The answer took 3 s through srun, the line at the start took none."""
     now = time.time_ns()
@@ -468,6 +496,7 @@ SIZES = ["measured", "sizes"]
         ([*SIZES, 1, "wrong_by_rank"], [0, 0.5], "no count for each of 2 ranks"),
         ([*SIZES, 1, "wrong_by_rank"], 0, "wrong_by_rank is no list"),
         ([*SIZES, 0, "calls_checked"], 2, "2 of 6 calls were checked"),
+        ([*SIZES, 0, "calls_checked"], 7, "7 of 6 calls were checked"),
         ([*SIZES, 0, "dtype"], "bfloat16", "summed bfloat16, float32 was asked for"),
         ([*SIZES, 2, "time_s_median"], "nan", "time_s_median is nan"),
         ([*SIZES, 2, "time_s_median"], "inf", "time_s_median is inf"),

@@ -291,6 +291,7 @@ CASES = {
         (gpu_1(nvlinks=links(state="down")), FAIL, "NVLink 3 is down, of 18"),
         (gpu_1(nvlinks=links(state="NVML: x")), FAIL, "NVLink 3 does not tell its state: NVML: x"),
         (gpu_1(nvlinks=[]), FAIL, "has 0 NVLinks, 18 expected"),
+        (gpu_1(nvlinks=links()[:17]), FAIL, "has 17 NVLinks, 18 expected"),
         ((without("nvlinks", 1), "GPU 1: "), FAIL, "has 0 NVLinks, 18 expected"),
         (
             gpu_1(nvlinks=links(errors={**standin.NO_ERRORS, "replay": 7, "crc_flit": 2})),

@@ -134,6 +134,7 @@ CASES = {
     ],
     "infiniband": [
         (one_port_is(**DOWN), FAIL, "mlx5_3:1: DOWN, Disabled"),
+        (one_port_is(phys_state="2: Polling"), FAIL, "mlx5_3:1: ACTIVE, Polling"),
         (one_port_is(state="2: INIT"), FAIL, "mlx5_3:1: INIT, LinkUp"),
         (one_port_is(**SLOW), FAIL, "mlx5_3:1: 200 Gbit/s, 400 declared"),
         (one_port_is(rate="800 Gb/sec (4X XDR)"), WARN, "mlx5_3:1: 800 Gbit/s, 400 declared"),

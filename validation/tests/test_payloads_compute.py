@@ -104,6 +104,12 @@ def test_a_device_is_warm_when_it_has_worked_for_some_time(warm_s, works):
     assert device.calls.count("work") == works
 
 
+def test_of_a_warm_device_the_warm_time_counts():
+    device = Recorded([4.0] * 2 + [2.0] * 25)
+    watch = gpu_timing.Stopwatch(device.event, device.synchronize, device.clock, 0.1)
+    assert gpu_timing.warmed_up(device.work, 2, watch) == 0.002
+
+
 def test_a_cpu_is_timed_by_its_clock():
     clock = iter([10.0, 10.25])
     start, end = (gpu_timing.ClockEvent(lambda: next(clock)) for _ in range(2))

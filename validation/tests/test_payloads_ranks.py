@@ -416,6 +416,13 @@ def test_differences_are_relative_to_what_should_have_moved():
     assert reference.worst([1.0, 3.0, 2.0]) == 3.0
 
 
+def test_the_movement_is_that_of_all_steps():
+    kept = [[torch.full((4,), value)] for value in (1.0, 1.5, 3.0)]
+    whole = SimpleNamespace(parameters=kept)
+    row = training.figures(0, first_step={}, parameters=kept[1:], reference=whole)
+    assert row.movement == 2
+
+
 def test_the_pipeline_works_with_held_sends_too():
     older = "from validation.payloads import held_sends; held_sends.MENDED = (99, 0, 0)"
     faults = dict.fromkeys(range(3), older)

@@ -576,6 +576,14 @@ def test_a_login_node_whose_clock_is_off_is_named_instead_of_all_nodes():
     assert set(run.standings.values()) == {Standing.UNPROVEN}
 
 
+def test_clocks_that_are_off_by_different_times_are_the_nodes():
+    slurm = on_three()
+    slurm.change = ahead(gpu1=30.0, gpu2=35.0, gpu3=400.0)
+    run = walked(slurm)
+    assert "ahead of the login node's" in run.failed["clock", "gpu1"]
+    assert set(run.standings.values()) == {Standing.FAILING}
+
+
 def test_one_clock_that_is_off_is_the_nodes():
     slurm = on_three()
     slurm.change = ahead(gpu2=30.0)
