@@ -284,6 +284,9 @@ def _waited(job: Job, reply: Reply) -> Unusable:
     if asleep := [state.name for state in reply.states if node_states.asleep(state)]:
         names = ", ".join(asleep[:8])
         return Unusable(f"{message}{names} is still being powered up", Verdict.INCONCLUSIVE, ())
+    if meant := [state for state in reply.states if node_states.on_purpose(state)]:
+        why = "; ".join(f"{state.name} {node_states.on_purpose(state)}" for state in meant[:8])
+        return Unusable(f"{message}{why}", Verdict.INCONCLUSIVE, ())
     if ending := [state.name for state in reply.states if node_states.completing(state)]:
         names = f"{', '.join(ending[:8])} {'is' if len(ending) == 1 else 'are'}"
         message = f"{message}{names} still completing a job that has ended{reason}"

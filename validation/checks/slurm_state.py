@@ -42,6 +42,8 @@ def evaluate(node: Node, state: NodeState | None, reserved: bool = False) -> Res
         if not reserved:
             message = f"the node is in a reservation{reason}: give --reservation to judge it"
             return _result(node, state.state, Verdict.INCONCLUSIVE, message)
+    elif why := node_states.on_purpose(state, reserved):
+        return _result(node, state.state, Verdict.INCONCLUSIVE, f"the node {why}{reason}")
     elif base not in node_states.TAKES_JOBS:
         return _result(node, state.state, Verdict.FAIL, f"Slurm says {state.state}{reason}")
     flags = flags.translate(dict.fromkeys(map(ord, node_states.ASLEEP + ("$" if reserved else ""))))

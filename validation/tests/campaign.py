@@ -668,9 +668,12 @@ def _a_login_node_that_stumbles(world: World, jobs: list[str]) -> None:
     world.poll_errors = world.random.randint(1, 4)
 
 
+BUSY = ("mixed", "completing", "allocated", "allocated+", "planned", "mixed-", "blocked")
+
+
 def _busy_neighbours(world: World, jobs: list[str]) -> None:
     for name in world.random.sample(sorted(world.states), 1):
-        state = world.random.choice(("mixed", "completing", "allocated", "planned", "mixed-"))
+        state = world.random.choice(BUSY)
         world.states[name] = dataclasses.replace(world.states[name], state=state)
 
 
