@@ -23,7 +23,7 @@ class Cause(enum.Enum):
 _BUSY = """
     Resources Priority Reservation BeginTime Licenses Prolog Cleaning SchedDefer FedJobLock
     BurstBufferResources BurstBufferStageIn JobArrayTaskLimit MpiPortsBusy NvidiaImexChannels
-    MaxPoweredUpNodes PowerNotAvail PowerReserved
+    MaxPoweredUpNodes PowerNotAvail PowerReserved BlockFreeAction
 """
 
 _REQUEST = """
@@ -36,7 +36,7 @@ _REQUEST = """
 
 _SILENT = "None"  # not looked at yet
 
-_NODE = "ReqNodeNotAvail NodeDown JobLaunchFailure"
+_NODE = "ReqNodeNotAvail NodeDown JobLaunchFailure BlockMaxError"
 
 _CLUSTER = "SystemFailure FrontEndDown BurstBufferOperation ResilienceRecovery InvalidReason"
 
@@ -97,14 +97,25 @@ def names(wanted: Cause) -> tuple[str, ...]:
     return tuple(name for name, meaning in CAUSES.items() if meaning is wanted)
 
 
-# squeue prints a description instead of the reason where slurmctld keeps one, with "_" for blanks.
-_DESCRIBED = (
-    ("nodes required for job are down", Cause.NODE),
-    ("may be reserved for other job", Cause.BUSY),
-    ("reserved for maintenance", Cause.BUSY),
-    ("unavailablenodes", Cause.NODE),
-    ("launch failed requeued held", Cause.NODE),
-    ("job requeued in held state", Cause.REQUEST),
+# squeue prints a description instead of the reason where slurmctld keeps one (its state_desc), with
+# "_" for blanks or without. Held against it in small letters, in this order.
+_DESCRIBED = tuple(
+    (re.compile(text), meaning)
+    for text, meaning in (
+        (r"nodes required for job are down", Cause.NODE),
+        (r"may be reserved for other job", Cause.BUSY),
+        (r"reserved for maintenance", Cause.BUSY),
+        (r"unavailablenodes", Cause.NODE),
+        (r"launch fail(ed|ure limit exceeded) requeued held", Cause.NODE),
+        (r"user env retrieval failed requeued held", Cause.NODE),
+        (r"job requeued in (held|special exit) state", Cause.REQUEST),
+        (r"^reservation .*(is invalid|was deleted|has ended)$", Cause.REQUEST),
+        (r"not in group permitted to use this partition", Cause.REQUEST),
+        (r"^job is at or exceeds (qos|association)", Cause.LIMIT),
+        (r"stage-out in progress", Cause.BUSY),
+        (r"invalid burst buffer spec|delete buffer .* permission denied", Cause.REQUEST),
+        (r"burst buffer|: (post run|stage-out|teardown): ", Cause.CLUSTER),
+    )
 )
 
 
@@ -118,7 +129,7 @@ def cause(reason: str) -> Cause:
     """
     plain = " ".join(reason.replace("_", " ").split())
     for text, meaning in _DESCRIBED:
-        if text in plain.lower():
+        if text.search(plain.lower()):
             return meaning
     word = re.match(r"[A-Za-z]*", plain)
     return CAUSES.get(word.group() if word else "", Cause.UNKNOWN)
