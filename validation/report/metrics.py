@@ -1,7 +1,9 @@
 """`metrics.prom`: the run in Prometheus' text format, for node_exporter's textfile collector.
 
-A judgement is told with its verdict, its time, what was measured and what that was held against,
-each with the labels suite, check, subject and node. `node` is empty where the subject is several
+A judgement is told with its verdict, its time, what was judged and what that was held against, each
+with the labels suite, check, subject and node. What else a node measured is told node by node where
+the judgement is not green; of all others it is told how far they lie apart, so that the file of a
+large cluster stays one that a scrape can carry. `node` is empty where the subject is several
 nodes: node_exporter hands that on, and Prometheus (honor_labels) does not put the host there that
 the file lies on, which would accuse it.
 
@@ -9,12 +11,13 @@ What a partial run did not judge is not forgotten: see `render`.
 """
 
 import re
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from cluster.text import printable
-from validation.model import Result, RunReport, Standing, Tier, Verdict
+from validation.model import Metric, Result, RunReport, Standing, Tier, Verdict
 from validation.report import words
 
 PREFIX = "plumbline_validation_"
@@ -30,6 +33,7 @@ _FAMILIES = {
     "timestamp_seconds": "When the run began that gave it.",
     "blamed": "1 for a node that is at fault for a failure of several nodes.",
     "value": "What was measured.",
+    "spread": "The least, the median and the largest of what passing nodes measured.",
     "threshold": "What the measured value was held against.",
 }
 
@@ -43,7 +47,9 @@ class Series:
     @property
     def judged(self) -> tuple[str, str] | None:
         """Check and subject; None of what is about the run."""
-        return (self.labels["check"], self.labels["subject"]) if "check" in self.labels else None
+        return (
+            (self.labels["check"], self.labels["subject"]) if "subject" in self.labels else None
+        )
 
 
 def render(report: RunReport, former: str = "") -> str:
@@ -61,6 +67,7 @@ def render(report: RunReport, former: str = "") -> str:
         if key not in known or _counts(result):
             replaced.add(key)
             series += _of_result(report, result)
+    series += _spreads(report)
     series = [*_kept(earlier, replaced), *series]
     lines = []
     for family, text in _FAMILIES.items():
@@ -116,7 +123,7 @@ def _of_result(report: RunReport, result: Result) -> Iterator[Series]:
         for node in result.blamed or ():
             yield Series("blamed", {**what, "node": node}, 1)
     values: dict[tuple[str, str], float] = {}
-    for metric in (*((result.value,) if result.value else ()), *result.metrics):
+    for metric in _each(result) if _whole(result) else _judged(result):
         if not isinstance(metric.value, str):
             # A series that is there twice would cost all of node_exporter's.
             values.setdefault((metric.name, metric.unit), metric.value)
@@ -126,6 +133,39 @@ def _of_result(report: RunReport, result: Result) -> Iterator[Series]:
     if limit is not None and value is not None and not isinstance(limit.value, str):
         named = {"metric": value.name, "unit": limit.unit, "op": limit.op}
         yield Series("threshold", {**what, **named}, limit.value)
+
+
+def _judged(result: Result) -> tuple[Metric, ...]:
+    return (result.value,) if result.value else ()
+
+
+def _each(result: Result) -> tuple[Metric, ...]:
+    return (*_judged(result), *result.metrics)
+
+
+def _whole(result: Result) -> bool:
+    """Whether all that was measured is told: of what is not green, and of nodes together."""
+    return result.tier is not Tier.NODE or result.verdict is not Verdict.PASS
+
+
+def _spreads(report: RunReport) -> Iterator[Series]:
+    """What is not told node by node, over the nodes that passed."""
+    numbers: dict[tuple[str, str, str], list[float]] = {}
+    for result in report.results:
+        if not _whole(result):
+            told = {(metric.name, metric.unit) for metric in _judged(result)}
+            for metric in result.metrics:
+                if not isinstance(metric.value, str) and (metric.name, metric.unit) not in told:
+                    key = (result.check, _GPU.sub("GPU ", metric.name), metric.unit)
+                    numbers.setdefault(key, []).append(metric.value)
+    scope = {"suite": report.suite, "partial": "true" if report.left_out else "false"}
+    for (check, name, unit), values in numbers.items():
+        labels = {**scope, "check": check, "metric": name, "unit": unit}
+        for statistic, of in (("min", min), ("median", statistics.median), ("max", max)):
+            yield Series("spread", {**labels, "statistic": statistic}, of(values))
+
+
+_GPU = re.compile(r"\bGPU \d+[, ]*")  # the GPUs of all nodes are one population
 
 
 def _began(report: RunReport) -> float:

@@ -263,6 +263,32 @@ def test_metrics_have_what_a_value_was_held_against():
     assert series[f"plumbline_validation_threshold{{{what},{limit}}}"] == result.threshold.value
 
 
+def test_what_passing_nodes_measured_beside_is_one_spread_and_whole_of_others():
+    report = healthy()
+    (first, second) = [r for r in report.results if r.check == "cpus"]
+    loads = {"gpu1": (3.0, 5.0), "gpu2": (7.0, 9.0)}
+    first, second = (
+        replace(
+            result,
+            metrics=tuple(
+                Metric(f"GPU {index}, load", load, "x")
+                for index, load in enumerate(loads[result.subject.name])
+            ),
+        )
+        for result in (first, second)
+    )
+    series = dict(samples(metrics.render(replace(report, results=(first, second)))))
+    alike = 'suite="quick",partial="false",check="cpus",metric="GPU load",unit="x"'
+    spread = f"plumbline_validation_spread{{{alike},statistic="
+    told = {name: value for name, value in series.items() if "load" in name}
+    assert told == {f'{spread}"{name}"}}': n for name, n in (("min", 3), ("median", 6), ("max", 9))}
+    failed = replace(second, verdict=Verdict.FAIL)
+    series = dict(samples(metrics.render(replace(report, results=(first, failed)))))
+    own = f'plumbline_validation_value{{{of("cpus", "gpu2")},metric="GPU 0, load",unit="x"}}'
+    assert series[own] == 7.0
+    assert series[f'{spread}"max"}}'] == 5.0  # of the node that passed
+
+
 def test_metrics_name_the_node_at_fault_among_several():
     report = healthy()
     (result,) = [r for r in report.results if r.check == "all_reduce"]
