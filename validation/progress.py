@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from cluster.text import printable
 from validation import terminal
-from validation.model import JobReport, Result
+from validation.model import JobReport, Result, Verdict
 from validation.output import RunFolder
 from validation.report import words
 from validation.slurm.client import JobProgress, Progress
@@ -66,11 +66,13 @@ class Watcher:
     def result(self, result: Result) -> None:
         self._folder.result(result)
         message = printable(result.message.removeprefix("not run: "))
-        notice = (result.subject.name, message)
-        # What one fault does to several checks is told once.
+        # What one fault does to several checks is told once, and what several nodes lack too.
+        skipped = result.verdict is Verdict.SKIP
+        notice = (result.check if skipped else result.subject.name, message)
         if not result.verdict.green and message and notice not in self._reported:
             self._reported.add(notice)
-            self._say(f"  {result.verdict.name} {result.check} {result.subject.name}: {message}")
+            what = result.check if skipped else f"{result.check} {result.subject.name}"
+            self._say(f"  {result.verdict.name} {what}: {message}")
 
     def _say(self, text: str) -> None:
         self._with_live(lambda live: live.console.print(text, markup=False, highlight=False))

@@ -216,7 +216,7 @@ def next_steps(report: RunReport) -> list[Step]:
         for node in finding.result.subject.nodes
     }
     keys = {finding.result.key for finding in findings}
-    groups: dict[tuple[int, Cause, str, str], list[_Finding]] = {}
+    groups: dict[_Kind, dict[str, list[_Finding]]] = {}
     for finding in findings:
         told_by = _TOLD_BY.search(finding.message)
         if told_by and Key(told_by[1], finding.result.subject.name) in keys:
@@ -226,10 +226,19 @@ def next_steps(report: RunReport) -> list[Step]:
         if finding.cause is Cause.INTERRUPTED or (finding.cause in _WITHOUT_A_JOB and follows):
             continue
         check = finding.result.check if finding.cause in _OF_A_CHECK else ""
-        key = (_scope(finding), finding.cause, check, finding.message)
-        groups.setdefault(key, []).append(finding)
-    ordered = sorted(groups.items(), key=lambda item: item[0][0])
-    return [_step(report, group) for _, group in ordered]
+        kind = (_scope(finding), finding.cause, check, words.kind_of(finding.message))
+        groups.setdefault(kind, {}).setdefault(finding.message, []).append(finding)
+    steps = []
+    for _, by_message in sorted(groups.items(), key=lambda item: item[0][0]):
+        if len(by_message) > words.FOLD:  # many nodes, each with its own numbers
+            steps.append(_step(report, [f for same in by_message.values() for f in same]))
+        else:
+            steps += [_step(report, same) for same in by_message.values()]
+    return steps
+
+
+# Scope, cause, check where it matters, and the message without its numbers.
+_Kind = tuple[int, Cause, str, str]
 
 
 def _findings(report: RunReport) -> list[_Finding]:
@@ -343,7 +352,7 @@ def _silent(job: JobReport, reply: Reply) -> list[str]:
 
 
 def _step(report: RunReport, group: Sequence[_Finding]) -> Step:
-    """One step for findings that have cause and message in common."""
+    """One step for findings that have cause and message in common, or its kind."""
     first = group[0]
     checks = list(dict.fromkeys(finding.result.check for finding in group))
     nodes = [] if first.cause in _NOBODYS else _at_fault(group)
@@ -358,9 +367,10 @@ def _step(report: RunReport, group: Sequence[_Finding]) -> Step:
         fitting = list(map(_here, fitting))
     commands = [_filled(command, report, first.job, nodes) for command in fitting]
     if drained := _drainable(report, group):
-        commands.append(_drain(drained, first))
+        commands.append(_drain(drained, group))
     commands += _again(report, first, checks, nodes)
-    title = ": ".join([*_who(first, nodes, checks), first.message])
+    told = [(finding.result.subject.name, finding.message) for finding in group]
+    title = ": ".join([*_who(first, nodes, checks), words.for_all(told)])
     text = advice.text + (_how_to_tell_apart(nodes) if first.unknown else "")
     return Step(printable(title), text, tuple(map(printable, commands)))
 
@@ -401,8 +411,11 @@ def _drainable(report: RunReport, group: Sequence[_Finding]) -> list[str]:
     ]
 
 
-def _drain(nodes: Sequence[str], finding: _Finding) -> str:
-    reason = quoted(f"plumbline: {finding.result.check}: {finding.message}")
+def _drain(nodes: Sequence[str], group: Sequence[_Finding]) -> str:
+    first = group[0]
+    alike = all(finding.message == first.message for finding in group)
+    message = first.message if alike else words.kind_of(first.message)
+    reason = quoted(f"plumbline: {first.result.check}: {message}")
     return f"scontrol update nodename={shlex.quote(compress(nodes))} state=drain reason={reason}"
 
 

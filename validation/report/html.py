@@ -113,17 +113,17 @@ class _Group:
 def _nodes(report: RunReport) -> list[_Group]:
     groups: dict[tuple[Standing, str, str], list[NodeReport]] = {}
     for item in sorted(report.nodes, key=lambda item: _STANDINGS.index(item.standing)):
-        groups.setdefault((item.standing, item.state, item.reason), []).append(item)
+        kind = words.kind_of(item.reason)
+        groups.setdefault((item.standing, item.state, kind), []).append(item)
     return [
         _Group(
             standing,
             compress(item.node.name for item in items),
             state,
-            f"one of those that failed together: {reason}"
-            if standing is Standing.SUSPECT
-            else reason,
+            ("one of those that failed together: " if standing is Standing.SUSPECT else "")
+            + words.for_all([(item.node.name, item.reason) for item in items]),
         )
-        for (standing, state, reason), items in groups.items()
+        for (standing, state, _), items in groups.items()
     ]
 
 

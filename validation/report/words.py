@@ -1,5 +1,6 @@
 """How values, thresholds and verdicts are put into words; every report uses the same ones."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -133,18 +134,46 @@ def rows(results: Sequence[Result]) -> Iterator[Row]:
 
 
 def _on_many_nodes(rows: Sequence[Row]) -> Iterator[Row]:
-    """A rack without power says the same of each of its nodes: that is one row."""
-    alike: dict[Row, list[str]] = {}
+    """A rack without power says the same of each of its nodes: that is one row.
+
+    What differs in its numbers alone is the same: each node's own stands in summary.json.
+    """
+    alike: dict[Row, list[Row]] = {}
     for row in rows:
         alone = row.verdict is Verdict.PASS or row.tier != Tier.NODE.value
-        alike.setdefault(row if alone else replace(row, subject=""), []).append(row.subject)
-    for row, subjects in alike.items():
-        if len(subjects) > FOLD:
-            names = compress(subjects)
-            shown = names if len(names) <= _LONG else count(len(subjects), "node")
-            yield replace(row, subject=shown)
+        kind = row if alone else replace(row, subject="", value="", message=kind_of(row.message))
+        alike.setdefault(kind, []).append(row)
+    for members in alike.values():
+        if len(members) > FOLD:
+            yield _of_many_nodes(members)
         else:
-            yield from (replace(row, subject=subject) for subject in subjects)
+            yield from members
+
+
+def _of_many_nodes(rows: Sequence[Row]) -> Row:
+    first, subjects = rows[0], [row.subject for row in rows]
+    names = compress(subjects)
+    shown = names if len(names) <= _LONG else count(len(subjects), "node")
+    values = listed(list(dict.fromkeys(row.value for row in rows)), 2)
+    message = for_all([(row.subject, row.message) for row in rows])
+    return replace(first, subject=shown, value=values, message=message)
+
+
+def for_all(messages: Sequence[tuple[str, str]]) -> str:
+    """One message for nodes whose messages are of one kind; each is a node's name and its own."""
+    name, message = messages[0]
+    if any(other != message for _, other in messages):
+        return f"{message} (on {name}; with other numbers on the others)"
+    return message
+
+
+def kind_of(message: str) -> str:
+    """A message without its numbers and names: what it has in common with another node's.
+
+    >>> kind_of("GPU 3: 12 PCIe replays in 60 s of work, on GPU-5f3a")
+    'GPU #: # PCIe replays in # s of work, on #'
+    """
+    return re.sub(r"[\w.+-]*\d[\w.+-]*", "#", message)
 
 
 def _passes_silently(result: Result) -> bool:

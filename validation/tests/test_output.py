@@ -14,7 +14,7 @@ import pytest
 
 from cluster.errors import EnvironmentProblem
 from validation import output, terminal
-from validation.model import JobReport, Outcome, Reply, Verdict
+from validation.model import JobReport, Outcome, Reply, Subject, Verdict
 from validation.output import RunFolder
 from validation.progress import Watcher
 from validation.report import html
@@ -162,6 +162,17 @@ def test_one_fault_of_a_node_is_said_once(tmp_path):
         for result in mixed_bag().results:
             watcher.result(result)
     assert stream.getvalue().count("Slurm says drained") == 1
+
+
+def test_what_no_node_can_be_asked_is_said_once(tmp_path):
+    stream = io.StringIO()
+    (result, *_) = mixed_bag().results
+    with Watcher(stream, prepared(tmp_path)) as watcher:
+        for name in ("gpu1", "gpu2", "gpu3"):
+            skip = {"verdict": Verdict.SKIP, "message": "no RDMA is declared"}
+            watcher.result(replace(result, subject=Subject.node(name), **skip))
+    assert stream.getvalue().splitlines()[-1].endswith(f"SKIP {result.check}: no RDMA is declared")
+    assert stream.getvalue().count("SKIP") == 1
 
 
 @pytest.mark.parametrize(

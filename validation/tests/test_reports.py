@@ -70,6 +70,25 @@ def test_what_fails_alike_on_many_nodes_is_one_row():
     assert len(console.render(report).splitlines()) < 60
 
 
+def test_what_differs_in_its_numbers_alone_is_one_row():
+    """Each of 500 nodes counts another number of CPUs; one beside them has too few GPUs too."""
+    names = [f"gpu{number}" for number in range(1, 501)]
+    plan = make_plan(*((name, "virtual", 2) for name in names))
+    said = {
+        name: NodeState(name, "idle", 10 + number, 2000, "gpu:virtual:2")
+        for number, name in enumerate(names)
+    }
+    said["gpu7"] = replace(said["gpu7"], gres="gpu:virtual:1")
+    report = report_of(FakeSlurm(plan, said))
+    table = [row for row in words.rows(report.results) if row.check.startswith("slurm_state")]
+    assert [row.subject for row in table] == ["gpu[1-6,8-500]", "gpu7"]
+    assert table[0].message == (
+        "Slurm counts 10 CPUs, 2 are declared (on gpu1; with other numbers on the others)"
+    )
+    assert len(console.render(report).splitlines()) < 60
+    assert len(html._nodes(report)) < 5
+
+
 def test_nodes_whose_list_is_long_are_counted():
     report = of_states(**{f"rack{number}-gpu{number}": "down" for number in range(1, 9)})
     assert next(iter(words.rows(report.results))).subject == "8 nodes"
