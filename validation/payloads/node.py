@@ -23,7 +23,7 @@ from typing import Any
 
 from cluster import processes
 from cluster.readers import nvml
-from validation.payloads import container
+from validation.payloads import container, outside
 from validation.payloads.rendezvous import node_name
 
 MUNGE_TIMEOUT_S = 5
@@ -91,6 +91,8 @@ def measure(
                      may use of it, None where nothing limits it
     tmp, spool       /tmp and slurmd's own folder, see Folder; spool is None where none is found
     torch            its version, or None; torch_error says why
+    outside          what processes outside of Slurm use of the CPUs, see outside.py; None where
+                     that cannot be told
     gpu_device_nodes character devices /dev/nvidia<number>; they exist without a driver too
     gpus, nvml       the GPUs that NVML answers for, and what it does not answer, or None
     munge_*          a fresh credential, and how the given one decoded; errors beside them
@@ -111,6 +113,7 @@ def measure(
         "spool": asdict(_folder(spool)) if spool else None,
         "torch": torch,
         "torch_error": torch_error,
+        "outside": outside.measure(),
         "gpu_device_nodes": _gpu_device_nodes(dev),
         "gpus": [asdict(gpu) for gpu in gpus],
         "nvml": nvml_error,

@@ -38,6 +38,7 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
         "torch": "2.6.0",
         "torch_error": None,
         "memory_limit_mb": None,
+        "outside": {"cpus": 0.04, "largest": "systemd"},
     }
     return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 

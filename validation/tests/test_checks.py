@@ -478,6 +478,22 @@ def test_a_slow_line_does_not_make_a_clock_wrong():
         assert late.verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("cpus", "verdict", "words"),
+    [
+        (0.99, PASS, ""),
+        (1.0, WARN, "processes outside of Slurm use 1 of 2 CPUs, most: stress-ng"),
+        (1.97, WARN, "use 1.97 of 2 CPUs"),
+        (-1.0, FAIL, "-1 CPUs are used outside of Slurm"),
+    ],
+)
+def test_what_runs_outside_of_slurm_is_told(cpus, verdict, words):
+    answer = healthy("cpus", outside={"cpus": cpus, "largest": "stress-ng"})
+    result = judge("cpus", *answer)
+    assert result.verdict is verdict
+    assert words in result.message
+
+
 def test_a_clock_without_an_arrival_time_fails():
     assert judge("clock", *healthy("clock"), document_ns=None).verdict is FAIL
 
