@@ -58,7 +58,10 @@ def test_every_reason_of_a_version_is_in_the_table(version):
         ("Reservation nightly is invalid", Cause.REQUEST),
         ("Reservation_nightly_was_deleted", Cause.REQUEST),
         ("Reservation nightly, which this job was running under, has ended", Cause.REQUEST),
-        ("uid 7 not in group permitted to use this partition (gpu). groups allowed: a", Cause.REQUEST),
+        (
+            "uid 7 not in group permitted to use this partition (gpu). groups allowed: a",
+            Cause.REQUEST,
+        ),
         ("Job is at or exceeds QOS normal's group max TRES(cpu) minutes of 10", Cause.LIMIT),
         ("Job is at or exceeds association (acc=a/user=b/part=c) group wall limit 5", Cause.LIMIT),
         ("burst_buffer/lua: Stage-out in progress", Cause.BUSY),

@@ -10,7 +10,9 @@ from cluster.slurm.node_states import NodeState, NodeStatus, slurm_nodes, words
 
 WORDS: dict[str, list[str]] = {
     what: text.split()
-    for what, text in yaml.safe_load((Path(__file__).parent / "node_states.yml").read_text()).items()
+    for what, text in yaml.safe_load(
+        (Path(__file__).parent / "node_states.yml").read_text()
+    ).items()
 }
 SCONTROL = WORDS.pop("words")
 
@@ -64,7 +66,8 @@ def test_a_maintenance_reservation_that_the_jobs_are_in_excuses_nothing() -> Non
 
 
 UNSETTLED = """
-    DOWN FAIL INVALID_REG NOT_RESPONDING UNKNOWN POWERED_DOWN POWERING_DOWN POWERING_UP REBOOT_ISSUED
+    DOWN FAIL INVALID_REG NOT_RESPONDING UNKNOWN
+    POWERED_DOWN POWERING_DOWN POWERING_UP REBOOT_ISSUED
 """
 
 

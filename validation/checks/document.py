@@ -7,7 +7,7 @@ A check's own judgement sees only documents that are what they claim to be.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from cluster import hostlist, strict
 from cluster.slurm import job_reasons, node_states
 from cluster.slurm.job_reasons import Cause
+from cluster.slurm.node_states import NodeState
 from cluster.text import printable
 from validation.model import Job, Outcome, Proof, Rank, Reply, Result, Tier, Verdict, exit_status
 from validation.payloads.rendezvous import STEERING
@@ -281,12 +282,8 @@ def _waited(job: Job, reply: Reply) -> Unusable:
         return Unusable(f"{message}{_WHOSE[cause]}{reason}", verdict, ())
     if _out_of_service(job, reply):
         return _unusable(job, reply, f"{message}Slurm says {reply.reason or 'nothing'}")
-    if asleep := [state.name for state in reply.states if node_states.asleep(state)]:
-        names = ", ".join(asleep[:8])
-        return Unusable(f"{message}{names} is still being powered up", Verdict.INCONCLUSIVE, ())
-    if meant := [state for state in reply.states if node_states.on_purpose(state)]:
-        why = "; ".join(f"{state.name} {node_states.on_purpose(state)}" for state in meant[:8])
-        return Unusable(f"{message}{why}", Verdict.INCONCLUSIVE, ())
+    if unready := _not_ready(reply.states):
+        return Unusable(f"{message}{unready}", Verdict.INCONCLUSIVE, ())
     if ending := [state.name for state in reply.states if node_states.completing(state)]:
         names = f"{', '.join(ending[:8])} {'is' if len(ending) == 1 else 'are'}"
         message = f"{message}{names} still completing a job that has ended{reason}"
@@ -297,6 +294,14 @@ def _waited(job: Job, reply: Reply) -> Unusable:
     # Whatever it says: the nodes are in service, and nothing was measured on them.
     explanation = f"Slurm says {reply.reason}" if reply.reason else "Slurm gives no reason"
     return Unusable(f"{message}{explanation}", Verdict.INCONCLUSIVE)
+
+
+def _not_ready(states: Sequence[NodeState]) -> str:
+    """Which nodes take no jobs now, and are meant not to; "" where none."""
+    if asleep := [state.name for state in states if node_states.asleep(state)]:
+        return f"{', '.join(asleep[:8])} is still being powered up"
+    told = [f"{state.name} {why}" for state in states if (why := node_states.on_purpose(state))]
+    return "; ".join(told[:8])
 
 
 _NODE_FAILURES = re.compile(

@@ -36,25 +36,32 @@ def evaluate(node: Node, state: NodeState | None, reserved: bool = False) -> Res
     """`reserved` says that the jobs run inside of a reservation."""
     if state is None:
         return _result(node, "unknown", Verdict.FAIL, "Slurm does not know this node")
+    if kept := _kept_back(state, reserved):
+        return _result(node, state.state, *kept)
+    if disagreements := _disagreements(node, state):
+        return _result(node, state.state, Verdict.FAIL, "; ".join(disagreements))
+    return _result(node, state.state, Verdict.PASS, "")
+
+
+def _kept_back(state: NodeState, reserved: bool) -> tuple[Verdict, str] | None:
+    """Why Slurm gives the node no job, and what follows; None for a node that takes jobs."""
     base, flags = node_states.split(state.state)
     reason = f" ({state.reason})" if state.reason else ""
     if base in node_states.RESERVED and not flags.strip(node_states.ASLEEP):
         if not reserved:
             message = f"the node is in a reservation{reason}: give --reservation to judge it"
-            return _result(node, state.state, Verdict.INCONCLUSIVE, message)
+            return Verdict.INCONCLUSIVE, message
     elif why := node_states.on_purpose(state, reserved):
-        return _result(node, state.state, Verdict.INCONCLUSIVE, f"the node {why}{reason}")
+        return Verdict.INCONCLUSIVE, f"the node {why}{reason}"
     elif base not in node_states.TAKES_JOBS:
-        return _result(node, state.state, Verdict.FAIL, f"Slurm says {state.state}{reason}")
+        return Verdict.FAIL, f"Slurm says {state.state}{reason}"
     flags = flags.translate(dict.fromkeys(map(ord, node_states.ASLEEP + ("$" if reserved else ""))))
-    if flags:
-        words = " and ".join(node_states.FLAGS.get(flag, f"has the flag {flag}") for flag in flags)
-        only_passing = not flags.strip(node_states.PASSING)
-        verdict = Verdict.INCONCLUSIVE if only_passing else Verdict.FAIL
-        return _result(node, state.state, verdict, f"the node {words}{reason}")
-    if disagreements := _disagreements(node, state):
-        return _result(node, state.state, Verdict.FAIL, "; ".join(disagreements))
-    return _result(node, state.state, Verdict.PASS, "")
+    if not flags:
+        return None
+    words = " and ".join(node_states.FLAGS.get(flag, f"has the flag {flag}") for flag in flags)
+    only_passing = not flags.strip(node_states.PASSING)
+    verdict = Verdict.INCONCLUSIVE if only_passing else Verdict.FAIL
+    return verdict, f"the node {words}{reason}"
 
 
 def deaf(result: Result, place: str, asked_from: str, nobodys: bool) -> Result:

@@ -86,7 +86,8 @@ class Training:
     @property
     def movement(self) -> float:
         """The least that a reference moved, in parameters or in its losses, relative to itself."""
-        return min(item.movement for item in (*self.curves, *self.ranks))
+        losses = [curve.movement for curve in self.curves]
+        return min([*losses, *(rank.movement for rank in self.ranks)])
 
     def figures(self, tolerances: Tolerances) -> list[tuple[Metric, Threshold]]:
         """The largest difference of each kind, and what it is held against."""

@@ -47,9 +47,7 @@ class Series:
     @property
     def judged(self) -> tuple[str, str] | None:
         """Check and subject; None of what is about the run."""
-        return (
-            (self.labels["check"], self.labels["subject"]) if "subject" in self.labels else None
-        )
+        return (self.labels["check"], self.labels["subject"]) if "subject" in self.labels else None
 
 
 def render(report: RunReport, former: str = "") -> str:

@@ -332,9 +332,7 @@ def task(fault, number, hosts, payload, config, options, command, state):
         document["measured"]["time_ns"] += int(late * 1e9)
     for part, fields in change.get("answer", {}).items():
         document[part].update(fields)
-    text = standin.line(document)
-    if len(hosts) == 1:  # the GPUs of a stand-in are gpu1's, and no two nodes have the same
-        text = text.replace("GPU-gpu1-", f"GPU-{hosts[0]}-")
+    text = with_own_gpus(standin.line(document), hosts)
     if fault == "noise":
         print("NCCL version 2.21.5\n{'a': 1}")
     if fault == "cut":
@@ -347,6 +345,11 @@ def task(fault, number, hosts, payload, config, options, command, state):
         print(change.get("stderr", message), file=sys.stderr)
         return complain(f"srun: error: {hosts[-1]}: task 1: Exited with exit code 1")
     return 0
+
+
+def with_own_gpus(text, hosts):
+    """The GPUs of a stand-in are gpu1's, and no two nodes have the same."""
+    return text.replace("GPU-gpu1-", f"GPU-{hosts[0]}-") if len(hosts) == 1 else text
 
 
 def answer(payload, hosts, config, options, arguments):

@@ -20,7 +20,7 @@ def written(proc, pid, command, group, ticks, parent=1):
 
 
 def measured(tmp_path, ticks, own=JOB):
-    """Of these processes, (command, group, parent) -> ticks in the half second between the looks."""
+    """Of these processes: (command, group, parent) -> ticks in half a second."""
     written(tmp_path, "self", "python3", own, 0)
     (tmp_path / "meminfo").write_text("")
     for pid, (command, group, parent) in enumerate(ticks, start=10):

@@ -402,7 +402,10 @@ def test_a_comparison_that_breaks_accuses_no_node(monkeypatch, caplog):
 
     monkeypatch.setattr(tiers, "CHECKS", {**CHECKS, "clock": replace(clock, compare=explode)})
     run = walked(FakeSlurm(make_plan()))
-    assert {key for key in run.failed if key[0] == "clock"} == {("clock", "gpu1"), ("clock", "gpu2")}
+    assert {key for key in run.failed if key[0] == "clock"} == {
+        ("clock", "gpu1"),
+        ("clock", "gpu2"),
+    }
     assert "the check itself failed" in run.failed["clock", "gpu1"]
     assert set(run.standings.values()) == {Standing.UNPROVEN}
     assert "ZeroDivisionError" in caplog.text

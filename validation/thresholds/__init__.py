@@ -143,9 +143,7 @@ _COLLECTIVE = strict.table(
     },
     {
         "warn_below_gbs": speed,
-        "fail_above_gbs": strict.described(
-            speed, "more than that is a fault of the measurement"
-        ),
+        "fail_above_gbs": strict.described(speed, "more than that is a fault of the measurement"),
     },
 )
 

@@ -19,9 +19,7 @@ NAMES = {
 }
 
 
-_LIMIT = strict.table(
-    {"fail_below_gbs": speed, **SOURCED}, {"warn_below_gbs": speed}
-)
+_LIMIT = strict.table({"fail_below_gbs": speed, **SOURCED}, {"warn_below_gbs": speed})
 READER = strict.described(
     strict.table({}, dict.fromkeys(NAMES, _LIMIT)),
     "a site's own: what a node's disk and memory must reach",

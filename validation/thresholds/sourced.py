@@ -56,9 +56,9 @@ LEAST_SPEED, MOST_SPEED = 0.001, 1e6
 
 
 def _speed(value: Any, where: str, problems: strict.Problems) -> float | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if LEAST_SPEED <= value <= MOST_SPEED:
-            return float(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and LEAST_SPEED <= value <= MOST_SPEED:
+        return float(value)
     problems.append(
         f"{where}: expected a number from {LEAST_SPEED:g} to {MOST_SPEED:g}, found {value!r}"
     )
