@@ -153,8 +153,8 @@ ADVICE: Mapping[Cause, Advice] = {
     ),
     Cause.NO_ANSWER: Advice(
         "The job ended, but its answer is missing or belongs to another question. Read what it "
-        "printed. Possible causes are a prolog that prints without a newline, another Python than "
-        "declared, or an srun that starts something else.",
+        "printed. Possible causes are another Python than declared, or an srun that starts something "
+        "else.",
         ("less {out}", _READ),
     ),
     Cause.NOT_RUN: Advice("It was not judged. Repair what else did not pass, then repeat the run."),

@@ -418,7 +418,7 @@ def test_differences_are_relative_to_what_should_have_moved():
 
 def test_the_movement_is_that_of_all_steps():
     kept = [[torch.full((4,), value)] for value in (1.0, 1.5, 3.0)]
-    whole = SimpleNamespace(parameters=kept)
+    whole: Any = SimpleNamespace(parameters=kept)
     row = training.figures(0, first_step={}, parameters=kept[1:], reference=whole)
     assert row.movement == 2
 
