@@ -153,8 +153,8 @@ ADVICE: Mapping[Cause, Advice] = {
     ),
     Cause.NO_ANSWER: Advice(
         "The job ended, but its answer is missing or belongs to another question. Read what it "
-        "printed. Possible causes are another Python than declared, or an srun that starts something "
-        "else.",
+        "printed. Possible causes are another Python than declared, or an srun that starts "
+        "something else.",
         ("less {out}", _READ),
     ),
     Cause.NOT_RUN: Advice("It was not judged. Repair what else did not pass, then repeat the run."),
@@ -164,6 +164,39 @@ ADVICE: Mapping[Cause, Advice] = {
         "stays unproven."
     ),
 }
+
+
+# The cases of a check's advice, by the words they begin with, and the messages that each is for.
+CASES: Mapping[str, Mapping[str, str]] = {
+    "all_reduce": {
+        "Too slow": r"at least \S+ expected|close to the threshold",
+        "Over sockets although InfiniBand is declared": r"over sockets",
+        "A wrong sum": r"elements of the sum",
+        "Too fast": r"more than any link carries",
+    },
+    "gpus": {
+        "Fewer than declared": r"device nodes found|NVML answers for",
+        "Another name": r"NVML says",
+        "One GPU on two nodes": r"one answers for the other",
+    },
+    "munge": {
+        "`Invalid credential`": r"Invalid credential",
+        "`Expired` or `Rewound`": r"Expired|Rewound",
+        "No answer": r"no answer",
+    },
+}
+
+
+def fitting_cases(check: str, text: str, message: str) -> str:
+    """Of a check's advice the cases that the message is about; all of it where none is known."""
+    begins = {text.index(f"{label}:"): pattern for label, pattern in CASES.get(check, {}).items()}
+    ends = [*sorted(begins)[1:], len(text)]
+    fitting = [
+        text[begin:end].strip()
+        for begin, end in zip(sorted(begins), ends, strict=False)
+        if re.search(begins[begin], message)
+    ]
+    return " ".join(fitting) or text
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +391,8 @@ def _step(report: RunReport, group: Sequence[_Finding]) -> Step:
     nodes = [] if first.cause in _NOBODYS else _at_fault(group)
     info = report.checks[first.result.check]
     measured = first.cause is Cause.FINDING
-    advice = Advice(info.advice, info.commands) if measured else ADVICE[first.cause]
+    own = Advice(fitting_cases(info.name, info.advice, first.message), info.commands)
+    advice = own if measured else ADVICE[first.cause]
     # Where no node is at fault, none is to be looked at.
     fitting = [command for command in advice.commands if nodes or "{node}" not in command]
     if measured and first.result.tier is Tier.CLUSTER and first.job:

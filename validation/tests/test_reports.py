@@ -70,6 +70,35 @@ def test_what_fails_alike_on_many_nodes_is_one_row():
     assert len(console.render(report).splitlines()) < 60
 
 
+@pytest.mark.parametrize(
+    ("check", "message", "begins"),
+    [
+        ("all_reduce", "busbw 1 MiB is 3 GB/s, at least 9 expected", ["Too slow"]),
+        ("all_reduce", "5 elements of the sum over 1 MiB are wrong", ["A wrong sum"]),
+        (
+            "all_reduce",
+            "5 elements of the sum are wrong; NCCL ran over sockets on gpu1",
+            ["Over sockets", "A wrong sum"],
+        ),
+        ("gpus", "NVML says NVIDIA T4; h100_sxm is known as x", ["Another name"]),
+        ("munge", "another sentence", ["`Invalid", "`Expired", "No answer"]),
+    ],
+)
+def test_advice_is_of_the_case_that_the_message_is_about(check, message, begins):
+    text = advice.fitting_cases(check, CHECKS[check].info.advice, message)
+    labels = sorted(advice.CASES[check], key=CHECKS[check].info.advice.index)
+    told = [label for label in labels if f"{label}:" in text]
+    assert [label.startswith(begin) for label, begin in zip(told, begins, strict=True)] == [
+        True for _ in begins
+    ]
+
+
+def test_every_case_begins_where_the_advice_has_it():
+    for check, cases in advice.CASES.items():
+        for label in cases:
+            assert CHECKS[check].info.advice.count(f"{label}:") == 1
+
+
 def test_what_differs_in_its_numbers_alone_is_one_row():
     """Each of 500 nodes counts another number of CPUs; one beside them has too few GPUs too."""
     names = [f"gpu{number}" for number in range(1, 501)]
