@@ -51,8 +51,8 @@ ORIGIN: dict[str, strict.Reader] = {
 SOURCED: dict[str, strict.Reader] = {**ORIGIN, "date": date}
 
 
-# In GB/s or TFLOPS. Results are rounded to the lower one; no device of today reaches the upper.
-LEAST_SPEED, MOST_SPEED = 0.001, 1e6
+# In GB/s or TFLOPS: less is none, and no device of today reaches the upper.
+LEAST_SPEED, MOST_SPEED = 1e-6, 1e6
 
 
 def _speed(value: Any, where: str, problems: strict.Problems) -> float | None:
