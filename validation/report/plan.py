@@ -4,17 +4,14 @@ import json
 from collections.abc import Callable, Sequence
 
 from cluster.hostlist import compress
-from validation.checks import all_reduce, copies, gemm, hbm, peers
 from validation.model import Job, PlannedCheck, Tier
 from validation.plan import ALWAYS, AT_ONCE, Plan
 from validation.report import words
 from validation.report.console import table
 from validation.report.json import plain
-from validation.thresholds.applied import applied
+from validation.thresholds.applied import JUDGED_BY_SPEED, applied
 
 _HEADER = ("tier", "job", "nodes", "ranks", "GPUs", "backend", "partition", "limit", "checks")
-# Without a threshold these are measured and end inconclusive; the others need none, or pass.
-_JUDGED_BY_SPEED = (gemm.NAME, hbm.NAME, copies.NAME, peers.NAME, all_reduce.NAME)
 _FOLD = 8  # jobs of the node tier on more nodes than this are one row
 
 
@@ -84,7 +81,7 @@ def _without_threshold(plan: Plan) -> list[str]:
         if plan.rules[node.hardware].model is None:
             continue
         for item in applied(plan, node.name):
-            if item.check in _JUDGED_BY_SPEED and not (item.threshold or item.words):
+            if item.check in JUDGED_BY_SPEED and not (item.threshold or item.words):
                 entries.setdefault((item.check, item.what), []).append(group.name)
     lines = [
         f"  {check} on {', '.join(groups)} will be inconclusive: no threshold for {what}"
