@@ -89,7 +89,7 @@ def test_slurms_files_are_the_golden_ones(name: str, golden: Callable[[Path, str
     for file, text in rendered.items():
         if text:
             golden(GOLDEN / f"{PREFIX}{name}" / file, text)
-    refused = f"__slurm_site_settings | slurm_unread_settings('{RELEASE}', 'ctl1')"
+    refused = f"__slurm_site_settings | slurm_refused_settings('{RELEASE}', 'ctl1')"
     assert of_controller(name, refused) == []
 
 

@@ -1,30 +1,38 @@
-"""Which releases of Slurm read which keys of its files: slurm.conf, gres.conf and the others.
+"""Which releases of Slurm read which keys of its files, and which values: keys.yml, read once.
 
-A key that a release does not know ends its daemons; one that it reads no more, and most entries of
-lists that it does not know, it only passes over. So what a role writes of its own accord is left
-out there (`read`), and what a site sets is refused, with what to set instead (`unread`).
-
-The table has what a site with GPUs is likely to set, and what we write, where not all releases
-from 22.05 to 26.05 read it. What is not in it passes: of slurm.conf Slurm's own parser has the last
-word. Its sources are NEWS (up to 24.11) and CHANGELOG of the release that is named, the manual
-pages, and the parsers of 22.05.8, 24.11.5 and 26.05.5 (tests/test_slurm_keys.py).
+A key that a release does not know ends its daemons, and so does a value that is not of its type.
+Most words of lists that it does not know, and keys of old that it still takes, it only passes over.
+So what a role writes of its own accord is left out there (`read`), and what a site sets is refused,
+with what to set instead (key_problems.py).
 """
 
 from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+PATH = Path(__file__).with_name("keys.yml")
 
 # "24.11": of fixed width, so that releases sort as words do.
 Release = str
 NONE = ""  # of a bound, and of a host whose release is not known
+RELEASES: tuple[Release, ...] = (
+    "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05",
+)  # fmt: skip
+
+TEXT = "text"
+LIST, WORD = "list", "word"
+WORDS = (WORD, "words", LIST)  # kinds of keys whose words are known
+UNITED = (LIST, "texts")  # kinds whose value is what several ask for
 
 
 class File(str, enum.Enum):
-    """What a key is in: a file, or the lines of nodes and partitions in slurm.conf."""
+    """What a key is in: a file, or the lines of nodes, partitions and others in slurm.conf."""
 
     def __str__(self) -> str:  # as Python 3.11's StrEnum
         return str(self.value)
@@ -32,6 +40,9 @@ class File(str, enum.Enum):
     SLURM = "slurm.conf"
     NODE = "NodeName"
     PARTITION = "PartitionName"
+    DOWN_NODES = "DownNodes"
+    NODE_SET = "NodeSet"
+    POWER_ACTION = "PowerAction"
     GRES = "gres.conf"
     TOPOLOGY = "topology.conf"
     CGROUP = "cgroup.conf"
@@ -40,251 +51,153 @@ class File(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """`Name`, or `Name=value` where one value is meant, or one entry of a list."""
+class Known:
+    """What some releases read: a key, or a word of its value.
 
-    file: File
+    name     as Slurm writes it; of a word without its prefix
+    takes    a key's range of numbers, or what follows the = of a word; "" is none
+    instead  what to do in a release that does not read it
+    """
+
     name: str
-    instead: str  # what to do where it is not read
-    source: str
+    takes: str = ""
     since: Release = NONE  # the first release that reads it
     until: Release = NONE  # the last one
+    instead: str = ""
 
     def read_by(self, release: Release) -> bool:
         return self.since <= release and (not self.until or release <= self.until)
 
     @property
+    def bounded(self) -> bool:
+        return bool(self.since or self.until)
+
+    @property
     def readers(self) -> str:
         """`25.11 and newer`, `23.02 and older`, `23.11 to 25.11`."""
+        if self.since == self.until:
+            return self.since
         if self.since and self.until:
             return f"{self.since} to {self.until}"
         return f"{self.since} and newer" if self.since else f"{self.until} and older"
 
-    def means(self, name: str, value: str) -> bool:
-        """Whether this is the setting, or the entry of a list, `name=value`."""
-        mine, _, wanted = self.name.lower().partition("=")
-        return name.lower() == mine and (not wanted or value.lower().partition("=")[0] == wanted)
+
+@dataclass(frozen=True, slots=True)
+class Key(Known):
+    """A key of a file.
+
+    kind    its type, or one of WORDS
+    words   by name in lower case
+    prefix  before each word, such as `select/`
+    others  whether a site may have words of its own
+    gone    whether no release from 22.05 on reads it, or only as an old name of another
+    """
+
+    kind: str = TEXT
+    words: Mapping[str, Known] = field(default_factory=dict)
+    prefix: str = ""
+    others: bool = False
+    gone: bool = False
+
+    def word(self, entry: str) -> Known | None:
+        """The word that an entry of the value begins with: `defer`, `bf_window=60`, `FORCE:4`."""
+        name = re.split("[=:]", entry, maxsplit=1)[0].strip().lower()
+        if self.prefix and name.startswith(self.prefix):
+            return self.words.get(name.removeprefix(self.prefix))
+        if self.prefix and not self._bare and name not in ("none", "default"):
+            return None
+        return self.words.get(name)
+
+    @property
+    def _bare(self) -> bool:
+        """Whether Slurm puts the prefix before a word that has none."""
+        return self.kind == LIST or self.prefix == "mpi/"
 
 
-Instead = Mapping[str, str]  # name -> what to do where it is not read
+Table = Mapping[File, Mapping[str, Key]]  # by name in lower case
 
 
-def _since(release: Release, source: str, **files: Instead) -> Iterator[Key]:
-    for file, names in files.items():
-        for name, instead in names.items():
-            yield Key(File[file], name, instead, source, since=release)
+@cache
+def table() -> Table:
+    """What keys.yml says. Raises KeyError, OSError, ValueError or YAMLError; a test reads ours."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document = yaml.load(PATH.read_text(encoding="utf-8"), loader)
+    return {file: dict(_keys(document[str(file)])) for file in File}
 
 
-def _until(release: Release, source: str, **files: Instead) -> Iterator[Key]:
-    for file, names in files.items():
-        for name, instead in names.items():
-            yield Key(File[file], name, instead, source, until=release)
+def find(file: str, name: str) -> Key | None:
+    """A key of a file, however its name is written."""
+    return table()[File(file)].get(name.lower())
 
 
-NO_KMEM = "remove it, ConstrainRAMSpace confines the kernel's memory too"
-NOTHING_LIKE_IT = "remove it, older releases have nothing like it"
+@cache
+def lists() -> frozenset[str]:
+    """Names, in lower case, of the keys of slurm.conf whose value is what several ask for."""
+    return frozenset(name for name, key in table()[File.SLURM].items() if key.kind in UNITED)
 
-TABLE: tuple[Key, ...] = (
-    *_until(
-        "21.08",
-        "NEWS 22.05.0rc1",
-        CGROUP={
-            "AllowedDevicesFile": "remove it, a job has all devices that are no GRES",
-            "CgroupReleaseAgentDir": "remove it, Slurm removes its cgroups itself",
+
+_TOKEN = re.compile(r"([^\s=@]+)(?:=([^@\s]*))?(?:@([\d.]*)(?:-([\d.]+))?)?")
+
+
+def _token(text: str) -> Known:
+    match = _TOKEN.fullmatch(text)
+    if not match:
+        raise ValueError(f"keys.yml: {text!r} is no NAME=TAKES@SINCE-UNTIL")
+    name, takes, since, until = match.groups("")
+    return Known(name, takes, since, until)
+
+
+def _keys(section: Mapping[str, Any]) -> Iterator[tuple[str, Key]]:
+    """(name in lower case, key) of what a file has."""
+    instead: Mapping[str, str] = section.get("instead", {})
+    for kind, keys in section.items():
+        if kind in ("instead", "gone"):
+            continue
+        for token, words in keys.items() if kind in WORDS else ((t, "") for t in keys.split()):
+            known = _token(token)
+            key = _with_words(known, kind, str(words).split(), instead)
+            yield key.name.lower(), replace(key, instead=instead.get(key.name, ""))
+    for name, what in section.get("gone", {}).items():
+        yield name.lower(), Key(name, instead=what, gone=True)
+
+
+def _with_words(known: Known, kind: str, tokens: Sequence[str], instead: Mapping[str, str]) -> Key:
+    prefix = next((token for token in tokens if token.endswith("/")), "")
+    words = [_token(token) for token in tokens if token not in (prefix, "*")]
+    return Key(
+        known.name,
+        known.takes,
+        known.since,
+        known.until,
+        kind=kind,
+        words={
+            word.name.lower(): replace(
+                word, instead=instead.get(f"{known.name}={prefix}{word.name}", "")
+            )
+            for word in words
         },
-    ),
-    *_since(
-        "22.05",
-        "NEWS 22.05.0rc1",
-        SLURMDBD={"AllowNoDefAcct": "remove it, and give each user a default account"},
-    ),
-    *_until(
-        "22.05",
-        "NEWS 23.02.0rc1",
-        SLURM={"LaunchType": "remove it, srun starts steps by itself"},
-    ),
-    *_since(
-        "23.02",
-        "NEWS 23.02.0rc1, 23.02.1 (EnableControllers), 23.02.7 (DisableGPUAcct)",
-        SLURM={
-            "HealthCheckNodeState=NONDRAINED_IDLE": "set IDLE",
-            "JobAcctGatherParams=DisableGPUAcct": NOTHING_LIKE_IT,
-            "MaxBatchRequeue": "remove it, a job is held after 5 times",
-            "PreemptParameters": "set such options in SchedulerParameters",
-            "PrologFlags=ForceRequeueOnFail": "remove it, and submit jobs with --requeue",
-            "SuspendExcStates": "set SuspendExcNodes or SuspendExcParts",
-        },
-        PARTITION={
-            "MaxCPUsPerSocket": "set MaxCPUsPerNode",
-            "PowerDownOnIdle": "set SuspendTime of the partition",
-        },
-        CGROUP={"EnableControllers": "remove it, systemd hands the controllers down"},
-    ),
-    *_since(
-        "23.02",
-        "job_container.conf(5) of 23.02; the plugin of 22.05.8 ends slurmd",
-        JOB_CONTAINER={
-            "Dirs": "remove it, /tmp and /dev/shm are private",
-            "Shared": "remove it, and mount filesystems at boot, not on demand",
-        },
-    ),
-    *_until(
-        "23.02",
-        "NEWS 23.11.0rc1",
-        SLURM={
-            "CommunicationParameters=NoAddrCache": "remove it",
-            "RoutePlugin=route/topology": "set TopologyParam to RouteTree",
-            "SelectType=select/cons_res": "set select/cons_tres, or nothing: the role does",
-            "SlurmctldParameters=cloud_reg_addrs": "remove it, it is so by default",
-        },
-        CGROUP={
-            "CgroupAutomount": "remove it, systemd mounts the cgroups",
-            "AllowedKmemSpace": NO_KMEM,
-            "ConstrainKmemSpace": NO_KMEM,
-            "MaxKmemPercent": NO_KMEM,
-            "MinKmemSpace": NO_KMEM,
-        },
-    ),
-    *_since(
-        "23.11",
-        "NEWS 23.11.0rc1, 23.11.5 (auth/slurm), 23.11.6 (use_client_ids)",
-        SLURM={
-            "AuthInfo=use_client_ids": "remove it, and have the users on the controllers too",
-            "AuthType=auth/slurm": "set auth/munge, or nothing: the role does",
-            "TopologyParam=RouteTree": "set RoutePlugin to route/topology",
-            "TopologyParam=RoutePart": NOTHING_LIKE_IT,
-            "TopologyPlugin=topology/block": "set slurm_topology.plugin to tree",
-        },
-        GRES={"AutoDetect=nrt": "name the devices with File"},
-        CGROUP={"SignalChildrenProcesses": NOTHING_LIKE_IT},
-    ),
-    *_since(
-        "24.05",
-        "NEWS 24.05.0rc1, 24.05.1 (nvidia_imex)",
-        SLURM={
-            "PrologFlags=RunInJob": "remove it, prolog and epilog run outside the job's cgroup",
-            "SlurmctldParameters=enable_stepmgr": "remove it, slurmctld manages all steps",
-            "SlurmctldParameters=max_powered_nodes": "bound it in ResumeProgram",
-            "SlurmdParameters=contain_spank": NOTHING_LIKE_IT,
-            "SwitchType=switch/nvidia_imex": "set nvidia_fabric_imex_channels to shared",
-        },
-        NODE={"RestrictedCoresPerGPU": "remove it, or keep CPUs for GPU jobs with MaxCPUsPerNode"},
-        PARTITION={"ExclusiveTopo": NOTHING_LIKE_IT},
-        TOPOLOGY={"BlockSizes": "remove it, the first block's size is that of all"},
-        CGROUP={
-            "CgroupPlugin=disabled": "set slurm_constrain to false",
-            "SystemdTimeout": "remove it, slurmd waits a second for systemd",
-        },
-        SLURMDBD={"DisableCoordDBD": "remove it, and make nobody a coordinator"},
-    ),
-    *_since(
-        "24.11",
-        "NEWS 24.11.0rc1",
-        SLURM={
-            "DataParserParameters": "name the version with each --json",
-            "SchedulerParameters=bf_allow_magnetic_slot": NOTHING_LIKE_IT,
-            "SlurmctldParameters=ignore_constraint_validation": NOTHING_LIKE_IT,
-            "TaskPluginParam=OOMKillStep": NOTHING_LIKE_IT,
-        },
-        GRES={"AutoDetect=nvidia": "name the devices with File, or set nvml"},
-        JOB_CONTAINER={"EntireStepInNS": NOTHING_LIKE_IT},
-    ),
-    *_until(
-        "24.11",
-        "CHANGELOG 25.05.0rc1",
-        SLURM={
-            "GetEnvTimeout": "remove it, a user's environment has 120 seconds",
-            "SchedulerParameters=no_env_cache": "remove it, nothing is cached",
-            "SchedulerParameters=requeue_setup_env_fail": "remove it, such a job is always held",
-        },
-    ),
-    *_since(
-        "25.05",
-        "CHANGELOG 25.05.0rc1",
-        SLURM={
-            "CommunicationParameters=host_unreach_retry_count": NOTHING_LIKE_IT,
-            "EpilogTimeout": "set PrologEpilogTimeout, which is for both",
-            "PriorityFlags=MAX_TRES_GRES": "set MAX_TRES",
-            "PrologTimeout": "set PrologEpilogTimeout, which is for both",
-            "SchedulerParameters=requeue_on_resume_failure": "submit jobs with --requeue",
-            "TaskPluginParam=SlurmdSpecOverride": "set CpuSpecList and MemSpecLimit of the nodes",
-            "TLSType=tls/s2n": "remove it, and keep Slurm's ports to a network of its own",
-        },
-        PARTITION={"Topology": "set one TopologyPlugin for the cluster"},
-        CGROUP={"EnableExtraControllers": NOTHING_LIKE_IT},
-    ),
-    *_until(
-        "25.05",
-        "CHANGELOG 25.11.0rc1, job_container.conf(5) of 25.11",
-        SLURM={
-            "AccountingStorageUser": "remove it, slurmdbd alone has an account",
-            "JobContainerType=job_container/tmpfs": "set NamespaceType to namespace/tmpfs",
-        },
-    ),
-    *_since(
-        "25.11",
-        "CHANGELOG 25.11.0rc1, 25.11.1 (no_file_cache)",
-        SLURM={
-            "CliFilterParameters": "put cli_filter.lua beside slurm.conf",
-            "CommunicationParameters=disable_http": "remove it, older daemons answer no HTTP",
-            "HealthCheckNodeState=START_ONLY": "set ANY",
-            "JobAcctGatherParams=no_file_cache": NOTHING_LIKE_IT,
-            "JobCompPassScript": "set JobCompPass",
-            "MetricsType": "remove it, or set slurm_exporter_openmetrics to false",
-            "NamespaceType": "set JobContainerType to job_container/tmpfs",
-            "SchedulerParameters=requeue_delay": NOTHING_LIKE_IT,
-            "SlurmctldParameters=enable_async_reply": NOTHING_LIKE_IT,
-            "SlurmctldParameters=reconfig_on_restart": "run scontrol reconfigure after a restart",
-        },
-        NODE={"Parameters": "set SlurmdParameters for all nodes"},
-        CGROUP={"CgroupSlice": "remove it, the slice is system.slice"},
-        SLURMDBD={
-            "DisableArchiveCommands": NOTHING_LIKE_IT,
-            "MaxPurgeLimit": "remove it, the limit is 50000",
-            "StoragePassScript": "set slurm_database_password",
-        },
-    ),
-    *_since(
-        "26.05",
-        "CHANGELOG 26.05.0rc1, cgroup.conf(5), slurm.conf(5)",
-        SLURM={
-            "HealthCheckNodeState=REBOOT_ONLY": "set ANY",
-            "HealthCheckTimeout": "remove it, the program has 60 seconds",
-            "MetricsAuthUsers": "keep others from slurmctld's port",
-            "MetricsParameters": NOTHING_LIKE_IT,
-            "PowerAction": "set SuspendProgram and ResumeProgram",
-            "TopologyPlugin=topology/ring": "set topology/tree or topology/block",
-            "TopologyPlugin=topology/torus3d": "set topology/tree or topology/block",
-        },
-        NODE={"SuspendTime": "set SuspendTime of a partition"},
-        PARTITION={"Exclusive": "set ExclusiveUser, or OverSubscribe to EXCLUSIVE"},
-        GRES={"AutoDetect=full": "set the one that fits, such as nvml"},
-        CGROUP={"CgroupJobIdPaths": "remove it, paths have the job's number"},
-        SLURMDBD={
-            "ArchiveJobEnv": "set ArchiveJobs",
-            "ArchiveJobScript": "set ArchiveJobs",
-            "DisableRollups": NOTHING_LIKE_IT,
-            "Parameters=PreserveCaseResource": NOTHING_LIKE_IT,
-            "PurgeJobEnvAfter": "set PurgeJobAfter, which is for all of a job",
-            "PurgeJobScriptAfter": "set PurgeJobAfter, which is for all of a job",
-        },
-    ),
-    Key(
-        File.SLURM,
-        "SchedulerParameters=enable_job_state_cache",
-        "remove it",
-        "NEWS 23.11.6, CHANGELOG 26.05.0rc1",
-        since="23.11",
-        until="25.11",
-    ),
-)
+        prefix=prefix,
+        others="*" in tokens,
+    )
+
+
+# --- releases ------------------------------------------------------------------------------------
+
+
+def of_version(version: str) -> Release:
+    """The release of a version such as 25.11.2; NONE of what is none."""
+    match = re.match(r"(?:\d+:)?(\d+)\.(\d+)", version.strip())
+    return f"{int(match[1]):02d}.{int(match[2]):02d}" if match else NONE
 
 
 def release(policy: str) -> Release:
     """Slurm's release from `apt-cache policy`: installed, else what would be; NONE if neither."""
     for kind in ("Installed", "Candidate"):
-        if match := re.search(rf"^\s*{kind}: (?:\d+:)?(\d+)\.(\d+)", policy, re.MULTILINE):
-            return f"{int(match[1]):02d}.{int(match[2]):02d}"
+        match = re.search(rf"^\s*{kind}: (\S+)", policy, re.MULTILINE)
+        if match and (found := of_version(match[1])):
+            return found
     return NONE
 
 
@@ -293,52 +206,45 @@ def oldest_release(look: str) -> Release:
 
     While a cluster is upgraded the nodes' slurmd are older, and read the controller's files.
     """
-    running = re.findall(r"^slurmd (\d+)\.(\d+)", look, re.MULTILINE)
-    releases = [release(look), *(f"{int(year):02d}.{int(month):02d}" for year, month in running)]
-    return min(filter(None, releases), default=NONE)
+    running = re.findall(r"^slurmd (\d+\.\d+)", look, re.MULTILINE)
+    return min(filter(None, [release(look), *map(of_version, running)]), default=NONE)
+
+
+# --- what a release reads ------------------------------------------------------------------------
 
 
 def read(settings: Mapping[str, Any], file: str, installed: Release) -> dict[str, Any]:
     """The settings without what the release does not read; of a list without such entries.
 
-    Where the release is not known, what only some releases read is left out.
+    Where the release is not known, what only some releases read is left out. What is not in the
+    table stays: a site's is refused.
     """
     kept = {}
     for name, value in settings.items():
-        entries = _entries(value)
-        left = [entry for entry in entries if not _unread_by(installed, file, name, entry)]
-        if len(left) == len(entries):
+        all_ = entries(value)
+        left = [entry for entry in all_ if not unread(find(file, name), entry, installed)]
+        if len(left) == len(all_):
             kept[name] = value
         elif left:
             kept[name] = ",".join(left)
     return kept
 
 
-def unread(
-    settings: Mapping[str, Any], file: str, installed: Release, where: str, host: str
-) -> list[str]:
-    """A sentence for each setting that the release of a host does not read."""
-    keys = {
-        (name, key)
-        for name, value in settings.items()
-        for entry in _entries(value)
-        if installed and (key := _unread_by(installed, file, name, entry))
-    }
-    return sorted(
-        f"{where}.{name}: {host} has Slurm {installed}, and only {key.readers} read {key.name}; "
-        f"{key.instead}."
-        for name, key in keys
+def unread(key: Key | None, entry: str, installed: Release) -> Known | None:
+    """The key, or the word of its value, that the release does not read."""
+    bounds = filter(None, (key, key.word(entry) if key else None))
+    return next(
+        (
+            known
+            for known in bounds
+            if (known.bounded if not installed else not known.read_by(installed))
+        ),
+        None,
     )
 
 
-def _unread_by(installed: Release, file: str, name: str, entry: str) -> Key | None:
-    """The key of the table that the entry is, where the release does not read it."""
-    ours = (key for key in TABLE if key.file == file and key.means(name, entry))
-    return next((key for key in ours if not installed or not key.read_by(installed)), None)
-
-
-def _entries(value: Any) -> list[str]:
+def entries(value: Any) -> list[str]:
     """The entries of a list, or the one value; none for what removes a setting, an empty one."""
     if isinstance(value, (list, tuple)):
-        return [entry for item in value for entry in _entries(item)]
+        return [entry for item in value for entry in entries(item)]
     return [word.strip() for word in str("" if value is None else value).split(",") if word.strip()]

@@ -13,7 +13,10 @@ from typing import Any
 
 from cluster import contract
 from cluster.hostlist import compress
+from cluster.slurm.contradictions import one_key_of
 from cluster.slurm.gres import count_of, detection, entries, files_of, get, gres, kinds
+from cluster.slurm.key_problems import must_be
+from cluster.slurm.keys import File
 from cluster.slurm.settings import mapping_problems, text, value_problems
 
 Node = Mapping[str, Any]
@@ -40,10 +43,6 @@ FROM_PARTITION = {
     "nodes": "slurm_partitions[].nodes",
     "default": "slurm_partitions[].default",
 }
-# gres.conf(5); NodeName is the role's.
-OF_GRES = frozenset(
-    ("autodetect", "count", "cores", "file", "flags", "links", "multiplefiles", "name", "type")
-)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RESERVED = {"all", "default", "n/a"}
 
@@ -145,6 +144,8 @@ def _partition_line(partition: Partition, by_name: Mapping[str, Node]) -> str:
     }
     theirs = partition.get("settings") or {}
     replaced = {name.lower() for name in theirs}
+    if "defmempernode" in replaced:  # Slurm would take DefMemPerCPU instead
+        replaced.add("defmempercpu")
     kept = {name: value for name, value in settings.items() if name.lower() not in replaced}
     return f"PartitionName={partition['name']} {words({**kept, **theirs})}"
 
@@ -180,6 +181,8 @@ def node_problems(nodes: Sequence[Node]) -> list[str]:
 
 def _options_problems(options: Any) -> Iterator[str]:
     yield from mapping_problems("slurm_node_options", options, FROM_DECLARATION)
+    if isinstance(options, Mapping):
+        yield from one_key_of(options, "slurm_node_options")
 
 
 def _mig_problems(node: Node) -> Iterator[str]:
@@ -246,9 +249,6 @@ def _gres_problems(entry: Any) -> Iterator[str]:
         yield f"slurm_node_gres has {entry!r}; each entry is a mapping such as {{Name: gpu}}."
         return
     yield from mapping_problems("slurm_node_gres", entry, {"nodename": "slurm_node_gres by group"})
-    for key in entry:
-        if str(key).lower() not in {*OF_GRES, "nodename"}:
-            yield f"slurm_node_gres has the key {key!r}, which gres.conf(5) has not."
 
 
 def partition_problems(partitions: Any) -> list[str]:
@@ -269,9 +269,10 @@ def partition_problems(partitions: Any) -> list[str]:
             problems.append(f"{where}.name is {name}, which another partition has; rename one.")
         names.append(name)
         problems += _time_problems(f"{where}.max_time", partition.get("max_time"))
-        problems += mapping_problems(
-            f"{where}.settings", partition.get("settings") or {}, FROM_PARTITION
-        )
+        settings = partition.get("settings") or {}
+        problems += mapping_problems(f"{where}.settings", settings, FROM_PARTITION)
+        if isinstance(settings, Mapping):
+            problems += one_key_of(settings, f"{where}.settings")
     default = [str(part["name"]) for part in partitions if part.get("default")]
     if len(default) > 1:
         problems.append(
@@ -330,5 +331,7 @@ def _time_problems(where: str, value: Any) -> Iterator[str]:
             f"{where} is the number {value}, which YAML may have made of a time such as 24:00:00; "
             'write it in quotes: "1-00:00:00", or "60" for minutes.'
         )
-    else:
-        yield from value_problems(where, value)
+    elif problems := list(value_problems(where, value)):
+        yield from problems
+    elif value and (must := must_be(File.PARTITION, "MaxTime", value)):
+        yield f"{where} is {value}; set {must}."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 NOWHERE: Mapping[str, str] = {}
 
 

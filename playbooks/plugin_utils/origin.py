@@ -64,6 +64,11 @@ def where_set(name: str, value: Any, sources: Sequence[str]) -> str:
     return ""
 
 
+def written_at(value: object) -> str:
+    """Where a value is written, as ` (set in FILE:LINE)`; nothing when that is not known."""
+    return where_set("", value, ()) if Origin.get_tag(value) is not None else ""
+
+
 def comes_from(value: Any, folder: Path) -> bool:
     """Whether a value is written in a file below a folder, by whatever link it was found."""
     origin = Origin.get_tag(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.slurm.keys import TABLE, File, Release
+from cluster.slurm.keys import File, Known, Release, find
 
 
 def entries(text: str) -> set[str]:
@@ -32,7 +32,6 @@ def unexplained(older: str, newer: str, file: File, releases: tuple[Release, Rel
 
 def _explained(entry: str, file: File, older: Release, newer: Release) -> bool:
     name, _, value = entry.rpartition(" ")[2].partition("=")
-    return any(
-        key.file == file and key.means(name, value) and key.read_by(older) != key.read_by(newer)
-        for key in TABLE
-    )
+    key = find(file, name)
+    known: list[Known] = [one for one in (key, key.word(value) if key else None) if one]
+    return any(one.read_by(older) != one.read_by(newer) for one in known)

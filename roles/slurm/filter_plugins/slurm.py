@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster.slurm import gres, licenses, nodes, releases, reservations, topology
+from cluster.slurm import contradictions, gres, licenses, nodes, releases, reservations, topology
+from playbooks.plugin_utils.origin import written_at
 from roles.slurm.plugin_utils import components, confinement, leaving, state
+
+
+def _refused_settings(configuration: Mapping[str, Any], release: str, host: str = "") -> list[str]:
+    """What a release of Slurm does not read; "" is any that we support."""
+    return releases.refused_settings(configuration, release, host, written_at)
 
 
 class FilterModule:
@@ -42,7 +48,8 @@ class FilterModule:
             "slurm_license_problems": licenses.license_problems,
             "slurm_reservations_wanted": reservations.module_arguments,
             "slurm_reservation_problems": reservations.problems,
-            "slurm_unread_settings": releases.unread_settings,
+            "slurm_refused_settings": _refused_settings,
+            "slurm_contradictions": contradictions.contradictions,
             "slurm_waiting": state.waiting,
             "slurm_mended": state.mended,
             "slurm_kept_out": state.kept_out,

@@ -12,7 +12,9 @@ A component is a role that comes later, or a site's own addition. It contributes
     slurmctld_files  what slurmctld reads at its start because of these settings, such as a key
 
 Lists (PrologFlags, SlurmctldParameters …) are the union of what all ask for. Two values for
-anything else are a conflict, which only the site can decide: what it sets wins over everybody.
+anything else are a conflict, which only the site can decide: what it sets wins over everybody. A
+list that it sets takes the place of the role's, and what components need stays in it; an empty
+value removes the setting.
 """
 
 from __future__ import annotations
@@ -21,28 +23,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster.slurm.keys import NONE, File, Release, read
+from cluster.slurm.keys import NONE, File, Release, lists, read
 from cluster.slurm.settings import mapping_problems, text
 
 Settings = Mapping[str, Any]
 Components = Mapping[str, Mapping[str, Any]]
 
 ROLE = "the role slurm"
-
-# Settings that hold a comma-separated list, in slurm.conf(5) of 21.08 to 25.05.
-LISTS = frozenset(
-    """
-    AccountingStorageEnforce AccountingStorageParameters AccountingStorageTRES
-    AccountingStoreFlags AuthAltParameters AuthAltTypes AuthInfo BcastExclude BcastParameters
-    CertmgrParameters CliFilterPlugins CommunicationParameters DebugFlags DependencyParameters
-    FederationParameters GresTypes HealthCheckNodeState JobAcctGatherParams JobSubmitPlugins
-    LaunchParameters Licenses MpiParams NodeFeaturesPlugins PrEpPlugins PreemptParameters
-    PriorityFlags PrivateData PrologFlags PropagateResourceLimits PropagateResourceLimitsExcept
-    ReconfigFlags RequeueExit RequeueExitHold SchedulerParameters ScronParameters
-    SelectTypeParameters SlurmctldParameters SlurmdParameters SuspendExcNodes SuspendExcParts
-    SuspendExcStates SwitchParameters TaskPlugin TaskPluginParam TopologyParam X11Parameters
-    """.lower().split()
-)
 
 # What is made from something else, and from what.
 ELSEWHERE = {
@@ -110,11 +97,36 @@ def composed(
         key = name.lower()
         spelling.setdefault(key, name)
         values.setdefault(key, []).append(value)
-    result = {key: union(all_) if key in LISTS else text(all_[-1]) for key, all_ in values.items()}
+    result = {
+        key: union(all_) if key in lists() else text(all_[-1]) for key, all_ in values.items()
+    }
     for name, value in site.items():
-        spelling[name.lower()] = name
-        result[name.lower()] = text(value)
+        key = name.lower()
+        spelling[key] = name
+        adds = key in lists() and text(value)
+        result[key] = _with(value, needed(known, name)) if adds else text(value)
     return {spelling[key]: value for key, value in sorted(result.items()) if value}
+
+
+def needed(components: Components, name: str) -> list[str]:
+    """What components ask for of a list; what is no component asks nothing."""
+    sound = {who: part for who, part in components.items() if isinstance(part, Mapping)}
+    return [
+        entry
+        for _, one, value in contributed({}, sound)
+        if one.lower() == name.lower()
+        for entry in items(value)
+    ]
+
+
+def _with(value: Any, asked: Sequence[str]) -> str:
+    """A site's list with what components need; an option that it has stays as it is."""
+    has = _options(value)
+    return union([value, *(entry for entry in asked if not _options(entry) & has)])
+
+
+def _options(value: Any) -> set[str]:
+    return {entry.partition("=")[0].lower() for entry in items(value)}
 
 
 def _read(settings: Settings | None, installed: Release) -> Settings:
@@ -204,13 +216,16 @@ def _script_problems(where: str, script: Any) -> Iterator[str]:
 
 def conflicts(own: Settings, components: Components, site: Settings) -> Iterator[str]:
     """Settings that two ask for with different values, and that the site did not decide."""
-    decided = {name.lower() for name in site}
+    decided = {name.lower(): _options(value) for name, value in site.items()}
     claims: dict[str, tuple[str, str, str]] = {}
     for who, name, value in contributed(own, components):
-        if name.lower() in decided:
+        listed = name.lower() in lists()
+        options = decided.get(name.lower())
+        if options is not None and not (listed and options):
             continue
-        listed = name.lower() in LISTS
         for word, wanted in _claims(name, value, listed):
+            if options and word.rpartition(" ")[2] in options:
+                continue
             before = claims.setdefault(word, (who, name, wanted))
             if before[2] != wanted and before[0] != who:
                 yield (

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from cluster.slurm.contradictions import CONTAINING
 from cluster.slurm.settings import text
-from roles.slurm.plugin_utils.components import Components, Settings, is_set, items
+from roles.slurm.plugin_utils.components import Components, Settings, is_set, items, needed
 
 PRIVATE = "/tmp,/dev/shm"  # what job_container/tmpfs makes private by itself
 
@@ -23,7 +24,7 @@ def problems(
         return []
     sentences = [*_hidden_from_metrics(own, components, site)]
     if private_tmp["wanted"]:
-        sentences += [*_uncontained(site), *_folder(private_tmp)]
+        sentences += [*_uncontained(components, site), *_folder(private_tmp)]
     return sentences
 
 
@@ -32,15 +33,17 @@ def _of(settings: Settings, name: str, default: Any = "") -> Any:
     return next((value for key, value in settings.items() if str(key).lower() == name), default)
 
 
-def _uncontained(site: Settings) -> Iterator[str]:
+def _uncontained(components: Components, site: Settings) -> Iterator[str]:
     """What a site sets takes the place of what the role asks for."""
     flags = _of(site, "prologflags", "Contain")
-    if "contain" in {flag.lower() for flag in items(flags)}:
-        return
-    yield (
-        f"slurm_settings.PrologFlags is {text(flags) or 'empty'}, and a job's private /tmp is made "
-        "by Contain; add Contain, or set slurm_private_tmp to false."
-    )
+    asked = {flag.lower() for flag in items(flags)}
+    if text(flags):  # what is empty removes what components ask for as well
+        asked |= {flag.lower() for flag in needed(components, "PrologFlags")}
+    if not asked & set(CONTAINING):
+        yield (
+            f"slurm_settings.PrologFlags is {text(flags) or 'empty'}, and a job's private /tmp is "
+            "made by Contain; add Contain, or set slurm_private_tmp to false."
+        )
 
 
 def _folder(private_tmp: Mapping[str, Any]) -> Iterator[str]:

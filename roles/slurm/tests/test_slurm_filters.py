@@ -27,8 +27,19 @@ def test_lists_are_the_union_of_what_all_ask_for():
 def test_the_site_wins_whatever_its_case_and_an_empty_value_removes():
     parts = {"a": component(MpiDefault="pmix", PrologFlags="X11")}
     site = {"mpidefault": "pmi2", "PrologFlags": "Serial", "TaskPlugin": ""}
-    assert c.composed(OWN, parts, site) == {"mpidefault": "pmi2", "PrologFlags": "Serial"}
+    assert c.composed(OWN, parts, site) == {"mpidefault": "pmi2", "PrologFlags": "Serial,X11"}
     assert c.composed(OWN, {}, {"TaskPlugin": None})["MpiDefault"] == "none"
+
+
+def test_a_sites_list_keeps_what_components_need_and_takes_the_place_of_the_roles():
+    parts = {"health": component(SchedulerParameters="nohold_on_prolog_fail,bf_window=60")}
+    for name, value, expected in (
+        ("SchedulerParameters", "defer", "defer,nohold_on_prolog_fail,bf_window=60"),
+        ("schedulerparameters", ["BF_WINDOW=90"], "BF_WINDOW=90,nohold_on_prolog_fail"),
+        ("SchedulerParameters", "", None),  # removes it
+    ):
+        assert c.composed(OWN, parts, {name: value}).get(name) == expected
+    assert c.composed(OWN, {}, {"PrologFlags": "Serial"})["PrologFlags"] == "Serial"
 
 
 def test_a_conflict_names_both_the_key_and_both_values():
@@ -39,6 +50,15 @@ def test_a_conflict_names_both_the_key_and_both_values():
         "decide with HealthCheckInterval in slurm_settings."
     )
     assert c.setting_problems(OWN, parts, {"healthcheckinterval": 30}) == []
+
+
+def test_a_site_decides_an_option_of_a_list_by_setting_it():
+    parts = {of: component(SchedulerParameters=f"bf_window={of}") for of in ("60", "90")}
+    assert len(c.setting_problems(OWN, parts, {"SchedulerParameters": "defer"})) == 1
+    for decided in ("BF_window=70,defer", ""):
+        assert c.setting_problems(OWN, parts, {"SchedulerParameters": decided}) == []
+    composed = c.composed(OWN, parts, {"SchedulerParameters": "bf_window=70"})
+    assert composed["SchedulerParameters"] == "bf_window=70"
 
 
 def test_a_component_does_not_overrule_the_role():

@@ -3,6 +3,7 @@
 `pytest roles/slurm roles/slurm_database --renew-golden` writes them anew; read the difference.
 """
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def value_of(site, expression, installed=None):
     return of_role(site, "slurm", "ctl1", expression, **look)
 
 
-REFUSED = "__slurm_site_settings | slurm_unread_settings(__slurm_release, 'ctl1')"
+REFUSED = "__slurm_site_settings | slurm_refused_settings(__slurm_release, 'ctl1')"
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -80,8 +81,11 @@ def test_the_settings_of_one_release_are_refused_on_another(release, on, setting
     problems = value_of(declared(release), REFUSED, policy(on))
     assert len(problems) == len(set(problems))
     name = setting.rpartition(".")[2]
-    start = f"{setting}: ctl1 has Slurm {on}, and only {readers} read {name}"
-    assert [problem for problem in problems if problem.startswith(start)]
+    tells = f": ctl1 has Slurm {on}, and only {readers} read {name}"
+    (problem,) = (
+        problem for problem in problems if problem.startswith(f"{setting} (") and tells in problem
+    )
+    assert re.search(r"^\S+ \(set in \S+hosts\.yml:\d+\): ", problem)
 
 
 def test_in_an_upgrade_the_files_are_those_that_the_older_nodes_read():

@@ -1,0 +1,268 @@
+"""What is wrong with keys and values of Slurm's files, before a Slurm is there to ask.
+
+One function for a cluster whose release is known, and for one whose release is not: then each key
+and each value must be good for one release of those that we support.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from cluster.slurm.keys import RELEASES, WORDS, File, Key, Known, Release, entries, find, table
+from cluster.slurm.settings import NAME, text
+
+# What sets the keys of a file, and what its keys are called for people.
+SET_BY = {
+    File.SLURM: "slurm_settings",
+    File.NODE: "slurm_node_options",
+    File.PARTITION: "slurm_partitions[].settings",
+    File.CGROUP: "slurm_cgroup_settings",
+    File.JOB_CONTAINER: "slurm_private_tmp_settings",
+    File.SLURMDBD: "slurm_database_settings",
+}
+LINES = (File.NODE, File.PARTITION, File.DOWN_NODES, File.NODE_SET, File.POWER_ACTION)
+FEW = 12  # words that a sentence names
+
+Place = Callable[[object], str]  # ` (set in FILE:LINE)` of a value, or nothing
+
+
+def nowhere(_: object) -> str:
+    return ""
+
+
+def refused(
+    settings: Mapping[str, Any],
+    file: str,
+    release: Release,
+    where: str,
+    host: str = "",
+    place: Place = nowhere,
+) -> list[str]:
+    """A sentence for each key and value that the release does not read; each once.
+
+    release  that of `host`, or that will be there; "" where it is not known
+    """
+    sentences = [
+        sentence
+        for name, value in settings.items()
+        if NAME.fullmatch(str(name)) and _plain(value) and entries(value)
+        for sentence in _of_one(File(file), str(name), value, release, host, f"{where}.", place)
+    ]
+    return list(dict.fromkeys(sentences))
+
+
+def must_be(file: File, name: str, value: Any) -> str:
+    """What a value of a key in our own variables must be that it is not; nothing where it is."""
+    return _value(table()[file][name.lower()], text(value))
+
+
+def _plain(value: Any) -> bool:
+    """Whether it is what mapping_problems takes."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_plain, value))
+    return not isinstance(value, (bool, Mapping))
+
+
+def _of_one(
+    file: File, name: str, value: Any, release: Release, host: str, where: str, place: Place
+) -> Iterator[str]:
+    asked = (release,) if release else RELEASES
+    at = f"{where}{name}{place(value)}"
+    key = find(file, name)
+    if key is None:
+        yield f"{at}: {_unknown(file, name)}"
+    elif key.gone:
+        yield f"{at}: Slurm does not read {key.name} any more; {key.instead}."
+    elif not any(map(key.read_by, asked)):
+        yield f"{at}: {_too_early_or_late(key, key.name, release, host)}"
+    elif key.kind == "line":
+        yield from _line(name, text(value), release, host, at)
+    elif key.kind in WORDS:
+        for entry in [text(value)] if key.kind == "word" else entries(value):
+            if problem := _entry(key, entry, release, host, asked):
+                yield f"{at}{problem}"
+    elif must := _value(key, text(value)):
+        yield f"{at} is {text(value)}; set {must}."
+
+
+def _unknown(file: File, name: str) -> str:
+    of = f"a line {file}= of slurm.conf" if file in LINES else str(file)
+    no = f"no Slurm from {RELEASES[0]} to {RELEASES[-1]} has a key {name} in {of}"
+    if near := _near(name, (key.name for key in table()[file].values() if not key.gone)):
+        return f"{no}; did you mean {near}?"
+    for other, variable in SET_BY.items():
+        if found := find(other, name):
+            return f"{no}; set {found.name} in {variable}."
+    return f"{no}; correct or remove it."
+
+
+def _near(name: str, names: Iterable[str], cutoff: float = 0.75) -> str:
+    spelt = {one.lower(): one for one in names}
+    near = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=cutoff)
+    return spelt[near[0]] if near else ""
+
+
+def _too_early_or_late(known: Known, name: str, release: Release, host: str) -> str:
+    has = f"{host} has Slurm {release}" if host else f"Slurm {release} is to be installed"
+    age = "older" if known.since and release < known.since else "newer"
+    what = known.instead or f"remove it, {age} releases have nothing like it"
+    return f"{has}, and only {known.readers} read {name}; {what}."
+
+
+def _line(name: str, value: str, release: Release, host: str, at: str) -> Iterator[str]:
+    """A line with keys of its own: `NodeSet: big Nodes=gpu[1-4]`."""
+    if name.lower() not in {str(line).lower() for line in LINES}:
+        return
+    file = next(line for line in LINES if line.lower() == name.lower())
+    for inner, quoted, plain in re.findall(r'\s([A-Za-z_]+)=(?:"([^"]*)"|(\S*))', value):
+        yield from _of_one(file, inner, quoted or plain, release, host, f"{at}: ", nowhere)
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _entry(
+    key: Key, entry: str, release: Release, host: str, asked: tuple[Release, ...]
+) -> str | None:
+    """What is wrong with one word of a value."""
+    word = key.word(entry)
+    if word is None:
+        return _no_word(key, entry, asked)
+    if not any(map(word.read_by, asked)):
+        full = f"{key.name}={key.prefix}{word.name}"
+        return f": {_too_early_or_late(word, full, release, host)}"
+    match = re.search("[=:]", entry)
+    if not word.takes:
+        return f" has {entry}, and {word.name} takes no value; set {word.name}." if match else None
+    given = entry[match.end() :] if match else ""
+    if not any(_takes(one, given) for one in word.takes.split("|")):
+        return f" has {entry}; {word.name} takes {_wanted(word.takes)}."
+    return None
+
+
+def _no_word(key: Key, entry: str, asked: tuple[Release, ...]) -> str | None:
+    known = [
+        f"{key.prefix}{word.name}" for word in key.words.values() if any(map(word.read_by, asked))
+    ]
+    name = re.split("[=:]", entry, maxsplit=1)[0]
+    full = name if not key.prefix or name.startswith(key.prefix) else f"{key.prefix}{name}"
+    near = _near(full, known, cutoff=0.85 if key.others else 0.75)
+    if key.others and (not near or near == full):
+        return None
+    of = f" has {entry}, which is no word of {key.name}"
+    if near:
+        return f"{of}; did you mean {near}?"
+    if len(known) <= FEW:
+        return f"{of}; set {' or '.join(filter(None, (', '.join(known[:-1]), known[-1])))}."
+    return f"{of} in slurm.conf(5); correct or remove it."
+
+
+def _takes(wanted: str, given: str) -> bool:
+    """Whether what follows a word's = is one of its alternatives."""
+    if wanted == "range":
+        return _port_range(given)
+    if wanted in FOLLOWS:
+        return bool(FOLLOWS[wanted][0].fullmatch(given))
+    if ".." in wanted:
+        return bool(INT.fullmatch(given)) and _within(int(given), wanted)
+    return given.lower() == wanted
+
+
+def _wanted(takes: str) -> str:
+    names = {name: words for name, (_, words) in FOLLOWS.items()}
+    names |= {"range": "a range such as 60001-60100", "": "nothing"}
+    return " or ".join(names.get(one, _bounds(one)) for one in takes.split("|"))
+
+
+def _bounds(range_: str) -> str:
+    low, dots, high = range_.partition("..")
+    if not dots:
+        return range_
+    return f"a whole number from {low} to {high}" if high else f"a whole number, {low} or more"
+
+
+def _within(number: int, range_: str) -> bool:
+    low, _, high = range_.partition("..")
+    return int(low) <= number and (not high or number <= int(high))
+
+
+# --- types ---------------------------------------------------------------------------------------
+
+TIME = re.compile(r"-1|\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|UNLIMITED|INFINITE", re.IGNORECASE)
+FLOAT = re.compile(r"\d+(\.\d*)?|\.\d+|UNLIMITED|INFINITE", re.IGNORECASE)
+INT = re.compile(r"-?\d+")
+# What follows a word's =, and that in words.
+FOLLOWS = {
+    "text": (re.compile(".+"), "a value"),
+    "int": (INT, "a whole number"),
+    "float": (FLOAT, "a number"),
+    "time": (TIME, "a time"),
+}
+ENDLESS = ("unlimited", "infinite")
+BITS = {"uint16": 16, "uint32": 32, "uint64": 64}
+
+# kind -> (what it must be, and that in words)
+SHAPES: Mapping[str, tuple[re.Pattern[str], str]] = {
+    kind: (re.compile(pattern, re.IGNORECASE), words)
+    for kind, pattern, words in (
+        ("boolean", "yes|up|true|1|no|down|false|0", "YES or NO"),
+        ("float", FLOAT.pattern, "a number"),
+        ("time", TIME.pattern, "a time such as 30 (minutes), 12:00:00, 7-00:00:00 or UNLIMITED"),
+        ("minutes", r"\d+|UNLIMITED|INFINITE", "a number of minutes, or UNLIMITED"),
+        ("seconds", r"-1|\d+|NONE|UNLIMITED|INFINITE", "a number of seconds, or NONE"),
+        ("count", r"\d+[KMGTP]?", "a number, with K, M, G, T or P behind it or nothing"),
+        ("purge", r"\d+\s*([hdm][a-z]*)?", "a time such as 12months, 30days or 24hours"),
+    )
+}
+
+
+def _value(key: Key, value: str) -> str:
+    """What a value must be that it is not; nothing where it is."""
+    if key.kind in BITS:
+        most = 2 ** BITS[key.kind] - 1
+        low, _, high = (key.takes or "0..").partition("..")
+        range_ = f"{low}..{high or most}"
+        if value.lower() in ENDLESS and not key.takes:
+            return ""
+        number = _whole(value, suffix=key.kind != "uint16")
+        return "" if number is not None and _within(number, range_) else _number(key, range_)
+    if key.kind in ("port", "ports"):
+        single = key.kind == "port" or "-" not in value
+        good = _port(value) if single else _port_range(value)
+        more = "" if key.kind == "port" else ", or a range of ports such as 6817-6820"
+        return "" if good else f"a port from 1 to 65535{more}"
+    if key.kind == "port_range":
+        return "" if _port_range(value) else "a range of ports such as 60001-63000"
+    if key.kind in SHAPES:
+        pattern, words = SHAPES[key.kind]
+        return "" if pattern.fullmatch(value) else words
+    return ""
+
+
+def _number(key: Key, range_: str) -> str:
+    if not key.takes and key.kind != "uint16":
+        return "a whole number, or UNLIMITED"
+    return _bounds(range_ if key.kind == "uint16" else key.takes)
+
+
+def _whole(value: str, *, suffix: bool) -> int | None:
+    """A number as Slurm's parser reads it: 0x10, 010, and of larger types 16k."""
+    match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([kK]?)", value)
+    if not match or (match[2] and not suffix):
+        return None
+    octal = re.fullmatch("0[0-7]+", match[1])
+    if not octal and re.fullmatch(r"0\d+", match[1]):
+        return None
+    return int(match[1], 8 if octal else 0) * (1024 if match[2] else 1)
+
+
+def _port(value: str) -> bool:
+    return value.isdigit() and 1 <= int(value) <= 65535
+
+
+def _port_range(value: str) -> bool:
+    first, dash, last = value.partition("-")
+    return bool(dash) and _port(first) and _port(last) and int(first) < int(last)
