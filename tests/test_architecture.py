@@ -29,7 +29,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
 # Tests may import what they hold against each other; scenarios use the stand-ins of tests/.
 NOT_JUDGED = ("tests", "molecule")
 # Of what is installed, and only in these places: none elsewhere in cluster.
-LIBRARIES = {"cluster/contract.py": {"yaml"}, "cluster/gpus.py": {"yaml"}}
+LIBRARIES = {
+    "cluster/contract.py": {"yaml"},
+    "cluster/gpus.py": {"yaml"},
+    "cluster/slurm/keys.py": {"yaml"},
+}
 
 
 def sources(root: Path) -> Iterator[Path]:

@@ -549,7 +549,7 @@ def test_what_yaml_reads_as_something_else_goes_into_quotes(
 
 
 def test_numbers_and_words_are_settings(tmp_path: Path) -> None:
-    settings = {"MaxJobCount": 10000, "DebugFlags": "no", "ResumeTimeout": "0:10"}
+    settings = {"MaxJobCount": 10000, "DisableRootJobs": "no", "PreemptExemptTime": "0:10"}
     assert sentences(with_all(tmp_path, slurm_settings=settings)) == ""
 
 
