@@ -548,6 +548,44 @@ def test_what_yaml_reads_as_something_else_goes_into_quotes(
     assert sentence in refusal
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("slurm_settings: {SchedulerParamters: defer}", "did you mean SchedulerParameters?"),
+        ("slurm_settings: {MaxJobCount: many}", "is many; set a whole number, 1 or more."),
+        ("slurm_settings: {CryptoType: x}", "set CredType."),
+        ("slurm_settings: {SlurmctldPort: 6818}", "SlurmdPort is 6818, and SlurmctldPort is 6818"),
+        ("slurm_node_options: {Wieght: 1}", "did you mean Weight?"),
+        ("slurm_node_gres: [{Name: gpu, Fil: /dev/x}]", "did you mean File?"),
+        ("slurm_cgroup_settings: {ConstrainCore: 'yes'}", "did you mean ConstrainCores?"),
+        ("slurm_database_settings: {CommitDelai: 1}", "did you mean CommitDelay?"),
+        ("slurm_database_purge: {PurgeJobAfter: a year}", "set a time such as 12months"),
+        ("slurm_database_port: 99999", "slurm_database_port is 99999; set a port from 1 to 65535."),
+        (partition("p, settings: {MaxTme: 1-0}"), "did you mean MaxTime?"),
+        (partition("p, max_time: two days"), "max_time is two days; set a time such as"),
+        (
+            "slurm_install_version: 22.05.8\nslurm_settings: {MaxBatchRequeue: 3}",
+            "Slurm 22.05 is to be installed, and only 23.02 and newer read MaxBatchRequeue",
+        ),
+    ],
+)
+def test_what_slurm_does_not_read_is_refused_before_slurm_is_there(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    site = write(tmp_path, good(), {"group_vars/all.yml": f"---\n{text}\n"})
+    refusals = " ".join(judged(site).sentences)
+    assert sentence in refusals
+
+
+def test_a_value_that_slurm_does_not_read_is_named_with_its_file_and_line(tmp_path: Path) -> None:
+    text = "---\nslurm_settings:\n  MaxArraySize: 1000\n  TreeWidth: 0\n"
+    refusals = judged(write(tmp_path, good(), {"group_vars/all.yml": text})).sentences
+    place = f"(set in {tmp_path / 'group_vars/all.yml'}:4)"
+    assert refusals == [
+        f"slurm_settings.TreeWidth {place} is 0; set a whole number from 1 to 65535."
+    ]
+
+
 def test_numbers_and_words_are_settings(tmp_path: Path) -> None:
     settings = {"MaxJobCount": 10000, "DisableRootJobs": "no", "PreemptExemptTime": "0:10"}
     assert sentences(with_all(tmp_path, slurm_settings=settings)) == ""

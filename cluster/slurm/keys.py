@@ -192,6 +192,15 @@ def of_version(version: str) -> Release:
     return f"{int(match[1]):02d}.{int(match[2]):02d}" if match else NONE
 
 
+def wanted_release(version: str, method: str, url: str) -> Release:
+    """The release that a site wants: of its version, else of the tarball that Slurm is built from.
+
+    NONE where that is what the hosts' repositories have.
+    """
+    tarball = re.search(r"slurm-(\d+\.\d+)[^/]*$", url) if method == "build" else None
+    return of_version(version) or (of_version(tarball[1]) if tarball else NONE)
+
+
 def release(policy: str) -> Release:
     """Slurm's release from `apt-cache policy`: installed, else what would be; NONE if neither."""
     for kind in ("Installed", "Candidate"):

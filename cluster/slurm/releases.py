@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.slurm import gres, topology
 from cluster.slurm.key_problems import Place, nowhere, refused
-from cluster.slurm.keys import File, Release
+from cluster.slurm.keys import NONE, File, Release
 
 
 def refused_settings(
@@ -17,17 +17,30 @@ def refused_settings(
 
     configuration: settings, cgroup, private_tmp, components, nodes, partitions, topology
     """
+    given = [(release, *one) for one in _set(configuration)]
+    given += [(NONE, *one) for one in _set_where_known(configuration)]
     sentences = (
         sentence
-        for file, where, settings in _set(configuration)
+        for of, file, where, settings in given
         if isinstance(settings, Mapping)  # what is none is told by others
-        for sentence in refused(settings, file, release, where, host, place)
+        for sentence in refused(settings, file, of, where, host, place)
     )
     return list(dict.fromkeys(sentences))
 
 
-def _set(configuration: Mapping[str, Any]) -> Iterator[tuple[File, str, Any]]:
-    """(file, variable, settings) of everything that is set, and not what can be left out."""
+Given = tuple[File, str, Any]  # file, variable, settings
+
+
+def _set_where_known(configuration: Mapping[str, Any]) -> Iterator[Given]:
+    """What is left out where Slurm does not read it: some release has to."""
+    for who, component in configuration["components"].items():
+        if isinstance(component, Mapping):
+            where = f"slurm_component_{who}.settings_where_known"
+            yield File.SLURM, where, component.get("settings_where_known")
+
+
+def _set(configuration: Mapping[str, Any]) -> Iterator[Given]:
+    """Everything that is set, and not what can be left out."""
     yield File.SLURM, "slurm_settings", configuration["settings"]
     yield File.CGROUP, "slurm_cgroup_settings", configuration["cgroup"]
     declared = configuration.get("topology") or {}

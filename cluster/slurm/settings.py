@@ -27,10 +27,11 @@ def merged(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, str]:
 
 
 def added(components: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What roles that come later add to a file, by name."""
+    """What roles that come later add to a file, by name; what is no component adds nothing."""
     return {
         name: value
         for component in components.values()
+        if isinstance(component, Mapping)
         for name, value in (component.get("settings") or {}).items()
     }
 

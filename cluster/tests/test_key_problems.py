@@ -257,6 +257,55 @@ def test_settings_that_go_together_pass(settings: dict[str, Any]) -> None:
     assert contradictions(settings) == []
 
 
+# --- where a site writes -------------------------------------------------------------------------
+
+PLAIN: dict[str, Any] = {
+    "settings": {},
+    "cgroup": {},
+    "private_tmp": {},
+    "components": {},
+    "nodes": [],
+    "partitions": [],
+    "topology": {},
+}
+NODES = {"name": "n", "gpus": {"model": "none", "count": 0}}
+PLACES = [
+    ({"settings": {"Nonsense": 1}}, "slurm_settings.Nonsense"),
+    ({"cgroup": {"Nonsense": 1}}, "slurm_cgroup_settings.Nonsense"),
+    ({"private_tmp": {"Nonsense": 1}}, "slurm_private_tmp_settings.Nonsense"),
+    (
+        {"components": {"a": {"settings": {"Nonsense": 1}}}},
+        "slurm_component_a.settings.Nonsense",
+    ),
+    (
+        {"components": {"a": {"settings_where_known": {"Nonsense": 1}}}},
+        "slurm_component_a.settings_where_known.Nonsense",
+    ),
+    (
+        {"components": {"a": {"gres": [{"NodeName": "n", "Nonsense": 1}]}}},
+        "slurm_component_a.gres.Nonsense",
+    ),
+    ({"nodes": [{**NODES, "options": {"Nonsense": 1}}]}, "slurm_node_options.Nonsense"),
+    ({"nodes": [{**NODES, "gres": [{"Nonsense": 1}]}]}, "slurm_node_gres.Nonsense"),
+    ({"nodes": [{**NODES, "autodetect": "nvlm"}]}, "slurm_node_autodetect.AutoDetect"),
+    ({"partitions": [{}, {"settings": {"Nonsense": 1}}]}, "slurm_partitions[1].settings.Nonsense"),
+]
+
+
+@pytest.mark.parametrize(("configuration", "start"), PLACES)
+@pytest.mark.parametrize("release", ["", "24.11"])
+def test_what_a_site_writes_is_judged_wherever_it_writes_it(
+    configuration: dict[str, Any], start: str, release: str
+) -> None:
+    (sentence,) = refused_settings({**PLAIN, **configuration}, release, "ctl1")
+    assert sentence.startswith(start)
+
+
+def test_nodes_that_are_alike_are_judged_once() -> None:
+    many = [{**NODES, "name": f"n{number}", "options": {"Wieght": 1}} for number in range(1000)]
+    assert len(refused_settings({**PLAIN, "nodes": many}, "")) == 1
+
+
 # --- sites ---------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from cluster.slurm.keys import (
     read,
     release,
     table,
+    wanted_release,
 )
 from cluster.slurm.settings import merged
 
@@ -153,6 +154,21 @@ def test_while_nodes_are_upgraded_the_oldest_slurmd_counts(nodes: str, expected:
 def test_a_version_is_of_a_release() -> None:
     versions = ("25.11.2", "1:24.05.4-2", "slurm", "", "26.5")
     assert [*map(of_version, versions)] == ["25.11", "24.05", "", "", "26.05"]
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "url", "expected"),
+    [
+        ("25.11.2", "packages", "", "25.11"),
+        ("", "build", "https://mirror.example.org/a-1.2/slurm-24.11.5.tar.bz2", "24.11"),
+        ("", "packages", "https://mirror.example.org/slurm-24.11.5.tar.bz2", ""),
+        ("25.05.1", "build", "file:///slurm-24.11.5.tar.bz2", "25.05"),
+        ("", "build", "https://mirror.example.org/latest.tar.bz2", ""),
+        ("", "distro", "", ""),
+    ],
+)
+def test_the_release_that_a_site_wants(version: str, method: str, url: str, expected: str) -> None:
+    assert wanted_release(version, method, url) == expected
 
 
 def test_a_key_that_is_read_from_to_and_between_releases() -> None:

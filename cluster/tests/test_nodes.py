@@ -220,7 +220,6 @@ def test_partitions_that_cannot_work_are_named(partitions: Any, words: str) -> N
     [
         ({"options": {"State": False}}, "in quotes"),
         ({"options": {"RealMemory": 1}}, "set node_memory_mb"),
-        ({"gres": [{"Fil": "/dev/x"}]}, "which gres.conf(5) has not"),
         ({"gres": ["gpu"]}, "each entry is a mapping"),
     ],
 )

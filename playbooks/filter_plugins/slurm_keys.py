@@ -32,7 +32,7 @@ class FilterModule:
             "slurm_oldest_release": slurm_keys.oldest_release,
             "slurm_keys_read": slurm_keys.read,
             "slurm_keys_refused": _refused,
-            "slurm_version_release": slurm_keys.of_version,
+            "slurm_wanted_release": slurm_keys.wanted_release,
             "slurm_components_problems": slurm_settings.component_problems,
             "slurm_components_settings": slurm_settings.added,
             "slurm_settings_merged": slurm_settings.merged,
