@@ -175,6 +175,20 @@ def test_a_job_without_memory_gets_its_share_of_the_smallest_node() -> None:
     )
 
 
+def test_a_partition_with_memory_by_node_has_none_by_cpu() -> None:
+    """Slurm would read DefMemPerCPU, which is the role's, and not the site's."""
+    line = partition("gpu1", settings={"DefMemPerNode": 32000})
+    assert line.endswith("MaxTime=INFINITE State=UP DefMemPerNode=32000")
+
+
+def test_of_two_keys_that_exclude_each_other_one_is_refused() -> None:
+    settings = {"AllowAccounts": "a", "denyaccounts": "b"}
+    (sentence,) = n.partition_problems([{"name": "p", "nodes": ["ALL"], "settings": settings}])
+    assert sentence.startswith("slurm_partitions[0].settings has AllowAccounts and DenyAccounts")
+    (sentence,) = n.node_problems([node("n", options={"CoreSpecCount": 2, "CPUSpecList": "0"})])
+    assert sentence.startswith("n: slurm_node_options has CoreSpecCount and CPUSpecList, and")
+
+
 def test_what_is_kept_for_the_system_is_no_share() -> None:
     nodes = [node("gpu1", options={"MemSpecLimit": 32000})]
     (line,) = n.partition_lines([{"name": "p", "nodes": ["gpu1"]}], nodes)
