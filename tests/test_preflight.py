@@ -564,8 +564,9 @@ def test_what_yaml_reads_as_something_else_goes_into_quotes(
         (partition("p, settings: {MaxTme: 1-0}"), "did you mean MaxTime?"),
         (partition("p, max_time: two days"), "max_time is two days; set a time such as"),
         (
-            "slurm_install_version: 22.05.8\nslurm_settings: {MaxBatchRequeue: 3}",
-            "Slurm 22.05 is to be installed, and only 23.02 and newer read MaxBatchRequeue",
+            "slurm_install_method: packages\nslurm_install_repository: r\n"
+            "slurm_install_version: 23.11.10\nslurm_settings: {MetricsType: metrics/openmetrics}",
+            "Slurm 23.11 is to be installed, and only 25.11 and newer read MetricsType",
         ),
     ],
 )

@@ -197,6 +197,8 @@ def wanted_release(version: str, method: str, url: str) -> Release:
 
     NONE where that is what the hosts' repositories have.
     """
+    if method == "distro":  # whose version nobody chooses
+        return NONE
     tarball = re.search(r"slurm-(\d+\.\d+)[^/]*$", url) if method == "build" else None
     return of_version(version) or (of_version(tarball[1]) if tarball else NONE)
 

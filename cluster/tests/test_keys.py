@@ -164,7 +164,7 @@ def test_a_version_is_of_a_release() -> None:
         ("", "packages", "https://mirror.example.org/slurm-24.11.5.tar.bz2", ""),
         ("25.05.1", "build", "file:///slurm-24.11.5.tar.bz2", "25.05"),
         ("", "build", "https://mirror.example.org/latest.tar.bz2", ""),
-        ("", "distro", "", ""),
+        ("25.11.2", "distro", "", ""),
     ],
 )
 def test_the_release_that_a_site_wants(version: str, method: str, url: str, expected: str) -> None:
