@@ -176,7 +176,7 @@ def _number(of: Words, key: str) -> int | None:
     return int(value) if value.isdigit() else None
 
 
-PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818", "AccountingStoragePort": "6819"}
+PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818"}  # the others' are said
 
 
 def _ports(of: Words) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _ports(of: Words) -> Iterator[str]:
     port = "".join(of.get("accountingstorageport", ())) or "6819"
     if of.get("accountingstoragehost") and not (port.isdigit() and 1 <= int(port) <= 65535):
         yield f"slurm_database_port is {port}; set a port from 1 to 65535."
-    for key in (*PORTS, "SrunPortRange"):
+    for key in (*PORTS, "AccountingStoragePort", "SrunPortRange"):
         value = "".join(of.get(key.lower(), ())) or PORTS.get(key, "")
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
         if not match:

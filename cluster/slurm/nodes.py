@@ -32,6 +32,7 @@ FROM_DECLARATION = {
     "nodehostname": "its name in the inventory",
     "cpus": "node_cpus",
     "sockets": "node_cpus",
+    "socketsperboard": "node_cpus",
     "corespersocket": "node_cpus",
     "threadspercore": "node_cpus",
     "realmemory": "node_memory_mb",

@@ -250,7 +250,7 @@ def test_settings_that_do_not_go_together_are_refused(
         {"preempttype": "preempt/qos", "PREEMPTMODE": "suspend,gang"},
         {"PriorityDecayHalfLife": 0, "PriorityUsageResetPeriod": "MONTHLY"},
         {"SelectTypeParameters": "CR_Core_Memory,CR_ONE_TASK_PER_CORE,CR_LLN"},
-        {"SlurmctldPort": "6820-6830", "SrunPortRange": "60001-63000"},
+        {"SlurmctldPort": "6819-6830", "SrunPortRange": "60001-63000"},  # without accounting
     ],
 )
 def test_settings_that_go_together_pass(settings: dict[str, Any]) -> None:
