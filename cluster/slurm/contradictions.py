@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from cluster.slurm.key_problems import Place, nowhere
 from cluster.slurm.keys import entries
+from cluster.slurm.settings import NOWHERE
 
 # Each implies that processes outside of steps are contained (prolog_str2flags).
 CONTAINING = ("contain", "x11", "runinjob")
@@ -55,11 +57,22 @@ ONE_KEY_OF = (
 )
 
 
-def contradictions(settings: Mapping[str, Any]) -> list[str]:
-    """What does not go together in slurm.conf, as sentences.
+def contradictions(
+    settings: Mapping[str, Any], site: Mapping[str, Any] = NOWHERE, place: Place = nowhere
+) -> list[str]:
+    """What does not go together in slurm.conf, as sentences, each of which begins with a key.
 
     settings: of the role, its components and the site together, name to value
+    site: what the site sets of them, for the place that a sentence names
     """
+    written = {str(name).lower(): place(value) for name, value in site.items()}
+    return [
+        f"{key}{written.get(key.lower(), '')} {rest}"
+        for key, _, rest in (sentence.partition(" ") for sentence in _contradictions(settings))
+    ]
+
+
+def _contradictions(settings: Mapping[str, Any]) -> list[str]:
     of = {str(name).lower(): entries(value) for name, value in settings.items()}
     return [
         *_words(of),

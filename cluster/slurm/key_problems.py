@@ -75,7 +75,7 @@ def _of_one(
     if key is None:
         yield f"{at}: {_unknown(file, name)}"
     elif key.gone:
-        yield f"{at}: Slurm does not read {key.name} any more; {key.instead}."
+        yield f"{at} is {text(value)}; Slurm does not read it any more: {key.instead}."
     elif not any(map(key.read_by, asked)):
         yield f"{at}: {_too_early_or_late(key, key.name, release, host)}"
     elif key.kind == "line":

@@ -34,9 +34,9 @@ WRONG = [
     (File.CGROUP, "ConstrainRamSpce", "yes", "did you mean ConstrainRAMSpace?"),
     (DBD, "CommitDelai", 1, "did you mean CommitDelay?"),
     (File.GRES, "Fil", "/dev/nvidia0", "did you mean File?"),
-    (SLURM, "CryptoType", "x", "Slurm does not read CryptoType any more; set CredType."),
+    (SLURM, "CryptoType", "x", "v.CryptoType is x; Slurm does not read it any more: set CredType."),
     (SLURM, "FastSchedule", 2, "set config_overrides in SlurmdParameters"),
-    (PARTITION, "Shared", "NO", "any more; set OverSubscribe."),
+    (PARTITION, "Shared", "NO", "is NO; Slurm does not read it any more: set OverSubscribe."),
     (SLURM, "MaxJobCount", "many", "v.MaxJobCount is many; set a whole number, 1 or more."),
     (SLURM, "TreeWidth", 0, "v.TreeWidth is 0; set a whole number from 1 to 65535."),
     (SLURM, "MessageTimeout", 65536, "is 65536; set a whole number from 0 to 65535."),
@@ -238,6 +238,14 @@ def test_settings_that_do_not_go_together_are_refused(
     settings: dict[str, Any], sentence: str
 ) -> None:
     assert any(sentence in one for one in contradictions(settings)), contradictions(settings)
+
+
+def test_a_contradiction_says_where_a_site_wrote_it() -> None:
+    own = {"SlurmctldPort": 6818, "SlurmdPort": 6818}
+    (sentence,) = contradictions(
+        own, {"slurmdport": 6818}, lambda value: f" (set in f.yml:{value})"
+    )
+    assert sentence.startswith("SlurmdPort (set in f.yml:6818) is 6818, and SlurmctldPort is 6818;")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,11 @@ def _refused_settings(configuration: Mapping[str, Any], release: str, host: str 
     return releases.refused_settings(configuration, release, host, written_at)
 
 
+def _contradictions(settings: Mapping[str, Any], site: Mapping[str, Any]) -> list[str]:
+    """What does not go together, and where a site wrote it."""
+    return contradictions.contradictions(settings, site, written_at)
+
+
 class FilterModule:
     """Registers the filters with Ansible."""
 
@@ -49,7 +54,7 @@ class FilterModule:
             "slurm_reservations_wanted": reservations.module_arguments,
             "slurm_reservation_problems": reservations.problems,
             "slurm_refused_settings": _refused_settings,
-            "slurm_contradictions": contradictions.contradictions,
+            "slurm_contradictions": _contradictions,
             "slurm_waiting": state.waiting,
             "slurm_mended": state.mended,
             "slurm_kept_out": state.kept_out,
