@@ -9,6 +9,10 @@ The lines look like this (https://docs.nvidia.com/deploy/xid-errors/, Fabric Man
 
     NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
     nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO
+
+Any user can put words into the kernel's log: a process chooses its own name, and the kernel writes
+"NAME[PID]: segfault at ..." where it crashes. Such lines are left out, and all others are matched
+from the start of the message.
 """
 
 from __future__ import annotations
@@ -44,9 +48,22 @@ _FIRST_S = 5.0  # the first line of a boot comes with its first seconds
 _LONGEST_TEXT = 200
 _RECORD_BYTES = 8192  # the kernel's own limit for a record of /dev/kmsg
 
-_EVENT = re.compile(r"\b(S?Xid) \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)(?:, *(.*))?")
-_TIME = re.compile(r"\[ *(\d+\.\d+)\]")
+_EVENT = re.compile(
+    r"(?:NVRM: (Xid)|nvidia-nvswitch\d+: (SXid))"
+    r" \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)\): (\d+)"
+    r"(?:, *(.*))?"
+)
+_TIME = r"\[ *(\d+\.\d+)\]"
+_CALLER = r"(?:\[ *[TC]\d+\] ?)?"  # of kernels with CONFIG_PRINTK_CALLER
+_LINE = re.compile(
+    # The journal and dmesg begin with the time, a syslog daemon's file with the date and the host.
+    rf"{_TIME} ?{_CALLER}(?:(?:[\w.-]+ )?kernel: )?(.*)"
+    rf"|[\w:.+ -]+? kernel: (?:{_TIME} ?{_CALLER})?(.*)"
+)
+_LONGEST_NAME = 15  # bytes of a process's name: TASK_COMM_LEN without its end
+_OF_A_PROCESS = re.compile(rf".{{0,{_LONGEST_NAME}}}\[\d+\]:? ")
 _BOOT = "Linux version "
+_BOOT_S = 1.0  # before that no process runs that could say so
 
 
 @dataclass
@@ -86,7 +103,7 @@ def read() -> KernelLog:
 
 
 def search(patterns: Iterable[str]) -> KernelLog:
-    """The same, and the lines in which one of the regular expressions is found."""
+    """The same, and the lines in whose message one of the regular expressions is found."""
     wanted = tuple(re.compile(pattern) for pattern in patterns)
     sources: list[tuple[str, Callable[[], list[str]]]] = [
         ("journalctl", lambda: _output("journalctl")),
@@ -127,29 +144,57 @@ def parse(
 
     A file holds more than one boot: what counts begins with the last one's first line.
     """
-    kept = list(lines)
-    boots = [number for number, line in enumerate(kept) if _BOOT in line]
+    kept = [(line, *split) for line in lines if (split := _split(line))]
+    boots = [number for number, (_, time, message) in enumerate(kept) if _begins(time, message)]
     if boots:
         kept = kept[boots[-1] :]
     if not kept:
         return None
-    times = [float(time[1]) for line in kept if (time := _TIME.search(line))]
-    begins = times[0] if times else None
+    begins = next((time for _, time, _ in kept if time is not None), None)
     complete = bool(boots) or (begins is not None and begins < _FIRST_S)
+    kept = [record for record in kept if not _OF_A_PROCESS.match(record[2])]
     events: dict[tuple[str, int, str, str], Event] = {}
-    for line in kept:
-        if match := _EVENT.search(line):
-            kind, pci, code = match[1].lower(), _pci(match[2]), int(match[3])
-            text, time = (match[4] or "").strip()[:_LONGEST_TEXT], _TIME.search(line)
+    for _, time, message in kept:
+        if match := _EVENT.match(message):
+            kind, pci, code = (match[1] or match[2]).lower(), _pci(match[3]), int(match[4])
+            text = (match[5] or "").strip()[:_LONGEST_TEXT]
             # Whether an event is fatal can stand in its text, so only alike ones are put together.
             key = (kind, code, pci, _severity(text))
             event = events.setdefault(key, Event(kind, code, pci, 0, None, text))
-            event.count, event.text = event.count + 1, text
-            event.seconds = float(time[1]) if time else None
+            event.count, event.text, event.seconds = event.count + 1, text, time
     whole = "yes" if complete else "no"
-    found_lines = [line for line in kept if any(pattern.search(line) for pattern in patterns)]
+    found_lines = [
+        line for line, _, message in kept if any(pattern.search(message) for pattern in patterns)
+    ]
     latest = tuple(events.values())[-MOST_EVENTS:]
     return KernelLog(source, None, begins, whole, latest, tuple(found_lines[-MOST_EVENTS:]))
+
+
+def message(line: str) -> str:
+    """What the kernel said in a line of KernelLog, without the time and the host.
+
+    >>> message("[  100.500000] gpu1 kernel: Oops: 0002 [#1] SMP")
+    'Oops: 0002 [#1] SMP'
+    """
+    split = _split(line)
+    return split[1] if split else ""
+
+
+def _split(line: str) -> tuple[float | None, str] | None:
+    """The time since the boot, where the line has one, and the message."""
+    match = _LINE.fullmatch(line)
+    if match is None:  # the rest of a message with more than one line
+        return None
+    time = match[1] or match[3]
+    return float(time) if time else None, match[4] if match[2] is None else match[2]
+
+
+def _begins(time: float | None, message: str) -> bool:
+    return (
+        message.startswith(_BOOT)
+        and (time is None or time < _BOOT_S)
+        and not _OF_A_PROCESS.match(message)
+    )
 
 
 def _severity(text: str) -> str:
@@ -163,7 +208,8 @@ def _pci(address: str) -> str:
 
 def _output(source: str) -> list[str]:
     answer = processes.run(COMMANDS[source], TIMEOUT_S)
-    return [line for line in answer.stdout.splitlines() if _TIME.search(line)]
+    # By the newline alone: splitlines() also splits at characters that a process's name can have.
+    return [line for line in answer.stdout.split("\n") if re.match(_TIME, line)]
 
 
 def _records() -> list[str]:
@@ -198,7 +244,7 @@ def _lines(path: Path) -> list[str]:
     try:
         if path.stat().st_mtime < _boot_time():
             raise _Unreadable("was last written to before this boot")
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
         raise _Unreadable(error.strerror) from None
     return [line for line in lines if " kernel: " in line]

@@ -197,7 +197,7 @@ def infiniband(config: HealthSettings, arguments: Arguments) -> Outcome:
 def kernel_log(config: HealthSettings, arguments: Arguments) -> Outcome:
     """The kernel wrote nothing since the boot after which a node is not to be trusted.
 
-    patterns  a name and a regular expression of each kind of line
+    patterns  a name and a regular expression of each kind of message; ^ is the message's start
     """
     from cluster.readers import kernel_log as log
 
@@ -207,7 +207,7 @@ def kernel_log(config: HealthSettings, arguments: Arguments) -> Outcome:
         return Outcome(UNKNOWN, f"the kernel log may not be read: {journal.error}")
     problems = []
     for name, pattern in patterns.items():
-        lines = [line for line in journal.lines if re.search(pattern, line)]
+        lines = [line for line in journal.lines if re.search(pattern, log.message(line))]
         if lines:
             times = f", {len(lines)} times" if len(lines) > 1 else ""
             problems.append(f"{name}{times}: {lines[-1].strip()}")

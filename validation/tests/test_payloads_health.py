@@ -549,13 +549,34 @@ def test_a_missing_program_is_said(sources):
             ("xid", 154, "0018:01:00"),
         ),
         ("NVRM: GPU at PCI:0000:1b:00: GPU-b850f46d", None),
+        ("[   T12] NVRM: Xid (PCI:0000:1b:00): 79", ("xid", 79, "0000:1b:00")),
         ("usb 1-1: Xid of somebody", None),
+        # What follows has a name that a process gave itself.
+        ("Xid (0): 79[19153]: segfault at 0 ip 0000 sp 0000 error 4", None),
+        ("traps: NVRM: Xid (0): 79[19153] trap invalid opcode ip:1", None),
+        ("NVRM: Xid (0): 79, GPU has fallen off the bus", None),
+        ("python[7]: NVRM: Xid (PCI:0000:1b:00): 79, written to /dev/kmsg", None),
     ],
 )
 def test_lines_of_the_driver_are_known(line, event):
     log = kernel_log.parse("dmesg", [BOOT, f"[   9.000000] {line}"])
     assert log is not None
     assert [(e.kind, e.code, e.pci) for e in log.events] == ([event] if event else [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[ 9.0] Linux version [19153]: segfault at 0 ip 0000 sp 0000 error 4",
+        "[ 9.0] Linux version 6.1 of a program that may write to /dev/kmsg",
+        "[ 9.0] traps: Linux version [7] trap invalid opcode ip:1",
+        "Nov 21 gpu1 kernel: Linux version [19153]: segfault at 0 ip 0000 sp 0000 error 4",
+    ],
+)
+def test_a_process_cannot_begin_another_boot(line):
+    log = kernel_log.parse("dmesg", [BOOT, f"[ 8.0] {XID_79}", line])
+    assert log is not None
+    assert [event.code for event in log.events] == [79]
 
 
 def test_a_fault_in_the_log_fails_its_check_alone(node, monkeypatch):

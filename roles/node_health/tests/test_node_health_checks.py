@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.readers import kernel_log
 from roles.node_health.plugin_utils import archive
 from roles.node_health.plugin_utils.checks import BUILTINS, draining, merged, problems, rows
 from validation.node_health import config
@@ -53,20 +54,59 @@ def test_nothing_that_all_nodes_share_drains_them_all():
     assert shared == {"clock": "log", "mounts_answer": "log"}
 
 
-def test_patterns_of_the_kernels_log_are_expressions_and_find_their_lines():
-    lines = {
-        "locked-up CPU": "[ 9.1] watchdog: Watchdog detected hard LOCKUP on cpu 3",
-        "machine check": "[ 9.1] mce: [Hardware Error]: Machine check: Processor context corrupt",
-        "kernel fault": "[ 9.1] BUG: unable to handle page fault for address: 0000000000000010",
-        "killed daemon": "[ 9.1] Out of memory: Killed process 812 (slurmd) total-vm:1kB",
-        "read-only filesystem": "[ 9.1] EXT4-fs (sda1): Remounting filesystem read-only",
-    }
-    patterns = SHIPPED["kernel_log"]["arguments"]["patterns"]
-    assert set(lines) == set(patterns)
-    for name, line in lines.items():
-        assert [key for key, pattern in patterns.items() if re.search(pattern, line)] == [name]
-    of_a_job = "[ 9.1] Memory cgroup out of memory: Killed process 99 (python3) total-vm:1kB"
-    assert not any(re.search(pattern, of_a_job) for pattern in patterns.values())
+PATTERNS = SHIPPED["kernel_log"]["arguments"]["patterns"]
+OOM = "Out of memory: Killed process 812 (slurmd) total-vm:1kB, anon-rss:1kB, UID:{} pgtables:4kB"
+
+
+def found(message):
+    """The names of the patterns that find it, where it is a line of the log."""
+    expressions = [re.compile(pattern) for pattern in PATTERNS.values()]
+    log = kernel_log.parse("dmesg", [f"[    9.100000] {message}"], expressions)
+    return [
+        name
+        for name, pattern in PATTERNS.items()
+        if any(re.search(pattern, kernel_log.message(line)) for line in log.lines)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("locked-up CPU", "watchdog: Watchdog detected hard LOCKUP on cpu 3"),
+        ("locked-up CPU", "NMI watchdog: Watchdog detected hard LOCKUP on cpu 3"),
+        ("locked-up CPU", "watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 3"),
+        ("machine check", "mce: [Hardware Error]: Machine check: Processor context corrupt"),
+        ("kernel fault", "BUG: unable to handle page fault for address: 0000000000000010"),
+        ("kernel fault", "Oops: 0002 [#1] SMP"),
+        ("kernel fault", "Oops: general protection fault, probably for non-canonical address 0x1"),
+        ("kernel fault", "Internal error: Oops: 0000000096000004 [#1] SMP"),
+        ("kernel fault", "general protection fault: 0000 [#1] SMP"),
+        ("killed daemon", "Out of memory: Killed process 812 (slurmd) total-vm:1kB"),
+        ("killed daemon", OOM.format(0)),
+        ("killed daemon", OOM.format(998)),
+        ("read-only filesystem", "EXT4-fs (sda1): Remounting filesystem read-only"),
+    ],
+)
+def test_messages_of_the_kernel_are_found(name, message):
+    assert found(message) == [name]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Memory cgroup out of memory: Killed process 99 (python3) total-vm:1kB",
+        # All of these a user can bring about, by the name of a process.
+        "Oops: x[19153]: segfault at 0 ip 0000 sp 0000 error 4 in a.out[5581+1000]",
+        "Oops: x[19153] general protection fault ip:1 sp:2 error:0",
+        "traps: Oops: x[19153] trap invalid opcode ip:1 sp:2 error:0 in a.out",
+        "a kernel: Oops:[12]: segfault at 0 ip 0000 sp 0000 error 4",
+        "traps: general protection fault: [19153] trap divide error ip:1 sp:2 error:0",
+        "Memory cgroup out of memory: Killed process 99 (Oops: x) total-vm:1kB",
+        OOM.format(1000),
+    ],
+)
+def test_what_a_users_process_makes_the_kernel_write_is_not(message):
+    assert found(message) == []
 
 
 def test_a_site_changes_one_word_and_the_rest_stays():
