@@ -20,7 +20,6 @@ def row(job="4711", **changes):
     cells = {
         "JobID": job,
         "JobIDRaw": job,
-        "JobName": "train|big",
         "User": "alice",
         "Account": "physics",
         "Partition": "gpu",
@@ -52,7 +51,7 @@ def steps(job="4711", peak="8192M"):
 
 
 def job(*more, **changes):
-    return sacct.parse("\n".join([row(**changes), *(more or steps())]), "4711")
+    return sacct.parse("\n".join([row(**changes), *(more or steps())]), "4711", "train|big\n")
 
 
 # --- sacct ---------------------------------------------------------------------------------------
@@ -67,7 +66,7 @@ def test_a_job_is_what_its_row_and_its_steps_say():
 
 
 def test_the_task_of_an_array_is_known_by_the_id_that_metrics_have():
-    task = sacct.parse(row("4711_3", JobIDRaw="4714"), "4711_3")
+    task = sacct.parse(row("4711_3", JobIDRaw="4714"), "4711_3", "train")
     assert (task.id, task.shown) == ("4714", "4711_3")
 
 
@@ -96,11 +95,11 @@ def test_sizes(text, size):
 
 def test_what_is_not_there_yet_is_none():
     begun = row(State="RUNNING", End="Unknown", TimelimitRaw="UNLIMITED", TotalCPU="00:00:00")
-    result = sacct.parse(begun, "4711")
+    result = sacct.parse(begun, "4711", "train")
     assert result.running
     assert (result.end, result.limit_s, result.cpu_s, result.memory_peak_bytes) == (None,) * 4
     queued = row(Start="Unknown", End="Unknown", NodeList="None assigned", AllocTRES="")
-    waiting = sacct.parse(queued, "4711")
+    waiting = sacct.parse(queued, "4711", "train")
     assert not waiting.running
     assert (waiting.nodes, waiting.gpus, waiting.memory_bytes) == ((), 0, None)
 
@@ -110,12 +109,12 @@ def test_what_is_not_there_yet_is_none():
     [
         ("", "accounting has no job 4711, or none that you may see"),
         (f"{row('4711_1')}\n{row('4711_2')}", "4711 is 2 jobs; name one of them, such as 4711_1."),
-        ("a|b", "sacct says 1 columns where 17 were asked for."),
+        ("a|b", "sacct says 1 columns where 16 were asked for."),
     ],
 )
 def test_what_is_no_job_is_one_sentence(text, why):
     with pytest.raises(NotKnown, match=why):
-        sacct.parse(text, "4711")
+        sacct.parse(text, "4711", "train")
 
 
 # --- Prometheus ----------------------------------------------------------------------------------
@@ -298,12 +297,14 @@ def slurm(tmp_path, monkeypatch):
     folder = tmp_path / "bin"
     folder.mkdir()
 
-    def says(text="", status=0, error=""):
+    def says(text="", status=0, error="", name="train\n"):
         (tmp_path / "out").write_text(text)
+        (tmp_path / "name").write_text(name)
         script = folder / "sacct"
         script.write_text(
-            f'#!/bin/sh\nprintf "%s\\n" "$SLURM_TIME_FORMAT" "$@" > {tmp_path}/asked\n'
-            f"cat {tmp_path}/out\necho '{error}' >&2\nexit {status}\n"
+            f'#!/bin/sh\nprintf "%s\\n" "$SLURM_TIME_FORMAT" "$@" >> {tmp_path}/asked\n'
+            f"case $* in *=JobName*) cat {tmp_path}/name;; *) cat {tmp_path}/out;; esac\n"
+            f"echo '{error}' >&2\nexit {status}\n"
         )
         script.chmod(stat.S_IRWXU)
 
@@ -354,6 +355,26 @@ def test_the_program_asks_both_and_reports(slurm, server, tmp_path, capsys):
     assert "--jobs=4711" in arguments
     span = (f"{START}.000", f"{END}.000", "30")
     assert {(form["start"], form["end"], form["step"]) for form in forms} == {span}
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\x1b]0;owned\x07\x1b[2Jtrain\n", "]0;owned [2Jtrain"),
+        (f"train{sacct.SEPARATOR}root\n", "train root"),
+        (f"train\n{row('4712')}\n", "train 4712 4712 alice"),
+    ],
+)
+def test_a_name_forges_no_row_and_reaches_no_terminal_raw(
+    slurm, tmp_path, capsys, name, shown, more
+):
+    slurm("\n".join([row(), *steps()]), name=name)
+    assert main.main(["4711", *more, "--config", str(tmp_path / "none")]) == 0
+    output = capsys.readouterr().out
+    assert shown in output
+    assert all(character.isprintable() for character in output.replace("\n", ""))
+    assert "alice" in output
 
 
 def test_a_wrong_password_is_told_once_and_the_rest_reported(slurm, server, tmp_path, capsys):

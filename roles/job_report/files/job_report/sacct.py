@@ -1,7 +1,8 @@
 """A job in Slurm's accounting.
 
 `sacct --json` differs from release to release and tells less in 22.05; the columns have been the
-same since 20.02 (sacct(1)). Their separator is a character that no job name has.
+same since 20.02 (sacct(1)). A user chooses the name of a job, also with the separator or a newline
+in it, so names are asked for on their own, and no line of theirs is read as a row.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster import hostlist, processes
+from cluster.text import printable
 from roles.job_report.files.job_report.errors import NotKnown
 
 LIMIT_S = 60.0
@@ -20,7 +22,6 @@ SEPARATOR = "\x1f"
 COLUMNS = (
     "JobID",
     "JobIDRaw",
-    "JobName",
     "User",
     "Account",
     "Partition",
@@ -80,29 +81,27 @@ class AccountedJob:
 
 def read(job: str) -> AccountedJob:
     """Asks sacct. Raises NotKnown."""
-    command = [
-        "sacct",
-        "--allusers",
-        "--noheader",
-        "--parsable2",
-        f"--delimiter={SEPARATOR}",
-        f"--format={','.join(COLUMNS)}",
-        f"--jobs={job}",
-    ]
+    rows = _ask(f"--format={','.join(COLUMNS)}", f"--jobs={job}")
+    name = _ask("--format=JobName", "--allocations", f"--jobs={job}")
+    return parse(rows, job, name)
+
+
+def _ask(*options: str) -> str:
+    command = ["sacct", "--allusers", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     try:
         done = processes.run(
-            command,
+            [*command, *options],
             LIMIT_S,
             environment={**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"},
         )
     except processes.CommandFailed as error:
         raise NotKnown(f"{str(error).rstrip('.')}.") from None
-    return parse(done.stdout, job)
+    return done.stdout
 
 
-def parse(text: str, job_id: str) -> AccountedJob:
+def parse(text: str, job_id: str, name: str) -> AccountedJob:
     """The job that was asked for. Raises NotKnown where there is none, or more than one."""
-    rows = [_row(line) for line in text.splitlines() if line.strip()]
+    rows = [_row(line) for line in text.split("\n") if line.strip()]
     jobs = [row for row in rows if "." not in row["JobID"]]
     if not jobs:
         raise NotKnown(f"Slurm's accounting has no job {job_id}, or none that you may see.")
@@ -110,17 +109,17 @@ def parse(text: str, job_id: str) -> AccountedJob:
         example = next((row["JobID"] for row in jobs if JOB.fullmatch(row["JobID"])), job_id)
         raise NotKnown(f"{job_id} is {len(jobs)} jobs; name one of them, such as {example}.")
     job = jobs[0]
-    return _job(job, [row for row in rows if row is not job])
+    return _job(job, name, [row for row in rows if row is not job])
 
 
 def _row(line: str) -> Row:
     cells = line.split(SEPARATOR)
     if len(cells) != len(COLUMNS):
         raise NotKnown(f"sacct says {len(cells)} columns where {len(COLUMNS)} were asked for.")
-    return dict(zip(COLUMNS, cells, strict=True))
+    return {column: printable(cell) for column, cell in zip(COLUMNS, cells, strict=True)}
 
 
-def _job(row: Row, steps: Sequence[Row]) -> AccountedJob:
+def _job(row: Row, name: str, steps: Sequence[Row]) -> AccountedJob:
     tres = _tres(row["AllocTRES"])
     start, end = _time(row["Start"]), _time(row["End"])
     used = _duration(row["TotalCPU"])
@@ -128,7 +127,7 @@ def _job(row: Row, steps: Sequence[Row]) -> AccountedJob:
     return AccountedJob(
         id=row["JobIDRaw"],
         shown=row["JobID"],
-        name=row["JobName"],
+        name=printable(name),
         user=row["User"],
         account=row["Account"],
         partition=row["Partition"],
