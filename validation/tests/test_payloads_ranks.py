@@ -101,7 +101,8 @@ def document_of(results):
     assert [code for code, _, _ in results] == [0] * len(results), results
     (first, *others) = [out for _, out, _ in results]
     assert others == [""] * len(others)
-    (line,) = first.splitlines()
+    blank, line = first.split("\n", 1)
+    assert (blank, line.count("\n")) == ("", 1)  # whatever was printed before it, it begins a line
     return json.loads(line, parse_constant=pytest.fail)
 
 

@@ -686,6 +686,12 @@ def kind_of(step):
     """Whose words a step has: a cause's or a check's; and those that stand behind them."""
     texts = {f"cause {cause.value}": entry.text for cause, entry in advice.ADVICE.items()}
     texts |= {f"check {name}": check.info.advice for name, check in CHECKS.items()}
+    texts |= {
+        f"check {name}, its case": case
+        for name in advice.CASES
+        if (case := advice.fitting_cases(name, CHECKS[name].info.advice, step.title))
+        != CHECKS[name].info.advice
+    }
     fitting = [name for name, text in texts.items() if step.advice.startswith(text)]
     kind = max(fitting, key=lambda name: len(texts[name]))
     return f"{kind} {step.advice.removeprefix(texts[kind])}".rstrip()

@@ -13,8 +13,8 @@ A component is a role that comes later, or a site's own addition. It contributes
 
 Lists (PrologFlags, SlurmctldParameters …) are the union of what all ask for. Two values for
 anything else are a conflict, which only the site can decide: what it sets wins over everybody. A
-list that it sets takes the place of the role's, and what components need stays in it; an empty
-value removes the setting.
+list that it sets takes the place of the role's, and what components need stays in it (but in
+SITES_ALONE); an empty value removes the setting.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ SCRIPTS = ("prolog", "epilog", "task_prolog")
 SETTINGS = ("settings", "settings_where_known")
 PARTS = (*SETTINGS, "plugstack", *SCRIPTS, "gres", "slurmctld_files")
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+# Lists that say how strict Slurm is: a site that sets one may want less than a component asks for.
+SITES_ALONE = frozenset({"accountingstorageenforce"})
 
 
 def items(value: Any) -> list[str]:
@@ -103,7 +106,7 @@ def composed(
     for name, value in site.items():
         key = name.lower()
         spelling[key] = name
-        adds = key in lists() and text(value)
+        adds = key in lists() and key not in SITES_ALONE and text(value)
         result[key] = _with(value, needed(known, name)) if adds else text(value)
     return {spelling[key]: value for key, value in sorted(result.items()) if value}
 
