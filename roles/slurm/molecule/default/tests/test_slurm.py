@@ -162,7 +162,7 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(attempts):
         ]
     )
     for name, sentence in {
-        "misspelt": "knows no setting SlurmdTimout",
+        "misspelt": "did you mean SlurmdTimeout?",
         "word": "only 25.11 and newer read SlurmctldParameters=enable_async_reply",
         "key": "only 26.05 and newer read CgroupJobIdPaths; remove it",
         "cluster": "node is the controller of the cluster scenario",
