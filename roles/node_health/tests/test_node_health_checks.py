@@ -62,6 +62,7 @@ def found(message):
     """The names of the patterns that find it, where it is a line of the log."""
     expressions = [re.compile(pattern) for pattern in PATTERNS.values()]
     log = kernel_log.parse("dmesg", [f"[    9.100000] {message}"], expressions)
+    assert log
     return [
         name
         for name, pattern in PATTERNS.items()

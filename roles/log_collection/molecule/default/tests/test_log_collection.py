@@ -36,6 +36,7 @@ def sender(host):
         folder = f"/run/scenario/{name}"
         with host.sudo():
             host.check_output(f"mkdir -p {folder}")
+            host.check_output(f"rm -f {folder}/log")  # that of a sender before it, which was killed
             host.check_output(f"printf %%s %s > {folder}/conf", SENDER.format(name=name))
             host.check_output(
                 f"systemd-run --unit=scenario-{name} rsyslogd -n -f {folder}/conf -i {folder}/pid"
