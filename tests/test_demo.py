@@ -30,7 +30,7 @@ def demo(folder: Path, *before: str, **programs: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("programs", "words"),
     [
-        ({"df": "#!/bin/sh\necho Avail; echo ' 100'\n"}, "100 MB free, and 4000 are needed"),
+        ({"df": "#!/bin/sh\necho Avail; echo ' 100'\n"}, "100 MB free, and 6000 are needed"),
         ({"unshare": "#!/bin/sh\nexit 1\n"}, "namespaces: this is a container"),
     ],
 )
