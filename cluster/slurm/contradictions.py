@@ -86,9 +86,9 @@ def _contradictions(settings: Mapping[str, Any]) -> list[str]:
 
 def one_key_of(settings: Mapping[str, Any], where: str) -> Iterator[str]:
     """Keys of which only one is read, in the settings of a node, a partition, or all."""
-    given = {str(name).lower(): name for name, value in settings.items() if entries(value)}
+    names = {str(name).lower(): name for name, value in settings.items() if entries(value)}
     for first, second in ONE_KEY_OF:
-        if first.lower() in given and second.lower() in given:
+        if first.lower() in names and second.lower() in names:
             yield f"{where} has {first} and {second}, and Slurm reads only one; remove the other."
 
 
@@ -117,8 +117,8 @@ def _words(of: Words) -> Iterator[str]:
                 f"slurm_settings.{key}."
             )
     for key, words in ALONE:
-        if (found := _spelt(of, key, words)) and len(_lower(of, key)) > 1:
-            yield f"{key} is {_shown(of, key)}; {found[0]} stands alone in slurm_settings.{key}."
+        if (matches := _spelt(of, key, words)) and len(_lower(of, key)) > 1:
+            yield f"{key} is {_shown(of, key)}; {matches[0]} stands alone in slurm_settings.{key}."
     for key, word, needed, words in NEEDS:
         have = _lower(of, key)
         is_set = word.lower() in have if word else any(not _is_none(entry) for entry in have)

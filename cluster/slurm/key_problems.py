@@ -69,20 +69,20 @@ def _plain(value: Any) -> bool:
 def _of_one(
     file: File, name: str, value: Any, release: Release, host: str, where: str, place: Place
 ) -> Iterator[str]:
-    asked = (release,) if release else RELEASES
+    releases = (release,) if release else RELEASES
     at = f"{where}{name}{place(value)}"
     key = find(file, name)
     if key is None:
         yield f"{at}: {_unknown(file, name)}"
     elif key.gone:
         yield f"{at} is {text(value)}; Slurm does not read it any more: {key.instead}."
-    elif not any(map(key.read_by, asked)):
+    elif not any(map(key.read_by, releases)):
         yield f"{at}: {_too_early_or_late(key, key.name, release, host)}"
     elif key.kind == "line":
         yield from _line(name, text(value), release, host, at)
     elif key.kind in WORDS:
         for entry in [text(value)] if key.kind == "word" else entries(value):
-            if problem := _entry(key, entry, release, host, asked):
+            if problem := _entry(key, entry, release, host, releases):
                 yield f"{at}{problem}"
     elif must := _value(key, text(value)):
         yield f"{at} is {text(value)}; set {must}."
@@ -94,8 +94,8 @@ def _unknown(file: File, name: str) -> str:
     if near := _near(name, (key.name for key in table()[file].values() if not key.gone)):
         return f"{no}; did you mean {near}?"
     for other, variable in SET_BY.items():
-        if found := find(other, name):
-            return f"{no}; set {found.name} in {variable}."
+        if key := find(other, name):
+            return f"{no}; set {key.name} in {variable}."
     return f"{no}; correct or remove it."
 
 
@@ -125,28 +125,27 @@ def _line(name: str, value: str, release: Release, host: str, at: str) -> Iterat
 
 
 def _entry(
-    key: Key, entry: str, release: Release, host: str, asked: tuple[Release, ...]
+    key: Key, entry: str, release: Release, host: str, releases: tuple[Release, ...]
 ) -> str | None:
     """What is wrong with one word of a value."""
     word = key.word(entry)
     if word is None:
-        return _no_word(key, entry, asked)
-    if not any(map(word.read_by, asked)):
+        return _no_word(key, entry, releases)
+    if not any(map(word.read_by, releases)):
         full = f"{key.name}={key.prefix}{word.name}"
         return f": {_too_early_or_late(word, full, release, host)}"
     match = re.search("[=:]", entry)
     if not word.takes:
         return f" has {entry}, and {word.name} takes no value; set {word.name}." if match else None
-    given = entry[match.end() :] if match else ""
-    if not any(_takes(one, given) for one in word.takes.split("|")):
+    argument = entry[match.end() :] if match else ""
+    if not any(_takes(one, argument) for one in word.takes.split("|")):
         return f" has {entry}; {word.name} takes {_wanted(word.takes)}."
     return None
 
 
-def _no_word(key: Key, entry: str, asked: tuple[Release, ...]) -> str | None:
-    known = [
-        f"{key.prefix}{word.name}" for word in key.words.values() if any(map(word.read_by, asked))
-    ]
+def _no_word(key: Key, entry: str, releases: tuple[Release, ...]) -> str | None:
+    readable = [word for word in key.words.values() if any(map(word.read_by, releases))]
+    known = [f"{key.prefix}{word.name}" for word in readable]
     name = re.split("[=:]", entry, maxsplit=1)[0]
     full = name if not key.prefix or name.startswith(key.prefix) else f"{key.prefix}{name}"
     near = _near(full, known, cutoff=0.85 if key.others else 0.75)
@@ -160,15 +159,15 @@ def _no_word(key: Key, entry: str, asked: tuple[Release, ...]) -> str | None:
     return f"{of} in slurm.conf(5); correct or remove it."
 
 
-def _takes(wanted: str, given: str) -> bool:
+def _takes(wanted: str, argument: str) -> bool:
     """Whether what follows a word's = is one of its alternatives."""
     if wanted == "range":
-        return _port_range(given)
+        return _port_range(argument)
     if wanted in FOLLOWS:
-        return bool(FOLLOWS[wanted][0].fullmatch(given))
+        return bool(FOLLOWS[wanted][0].fullmatch(argument))
     if ".." in wanted:
-        return bool(INT.fullmatch(given)) and _within(int(given), wanted)
-    return given.lower() == wanted
+        return bool(INT.fullmatch(argument)) and _within(int(argument), wanted)
+    return argument.lower() == wanted
 
 
 def _wanted(takes: str) -> str:

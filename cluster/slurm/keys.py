@@ -207,8 +207,8 @@ def release(policy: str) -> Release:
     """Slurm's release from `apt-cache policy`: installed, else what would be; NONE if neither."""
     for kind in ("Installed", "Candidate"):
         match = re.search(rf"^\s*{kind}: (\S+)", policy, re.MULTILINE)
-        if match and (found := of_version(match[1])):
-            return found
+        if match and (version := of_version(match[1])):
+            return version
     return NONE
 
 

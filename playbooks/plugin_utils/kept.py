@@ -13,8 +13,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from playbooks.plugin_utils import vaulted
+
 PRIVATE = {0o400, 0o600}
-VAULT = b"$ANSIBLE_VAULT"
 LENGTH = 32  # characters of a password made at random: 190 bits
 LEAST = 16  # of one that a site wrote
 
@@ -77,7 +78,7 @@ def tracked_by_git(folder: Path) -> list[Path]:
 def _is_plain(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(len(VAULT)) != VAULT
+            return file.read(len(vaulted.MARK)) != vaulted.MARK
     except OSError:
         return True  # gone from here, but not from git
 

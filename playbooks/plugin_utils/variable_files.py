@@ -14,11 +14,12 @@ from pathlib import Path
 
 import yaml
 
+from playbooks.plugin_utils import vaulted
+
 # Ansible's own: what ansible.builtin.host_group_vars takes for a file of variables.
 SUFFIXES = ("", ".yml", ".yaml", ".json")
 YAML = (".yml", ".yaml")
 FOLDERS = ("group_vars", "host_vars")
-VAULT = b"$ANSIBLE_VAULT"
 # A thousand nodes with forty variables each have 10^5; an alias bomb has 10^9 in a kilobyte.
 OCTAL = re.compile(r"0[0-7]+")
 MODES = ("mode", "umask")  # of files, which are octal
@@ -78,7 +79,7 @@ def _problems(path: Path, decrypt: Open) -> Iterator[str]:
     except OSError as error:
         yield f"{path}: cannot be read: {error.strerror}"
         return
-    if content.startswith(VAULT):
+    if content.startswith(vaulted.MARK):
         try:
             decrypt(path)
         except ValueError as error:
@@ -148,19 +149,19 @@ def _node_problems(root: yaml.Node) -> Iterator[str]:
     """Keys that are written twice, aliases that contain themselves, and what multiplies."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
-    found: list[str] = []
+    sentences: list[str] = []
 
     def size(node: yaml.Node) -> int:
         if id(node) in sizes:
             return sizes[id(node)]
         if id(node) in open_nodes:
-            found.append(f"{node.start_mark.line + 1}: contains itself by an alias")
+            sentences.append(f"{node.start_mark.line + 1}: contains itself by an alias")
             return 1
         open_nodes.add(id(node))
         total = 1
         if isinstance(node, yaml.MappingNode):
-            found.extend(_duplicates(node))
-            found.extend(_octals(node))
+            sentences.extend(_duplicates(node))
+            sentences.extend(_octals(node))
             total += sum(size(key) + size(value) for key, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
             total += sum(size(item) for item in node.value)
@@ -169,7 +170,7 @@ def _node_problems(root: yaml.Node) -> Iterator[str]:
         return total
 
     total = size(root)
-    yield from found
+    yield from sentences
     if total > MOST_NODES:
         yield f"1: its aliases stand for {total} values; write a list of that size without them"
 

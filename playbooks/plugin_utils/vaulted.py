@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+MARK = b"$ANSIBLE_VAULT"  # what an encrypted file begins with
+
 
 def reader(loader: Any) -> Callable[[Path], str]:
     """A function that reads a text with Ansible's own loader, which has the vault's passwords.
