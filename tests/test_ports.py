@@ -172,10 +172,13 @@ def test_a_port_that_a_site_sets_is_the_one(tmp_path):
 
 
 def test_passwords_are_where_the_inventory_says(tmp_path):
-    read = site(write(tmp_path / "i", good(), {"group_vars/all.yml": {"cluster_secrets": "/s"}}))
-    [exporter] = [
-        entry
-        for entry in ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")["gpu1"]
-        if entry.role == "node_exporter"
-    ]
-    assert exporter.users == {"prometheus": "/s/monitoring_prometheus_password"}
+    cluster = good() | {"monitoring": {"hosts": {"ctl1": {}}}}
+    read = site(write(tmp_path / "i", cluster, {"group_vars/all.yml": {"cluster_secrets": "/s"}}))
+    declared = ports.declared(read, REPOSITORY / "playbooks/slurm-cluster.yml")
+    users = {entry.role: entry.users for of in declared.values() for entry in of if entry.users}
+    assert users["node_exporter"] == {"prometheus": "/s/monitoring_prometheus_password"}
+    # Nodes learn the exporters' password, and users of job-report its own: neither opens more.
+    of_servers = [*users["prometheus"].values(), *users["alertmanager"].values()]
+    assert not {*users["node_exporter"].values()} & {*of_servers}
+    assert users["prometheus"]["job_report"] not in users["alertmanager"].values()
+    assert len({*users["prometheus"].values()}) == len(users["prometheus"])

@@ -59,16 +59,22 @@ class Listener:
     port: int
     name: str = "node"
 
+    @property
+    def user(self) -> str:
+        """As whom Prometheus asks: exporters, or Alertmanager and itself."""
+        return "server" if self.port in {9090, 9093} else "prometheus"
+
     def ask(
         self,
         path: str,
         *,
-        user: str = "prometheus",
+        user: str | None = None,
         word: str | None = None,
         scheme: str = "https",
         authority: str = "/etc/plumbline/tls/ca.crt",
         method: str = "GET",
     ) -> Answer:
+        user = self.user if user is None else user
         request = {
             "url": f"{scheme}://{self.name}:{self.port}{path}",
             "user": user,
@@ -88,7 +94,7 @@ class Listener:
         return result
 
     def is_closed_to_strangers(
-        self, path: str, *, user: str = "prometheus", word: str | None = None
+        self, path: str, *, user: str | None = None, word: str | None = None
     ) -> None:
         assert self.ask(path, user=user, word=word).status == 200
         assert self.ask(path, user=user, word="wrong").status == 401

@@ -4,8 +4,8 @@ A judgement is told with its verdict, its time, what was judged and what that wa
 with the labels suite, check, subject and node. What else a node measured is told node by node where
 the judgement is not green; of all others it is told how far they lie apart, so that the file of a
 large cluster stays one that a scrape can carry. `node` is empty where the subject is several
-nodes: node_exporter hands that on, and Prometheus (honor_labels) does not put the host there that
-the file lies on, which would accuse it.
+nodes: node_exporter hands that on, and Prometheus (`speaks_of_nodes` in its jobs) does not put the
+host there that the file lies on, which would accuse it.
 
 What a partial run did not judge is not forgotten: see `render`.
 """

@@ -20,10 +20,12 @@ def files(
     rule_paths: Sequence[str],
 ) -> dict[str, str]:
     """Every file below /etc/prometheus; `settings` are the rest of the role's variables."""
-    access = config.access(settings["user"], settings["password_file"], settings["authority"])
+    authority = settings["authority"]
+    scraping = settings["scrape_user"], settings["scrape_password_file"]
     document = config.prometheus_yml(
         jobs=jobs,
-        access=access,
+        scraping=config.access(*scraping, authority),
+        serving=config.access(settings["user"], settings["password_file"], authority),
         alertmanagers=settings["alertmanagers"],
         scrape_interval=settings["scrape_interval"],
         external_labels=settings["external_labels"],

@@ -57,23 +57,47 @@ def targets(job: ScrapeJob, hosts: Sequence[ScrapedHost]) -> list[dict[str, Any]
     ]
 
 
-def scrape_config(job: ScrapeJob, access: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry of `scrape_configs`; `access` has TLS and authentication."""
+def speaking(speakers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rules by which the label `node` of some metrics is whom they are about, not who has them.
+
+    All else that a host writes has its own name in `node`, and what it gave there is
+    `exported_node`. A metric that is about several nodes has an empty `node`, which stays so.
+    """
+    rules: list[dict[str, Any]] = []
+    for speaker in speakers:
+        hosts = "|".join(re.escape(str(host)) for host in speaker["hosts"])
+        if not hosts:
+            continue
+        series = {
+            "source_labels": ["instance", "__name__", "exported_node"],
+            "regex": f"(?:{hosts}):[0-9]+;(?:{speaker['metrics']});(.*)",
+        }
+        rules.append({**series, "target_label": "node"})
+        rules.append({**series, "target_label": "exported_node", "replacement": ""})
+    return rules
+
+
+def scrape_config(
+    job: ScrapeJob, scraping: Mapping[str, Any], serving: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One entry of `scrape_configs`; both accesses have TLS and authentication."""
     more = {
         key: job[key]
         for key in ("scrape_interval", "scrape_timeout", "metrics_path", "honor_labels")
         if key in job
     }
+    rules = speaking(job.get("speaks_of_nodes") or ())
     return {
         "job_name": job["name"],
         **more,
-        **access,
+        **(serving if job.get("server") else scraping),
         "file_sd_configs": [{"files": [f"targets/{job['name']}.json"]}],
+        **({"metric_relabel_configs": rules} if rules else {}),
     }
 
 
 def access(user: str, password_file: str, authority: str) -> dict[str, Any]:
-    """How Prometheus talks to whom it scrapes, and to Alertmanager."""
+    """How Prometheus talks to exporters, or to the servers: itself and Alertmanager."""
     return {
         "scheme": "https",
         "tls_config": {"ca_file": authority},
@@ -84,7 +108,8 @@ def access(user: str, password_file: str, authority: str) -> dict[str, Any]:
 def prometheus_yml(
     *,
     jobs: Sequence[ScrapeJob],
-    access: Mapping[str, Any],
+    scraping: Mapping[str, Any],
+    serving: Mapping[str, Any],
     alertmanagers: Sequence[str],
     scrape_interval: str,
     external_labels: Mapping[str, Any],
@@ -92,7 +117,7 @@ def prometheus_yml(
     remote_write: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The document prometheus.yml; a site's own scrape_configs come last, as they are."""
-    alerting = {"alertmanagers": [{**access, "static_configs": [{"targets": list(alertmanagers)}]}]}
+    told = {**serving, "static_configs": [{"targets": list(alertmanagers)}]}
     return {
         "global": {
             "scrape_interval": scrape_interval,
@@ -100,8 +125,11 @@ def prometheus_yml(
             "external_labels": {key: str(value) for key, value in external_labels.items()},
         },
         "rule_files": ["rules/*.yml"],
-        **({"alerting": alerting} if alertmanagers else {}),
-        "scrape_configs": [*(scrape_config(job, access) for job in jobs), *scrape_configs],
+        **({"alerting": {"alertmanagers": [told]}} if alertmanagers else {}),
+        "scrape_configs": [
+            *(scrape_config(job, scraping, serving) for job in jobs),
+            *scrape_configs,
+        ],
         **({"remote_write": list(remote_write)} if remote_write else {}),
     }
 

@@ -1,6 +1,7 @@
 """Prometheus' files, as they are read by Prometheus' own checker."""
 
 import json
+import re
 import subprocess
 from typing import Any
 
@@ -16,13 +17,24 @@ HOSTS: list[dict[str, Any]] = [
     {"name": "gpu1", "labels": {"group": "compute", "partition_group": "h100"}},
 ]
 JOBS = [
-    {"name": "node", "port": 9100, "honor_labels": True},
+    {
+        "name": "node",
+        "port": 9100,
+        "speaks_of_nodes": [
+            {"metrics": "slurm_node_.+", "hosts": ["ctl1", "ctl-2.site"]},
+            {"metrics": "plumbline_expected_.+", "hosts": []},
+        ],
+    },
     {"name": "dcgm", "port": 9400, "hosts": ["gpu1"], "scrape_interval": "30s"},
     {"name": "nobody", "port": 9999, "hosts": []},
+    {"name": "alertmanager", "port": 9093, "hosts": ["ctl1"], "server": True},
+    {"name": "trusted", "port": 9200, "honor_labels": True},
 ]
 SETTINGS: dict[str, Any] = {
-    "user": "prometheus",
-    "password_file": "/etc/prometheus/secrets/scrape_password",
+    "user": "server",
+    "password_file": "/etc/prometheus/secrets/server_password",
+    "scrape_user": "prometheus",
+    "scrape_password_file": "/etc/prometheus/secrets/prometheus_password",
     "authority": "/etc/plumbline/tls/ca.crt",
     "alertmanagers": ["ctl1:9093"],
     "scrape_interval": "15s",
@@ -53,17 +65,54 @@ def test_everything_is_scraped_over_tls_with_a_password(files):
     for entry in [*ours, *document["alerting"]["alertmanagers"]]:
         assert entry["scheme"] == "https"
         assert entry["tls_config"] == {"ca_file": "/etc/plumbline/tls/ca.crt"}
+        # A node that is scraped learns the password, and may not come to the servers with it.
+        of_server = entry.get("job_name", "alertmanager") == "alertmanager"
+        user = "server" if of_server else "prometheus"
         assert entry["basic_auth"] == {
-            "username": "prometheus",
-            "password_file": "/etc/prometheus/secrets/scrape_password",
+            "username": user,
+            "password_file": f"/etc/prometheus/secrets/{user}_password",
         }
 
 
 def test_a_job_has_what_it_says_and_no_more(files):
-    node, dcgm, *_ = yaml.safe_load(files["prometheus.yml"])["scrape_configs"]
-    assert node["honor_labels"] is True
-    assert dcgm["scrape_interval"] == "30s"
-    assert "honor_labels" not in dcgm
+    written = yaml.safe_load(files["prometheus.yml"])["scrape_configs"]
+    by_name = {entry["job_name"]: entry for entry in written}
+    assert by_name["dcgm"]["scrape_interval"] == "30s"
+    assert {name for name, entry in by_name.items() if "honor_labels" in entry} == {"trusted"}
+    assert {name for name, entry in by_name.items() if "metric_relabel_configs" in entry} == {
+        "node"
+    }
+
+
+@pytest.mark.parametrize(
+    ("instance", "metric", "exported", "node"),
+    [
+        ("ctl1:9100", "slurm_node_state", "gpu1", "gpu1"),
+        ("ctl-2.site:9100", "slurm_node_state", "gpu1", "gpu1"),
+        ("ctl1:9100", "slurm_node_state", "", ""),  # of several nodes
+        ("ctl1:9100", "slurm_nodes", "gpu1", "ctl1"),
+        ("ctl1:9100", "plumbline_expected_gpus", "gpu1", "ctl1"),
+        ("gpu1:9100", "slurm_node_state", "ctl1", "gpu1"),
+        ("ctl-2xsite:9100", "slurm_node_state", "gpu1", "ctl-2xsite"),
+        ("gpu1:9100", "door", "ctl1", "gpu1"),
+        ("ctl11:9100", "slurm_node_state", "gpu1", "ctl11"),
+    ],
+)
+def test_a_host_speaks_of_nodes_in_declared_metrics_alone(files, instance, metric, exported, node):
+    [rules] = [
+        entry["metric_relabel_configs"]
+        for entry in yaml.safe_load(files["prometheus.yml"])["scrape_configs"]
+        if entry["job_name"] == "node"
+    ]
+    labels = {"instance": instance, "__name__": metric, "exported_node": exported}
+    labels["node"] = instance.partition(":")[0]
+    for rule in rules:
+        # As Prometheus does: the whole of the labels' values, joined.
+        text = ";".join(labels.get(name, "") for name in rule["source_labels"])
+        if match := re.fullmatch(rule["regex"], text):
+            labels[rule["target_label"]] = rule.get("replacement", match[1])
+    assert labels["node"] == node
+    assert labels["exported_node"] == (exported if node == instance.partition(":")[0] else "")
 
 
 def test_what_a_site_adds_is_there_as_it_is(files):
@@ -136,6 +185,7 @@ def promtool(tmp_path, files):
             path = tmp_path / name
             path.parent.mkdir(exist_ok=True)
             known = text.replace(SETTINGS["password_file"], str(tmp_path / "password"))
+            known = known.replace(SETTINGS["scrape_password_file"], str(tmp_path / "password"))
             path.write_text(known.replace(SETTINGS["authority"], str(tmp_path / "ca.crt")))
         command = [*program, "check", "config", "prometheus.yml"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

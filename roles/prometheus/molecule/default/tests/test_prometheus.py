@@ -53,10 +53,38 @@ def test_every_target_is_up_and_has_its_labels(prometheus):
     assert {target["metric"]["group"] for target in targets} == {"monitoring"}
 
 
-def test_a_textfile_may_speak_of_another_node(prometheus):
-    [series] = until(lambda: prometheus.query("plumbline_expected_gpus"))
-    assert (series["metric"]["node"], series["metric"]["model"]) == ("gpu1", "h100_sxm")
-    assert series["value"][1] == "8"
+def test_a_textfile_speaks_of_another_node_in_declared_metrics_alone(host, prometheus):
+    file = "/var/lib/prometheus/node-exporter/scenario.prom"
+    labels = '{node="other",instance="other:9100",job="prometheus"}'
+    with host.sudo():
+        host.run(f"echo 'slurm_node_state{labels} 1' > {file}")
+    try:
+        [forged] = until(lambda: prometheus.query("slurm_node_state"))
+        assert forged["metric"] == {
+            **{"__name__": "slurm_node_state", "group": "monitoring"},
+            **{"job": "node", "instance": "node:9100", "node": "node"},
+            **{"exported_job": "prometheus", "exported_instance": "other:9100"},
+            "exported_node": "other",
+        }
+        [series] = until(lambda: prometheus.query("plumbline_expected_gpus"))
+        assert series["metric"] == {
+            **{"__name__": "plumbline_expected_gpus", "group": "monitoring"},
+            **{"job": "node", "instance": "node:9100", "node": "gpu1", "model": "h100_sxm"},
+        }
+        assert series["value"][1] == "8"
+    finally:
+        with host.sudo():
+            host.run(f"rm {file}")
+
+
+def test_the_exporters_password_opens_neither_prometheus_nor_alertmanager(host):
+    for port, path in ((9090, "/api/v1/query?query=up"), (9093, "/api/v2/status")):
+        listener = Listener(host, port)
+        assert listener.ask(path, user="prometheus").status == 401
+        assert listener.ask(path, user="server").status == 200
+    exporter = Listener(host, 9100)
+    assert exporter.ask("/metrics", user="prometheus").status == 200
+    assert exporter.ask("/metrics", user="server").status == 401
 
 
 def test_alerts_reach_alertmanager(prometheus):
@@ -122,7 +150,10 @@ def test_lost_passwords_are_taken_over_from_the_host(play):
 
 def test_secrets_are_nobody_elses(host):
     with host.sudo():
-        for user, group, mode in (("prometheus", "prometheus", 0o640), ("admin", "root", 0o600)):
+        for user, group, mode in (
+            *((own, "prometheus", 0o640) for own in ("prometheus", "server")),
+            ("admin", "root", 0o600),
+        ):
             file = host.file(f"/etc/prometheus/secrets/{user}_password")
             assert (file.user, file.group, file.mode) == ("root", group, mode)
 
