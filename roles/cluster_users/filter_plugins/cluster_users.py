@@ -21,6 +21,7 @@ def site(settings: Mapping[str, Any]) -> accounts.Site:
         shell=str(settings["shell"]),
         quota=settings["quota"],
         logins=settings["logins"],
+        home_keys=settings["home_keys"],
     )
 
 
@@ -40,6 +41,10 @@ def homes_for_host(users: Entries, settings: Mapping[str, Any]) -> str:
     return json.dumps(accounts.homes_for_host(users, site(settings)))
 
 
+def without_home_keys(users: Entries, settings: Mapping[str, Any]) -> list[str]:
+    return accounts.without_home_keys(users, site(settings))
+
+
 def shut_out(users: Entries, settings: Mapping[str, Any]) -> list[str]:
     return accounts.shut_out(users, site(settings))
 
@@ -54,6 +59,7 @@ class FilterModule:
             "cluster_users_groups_for_hosts": groups_for_hosts,
             "cluster_users_homes_for_host": homes_for_host,
             "cluster_users_shut_out": shut_out,
+            "cluster_users_without_home_keys": without_home_keys,
             "cluster_users_sssd_problems": sssd.problems,
             "cluster_users_sssd_conf": sssd.sssd_conf,
         }

@@ -28,6 +28,7 @@ from ansible.module_utils.cluster_users_plan import (
     Step,
     User,
     host_accounts,
+    keys_in,
     plan,
     refusals,
     user_of,
@@ -73,6 +74,13 @@ options:
       Whether nobody of a directory may log in here; refused where Ansible itself comes as one.
     type: bool
     default: false
+  home_keys:
+    description: >-
+      Whether sshd reads keys in the homes of accounts that are not in O(users). Where not, those of
+      the account that Ansible comes as are copied to O(keys_folder) unless it has a file there, and
+      another account that would lose its keys is refused.
+    type: bool
+    default: true
 author: The Plumbline authors
 """
 
@@ -146,6 +154,22 @@ def file_changes(folder: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Path
             yield path, before, after
 
 
+def kept_keys(
+    users: Iterable[User], host: Host, beyond: Beyond
+) -> Iterator[tuple[Path, str, str]]:
+    """The file of keys of the account that Ansible comes as, where its home no longer counts.
+
+    Made once, and the site's from then on.
+    """
+    name = beyond.caller
+    if beyond.home_keys or not name or name in {user.name for user in users}:
+        return
+    if (host.keys / name).exists():
+        return
+    if own := beyond.keys_in_home(name):
+        yield host.keys / name, "", "".join(f"{key}\n" for key in sorted(own))
+
+
 def is_roots(path: Path) -> bool:
     status = path.lstat()
     mine = (os.geteuid(), os.getegid())
@@ -189,7 +213,7 @@ def run(
     if refused := refusals(users, groups, current, beyond):
         raise Refused(*refused)
     steps = plan(users, groups, system_groups, current, nologin)
-    files = [*file_changes(host.keys, key_files(users))]
+    files = [*file_changes(host.keys, key_files(users)), *kept_keys(users, host, beyond)]
     ours = {user.name: user.uid for user in users if user.state != "absent"}
     if not check_mode:
         # Before an account is made, and until it is gone: an interrupted run forgets nobody.
@@ -267,6 +291,28 @@ def _looked_up(question: Callable[[], Any]) -> Any:
         return None
 
 
+def keys_in_home(name: str) -> frozenset[str] | None:
+    """What sshd would take from a user's home; None where root may not look."""
+    account = _looked_up(lambda: pwd.getpwnam(name))
+    keys: frozenset[str] = frozenset()
+    for file in ("authorized_keys", "authorized_keys2") if account else ():
+        try:
+            text = Path(account.pw_dir, ".ssh", file).read_text("utf-8", "surrogateescape")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return None
+        keys |= keys_in(text)
+    return keys
+
+
+def keys_of_root(folder: Path, name: str) -> frozenset[str]:
+    try:
+        return keys_in((folder / name).read_text("utf-8", "surrogateescape"))
+    except FileNotFoundError:
+        return frozenset()
+
+
 HERE = Beyond(
     uid_of=lambda name: _looked_up(lambda: pwd.getpwnam(name).pw_uid),
     user_with=lambda uid: _looked_up(lambda: pwd.getpwuid(uid).pw_name),
@@ -274,6 +320,7 @@ HERE = Beyond(
     group_with=lambda gid: _looked_up(lambda: grp.getgrgid(gid).gr_name),
     processes=processes,
     caller=os.environ.get("SUDO_USER", ""),
+    keys_in_home=keys_in_home,
 )
 
 
@@ -290,11 +337,19 @@ def main() -> None:
                 "no_log": False,
             },
             "closed_to_directory": {"type": "bool", "default": False},
+            "home_keys": {"type": "bool", "default": True, "no_log": False},
         },
         supports_check_mode=True,
         no_log=True,  # in the host's log, where a thousand users would be half a megabyte each time
     )
     options = module.params
+    host = Host(keys=Path(options["keys_folder"]))
+    beyond = replace(
+        HERE,
+        closed_to_directory=options["closed_to_directory"],
+        home_keys=options["home_keys"],
+        keys_of_root=lambda name: keys_of_root(host.keys, name),
+    )
     answer(
         module,
         lambda: run(
@@ -302,8 +357,8 @@ def main() -> None:
             [Group(**entry) for entry in json.loads(options["groups"])],
             options["system_groups"],
             options["nologin"],
-            Host(keys=Path(options["keys_folder"])),
-            replace(HERE, closed_to_directory=options["closed_to_directory"]),
+            host,
+            beyond,
             module.check_mode,
         ),
     )

@@ -5,6 +5,7 @@ Pure functions, for the module cluster_users: nothing here reads or changes a ho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,6 +35,7 @@ class User:
     keys: tuple[str, ...] = ()
     state: str = "present"
     enters: bool = True  # whether he may log in to this host at all
+    home_keys: bool = True  # whether keys in his home count on this host
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def user_of(entry: Mapping[str, Any]) -> User:
         keys=tuple(entry["ssh_keys"]),
         state=entry["state"],
         enters=entry["enters"],
+        home_keys=entry["home_keys"],
     )
 
 
@@ -137,6 +140,10 @@ class Beyond:
     processes: Callable[[Collection[int]], Mapping[int, list[int]]] = lambda uids: {}
     caller: str = ""  # by whom Ansible came to be root here
     closed_to_directory: bool = False  # whether nobody of a directory may log in here
+    home_keys: bool = True  # whether keys in homes of accounts that are not on the list count here
+    # The keys in a user's home, and those that root keeps for him here; None of what cannot be read.
+    keys_in_home: Callable[[str], frozenset[str] | None] = lambda name: frozenset()
+    keys_of_root: Callable[[str], frozenset[str]] = lambda name: frozenset()
 
 
 def wanted_groups(users: Iterable[User], groups: Iterable[Group]) -> dict[str, Group]:
@@ -157,6 +164,7 @@ def refusals(
         *_user_refusals(users, current, beyond),
         *_forgotten(users, current),
         *_locked_out(users, current, beyond),
+        *_keyless(users, current, beyond),
         *_busy(users, current, beyond),
     ]
 
@@ -243,6 +251,53 @@ def _locked_out(users: Sequence[User], current: HostAccounts, beyond: Beyond) ->
         yield (
             f"Ansible comes here as {caller} of the directory, whose users may not log in here; "
             "set cluster_users_logins: true for this host, or come as a local user"
+        )
+
+
+# A key as authorized_keys has it, after its options: the length of the type comes first, so AAAA.
+_KEY = re.compile(r"(?:^|\s)((?:ssh|ecdsa|sk)-[\w@.-]+)\s+(AAAA[A-Za-z0-9+/]+=*)")
+
+
+def keys_in(text: str) -> frozenset[str]:
+    """The keys of such a file, as `TYPE BLOB`."""
+    found = (_KEY.search(line) for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return frozenset(f"{match[1]} {match[2]}" for match in found if match)
+
+
+def _keyless(users: Sequence[User], current: HostAccounts, beyond: Beyond) -> Iterator[str]:
+    """Who comes to this host with a key in his home, which no longer counts."""
+    for user in users:
+        if user.home_keys or not user.enters or user.state != "present":
+            continue
+        if user.name not in current.accounts:
+            continue
+        own, listed = beyond.keys_in_home(user.name), keys_in("\n".join(user.keys))
+        # One of the list is enough for who is not Ansible: by which key that comes nobody knows.
+        left = own is None or own - listed
+        if left and (user.name == beyond.caller or not listed):
+            yield (
+                f"{user.name} may come here with a key of ~/.ssh/authorized_keys that is not in "
+                "ssh_keys, and homes do not count here; add it to ssh_keys, or set "
+                "cluster_users_home_keys: all"
+            )
+    if beyond.home_keys:
+        return
+    listed_names = {user.name for user in users}
+    names = [*current.accounts, *filter(None, [beyond.caller])]
+    left_out = []
+    for name in dict.fromkeys(names):
+        shell = current.accounts[name].shell if name in current.accounts else ""
+        if name in listed_names or shell.rpartition("/")[2] in ("nologin", "false"):
+            continue
+        own, kept = beyond.keys_in_home(name), beyond.keys_of_root(name)
+        # Those of Ansible's account are kept before sshd is told.
+        if own is None or (own - kept and (kept or name != beyond.caller)):
+            left_out.append(name)
+    if left_out:
+        yield (
+            f"cluster_users_home_keys is none, and {', '.join(left_out)} would lose keys of "
+            "~/.ssh/authorized_keys; copy them here to /etc/ssh/authorized_keys.d/NAME (root's, "
+            "mode 0644), or remove them from the home"
         )
 
 

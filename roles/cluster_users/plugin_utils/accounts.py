@@ -56,6 +56,7 @@ class Site:
     shell: str
     quota: Mapping[str, Any]
     logins: bool = True  # whether users may log in to the host that is told of them
+    home_keys: str = "unlisted"  # whose keys in homes count where they may not
 
 
 def problems(users: Sequence[Entry], groups: Sequence[Entry], site: Site) -> list[str]:
@@ -241,6 +242,7 @@ def users_for_hosts(
             else [],
             "state": str(user.get("state") or "present"),
             "enters": _enters(user, site),
+            "home_keys": site.logins or site.home_keys == "all",
         }
         for user in users
     ]
@@ -254,6 +256,15 @@ def shut_out(users: Sequence[Entry], site: Site) -> list[str]:
     """Whom sshd of the host lets in by nothing, whatever keys they have in their homes."""
     return [
         _name(user) for user in users if not _enters(user, site) and user.get("state") != "absent"
+    ]
+
+
+def without_home_keys(users: Sequence[Entry], site: Site) -> list[str]:
+    """Who comes to the host with keys of the list alone: a home may be where others are root."""
+    if site.logins or site.home_keys == "all":
+        return []
+    return [
+        _name(user) for user in users if _enters(user, site) and user.get("state") != "absent"
     ]
 
 

@@ -253,6 +253,7 @@ def test_what_the_list_leaves_out_is_filled_in():
     bob = user("bob", 2002, gid=3000, groups=["video"])
     users = accounts.users_for_hosts([user(ssh_keys=[f" {ED25519} "]), bob], [PHYSICS], SITE)
     filled = {"comment": None, "shell": "/bin/bash", "state": "present", "enters": True}
+    filled["home_keys"] = True
     ada = user(group="ada", groups=[], home="/home/ada", ssh_keys=[ED25519])
     assert users == [
         ada | filled,
@@ -274,3 +275,10 @@ def test_where_users_may_not_log_in_the_list_brings_no_keys():
     assert [by_name[name]["enters"] for name in ("ada", "bob")] == [False, True]
     assert accounts.shut_out(users, closed) == ["ada", "carol"]
     assert accounts.shut_out(users, SITE) == []
+    # Who is root on a compute node may write to bob's home, which the host may mount.
+    assert not by_name["bob"]["home_keys"]
+    assert accounts.without_home_keys(users, closed) == ["bob"]
+    assert accounts.without_home_keys(users, SITE) == []
+    every = dataclasses.replace(closed, home_keys="all")
+    assert accounts.without_home_keys(users, every) == []
+    assert all(entry["home_keys"] for entry in accounts.users_for_hosts(users, [], every))

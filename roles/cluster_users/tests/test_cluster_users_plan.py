@@ -12,6 +12,7 @@ from ansible.module_utils.cluster_users_plan import (
     HostAccounts,
     User,
     host_accounts,
+    keys_in,
     plan,
     refusals,
 )
@@ -242,6 +243,74 @@ def test_ansible_is_not_shut_out(users, beyond, words):
     sentences = refused(users, **beyond)
     assert len(sentences) == bool(words)
     assert words in "".join(sentences)
+
+
+KEY, OTHER = "ssh-ed25519 AAAAC3Nza ops@laptop", "ecdsa-sha2-nistp256 AAAAE2Vj other"
+
+
+def test_keys_are_found_after_their_options():
+    text = f'# {OTHER}\nfrom="10.0.0.1",command="echo ssh-x a" {KEY}\n\nnonsense\n'
+    assert keys_in(text) == {"ssh-ed25519 AAAAC3Nza"}
+    assert keys_in(f"{KEY}\n{OTHER}\n") == {
+        "ssh-ed25519 AAAAC3Nza",
+        "ecdsa-sha2-nistp256 AAAAE2Vj",
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "home", "caller", "words"),
+    [
+        ((KEY,), KEY, "ops", ""),
+        ((KEY,), "", "ops", ""),
+        ((), "", "ops", ""),  # comes by a certificate
+        ((OTHER,), KEY, "ops", "ops may come here with a key of ~/.ssh/authorized_keys"),
+        ((OTHER,), f"{KEY}\n{OTHER}", "ops", "that is not in ssh_keys"),
+        ((OTHER,), KEY, "admin", ""),
+        ((), KEY, "admin", "add it to ssh_keys, or set cluster_users_home_keys: all"),
+        ((KEY,), None, "ops", "ops may come here with a key"),
+    ],
+)
+def test_an_operator_of_the_list_does_not_lose_his_keys(keys, home, caller, words):
+    beyond = {
+        "caller": caller,
+        "keys_in_home": lambda name: None if home is None else keys_in(home),
+    }
+    operator = replace(OPS, keys=keys, home_keys=False)
+    sentences = refused([operator], **beyond)
+    assert len(sentences) == bool(words)
+    assert words in "".join(sentences)
+    assert refused([replace(operator, home_keys=True)], **beyond) == []
+    elsewhere = replace(operator, enters=False)
+    assert refused([elsewhere], **beyond | {"caller": "admin"}) == []
+
+
+@pytest.mark.parametrize(
+    ("homes", "kept", "caller", "words"),
+    [
+        ({"ops": KEY}, {}, "ops", ""),  # copied first
+        ({"ops": KEY}, {}, "", "and ops would lose keys"),  # nobody knows who comes
+        ({"ops": KEY, "root": OTHER}, {}, "ops", "and root would lose keys"),
+        ({"ops": KEY, "root": OTHER}, {"root": OTHER}, "ops", ""),
+        ({"ops": f"{KEY}\n{OTHER}"}, {"ops": KEY}, "ops", "and ops would lose keys"),
+        ({"ops": None}, {}, "ops", "copy them here to /etc/ssh/authorized_keys.d/NAME"),
+        ({"grace": KEY}, {}, "grace", ""),
+        ({}, {}, "ops", ""),
+    ],
+)
+def test_without_keys_in_homes_nobody_loses_his(homes, kept, caller, words):
+    def in_home(name):
+        text = homes.get(name, "")
+        return None if text is None else keys_in(text)
+
+    beyond = {
+        "caller": caller,
+        "keys_in_home": in_home,
+        "keys_of_root": lambda name: keys_in(kept.get(name, "")),
+    }
+    sentences = refused([ADA], home_keys=False, **beyond)
+    assert len(sentences) == bool(words)
+    assert words in "".join(sentences)
+    assert refused([ADA], **beyond) == []
 
 
 def test_who_has_processes_does_not_go():
