@@ -70,9 +70,10 @@ def speaking(speakers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             continue
         series = {
             "source_labels": ["instance", "__name__", "exported_node"],
-            "regex": f"(?:{hosts}):[0-9]+;(?:{speaker['metrics']});(.*)",
+            "regex": f"(?:{hosts}):[0-9]+;(?:{speaker['metrics']});(?P<about>.*)",
         }
-        rules.append({**series, "target_label": "node"})
+        # By name: a site's expression may have groups of its own.
+        rules.append({**series, "target_label": "node", "replacement": "${about}"})
         rules.append({**series, "target_label": "exported_node", "replacement": ""})
     return rules
 

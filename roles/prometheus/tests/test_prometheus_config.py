@@ -21,7 +21,7 @@ JOBS = [
         "name": "node",
         "port": 9100,
         "speaks_of_nodes": [
-            {"metrics": "slurm_node_.+", "hosts": ["ctl1", "ctl-2.site"]},
+            {"metrics": "slurm_node_(state|reason)", "hosts": ["ctl1", "ctl-2.site"]},
             {"metrics": "plumbline_expected_.+", "hosts": []},
         ],
     },
@@ -110,7 +110,8 @@ def test_a_host_speaks_of_nodes_in_declared_metrics_alone(files, instance, metri
         # As Prometheus does: the whole of the labels' values, joined.
         text = ";".join(labels.get(name, "") for name in rule["source_labels"])
         if match := re.fullmatch(rule["regex"], text):
-            labels[rule["target_label"]] = rule.get("replacement", match[1])
+            text = rule["replacement"].replace("${about}", match["about"])
+            labels[rule["target_label"]] = text
     assert labels["node"] == node
     assert labels["exported_node"] == (exported if node == instance.partition(":")[0] else "")
 
