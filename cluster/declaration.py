@@ -18,6 +18,7 @@ from cluster.slurm.gres import gres
 INSTALLED = Path("/etc/plumbline/cluster.json")
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}")
 _GRES = re.compile(r"gpu(:[A-Za-z0-9_.-]+)?:[1-9][0-9]*")  # one of a list
 
 
@@ -122,6 +123,7 @@ class Submission:
     container_image: str | None = None
     container_mounts: str | None = None
     container_python: str | None = None
+    user: str | None = None  # of the login node; None is who comes there
 
     @property
     def container(self) -> Container | None:
@@ -156,6 +158,7 @@ class Submission:
             self.container_image or defaults.container_image,
             self.container_mounts or defaults.container_mounts,
             self.container_python or defaults.container_python,
+            self.user or defaults.user,
         )
 
 
@@ -348,6 +351,13 @@ def _absolute(value: Any, where: str, problems: strict.Problems) -> str | None:
     return None
 
 
+def _user(value: Any, where: str, problems: strict.Problems) -> str | None:
+    if isinstance(value, str) and _USER.fullmatch(value):
+        return value
+    problems.append(f"{where}: expected the name of an account, found {value!r}")
+    return None
+
+
 def _option(value: Any, where: str, problems: strict.Problems) -> str | None:
     problem = option_problem(value) if isinstance(value, str) else f"{value!r} is no text"
     if problem:
@@ -383,6 +393,7 @@ _SUBMISSION = strict.table(
         "qos": strict.text,
         "reservation": strict.text,
         "constraint": strict.text,
+        "user": _user,
         "srun_options": strict.list_of(_option),
         **{f"container_{name}": _of_container(name) for name in ("image", "mounts", "python")},
     },

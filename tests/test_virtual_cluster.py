@@ -75,6 +75,9 @@ def test_the_inventory_declares_a_stand_in_for_nvml_and_what_the_nodes_share(
 
     gpus = declared(with_nvml=True)["children"]["gpu_virtual"]["vars"]["node_gpus"]
     assert gpus == {"model": "virtual", "count": 2, "nvml": True}
+    assert "virtual_cluster_slurm_users" not in declared()["vars"]  # the operator, who has sudo
+    [operator] = declared(operator_submits=True)["vars"]["virtual_cluster_slurm_users"]
+    assert operator["name"] == "ops"
     mounts = declared(shared="ext4")["vars"]["shared_storage_mounts"]
     assert mounts == [{"path": "/shared", "kind": "external", "type": "ext4"}]
     assert "shared_storage_mounts" not in declared(shared="")["vars"]

@@ -127,7 +127,7 @@ def _transport(
 ) -> Transport:
     if options.here or options.local:
         return Here()
-    return inventory.Inventory(inventories, declared.submit_hosts)
+    return inventory.Inventory(inventories, declared.submit_hosts, declared.submission.user)
 
 
 def _client(options: argparse.Namespace, transport: Transport, planned: Plan) -> SlurmClient:

@@ -23,7 +23,7 @@ from ansible.utils.display import Display
 from cluster import contract
 from cluster.refusal import standing
 from playbooks.plugin_utils.cluster import silenced, work_out
-from playbooks.plugin_utils.judge import WORKED_OUT, Judgement, judge
+from playbooks.plugin_utils.judge import WORKED_OUT, Judgement, cautions, judge
 from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs
@@ -57,7 +57,12 @@ class ActionModule(ActionBase):
         if judgement.sentences:
             first = "preflight refused the inventory; nothing was changed."
             return {"failed": True, "changed": False, "msg": [first, *judgement.sentences]}
-        return {"changed": False, "cluster": judgement.cluster.plain(), "roles": judgement.roles}
+        return {
+            "changed": False,
+            "cluster": judgement.cluster.plain(),
+            "roles": judgement.roles,
+            "warnings": cautions(site) if judging else [],
+        }
 
 
 def _worked_out(site: Site) -> Judgement:

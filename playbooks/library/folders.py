@@ -33,7 +33,7 @@ options:
   folders:
     description: >-
       The folders, each with C(path), and C(owner), C(group) and C(mode) where they are not C(root),
-      that of the owner's name, and C(0755).
+      that of the owner's name, and C(0755). A number is an account that the host need not know.
     type: list
     elements: dict
     required: true
@@ -163,7 +163,8 @@ def wanted_of(entry: Mapping[str, Any]) -> Wanted:
     owner = str(entry.get("owner") or "root")
     group = str(entry.get("group") or owner)
     try:
-        user_number, group_number = pwd.getpwnam(owner).pw_uid, grp.getgrnam(group).gr_gid
+        user_number = int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
+        group_number = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
     except KeyError:
         raise Refused(f"{path} cannot be {owner}:{group}'s: the host has no such account") from None
     return Wanted(path, user_number, group_number, int(str(entry.get("mode") or "0755"), 8))

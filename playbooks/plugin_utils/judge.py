@@ -77,6 +77,26 @@ def judge(
     return Judgement(standing(refusals, silenced(site)), cluster, by_host)
 
 
+def cautions(site: Site) -> list[str]:
+    """Sentences about what works and should not be so."""
+    with contextlib.suppress(AnsibleError, KeyError, TypeError):
+        declared = site.values.value(site.names[0], "slurm_users") if site.names else []
+        users = {str(entry["name"]) for entry in declared}
+        operators = {
+            str(site.values.value(host, "ansible_user"))
+            for host in (site.names if users else ())
+            if site.values.defined(host, "ansible_user")
+        }
+        return [
+            f"slurm_users has {name}, the account that Ansible comes as. Whoever is root on one "
+            "host of Slurm can act as any of its users, and with that one's sudo is root on all. "
+            f"Take {name} out of slurm_users, and submit jobs as an account without sudo "
+            "(docs/operate/validate.md)."
+            for name in sorted(users & operators)
+        ]
+    return []
+
+
 # --- groups and names ----------------------------------------------------------------------------
 
 

@@ -31,18 +31,27 @@ DECLARE = ROOT / "playbooks" / "declaration.yml"
 CONFIG = ROOT / "ansible.cfg"
 
 
+# Of sudo, su and Ansible itself.
+_NOT_BECOME = ("sudo", "become", "unknown user", "does not exist")
+
+
 class Inventory:
     """Runs scripts on the first of the hosts that answers, and from then on only there."""
 
-    def __init__(self, inventory: Sequence[str], hosts: Sequence[str]) -> None:
+    def __init__(
+        self, inventory: Sequence[str], hosts: Sequence[str], user: str | None = None
+    ) -> None:
+        """`user` is who submits the jobs; None is the account that Ansible comes as."""
         self._inventory = list(inventory)
         self._hosts = list(hosts)
+        self._user = user
         self._settled = False
         self.notes: tuple[str, ...] = ()
 
     @property
     def via(self) -> str:
-        return f"{self._hosts[0]} (through the inventory)"
+        by = f" as {self._user}" if self._user else ""
+        return f"{self._hosts[0]} (through the inventory{by})"
 
     def run(self, script: str, stdin: bytes = b"", timeout_s: float = 60) -> Completed:
         failures = []
@@ -64,7 +73,17 @@ class Inventory:
 
     def elsewhere(self) -> "Inventory | None":
         rest = self._hosts[1:]
-        return Inventory(self._inventory, rest) if rest else None
+        return Inventory(self._inventory, rest, self._user) if rest else None
+
+    def _advised(self, why: str) -> str:
+        """With what to do where Ansible could not become the user."""
+        if self._user is None or not any(word in why.lower() for word in _NOT_BECOME):
+            return why
+        return (
+            f"{why}; the run is to submit jobs as {self._user}: deploy that account with "
+            "validation-runtime.yml, give Ansible the password of sudo (ansible_become_password), "
+            "or set validation_user to an empty name to submit as the account that Ansible comes as"
+        )
 
     def _run_on(self, host: str, script: str, stdin: bytes, timeout_s: float) -> Completed:
         task = {
@@ -80,8 +99,10 @@ class Inventory:
             "name": "Validation",
             "hosts": host,
             "gather_facts": False,
-            # Jobs run as the user that Ansible logs in as, never as root through become.
-            "vars": {"ansible_become": False},
+            # Never as root: become is for an account that may do less than the one that comes.
+            "vars": {"ansible_become": True, "ansible_become_user": self._user}
+            if self._user
+            else {"ansible_become": False},
             "tasks": [task],
         }
         for event in _play([play], self._inventory, {}, timeout_s):
@@ -90,7 +111,7 @@ class Inventory:
                     # A module that could not run has a return code too, but no output.
                     if isinstance(res.get("rc"), int) and "stdout" in res:
                         return Completed(res["rc"], res["stdout"], res["stderr"])
-                    raise TransportError(f"{host}: {_why(res)}")
+                    raise TransportError(f"{host}: {self._advised(_why(res))}")
                 case {"event": "runner_on_unreachable", "event_data": {"res": res}}:
                     raise Unreachable(f"{host} is unreachable: {_why(res)}")
         raise Unreachable(f"{host} is not in the inventory {', '.join(self._inventory)}")

@@ -29,7 +29,8 @@ SYSTEM = frozenset(
     (
         *("_apt", "_chrony", "_rpc", "backup", "bin", "daemon", "games", "grafana", "irc"),
         *("list", "lp", "mail", "man", "messagebus", "munge", "mysql", "news", "nobody"),
-        *("nvidia-persistenced", "ntp", "polkitd", "postfix", "prometheus", "proxy", "slurm"),
+        *("nvidia-persistenced", "ntp", "plumbline-validation", "polkitd", "postfix"),
+        *("prometheus", "proxy", "slurm"),
         *("slurmrestd", "sshd", "sssd", "statd", "sync", "sys", "syslog", "systemd-network"),
         *("systemd-resolve", "systemd-timesync", "tcpdump", "uucp", "uuidd", "www-data"),
     )
