@@ -68,8 +68,14 @@ def test_nor_one_in_a_folder_of_a_services_user(place):
     with pytest.raises(Refused, match="is a link to"):
         folders.run([wanted(service / "data", user=NOBODY)], check_mode=False)
     assert victim.stat().st_uid == 0
-    # The same where root had the folder all the time.
+    # The folder is root's from this run on, and the link is still of the time before.
+    os.chown(service / "data", NOBODY, NOBODY, follow_symlinks=False)
     os.chown(service, 0, 0)
+    with pytest.raises(Refused, match="is a link to"):
+        folders.run([wanted(service / "data", user=NOBODY)], check_mode=False)
+    assert victim.stat().st_uid == 0
+    # The same where root made it.
+    os.chown(service / "data", 0, 0, follow_symlinks=False)
     assert folders.run([wanted(service / "data", user=NOBODY)], check_mode=False)["changed"]
     assert victim.stat().st_uid == NOBODY
     assert (service / "data").is_symlink()
