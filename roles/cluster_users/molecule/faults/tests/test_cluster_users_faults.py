@@ -225,6 +225,13 @@ def test_where_users_may_not_log_in_nobody_does_but_operators(host, login, play)
         )
     assert login("ada", key="own").returncode == 0
     operators = listed(bob={"everywhere": True})
+    with host.sudo():
+        # As who is root on a node where the homes are mounted.
+        host.check_output(
+            "install -d -o bob -g physics -m 700 /home/bob/.ssh && "
+            "install -o bob -m 600 /home/ada/.ssh/authorized_keys /home/bob/.ssh/authorized_keys"
+        )
+    assert login("bob", key="own").returncode == 0
     try:
         closed = play(cluster_users_list=operators, cluster_users_logins=False)
         assert closed.code == 0, closed.output
@@ -232,8 +239,19 @@ def test_where_users_may_not_log_in_nobody_does_but_operators(host, login, play)
         assert login("ada").returncode == 255
         assert login("ada", key="own").returncode == 255
         assert login("bob").returncode == 0
+        assert login("bob", key="own").returncode == 255
         with host.sudo():
             assert not host.file("/etc/ssh/authorized_keys.d/ada").exists
+        # Nobody's home counts: Ansible comes on, by its own keys, which were put there before.
+        closed = play(
+            cluster_users_list=operators, cluster_users_logins=False, cluster_users_home_keys="none"
+        )
+        assert closed.code == 0, closed.output
+        assert login("bob").returncode == 0
+        with host.sudo():
+            assert host.file("/etc/ssh/authorized_keys.d/ops").user == "root"
+            shown = host.check_output("sshd -T -C user=ops,host=x,addr=127.0.0.1")
+            assert "\nauthorizedkeysfile /etc/ssh/authorized_keys.d/%u\n" in shown
     finally:
         assert play().code == 0
     assert login("ada").returncode == 0

@@ -28,6 +28,17 @@ def test_the_node_is_idle_with_its_gpus(host):
     assert host.check_output("sinfo -h -n node -p gpu -o '%T %G'") == "idle gpu:virtual:2"
 
 
+def test_slurm_puts_nothing_beside_its_own_folders(host):
+    """Nor a link in the place of one, which a run would give to slurm with all that it names."""
+    with host.sudo():
+        assert host.file("/var/lib/slurm/slurmctld").user == "slurm"
+        for move in ("ln -s /root /var/lib/slurm/x", "mv /var/lib/slurm/slurmctld /var/lib/slurm/x"):
+            refused = host.run(f"setpriv --reuid=slurm --regid=slurm --clear-groups {move}")
+            assert "Permission denied" in refused.stderr
+        marker = host.file("/var/lib/plumbline/slurm.reconfigured")
+        assert (marker.user, host.file("/var/lib/plumbline").user) == ("root", "root")
+
+
 def test_a_node_that_is_away_is_declared_all_the_same(host):
     shown = host.check_output("sinfo -h -n away -p everything -N -o '%N %c %m'")
     assert shown == "away 128 1000000"

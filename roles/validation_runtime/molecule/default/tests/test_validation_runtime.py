@@ -37,6 +37,19 @@ def test_the_declaration_is_there_for_a_login_node(host):
     assert declared == {"schema": 1, "cluster": "scenario"}
 
 
+def test_the_account_of_the_validation_may_work_and_nothing_else(host):
+    account = host.user("plumbline-validation")
+    assert (account.uid, account.gid, account.groups) == (61000, 61000, [account.name])
+    with host.sudo():
+        home = host.file(account.home)
+        assert (home.user, home.mode) == (account.name, 0o700)
+        assert host.check_output(f"getent shadow {account.name}").split(":")[1] == "*"
+        assert "not allowed to run sudo" in host.check_output(f"sudo -n -l -U {account.name}")
+        run = host.run(f"runuser -u {account.name} -- sh -c 'touch ~/x && rm ~/x && sudo -n true'")
+    assert "a password is required" in run.stderr
+    assert account.shell == "/usr/sbin/nologin"
+
+
 TRAINING = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
