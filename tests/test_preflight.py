@@ -554,7 +554,7 @@ def test_what_yaml_reads_as_something_else_goes_into_quotes(
         ("slurm_settings: {SchedulerParamters: defer}", "did you mean SchedulerParameters?"),
         ("slurm_settings: {MaxJobCount: many}", "is many; set a whole number, 1 or more."),
         ("slurm_settings: {CryptoType: x}", "set CredType."),
-        ("slurm_settings: {SlurmctldPort: 6818}", "SlurmdPort is 6818, and SlurmctldPort is 6818"),
+        ("slurm_settings: {SrunPortRange: 6000-7000}", "is 6000-7000, and SlurmctldPort is 6817"),
         ("slurm_node_options: {Wieght: 1}", "did you mean Weight?"),
         ("slurm_node_gres: [{Name: gpu, Fil: /dev/x}]", "did you mean File?"),
         ("slurm_cgroup_settings: {ConstrainCore: 'yes'}", "did you mean ConstrainCores?"),

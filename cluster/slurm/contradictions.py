@@ -7,7 +7,7 @@ what slurmctld and slurmd end for when they start, in 22.05 to 26.05.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from cluster.slurm.key_problems import Place, nowhere
@@ -57,29 +57,37 @@ ONE_KEY_OF = (
 )
 
 
+Hosts = Mapping[str, Collection[str]]
+
+
 def contradictions(
-    settings: Mapping[str, Any], site: Mapping[str, Any] = NOWHERE, place: Place = nowhere
+    settings: Mapping[str, Any],
+    site: Mapping[str, Any] = NOWHERE,
+    place: Place = nowhere,
+    hosts: Hosts | None = None,
 ) -> list[str]:
     """What does not go together in slurm.conf, as sentences, each of which begins with a key.
 
     settings: of the role, its components and the site together, name to value
     site: what the site sets of them, for the place that a sentence names
+    hosts: of a port's daemon, key to names; a key that it lacks counts as on every host
     """
     written = {str(name).lower(): place(value) for name, value in site.items()}
     return [
         f"{key}{written.get(key.lower(), '')} {rest}"
-        for key, _, rest in (sentence.partition(" ") for sentence in _contradictions(settings))
+        for sentence in _contradictions(settings, hosts or {})
+        for key, _, rest in [sentence.partition(" ")]
     ]
 
 
-def _contradictions(settings: Mapping[str, Any]) -> list[str]:
+def _contradictions(settings: Mapping[str, Any], hosts: Hosts) -> list[str]:
     of = {str(name).lower(): entries(value) for name, value in settings.items()}
     return [
         *_words(of),
         *_preemption(of),
         *_priority(of),
         *_numbers(of),
-        *_ports(of),
+        *_ports(of, hosts),
         *one_key_of(settings, "slurm_settings"),
     ]
 
@@ -192,7 +200,7 @@ def _number(of: Words, key: str) -> int | None:
 PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818"}  # the others' are said
 
 
-def _ports(of: Words) -> Iterator[str]:
+def _ports(of: Words, hosts: Hosts) -> Iterator[str]:
     """Daemons that would listen on one port, which they cannot on a host that has both."""
     taken: dict[str, tuple[int, int]] = {}
     port = "".join(of.get("accountingstorageport", ())) or "6819"
@@ -205,9 +213,14 @@ def _ports(of: Words) -> Iterator[str]:
             continue
         low, high = int(match[1]), int(match[2] or match[1])
         for other, (first, last) in taken.items():
-            if low <= last and first <= high:
+            if low <= last and first <= high and _meet(hosts, key, other):
                 yield f"{key} is {value}, and {other} is {_range(first, last)}; {_apart(key)}."
         taken[key] = (low, high)
+
+
+def _meet(hosts: Hosts, key: str, other: str) -> bool:
+    """Whether a host may have the daemons of both keys."""
+    return key not in hosts or other not in hosts or not set(hosts[key]).isdisjoint(hosts[other])
 
 
 def _range(first: int, last: int) -> str:

@@ -248,6 +248,14 @@ def test_a_contradiction_says_where_a_site_wrote_it() -> None:
     assert sentence.startswith("SlurmdPort (set in f.yml:6818) is 6818, and SlurmctldPort is 6818;")
 
 
+@pytest.mark.parametrize(("controllers", "refused"), [({"ctl1"}, 0), ({"ctl1", "gpu1"}, 1)])
+def test_a_port_is_taken_only_on_a_host_with_both_daemons(
+    controllers: set[str], refused: int
+) -> None:
+    hosts = {"SlurmctldPort": controllers, "SlurmdPort": {"gpu1", "gpu2"}}
+    assert len(contradictions({"SlurmctldPort": "6815-6820"}, hosts=hosts)) == refused
+
+
 @pytest.mark.parametrize(
     "settings",
     [

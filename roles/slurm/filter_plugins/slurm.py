@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cluster.slurm import contradictions, gres, licenses, nodes, releases, reservations, topology
@@ -15,9 +15,18 @@ def _refused_settings(configuration: Mapping[str, Any], release: str, host: str 
     return releases.refused_settings(configuration, release, host, written_at)
 
 
-def _contradictions(settings: Mapping[str, Any], site: Mapping[str, Any]) -> list[str]:
+def _contradictions(
+    settings: Mapping[str, Any],
+    site: Mapping[str, Any],
+    controllers: Sequence[Mapping[str, Any]] = (),
+    compute: Sequence[Mapping[str, Any]] = (),
+) -> list[str]:
     """What does not go together, and where a site wrote it."""
-    return contradictions.contradictions(settings, site, written_at)
+    hosts = {
+        "SlurmctldPort": {controller.get("name", "") for controller in controllers},
+        "SlurmdPort": {node.get("name", "") for node in compute},
+    }
+    return contradictions.contradictions(settings, site, written_at, hosts)
 
 
 class FilterModule:
