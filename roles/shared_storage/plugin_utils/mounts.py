@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from roles.shared_storage.plugin_utils import paths
+from roles.shared_storage.plugin_utils.exports import clients_of
 
 Entry = Mapping[str, Any]
 Hosts = Sequence[Mapping[str, str]]
+NOBODY: Mapping[str, Sequence[str]] = {}
 
 # `hard`: a process waits for a server that is away, and loses nothing. Users' filesystems bring
 # neither devices nor rights.
@@ -100,13 +103,22 @@ def _kind(option: str) -> str:
     return _OPPOSITES.get(name, name)
 
 
-def of_host(mounts: Sequence[Entry], host: str, hosts: Hosts) -> list[dict[str, str]]:
+def of_host(
+    mounts: Sequence[Entry],
+    host: str,
+    hosts: Hosts,
+    exports: Sequence[Entry] = (),
+    by_tier: Mapping[str, Sequence[str]] = NOBODY,
+) -> list[dict[str, str]]:
     """What a host mounts, in the order of its paths: path, type, source, unit, text.
+
+    What the cluster exports to other hosts alone, it does not.
 
     A server has its own exports without NFS: at their path, or bound to another. What is mounted
     by something else has no unit.
     """
     address = next((entry["address"] for entry in hosts if entry["name"] == host), host)
+    others = set(_exported_to_others(exports, by_tier, host, hosts))
     planned = []
     for mount in sorted(mounts, key=lambda entry: str(entry["path"])):
         path, kind = str(mount["path"]), str(mount["kind"])
@@ -121,10 +133,29 @@ def of_host(mounts: Sequence[Entry], host: str, hosts: Hosts) -> list[dict[str, 
                 text = unit_text(path, "bind", exported, options_of(mount, "bind"))
                 planned.append({"path": path, "unit": paths.mount_unit(path), "text": text})
             continue
+        folder = PurePosixPath(exported)
+        if kind == "nfs" and any(server == s and folder.is_relative_to(p) for s, p in others):
+            continue
         text = unit_text(path, kind, source, options_of(mount, kind))
         unit = paths.mount_unit(path)
         planned.append({"path": path, "type": kind, "source": source, "unit": unit, "text": text})
     return planned
+
+
+def _exported_to_others(
+    exports: Sequence[Entry], by_tier: Mapping[str, Sequence[str]], host: str, hosts: Hosts
+) -> Iterator[tuple[str, str]]:
+    """(name or address of the server, path). A client that is no host may be a network with it."""
+    address = {str(entry["name"]): str(entry["address"]) for entry in hosts}
+    own = {host, address.get(host, host)}
+    for export in exports:
+        clients = clients_of(export, by_tier)
+        known = all(c in address or c in address.values() for c in clients)
+        if not clients or not known or own & set(clients):
+            continue
+        server = str(export["server"])
+        for name in (server, address.get(server, server)):
+            yield name, str(export["path"])
 
 
 def unit_text(path: str, kind: str, source: str, options: Sequence[str]) -> str:
@@ -151,7 +182,12 @@ def document(planned: Sequence[Mapping[str, str]], patience: int) -> str:
 
 
 def host_problems(
-    look: str, mounts: Sequence[Entry], exports: Sequence[Entry], host: str, hosts: Hosts
+    look: str,
+    mounts: Sequence[Entry],
+    exports: Sequence[Entry],
+    host: str,
+    hosts: Hosts,
+    by_tier: Mapping[str, Sequence[str]] = NOBODY,
 ) -> list[str]:
     """What is wrong with a host as it is; `look` is what the program said of it, in its last line.
 
@@ -159,7 +195,7 @@ def host_problems(
     known, where somebody took it out of /etc/hosts. Such a host must be let in, to be put right.
     """
     seen = json.loads(look.strip().splitlines()[-1])
-    planned = of_host(mounts, host, hosts)
+    planned = of_host(mounts, host, hosts, exports, by_tier)
     sentences = []
     if any(entry.get("type") == "nfs" for entry in planned) and not seen["kernel"]["nfs"]:
         sentences.append(f"the kernel of {host} has no NFS client, which is in the module nfsv4")
