@@ -71,11 +71,16 @@ def test_its_own_are_there_and_not_everybodys(host):
         assert host.file(LOGS).mode == 0o750
 
 
-def test_another_hosts_lie_in_a_file_of_its_name(host, sender):
+def test_another_hosts_lie_in_a_file_of_where_they_came_from(host, sender):
+    """It calls itself node1, and its address has another name."""
     sender("node1")("words of another")
     until(lambda: collected(host, "words of another"))
+    (line,) = collected(host, "words of another")
+    assert " localhost " in line
+    assert "node1" not in line
     with host.sudo():
-        assert "words of another" in host.file(f"{LOGS}/node1.log").content_string
+        assert "words of another" in host.file(f"{LOGS}/localhost.log").content_string
+        assert not host.file(f"{LOGS}/node1.log").exists
 
 
 def test_a_stranger_with_a_certificate_of_the_authority_is_not_heard(host, sender):
