@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cluster import sandbox
 from cluster.slurm import key_problems
 from cluster.slurm import keys as slurm_keys
+from cluster.slurm import sandbox as slurm_sandbox
 from cluster.slurm import settings as slurm_settings
 from playbooks.plugin_utils.origin import written_at
 
@@ -32,6 +34,8 @@ class FilterModule:
             "slurm_oldest_release": slurm_keys.oldest_release,
             "slurm_keys_read": slurm_keys.read,
             "slurm_keys_refused": _refused,
+            "service_sandbox": sandbox.service,
+            "slurm_sandbox": slurm_sandbox.sandbox,
             "slurm_wanted_release": slurm_keys.wanted_release,
             "slurm_components_problems": slurm_settings.component_problems,
             "slurm_components_settings": slurm_settings.added,

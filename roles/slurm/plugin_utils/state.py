@@ -106,6 +106,13 @@ def _host_problems(
             f"{cluster['state']}; stop slurmctld there, copy the folder with its owner, and run "
             "this again (docs/operate/ha.md)."
         )
+    jobs = re.search(r"^open_tmp=(\d+)", look, re.MULTILINE)
+    if jobs and int(jobs[1]):
+        yield (
+            f"{jobs[1]} jobs run in the cluster {cluster['name']} without a /tmp of their own, and "
+            "could start no step once slurm_private_tmp is on; drain the nodes and wait for the "
+            "jobs' end, or set slurm_private_tmp: false (docs/operate/confinement.md)."
+        )
     deployed = re.search(r"^cluster=([^|\s]+)", look, re.MULTILINE)
     if deployed and deployed[1].lower() != str(cluster["name"]).lower():
         yield (

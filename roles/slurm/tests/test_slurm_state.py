@@ -114,6 +114,13 @@ def test_a_controller_of_another_cluster_is_refused(written):
     assert "/state/clustername" in sentence
 
 
+def test_a_private_tmp_does_not_come_under_running_jobs():
+    (sentence,) = problems("\nopen_tmp=12\n", "")
+    assert sentence.startswith("12 jobs run in the cluster ")
+    assert "set slurm_private_tmp: false" in sentence
+    assert problems("\nopen_tmp=0\n", "") == []
+
+
 def test_the_name_that_is_deployed_is_taken_in_any_case():
     assert problems("cluster=SITE|12\n", "") == []
     assert problems("cluster=", "") == []
