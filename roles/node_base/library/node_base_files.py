@@ -31,6 +31,7 @@ options:
     suboptions:
       path: {description: Where the file is., type: path, required: true}
       needs: {description: A path without which the entry does not count., type: path}
+      without: {description: A path with which the entry does not count., type: path}
       content: {description: The whole file; an empty one is removed., type: str}
       block:
         description: Lines between this role's markers, at the end if there are none; empty removes them.
@@ -107,6 +108,8 @@ def apply(module: AnsibleModule, entry: Mapping[str, Any]) -> dict[str, str] | N
     path = Path(entry["path"])
     if entry["needs"] and not Path(entry["needs"]).exists():
         return None
+    if entry["without"] and Path(entry["without"]).exists():
+        return None
     before = read(path)
     after = desired_text(before, entry)
     owned = entry["content"] is not None and after is not None
@@ -138,6 +141,7 @@ def main() -> None:
                 "options": {
                     "path": {"type": "path", "required": True},
                     "needs": {"type": "path"},
+                    "without": {"type": "path"},
                     "content": {"type": "str"},
                     "block": {"type": "str"},
                     "lines": {"type": "str"},

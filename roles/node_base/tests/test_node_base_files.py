@@ -59,7 +59,7 @@ def test_lines_and_a_block_of_one_file():
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_a_file_is_written_where_what_it_needs_is(tmp_path, check_mode, monkeypatch):
     monkeypatch.setattr(os, "chown", lambda *_: None)
-    empty = {"block": None, "lines": None, "commented": None}
+    empty = {"block": None, "lines": None, "commented": None, "without": None}
     path = tmp_path / "folder/file"
     entry = empty | {"path": str(path), "needs": str(tmp_path / "need"), "content": "x\n"}
     module: Any = SimpleNamespace(
@@ -77,3 +77,13 @@ def test_a_file_is_written_where_what_it_needs_is(tmp_path, check_mode, monkeypa
         assert gone
         assert gone["after"] == ""
         assert not path.exists()
+
+
+def test_a_file_is_not_written_where_what_forbids_it_is(tmp_path):
+    """A container's kernel is its host's."""
+    module: Any = SimpleNamespace(check_mode=True)
+    empty = {"block": None, "lines": None, "commented": None, "needs": None}
+    entry = empty | {"path": str(tmp_path / "file"), "without": str(tmp_path / "x"), "content": "y"}
+    assert node_base_files.apply(module, entry)
+    (tmp_path / "x").touch()
+    assert node_base_files.apply(module, entry) is None
