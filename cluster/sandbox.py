@@ -26,7 +26,9 @@ SERVICE: Mapping[str, str] = {
     "RestrictSUIDSGID": "yes",
     "SystemCallArchitectures": "native",
     "SystemCallErrorNumber": "EPERM",
-    "SystemCallFilter": "~@clock @cpu-emulation @debug @module @mount @obsolete @raw-io @reboot @swap",
+    "SystemCallFilter": (
+        "~@clock @cpu-emulation @debug @module @mount @obsolete @raw-io @reboot @swap"
+    ),
 }
 
 

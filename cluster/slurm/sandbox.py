@@ -1,9 +1,10 @@
 """What systemd keeps from slurmctld and slurmdbd: the section Service of a drop-in of their units.
 
 Neither needs more than its network, its state and its log. But both start programs that a site
-names, which may write anywhere and call sudo or a mailer that is set-group-ID: where one is set, only
-the system's own folders are read-only, and what would take sudo away is left out. Many settings do so
-by themselves, for a service with a user of its own (systemd.exec(5), NoNewPrivileges=).
+names, which may write anywhere and call sudo or a mailer that is set-group-ID: where one is set,
+only the system's own folders are read-only, and what would take sudo away is left out. Many
+settings do so by themselves, for a service with a user of its own (systemd.exec(5),
+NoNewPrivileges=).
 
 slurmd and slurmstepd need root, and its devices; there is no sandbox for them.
 """
@@ -17,8 +18,8 @@ from typing import Any
 from cluster.sandbox import SERVICE, service
 from cluster.slurm.settings import text
 
-# Keys of slurm.conf and slurmdbd.conf whose value slurmctld or slurmdbd starts. A mailer of the system
-# is one as soon as a site names it.
+# Keys of slurm.conf and slurmdbd.conf whose value slurmctld or slurmdbd starts. A mailer of the
+# system is one as soon as a site names it.
 PROGRAMS = (
     "archivescript", "epilogslurmctld", "mailprog", "prologslurmctld", "resumefailprogram",
     "resumeprogram", "slurmctldprimaryoffprog", "slurmctldprimaryonprog", "suspendprogram",

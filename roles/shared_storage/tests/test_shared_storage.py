@@ -159,16 +159,19 @@ def test_a_server_has_its_own_export_without_nfs():
 def test_what_is_exported_to_other_hosts_alone_is_not_mounted():
     """A controller has no homes: NFS would refuse it, and slurmctld would wait for them."""
 
-    def paths_of(host, *declared, export=export(), by_tier=CLIENTS):
-        planned = mounts.of_host(declared, host, HOSTS, [export], by_tier)
+    def paths_of(host, *declared, **more):
+        planned = mounts.of_host(declared, host, HOSTS, [export(**more)], CLIENTS)
         return [entry["path"] for entry in planned]
 
-    below, address = mount("/below", source="store1:/srv/home/a"), mount(source="10.0.0.5:/srv/home")
+    below, address = (
+        mount("/below", source="store1:/srv/home/a"),
+        mount(source="10.0.0.5:/srv/home"),
+    )
     assert paths_of("gpu1", mount(), below, address) == ["/below", "/home", "/home"]
     assert paths_of("ctl1", mount(), below, address) == []
-    assert paths_of("ctl1", mount(), export=export(clients=["ctl1"])) == ["/home"]
+    assert paths_of("ctl1", mount(), clients=["ctl1"]) == ["/home"]
     # Of a network, nobody knows whose it is.
-    assert paths_of("ctl1", mount(), export=export(clients=["10.0.0.0/24"])) == ["/home"]
+    assert paths_of("ctl1", mount(), clients=["10.0.0.0/24"]) == ["/home"]
     assert paths_of("ctl1", mount(source="filer:/srv/home")) == ["/home"]
 
 

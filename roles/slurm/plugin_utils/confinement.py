@@ -68,6 +68,6 @@ def _hidden_from_metrics(own: Settings, components: Components, site: Settings) 
     if hidden and is_set(components, site, "MetricsType") and not ignored:
         yield (
             f"PrivateData is {','.join(hidden)}, and slurmctld then serves no metrics "
-            "(MetricsType); set slurm_exporter_openmetrics to false, slurm_private_data to [], or from "
-            '26.05 on slurm_settings: {MetricsParameters: "ignore_private_data"}.'
+            "(MetricsType); set slurm_exporter_openmetrics to false, slurm_private_data to [], or "
+            'from 26.05 on slurm_settings: {MetricsParameters: "ignore_private_data"}.'
         )

@@ -37,7 +37,9 @@ def node(tmp_path):
 def process(node, number, user, command=b"", name="name"):
     folder = node.proc / str(number)
     folder.mkdir()
-    (folder / "status").write_text(f"Name:\t{name}\nState:\tS\nUid:\t{user}\t{user}\t{user}\t{user}\n")
+    (folder / "status").write_text(
+        f"Name:\t{name}\nState:\tS\nUid:\t{user}\t{user}\t{user}\t{user}\n"
+    )
     (folder / "cmdline").write_bytes(command)
 
 
@@ -109,16 +111,12 @@ def test_a_job_that_nobody_wrote_down_may_be_the_users(node, user, command, kept
 
 def test_shared_memory_of_the_user_since_then_is_named(node):
     (node.proc / "sysvipc").mkdir()
-    (node.proc / "sysvipc/shm").write_text(
-        "       key      shmid perms       size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime"
-        "      ctime        rss       swap\n"
-        f"         0          3   600       4096    1     1      0  {ADA}     1     1     1          0          0"
-        "        150          0          0\n"
-        f"         0          4   600       4096    1     1      0  {ADA}     1     1     1          0          0"
-        "         50          0          0\n"
-        f"         0          5   600       4096    1     1      0  {BOB}     1     1     1          0          0"
-        "        150          0          0\n"
-    )
+    head = "key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap"
+    rows = [
+        f"0 {number} 600 4096 1 1 0 {user} 1 1 1 0 0 {made} 0 0"
+        for number, user, made in ((3, ADA, 150), (4, ADA, 50), (5, BOB, 150))
+    ]
+    (node.proc / "sysvipc/shm").write_text("\n".join([head, *rows]) + "\n")
     commands = list(leftovers.commands(leftovers.Presence(ADA, 100), node))
     assert commands[2:] == [["ipcrm", "--shmem-id", "3"]]
 

@@ -22,7 +22,9 @@ def test_accounts_at_the_top_have_it_and_hand_it_down():
     ]
 
 
-@pytest.mark.parametrize("limits", [{"maxsubmitjobs": 7}, {"MaxSubmit": -1}, {"MaxSubmitJobs": None}])
+@pytest.mark.parametrize(
+    "limits", [{"maxsubmitjobs": 7}, {"MaxSubmit": -1}, {"MaxSubmitJobs": None}]
+)
 def test_what_a_site_says_stands(limits):
     assert limited([{"name": "a", "limits": limits}], 5000) == [{"name": "a", "limits": limits}]
 

@@ -1,15 +1,15 @@
 #!/usr/bin/python3 -IS
 """Removes from a node what a user's jobs left there, when the last of them has ended.
 
-Slurm runs it as a prolog and as an epilog, and says which in SLURM_SCRIPT_CONTEXT. Before a job it
-writes /run/plumbline/jobs/JOB with the user, and the time from which on what is his counts as that of
-his jobs. After the user's last job here, it removes what is his and not older: files of world-writable
-folders, POSIX message queues, SysV shared memory, queues and semaphores.
+Slurm runs it as a prolog and as an epilog, and says which in SLURM_SCRIPT_CONTEXT. Before a job
+it writes /run/plumbline/jobs/JOB with the user, and the time from which on the user's files count
+as those of jobs. After the user's last job here, it removes what is the user's and not older: files
+of world-writable folders, POSIX message queues, SysV shared memory, queues and semaphores.
 
-It leaves everything alone where it cannot know: of system accounts, of a user with a process here (a
-login, a service), and where a job runs that began without it. Whatever it removes it removes with the
-rights of that user, so that nothing he prepared can lead it to others' files. It never fails: what is
-left does not drain a node.
+It leaves everything alone where it cannot know: of system accounts, of a user with a process here
+(a login, a service), and where a job runs that began without it. Whatever it removes it removes
+with the rights of that user, so that nothing prepared can lead it to others' files. It never fails:
+what is left does not drain a node.
 """
 
 from __future__ import annotations
@@ -163,6 +163,6 @@ def main(environment: Mapping[str, str], places: Places) -> None:
 if __name__ == "__main__":
     try:
         main(os.environ, Places())
-    except Exception as problem:  # noqa: BLE001 (a prolog or epilog that fails drains the node)
+    except Exception as problem:  # a prolog or epilog that fails drains the node
         syslog.openlog("plumbline-job-leftovers", facility=syslog.LOG_DAEMON)
         syslog.syslog(syslog.LOG_WARNING, f"nothing removed: {problem!r}")
