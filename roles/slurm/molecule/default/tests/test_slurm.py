@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.patience import until
 from tests.role_play import Case
 
 CONFIGURE = {"ansible.builtin.include_role": {"name": "slurm", "tasks_from": "configure"}}
@@ -60,6 +61,25 @@ def test_a_job_gets_the_gpus_it_asked_for_and_no_others(host):
     assert "/dev/nvidia1' for reading: Operation not permitted" in tried.stderr
     shown = host.check_output(f"{JOB} --gres=gpu:2 sh -c 'echo $CUDA_VISIBLE_DEVICES'")
     assert shown == "0,1"
+
+
+def test_what_a_users_jobs_leave_goes_with_the_last_of_them(host):
+    """A user without a login here: whoever has one keeps everything."""
+    left = "/tmp/left /var/tmp/left /dev/shm/left"
+    job = f"mkdir {left}; touch /tmp/left/file; chmod 0 /tmp/left; ipcmk -M 4096; sleep 3"
+    with host.sudo():
+        host.check_output("id leaver 2>&- || useradd --uid 3999 leaver")
+        host.check_output("install --owner=leaver /dev/null /tmp/before")
+    time.sleep(1)
+    with host.sudo("leaver"):
+        host.check_output(
+            f"cd / && sbatch --partition=gpu --mem=100 --output=/dev/null --wrap {job!r}"
+        )
+    seen = until(lambda: host.run(f"ls -d {left}").rc == 0 or None)
+    assert seen
+    until(lambda: host.run(f"ls -d {left}").stdout == "" or None)
+    assert "leaver" not in host.check_output("ipcs -m")
+    assert host.file("/tmp/before").exists
 
 
 def test_a_job_for_more_gpus_than_there_are_is_refused(host):
