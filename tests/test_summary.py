@@ -403,3 +403,8 @@ def test_batches_that_never_came_are_not_done(folder: Path) -> None:
     assert "Cut short: Reboot\n" in text
     assert "--limit ctl1:gpu1:gpu3" in text
     assert ends(folder, *limit, "-e", "bad=none")[1].strip().startswith("All 3 hosts are done")
+
+
+def test_what_a_host_says_has_nothing_that_a_terminal_would_obey():
+    words = module.failure_words({"msg": "\x1b]0;owned\a\x1b[2Jno disk"})
+    assert words == "]0;owned [2Jno disk"

@@ -7,6 +7,8 @@ them ("DOWN+NOT_RESPONDING") or as a list of JSON, and a node may have several o
 import re
 from dataclasses import dataclass
 
+from cluster.text import printable
+
 # --- as sinfo has them -------------------------------------------------------------------------
 
 
@@ -222,5 +224,5 @@ def slurm_nodes(answer: str) -> dict[str, NodeStatus]:
     nodes = {}
     for line in answer.splitlines():
         name, state, *reason = line.split(None, 2)
-        nodes[name] = NodeStatus(words(state), reason[0].strip() if reason else "")
+        nodes[name] = NodeStatus(words(state), printable(reason[0]) if reason else "")
     return nodes

@@ -94,3 +94,9 @@ def test_a_node_without_a_state_is_not_in_service(text: str) -> None:
 def test_an_answer_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="'502'"):
         slurm_nodes("gpu1 IDLE\nBad 502 Gateway\n")
+
+
+def test_a_reason_has_nothing_that_a_terminal_would_obey():
+    """Whoever is root on one node may give one, for any node."""
+    (node,) = slurm_nodes("gpu1 DOWN \x1b]0;owned\a\x1b[2Jbad   disk\u202e").values()
+    assert node.reason == "]0;owned [2Jbad disk"

@@ -23,6 +23,8 @@ from typing import Any
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
+from cluster.text import printable
+
 DOCUMENTATION = """
 name: summary
 type: aggregate
@@ -228,10 +230,9 @@ def summary(run: Run, limit_file: str = "") -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a message, in bounds."""
+    """The first sentence of a message, in bounds, and without what a terminal would obey."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["(no message)"]
-    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z])", lines[0])[0]
-    return sentence if len(sentence) <= WIDTH else f"{sentence[: WIDTH - 1]}…"
+    return printable(re.split(r"(?<=[.!?])\s+(?=[A-Z])", lines[0])[0], WIDTH)
 
 
 def ssh_words(message: str) -> str:
