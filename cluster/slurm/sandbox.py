@@ -22,8 +22,15 @@ from cluster.slurm.settings import text
 # system is one as soon as a site names it.
 PROGRAMS = (
     "archivescript", "epilogslurmctld", "mailprog", "prologslurmctld", "resumefailprogram",
-    "resumeprogram", "slurmctldprimaryoffprog", "slurmctldprimaryonprog", "suspendprogram",
+    "poweraction", "resumeprogram", "slurmctldprimaryoffprog", "slurmctldprimaryonprog", "suspendprogram",
 )  # fmt: skip
+# Plugins that start programs, as any but none of their key, or as one of its values.
+STARTING = {
+    "burstbuffertype": "",
+    "certgentype": "",
+    "certmgrtype": "",
+    "jobcomptype": "jobcomp/script",
+}
 # Keys whose value is a file that they write, or a folder.
 FILES = (
     "jobcomploc", "logfile", "pidfile", "slurmctldlogfile", "slurmctldpidfile", "slurmschedlogfile",
@@ -52,7 +59,11 @@ def sandbox(
     """
     of = {str(name).lower(): text(value) for name, value in settings.items()}
     written = list(dict.fromkeys([*folders, *_written(of)]))
-    programs = any(of.get(name) for name in PROGRAMS)
+    programs = any(of.get(name) for name in PROGRAMS) or any(
+        value in of.get(name, "") and not of[name].endswith("none")
+        for name, value in STARTING.items()
+        if of.get(name)
+    )
     at_home = any(PurePosixPath(path).is_relative_to(home) for path in written for home in HOMES)
     own: dict[str, Any] = {}
     if programs:

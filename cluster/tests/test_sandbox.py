@@ -37,6 +37,20 @@ def test_what_a_site_has_it_start_may_write_and_call_sudo(program):
     assert settings["ProtectHome"] == "read-only"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "starts"),
+    [
+        ("BurstBufferType", "burst_buffer/lua", True),
+        ("CertmgrType", "certmgr/script", True),
+        ("JobCompType", "jobcomp/script", True),
+        ("JobCompType", "jobcomp/filetxt", False),
+        ("BurstBufferType", "burst_buffer/none", False),
+    ],
+)
+def test_a_plugin_that_starts_programs_may_too(name, value, starts):
+    assert ("NoNewPrivileges" not in sandbox({**CTLD, name: value})) == starts
+
+
 def test_a_program_that_is_removed_is_none():
     assert sandbox({**CTLD, "MailProg": ""}) == sandbox(CTLD)
 
