@@ -21,8 +21,9 @@ from cluster.slurm.settings import text
 # Keys of slurm.conf and slurmdbd.conf whose value slurmctld or slurmdbd starts. A mailer of the
 # system is one as soon as a site names it.
 PROGRAMS = (
-    "archivescript", "epilogslurmctld", "mailprog", "prologslurmctld", "resumefailprogram",
-    "poweraction", "resumeprogram", "slurmctldprimaryoffprog", "slurmctldprimaryonprog", "suspendprogram",
+    "archivescript", "epilogslurmctld", "mailprog", "poweraction", "prologslurmctld",
+    "resumefailprogram", "resumeprogram", "slurmctldprimaryoffprog", "slurmctldprimaryonprog",
+    "suspendprogram",
 )  # fmt: skip
 # Plugins that start programs, as any but none of their key, or as one of its values.
 STARTING = {
