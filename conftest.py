@@ -8,6 +8,9 @@ the summary counts them. Whoever runs pytest or molecule otherwise runs them.
 And the CPU time that a test may take, see tests/cpu_limit.py.
 
 And the fixtures of roles' scenarios: runs of the role, a mirror on its node, users who log in.
+
+And that runs of Ansible say what Ansible says, for tests read it: the lines of
+playbooks/callback_plugins/watch.py are for people.
 """
 
 import os
@@ -21,6 +24,9 @@ from hypothesis import settings
 from tests import cpu_limit
 
 pytest_plugins = ("tests.role_login", "tests.role_mirror", "tests.role_play")
+
+# Molecule, which starts Ansible without pytest, has the same in .config/molecule/config.yml.
+os.environ.setdefault("ANSIBLE_STDOUT_CALLBACK", "default")
 
 ROOT = Path(__file__).parent
 ansible.module_utils.__path__ += [

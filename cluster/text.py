@@ -13,3 +13,11 @@ def printable(text: str, limit: int | None = None) -> str:
 def first_line(error: BaseException) -> str:
     """An error without the C++ stack that torch appends to it."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
     terminal.say(f"{plan_report.render(run_plan)}\n", sys.stderr)
     client = _client(options, transport, run_plan)
     begin = time.monotonic()
-    with Watcher(sys.stderr, folder) as watcher:
+    with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
         # A look at this machine costs nothing; through Ansible each costs a second or two.
         walk = tiers.walk(run_plan, client, watcher, interval_s=1.0 if inventories else 0.3)
         interrupts.ignored_from_now_on()

@@ -23,6 +23,7 @@ from typing import Any
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
+from cluster import watching
 from cluster.text import printable
 
 DOCUMENTATION = """
@@ -213,8 +214,11 @@ def layers(run: Run) -> Iterable[str]:
             yield f"{title + ':':<11}{'; '.join(dict.fromkeys(play.name for play in chosen))}"
 
 
-def summary(run: Run, limit_file: str = "") -> str:
-    """The end of a run as text; `limit_file` has the names of run.limit where they are many."""
+def summary(run: Run, limit_file: str = "", width: int | None = None) -> str:
+    """The end of a run as text, no wider than a terminal; its command stays one line to copy.
+
+    limit_file  has the names of run.limit where they are many
+    """
     lines = [outcome(run)]
     if run.troubles or run.cut_short:
         lines += troubles(run)
@@ -222,8 +226,16 @@ def summary(run: Run, limit_file: str = "") -> str:
             lines += layers(run)
         limit = f"@{limit_file}" if limit_file else ",".join(run.limit)
         lines.append("Next, once that is repaired:" if run.troubles else "Next:")
+    if width:
+        lines = [row for line in lines for row in rows(line, width)]
+    if run.troubles or run.cut_short:
         lines.append(f"    {same_command(run.command, limit)}")
     return "\n".join(lines)
+
+
+def rows(line: str, width: int) -> list[str]:
+    text = line.lstrip(" ")
+    return watching.wrapped(text, width, indent=" " * (len(line) - len(text)))
 
 
 # --- a task's result -----------------------------------------------------------------------------
@@ -431,4 +443,5 @@ class CallbackModule(CallbackBase):
         self._display.banner("SUMMARY")
         fine = not run.troubles and not run.cut_short
         color = "green" if fine else "red"
-        self._display.display(summary(run, limit_file), color=color)
+        width = watching.columns() - 1 if sys.stdout.isatty() else None
+        self._display.display(summary(run, limit_file, width), color=color)

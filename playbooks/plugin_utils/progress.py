@@ -11,6 +11,12 @@ EVERY_S = 5.0
 T = TypeVar("T")
 
 
+class Stage(str):
+    """A line that the next one replaces, where lines can be replaced (callback_plugins/watch.py)."""
+
+    __slots__ = ()
+
+
 class Progress:
     """Tells through `say`, such as `Display().display`."""
 
@@ -26,7 +32,7 @@ class Progress:
         for done, item in enumerate(items):
             if self._clock() - self._printed_at >= EVERY_S:
                 self._printed_at = self._clock()
-                self._say(f"{what}: {done} of {len(items)}")
+                self._say(Stage(f"{what}: {done} of {len(items)}"))
             yield item
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cluster.hostlist import compress
+from cluster.text import duration as duration
 from cluster.text import printable
 from validation.model import (
     Metric,
@@ -56,14 +57,6 @@ def threshold(limit: Threshold | None) -> str:
     if limit is None:
         return "–"
     return printable(f"{limit.op} {number(limit.value)} ({limit.provenance})")
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def gpu_hours(hours: float) -> str:

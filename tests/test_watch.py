@@ -1,0 +1,366 @@
+"""A run that a person can watch: what the screen shows, and what the log keeps."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from playbooks.plugin_utils import layers, run_log
+from playbooks.plugin_utils.layers import Layer
+from playbooks.plugin_utils.run_log import Log, Times, keep_times, key, last_times
+from tests.processes import ANSIBLE_PLAYBOOK
+
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
+
+INVENTORY = """
+all:
+  vars: {ansible_connection: local, ansible_python_interpreter: auto_silent, secret: hunter2}
+  children:
+    slurm_cluster:
+      hosts: {ctl1: , "gpu[1:3]": }
+    empty:
+"""
+PLAYBOOK = """
+- name: Prepare every node of a cluster whose name is long
+  hosts: slurm_cluster
+  gather_facts: false
+  tasks:
+    - name: Paint | Change something
+      ansible.builtin.debug: {msg: "painted green"}
+      changed_when: inventory_hostname != 'gpu3'
+    - name: Ignore what fails
+      ansible.builtin.fail: {msg: ignored-words}
+      ignore_errors: true
+    - name: Rescue
+      block:
+        - name: Fail where it is rescued
+          ansible.builtin.fail: {msg: rescued-words}
+      rescue:
+        - name: Go on
+          ansible.builtin.meta: noop
+    - name: Wait
+      ansible.builtin.command: sleep {{ wait | default(1) }}
+      changed_when: false
+      run_once: true
+    - name: Keep a secret
+      ansible.builtin.fail: {msg: "{{ secret }}"}
+      no_log: true
+      when: inventory_hostname == 'ctl1' and fails | default(false)
+    - name: Fail in several words
+      ansible.builtin.fail:
+        msg: ["This node has no disk, and so it cannot be a node.", "Give it one."]
+      when: inventory_hostname is match('gpu[12]') and fails | default(false)
+- name: Read once
+  hosts: localhost
+  gather_facts: false
+  tasks: [{name: Read, ansible.builtin.debug: {var: playbook_dir}}]
+- name: Nobody is here
+  hosts: empty
+  tasks: []
+- name: Read once
+  hosts: localhost
+  gather_facts: false
+  tasks: [{name: Read, ansible.builtin.debug: {var: playbook_dir}}]
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    status: int
+    screen: str  # as the terminal got it
+    logs: list[Path]
+
+    @property
+    def lines(self) -> list[str]:
+        """What stays on a terminal, row by row."""
+        rows = self.screen.replace("\r\n", "\n").split("\n")
+        return [re.sub(r"\x1b\[[0-9;]*[mK]", "", row.rpartition("\r")[2]) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    folder = tmp_path_factory.mktemp("watch")
+    (folder / "hosts.yml").write_text(INVENTORY)
+    (folder / "site.yml").write_text(PLAYBOOK)
+    plugins = folder / "callback_plugins"
+    plugins.mkdir()
+    for name in ("watch.py", "summary.py"):  # without those that read all of the roles
+        (plugins / name).symlink_to(repository / "playbooks/callback_plugins" / name)
+    (folder / "ansible.cfg").write_text(
+        "[defaults]\ncallback_plugins = callback_plugins\nstdout_callback = watch\n"
+        "callback_result_format = yaml\ndisplay_skipped_hosts = false\n"
+        "[callback_watch]\nlog_folder = runs\n"
+    )
+    return folder
+
+
+def settings(folder: Path, **more: str) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8"} | more
+
+
+def command(*arguments: str) -> list[str]:
+    return [str(ANSIBLE_PLAYBOOK), "-i", "hosts.yml", "site.yml", *arguments]
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted((folder / "runs").glob("*.log"))
+
+
+def without_terminal(folder: Path, *arguments: str) -> Seen:
+    before = kept(folder)
+    done = subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        env=settings(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Seen(done.returncode, done.stdout, [p for p in kept(folder) if p not in before])
+
+
+def on_terminal(
+    folder: Path, columns: int, *arguments: str, interrupt_at: str = "", **environment: str
+) -> Seen:
+    """On a pseudo-terminal; Ctrl-C is pressed once it shows certain words."""
+    before = kept(folder)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=folder,
+        env=settings(folder, TERM="xterm", **environment),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    screen, pressed = b"", False
+    while True:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # the last one has closed it
+            break
+        if not data:
+            break
+        screen += data
+        if interrupt_at and not pressed and interrupt_at.encode() in screen:
+            pressed = True
+            time.sleep(0.5)
+            os.killpg(process.pid, signal.SIGINT)
+    os.close(ours)
+    status = process.wait(timeout=60)
+    return Seen(status, screen.decode(), [p for p in kept(folder) if p not in before])
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> Seen:
+    return without_terminal(folder, "-e", '{"fails": true}')
+
+
+@pytest.fixture(scope="module")
+def live(folder: Path) -> Seen:
+    return on_terminal(folder, 40)
+
+
+# --- without a terminal --------------------------------------------------------------------------
+
+
+def test_without_a_terminal_there_is_a_line_for_each_layer(plain: Seen) -> None:
+    assert plain.status == 2
+    assert not CONTROL.search(plain.screen)
+    ended = [line for line in plain.lines if re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert len(ended) == 2, plain.screen  # the last play repeats another
+    layer = r"Prepare every node of a cluster whose name is long: 1 of 4 hosts, \d+ s; 1 task"
+    assert re.fullmatch(rf"\S+ {layer} changed something", ended[0])
+    assert "    ctl1,gpu[1-2]: Change something" in plain.lines
+    assert "TASK [" not in plain.screen
+
+
+def test_each_failure_is_told_in_full_and_once(plain: Seen) -> None:
+    screen = plain.screen
+    assert 'Failed: gpu1, at "Fail in several words"\n    This node has no disk, and' in screen
+    assert "\n    Give it one.\n" in screen
+    assert "Failed likewise: gpu2\n" in screen
+    assert screen.count("    Give it one.") == 1
+    for words in ("ignored-words", "rescued-words"):
+        assert words not in screen
+        assert words in plain.logs[0].read_text()
+
+
+def test_what_a_playbook_prints_is_printed(plain: Seen) -> None:
+    assert "ctl1,gpu[1-3]:\n    painted green\n" in plain.screen
+
+
+def test_the_log_is_what_ansible_says(plain: Seen) -> None:
+    (log,) = plain.logs
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert log.parent.stat().st_mode & 0o777 == 0o700
+    text = log.read_text()
+    assert "$ ansible-playbook -i hosts.yml site.yml -e " in text
+    assert "\nTASK [Paint | Change something] ***" in text
+    assert "\nchanged: [gpu1] => \n    msg: painted green\n" in text
+    assert re.search(r"^gpu3 +: ok=\d+ +changed=0", text, re.MULTILINE)
+    assert "\nSUMMARY ***" in text
+    assert not CONTROL.search(text)
+    assert f"Ansible's log: runs/{log.name}\n" in plain.screen.splitlines(keepends=True)[-1]
+
+
+def test_what_no_log_hides_is_nowhere(plain: Seen) -> None:
+    assert "hunter2" not in plain.screen + plain.logs[0].read_text()
+    assert 'Failed: ctl1, at "Keep a secret"' in plain.screen
+    assert "no_log" in plain.screen
+
+
+def test_the_summary_is_told_once_before_the_log(plain: Seen) -> None:
+    assert plain.screen.count("SUMMARY ***") == 1
+    assert plain.screen.index("--limit ctl1,gpu1,gpu2") < plain.screen.index("Ansible's log: ")
+
+
+# --- on a terminal -------------------------------------------------------------------------------
+
+
+def test_a_terminal_shows_a_line_that_changes_in_place(live: Seen) -> None:
+    assert live.status == 0
+    assert re.search(r"\rPrepare every [^\r\n]*\.\.\.: \d/4, [01] s\x1b\[K", live.screen)
+    assert set(re.findall(r"\x1b\[[0-9;]*[A-Za-z]", live.screen)) <= {
+        "\x1b[K",
+        "\x1b[0m",
+        "\x1b[0;32m",
+    }
+    assert "Read once: 1 of 1 hosts, 0 s" in live.lines
+    assert live.lines.count("Read once: 1 of 1 hosts, 0 s") == 1
+
+
+def test_no_line_of_ours_is_wider_than_the_terminal(live: Seen) -> None:
+    drawn = re.split(r"[\r\n]|\x1b\[[0-9;]*[A-Za-z]", live.screen)
+    assert not [line for line in drawn if len(line) > 40 and "Ansible's log" not in line]
+
+
+def test_the_next_run_knows_how_long_it_takes(folder: Path, live: Seen) -> None:
+    del live
+    path = folder / "runs" / run_log.TIMES
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = on_terminal(folder, 100)
+    assert re.search(r" s of about \d s, Wait\x1b", again.screen)
+    assert re.search(r"Time: \d s \(the last run took \d s\)", again.screen)
+
+
+def test_an_interrupted_run_names_its_log(folder: Path) -> None:
+    seen = on_terminal(folder, 120, "-e", "wait=60", interrupt_at="Wait")
+    assert seen.status != 0
+    assert 'The run was interrupted at "Wait".' in seen.lines
+    assert "Next:" in seen.lines
+    assert seen.lines[-2] == f"Ansible's log: runs/{seen.logs[0].name}"
+    assert "TASK [Ignore what fails]" in seen.logs[0].read_text()
+
+
+def test_verbose_is_ansibles_own_output(folder: Path) -> None:
+    seen = without_terminal(folder, "-v", "--limit", "gpu3")
+    assert "TASK [Paint | Change something] ***" in seen.screen
+    assert "PLAY RECAP" in seen.screen
+    assert not seen.logs
+    assert "Ansible's log" not in seen.screen
+
+
+# --- a layer, in words ---------------------------------------------------------------------------
+
+
+def layer(**more: object) -> Layer:
+    hosts = frozenset(f"gpu{number}" for number in range(1, 1001))
+    return Layer("Set up nodes", hosts, begun_at=0.0, **more)  # type: ignore[arg-type]
+
+
+def test_a_layer_says_how_many_hosts_are_done_with_the_task() -> None:
+    seen = layer(expected_s=60.0)
+    seen.begin("role : Phase | Write the file")
+    for host in ("gpu1", "gpu2", "gpu2"):
+        seen.note(host)
+    line = "Set up nodes: 2 of 1000 hosts, 5 s of about 1 min 00 s, Write the file"
+    assert seen.step(5.0).line(80) == line
+    seen.begin("Next")
+    assert "0 of 1000 hosts" in seen.step(6.0).line(80)
+
+
+def test_a_layer_that_took_much_longer_says_so() -> None:
+    assert layer(expected_s=60.0).end(61.0, 80) == ["Set up nodes: 1000 of 1000 hosts, 1 min 01 s"]
+    slow = "Set up nodes: 1000 of 1000 hosts, 2 min 00 s instead of 1 min 00 s"
+    assert layer(expected_s=60.0).end(120.0, 80) == [slow]
+
+
+def test_changes_are_folded() -> None:
+    seen = layer(check=True)
+    for task in ("role : Install | Install packages", "Write", "Restart"):
+        seen.begin(task)
+        seen.note("gpu1", changed=True)
+        seen.note("gpu2", changed=True)
+    seen.lost = {"gpu9"}
+    assert seen.end(1.0, 60) == [
+        "Set up nodes: 999 of 1000 hosts, 1 s; 3 tasks would change",
+        "    something",
+        "    gpu[1-2]: Install packages, Write, Restart",
+    ]
+    assert seen.end(1.0, 40)[-1] == "    gpu[1-2]: Install pack... and 2 more"
+
+
+def test_all_hosts_are_no_list() -> None:
+    assert layers.hosts_in_words(["b", "a"], frozenset("ab"), 40) == "all hosts"
+    assert layers.hosts_in_words(["a"], frozenset("a"), 40) == "a"
+    scattered = [f"gpu{number}" for number in range(0, 100, 2)]
+    assert layers.hosts_in_words(scattered, frozenset("a"), 40) == "50 hosts"
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+def test_the_newest_logs_are_kept(tmp_path: Path) -> None:
+    other = tmp_path / "notes.log"
+    other.touch()
+    for number in range(4):
+        (tmp_path / f"2020010{number}T000000-1-site.log").touch()
+    new = Log(tmp_path, "site", kept=2)
+    assert sorted(tmp_path.iterdir()) == sorted(
+        [tmp_path / "20200103T000000-1-site.log", new.path, other]
+    )
+
+
+def test_a_full_disk_costs_the_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    log = Log(tmp_path, "site")
+    monkeypatch.setattr(os, "write", full)
+    log.write("a\n")
+    log.write("b\n")
+    assert log.problem == "the log is not whole: No space left on device"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"KEY": 3}', '{"KEY": {"whole": "a", "layers": {}}}'])
+def test_times_that_are_not_ours_are_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(text.replace("KEY", key(["a"])))
+    assert last_times(key(["a"]), path) == Times()
+
+
+def test_times_are_kept_for_some_commands(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "times.json"
+    for number in range(60):
+        keep_times(key([str(number)]), Times(float(number), {"one": 1.0}), path)
+    assert last_times(key(["59"]), path) == Times(59.0, {"one": 1.0})
+    assert last_times(key(["9"]), path) == Times()
+    assert key(["a", "b"]) != key(["ab"])
