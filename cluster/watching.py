@@ -6,9 +6,11 @@ and the time that is expected. The characters are ASCII, which every terminal ha
 
 from __future__ import annotations
 
+import itertools
 import shutil
+import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -115,3 +117,59 @@ class Line:
         encoding = self._stream.encoding or "ascii"
         self._stream.write(text.encode(encoding, "replace").decode(encoding))
         self._stream.flush()
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+_GAP = "  "  # before each column
+_NARROW = 12  # a column is made no narrower than this
+
+
+def fitted(line: str, width: int | None) -> list[str]:
+    """A line with its indentation, wrapped where it is wider than the terminal."""
+    if width is None or len(line) <= width:
+        return [line]
+    text = line.lstrip(" ")
+    return wrapped(text, width, indent=" " * (len(line) - len(text)))
+
+
+def table(cells: Sequence[Sequence[str]], width: int | None = None) -> list[list[str]]:
+    """The lines of each row, the header's first: left-aligned columns, two blanks apart.
+
+    width  of the terminal: long cells go on below themselves, and where even that does not fit, a
+           row is one sentence with the names of its columns, and the header has no line
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    over = sum(widths) + len(_GAP) * len(widths) - (width or sys.maxsize)
+    while over > 0 and (widest := max(widths)) > _NARROW:
+        widths[widths.index(widest)] -= 1
+        over -= 1
+    if over > 0:
+        return _sentences(cells, width or 0)
+    return [list(_in_columns(row, widths)) for row in cells]
+
+
+def _in_columns(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    parts = [
+        textwrap.wrap(cell, size) if len(cell) > size else [cell]
+        for cell, size in zip(row, widths, strict=True)
+    ]
+    for line in itertools.zip_longest(*parts, fillvalue=""):
+        padded = (part.ljust(size) for part, size in zip(line, widths, strict=True))
+        yield (_GAP + _GAP.join(padded)).rstrip()
+
+
+def _sentences(cells: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    header, *rows = cells
+    return [
+        [],
+        *(
+            textwrap.wrap(
+                ", ".join(f"{name} {cell}" for name, cell in zip(header, row, strict=True)),
+                width,
+                initial_indent=_GAP,
+                subsequent_indent=2 * _GAP,
+            )
+            for row in rows
+        ),
+    ]

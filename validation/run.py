@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from cluster import declaration, version
 from cluster.declaration import Declaration, Submission
 from cluster.errors import PlumblineError, UsageError
+from cluster.watching import fitted, table
 from validation import baseline, cluster, interrupts, local, plan, suites, terminal, textfile, tiers
 from validation.checks.registry import CHECKS
 from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
@@ -94,7 +95,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.record_baseline is not None:
         baseline.check(options.record_baseline, run_plan.nodes)
     if options.dry_run:
-        terminal.say(f"{plan_report.render(run_plan)}  dry run: nothing was submitted\n")
+        shown = plan_report.render(run_plan, console.terminal_width(sys.stdout))
+        terminal.say(f"{shown}  dry run: nothing was submitted\n")
         return 0
     transport = _transport(options, inventories, declared)
     if options.metrics is not None:
@@ -102,7 +104,8 @@ def _run(options: argparse.Namespace) -> int:
     # The id and not only the time: two runs may start in one second.
     folder = RunFolder(Path(options.output or f"results/{run_id}"))
     folder.prepare(run_plan)
-    terminal.say(f"{plan_report.render(run_plan)}\n", sys.stderr)
+    shown = plan_report.render(run_plan, console.terminal_width(sys.stderr))
+    terminal.say(f"{shown}\n", sys.stderr)
     client = _client(options, transport, run_plan)
     begin = time.monotonic()
     with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
@@ -118,7 +121,8 @@ def _run(options: argparse.Namespace) -> int:
         report = textfile.publish(report, options.metrics, transport)
     report = folder.finish(report)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    terminal.say(console.render(report, width=console.terminal_width(), colour=colour))
+    width = console.terminal_width(sys.stdout)
+    terminal.say(console.render(report, width=width, colour=colour))
     return report.exit_code
 
 
@@ -264,16 +268,18 @@ def _repeat(options: argparse.Namespace) -> str:
 
 
 def _listing() -> str:
+    width = console.terminal_width(sys.stdout)
     lines = ["suites"]
     for name in suites.names():
         suite = suites.load(name)
         lines += [
-            f"  {name}  {suite.description}",
-            f"  {' ' * len(name)}  {', '.join(suite.checks)}",
+            *fitted(f"  {name}  {suite.description}", width),
+            *fitted(f"  {' ' * len(name)}  {', '.join(suite.checks)}", width),
         ]
     lines.append("checks")
     rows = [(c.info.tier.value, c.info.name, c.info.summary) for c in CHECKS.values()]
-    lines += console.table(rows)
+    header = ("tier", "check", "what it checks")
+    lines += [line for row in table([header, *rows], width)[1:] for line in row]
     return "\n".join(lines) + "\n"
 
 

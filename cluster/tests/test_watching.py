@@ -116,3 +116,44 @@ def test_an_ascii_terminal_gets_ascii() -> None:
     stream = io.TextIOWrapper(raw, encoding="ascii")
     Line(stream).show("Größe")
     assert raw.getvalue() == b"\rGr??e\x1b[K"
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+CELLS = [
+    ("check", "subject", "message", "verdict"),
+    ("bandwidth", "gpu[001-512]", "a message of many words that no column holds", "PASS"),
+]
+
+
+def test_a_table_without_a_terminal_is_as_wide_as_its_cells() -> None:
+    assert watching.table(CELLS) == [
+        ["  check      subject       message                                       verdict"],
+        ["  bandwidth  gpu[001-512]  a message of many words that no column holds  PASS"],
+    ]
+
+
+def test_long_cells_go_on_below_themselves() -> None:
+    assert watching.table(CELLS, 62) == [
+        ["  check      subject       message                     verdict"],
+        [
+            "  bandwidth  gpu[001-512]  a message of many words     PASS",
+            "                           that no column holds",
+        ],
+    ]
+
+
+def test_where_no_columns_fit_a_row_is_a_sentence() -> None:
+    assert watching.table(CELLS, 40) == [
+        [],
+        [
+            "  check bandwidth, subject gpu[001-512],",
+            "    message a message of many words that",
+            "    no column holds, verdict PASS",
+        ],
+    ]
+
+
+@pytest.mark.parametrize("width", range(20, 100))
+def test_no_table_is_wider_than_its_terminal(width: int) -> None:
+    assert all(len(line) <= width for row in watching.table(CELLS, width) for line in row)

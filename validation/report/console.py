@@ -1,10 +1,11 @@
 """The end of a run in the terminal: a line for each result, then what to do."""
 
-import shutil
+import os
 import textwrap
-from collections.abc import Sequence
+from typing import TextIO
 
 from cluster.text import printable
+from cluster.watching import columns, fitted, table
 from validation.model import RunReport, Verdict
 from validation.report import advice, words
 
@@ -16,68 +17,65 @@ _COLOURS = {
     Verdict.SKIP: "2",
     Verdict.INCONCLUSIVE: "1;33",
 }
+_WIDTH = 120  # of messages, where no terminal says
 _STEPS = 8  # more failures than this are counted, the reports have them all
 
 
-def render(report: RunReport, *, width: int = 120, colour: bool = False) -> str:
-    lines = [words.title(report), ""]
+def render(report: RunReport, *, width: int | None = None, colour: bool = False) -> str:
+    """`width` is that of the terminal; without one, only messages are wrapped."""
+    lines = [*fitted(words.title(report), width), ""]
     lines += _table(list(words.rows(report.results)), width, colour)
     lines.append("")
-    lines += [f"  note: {printable(note)}" for note in report.notes]
-    lines += _verdict(report, colour)
-    lines += _next(report, width)
+    for note in report.notes:
+        lines += fitted(f"  note: {printable(note)}", width)
+    lines += _verdict(report, width, colour)
+    lines += _next(report, width or _WIDTH)
     lines += [f"  details: {report.output}/report.html"] if report.output else []
     return "\n".join(lines) + "\n"
 
 
-def terminal_width() -> int:
-    return shutil.get_terminal_size((120, 40)).columns
+def terminal_width(stream: TextIO) -> int | None:
+    """Of the terminal, or COLUMNS; none elsewhere."""
+    return columns() if stream.isatty() or os.environ.get("COLUMNS") else None
 
 
-def table(cells: Sequence[Sequence[str]]) -> list[str]:
-    """Left-aligned columns, two blanks apart, indented by two."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  " + "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
-
-
-def _table(rows: list[words.Row], width: int, colour: bool) -> list[str]:
+def _table(rows: list[words.Row], width: int | None, colour: bool) -> list[str]:
     cells = [_HEADER] + [
         (row.tier, row.check, row.subject, row.value, row.threshold, row.verdict.name)
         for row in rows
     ]
-    plain = table(cells)
+    header, *plain = table(cells, width)
     # Messages go behind the verdict where there is room, else on lines of their own.
-    column = max(len(line) for line in plain) + 2
-    lines = [plain[0]]
-    for row, line in zip(rows, plain[1:], strict=True):
+    column = max(len(line) for row in (header, *plain) for line in row) + 2
+    lines = header
+    for row, parts in zip(rows, plain, strict=True):
         name = row.verdict.name
-        head = line[: len(line) - len(name)]
-        text = head + _paint(name, row.verdict, colour)
-        if row.message and column + len(row.message) <= width:
-            lines.append(text + " " * (column - len(line)) + row.message)
+        last = next(index for index, line in enumerate(parts) if line.endswith(name))
+        shown = list(parts)
+        shown[last] = parts[last].removesuffix(name) + _paint(name, row.verdict, colour)
+        room = (width or _WIDTH) - column
+        if row.message and len(row.message) <= room and header:
+            shown[last] += " " * (column - len(parts[last])) + row.message
         elif row.message:
-            wrapped = textwrap.wrap(row.message, max(width - 8, 40))
-            lines += [text, *(f"        {part}" for part in wrapped)]
-        else:
-            lines.append(text)
+            wrapped = textwrap.wrap(row.message, max((width or _WIDTH) - 8, 24))
+            shown += [f"        {part}" for part in wrapped]
+        lines += shown
     return lines
 
 
-def _verdict(report: RunReport, colour: bool) -> list[str]:
+def _verdict(report: RunReport, width: int | None, colour: bool) -> list[str]:
     text = f"  {_paint(report.verdict.name, report.verdict, colour)}  {words.tally(report)}"
     text += f" · exit {report.exit_code}"
-    return [text, *(f"  {sentence}" for sentence in words.headline(report))]
+    sentences = (f"  {sentence}" for sentence in words.headline(report))
+    return [part for line in (text, *sentences) for part in fitted(line, width)]
 
 
 def _next(report: RunReport, width: int) -> list[str]:
     steps = advice.next_steps(report)
     lines = []
     for step in steps[:_STEPS]:
-        lines += ["", f"  {printable(step.title)}"]
-        lines += [f"    {part}" for part in textwrap.wrap(step.advice, max(width - 4, 40))]
+        lines += ["", *fitted(f"  {printable(step.title)}", width)]
+        lines += [f"    {part}" for part in textwrap.wrap(step.advice, max(width - 4, 24))]
         for index, command in enumerate(step.commands):
             lines.append(f"    {'next:' if index == 0 else '     '} {printable(command)}")
     if len(steps) > _STEPS:

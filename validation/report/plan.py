@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Sequence
 
 from cluster.hostlist import compress
+from cluster.watching import fitted, table
 from validation.model import Job, PlannedCheck, Tier
 from validation.plan import ALWAYS, AT_ONCE, Plan
 from validation.report import words
-from validation.report.console import table
 from validation.report.json import plain
 from validation.thresholds.applied import JUDGED_BY_SPEED, applied
 
@@ -15,7 +15,8 @@ _HEADER = ("tier", "job", "nodes", "ranks", "GPUs", "backend", "partition", "lim
 _FOLD = 8  # jobs of the node tier on more nodes than this are one row
 
 
-def render(plan: Plan) -> str:
+def render(plan: Plan, width: int | None = None) -> str:
+    """`width` is that of the terminal."""
     nodes = words.count(len(plan.nodes), "node")
     gpus = words.count(sum(node.gpus.count for node in plan.nodes), "GPU")
     lines = [f"plumbline · suite {plan.suite} · cluster {plan.cluster} · {nodes}, {gpus}", ""]
@@ -24,7 +25,7 @@ def render(plan: Plan) -> str:
         jobs = [job for job in plan.node_jobs if job.payload == payload]
         cells += [_folded(payload, jobs)] if len(jobs) > _FOLD else map(_row, jobs)
     cells += [_row(job) for group in plan.groups for job in group.jobs]
-    lines += table(cells)
+    lines += [line for row in table(cells, width) for line in row]
     lines.append("")
     lines += _unlike_others(plan, "is skipped", lambda check: check.skip)
     lines += _unlike_others(
@@ -55,7 +56,7 @@ def render(plan: Plan) -> str:
         f"  at most {words.duration(plan.longest_s)} and {words.gpu_hours(plan.gpu_hours)}, "
         "if every job waits and runs up to its limit"
     )
-    return "\n".join(lines) + "\n"
+    return "\n".join(part for line in lines for part in fitted(line, width)) + "\n"
 
 
 def _unlike_others(
