@@ -70,7 +70,8 @@ def test_no_width_is_too_small(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "width", "short"), [("abcdef", 6, "abcdef"), ("abcdefg", 6, "abc..."), ("abc", 2, "..")]
+    ("text", "width", "short"),
+    [("abcdef", 6, "abcdef"), ("abcdefg", 6, "abc..."), ("abc", 2, "..")],
 )
 def test_a_text_is_cut(text: str, width: int, short: str) -> None:
     assert clipped(text, width) == short

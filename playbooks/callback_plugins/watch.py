@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import ansible.utils.color
-from ansible import constants as C
-from ansible import context
+from ansible import constants, context
 from ansible.playbook.block import Block
 from ansible.plugins.callback import default
 from ansible.utils import display as displays
 from ansible.utils.display import Display
 
 from cluster import watching
+from cluster.hostlist import compress
+from cluster.text import duration
 from playbooks.callback_plugins.summary import same_command
 from playbooks.plugin_utils import layers, looking, run_log
 from playbooks.plugin_utils.layers import Layer
@@ -46,6 +47,9 @@ options:
     ini: [{section: callback_watch, key: log_folder}]
     env: [{name: PLUMBLINE_LOG_FOLDER}]
 """
+
+C: Any = constants  # which makes its names as it is loaded
+Default: Any = default.CallbackModule  # which has no types
 
 # Of a result with nothing but a message: what says only that it failed.
 BESIDE_MESSAGE = {"assertion", "changed", "evaluated_to", "exception", "failed", "unreachable"}
@@ -86,8 +90,9 @@ class LogDisplay(Display):
     """A Display whose screen is the log; `held` has what is to be shown on the real one as well."""
 
     def __init__(self, screen: Any, log: run_log.Log) -> None:
-        self.__dict__.update({name: kept for name, kept in vars(screen).items()})
-        self.columns, self.b_cowsay = 79, None
+        self.__dict__.update(vars(screen))
+        self.columns: Any = 79
+        self.b_cowsay = None
         self._warns, self._deprecations, self._errors = set(), set(), set()
         self._log_file = log
         self.held: list[str] = []
@@ -158,7 +163,7 @@ class Screen:
             self._clear()
 
     def _displayed(self, msg: str, *arguments: Any, **options: Any) -> None:
-        """In place of Display.display: whatever else is printed stands above our line, and in the log."""
+        """In place of Display.display: whatever is printed stands above our line, and is logged."""
         if os.getpid() != self._process:
             self._print(msg, *arguments, **options)  # which sends it to this process
             return
@@ -202,7 +207,7 @@ def stamped(text: str) -> str:
 # --- Ansible's side ------------------------------------------------------------------------------
 
 
-class CallbackModule(default.CallbackModule):
+class CallbackModule(Default):  # type: ignore[misc]
     """Ansible's default output goes to the log; layers and failures to the screen."""
 
     CALLBACK_VERSION = 2.0
@@ -211,6 +216,7 @@ class CallbackModule(default.CallbackModule):
 
     def __init__(self) -> None:
         super().__init__()
+        self._display: Any
         self.screen: Screen | None = None
         self._process = os.getpid()
         # Before that of other callbacks, and so called after it: the log is named last.
@@ -239,8 +245,7 @@ class CallbackModule(default.CallbackModule):
         try:
             log = run_log.Log(folder, playbook)
         except OSError as error:
-            problem = f"No log can be kept in {folder}: {error.strerror}. All of it is printed here."
-            self._display.warning(problem)
+            self._display.warning(f"No log can be kept in {folder}: {error.strerror}.")
             return
         display = self._display
         self._display = self.log = LogDisplay(display, log)
@@ -270,8 +275,9 @@ class CallbackModule(default.CallbackModule):
             return
         self._end_layer()
         self.screen.end()
-        took = watching.timing(time.monotonic() - self._began, self._last.whole, "(the last run took")
-        took += ")" if self._last.whole else ""
+        took = duration(time.monotonic() - self._began)
+        if self._last.whole:
+            took += f" (the last run took {duration(self._last.whole)})"
         path = self._file.path
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         problem = f" ({self._file.problem})" if self._file.problem else ""
@@ -348,7 +354,7 @@ class CallbackModule(default.CallbackModule):
                 self.screen.say(layers.alike(hosts[1:], reached), C.COLOR_ERROR)
         for text, hosts in self._printed.items():
             if self.screen:
-                where = watching.clipped(layers.compress(hosts), self.screen.width)
+                where = watching.clipped(compress(hosts), self.screen.width)
                 self.screen.say(f"{where}:\n{text}")
         self._failed, self._printed = {}, {}
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Stage(str):
-    """A line that the next one replaces, where lines can be replaced (callback_plugins/watch.py)."""
+    """A line that the next one replaces, where that can be (callback_plugins/watch.py)."""
 
     __slots__ = ()
 

@@ -45,7 +45,7 @@ class Log:
                 old.unlink()
 
     def write(self, text: str) -> None:
-        """At once, so that nothing is lost with a process that is killed, nor written by a child."""
+        """At once: nothing is lost with a process that is killed, nor written by its children."""
         if self.problem:
             return
         data = text.encode("utf-8", "replace")

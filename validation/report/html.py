@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.errors import EnvironmentProblem
 from cluster.hostlist import compress
-from cluster.text import printable
+from cluster.text import duration, printable
 from validation.model import (
     JobReport,
     NodeReport,
@@ -50,7 +50,7 @@ def render(report: RunReport) -> str:
         title=words.title(report),
         tally=words.tally(report),
         began=words.moment(report.started),
-        took=words.duration(report.seconds),
+        took=duration(report.seconds),
         steps=advice.next_steps(report),
         bad=[row for row in rows if row.verdict not in fine],
         good=[row for row in rows if row.verdict in fine],
@@ -153,7 +153,7 @@ class _Ran:
             f"{placement}, {job.backend}" if job.backend else placement,
             words.ended(reply),
             (reply and reply.job_id) or "–",
-            "–" if seconds is None else words.duration(seconds),
+            "–" if seconds is None else duration(seconds),
             words.proof(proof) if proof else "–",
         )
 

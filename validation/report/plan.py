@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from cluster.hostlist import compress
+from cluster.text import duration
 from cluster.watching import fitted, table
 from validation.model import Job, PlannedCheck, Tier
 from validation.plan import ALWAYS, AT_ONCE, Plan
@@ -53,7 +54,7 @@ def render(plan: Plan, width: int | None = None) -> str:
             "the cluster tier one after another; on free nodes they are steps of one allocation"
         )
     lines.append(
-        f"  at most {words.duration(plan.longest_s)} and {words.gpu_hours(plan.gpu_hours)}, "
+        f"  at most {duration(plan.longest_s)} and {words.gpu_hours(plan.gpu_hours)}, "
         "if every job waits and runs up to its limit"
     )
     return "\n".join(part for line in lines for part in fitted(line, width)) + "\n"

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cluster.hostlist import compress
-from cluster.text import duration as duration
-from cluster.text import printable
+from cluster.text import duration, printable
 from validation.model import (
     Metric,
     Proof,

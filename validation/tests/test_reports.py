@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cluster.slurm.node_states import NodeState
+from cluster.text import duration
 from validation.checks.registry import CHECKS
 from validation.model import (
     Key,
@@ -530,10 +531,10 @@ def test_the_headline_is_what_a_person_would_say():
 def test_times_are_what_a_person_reads():
     assert words.moment("2026-01-02T03:04:05+00:00") == "2 January 2026, 03:04 UTC"
     assert words.moment("yesterday") == "yesterday"
-    assert words.duration(21.4) == "21 s"
-    assert words.duration(59.6) == "1 min 00 s"
-    assert words.duration(61) == "1 min 01 s"
-    assert words.duration(3725) == "1 h 02 min"
+    assert duration(21.4) == "21 s"
+    assert duration(59.6) == "1 min 00 s"
+    assert duration(61) == "1 min 01 s"
+    assert duration(3725) == "1 h 02 min"
 
 
 # --- advice ----------------------------------------------------------------------------------
