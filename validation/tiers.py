@@ -365,7 +365,7 @@ def _node_tier(
     """Every usable node for itself, all side by side."""
     lanes = [lane for lane in ledger.plan.node_lanes if lane[0].hosts[0] in usable]
     if lanes:
-        ledger.observer.stage(f"node tier: {len(lanes)} nodes")
+        ledger.observer.stage(f"node tier, {len(lanes)} nodes")
         # One from which nothing came back must not hold up the others.
         free = _free(states) - set(ledger.contact.mute)
         _run(ledger, client, lanes, states, free, interval_s)
@@ -392,7 +392,7 @@ def _cluster_tier(
         if not batch:
             continue
         names = ", ".join(job.name for lane in batch for job in lane)
-        ledger.observer.stage(f"cluster tier: {names}")
+        ledger.observer.stage(f"cluster tier, {names}")
         _run(ledger, client, batch, states, _free(states), interval_s)
 
 

@@ -27,7 +27,7 @@ from ansible.utils.display import Display
 from cluster import watching
 from cluster.hostlist import compress
 from cluster.text import duration
-from playbooks.callback_plugins.summary import same_command
+from playbooks.callback_plugins.summary import failure_words, same_command
 from playbooks.plugin_utils import layers, looking, run_log
 from playbooks.plugin_utils.layers import Layer
 from playbooks.plugin_utils.progress import Stage
@@ -313,11 +313,11 @@ class CallbackModule(Default):  # type: ignore[misc]
             return
         self._end_task()
         self.screen.layer = None
-        reached = {host for play in self._batches for host in play._removed_hosts}
-        layer.lost |= reached & layer.hosts
         now = time.monotonic()
         # What is done once in a run is asked for by several playbooks.
         again = layer.name in self._over and not layer.changed and not layer.lost
+        removed = {host for play in self._batches for host in play._removed_hosts}
+        layer.lost |= removed & layer.hosts
         if not layer.results or again:
             return
         self._over.add(layer.name)
@@ -402,7 +402,11 @@ class CallbackModule(Default):  # type: ignore[misc]
         if not over:
             return
         host, task = result.host.get_name(), result.task.get_name().strip()
+        if self._layer:
+            self._layer.lost |= {host} & self._layer.hosts
         lines = message(result.result) or said.strip().splitlines()
+        if "censored" in result.result:
+            lines = [failure_words(result.result)]
         words = (reached, "\n".join(lines).replace(host, "HOST"))
         before = self._failed.setdefault(words, [])
         before.append(host)

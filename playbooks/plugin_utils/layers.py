@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cluster.hostlist import compress
-from cluster.watching import LEAST, Step, folded, timing, wrapped
+from cluster.watching import LEAST, Step, fitted, folded, timing, wrapped
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ def failure(host: str, task: str, lines: Sequence[str], width: int, reached: boo
     """What a host failed in, in full."""
     what = "Failed" if reached else "Not reached"
     head = wrapped(f'{what}: {host}, at "{task}"', width)
-    return "\n".join([*head, *(f"    {line}" if line else "" for line in lines)])
+    return "\n".join([*head, *(part for line in lines for part in fitted(f"    {line}", width))])
 
 
 def alike(hosts: Iterable[str], reached: bool) -> str:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from validation.model import JobReport, Outcome, Reply, Subject, Verdict
 from validation.output import RunFolder
 from validation.progress import Watcher
 from validation.report import html
+from validation.slurm.client import JobProgress, Progress
 from validation.tests.conftest import make_plan
 from validation.tests.sample_reports import EVIL, evil, healthy, mixed_bag
 from validation.tests.simulated_cluster import FILES, ROOT
@@ -173,6 +175,62 @@ def test_what_no_node_can_be_asked_is_said_once(tmp_path):
             watcher.result(replace(result, subject=Subject.node(name), **skip))
     assert stream.getvalue().splitlines()[-1].endswith(f"SKIP {result.check}: no RDMA is declared")
     assert stream.getvalue().count("SKIP") == 1
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+JOBS = (
+    JobProgress("node-gpu1", "done", "7", 3.0, ""),
+    JobProgress("node-gpu2", "running", "8", 3.0, ""),
+    JobProgress("node-gpu3", "queued", "9", 61.0, "Resources"),
+)
+
+
+def watched(stream, folder, times, *batches):
+    """The stage of a run that is looked at at these times."""
+    clock = iter([0.0, *times])
+    with Watcher(stream, folder, 360.0, lambda: next(clock)) as watcher:
+        watcher.stage("node tier, 3 nodes")
+        for jobs in batches:
+            watcher.progress(Progress(done=False, jobs=jobs, replies=()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (
+            "160",
+            "node tier, 3 nodes: 1 of 3 jobs, 40 s of at most 6 min 00 s, node-gpu2 running; "
+            "node-gpu3 queued for 1 min 01 s (Resources)",
+        ),
+        ("80", "node tier, 3 nodes: 1 of 3 jobs, 40 s of at most 6 min 00 s, node-gpu2 runni..."),
+        ("40", "node tier, 3 nodes: 1/3, 40 s"),
+    ],
+)
+def test_on_a_terminal_the_jobs_are_one_line_in_place(tmp_path, monkeypatch, columns, line):
+    for name, value in {"TERM": "xterm", "CI": "", "NO_COLOR": "", "COLUMNS": columns}.items():
+        monkeypatch.setenv(name, value)
+    stream = Screen()
+    watched(stream, prepared(tmp_path), [40.0], JOBS)
+    assert stream.getvalue() == f"node tier, 3 nodes\n\r{line}\x1b[K\r\x1b[K"
+
+
+@pytest.mark.parametrize("name", ["CI", "NO_COLOR"])
+def test_elsewhere_there_is_a_plain_line_for_what_differs(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    stream = Screen()
+    # Looked at, then said; the same for a minute is said once more.
+    watched(stream, prepared(tmp_path), [3.0, 3.0, 9.0, 70.0, 70.0], JOBS, JOBS, JOBS)
+    first, *lines = stream.getvalue().splitlines()
+    assert first.endswith(" node tier, 3 nodes")
+    assert [re.sub(r", node-gpu2.*", "", line)[9:] for line in lines] == [
+        "  node tier, 3 nodes: 1 of 3 jobs, 3 s of at most 6 min 00 s",
+        "  node tier, 3 nodes: 1 of 3 jobs, 1 min 10 s of at most 6 min 00 s",
+    ]
+    assert "\x1b" not in stream.getvalue()
 
 
 @pytest.mark.parametrize(
