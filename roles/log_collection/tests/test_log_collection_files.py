@@ -96,7 +96,7 @@ def test_who_sends_speaks_to_the_one_that_collects_alone():
 
 def test_a_name_leads_to_no_other_folder():
     text = rendered(CONFIGURATION, "ctl1", log_collection_folder="/srv/logs")
-    assert 'string="/srv/logs/%HOSTNAME:::secpath-replace%.log"' in text
+    assert 'string="/srv/logs/%FROMHOST:::secpath-replace%.log"' in text
 
 
 def test_logs_are_rotated_where_they_are():
