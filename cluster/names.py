@@ -151,7 +151,7 @@ def name_refusals(names: Sequence[str]) -> Iterator[Refusal]:
         hint = f", as {short}: {{ansible_host: {wrong[0]}}}" if NODENAME.fullmatch(short) else ""
         yield Refusal(
             f"{listed(wrong)} cannot be {what}; name each host with letters, digits and dashes, "
-            f"and put its full name or address into ansible_host{hint}."
+            f"and put its full name or address into ansible_host{hint}; scripts/init writes them so."
         )
     for name in names:
         spelt[name.lower()].append(name)
@@ -249,7 +249,9 @@ def address_problem(address: str) -> str:
     ip = ipaddress.ip_address(address)
     if ip.is_loopback:
         return f"{address} is every host's own"
-    if ip.is_unspecified or ip.is_multicast:
+    if ip.version == 6:
+        return f"{address} is an IPv6 address, at which Slurm's daemons do not listen here,"
+    if ip.is_unspecified or ip.is_multicast or ip == ipaddress.IPv4Address("255.255.255.255"):
         return f"{address} is no address of a host"
     return ""
 

@@ -93,7 +93,10 @@ def test_a_name_with_a_domain_is_its_address(tmp_path: Path) -> None:
     seen = {f"gpu{n:02}": hardware(gpus=0) for n in range(1, 13)} | {"cpu7": hardware(gpus=0)}
     make(tmp_path / "site", words, seen)
     text = (tmp_path / "site/hosts.yml").read_text()
-    assert 'gpu[01:12]:\n                  ansible_host: "{{ inventory_hostname }}.example.org"' in text
+    assert (
+        'gpu[01:12]:\n                  ansible_host: "{{ inventory_hostname }}.example.org"'
+        in text
+    )
     read = site(tmp_path / "site")
     assert read.names == ["ctl1", *(f"gpu{n:02}" for n in range(1, 13)), "cpu7"]
     assert read.values.value("gpu07", "ansible_host") == "gpu07.example.org"

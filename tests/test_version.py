@@ -18,7 +18,6 @@ PACKED = [f"roles/{role}/files/{role}" for role in ("gpu_exporter", "job_report"
 # Programs that have no options of their own, and why.
 WITHOUT = {
     "scripts/lint-ansible": "all its arguments are ansible-lint's",
-    "scripts/lock": "it has no arguments",
     "validation.payloads.dcgm_diag": "the role dcgm brings it to nodes, alone",
     "validation.payloads": "tasks of a job start it, with the name of a payload",
     "validation.slurm.launcher": "a run copies it to the login node and starts it there",
@@ -63,6 +62,21 @@ def test_every_program_tells_its_version(program):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{version.line()}\n"
+
+
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in WITHOUT])
+def test_every_program_says_what_it_does_and_does_nothing(program, tmp_path):
+    command = [REPOSITORY / program] if program.startswith("scripts/") else None
+    done = run(
+        *(*(command or [sys.executable, "-m", program]), "--help"),
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) > 2
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

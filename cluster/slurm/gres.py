@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster import mig
@@ -12,6 +12,7 @@ from cluster.slurm.settings import text
 Node = Mapping[str, Any]
 
 OFF = "off"
+_GPU_TYPE = re.compile(r"gres/gpu:([a-z0-9_.-]+)")
 
 
 def entries(node: Node) -> list[Mapping[str, Any]]:
@@ -32,6 +33,31 @@ def entries(node: Node) -> list[Mapping[str, Any]]:
         return [_instance(instance) for instance in mig.instances(count, layout)]
     files = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
     return [{"Name": "gpu", "Type": node["gpus"]["model"], "File": files}]
+
+
+def unknown_types(written: Any, nodes: Sequence[Node], path: str) -> Iterator[tuple[str, str]]:
+    """Types of GPUs in limits, such as gres/gpu:h100, that no node has: where, and the type.
+
+    A type that slurmd finds by itself is not known here, and then no type is judged.
+    """
+    if any(detection(node) for node in nodes):
+        return
+    known = {str(entry.get("Type", "")).lower() for node in nodes for entry in entries(node)}
+    yield from _unknown_types(written, known, path)
+
+
+def _unknown_types(written: Any, known: Collection[str], path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(written, Mapping):
+        for key, value in written.items():
+            yield from _unknown_types(str(key), known, path)
+            yield from _unknown_types(value, known, f"{path}.{key}")
+    elif isinstance(written, (list, tuple)):
+        for number, value in enumerate(written):
+            yield from _unknown_types(value, known, f"{path}[{number}]")
+    elif isinstance(written, str):
+        for kind in _GPU_TYPE.findall(written.lower()):
+            if kind not in known:
+                yield path, kind
 
 
 def detection(node: Node) -> str:

@@ -283,6 +283,9 @@ def partition_problems(partitions: Any) -> list[str]:
     return problems
 
 
+_FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+/?")  # as a word of slurm.conf
+
+
 def controller_problems(
     controllers: Sequence[Mapping[str, str]], options: Mapping[str, Any]
 ) -> list[str]:
@@ -293,6 +296,11 @@ def controller_problems(
     """
     problems = []
     state, shared = str(options["state"]), list(map(str, options["shared"]))
+    if not _FOLDER.fullmatch(state):
+        problems.append(
+            f"slurm_state_save_location is {state!r}; set it to the absolute path of a folder, of "
+            "letters, digits and the signs . _ and -, such as /var/lib/slurm/slurmctld."
+        )
     if len(controllers) > 1 and not any(state.startswith(f"{path}/") for path in shared):
         problems.append(
             f"slurm_controllers has {len(controllers)} hosts, but slurm_state_save_location is "

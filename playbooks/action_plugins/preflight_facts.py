@@ -20,6 +20,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from playbooks.plugin_utils.asking import answer, needs_no_host
+from playbooks.plugin_utils.judge import OURS
+from playbooks.plugin_utils.placing import placed
 from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.refusing import Here, refusing
 from playbooks.plugin_utils.site import read_site
@@ -72,7 +74,9 @@ class ActionModule(ActionBase):
         return {
             "changed": False,
             "problems": {
-                host: list(sentences) for host, sentences in findings.sentences.items() if sentences
+                host: placed(sentences, site, OURS)
+                for host, sentences in findings.sentences.items()
+                if sentences
             },
             "questions": findings.questions,
             "roles": {**arguments["given"], **findings.left},

@@ -47,12 +47,19 @@ def facts_refusal(result: Mapping[str, Any], host: str) -> str:
     return f"{host}: its facts cannot be gathered ({message}); repair that on the host first."
 
 
-def role_refusal(result: Mapping[str, Any], role: str) -> str:
+def told(message: object) -> list[str]:
+    """The sentences of an assert, a line each; its message is one, or a list of them."""
+    texts = message if isinstance(message, (list, tuple)) else [message]
+    return [" ".join(str(text).split()) for text in texts]
+
+
+def role_refusal(result: Mapping[str, Any], role: str) -> list[str]:
     """What a role's refuse.yml refused, from the failed result."""
-    message = " ".join(str(result.get("msg", "")).split())
+    sentences = told(result.get("msg", ""))
     if result.get("evaluated_to") is False or "assertion" in result:
-        return message
-    return f"role {role} could not evaluate its refusals ({message.rstrip('.')})."
+        return sentences
+    message = " ".join(sentences).rstrip(".")
+    return [f"role {role} could not evaluate its refusals ({message})."]
 
 
 def hardware_refusals(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleError, AnsibleFilterError
 
 from cluster import declaration, names
 from cluster.contract import COMPUTE, CONTROLLER, LOGIN, Contract
@@ -69,6 +69,13 @@ def cause(error: BaseException) -> BaseException:
     return error
 
 
+def reason(error: BaseException) -> str:
+    """What went wrong with a template, in words for who wrote it."""
+    last = cause(error)
+    circular = isinstance(last, RecursionError) or "maximum recursion" in str(last)
+    return "it refers to itself" if circular else str(last).rstrip(".")
+
+
 def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], list[Refusal]]:
     """The address of each host that has one, and what is wrong with the others."""
     address_of: dict[str, str] = {}
@@ -78,7 +85,7 @@ def addresses(site: Site, look_up: Resolve = resolve) -> tuple[dict[str, str], l
         try:
             variable, text = _written_address(site, host)
         except AnsibleError as error:
-            refusals.append(Refusal(f"{host}: its address cannot be evaluated: {cause(error)}"))
+            refusals.append(Refusal(f"{host}: its address cannot be evaluated: {reason(error)}"))
             continue
         literal = names.literal_address(text)
         if literal is None:
@@ -151,10 +158,12 @@ def hardware(site: Site, contract: Contract) -> tuple[dict[str, dict[str, Any]],
                 try:
                     value = site.values.value(hosts[0], name)
                 except AnsibleError as error:
-                    problems = [Problem(f"{name} cannot be evaluated: {cause(error)}")]
+                    problems = [Problem(f"{name} cannot be evaluated: {reason(error)}")]
             problems = problems or list(judge(value, contract))
             raw = site.values.hosts[hosts[0]].get(name)
-            where = where_set(name, raw, site.sources) if problems and raw is not None else ""
+            owners = site.owners(hosts[0])
+            known = problems and raw is not None
+            where = where_set(name, raw, site.sources, owners) if known else ""
             refusals += [
                 Refusal(
                     f"{listed(hosts)}: {_with(where, name, problem.sentence)}",
@@ -196,7 +205,7 @@ def additions(site: Site) -> tuple[dict[str, dict[str, Any]], list[Refusal]]:
             try:
                 value = site.values.value(host, name)
             except AnsibleError as error:
-                wrong[f"{name} cannot be evaluated: {cause(error)}"].append(host)
+                wrong[f"{name} cannot be evaluated: {reason(error)}"].append(host)
                 continue
             problems = _addition_problems(name, value)
             for problem in problems:
@@ -261,8 +270,13 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
         return cluster, refusals
     try:
         document, more = _document(site, nodes, for_validation)
-    except (AnsibleError, PartitionError) as error:
-        return cluster, [*refusals, Refusal(str(cause(error)))]
+    except PartitionError as error:
+        return cluster, [*refusals, Refusal(str(error))]
+    except AnsibleError as error:
+        if isinstance(last := cause(error), (AnsibleFilterError, PartitionError)):
+            return cluster, [*refusals, Refusal(str(last))]
+        sentence = f"what the cluster declares cannot be evaluated: {reason(error)}."
+        return cluster, [*refusals, Refusal(sentence)]
     except (KeyError, TypeError, AttributeError):
         return cluster, refusals  # of another shape than the roles' argument specs ask for
     return replace(cluster, declaration=document), [*refusals, *more]

@@ -17,9 +17,13 @@ from cluster import names
 from cluster.contract import Contract
 from cluster.hostlist import listed
 from cluster.refusal import Refusal, standing
+from cluster.slurm import gres
+from playbooks.filter_plugins.preflight_hosts import told
 from playbooks.plugin_utils import kept, roles, variables
-from playbooks.plugin_utils.cluster import SILENCED, Cluster, cause, silenced, work_out
+from playbooks.plugin_utils.cluster import SILENCED, Cluster, cause, reason, silenced, work_out
+from playbooks.plugin_utils.listening import port_refusals
 from playbooks.plugin_utils.origin import as_written, comes_from, where_set
+from playbooks.plugin_utils.placing import placed
 from playbooks.plugin_utils.progress import Progress, silent
 from playbooks.plugin_utils.site import Engine, Site
 from playbooks.plugin_utils.values import Values, expression_reads, value_reads
@@ -54,7 +58,7 @@ def judge(
     progress = progress or silent()
     refusals = [*inventory_refusals(site, contract)]
     if not site.names:
-        return Judgement(standing(refusals, ()), Cluster(), {})
+        return Judgement(placed(standing(refusals, ()), site, OURS), Cluster(), {})
     cluster, more = work_out(site, contract)
     refusals += more
     # From here on templates see the cluster that was just worked out, and work it out no more.
@@ -69,12 +73,15 @@ def judge(
         refusals += [
             replace(refusal, kind="") for refusal in of_variables if refusal.kind == DERIVED
         ]
+    refusals += limit_refusals(site, cluster.nodes)
+    refusals += port_refusals(site, takers, folder, OURS)
     by_host = roles_by_host(site, takers, folder)
     if not standing(refusals, silenced(site)):
         asserted = judge_roles(site, by_host, folder, progress)
         refusals += [Refusal(sentence) for host in asserted.sentences.values() for sentence in host]
         by_host = asserted.remaining
-    return Judgement(standing(refusals, silenced(site)), cluster, by_host)
+    sentences = placed(standing(refusals, silenced(site)), site, OURS)
+    return Judgement(sentences, cluster, by_host)
 
 
 def cautions(site: Site) -> list[str]:
@@ -113,7 +120,7 @@ def inventory_refusals(site: Site, contract: Contract) -> Iterator[Refusal]:
         ("cluster_name", names.cluster_name_refusals),
         ("cluster_database_backup", lambda value: names.database_refusals(site.groups, str(value))),
         (SILENCED, lambda value: _silenced_refusals(value, contract)),
-        ("cluster_secrets", lambda value: _tracked_refusals(Path(str(value)))),
+        ("cluster_secrets", lambda value: _secrets_refusals(Path(str(value)))),
     ):
         if site.values.defined(site.names[0], variable):
             # One that cannot be evaluated is told with the other variables.
@@ -121,7 +128,13 @@ def inventory_refusals(site: Site, contract: Contract) -> Iterator[Refusal]:
                 yield from judged(site.values.value(site.names[0], variable))
 
 
-def _tracked_refusals(folder: Path) -> Iterator[Refusal]:
+def _secrets_refusals(folder: Path) -> Iterator[Refusal]:
+    if not folder.is_absolute():
+        yield Refusal(
+            f"cluster_secrets is {str(folder)!r}, which is another folder wherever a run starts; "
+            "set it to an absolute path, or remove it to have .secrets beside the inventory."
+        )
+        return
     for path in kept.tracked_by_git(folder):
         yield Refusal(
             f"git tracks the secret {path}: whoever has the repository has it. Run `git rm "
@@ -199,7 +212,9 @@ def _judged(
                 yield Refusal(str(last), IN_VAIN)
             elif not reach.missing or reach.missing & site.values.reads(hosts[0], name):
                 # A variable that reads another that cannot be evaluated is told by the other.
-                yield _about(site, name, hosts[0], Refusal(f"cannot be evaluated: {last}", IN_VAIN))
+                yield _about(
+                    site, name, hosts[0], Refusal(f"cannot be evaluated: {reason(error)}.", IN_VAIN)
+                )
             continue
         distinct.setdefault(repr(value), []).extend(hosts)
         kind = DERIVED if _is_ours(site, name, hosts[0]) else ""
@@ -227,7 +242,7 @@ def _one_value(name: str, distinct: Mapping[str, Sequence[str]]) -> Iterator[Ref
 
 def _about(site: Site, name: str, host: str, refusal: Refusal) -> Refusal:
     """The refusal with its subject, the variable, and where that is set."""
-    where = where_set(name, site.values.hosts[host][name], _places(site))
+    where = where_set(name, site.values.hosts[host][name], _places(site), site.owners(host))
     space = "" if refusal.sentence.startswith(":") else " "
     return Refusal(f"{name}{where}{space}{refusal.sentence}", refusal.kind, refusal.subject)
 
@@ -240,6 +255,21 @@ def _is_ours(site: Site, name: str, host: str = "") -> bool:
 def _places(site: Site) -> list[str]:
     """Where variables are set: a site's files come before what we ship."""
     return [*site.sources, str(OURS)]
+
+
+def limit_refusals(site: Site, nodes: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
+    """Limits on a type of GPU that no node has: Slurm would take them, and limit nothing."""
+    have = sorted(
+        {str(entry["Type"]) for node in nodes for entry in gres.entries(node) if "Type" in entry}
+    )
+    for name in ("slurm_qos", "slurm_accounts", "slurm_users"):
+        if not site.values.defined(site.names[0], name):
+            continue
+        with contextlib.suppress(AnsibleError):
+            value = site.values.value(site.names[0], name)
+            for path, kind in gres.unknown_types(value, nodes, name):
+                types = f"the nodes' GPUs are {', '.join(have)}" if have else "no node has GPUs"
+                yield Refusal(f"{path} limits gres/gpu:{kind}, which no node has; {types}.")
 
 
 # --- roles ---------------------------------------------------------------------------------------
@@ -369,8 +399,9 @@ def _sentences(
             yield None, alike
             continue
         try:
-            sentence = engine.render(scope.variables(alike[0], reads), assertion.fail_msg)
-            yield " ".join(str(sentence or f"{assertion.name} does not hold.").split()), alike
+            message = engine.render(scope.variables(alike[0], reads), assertion.fail_msg)
+            for sentence in told(message or f"{assertion.name} does not hold."):
+                yield sentence, alike
         except AnsibleError as error:
             yield ours(error), alike
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ _READ = {".yml", ".yaml", ".json", ".ini", ""}
 
 
 @cache
-def _lines(path: str) -> tuple[str, ...]:
+def lines(path: str) -> tuple[str, ...]:
+    """A file's lines, none of one that cannot be read."""
     try:
         return tuple(Path(path).read_text(encoding="utf-8").splitlines())
     except (OSError, UnicodeDecodeError):
@@ -27,10 +28,10 @@ def as_written(value: Any) -> str:
     origin = Origin.get_tag(value)
     if origin is None or not origin.path or not origin.line_num or not origin.col_num:
         return ""
-    lines = _lines(origin.path)
-    if origin.line_num > len(lines):
+    text = lines(origin.path)
+    if origin.line_num > len(text):
         return ""
-    match = _SCALAR.match(lines[origin.line_num - 1], origin.col_num - 1)
+    match = _SCALAR.match(text[origin.line_num - 1], origin.col_num - 1)
     return match[0] if match else ""
 
 
@@ -46,22 +47,36 @@ def _files(sources: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(path for path in paths if path.suffix in _READ)
 
 
-def where_set(name: str, value: Any, sources: Sequence[str]) -> str:
-    """Where a variable is set, as ` (set in FILE)`; nothing when that is not known.
+def where_set(
+    name: str, value: Any, sources: Sequence[str], owners: Collection[str] | None = None
+) -> str:
+    """Where a variable is set, as ` (set in FILE:LINE)`; nothing when that is not known.
 
-    By its value, else by the first of our files and the site's that has the name as a key.
+    By its value, else by the first of our files and the site's that has the name as a key. `owners`
+    are the host and its groups, whose files alone can set it.
     """
     origin = Origin.get_tag(value)
     if origin is not None and origin.path:
         line = f":{origin.line_num}" if origin.line_num else ""
-        return f" (set in {_short(origin.path)}{line})"
+        return f" (set in {shown(origin.path)}{line})"
     if origin is not None and origin.description:
         return f" (set in {str(origin.description).strip('<>')})"
     key = re.compile(rf"^\s*['\"]?{re.escape(name)}['\"]?\s*[:=]")
     for path in _files(tuple(sources)):
-        if any(key.search(line) for line in _lines(str(path))):
-            return f" (set in {_short(str(path))})"
+        if owners is not None and not _may_set(path, owners):
+            continue
+        for number, line in enumerate(lines(str(path)), start=1):
+            if key.search(line):
+                return f" (set in {shown(str(path))}:{number})"
     return ""
+
+
+def _may_set(path: Path, owners: Collection[str]) -> bool:
+    """Whether a file is one of an inventory, or of variables of these groups and hosts."""
+    for above in (path, *path.parents):
+        if above.parent.name in ("group_vars", "host_vars"):
+            return (above.stem if above is path else above.name) in owners
+    return True
 
 
 def written_at(value: object) -> str:
@@ -82,7 +97,7 @@ def _lies_below(path: str, folder: Path) -> bool:
     return Path(path).resolve().is_relative_to(folder)
 
 
-def _short(path: str) -> str:
+def shown(path: str) -> str:
     """A path as one would type it here."""
     try:
         return str(Path(path).relative_to(Path.cwd()))

@@ -19,7 +19,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.loader import add_all_plugin_dirs
 
-from playbooks.filter_plugins.preflight_hosts import role_refusal
+from playbooks.filter_plugins.preflight_hosts import role_refusal, told
 from playbooks.plugin_utils import roles
 from playbooks.plugin_utils.judge import ours
 from playbooks.plugin_utils.progress import Progress, silent
@@ -187,8 +187,8 @@ class Turn:
     def _leave(self, host: str) -> None:
         self.walk.undecided.update(self._meant(host))
 
-    def _refuse(self, host: str, sentence: str) -> None:
-        self.walk.sentences[host].append(sentence)
+    def _refuse(self, host: str, *sentences: str) -> None:
+        self.walk.sentences[host].extend(sentences)
         self.walk.stopped.update(self._meant(host))
 
     def _other(self, host: str, verdict: Verdict) -> None:
@@ -270,9 +270,9 @@ class Turn:
             going = self._holding(condition, going, fails.append)
         message = self.step.arguments.get("fail_msg") or self.step.arguments.get("msg") or ""
         for text, hosts in self._rendered(message, fails):
-            sentence = " ".join(str(text or f"{self.step.name} does not hold.").split())
+            sentences = told(text or f"{self.step.name} does not hold.")
             for host in hosts:
-                self._refuse(host, sentence)
+                self._refuse(host, *sentences)
 
     def _ask(self, going: Sequence[str]) -> None:
         step, here = self.step, self.walk.here
@@ -329,7 +329,7 @@ class Turn:
                 failed = self._failed_when(host, result)
         result["failed"] = failed
         if failed and not step.forgives:
-            self._refuse(host, role_refusal(result, step.role))
+            self._refuse(host, *role_refusal(result, step.role))
         elif step.register:
             self._tell(host, {step.register: result})
 

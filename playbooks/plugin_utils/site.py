@@ -131,6 +131,11 @@ class Site:
             str(path), cache="all", unsafe=True, trusted_as_template=True
         )
 
+    def owners(self, host: str) -> frozenset[str]:
+        """The host and its groups: whose files of variables are for it."""
+        groups = self.manager.get_host(host).get_groups()
+        return frozenset((host, *(group.name for group in groups)))
+
     def folders(self) -> list[Path]:
         """The folders beside which group_vars and host_vars may lie."""
         return list(dict.fromkeys(folder_of(source) for source in source_paths(self.sources)))
@@ -235,7 +240,9 @@ def resolve(names: Iterable[str]) -> dict[str, str]:
             answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return name, ""
-        return name, str(answers[0][4][0])
+        # The daemons listen on IPv4.
+        of_four = [answer for answer in answers if answer[0] == socket.AF_INET]
+        return name, str((of_four or answers)[0][4][0])
 
     wanted = sorted(set(names))
     if not wanted:

@@ -21,7 +21,17 @@ SUFFIXES = ("", ".yml", ".yaml", ".json")
 YAML = (".yml", ".yaml")
 FOLDERS = ("group_vars", "host_vars")
 # A thousand nodes with forty variables each have 10^5; an alias bomb has 10^9 in a kilobyte.
+HOST_RANGE = re.compile(r"\[([0-9]+):([0-9]+)\]")
 OCTAL = re.compile(r"0[0-7]+")
+TAGS = {
+    *("!vault", "!vault-encrypted", "!unsafe"),
+    *(
+        f"tag:yaml.org,2002:{kind}"
+        for kind in ("map", "seq", "str", "int", "float", "bool", "null")
+    ),
+    *(f"tag:yaml.org,2002:{kind}" for kind in ("merge", "timestamp", "value", "binary", "set")),
+    *(f"tag:yaml.org,2002:{kind}" for kind in ("omap", "pairs")),
+}
 MODES = ("mode", "umask")  # of files, which are octal
 MOST_NODES = 1_000_000
 MOST_BYTES = 32 << 20
@@ -34,14 +44,14 @@ _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def files(sources: Sequence[str]) -> list[Path]:
     """The inventories' own YAML files, then their files of variables, each once."""
     paths = [path for path in map(Path, sources) if path.exists()]
-    own = [file for path in paths for file in _inventory_files(path)]
+    own = [file for path in paths for file in inventory_files(path)]
     folders = dict.fromkeys(
         (path if path.is_dir() else path.parent) / name for path in paths for name in FOLDERS
     )
     return list(dict.fromkeys([*own, *(file for folder in folders for file in _below(folder))]))
 
 
-def _inventory_files(source: Path) -> Iterator[Path]:
+def inventory_files(source: Path) -> Iterator[Path]:
     """Ansible has parsed these; what it takes the last of is still to be found in them."""
     for path in [source] if source.is_file() else sorted(source.iterdir()):
         if path.suffix in YAML and path.is_file() and not path.name.startswith("."):
@@ -158,10 +168,14 @@ def _node_problems(root: yaml.Node) -> Iterator[str]:
             sentences.append(f"{node.start_mark.line + 1}: contains itself by an alias")
             return 1
         open_nodes.add(id(node))
+        if node.tag not in TAGS:
+            tag = node.tag.removeprefix("tag:yaml.org,2002:").removeprefix("!")
+            sentences.append(f"{node.start_mark.line + 1}: has the tag !{tag}, which is not read")
         total = 1
         if isinstance(node, yaml.MappingNode):
             sentences.extend(_duplicates(node))
             sentences.extend(_octals(node))
+            sentences.extend(_backward_ranges(node))
             total += sum(size(key) + size(value) for key, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
             total += sum(size(item) for item in node.value)
@@ -169,6 +183,12 @@ def _node_problems(root: yaml.Node) -> Iterator[str]:
         sizes[id(node)] = total
         return total
 
+    if isinstance(root, yaml.MappingNode):
+        sentences += [
+            f"{key.start_mark.line + 1}: sets `{key.value}`, which is no name; put it in quotes"
+            for key, _ in root.value
+            if key.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+        ]
     total = size(root)
     yield from sentences
     if total > MOST_NODES:
@@ -189,6 +209,17 @@ def _octals(node: yaml.MappingNode) -> Iterator[str]:
                 f"{value.start_mark.line + 1}: sets `{key.value}` to {value.value}, which YAML "
                 f"reads as {int(value.value, 8)}; write {plain}, or put it in quotes"
             )
+
+
+def _backward_ranges(node: yaml.MappingNode) -> Iterator[str]:
+    """Ranges of hosts that Ansible takes for none, such as gpu[8:1]."""
+    for key, _ in node.value:
+        for low, high in HOST_RANGE.findall(str(key.value)):
+            if int(low) > int(high):
+                yield (
+                    f"{key.start_mark.line + 1}: {key.value} runs backwards and names no host; "
+                    f"write [{high}:{low}]"
+                )
 
 
 def _duplicates(node: yaml.MappingNode) -> Iterator[str]:

@@ -18,6 +18,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from cluster.refusal import Refusal
+from playbooks.plugin_utils.listening import range_problem
 
 Option = Mapping[str, Any]
 Options = Mapping[str, Option]
@@ -98,7 +99,10 @@ def type_problem(name: str, option: Option, value: object) -> str:
     """Why a value is refused by its option in an argument spec; empty when it is not."""
     # Only the value is judged: one that is required may still come from elsewhere.
     spec = {key: entry for key, entry in option.items() if key not in {"required", "default"}}
-    result = ArgumentSpecValidator({name: spec}).validate({name: value})
+    try:
+        result = ArgumentSpecValidator({name: spec}).validate({name: value})
+    except TypeError:  # Ansible's own, for something else than a mapping with `apply_defaults`
+        return f"must be of type {option.get('type', 'str')}, but is {value!r}."
     if not result.error_messages:
         return ""
     if instead := WITHDRAWN.get((name, str(value))):
@@ -189,6 +193,9 @@ def value_problems(
 ) -> Iterator[str]:
     """Everything that is wrong with a value of an option."""
     if problem := type_problem(name, option, value):
+        yield problem
+        return
+    if name.endswith("_port") and (problem := range_problem(value)):
         yield problem
         return
     if option.get("no_log"):

@@ -66,7 +66,7 @@ ELSEWHERE = {
     'ssh NODE "sudo lspci': "real GPUs only",
     'ssh NODE "sudo journalctl --dmesg': "a container has no kernel log",
     "ssh NODE 'ps -o pid": "of a process on a GPU",
-    "cp -r inventory/example": "tests/test_inventory.py judges the example",
+    "scripts/init": "tests/test_init.py makes one, in a folder of its own",
 }
 
 # Whole commands that other steps of this scenario, or other stages, run with the same meaning.
