@@ -151,7 +151,8 @@ def name_refusals(names: Sequence[str]) -> Iterator[Refusal]:
         hint = f", as {short}: {{ansible_host: {wrong[0]}}}" if NODENAME.fullmatch(short) else ""
         yield Refusal(
             f"{listed(wrong)} cannot be {what}; name each host with letters, digits and dashes, "
-            f"and put its full name or address into ansible_host{hint}; scripts/init writes them so."
+            f"and put its full name or address into ansible_host{hint}; "
+            "scripts/init writes them so."
         )
     for name in names:
         spelt[name.lower()].append(name)

@@ -1,4 +1,4 @@
-"""The files of a new inventory, from the names of hosts and what the compute nodes told of themselves.
+"""The files of a new inventory, from the names of hosts and what the compute nodes told.
 
 Pure functions of `scripts/init`. The hosts are written as people write them: `gpu[1-8]`,
 `gpu1.example.org` (the short name becomes the NodeName), `gpu[1-2]=192.0.2.[11-12]`.
@@ -59,7 +59,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Compute nodes of one kind; `hardware` as describe-nodes.yml prints it, nothing for unseen ones."""
+    """Compute nodes of one kind; `hardware` as describe-nodes.yml prints it, or nothing."""
 
     group: str
     nodes: Sequence[str]
@@ -333,10 +333,10 @@ def _seen_text(kind: Kind) -> str:
     memory = _memory(hardware)
     lines = [
         "---",
-        f"# What {listed(kind.nodes)} told of themselves. Compare it with what you bought: a GPU that",
-        "# was missing when they were asked is not noticed otherwise.",
+        f"# What {listed(kind.nodes)} told of themselves. Compare it with what you bought: a GPU",
+        "# that was missing when they were asked is not noticed otherwise.",
         f"node_cpus: {{{cpus}}}",
-        f"node_memory_mb: {memory // 100 * 100 or memory} # for jobs; the rest stays for the system",
+        f"node_memory_mb: {memory // 100 * 100 or memory} # for jobs; the system has the rest",
         f"node_gpus: {{model: {kind.model}, count: {kind.gpus}{cut}}}",
         f"fabric: {kind.fabric or UNSAID_FABRIC}",
         "",
@@ -363,8 +363,8 @@ def _unseen_text(kind: Kind, failed: Mapping[str, str]) -> str:
             "---",
             "# PLACEHOLDERS: these nodes told nothing when the inventory was made. Ask them with",
             "#   ansible-playbook -i THIS-FOLDER playbooks/describe-nodes.yml",
-            "# and write here what they print. Until then preflight refuses the nodes themselves: no",
-            "# node has as much memory.",
+            "# and write here what they print. Until then preflight refuses the nodes themselves:",
+            "# no node has as much memory.",
             *(f"# {listed(names)}: {reason}" for reason, names in reasons.items()),
             "node_cpus: {sockets: 1, cores_per_socket: 1, threads_per_core: 1}",
             f"node_memory_mb: {UNKNOWN_MEMORY}",

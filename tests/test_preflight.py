@@ -211,7 +211,7 @@ def test_alike_refusals_of_many_hosts_are_one_sentence(tmp_path: Path) -> None:
     refusals = sentences(write(tmp_path / "names", children))
     assert "gpu001.example.org, gpu002.example.org, gpu003.example.org and 509 more" in refusals
     assert "as gpu001: {ansible_host: gpu001.example.org}" in refusals
-    assert len(refusals) < 1000
+    assert len(refusals) < 2000
 
 
 @pytest.mark.parametrize("group", ["slurm_login", "slurm_database", "monitoring"])
@@ -249,10 +249,10 @@ def test_a_backup_of_accounting_needs_a_database_that_both_reach(tmp_path: Path)
     children = good()
     children["slurm_database"]["hosts"] = {"ctl1": {}, "login1": {}}
     files = {"group_vars/all.yml": {"cluster_database_backup": "login1"}}
-    assert sentences(write(tmp_path, children, files)).startswith(
+    assert (
         "slurm_database: slurm_database_backup_host is login1, but the records are in a MariaDB on "
         "ctl1, which login1 does not reach"
-    )
+    ) in sentences(write(tmp_path, children, files))
 
 
 def test_two_groups_of_one_host_do_not_disagree_about_its_hardware(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_two_groups_of_one_host_do_not_disagree_about_its_hardware(tmp_path: Pat
         "vars": HARDWARE | gpus("a100_sxm"),
     }
     refusals = sentences(write(tmp_path, children))
-    assert refusals.startswith("gpu1: the groups gpu_a100 and gpu_h100 set node_gpus to different")
+    assert "hosts.yml:31: gpu1: the groups gpu_a100 and gpu_h100 set node_gpus to diff" in refusals
     assert "node_cpus" not in refusals
     h100(children)["hosts"]["gpu1"] |= gpus()  # the host decides
     assert sentences(write(tmp_path, children)) == ""
@@ -346,7 +346,7 @@ def test_an_address_is_one_that_others_reach(tmp_path: Path, address: str) -> No
 )
 def test_a_model_is_a_word(tmp_path: Path, model: object) -> None:
     refusals = sentences(with_hardware(tmp_path, node_gpus={"model": model, "count": 8}))
-    assert refusals.startswith("gpu[1-2]: node_gpus.model ")
+    assert "gpu[1-2]: node_gpus.model " in refusals
     assert "\n" not in refusals
 
 
@@ -392,7 +392,7 @@ def test_hardware_that_cannot_be_is_told_once_for_all_its_nodes(
     tmp_path: Path, variables: dict[str, Any], words: str
 ) -> None:
     [refusal] = judged(with_hardware(tmp_path, **variables)).sentences
-    assert refusal.startswith(f"gpu[1-2]: {next(iter(variables))}")
+    assert f"gpu[1-2]: {next(iter(variables))}" in refusal
     assert words in refusal
     assert "\n" not in refusal
 
@@ -560,7 +560,7 @@ def test_what_yaml_reads_as_something_else_goes_into_quotes(
         ("slurm_cgroup_settings: {ConstrainCore: 'yes'}", "did you mean ConstrainCores?"),
         ("slurm_database_settings: {CommitDelai: 1}", "did you mean CommitDelay?"),
         ("slurm_database_purge: {PurgeJobAfter: a year}", "set a time such as 12months"),
-        ("slurm_database_port: 99999", "slurm_database_port is 99999; set a port from 1 to 65535."),
+        ("slurm_database_port: 99999", "is 99999; set a port from 1 to 65535."),
         (partition("p, settings: {MaxTme: 1-0}"), "did you mean MaxTime?"),
         (partition("p, max_time: two days"), "max_time is two days; set a time such as"),
         (

@@ -55,7 +55,7 @@ def test_what_cannot_be_read_has_its_line(text: str, line: int, words: str) -> N
         "---\na: 1\n...\n",
         "base: &base {x: 1}\na: {<<: *base, y: 2}\nb: {<<: *base}\n",
         "a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\nb: !unsafe '{{'\n",
-        "1: a\n2: b\n",
+        "a: {1: b, 2: c}\n",
         "uid: 2001\nmode: 0644\ncode: '0755'\nzero: 0\nend: 08\n",
     ],
 )

@@ -5,6 +5,7 @@ Read from the roles' own meta/ports.yml. Only where a site set one of the ports:
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,38 +40,41 @@ def port_refusals(
         return
     by_host: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for role, hosts in takers.items():
-        if not entries[role]:
-            continue
-        low = site.read(folder / role / "defaults" / "main.yml") or {}
-        scope = site.values.within(hosts, low, site.read(folder / role / "vars" / "main.yml") or {})
-        for number, entry in enumerate(entries[role]):
-            if entry.get("protocol", "tcp") != "tcp":
-                continue
-            both = f"{entry['port']} {{{{ {entry.get('when', True)} }}}}"
-            for token, alike in scope.alike(hosts, (role, number), value_reads(both)).items():
-                if not scope.reach(token).known:
-                    continue
-                variables = scope.variables(alike[0], value_reads(both))
-                try:
-                    if not site.holds(variables, entry.get("when", True)):
-                        continue
-                    port = str(site.render(variables, entry["port"]))
-                except AnsibleError:
-                    continue
-                if port.isdigit():
-                    for host in alike:
-                        by_host[host][int(port)][_process(entry)] = _said(entry)
+        for entry, port, alike in _listening(site, folder / role, entries[role], hosts):
+            for host in alike:
+                by_host[host][port][_process(entry)] = _said(entry)
     twice: dict[str, list[str]] = defaultdict(list)
     for host, ports in by_host.items():
         for port, daemons in ports.items():
             if len(daemons) > 1:
                 (one, its), (other, others) = list(daemons.items())[:2]
                 names = " or ".join(name for name in (its, others) if name)
-                twice[f"{one} and {other} would both listen on port {port}; set {names}"].append(
-                    host
-                )
+                both = f"{one} and {other} would both listen on port {port}; set {names}"
+                twice[both].append(host)
     for sentence, hosts in twice.items():
         yield Refusal(f"{sentence} to another port (on {listed(hosts)}).")
+
+
+def _listening(
+    site: Site, role: Path, entries: Sequence[Entry], hosts: Sequence[str]
+) -> Iterator[tuple[Entry, int, Sequence[str]]]:
+    """What is known to listen without asking a host: the entry, its TCP port, the hosts."""
+    low = site.read(role / "defaults" / "main.yml") or {}
+    scope = site.values.within(hosts, low, site.read(role / "vars" / "main.yml") or {})
+    for number, entry in enumerate(entries):
+        if entry.get("protocol", "tcp") != "tcp":
+            continue
+        when = entry.get("when", True)
+        reads = value_reads(f"{entry['port']} {{{{ {when} }}}}")
+        for token, alike in scope.alike(hosts, (role.name, number), reads).items():
+            if not scope.reach(token).known:
+                continue
+            variables = scope.variables(alike[0], reads)
+            with contextlib.suppress(AnsibleError):
+                if site.holds(variables, when):
+                    listens = str(site.render(variables, entry["port"]))
+                    if listens.isdigit():
+                        yield entry, int(listens), alike
 
 
 def _process(entry: Entry) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
@@ -23,6 +24,11 @@ class Case:
     files: Files
     words: str = ACCEPTED
     makes: str = ""  # a special file: fifo, link, loop, folder
+
+
+def _rows(*rows: Any) -> tuple[Any, ...]:
+    """Rows of values of all kinds."""
+    return rows
 
 
 def _hosts(**addresses: str) -> dict[str, Any]:
@@ -108,6 +114,14 @@ def _edit(name: str, words: str, change: Callable[[dict[str, Any]], Any]) -> Cas
     return Case(name, {"hosts.yml": _inventory(children)}, words)
 
 
+def _drop(group: str, children: dict[str, Any]) -> None:
+    del children[group]
+
+
+def _set(group: str, value: Any, children: dict[str, Any]) -> None:
+    children[group] = value
+
+
 def _gpu_hosts(children: Mapping[str, Any]) -> dict[str, Any]:
     hosts: dict[str, Any] = children["slurm_compute"]["children"]["gpu_h100"]["hosts"]
     return hosts
@@ -128,17 +142,17 @@ def names() -> Iterator[Case]:
         yield named(name, ACCEPTED)
     for name in ("gpu_3", "gpu3.", "-gpu3", "gpu3-", "gpu.3", "gpü3", "gpu 3", "gpu3;id", "a$b"):
         yield named(name, "cannot be a NodeName")
-    yield named("gpu3.example.org", "write gpu3")
+    yield named("gpu3.example.org", "as gpu3: {ansible_host: gpu3.example.org}; scripts/init")
     yield named("192.0.2.77", "cannot be a NodeName")
     for name in ("default", "DEFAULT", "localhost", "Default"):
         yield named(name, "cannot be the name of a host")
-    yield named("gpu[3-9]", "write gpu[3:9]")
+    yield named("gpu[3-9]", "hosts.yml")
     yield named("x" * 64, "at most 63")
     yield named("Gpu1", "differ only in upper and lower case")
-    yield named("gpu[3:2]", "hosts.yml")
+    yield named("gpu[3:2]", "runs backwards and names no host")
     for group in ("slurm_controller", "slurm_database", "slurm_login", "slurm_compute"):
-        yield _edit(f"no {group}", f"no group {group}", lambda c, g=group: c.pop(g))
-        yield _edit(f"empty {group}", f"group {group}", lambda c, g=group: c.update({g: {}}))
+        yield _edit(f"no {group}", f"no group {group}", partial(_drop, group))
+        yield _edit(f"empty {group}", f"group {group}", partial(_set, group, {}))
     for group, meant in (
         ("slurm_logn", "slurm_login"),
         ("slurm_controler", "slurm_controller"),
@@ -150,7 +164,7 @@ def names() -> Iterator[Case]:
         yield _edit(
             f"group {group}",
             f"did you mean {meant}?",
-            lambda c, g=group: c.update({g: _hosts(other1="192.0.2.50")}),
+            partial(_set, group, _hosts(other1="192.0.2.50")),
         )
     yield _edit(
         "host without a role",
@@ -182,13 +196,13 @@ def addresses() -> Iterator[Case]:
     for loop in ("127.0.0.1", "127.9.9.9", "0.0.0.0", "224.0.0.1", "255.255.255.255", "::1", "::"):
         yield at(loop, "gpu1")
         yield at(loop, "gpu1", "node_address")
+    yield at("0x7f000001", "every host's own")
     for half in (
         "192.0.2",
         "192.0.2.",
         "1",
         "192.0.2.300",
         "192.0.2.1.1",
-        "0x7f000001",
         "192.0.2.1/24",
     ):
         yield at(half, "cannot resolve")
@@ -208,29 +222,41 @@ def addresses() -> Iterator[Case]:
 
 
 def hardware() -> Iterator[Case]:
+    yield from cpus_and_memory()
+    yield from gpus()
+
+
+def cpus_and_memory() -> Iterator[Case]:
     cpus = H100["node_cpus"]
     for key in cpus:
-        for value in (0, -1, "2", 1.5, True, None, [], "two"):
+        for value in _rows(0, -1, "2", 1.5, True, None, [], "two"):
             yield _h100(f"{key} {value!r}", f"node_cpus.{key}", node_cpus=cpus | {key: value})
         less = {name: value for name, value in cpus.items() if name != key}
         yield _h100(f"no {key}", f"has no {key}", node_cpus=less)
     yield _h100("cpus 224", "must have the keys", node_cpus=224)
     yield _h100("more cpus", "unknown key", node_cpus=cpus | {"core": 2})
-    for value in (0, -1, "500", "500GB", 1.5, True, [], {}):
+    for value in _rows(0, -1, "500", "500GB", 1.5, True, [], {}):
         yield _h100(f"memory {value!r}", "node_memory_mb", node_memory_mb=value)
     for name in ("node_cpus", "node_memory_mb", "node_gpus"):
         yield _without(f"no {name}", f"{name} is not set", name)
     yield _without("no fabric", "fabric is not set", "fabric")
     yield _without("no branch", ACCEPTED, "nvidia_driver_branch")
-    for fabric in ("10gbe", "eth_10", "tcp", "100g"):
+    for fabric in _rows("10gbe", "eth_10", "tcp", "100g"):
         yield _h100(f"fabric {fabric}", "did you mean ethernet?", fabric=fabric)
-    for fabric in ("ib", "ib_ndr", "infiniband", "IB_NDR400", 400, True, [], "roce", "nvlink", ""):
+    for fabric in _rows(
+        "ib", "ib_ndr", "infiniband", "IB_NDR400", 400, True, [], "roce", "nvlink", ""
+    ):
         yield _h100(f"fabric {fabric!r}", "fabric is", fabric=fabric)
-    for fabric in ("ib_hdr200", "roce_400", "ethernet", "efa_3200", "ib_xdr800", "slingshot_200"):
+    for fabric in _rows(
+        "ib_hdr200", "roce_400", "ethernet", "efa_3200", "ib_xdr800", "slingshot_200"
+    ):
         yield _h100(f"fabric {fabric}", ACCEPTED, fabric=fabric)
+
+
+def gpus() -> Iterator[Case]:
     for model in ("a100_sxm", "h200_sxm", "b200", "l40s", "h100_pcie"):
         yield _h100(f"model {model}", ACCEPTED, node_gpus={"model": model, "count": 4})
-    for model, meant in (
+    for model, meant in _rows(
         ("H100", "h100_"),
         ("H100-SXM5-80GB", "h100_sxm"),
         ("h100sxm", "h100_sxm"),
@@ -250,7 +276,7 @@ def hardware() -> Iterator[Case]:
         ([], "node_gpus.model"),
     ):
         yield _h100(f"model {model!r}", meant, node_gpus={"model": model, "count": 8})
-    for count in (-1, "8", 1.5, True, None, [], "eight"):
+    for count in _rows(-1, "8", 1.5, True, None, [], "eight"):
         yield _h100(
             f"gpus {count!r}", "node_gpus.count", node_gpus={"model": "h100_sxm", "count": count}
         )
@@ -262,8 +288,8 @@ def hardware() -> Iterator[Case]:
         ("cont", "count"),
         ("colour", "colour"),
     ):
-        gpus = {"model": "h100_sxm", "count": 8, key: 1}
-        yield _h100(f"gpus.{key}", meant, node_gpus=gpus)
+        written = {"model": "h100_sxm", "count": 8, key: 1}
+        yield _h100(f"gpus.{key}", meant, node_gpus=written)
     yield _h100("stand-in of real GPUs", "nvml", node_gpus=H100["node_gpus"] | {"nvml": True})
     layouts: Iterable[tuple[Any, str]] = (
         ({"1g.10gb": 7}, ACCEPTED),
@@ -284,7 +310,7 @@ def hardware() -> Iterator[Case]:
     )
     for layout, words in layouts:
         yield _h100(f"mig {layout!r}", words, node_gpus=H100["node_gpus"] | {"mig": layout})
-    for branch in (0, 58, -1, "580.95.05", "new", 1.5, [], 999):
+    for branch in _rows(0, 58, -1, "580.95.05", "new", 1.5, [], 999):
         yield _h100(f"branch {branch!r}", "nvidia_driver_branch", nvidia_driver_branch=branch)
     yield _h100("source", "nvidia_driver_source", nvidia_driver_source="debian")
     yield _h100("source", "nvidia_driver_source", nvidia_driver_source="cuda")
@@ -445,7 +471,7 @@ def partitions() -> Iterator[Case]:
     yield of("{}", "slurm_partitions")
     yield of("text", "slurm_partitions")
     yield of("[[]]", "slurm_partitions")
-    yield of("[{nods: [ALL], name: p}]", "nods")
+    yield of("[{nods: [ALL], name: p}]", "missing required arguments: nodes")
     yield of("[{nodes: [ALL]}]", "name")
     yield of(f"[{{name: p, {rest}}}, {{name: p, {rest}}}]", "two partitions with the name p")
     yield of(
@@ -472,20 +498,20 @@ def accounting() -> Iterator[Case]:
         yield qos(f"limits: {{MaxTRESPerUser: {{{limits}}}}}", words)
     yield qos("priority: high", "priority")
     yield qos("preempt: [nobody]", "nobody")
-    yield qos("flags: [NoSuchFlag]", "NoSuchFlag")
+    yield qos("flags: [NoSuchFlag]", "nosuchflag")
     yield qos("max_wal: 1-0", "max_wal")
     for text, words in (
         ("slurm_qos: [{name: a}, {name: a}]", "a"),
         ("slurm_qos: [{name: 'a b'}]", "a b"),
-        ("slurm_qos: [{nme: a}]", "nme"),
+        ("slurm_qos: [{nme: a}]", "missing required arguments: name"),
         ("slurm_qos: a", "slurm_qos"),
         ("slurm_accounts: [{name: physics}]", ACCEPTED),
         ("slurm_accounts: [{name: physics, parent: nobody}]", "nobody"),
-        ("slurm_accounts: [{name: a, parent: b}, {name: b, parent: a}]", "slurm_accounts"),
+        ("slurm_accounts: [{name: a, parent: b}, {name: b, parent: a}]", "each other's parents"),
         ("slurm_accounts: [{name: 'a b'}]", "a b"),
         ("slurm_accounts: [{name: a, share: 1}]", "share"),
         ("slurm_users: [{name: ada, accounts: [nobody]}]", "nobody"),
-        ("slurm_users: [{name: ada}]", "slurm_users"),
+        ("slurm_users: [{name: ada}]", "ada has no account"),
         ("slurm_users: ada", "slurm_users"),
     ):
         yield _more(text, words, text)
@@ -513,8 +539,8 @@ def users() -> Iterator[Case]:
         ("shell: bash", "shell"),
         ("shel: /bin/bash", "shel"),
         ("home: home/bob", "home"),
-        ("ssh_keys: ['ssh-ed25519 KEY']", "ssh_keys"),
-        ("ssh_keys: [not a key]", "ssh_keys"),
+        ("ssh_keys: ['ssh-ed25519 KEY']", "no whole public key"),
+        ("ssh_keys: [not a key]", "no public key"),
         ("ssh_keys: ssh-ed25519", "ssh_keys"),
     ):
         yield user(f"{{name: bob, uid: 2002, gid: 2002, {more}}}", words)
@@ -533,7 +559,7 @@ def variables() -> Iterator[Case]:
         yield _all(f"variable {name}", f"did you mean {meant}?", **{name: 1})
     for name in ("my_variable", "site_contact", "ntp_servers_of_ours"):
         yield _all(f"variable {name}", ACCEPTED, **{name: "x"})
-    for value in (
+    for value in _rows(
         "",
         "a b",
         "a\nb",
@@ -549,9 +575,9 @@ def variables() -> Iterator[Case]:
         True,
     ):
         yield _all(f"cluster_name {value!r}", "cluster_name", cluster_name=value)
-    for value in ("zurich-1", "a", "lab_2"):
+    for value in _rows("zurich-1", "a", "lab_2"):
         yield _all(f"cluster_name {value}", ACCEPTED, cluster_name=value)
-    for value, words in (
+    for value, words in _rows(
         ("unknown-variable:x", "must be of type list"),
         (["unknown-variabel"], "did you mean unknown-variable?"),
         (["no"], "no"),

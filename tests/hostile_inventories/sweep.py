@@ -40,19 +40,16 @@ class Outcome:
     @property
     def problem(self) -> str:
         """What is wrong with the judgement, nothing for most."""
-        if self.seconds > SLOW:
-            return f"took {self.seconds:.0f} s"
-        if not self.case.words:
-            return "wrongly refused" if self.sentences else ""
-        if not self.sentences:
-            return "wrongly accepted"
-        if any(sentence.startswith(CRASH) for sentence in self.sentences):
-            return "crashes"
-        if self.case.words not in PLACE.sub("", "\n".join(self.sentences)):
-            return f"not in the words {self.case.words!r}"
-        if any(f"{self.folder}/" not in sentence for sentence in self.sentences):
-            return "without a place"
-        return ""
+        words, text = self.case.words, "\n".join(self.sentences)
+        wrong = {
+            f"took {self.seconds:.0f} s": self.seconds > SLOW,
+            "crashes": CRASH in text,
+            "wrongly refused": not words and self.sentences,
+            "wrongly accepted": words and not self.sentences,
+            f"not in the words {words!r}": words not in PLACE.sub("", text),
+            "without a place": any(f"{self.folder}/" not in each for each in self.sentences),
+        }
+        return next((problem for problem, holds in wrong.items() if holds), "")
 
 
 def write(folder: Path, case: Case) -> Path:
@@ -95,10 +92,8 @@ def judge(folder: Path) -> list[str]:
 def ready() -> None:
     """What is the same for every inventory is read once."""
     specs = variables.read_specs(inventories.REPOSITORY / "roles")
-    mock.patch.object(inventories, "read_specs", lambda _: specs).start()
-    settings = {"any_unparsed_is_failed": True}
-    for name, value in settings.items():
-        mock.patch.object(constants, f"INVENTORY_{name.upper()}", value).start()
+    mock.patch.object(inventories, "read_specs", return_value=specs).start()
+    mock.patch.object(constants, "INVENTORY_ANY_UNPARSED_IS_FAILED", new=True).start()
 
 
 def outcome(case: Case) -> Outcome:
