@@ -56,6 +56,6 @@ def test_the_judge_of_outcomes_notices() -> None:
         ({"seconds": 21.0}, "took 21 s"),
         ({"case": dataclasses.replace(case, words="")}, "wrongly refused"),
     ):
-        found = dataclasses.replace(right, **changes).problem  # type: ignore[arg-type]
+        found = dataclasses.replace(right, **changes).problem
         assert found.startswith(problem)
         assert bool(found) == bool(problem)
