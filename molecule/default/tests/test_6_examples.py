@@ -32,10 +32,8 @@ OTHERS = {
     "array.sbatch": "test_best_follows_the_array",
     "best.sbatch": "test_best_follows_the_array",
     "checkpoint.sbatch": "test_a_stopped_job_goes_on_where_it_was",
-    "container.sbatch": "needs enroot and pyxis on the nodes",
     "fsdp.sbatch": "torch 2.6 shards on GPUs alone; roles/user_examples/tests run it with 2.13",
     "pipeline.sbatch": "torch before 2.8 loses sends of Gloo (pytorch#132644); as fsdp.sbatch",
-    "mig.sbatch": "needs GPUs that have MIG",
 }
 ENDED = re.compile(r"COMPLETED|FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|DEADLINE")
 

@@ -1,5 +1,6 @@
 """The files of /etc/slurm as a whole, as the templates and the role's variables make them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +63,16 @@ DisableRootJobs=YES
 Epilog=/etc/slurm/epilog.d/*
 GresTypes=gpu
 JobAcctGatherType=jobacct_gather/cgroup
+LaunchParameters=use_interactive_step
 MaxJobCount=100000
-MpiDefault=none
+MpiDefault=pmix
 PrivateData=jobs,usage
 ProctrackType=proctrack/cgroup
 Prolog=/etc/slurm/prolog.d/*
 PrologFlags=Contain
 PropagateResourceLimitsExcept=MEMLOCK,NOFILE
 ReturnToService=2
+ScronParameters=enable
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmctldLogFile=/var/log/slurm/slurmctld.log
@@ -121,7 +124,7 @@ def test_what_differs_with_accounting_components_and_settings():
         "TaskProlog=/etc/slurm/bin/task_prolog",
     }
     assert plain - changed == {
-        "MpiDefault=none",
+        "MpiDefault=pmix",
         "PrologFlags=Contain",
         "SlurmctldParameters=enable_configless",
         "SlurmdTimeout=300",
@@ -176,3 +179,17 @@ def test_a_file_for_nothing_is_empty():
     assert rendered("plugstack.conf") == ""
     assert rendered("plugstack.conf", slurm_components=parts) == "required x.so"
     assert rendered("nodes.conf", slurm_nodes=[]) == ""
+
+
+@pytest.mark.parametrize(
+    ("site", "lines"),
+    [
+        ({"__slurm_release": "24.11.5"}, {"IgnoreFileConfigJson=true", "RunTimeRun=REFUSES"}),
+        ({"__slurm_release": "22.05.8"}, {"RunTimeRun=REFUSES"}),
+        ({"slurm_oci_settings": {"RunTimeRun": '"runc run %n"'}}, {'RunTimeRun="runc run %n"'}),
+    ],
+)
+def test_a_bundle_is_run_by_a_sites_runtime_or_refused(site, lines):
+    text = rendered("oci.conf", **site)
+    refuses = re.sub(r'="echo .* >&2; exit 1"$', "=REFUSES", text, flags=re.MULTILINE)
+    assert set(refuses.splitlines()) == lines
