@@ -74,6 +74,16 @@ def test_a_batch_script_has_modules(job, host, below):
     assert (done.rc, done.stdout) == (0, "tool 1.10\n"), done.stderr
 
 
+@pytest.mark.parametrize("below", ["{}", "bash -c '{}'", "bash --norc --noprofile -c '{}'"])
+def test_a_command_by_ssh_has_modules(host, below):
+    """Bash reads its file for interactive shells where sshd started it, up to the line that ends it."""
+    command = shlex.quote(below.format("module load tool && tool && echo ${LMOD_CMD##*/}"))
+    nothing = "env -i HOME=/home/alice PATH=/usr/bin:/bin SSH_CLIENT=x"
+    with host.sudo():
+        done = host.run(f"runuser -u alice -- {nothing} bash -c {command}")
+    assert (done.rc, done.stdout) == (0, "tool 1.10\nlmod\n"), done.stderr
+
+
 def test_modules_of_the_login_shell_are_loaded_in_the_job(host):
     output = loaded(host, "module load tool/2.0; echo 'module list; tool' > s; bash s 2>&1")
     assert "tool/2.0" in output

@@ -1,0 +1,143 @@
+"""What users bring, on the running cluster: each program as its own guide says, by the demo's ordinary user."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from tests.live_cluster import REPOSITORY
+
+REQUIREMENTS = (REPOSITORY / "molecule/clients/requirements.txt").read_text(encoding="utf-8")
+
+# By the package of requirements.txt: a script for bash in the virtual environment, and what its output has.
+CLIENTS = {
+    "submitit": (
+        """python - <<'END'
+import socket, submitit
+executor = submitit.AutoExecutor(folder="logs")
+executor.update_parameters(timeout_min=5, nodes=2, tasks_per_node=1)
+print("hosts", *sorted(executor.submit(socket.gethostname).results()))
+executor.update_parameters(nodes=1, slurm_array_parallelism=4)
+print("sum", sum(job.result() for job in executor.map_array(lambda number: number, range(8))))
+END""",
+        r"hosts gpu\d gpu\d\nsum 28",
+    ),
+    "dask-jobqueue": (
+        """python - <<'END'
+from dask.distributed import Client
+from dask_jobqueue import SLURMCluster
+with SLURMCluster(cores=1, memory="400MB", walltime="00:05:00") as cluster, Client(cluster) as client:
+    cluster.scale(jobs=2)
+    client.wait_for_workers(2, timeout=240)
+    print("sum", sum(client.gather(client.map(lambda number: number * 2, range(8)))))
+END""",
+        "sum 56",
+    ),
+    "parsl": (
+        """python - <<'END'
+import parsl
+from parsl.config import Config
+from parsl.executors import HighThroughputExecutor
+from parsl.launchers import SrunLauncher
+from parsl.providers import SlurmProvider
+provider = SlurmProvider(
+    "gpu", nodes_per_block=2, walltime="00:05:00", launcher=SrunLauncher(), exclusive=False,
+    worker_init="source ~/clients/bin/activate", mem_per_node=1)
+with parsl.load(Config([HighThroughputExecutor(provider=provider, max_workers_per_node=1)])):
+    double = parsl.python_app(lambda number: number * 2)
+    print("sum", sum(future.result() for future in [double(number) for number in range(8)]))
+END""",
+        "sum 56",
+    ),
+    "simple_slurm": (
+        """python - <<'END'
+from simple_slurm import Slurm
+job = Slurm(job_name="simple", time="00:05:00", output="simple.out", wait=True).sbatch("hostname")
+print("job", job, open("simple.out").read())
+END""",
+        r"job \d+ gpu\d",
+    ),
+    "hydra-submitit-launcher": (
+        """cat >app.py <<'END'
+import hydra, os
+@hydra.main(version_base=None, config_path=None)
+def main(config):
+    print("value", config.value, os.environ["SLURM_JOB_ID"])
+main()
+END
+python app.py --multirun +value=1,2 hydra/launcher=submitit_slurm hydra.launcher.timeout_min=5
+cat multirun/*/*/.submitit/*/*_log.out""",
+        r"value 1 \d+[\s\S]*value 2 \d+",
+    ),
+    "snakemake": (
+        """cat >Snakefile <<'END'
+rule all:
+    input: expand("{part}.out", part="abc")
+rule part:
+    output: "{part}.out"
+    resources: runtime=5, mem_mb=200
+    shell: "hostname >{output}"
+END
+snakemake --executor slurm --jobs 3 --latency-wait 30 2>&1; cat ?.out""",
+        r"4 of 4 steps \(100%\) done[\s\S]*gpu\d\ngpu\d\ngpu\d",
+    ),
+    "mpi4py": (
+        """srun --nodes=2 --ntasks-per-node=1 python -c '
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print("sum", world.allreduce(world.rank + 1), "of", world.size)'""",
+        r"sum 3 of 2\nsum 3 of 2",
+    ),
+    "ReFrame-HPC": (
+        """cat >check.py <<'END'
+import reframe as rfm
+import reframe.utility.sanity as sn
+@rfm.simple_test
+class Hostname(rfm.RunOnlyRegressionTest):
+    valid_systems = ["*"]
+    valid_prog_environs = ["*"]
+    executable = "hostname"
+    num_tasks = 2
+    sanity_patterns = sn.assert_found("gpu", "rfm_job.out")
+END
+cat >settings.py <<'END'
+site_configuration = {
+    "systems": [{"name": "demo", "hostnames": [".*"], "modules_system": "lmod", "partitions": [
+        {"name": "gpu", "scheduler": "slurm", "launcher": "srun", "environs": ["plain"]}]}],
+    "environments": [{"name": "plain"}]}
+END
+reframe -C settings.py -c check.py -r""",
+        r"PASSED\s+\] Ran 1/1",
+    ),
+}
+# Installed for others: a launcher of Dask, an MPI, a plugin. The auditor has a test of its own.
+HELPERS = {"clustermax", "distributed", "openmpi", "snakemake-executor-plugin-slurm"}
+
+
+@pytest.fixture(scope="module")
+def shell(operator):
+    """A function that runs a script as the user by SSH, with the virtual environment of what they brought."""
+
+    def run(script: str):
+        return operator.virtual_cluster("ssh", "ada@login1", f"bash -c {shlex.quote(script)}")
+
+    made = run(
+        "python3 -m venv ~/clients && printf %s " + shlex.quote(REQUIREMENTS) + " >~/clients/requirements.txt"
+        " && ~/clients/bin/pip install --quiet --requirement ~/clients/requirements.txt"
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return run
+
+
+def test_every_requirement_is_used():
+    names = re.findall(r"^([\w-]+)==", REQUIREMENTS, re.MULTILINE)
+    assert set(names) == CLIENTS.keys() | HELPERS
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_it_does_what_its_guide_says(shell, name):
+    script, pattern = CLIENTS[name]
+    done = shell(f"mkdir -p ~/work/{name} && cd ~/work/{name} && . ~/clients/bin/activate && {script}")
+    assert re.search(pattern, done.stdout), done.stdout + done.stderr
