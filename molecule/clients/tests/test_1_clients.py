@@ -1,4 +1,4 @@
-"""What users bring, on the running cluster: each program as its own guide says, by the demo's ordinary user."""
+"""What users bring, on the running cluster: each program as its guide says, by an ordinary user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.live_cluster import REPOSITORY
 
 REQUIREMENTS = (REPOSITORY / "molecule/clients/requirements.txt").read_text(encoding="utf-8")
 
-# By the package of requirements.txt: a script for bash in the virtual environment, and what its output has.
+# By the package of requirements.txt: a script in the virtual environment, and what it prints.
 CLIENTS = {
     "submitit": (
         """python - <<'END'
@@ -28,7 +28,8 @@ END""",
         """python - <<'END'
 from dask.distributed import Client
 from dask_jobqueue import SLURMCluster
-with SLURMCluster(cores=1, memory="400MB", walltime="00:05:00") as cluster, Client(cluster) as client:
+workers = {"cores": 1, "memory": "400MB", "walltime": "00:05:00"}
+with SLURMCluster(**workers) as cluster, Client(cluster) as client:
     cluster.scale(jobs=2)
     client.wait_for_workers(2, timeout=240)
     print("sum", sum(client.gather(client.map(lambda number: number * 2, range(8)))))
@@ -105,7 +106,8 @@ END
 cat >settings.py <<'END'
 site_configuration = {
     "systems": [{"name": "demo", "hostnames": [".*"], "modules_system": "lmod", "partitions": [
-        {"name": "gpu", "scheduler": "slurm", "launcher": "srun", "environs": ["plain"]}]}],
+        {"name": "gpu", "scheduler": "slurm", "launcher": "srun", "environs": ["plain"]},
+    ]}],
     "environments": [{"name": "plain"}]}
 END
 reframe -C settings.py -c check.py -r""",
@@ -118,14 +120,14 @@ HELPERS = {"clustermax", "distributed", "openmpi", "snakemake-executor-plugin-sl
 
 @pytest.fixture(scope="module")
 def shell(operator):
-    """A function that runs a script as the user by SSH, with the virtual environment of what they brought."""
+    """A function that runs a script as the user by SSH, where what they brought is installed."""
 
     def run(script: str):
         return operator.virtual_cluster("ssh", "ada@login1", f"bash -c {shlex.quote(script)}")
 
     made = run(
-        "python3 -m venv ~/clients && printf %s " + shlex.quote(REQUIREMENTS) + " >~/clients/requirements.txt"
-        " && ~/clients/bin/pip install --quiet --requirement ~/clients/requirements.txt"
+        f"python3 -m venv ~/clients && printf %s {shlex.quote(REQUIREMENTS)} >~/clients/list"
+        " && ~/clients/bin/pip install --quiet --requirement ~/clients/list"
     )
     assert made.returncode == 0, made.stdout + made.stderr
     return run
@@ -139,5 +141,6 @@ def test_every_requirement_is_used():
 @pytest.mark.parametrize("name", CLIENTS)
 def test_it_does_what_its_guide_says(shell, name):
     script, pattern = CLIENTS[name]
-    done = shell(f"mkdir -p ~/work/{name} && cd ~/work/{name} && . ~/clients/bin/activate && {script}")
+    begin = f"mkdir -p ~/work/{name} && cd ~/work/{name} && . ~/clients/bin/activate"
+    done = shell(f"{begin} && {script}")
     assert re.search(pattern, done.stdout), done.stdout + done.stderr

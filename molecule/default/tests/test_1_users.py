@@ -6,7 +6,7 @@ import pytest
 
 # A command, and what its output has.
 WORKS = {
-    "a virtual environment": ("python3 -m venv /tmp/ada-1 && /tmp/ada-1/bin/pip --version", "^pip "),
+    "a virtual environment": ("python3 -m venv /tmp/v && /tmp/v/bin/pip --version", "^pip "),
     "one on a compute node": ("srun sh -c 'python3 -m venv /tmp/ada-2 && echo made'", "^made$"),
     "tools": (
         "for tool in cc g++ gfortran make git vim nano tmux man less wget unzip pip; do"

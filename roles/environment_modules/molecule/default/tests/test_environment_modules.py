@@ -76,7 +76,7 @@ def test_a_batch_script_has_modules(job, host, below):
 
 @pytest.mark.parametrize("below", ["{}", "bash -c '{}'", "bash --norc --noprofile -c '{}'"])
 def test_a_command_by_ssh_has_modules(host, below):
-    """Bash reads its file for interactive shells where sshd started it, up to the line that ends it."""
+    """Bash reads /etc/bash.bashrc where sshd started it, up to the line that ends it."""
     command = shlex.quote(below.format("module load tool && tool && echo ${LMOD_CMD##*/}"))
     nothing = "env -i HOME=/home/alice PATH=/usr/bin:/bin SSH_CLIENT=x"
     with host.sudo():
