@@ -9,7 +9,7 @@ WORKS = {
     "a virtual environment": ("python3 -m venv /tmp/v && /tmp/v/bin/pip --version", "^pip "),
     "one on a compute node": ("srun sh -c 'python3 -m venv /tmp/ada-2 && echo made'", "^made$"),
     "tools": (
-        "for tool in cc g++ gfortran make git vim nano tmux man less wget unzip pip; do"
+        "for tool in git jq vim nano tmux man less wget unzip pip; do"
         " command -v $tool >/dev/null || echo no $tool; done; echo seen",
         r"\Aseen$",
     ),
