@@ -75,7 +75,7 @@ cat multirun/*/*/.submitit/*/*_log.out""",
     "snakemake": (
         """cat >Snakefile <<'END'
 rule all:
-    input: expand("{part}.out", part="abc")
+    input: expand("{part}.out", part=list("abc"))
 rule part:
     output: "{part}.out"
     resources: runtime=5, mem_mb=200
