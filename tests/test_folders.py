@@ -38,7 +38,9 @@ def test_check_mode_tells_and_changes_nothing(place):
     assert folders.run([wanted(place / "a"), wanted(place / "a/b")], check_mode=True)["changed"]
     assert not (place / "a").exists()
     (place / "a").mkdir(mode=0o700)
-    assert folders.run([wanted(place / "a")], check_mode=True)["diff"][0]["before"].endswith("0700\n")
+    assert folders.run([wanted(place / "a")], check_mode=True)["diff"][0]["before"].endswith(
+        "0700\n"
+    )
     assert (place / "a").stat().st_mode & 0o777 == 0o700
 
 
@@ -52,7 +54,7 @@ def test_a_link_where_others_may_write_is_not_followed(place, mode, below):
     service.chmod(mode)
     (service / "data").symlink_to(victim)
     for check_mode in (True, False):
-        with pytest.raises(Refused, match="service/data is a link to .*victim, and who made it"):
+        with pytest.raises(Refused, match=r"service/data is a link to .*victim, and who made it"):
             folders.run([wanted(service / "data" / below, 0o777)], check_mode)
     assert victim.stat().st_mode & 0o777 == 0o700
     assert list(victim.iterdir()) == []
@@ -86,7 +88,9 @@ def test_a_link_that_root_alone_could_make_is_followed(place, target):
     (place / "disk").mkdir(mode=0o700)
     (place / "x").mkdir()
     (place / "service").symlink_to(target.format(place=place))
-    assert folders.run([wanted(place / "service"), wanted(place / "service/data")], False)["changed"]
+    assert folders.run([wanted(place / "service"), wanted(place / "service/data")], False)[
+        "changed"
+    ]
     assert (place / "disk/data").is_dir()
     assert (place / "disk").stat().st_mode & 0o777 == 0o755
 

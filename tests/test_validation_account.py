@@ -1,8 +1,7 @@
-"""As whom the validation submits its jobs: an account that may do nothing else, whatever a site declares."""
+"""As whom the validation submits its jobs: an account that may do nothing else."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -136,11 +135,9 @@ def test_a_run_says_so_and_goes_on(tmp_path):
             }
         },
     )
+    program = Path(sys.executable).with_name("ansible-playbook")
     run = subprocess.run(
-        [
-            *(shutil.which("ansible-playbook", path=Path(sys.executable).parent), "-i", inventory),
-            *(REPOSITORY / "playbooks/preflight.yml", "--skip-tags", "hosts"),
-        ],
+        [program, "-i", inventory, REPOSITORY / "playbooks/preflight.yml", "--skip-tags", "hosts"],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

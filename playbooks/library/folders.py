@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Makes the folders of a daemon, and gives each to whom it belongs, whatever a service's user did there.
+"""Makes the folders of a daemon, and gives each to whom it belongs.
 
 A folder that a service's user may write to can have a link in it at any time, and root that follows
 it gives away, or writes to, whatever the link names. So links count where root alone could make

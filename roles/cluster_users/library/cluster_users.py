@@ -15,6 +15,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -154,9 +155,7 @@ def file_changes(folder: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Path
             yield path, before, after
 
 
-def kept_keys(
-    users: Iterable[User], host: Host, beyond: Beyond
-) -> Iterator[tuple[Path, str, str]]:
+def kept_keys(users: Iterable[User], host: Host, beyond: Beyond) -> Iterator[tuple[Path, str, str]]:
     """The file of keys of the account that Ansible comes as, where its home no longer counts.
 
     Made once, and the site's from then on.
@@ -297,7 +296,7 @@ def keys_in_home(name: str) -> frozenset[str] | None:
     keys: frozenset[str] = frozenset()
     for file in ("authorized_keys", "authorized_keys2") if account else ():
         try:
-            text = Path(account.pw_dir, ".ssh", file).read_text("utf-8", "surrogateescape")
+            text = Path(str(account.pw_dir), ".ssh", file).read_text("utf-8", "surrogateescape")
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
@@ -307,10 +306,10 @@ def keys_in_home(name: str) -> frozenset[str] | None:
 
 
 def keys_of_root(folder: Path, name: str) -> frozenset[str]:
-    try:
-        return keys_in((folder / name).read_text("utf-8", "surrogateescape"))
-    except FileNotFoundError:
-        return frozenset()
+    keys: frozenset[str] = frozenset()
+    with suppress(FileNotFoundError):
+        keys = keys_in((folder / name).read_text("utf-8", "surrogateescape"))
+    return keys
 
 
 HERE = Beyond(

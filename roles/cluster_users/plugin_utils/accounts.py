@@ -264,9 +264,7 @@ def without_home_keys(users: Sequence[Entry], site: Site) -> list[str]:
     """Who comes to the host with keys of the list alone: a home may be where others are root."""
     if site.logins or site.home_keys == "all":
         return []
-    return [
-        _name(user) for user in users if _enters(user, site) and user.get("state") != "absent"
-    ]
+    return [_name(user) for user in users if _enters(user, site) and user.get("state") != "absent"]
 
 
 def groups_for_hosts(groups: Sequence[Entry]) -> list[dict[str, Any]]:

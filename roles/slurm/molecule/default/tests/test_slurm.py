@@ -33,7 +33,10 @@ def test_slurm_puts_nothing_beside_its_own_folders(host):
     """Nor a link in the place of one, which a run would give to slurm with all that it names."""
     with host.sudo():
         assert host.file("/var/lib/slurm/slurmctld").user == "slurm"
-        for move in ("ln -s /root /var/lib/slurm/x", "mv /var/lib/slurm/slurmctld /var/lib/slurm/x"):
+        for move in (
+            "ln -s /root /var/lib/slurm/x",
+            "mv /var/lib/slurm/slurmctld /var/lib/slurm/x",
+        ):
             refused = host.run(f"setpriv --reuid=slurm --regid=slurm --clear-groups {move}")
             assert "Permission denied" in refused.stderr
         marker = host.file("/var/lib/plumbline/slurm.reconfigured")
