@@ -141,7 +141,7 @@ class Beyond:
     caller: str = ""  # by whom Ansible came to be root here
     closed_to_directory: bool = False  # whether nobody of a directory may log in here
     home_keys: bool = True  # whether keys in homes count of accounts that are not on the list
-    # The keys in a user's home, and those that root keeps for him here; None of what cannot be read.
+    # The keys in a user's home, and those that root keeps for him; None of what cannot be read.
     keys_in_home: Callable[[str], frozenset[str] | None] = lambda name: frozenset()
     keys_of_root: Callable[[str], frozenset[str]] = lambda name: frozenset()
 
