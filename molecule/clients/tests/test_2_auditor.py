@@ -19,7 +19,8 @@ HEAD = """\
 [ClusterMAX](https://clustermax.semianalysis.com/) rates GPU clusters in public. Its program
 `cmax audit --slurm` only reads. This is what version {version} says of the virtual cluster of
 `scripts/demo`, to its operator on the login node: {passes} of {all} checks pass. Of each other
-check the table says who makes it pass. Nothing here was run on real GPUs.
+check the table says who makes it pass. Nothing here was run on real GPUs, and no option
+was installed and audited again.
 
 - **with hardware**: the roles install it on nodes with real GPUs or a fabric, or there is nothing
   to judge without them.
