@@ -236,3 +236,18 @@ def test_what_cannot_work_is_one_sentence(
 def test_what_a_host_is_decides(read: Site, role: str, facts: dict[str, Any], words: str) -> None:
     sentences = refusals(read, role, {"enroot_install": True}, facts)
     assert [sentence for sentence in sentences if words in sentence], sentences
+
+
+@pytest.mark.parametrize(("user", "problems"), [("plumbline-validation", 0), ("eve", 1)])
+def test_the_validations_account_may_have_a_reservation(
+    read: Site, user: str, problems: int
+) -> None:
+    """It is in the associations that are made, and no site declares it."""
+    reservation = {"name": "acceptance", "nodes": ["gpu1"], "users": [user]}
+    variables = {
+        "slurm_accounts": [{"name": "physics"}],
+        "slurm_users": [{"name": "ada", "account": "physics"}],
+        "slurm_reservations": [{**reservation, "start": "now", "duration": "60"}],
+    }
+    sentences = [text for text in refusals(read, "slurm", variables) if "acceptance" in text]
+    assert len(sentences) == problems, sentences
