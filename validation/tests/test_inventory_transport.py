@@ -43,6 +43,24 @@ def test_a_script_runs_with_its_input_and_without_become(hosts):
     assert transport.via == "login2 (through the inventory)"
 
 
+def test_a_user_of_its_own_is_become_and_what_to_do_if_not(tmp_path):
+    program = tmp_path / "sudo"
+    program.write_text('#!/bin/sh\necho "$@" >> "$0.words"; exec sh -c "$(eval echo \\${$#})"\n')
+    program.chmod(0o755)
+    path = tmp_path / "hosts"
+    local = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
+    path.write_text(
+        f"good {local} ansible_become_exe={program} ansible_pipelining=true\n"
+        f"bad {local} ansible_become_exe=/bin/false-sudo ansible_pipelining=true\n"
+    )
+    transport = Inventory([str(path)], ["good"], "plumbline-validation")
+    assert transport.run("echo here").stdout == "here"
+    assert transport.via == "good (through the inventory as plumbline-validation)"
+    assert "-u plumbline-validation" in (tmp_path / "sudo.words").read_text()
+    with pytest.raises(TransportError, match="or set validation_user to an empty name to submit"):
+        Inventory([str(path)], ["bad"], "plumbline-validation").run("true")
+
+
 def test_the_next_host_is_used_when_the_first_is_unreachable(hosts):
     transport = Inventory([hosts], ["login1", "login2"])
     assert transport.run("echo here").stdout == "here"
