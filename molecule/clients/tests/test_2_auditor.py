@@ -9,7 +9,7 @@ import yaml
 
 from tests.live_cluster import REPOSITORY
 
-TABLE = REPOSITORY / "molecule/clients/clustermax.yml"
+TABLE = REPOSITORY / "molecule/clients/vars/clustermax.yml"
 PAGE = REPOSITORY / "docs/reference/clustermax.md"
 REQUIREMENTS = (REPOSITORY / "molecule/clients/requirements.txt").read_text(encoding="utf-8")
 KINDS = {"hardware": "with hardware", "option": "option", "not_ours": "not ours"}

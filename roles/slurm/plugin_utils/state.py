@@ -106,12 +106,18 @@ def _host_problems(
             f"{cluster['state']}; stop slurmctld there, copy the folder with its owner, and run "
             "this again (docs/operate/ha.md)."
         )
-    jobs = re.search(r"^open_tmp=(\d+)", look, re.MULTILINE)
-    if jobs and int(jobs[1]):
+    jobs = re.findall(r"^open_tmp=(\w+)$", look, re.MULTILINE)
+    if "unknown" in jobs:
         yield (
-            f"{jobs[1]} jobs run in the cluster {cluster['name']} without a /tmp of their own, and "
-            "could start no step once slurm_private_tmp is on; drain the nodes and wait for the "
-            "jobs' end, or set slurm_private_tmp: false (docs/operate/confinement.md)."
+            f"Whether jobs run in the cluster {cluster['name']} is not known, since slurmctld on "
+            f"{name} does not answer, and they could start no step once slurm_private_tmp is on; "
+            "start slurmctld, or set slurm_private_tmp: false until it answers."
+        )
+    elif jobs:
+        yield (
+            f"{len(jobs)} jobs run in the cluster {cluster['name']} without a /tmp of their own, "
+            "and could start no step once slurm_private_tmp is on; drain the nodes and wait for "
+            "the jobs' end, or set slurm_private_tmp: false (docs/operate/confinement.md)."
         )
     deployed = re.search(r"^cluster=([^|\s]+)", look, re.MULTILINE)
     if deployed and deployed[1].lower() != str(cluster["name"]).lower():

@@ -115,10 +115,12 @@ def test_a_controller_of_another_cluster_is_refused(written):
 
 
 def test_a_private_tmp_does_not_come_under_running_jobs():
-    (sentence,) = problems("\nopen_tmp=12\n", "")
-    assert sentence.startswith("12 jobs run in the cluster ")
+    (sentence,) = problems("\nopen_tmp=12\nopen_tmp=13\n", "")
+    assert sentence.startswith("2 jobs run in the cluster ")
     assert "set slurm_private_tmp: false" in sentence
-    assert problems("\nopen_tmp=0\n", "") == []
+    (sentence,) = problems("\nopen_tmp=unknown\n", "")
+    assert "slurmctld on gpu1 does not answer" in sentence
+    assert problems("\n", "") == []
 
 
 def test_the_name_that_is_deployed_is_taken_in_any_case():
