@@ -96,6 +96,13 @@ def test_it_has_an_association_where_users_are_declared(declared, variables, use
     assert [account["name"] for account in has_accounts] == accounts
 
 
+def test_accounting_hides_jobs_where_it_knows_who_has_them(declared):
+    """slurmdbd hides from users without an association their own jobs as well."""
+    assert of(declared(), "ctl1", "slurm_database_private_data") == [[]]
+    users = declared(slurm_accounts=[PHYSICS], slurm_users=[ALICE])
+    assert of(users, "ctl1", "slurm_database_private_data") == [["jobs", "usage"]]
+
+
 def test_its_home_is_where_homes_are(declared):
     names = ("validation_runtime_user_home", "validation_runtime_user_make_home")
     assert of(declared(), "gpu1", *names) == [f"/var/lib/{ACCOUNT}", True]
