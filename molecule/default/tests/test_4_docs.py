@@ -102,7 +102,7 @@ def commands():
     """Commands of all pages; an inventory of a site is that of the demo here."""
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-            for line in block.splitlines():
+            for line in re.sub(r"\\\n\s*", "", block).splitlines():
                 command = re.sub(r"\s{2,}#.*$", "", line.strip().removeprefix("$ ").strip())
                 if command:
                     yield command.replace("inventory/site", "inventory/demo")
