@@ -153,13 +153,15 @@ def kinds(compute: Iterable[str], described: Mapping[str, Mapping[str, Any]]) ->
         else:
             groups.append([name])
     order = {name: number for number, name in enumerate(compute)}
-    found = [sorted(nodes, key=order.__getitem__) for some in alike.values() for nodes in some]
-    told = [
+    groups_of_nodes = [
+        sorted(nodes, key=order.__getitem__) for some in alike.values() for nodes in some
+    ]
+    kinds = [
         Kind("", nodes, min((described[name] for name in nodes), key=_memory))
-        for nodes in sorted(found, key=lambda nodes: order[nodes[0]])
+        for nodes in sorted(groups_of_nodes, key=lambda nodes: order[nodes[0]])
     ]
     lost = sorted(unseen, key=order.__getitem__)
-    return [*told, *([Kind(UNSEEN, lost, {})] if lost else [])]
+    return [*kinds, *([Kind(UNSEEN, lost, {})] if lost else [])]
 
 
 def _memory(hardware: Mapping[str, Any]) -> int:

@@ -44,12 +44,12 @@ def service(
     other = other or {}
     paths = [f"-{path}" for path in dict.fromkeys(folders)]
     more = other.get("ReadWritePaths") or []
-    asked: dict[str, Any] = {
+    settings: dict[str, Any] = {
         **SERVICE,
         **other,
         "ReadWritePaths": [*paths, *([more] if isinstance(more, str) else more)],
     }
-    kept = {name: word(value) for name, value in asked.items() if value not in ("", None, [])}
+    kept = {name: word(value) for name, value in settings.items() if value not in ("", None, [])}
     return dict(sorted({"CapabilityBoundingSet": capabilities, **kept}.items()))
 
 

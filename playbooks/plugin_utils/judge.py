@@ -86,6 +86,7 @@ def judge(
 
 def cautions(site: Site) -> list[str]:
     """Sentences about what works and should not be so."""
+    # What cannot be read has been refused by then.
     with contextlib.suppress(AnsibleError, KeyError, TypeError):
         declared = site.values.value(site.names[0], "slurm_users") if site.names else []
         users = {str(entry["name"]) for entry in declared}
