@@ -34,13 +34,14 @@ def node(tmp_path):
     return places
 
 
-def process(node, number, user, command=b"", name="name"):
+def process(node, number, user, command=b"", name="name", group="/system.slice/x.service"):
     folder = node.proc / str(number)
     folder.mkdir()
     (folder / "status").write_text(
         f"Name:\t{name}\nState:\tS\nUid:\t{user}\t{user}\t{user}\t{user}\n"
     )
     (folder / "cmdline").write_bytes(command)
+    (folder / "cgroup").write_text(f"0::{group}\n")
 
 
 def test_after_the_only_job_what_came_since_is_removed(node):
@@ -83,6 +84,21 @@ def test_a_user_with_a_process_keeps_everything(node):
     leftovers.begin("7", ADA, node, now=100)
     process(node, 50, ADA, b"sshd")
     assert leftovers.end("7", ADA, node) is None
+
+
+@pytest.mark.parametrize(
+    ("group", "kept"),
+    [
+        ("/user.slice/user-2001.slice/user@2001.service/init.scope", False),
+        ("/user.slice/user-2001.slice/user@2001.service/app.slice/agent.service", True),
+        ("/user.slice/user-2001.slice/session-7.scope", True),
+        ("/user.slice/user-2002.slice/user@2002.service/init.scope", True),
+    ],
+)
+def test_a_service_manager_alone_keeps_nothing(node, group, kept):
+    leftovers.begin("7", ADA, node, now=100)
+    process(node, 1, ADA, name="systemd", group=group)
+    assert (leftovers.end("7", ADA, node) is None) is kept
 
 
 def test_no_name_of_a_process_says_whose_it_is(node):

@@ -93,7 +93,20 @@ def _processes(places: Places) -> Iterator[tuple[int, Path]]:
 
 
 def users(places: Places) -> set[int]:
-    return {user for user, _ in _processes(places)}
+    """Who has a process here that may still need its files.
+
+    A user's service manager needs none. slurmd's `su` for `sbatch --export=ALL,NAME=VALUE` starts
+    one, and it stays for ten seconds.
+    """
+    return {user for user, folder in _processes(places) if not _is_manager(user, folder)}
+
+
+def _is_manager(user: int, folder: Path) -> bool:
+    try:
+        groups = (folder / "cgroup").read_text()
+    except OSError:  # it has ended
+        return False
+    return f"/user@{user}.service/init.scope\n" in groups
 
 
 def steps(places: Places) -> Iterator[str]:

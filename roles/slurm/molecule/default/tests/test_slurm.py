@@ -76,7 +76,9 @@ def test_what_a_users_jobs_leave_goes_with_the_last_of_them(host):
     time.sleep(1)
     with host.sudo("leaver"):
         host.check_output(
-            f"cd / && sbatch --partition=gpu --mem=100 --output=/dev/null --wrap {job!r}"
+            # slurmd asks for the environment of a login, which starts a service manager.
+            "cd / && sbatch --export=ALL,NAME=VALUE --partition=gpu --mem=100"
+            f" --output=/dev/null --wrap {job!r}"
         )
     seen = until(lambda: host.run(f"ls -d {left}").rc == 0 or None)
     assert seen
