@@ -438,7 +438,10 @@ EXIT_USAGE = 2
 
 @dataclass(frozen=True, slots=True)
 class CheckInfo:
-    """A check's documentation, as its module's docstring gives it."""
+    """A check's documentation, as its module's docstring gives it.
+
+    fewest_nodes   below which there is nothing to look at
+    """
 
     name: str
     tier: Tier
@@ -447,6 +450,7 @@ class CheckInfo:
     why: str
     advice: str
     commands: tuple[str, ...] = ()  # with {node} where a node's name belongs
+    fewest_nodes: int = 1
 
 
 class Standing(enum.Enum):

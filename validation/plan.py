@@ -16,6 +16,7 @@ from cluster import hostlist
 from cluster.declaration import NO_WISHES, Container, Declaration, Gpus, Node, Partition, Submission
 from cluster.errors import UsageError
 from validation import thresholds
+from validation.checks import network
 from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.registry import CHECKS
@@ -150,15 +151,18 @@ def make(
         hardware: thresholds.of_node(node, site_thresholds)
         for hardware, node in {node.hardware: node for node in nodes}.items()
     }
+    everybody = tuple(node.name for node in nodes)
     node_checks = [name for name in names if CHECKS[name].info.tier is Tier.NODE]
     cluster_checks = [
         name for name in names if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload
     ]
     chosen_gpus, declared_gpus = _gpus(nodes), _gpus(declaration.nodes.values())
     node_jobs = tuple(
-        _node_job(suite, node, homes[node.name], payload, checks)
+        _node_job(suite, node, everybody, homes[node.name], payload, checks)
         for node in nodes
-        for payload, checks in _payloads(node_checks, node, container, chosen_gpus).items()
+        for payload, checks in _payloads(
+            node_checks, node, chosen_gpus, len(nodes), container
+        ).items()
     )
     groups = _groups(suite, nodes, homes, cluster_checks)
 
@@ -173,13 +177,13 @@ def make(
             name,
             Tier.NODE,
             Subject.node(node.name),
-            _skipped(name, node, container) or _no_equals(name, declared_gpus[node.gpus]),
-            _no_equals(name, chosen_gpus[node.gpus]),
+            _skipped(name, node, container)
+            or _nothing_else(name, declared_gpus[node.gpus], len(declaration.nodes)),
+            _nothing_else(name, chosen_gpus[node.gpus], len(nodes)),
         )
         for name in node_checks
         for node in nodes
     ]
-    everybody = tuple(node.name for node in nodes)
     planned += [
         PlannedCheck(name, Tier.CLUSTER, Subject("slurm", everybody))
         for name in names
@@ -358,13 +362,17 @@ def _cpus_per_rank(nodes: Sequence[Node]) -> int:
 
 
 def _payloads(
-    checks: Sequence[str], node: Node, container: Container | None, gpus: Mapping[Gpus, int]
+    checks: Sequence[str],
+    node: Node,
+    gpus: Mapping[Gpus, int],
+    nodes: int,
+    container: Container | None,
 ) -> dict[str, tuple[str, ...]]:
     """A node's payloads, in the order in which their checks stand, and the checks of each."""
     payloads: dict[str, tuple[str, ...]] = {}
     for name in checks:
         payload = CHECKS[name].payload
-        why_not = _skipped(name, node, container) or _no_equals(name, gpus[node.gpus])
+        why_not = _skipped(name, node, container) or _nothing_else(name, gpus[node.gpus], nodes)
         if payload is not None and why_not is None:
             payloads[payload] = (*payloads.get(payload, ()), name)
     return payloads
@@ -417,8 +425,10 @@ def _gpus(nodes: Iterable[Node]) -> Counter[Gpus]:
     return counts
 
 
-def _no_equals(check: str, gpus: int) -> str | None:
-    """Why so many GPUs of a kind are too few for a check that compares them."""
+def _nothing_else(check: str, gpus: int, nodes: int) -> str | None:
+    """Why so many GPUs of a kind, or nodes, are too few for a check that compares them."""
+    if nodes < CHECKS[check].info.fewest_nodes:
+        return "there is no other node to reach"
     fewest = CHECKS[check].fewest
     if gpus >= fewest:
         return None
@@ -426,13 +436,20 @@ def _no_equals(check: str, gpus: int) -> str | None:
 
 
 def _node_job(
-    suite: Suite, node: Node, partition: str, payload: str, checks: tuple[str, ...]
+    suite: Suite,
+    node: Node,
+    nodes: Sequence[str],
+    partition: str,
+    payload: str,
+    checks: tuple[str, ...],
 ) -> Job:
     template = suite.node[payload]["cuda" if node.gpus.real else "cpu"]
     config = dict(template.config)
     if payload == "node":
         # The launcher makes the credential.
         config |= {"munge_credential": None, "torch": "torch" in checks}
+        if "network" in checks:
+            config |= {"other_nodes": network.others(node.name, nodes)}
     if payload == "cuda":
         config |= {"gpus": node.gpus.devices, "mig": bool(node.gpus.mig)}
     if payload == "dcgm":

@@ -37,6 +37,7 @@ from validation.checks import (
     memory,
     mig,
     munge,
+    network,
     nvlink,
     pcie,
     peers,
@@ -95,6 +96,7 @@ def describe(module: ModuleType) -> CheckInfo:
         _flow(sections["Why it matters"]),
         " ".join(line for line in lines if not line.startswith("$ ")),
         tuple(line[2:] for line in lines if line.startswith("$ ")),
+        getattr(module, "FEWEST_NODES", 1),
     )
 
 
@@ -141,6 +143,7 @@ CHECKS: Mapping[str, Check] = {
         tmp,
         munge,
         clock,
+        network,
         torch,
         limits,
         shared_fs,

@@ -23,7 +23,7 @@ from typing import Any
 
 from cluster import processes
 from cluster.readers import nvml
-from validation.payloads import container, outside
+from validation.payloads import container, network, outside
 from validation.payloads.rendezvous import node_name
 
 MUNGE_TIMEOUT_S = 5
@@ -45,11 +45,13 @@ class Config:
 
     munge_credential   made on another node, to be decoded on this one; None decodes nothing
     torch              whether to try to import it
+    other_nodes        whose names and packets to try, see network.py; () tries none
     nonce              whose answer this is: it comes back in the document
     """
 
     munge_credential: str | None = None
     torch: bool = False
+    other_nodes: tuple[str, ...] = ()
     nonce: str = ""
 
 
@@ -93,6 +95,7 @@ def measure(
     torch            its version, or None; torch_error says why
     outside          what processes outside of Slurm use of the CPUs, see outside.py; None where
                      that cannot be told
+    network          the node's addresses and its ways to other nodes, see network.py
     gpu_device_nodes character devices /dev/nvidia<number>; they exist without a driver too
     gpus, nvml       the GPUs that NVML answers for, and what it does not answer, or None
     munge_*          a fresh credential, and how the given one decoded; errors beside them
@@ -114,6 +117,7 @@ def measure(
         "torch": torch,
         "torch_error": torch_error,
         "outside": outside.measure(),
+        "network": network.measure(config.other_nodes),
         "gpu_device_nodes": _gpu_device_nodes(dev),
         "gpus": [asdict(gpu) for gpu in gpus],
         "nvml": nvml_error,

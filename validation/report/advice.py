@@ -465,8 +465,9 @@ def _again(
     """The command lines that show whether it is mended, or where it is."""
     if not nodes:
         return [report.repeat]
-    again = f"{report.repeat} --only {','.join(checks)}"
-    if report.local:
+    alone = [name for name in checks if report.checks[name].fewest_nodes == 1]
+    again = f"{report.repeat} --only {','.join(alone or checks)}"
+    if report.local or not alone:
         return [again]
     if finding.result.tier is Tier.NODE:
         return [f"{again} --nodes {shlex.quote(compress(nodes))}"]

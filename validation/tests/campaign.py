@@ -334,7 +334,20 @@ def node_faults(draw: random.Random, name: str, world: World) -> list[tuple[str,
             ("one GPU twice", altered(_one_gpu_twice)),
             ("a GPU of its own, and then another", at("gpus", -1, "uuid", value="GPU-former")),
         ]
-    if len(world.plan.nodes) > 2:  # of two nobody can say whose clock is right
+    if len(world.plan.nodes) > 1:
+        changes += [
+            (
+                "a wrong address of another",
+                at("network", "ways", 0, "addresses", value="192.0.2.250"),
+            ),
+            (
+                "no address of another",
+                at("network", "ways", 0, value=standin.way("gpu1", addresses="")),
+            ),
+            ("an absurd MTU", at("network", "ways", 0, "mtu", value=10**400)),
+        ]
+    if len(world.plan.nodes) > 2:  # of two nobody can say whose clock is right, or whose packets
+        changes.append(("no large packet leaves it", altered(_small_packets_only)))
         changes.append(("a clock apart", _clock(draw.choice((-1, 1)) * draw.uniform(1.5, 900))))
     faults = [(what, job, change) for what, change in changes + job_faults(draw)]
     if node.gpus.real:
@@ -354,6 +367,11 @@ def absurd(draw: random.Random, *names: str) -> list[tuple[str, Change]]:
 def _one_gpu_twice(document: dict[str, Any]) -> None:
     first, second, *_ = document["measured"]["gpus"]
     first["uuid"] = second["uuid"]
+
+
+def _small_packets_only(document: dict[str, Any]) -> None:
+    for way in document["measured"]["network"]["ways"]:
+        way["large"] = False
 
 
 def _clock(seconds: float) -> Change:

@@ -14,6 +14,7 @@ from validation.tests.judging import rules_of
 
 REAL = tuple((f"gpu{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2))
 VIRTUAL = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2))
+NEIGHBOURS = tuple((f"gpu{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2, 3, 4))
 SHARED = ("/home", "/scratch")
 ARRIVED_NS = 10**18
 MUNGE = MungeReply(None, 0, "Success (0)")
@@ -35,6 +36,12 @@ def _node() -> Answer:
     config = {**job.config, "munge_credential": "MUNGE:login:"}
     names = [standin.GPU] * 2
     return Answer(job, standin.node("gpu1", config, names=names, time_ns=ARRIVED_NS))
+
+
+def _neighbours() -> list[Answer]:
+    """Of nodes that try to reach each other."""
+    jobs = [job for job in make_plan(*NEIGHBOURS).jobs if job.payload == "node"]
+    return [Answer(job, standin.node(job.hosts[0], job.config)) for job in jobs]
 
 
 def _cuda() -> Answer:
@@ -100,6 +107,8 @@ ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 def healthy(check: str) -> Answer:
     payload = CHECKS[check].payload
     assert payload
+    if check == "network":
+        return _neighbours()[0]
     if check == "peers":  # of fewer GPUs no bandwidth between two is known
         return _compute(8)
     return _ANSWERS[payload]()
@@ -108,6 +117,8 @@ def healthy(check: str) -> Answer:
 @functools.cache
 def _others(check: str) -> tuple[tuple[Job, str], ...]:
     """Three more healthy nodes, for a check that compares."""
+    if check == "network":
+        return tuple((other.job, standin.line(other.document)) for other in _neighbours()[1:])
     others = []
     for number in (2, 3, 4):
         host = f"gpu{number}"

@@ -14,6 +14,20 @@ def folder(path, **changes):
     return {"path": path, "error": None, "free_mb": 40000, **changes}
 
 
+def address(host):
+    return "192.0.2." + ("".join(c for c in host if c.isdigit()) or "1")
+
+
+def way(host, **changes):
+    there = {"name": host, "addresses": address(host), "error": None}
+    return {**there, "mtu": 1500, "small": True, "large": True, **changes}
+
+
+def network(host, others):
+    ways = [way(other) for other in others]
+    return {"addresses": f"{address(host)} fe80::1", "ways": ways} if others else None
+
+
 def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **changes):
     """`names`: of the GPUs that the driver sees; without any, NVML is missing."""
     credential = (config or {}).get("munge_credential")
@@ -39,6 +53,7 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
         "torch_error": None,
         "memory_limit_mb": None,
         "outside": {"cpus": 0.04, "largest": "systemd"},
+        "network": network(host, (config or {}).get("other_nodes", ())),
     }
     return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 

@@ -28,13 +28,13 @@ from validation.transport import inventory
 def test_a_healthy_cluster(cluster):
     status, out, err = cluster.install().run()
     assert status == 0
-    assert "PASS  22 pass, 2 skip · exit 0" in out
+    assert "PASS  24 pass, 2 skip · exit 0" in out
     assert "2 × 1" in err  # the plan comes first
     assert {path.name for path in cluster.output.iterdir()} == FILES
     assert cluster.lines("passing_nodes.txt") == ["gpu1", "gpu2"]
     assert cluster.lines("failing_nodes.txt") == []
-    assert len(cluster.lines("results.jsonl")) == 24
-    assert ET.parse(cluster.output / "junit.xml").getroot().get("tests") == "24"
+    assert len(cluster.lines("results.jsonl")) == 26
+    assert ET.parse(cluster.output / "junit.xml").getroot().get("tests") == "26"
     jobs = {path.name for path in (cluster.output / "jobs").iterdir()}
     assert {"node-gpu1.stdout", "ddp.stderr"} <= jobs
     ddp = next(r for r in cluster.summary()["results"] if r["check"] == "ddp")

@@ -58,7 +58,7 @@ def test_a_node_that_slurm_drained_gets_no_job_and_fails():
     failed = run.failed
     assert failed["slurm_state", "gpu2"] == "Slurm says drained (bad fan)"
     assert failed["gpus", "gpu2"] == "not run: Slurm says drained (bad fan)"
-    assert len(failed) == 9
+    assert len(failed) == 10
     assert run.verdict is FAIL
     # The others go on without it.
     ddp = next(result for result in run.results if result.check == "ddp")
