@@ -157,7 +157,8 @@ def _of_packets(ways: Iterable[_Way]) -> Iterator[tuple[str, _Problem]]:
             if other in at_fault and name not in at_fault:
                 continue
             mtu = mtus[frozenset((name, other))]
-            text = f"packets of {mtu} bytes are lost between it and {other}, small ones arrive"
+            ends = " and ".join(sorted((name, other)))
+            text = f"packets of {mtu} bytes are lost between {ends}, small ones arrive"
             yield name, _Problem(text, other, name in at_fault and other not in at_fault)
 
 

@@ -83,7 +83,7 @@ def test_a_node_that_loses_large_packets_with_all_others_is_at_fault():
     results = compared(4, *lost(*pairs))
     assert verdicts(results) == only(4, gpu2=FAIL)
     assert results["gpu2"].message == (
-        "packets of 1500 bytes are lost between it and gpu1, small ones arrive; and 2 more"
+        "packets of 1500 bytes are lost between gpu1 and gpu2, small ones arrive; and 2 more"
     )
     assert results["gpu2"].blamed is None
 
