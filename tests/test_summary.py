@@ -34,6 +34,10 @@ def lost(play: Play, *hosts: str) -> Play:
     return Play(play.name, play.hosts, lost=frozenset(hosts), changes=play.changes)
 
 
+def no_disk(host: str) -> Trouble:
+    return Trouble(host, BASE.name, "Start", f"{host} has no disk.")
+
+
 def never(play: Play) -> Play:
     return Play(play.name, play.hosts, begun=False, ended=False)
 
@@ -67,12 +71,10 @@ def test_a_host_that_is_off_and_one_that_failed() -> None:
     run = Run(COMMAND, HOSTS, plays, (OFF, BROKEN), changed=3)
     assert summary(run) == (
         "2 of 4 hosts are done (ctl1, login1); something was changed on 3 hosts.\n"
-        "Not reached, and therefore not configured: gpu2.\n"
+        'Not reached, and therefore not configured: gpu2, at "Read facts"\n'
         "    Connection timed out\n"
-        '        at "Read facts" of the play "Look at every host"\n'
-        "Failed: gpu1.\n"
+        'Failed: gpu1, at "slurm : Service | Start slurmd"\n'
         "    Unable to start slurmd.\n"
-        f'        at "slurm : Service | Start slurmd" of the play "{NODES.name}"\n'
         f"Next, once that is repaired:\n    {' '.join(COMMAND)} --limit gpu1,gpu2"
     )
 
@@ -82,9 +84,8 @@ def test_a_lost_controller_leaves_the_others_waiting() -> None:
     run = Run(COMMAND, HOSTS, (NOTHING, BASE, lost(CONTROL, "ctl1"), never(NODES)), (away,), 4)
     assert summary(run) == (
         "No host is done; something was changed on 4 hosts.\n"
-        "Not reached, and therefore not configured: ctl1.\n"
+        'Not reached, and therefore not configured: ctl1, at "slurm : Install"\n'
         "    Connection refused\n"
-        '        at "slurm : Install" of the play "Set up the controllers"\n'
         "Done:      Prepare every node\n"
         "Cut short: Set up the controllers\n"
         "Not begun: Set up the compute and login nodes\n"
@@ -94,7 +95,7 @@ def test_a_lost_controller_leaves_the_others_waiting() -> None:
 
 def test_a_host_outside_the_cluster_is_told_too() -> None:
     run = Run(COMMAND, HOSTS, (BASE,), (Trouble("nfs9", "Storage", "Mount", "No disk."),))
-    assert "Failed: nfs9.\n    No disk.\n" in summary(run)
+    assert 'Failed: nfs9, at "Mount"\n    No disk.\n' in summary(run)
 
 
 def test_a_refusal_before_the_first_change() -> None:
@@ -102,9 +103,8 @@ def test_a_refusal_before_the_first_change() -> None:
     plays = (lost(NOTHING, *HOSTS), never(BASE), never(CONTROL), never(NODES))
     assert summary(Run(COMMAND, HOSTS, plays, (refused,))) == (
         "No host is done; nothing was changed.\n"
-        "Stopped.\n"
+        'Stopped, at "Stop"\n'
         "    fabric of gpu1 is 'x'.\n"
-        '        at "Stop" of the play "Look at every host"\n'
         "Nothing was configured: the run ended before its first layer.\n"
         f"Next, once that is repaired:\n    {' '.join(COMMAND)}"
     )
@@ -125,7 +125,7 @@ def test_an_interrupted_run() -> None:
 def test_a_thousand_hosts_with_a_reason_each_stay_a_page() -> None:
     hosts = tuple(f"gpu{i}" for i in range(1000))
     base = Play("Base", hosts, lost=frozenset(hosts[500:]))
-    each = tuple(Trouble(h, "Base", "Start", f"{h} has no disk.") for h in hosts[500:])
+    each = tuple(Trouble(h, "Base", "Start", f"No disk {h[3:]}.") for h in hosts[500:])
     run = Run(COMMAND, hosts, (base,), each, changed=500)
     begin = time.monotonic()
     text = summary(run, "inventory/site/.plumbline-limit")
@@ -135,6 +135,23 @@ def test_a_thousand_hosts_with_a_reason_each_stay_a_page() -> None:
     assert "and 490 other reasons" in text
     assert text.endswith("--limit @inventory/site/.plumbline-limit")
     assert len(run.limit) == 500
+
+
+def test_hosts_that_differ_by_their_names_alone_are_one_reason() -> None:
+    run = Run(COMMAND, COMPUTE, (lost(BASE, *COMPUTE),), tuple(map(no_disk, COMPUTE)))
+    reasons = 'Failed: login1, gpu1, gpu2, at "Start"\n    login1 has no disk.\nNext'
+    assert reasons in summary(run)
+
+
+def test_a_long_reason_is_one_line_of_the_terminal() -> None:
+    """It was told in full, as it happened."""
+    long = replace(BROKEN, words="Slurm gives gpu1 no jobs, for it has too little memory. " * 4)
+    run = Run(COMMAND, HOSTS, (lost(BASE, "gpu1"),), (long,))
+    lines = summary(run, width=60).splitlines()
+    at = lines.index('Failed: gpu1, at "slurm : Service | Start slurmd"')
+    assert lines[at + 1].endswith("...")
+    assert len(lines[at + 1]) <= 60
+    assert lines[at + 2].startswith("Next")
 
 
 # --- the next command ----------------------------------------------------------------------------
@@ -299,8 +316,9 @@ def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None
     status, text = ends(folder, "-e", '{"broken": ["gpu3"]}')
     assert status != 0
     assert "2 of 4 hosts are done (ctl1, gpu1); something was changed on 1 host." in text
-    assert "Not reached, and therefore not configured: gpu2.\n    Connection refused" in text
-    assert "Failed: gpu3.\n    This node has no disk.\n" in text
+    not_reached = r'Not reached, and therefore not configured: gpu2, at ".*"\n    Connection refused'
+    assert re.search(not_reached, text)
+    assert re.search(r'^Failed: gpu3, at ".*"\n    This node has no disk.\n', text, re.MULTILINE)
     assert "rescued" not in text
     assert text.rstrip().endswith("--limit gpu2,gpu3")
 
@@ -339,7 +357,7 @@ def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
     write(folder, play("Refuse", REFUSE | {"run_once": True}), WORK)
     status, text = ends(folder)
     assert status == 2
-    assert "No host is done; nothing was changed.\nStopped.\n    The name is wrong.\n" in text
+    assert 'No host is done; nothing was changed.\nStopped, at "Stop"\n    The name is wrong.\n' in text
     assert "Failed" not in text
 
 
@@ -347,7 +365,7 @@ def test_a_refusal_on_the_control_node_is_told(folder: Path) -> None:
     write(folder, play("Refuse", REFUSE, hosts="localhost"), WORK)
     status, text = ends(folder)
     assert status == 2
-    assert "Stopped.\n    The name is wrong.\n" in text
+    assert 'Stopped, at "Stop"\n    The name is wrong.\n' in text
     assert "Nothing was configured" in text
 
 
@@ -399,7 +417,7 @@ def test_batches_that_never_came_are_not_done(folder: Path) -> None:
     limit = ("--limit", "ctl1:gpu1:gpu3")
     status, text = ends(folder, *limit, "-e", "bad=ctl1")
     assert status == 2
-    assert "No host is done; nothing was changed.\nFailed: ctl1.\n" in text
+    assert 'No host is done; nothing was changed.\nFailed: ctl1, at "Come back"\n' in text
     assert "Cut short: Reboot\n" in text
     assert "--limit ctl1:gpu1:gpu3" in text
     assert ends(folder, *limit, "-e", "bad=none")[1].strip().startswith("All 3 hosts are done")

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from ansible.module_utils._internal._messages import Event, WarningSummary
+from ansible.utils.display import Display
 
+from playbooks.callback_plugins import watch
 from playbooks.plugin_utils import layers, run_log
 from playbooks.plugin_utils.layers import Layer
 from playbooks.plugin_utils.run_log import Log, Times, keep_times, key, last_times
@@ -206,7 +209,7 @@ def test_each_failure_is_told_in_full_and_once(plain: Seen) -> None:
 
 
 def test_what_a_playbook_prints_is_printed(plain: Seen) -> None:
-    assert "ctl1,gpu[1-3]:\n    painted green\n" in plain.screen
+    assert "\nctl1,gpu[1-3]: painted green\n" in f"\n{plain.screen}"
 
 
 def test_the_log_is_what_ansible_says(plain: Seen) -> None:
@@ -280,6 +283,27 @@ def test_verbose_is_ansibles_own_output(folder: Path) -> None:
     assert "Ansible's log" not in seen.screen
 
 
+def test_a_warning_without_news_is_for_the_log_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ansible makes a folder for root on each bare node, and warns."""
+    shown: list[str] = []
+    log = Log(tmp_path, "site")
+    display = watch.LogDisplay(Display(), log)
+    monkeypatch.setattr(Display(), "display", lambda text, *_, **__: shown.append(text))
+    for message in (f"{watch.NO_NEWS}/root/.ansible/tmp did not exist", "Mind the gap"):
+        display._warning(WarningSummary(event=Event(msg=message)))
+    assert shown == ["[WARNING]: Mind the gap\n"]
+    assert log.path.read_text() == f"[WARNING]: {watch.NO_NEWS}/root/.ansible/tmp did not exist\n"
+
+
+def test_no_role_disconnects_by_a_task_that_ansible_warns_of(repository: Path) -> None:
+    """Each phase has a condition, with which reset_connection warns; wait_for_connection resets."""
+    files = [*repository.glob("roles/*/tasks/*.yml"), *repository.glob("playbooks/**/*.yml")]
+    assert len(files) > 200
+    assert [file for file in files if "reset_connection" in file.read_text()] == []
+
+
 # --- a layer, in words ---------------------------------------------------------------------------
 
 
@@ -325,6 +349,16 @@ def test_all_hosts_are_no_list() -> None:
     assert layers.hosts_in_words(["a"], frozenset("a"), 40) == "a"
     scattered = [f"gpu{number}" for number in range(0, 100, 2)]
     assert layers.hosts_in_words(scattered, frozenset("a"), 40) == "50 hosts"
+
+
+def test_a_sentence_follows_its_hosts_and_a_table_stands_below_them() -> None:
+    long = "The kernel has nouveau, and the driver 580 is installed: reboot."
+    assert layers.printed(["gpu1", "gpu2"], long, 40) == (
+        "gpu[1-2]: The kernel has nouveau, and\n    the driver 580 is installed: reboot."
+    )
+    assert layers.printed(["gpu1"], "HOST  ROLE\ngpu1  munge", 40) == (
+        "gpu1:\n    HOST  ROLE\n    gpu1  munge"
+    )
 
 
 # --- what is kept --------------------------------------------------------------------------------

@@ -164,8 +164,8 @@ def outcome(run: Run) -> str:
     return f"{len(done)} of {number(len(run.hosts))} {state} ({names(done)}){change}."
 
 
-def troubles(run: Run) -> Iterable[str]:
-    """What went wrong, hosts with the same trouble together: first the run's own, then hosts'."""
+def troubles(run: Run, width: int | None = None) -> Iterable[str]:
+    """What stopped hosts, alike ones together: first the run itself. It was told in full before."""
     order = {host: place for place, host in enumerate(run.hosts)}
 
     def place(host: str) -> tuple[int, str]:
@@ -179,16 +179,14 @@ def troubles(run: Run) -> Iterable[str]:
         matching = [trouble for trouble in run.troubles if chosen(trouble)]
         if not matching:
             continue
-        hosts = sorted({trouble.host for trouble in matching}, key=place)
-        yield f"{title}." if matching[0].whole else f"{title}: {names(hosts)}."
-        alike: dict[tuple[str, str, str], list[str]] = {}
+        alike: dict[tuple[str, str], list[Trouble]] = {}
         for t in matching:
-            alike.setdefault((t.play, t.task, t.words), []).append(t.host)
-        for (play, task, words), at in list(alike.items())[:NAMED]:
-            alone = matching[0].whole or len(hosts) == 1
-            who = "" if alone else f"{names(sorted(at, key=place))}: "
-            yield f"    {who}{words}"
-            yield f'        at "{task}" of the play "{play}"'
+            alike.setdefault((t.task, t.words.replace(t.host, "HOST")), []).append(t)
+        for (task, _), some in list(alike.items())[:NAMED]:
+            hosts = sorted({t.host for t in some}, key=place)
+            who = "" if matching[0].whole else f": {names(hosts)}"
+            yield f'{title}{who}, at "{task}"'
+            yield watching.clipped(f"    {some[0].words}", width or WIDTH)
         if len(alike) > NAMED:
             yield f"    and {len(alike) - NAMED} other reasons; they are told above."
 
@@ -221,7 +219,7 @@ def summary(run: Run, limit_file: str = "", width: int | None = None) -> str:
     """
     lines = [outcome(run)]
     if run.troubles or run.cut_short:
-        lines += troubles(run)
+        lines += troubles(run, width)
         if run.cut_short:
             lines += layers(run)
         limit = f"@{limit_file}" if limit_file else ",".join(run.limit)

@@ -54,6 +54,9 @@ Default: Any = default.CallbackModule  # which has no types
 # Of a result with nothing but a message: what says only that it failed.
 BESIDE_MESSAGE = {"assertion", "changed", "evaluated_to", "exception", "failed", "unreachable"}
 
+# A warning about each bare node, where Ansible makes a folder for root as it should: for the log.
+NO_NEWS = "Module remote_tmp "
+
 
 # --- Ansible's objects ----------------------------------------------------------------------------
 
@@ -111,7 +114,8 @@ class LogDisplay(Display):
         self.held.pop()
 
     def _warning(self, warning: Any) -> None:
-        Display()._warning(warning)
+        shown = super() if warning.event.msg.startswith(NO_NEWS) else Display()
+        shown._warning(warning)
 
     def take(self) -> str:
         text, self.held = "\n".join(self.held), []
@@ -354,8 +358,7 @@ class CallbackModule(Default):  # type: ignore[misc]
                 self.screen.say(layers.alike(hosts[1:], reached), C.COLOR_ERROR)
         for text, hosts in self._printed.items():
             if self.screen:
-                where = watching.clipped(compress(hosts), self.screen.width)
-                self.screen.say(f"{where}:\n{text}")
+                self.screen.say(layers.printed(hosts, text, self.screen.width))
         self._failed, self._printed = {}, {}
 
     def v2_runner_on_ok(self, result: Any) -> None:
@@ -363,8 +366,7 @@ class CallbackModule(Default):  # type: ignore[misc]
         self._spoken(lambda: super(CallbackModule, self).v2_runner_on_ok(result))
         if self.screen and result.task.action in C._ACTION_DEBUG and "msg" in result.result:
             lines = message(result.result) or [self._dump_results({"msg": result.result["msg"]})]
-            text = "\n".join(f"    {line}" for line in lines)
-            self._printed.setdefault(text, []).append(result.host.get_name())
+            self._printed.setdefault("\n".join(lines), []).append(result.host.get_name())
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         self._spoken(lambda: super(CallbackModule, self).v2_runner_on_skipped(result))

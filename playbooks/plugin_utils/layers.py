@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from textwrap import indent
 
 from cluster.hostlist import compress
-from cluster.watching import LEAST, Step, fitted, folded, timing, wrapped
+from cluster.watching import LEAST, Step, clipped, fitted, folded, timing, wrapped
 
 
 @dataclass(slots=True)
@@ -85,6 +86,14 @@ def failure(host: str, task: str, lines: Sequence[str], width: int, reached: boo
     what = "Failed" if reached else "Not reached"
     head = wrapped(f'{what}: {host}, at "{task}"', width)
     return "\n".join([*head, *(part for line in lines for part in fitted(f"    {line}", width))])
+
+
+def printed(hosts: Iterable[str], text: str, width: int) -> str:
+    """What a playbook prints for these hosts: a sentence after their names, a table below them."""
+    where = compress(hosts)
+    if "\n" in text:
+        return "\n".join([clipped(f"{where}:", width), indent(text, "    ")])
+    return "\n".join(wrapped(f"{clipped(where, width // 2)}: {text}", width))
 
 
 def alike(hosts: Iterable[str], reached: bool) -> str:

@@ -224,7 +224,7 @@ def test_a_new_partition_and_a_wrong_declaration_restart_no_daemon(node, operato
     assert run.returncode != 0
     assert "Slurm gives gpu2 no jobs" in words(run)
     assert "Low RealMemory" in words(run)
-    assert "Failed: gpu2, gpu3." in words(run)
+    assert "Failed: gpu2, gpu3, at" in words(run)
     assert node("login1").check_output("sinfo -h -p short -o '%N %l'") == "gpu1 1:00:00"
     assert node("login1").check_output("srun -p short hostname") == "gpu1"
     assert started(node) == before

@@ -192,7 +192,7 @@ def test_who_goes_leaves_the_home(host, play):
         host.check_output("echo thesis > /home/dan/thesis; chown dan: /home/dan/thesis")
     gone = play(cluster_users_list=listed({**NEW, "state": "absent"}))
     assert gone.code == 0, gone.output
-    assert "The accounts dan were removed from node. Their files were not touched" in gone.output
+    assert "The accounts dan were removed. Their files were not touched" in gone.output
     assert "these homes stay: /home/dan" in gone.output
     assert not host.user("dan").exists
     assert not host.group("dan").exists

@@ -178,5 +178,5 @@ def test_behind_a_proxy_it_listens_for_this_host_alone(host, play):
 def test_none_leaves_what_is_there(host, play, grafana):
     run = play(grafana_source="none")
     assert (run.code, run.changed) == (0, 0), run.output
-    assert "node gets no Grafana: grafana_source is none." in run.output
+    assert "Grafana is not installed: grafana_source is none." in run.output
     assert grafana.ask("/api/user").status == 200

@@ -41,7 +41,7 @@ def test_what_an_operator_drained_is_rebooted_and_stays_drained(host, play):
     try:
         run = play(node_reboot_due=True)
         assert run.code == 0, run.output[-3000:]
-        assert "node stays drained, because someone else drained it: bad fan" in run.output
+        assert "Stays drained, because someone else drained it: bad fan" in run.output
         assert boot(host) != before
         assert "+DRAIN" in shown(host)
         assert "Reason=bad fan" in shown(host)
