@@ -187,6 +187,8 @@ def test_the_next_command(arguments: tuple[str, ...], limit: str, command: str) 
         ({"msg": "x" * 300}, "x" * 239 + "…"),
         ({"msg": ""}, "(no message)"),
         ({"msg": ["Refused.", "One.", "Two."]}, "Refused. One. (and 1 more, told above)"),
+        ({"msg": ["preflight refused the cluster; x.", "One."]}, "One."),
+        ({"msg": "stdout: Looking in indexes\n:stderr: \nERROR: No torch.\n"}, "ERROR: No torch."),
         ({"msg": "non-zero return code", "rc": 2, "stderr": "a\nb\n"}, "exit status 2: b"),
         ({"msg": "'/usr/bin/apt-get -y install 'x'' failed: E: No space"}, "apt-get: No space"),
         ({"censored": "…", "msg": "password"}, "its output is hidden"),

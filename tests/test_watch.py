@@ -77,6 +77,13 @@ PLAYBOOK = """
   tasks: [{name: Read, ansible.builtin.debug: {var: playbook_dir}}]
 """
 
+BROKEN = """
+- name: Break
+  hosts: gpu1, gpu2
+  gather_facts: false
+  tasks: [{name: List what is not there, ansible.builtin.command: ls /nonexistent}]
+"""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -96,6 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     folder = tmp_path_factory.mktemp("watch")
     (folder / "hosts.yml").write_text(INVENTORY)
     (folder / "site.yml").write_text(PLAYBOOK)
+    (folder / "broken.yml").write_text(BROKEN)
     plugins = folder / "callback_plugins"
     plugins.mkdir()
     for name in ("watch.py", "summary.py"):  # without those that read all of the roles
@@ -113,7 +121,8 @@ def settings(folder: Path, **more: str) -> dict[str, str]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [str(ANSIBLE_PLAYBOOK), "-i", "hosts.yml", "site.yml", *arguments]
+    playbook = () if "broken.yml" in arguments else ("site.yml",)
+    return [str(ANSIBLE_PLAYBOOK), "-i", "hosts.yml", *playbook, *arguments]
 
 
 def kept(folder: Path) -> list[Path]:
@@ -206,6 +215,27 @@ def test_each_failure_is_told_in_full_and_once(plain: Seen) -> None:
     for words in ("ignored-words", "rescued-words"):
         assert words not in screen
         assert words in plain.logs[0].read_text()
+
+
+def test_a_failed_command_is_told_once_for_hosts_that_differ_by_the_time(folder: Path) -> None:
+    """Ansible tells the error, where the task stands, and the result, which has the error again."""
+    seen = without_terminal(folder, "broken.yml")
+    (first,) = re.findall(r'^Failed: gpu([12]), at "List what is not there"$', seen.screen, re.M)
+    assert f"\nFailed likewise: gpu{3 - int(first)}\n" in seen.screen
+    told = seen.screen.partition("SUMMARY")[0]
+    assert told.count("No such file or directory") == 1
+    assert "\n    rc: 2\n" in told
+    assert not re.search(r"\[ERROR\]|Origin|fatal:|delta:|\n    \n", told)
+    log = seen.logs[0].read_text()
+    assert re.search(r"\[ERROR\](.|\n)*Origin(.|\n)*fatal: \[gpu[12]\]: FAILED! =>", log)
+
+
+def test_what_an_exception_calls_an_object_differs_for_each_host() -> None:
+    said = "fatal: [gpu1]: FAILED! => \n    changed: false\n    msg: <Connection at 0x7f09>"
+    assert watch.result_lines(["[ERROR]: <Connection at 0x7f09>", said]) == [
+        "msg: <Connection at 0x7f09>"
+    ]
+    assert watch.ADDRESS.sub("0x", "<C at 0x7f09>") == watch.ADDRESS.sub("0x", "<C at 0x7fd0>")
 
 
 def test_what_a_playbook_prints_is_printed(plain: Seen) -> None:

@@ -42,6 +42,7 @@ CHECKS = {"preflight.yml", "hold.yml", "verify-nodes.yml"}
 LIMIT_FILE = ".plumbline-limit"
 NAMED = 10  # hosts that are named one by one; troubles that are told
 WIDTH = 240  # of one message
+TITLE = "preflight refused "
 # A value that was given with -e; `ps` showed it while the run lasted, a log would keep it.
 SECRET = re.compile(
     r"""((?:pass|secret|token)[\w-]*["']?\s*[:=]\s*)("[^"]*"|'[^']*'|[^\s,}]+)""", re.I
@@ -275,9 +276,14 @@ def failure_words(result: Mapping[str, Any]) -> str:
             return failure_words(failed[0])
     message = result.get("msg") or result.get("reason") or ""
     if isinstance(message, list):
+        # The title of preflight's sentences says what the first line of the summary does.
+        message = [part for part in message if not str(part).startswith(TITLE)] or message
         more = f" (and {len(message) - 2} more, told above)" if len(message) > 2 else ""
         return " ".join(first_sentence(str(part)) for part in message[:2]) + more
     text = re.sub(r"^((Task|Module|Action) failed: )+", "", str(message))
+    # pip's module begins with all that pip says, which ends with the error.
+    if at_last := re.findall(r"^ERROR: .*", text, re.MULTILINE):
+        text = at_last[-1]
     # apt's module begins with its whole command, which is longer than what apt says.
     text = re.sub(r"^'/usr/bin/apt-get .*' failed: (E: )?", "apt-get: ", text)
     errors = str(result.get("stderr") or result.get("stdout") or "").strip().splitlines()

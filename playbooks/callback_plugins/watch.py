@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import ansible.utils.color
@@ -25,7 +27,6 @@ from ansible.utils import display as displays
 from ansible.utils.display import Display
 
 from cluster import watching
-from cluster.hostlist import compress
 from cluster.text import duration
 from playbooks.callback_plugins.summary import failure_words, same_command
 from playbooks.plugin_utils import layers, looking, run_log
@@ -54,6 +55,10 @@ Default: Any = default.CallbackModule  # which has no types
 # Of a result with nothing but a message: what says only that it failed.
 BESIDE_MESSAGE = {"assertion", "changed", "evaluated_to", "exception", "failed", "unreachable"}
 
+# Of a result: what differs from host to host and says nothing.
+NOISE = re.compile(r" +(changed|delta|end|start): ")
+ADDRESS = re.compile(r"0x[0-9a-f]{4,}")  # of an object, in the words of an exception
+
 # A warning about each bare node, where Ansible makes a folder for root as it should: for the log.
 NO_NEWS = "Module remote_tmp "
 
@@ -81,6 +86,15 @@ def message(result: Mapping[str, Any]) -> list[str]:
     if not all(isinstance(part, str) for part in parts):
         return []
     return [line for part in parts for line in part.rstrip().splitlines()]
+
+
+def result_lines(said: Sequence[str]) -> list[str]:
+    """What Ansible says of a failed task: its result, which has the words of the error before it."""
+    results = [text for text in said if not text.startswith("[ERROR]")] or said
+    lines = [line.rstrip() for text in results for line in text.splitlines()]
+    if len(results) == 1 and re.match(r"fatal: \[.*=> *$", lines[0]):
+        return dedent("\n".join(line for line in lines[1:] if not NOISE.match(line))).splitlines()
+    return lines
 
 
 def hide_exception(result: Any) -> None:
@@ -117,9 +131,9 @@ class LogDisplay(Display):
         shown = super() if warning.event.msg.startswith(NO_NEWS) else Display()
         shown._warning(warning)
 
-    def take(self) -> str:
-        text, self.held = "\n".join(self.held), []
-        return text
+    def take(self) -> list[str]:
+        held, self.held = self.held, []
+        return held
 
 
 # --- the screen ----------------------------------------------------------------------------------
@@ -406,10 +420,10 @@ class CallbackModule(Default):  # type: ignore[misc]
         host, task = result.host.get_name(), result.task.get_name().strip()
         if self._layer:
             self._layer.lost |= {host} & self._layer.hosts
-        lines = message(result.result) or said.strip().splitlines()
+        lines = message(result.result) or result_lines(said)
         if "censored" in result.result:
             lines = [failure_words(result.result)]
-        words = (reached, "\n".join(lines).replace(host, "HOST"))
+        words = (reached, ADDRESS.sub("0x", "\n".join(lines).replace(host, "HOST")))
         before = self._failed.setdefault(words, [])
         before.append(host)
         if len(before) == 1:

@@ -85,7 +85,8 @@ def failure(host: str, task: str, lines: Sequence[str], width: int, reached: boo
     """What a host failed in, in full."""
     what = "Failed" if reached else "Not reached"
     head = wrapped(f'{what}: {host}, at "{task}"', width)
-    return "\n".join([*head, *(part for line in lines for part in fitted(f"    {line}", width))])
+    parts = (part for line in lines for part in fitted(f"    {line}".rstrip(), width))
+    return "\n".join([*head, *parts])
 
 
 def printed(hosts: Iterable[str], text: str, width: int) -> str:
