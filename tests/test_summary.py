@@ -318,7 +318,9 @@ def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None
     status, text = ends(folder, "-e", '{"broken": ["gpu3"]}')
     assert status != 0
     assert "2 of 4 hosts are done (ctl1, gpu1); something was changed on 1 host." in text
-    not_reached = r'Not reached, and therefore not configured: gpu2, at ".*"\n    Connection refused'
+    not_reached = (
+        r'Not reached, and therefore not configured: gpu2, at ".*"\n    Connection refused'
+    )
     assert re.search(not_reached, text)
     assert re.search(r'^Failed: gpu3, at ".*"\n    This node has no disk.\n', text, re.MULTILINE)
     assert "rescued" not in text
@@ -359,7 +361,10 @@ def test_a_refusal_for_the_whole_run_blames_no_host(folder: Path) -> None:
     write(folder, play("Refuse", REFUSE | {"run_once": True}), WORK)
     status, text = ends(folder)
     assert status == 2
-    assert 'No host is done; nothing was changed.\nStopped, at "Stop"\n    The name is wrong.\n' in text
+    assert (
+        'No host is done; nothing was changed.\nStopped, at "Stop"\n    The name is wrong.\n'
+        in text
+    )
     assert "Failed" not in text
 
 

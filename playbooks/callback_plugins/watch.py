@@ -89,7 +89,7 @@ def message(result: Mapping[str, Any]) -> list[str]:
 
 
 def result_lines(said: Sequence[str]) -> list[str]:
-    """What Ansible says of a failed task: its result, which has the words of the error before it."""
+    """What Ansible says of a failed task: its result, which repeats the error before it."""
     results = [text for text in said if not text.startswith("[ERROR]")] or said
     lines = [line.rstrip() for text in results for line in text.splitlines()]
     if len(results) == 1 and re.match(r"fatal: \[.*=> *$", lines[0]):
