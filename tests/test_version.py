@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,9 @@ WITHOUT = {
     "validation.slurm.look": "a run sends it to the login node and starts it there",
     "cluster.version": "that is all it says",
 }
+
+# Of a checkout, what its programs are before anything is installed.
+BARE = ("scripts", "cluster", "playbooks", "tests/*.py", "tests/standins", "validation/*.py")
 
 
 def scripts() -> list[str]:
@@ -77,6 +81,36 @@ def test_every_program_says_what_it_does_and_does_nothing(program, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) > 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def without_venv(tmp_path_factory):
+    """A checkout as it was cloned, and a Python that has the standard library alone."""
+    folder = tmp_path_factory.mktemp("bare")
+    listed = run("git", "-C", REPOSITORY, "ls-files", *BARE).stdout.split()
+    for name in listed:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, folder / name, follow_symlinks=False)
+    python = folder / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys._base_executable} -S "$@"\n')
+    python.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize("program", [name for name in scripts() if name not in WITHOUT])
+def test_before_setup_a_program_answers_or_names_setup(program, option, without_venv):
+    """One died with a traceback, for a package that was not there yet."""
+    path = {"PATH": f"{without_venv}/bin:/usr/bin:/bin", "HOME": str(without_venv)}
+    done = run(without_venv / program, option, env=path, stdin=subprocess.DEVNULL, timeout=60)
+    if done.returncode == 0:
+        assert done.stdout
+        assert done.stderr == ""
+    else:
+        assert done.stdout == ""
+        assert done.stderr.count("\n") == 1
+        assert "scripts/setup" in done.stderr
 
 
 @pytest.fixture
