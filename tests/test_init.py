@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import yaml
 
 from cluster import new_inventory
 from tests.conftest import REPOSITORY, load_script
-from tests.processes import run
+from tests.live_cluster import on, virtual_cluster
+from tests.processes import passes, run
 from tests.standins.inventories import judged, site
 
 init = load_script("init")
@@ -206,6 +208,16 @@ def test_what_ansible_prints_is_read() -> None:
         init.described("no such file")
 
 
+def test_the_next_command_has_what_was_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(init, "preflight", lambda *_: 0)
+    monkeypatch.setattr(init, "make", lambda *_: {})
+    assert init.main([str(tmp_path / "x"), *WORDS, "-K", "--ssh-common-args=-F a"]) == init.DONE
+    after = "playbooks/slurm-cluster.yml --check --ask-become-pass '--ssh-common-args=-F a'\n"
+    assert capsys.readouterr().out.endswith(after)
+
+
 @pytest.mark.parametrize("passed", [True, False])
 def test_its_exit_status_is_honest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed: bool
@@ -233,3 +245,61 @@ def test_hosts_that_do_not_answer_are_told(tmp_path: Path) -> None:
     assert "did not answer" in done.stderr
     assert "The inventory passed the checks" in done.stdout
     assert yaml.safe_load((tmp_path / "site/hosts.yml").read_text())["all"]["vars"]
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[tuple[dict[str, str], str]]:
+    """Addresses of bare nodes, and the option by which SSH gets there."""
+    name = f"init-{os.getpid()}"
+    try:
+        made = virtual_cluster(name, "up", "--gpus=0", f"--inventory={tmp_path / 'up'}")
+        assert made.returncode == 0, made.stdout + made.stderr
+        hosts = yaml.safe_load((tmp_path / "up/nodes.yml").read_text())["all"]["hosts"]
+        for host in hosts:  # as on the images of clouds
+            on(name, host, "sudo usermod --append --groups sudo ops")
+        config = REPOSITORY / f".cache/virtual-cluster/{name}/ssh_config"
+        addresses = {host: values["ansible_host"] for host, values in hosts.items()}
+        yield addresses, f"--ssh-common-args=-F {config}"
+    finally:
+        virtual_cluster(name, "down")
+
+
+@pytest.mark.long
+def test_bare_nodes_become_an_inventory_that_is_ready(
+    nodes: tuple[dict[str, str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """From questions to a green preflight of the hosts, and a plan of their validation."""
+    where, ssh = nodes
+    # The nodes are containers, and where this machine has cgroup v1 so have they (inventory/demo).
+    shipped = tmp_path / "shipped"
+    shutil.copytree(init.SHIPPED, shipped)
+    limits = ("cpu_quota", "memory_max", "memory_swap_max", "tasks_max")
+    off = {f"login_limits_{name}": "" for name in limits}
+    (shipped / "limits.yml").write_text(yaml.safe_dump(off))
+    monkeypatch.setattr(init, "SHIPPED", shipped)
+    monkeypatch.setattr(init, "KEPT", (*init.KEPT, "limits.yml"))
+
+    compute = " ".join(f"{name}={where[name]}" for name in ("gpu1", "gpu2"))
+    first, login = f"ctl1={where['ctl1']}", f"login1={where['login1']}"
+    answers = iter(["", "ops", first, "", login, compute, "ctl1", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    status = init.main([str(tmp_path / "site"), ssh])
+    said = "".join(capfd.readouterr())
+    assert status == init.DONE, said
+    assert "All 4 hosts passed the checks; nothing was changed." in said
+    assert ".secrets" in (tmp_path / "site/.gitignore").read_text()
+    text = (tmp_path / "site/group_vars/cpu.yml").read_text()
+    assert "# What gpu[1-2] told of themselves." in text
+    assert f"cores_per_socket: {cores()}" in text
+    command = ("-m", "validation.run", "-i", tmp_path / "site", "--dry-run")
+    plan = passes(sys.executable, *command, cwd=REPOSITORY)
+    assert "cluster site · 2 nodes, 0 GPUs" in plan
+
+
+def cores() -> int:
+    """Cores of this machine in each socket, which its containers see."""
+    words = dict(line.split(":", 1) for line in passes("lscpu").splitlines() if ":" in line)
+    return int(words["Core(s) per socket"])
