@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -10,14 +11,17 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils._internal._messages import Event, WarningSummary
 from ansible.utils.display import Display
 
+from cluster import watching
 from playbooks.callback_plugins import watch
 from playbooks.plugin_utils import layers, run_log
 from playbooks.plugin_utils.layers import Layer
@@ -90,6 +94,7 @@ class Seen:
     status: int
     screen: str  # as the terminal got it
     logs: list[Path]
+    clean: bool = True  # whether the terminal was left as it was found
 
     @property
     def lines(self) -> list[str]:
@@ -151,11 +156,12 @@ def on_terminal(
     """On a pseudo-terminal; Ctrl-C is pressed once it shows certain words."""
     before = kept(folder)
     ours, theirs = pty.openpty()
+    found = termios.tcgetattr(ours)
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
         command(*arguments),
         cwd=folder,
-        env=settings(folder, TERM="xterm", **environment),
+        env=settings(folder, **{"TERM": "xterm"} | environment),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -175,9 +181,17 @@ def on_terminal(
             pressed = True
             time.sleep(0.5)
             os.killpg(process.pid, signal.SIGINT)
-    os.close(ours)
     status = process.wait(timeout=60)
-    return Seen(status, screen.decode(), [p for p in kept(folder) if p not in before])
+    clean = termios.tcgetattr(ours) == found and screen.endswith(b"\n")
+    os.close(ours)
+    return Seen(status, screen.decode(), [p for p in kept(folder) if p not in before], clean)
+
+
+def too_wide(seen: Seen, columns: int) -> list[str]:
+    """What was drawn wider than the terminal, beside what a person copies as one line."""
+    drawn = re.split(r"[\r\n]|\x1b\[[0-9;]*[A-Za-z]", seen.screen)
+    copied = re.compile(r"Ansible's log: |    ansible-playbook ")
+    return [line for line in drawn if len(line) > columns and not copied.match(line)]
 
 
 @pytest.fixture(scope="module")
@@ -283,16 +297,30 @@ def test_a_terminal_shows_a_line_that_changes_in_place(live: Seen) -> None:
 
 
 def test_no_line_of_ours_is_wider_than_the_terminal(live: Seen) -> None:
-    drawn = re.split(r"[\r\n]|\x1b\[[0-9;]*[A-Za-z]", live.screen)
-    assert not [line for line in drawn if len(line) > 40 and "Ansible's log" not in line]
+    assert too_wide(live, 40) == []
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_terminal_that_draws_nothing_in_place_gets_plain_lines(
+    folder: Path, columns: int
+) -> None:
+    """TERM=dumb, as in an editor: failures, tables and the summary too fit, and have no colours."""
+    seen = on_terminal(folder, columns, "-e", '{"fails": true}', TERM="dumb")
+    assert not CONTROL.search(seen.screen.replace("\r\n", "\n"))
+    assert too_wide(seen, columns) == []
+    assert seen.clean
+    assert seen.status == 2
+    assert [line for line in seen.lines if re.match(r"\d\d:\d\d:\d\d Prepare every node", line)]
 
 
 def test_the_next_run_knows_how_long_it_takes(folder: Path, live: Seen) -> None:
     del live
     path = folder / "runs" / run_log.TIMES
     assert path.stat().st_mode & 0o777 == 0o600
-    again = on_terminal(folder, 100)
-    assert re.search(r" s of about \d s, Wait\x1b", again.screen)
+    again = on_terminal(folder, 80, "-e", '{"fails": true}')
+    assert re.search(r": \d/4, \d s of about \d s\x1b", again.screen)
+    assert too_wide(again, 80) == []
+    assert 'Failed: ctl1, at "Keep a secret"' in again.lines
     assert re.search(r"Time: \d s \(the last run took \d s\)", again.screen)
 
 
@@ -301,6 +329,7 @@ def test_an_interrupted_run_names_its_log(folder: Path) -> None:
     assert seen.status != 0
     assert 'The run was interrupted at "Wait".' in seen.lines
     assert "Next:" in seen.lines
+    assert seen.clean
     assert seen.lines[-2] == f"Ansible's log: runs/{seen.logs[0].name}"
     assert "TASK [Ignore what fails]" in seen.logs[0].read_text()
 
@@ -332,6 +361,39 @@ def test_no_role_disconnects_by_a_task_that_ansible_warns_of(repository: Path) -
     files = [*repository.glob("roles/*/tasks/*.yml"), *repository.glob("playbooks/**/*.yml")]
     assert len(files) > 200
     assert [file for file in files if "reset_connection" in file.read_text()] == []
+
+
+@pytest.mark.parametrize("name", ["CI", "NO_COLOR", "TERM"])
+def test_no_line_changes_in_place_where_nobody_wants_it(name: str) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert watching.is_live(Terminal(), {"TERM": "xterm"})
+    assert not watching.is_live(Terminal(), {"TERM": "xterm"} | {name: "dumb"})
+    assert not watching.is_live(io.StringIO(), {"TERM": "xterm"})
+
+
+def test_without_a_terminal_a_line_says_that_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One a minute, no wider than the others."""
+    lines: list[str] = []
+    display = SimpleNamespace(
+        columns=79, _lock=threading.Lock(), display=lambda text, **_: lines.append(text)
+    )
+    monkeypatch.setattr(watching, "EVERY_S", 0.005)
+    monkeypatch.setattr(watching, "STILL_S", 0.01)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("ansible.utils.color.ANSIBLE_COLOR", False)
+    screen = watch.Screen(display, Log(tmp_path, "site"))
+    screen.layer = Layer("Prepare every node of a cluster", frozenset("ab"), time.monotonic())
+    end = time.monotonic() + 10
+    while not lines and time.monotonic() < end:
+        time.sleep(0.01)
+    screen.end()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d Prepare every \S*( \S+)?: 0/2, 0 s", lines[0])
+    assert len(lines[0]) <= 40
 
 
 # --- a layer, in words ---------------------------------------------------------------------------
