@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ NOBODY = ("setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all")
 
 def demo(folder: Path, *before: str, **programs: str) -> tuple[int, str]:
     """Its exit status and complaint, with these programs instead of the machine's."""
-    fatal = "#!/bin/sh\necho fetched >&2; exit 99\n"
+    fatal = "#!/bin/sh\ncase $* in *version_info*) exit 0 ;; esac\necho fetched >&2; exit 99\n"
     for name in ("podman", "mmdebstrap", "python3", "apt-get"):
         programs.setdefault(name, fatal)
     for name, text in programs.items():
@@ -32,6 +33,7 @@ def demo(folder: Path, *before: str, **programs: str) -> tuple[int, str]:
     [
         ({"df": "#!/bin/sh\necho Avail; echo ' 100'\n"}, "100 MB free, and 6000 are needed"),
         ({"unshare": "#!/bin/sh\nexit 1\n"}, "namespaces: this is a container"),
+        ({"python3": "#!/bin/sh\nexit 1\n"}, "Python 3.11 or newer: python3 is older"),
     ],
 )
 def test_what_the_machine_lacks_is_named(
@@ -42,6 +44,16 @@ def test_what_the_machine_lacks_is_named(
     assert complaint.startswith("demo: this machine lacks\n")
     assert words in complaint
     assert "fetched" not in complaint
+
+
+def test_another_system_is_refused(tmp_path: Path) -> None:
+    """One without apt-get, which has what every system has."""
+    for name in ("bash", "dirname", "df", "tail", "sed", "unshare", "true", "echo"):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+    done = processes.run(REPOSITORY / "scripts/demo", env={"PATH": str(tmp_path)})
+    assert done.returncode == 2
+    assert "  apt-get: the packages are those of Debian and Ubuntu\n" in done.stderr
+    assert done.stdout == ""
 
 
 def test_it_is_for_root(tmp_path: Path) -> None:
