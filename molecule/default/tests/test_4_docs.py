@@ -66,6 +66,7 @@ ELSEWHERE = {
     'ssh NODE "sudo lspci': "real GPUs only",
     'ssh NODE "sudo journalctl --dmesg': "a container has no kernel log",
     "ssh NODE 'ps -o pid": "of a process on a GPU",
+    "scripts/completion": "tests/test_completion.py reads it in bash and in zsh",
     "scripts/init": "tests/test_init.py makes one, in a folder of its own",
 }
 
