@@ -128,8 +128,10 @@ class LogDisplay(Display):
         self.held.pop()
 
     def _warning(self, warning: Any) -> None:
-        shown = super() if warning.event.msg.startswith(NO_NEWS) else Display()
-        shown._warning(warning)
+        if warning.event.msg.startswith(NO_NEWS):
+            super()._warning(warning)
+        else:
+            Display()._warning(warning)
 
     def take(self) -> list[str]:
         held, self.held = self.held, []
