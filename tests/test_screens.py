@@ -58,9 +58,8 @@ def test_every_task_is_one() -> None:
 
 def test_every_question_is_asked() -> None:
     source = (REPOSITORY / "scripts/init").read_text()
-    asked = BLOCKS[2].partition("\nMade ")[0]
-    questions = re.findall(r"^([A-Z][^:\[\n]+?)(?: \[[^\]]*\])?: ?\S*$", asked, re.MULTILINE)
-    assert len(questions) >= 7
-    for question in questions:
-        if not question.startswith("Network between"):
-            assert f'"{question}"' in source, question
+    _, *lines = BLOCKS[2].partition("\nLooking at ")[0].splitlines()
+    assert len(lines) == 7
+    for line in lines:
+        question = re.sub(r"( \[[^\]]*\])?: ?\S*$", "", line)  # without default and answer
+        assert f'"{question}"' in source, question
