@@ -448,6 +448,7 @@ def test_a_sentence_follows_its_hosts_and_a_table_stands_below_them() -> None:
     assert layers.printed(["gpu1", "gpu2"], long, 40) == (
         "gpu[1-2]: The kernel has nouveau, and\n    the driver 580 is installed: reboot."
     )
+    assert layers.printed(["gpu1", "gpu2"], long, None) == f"gpu[1-2]: {long}"
     assert layers.printed(["gpu1"], "HOST  ROLE\ngpu1  munge", 40) == (
         "gpu1:\n    HOST  ROLE\n    gpu1  munge"
     )

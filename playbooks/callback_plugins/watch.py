@@ -374,7 +374,8 @@ class CallbackModule(Default):  # type: ignore[misc]
                 self.screen.say(layers.alike(hosts[1:], reached), C.COLOR_ERROR)
         for text, hosts in self._printed.items():
             if self.screen:
-                self.screen.say(layers.printed(hosts, text, self.screen.width))
+                width = self.screen.width if sys.stdout.isatty() else None
+                self.screen.say(layers.printed(hosts, text, width))
         self._failed, self._printed = {}, {}
 
     def v2_runner_on_ok(self, result: Any) -> None:

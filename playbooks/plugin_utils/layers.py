@@ -5,6 +5,7 @@ From what was seen to lines; nothing here knows Ansible.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
@@ -89,11 +90,13 @@ def failure(host: str, task: str, lines: Sequence[str], width: int, reached: boo
     return "\n".join([*head, *parts])
 
 
-def printed(hosts: Iterable[str], text: str, width: int) -> str:
+def printed(hosts: Iterable[str], text: str, width: int | None) -> str:
     """What a playbook prints for these hosts: a sentence after their names, a table below them."""
     where = compress(hosts)
     if "\n" in text:
-        return "\n".join([clipped(f"{where}:", width), indent(text, "    ")])
+        return f"{clipped(where, (width or sys.maxsize) - 1)}:\n{indent(text, '    ')}"
+    if width is None:
+        return f"{where}: {text}"
     return "\n".join(wrapped(f"{clipped(where, width // 2)}: {text}", width))
 
 
