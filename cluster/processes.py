@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import signal
 import subprocess
@@ -24,6 +25,19 @@ class Completed:
     status: int
     stdout: str
     stderr: str
+
+
+def utf8_locale() -> dict[str, str]:
+    """What to add to the environment of Ansible, which refuses any encoding but UTF-8.
+
+    Its sentence does not say what to set, and a bare machine may have no locale at all.
+    """
+    try:
+        locale.setlocale(locale.LC_CTYPE, "")
+        encoding = locale.nl_langinfo(locale.CODESET)
+    except locale.Error:
+        encoding = ""
+    return {} if encoding == "UTF-8" else {"LC_ALL": "C.UTF-8"}
 
 
 class CommandFailed(Exception):

@@ -218,21 +218,6 @@ def test_the_next_command_has_what_was_handed_on(
     assert capsys.readouterr().out.endswith(after)
 
 
-@pytest.mark.parametrize(
-    ("given", "then"),
-    [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("no_SUCH", "C.UTF-8"), ("C.UTF-8",) * 2],
-)
-def test_ansible_gets_the_encoding_that_it_needs(given: str, then: str) -> None:
-    """With LC_ALL=C it ends with a sentence that does not say what to set."""
-    program = (
-        "from tests.conftest import load_script; import os; "
-        "load_script('init').speak_utf8(); print(os.environ['LC_ALL'])"
-    )
-    settings = os.environ | {"LC_ALL": given}
-    said = passes(sys.executable, "-c", program, cwd=REPOSITORY, env=settings)
-    assert said.splitlines()[-1] == then
-
-
 @pytest.mark.parametrize("passed", [True, False])
 def test_its_exit_status_is_honest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed: bool

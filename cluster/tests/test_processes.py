@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.processes import CommandFailed, Completed, run
+from cluster.processes import CommandFailed, Completed, run, utf8_locale
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,14 @@ def test_streams_status_and_language() -> None:
     command = ("sh", "-c", 'cat; echo "$LC_ALL" >&2; exit 3')
     assert run(command, 60, stdin=b"\xe4\n", any_status=True) == Completed(3, "�\n", "C\n")
     assert run(command, 60, one_stream=True, any_status=True) == Completed(3, "C\n", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [("C", {"LC_ALL": "C.UTF-8"}), ("no_SUCH", {"LC_ALL": "C.UTF-8"}), ("C.UTF-8", {})],
+)
+def test_ansible_gets_the_encoding_that_it_needs(given, then, monkeypatch):
+    monkeypatch.setenv("LC_ALL", given)
+    assert utf8_locale() == then
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    utf8_locale()  # the tests go on with what they had

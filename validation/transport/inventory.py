@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import EnvironmentProblem
-from cluster.processes import Completed
+from cluster.processes import Completed, utf8_locale
 from cluster.text import printable
 from validation.errors import TransportError, Unreachable
 
@@ -222,7 +222,8 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def _environment() -> dict[str, str]:
     # ansible-playbook lies beside this Python in a virtual environment that is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    environment = {"PATH": path, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_FORCE_COLOR": "false"}
+    plain = {"ANSIBLE_NOCOLOR": "true", "ANSIBLE_FORCE_COLOR": "false"}
+    environment = {"PATH": path, **plain, **utf8_locale()}
     if CONFIG.is_file():
         environment["ANSIBLE_CONFIG"] = str(CONFIG)
     return environment
