@@ -8,7 +8,14 @@ import yaml
 
 from tests.ports import REPOSITORY
 
-BEFORE = ["nodes.yml", "storage.yml", "users.yml", "gpu-software.yml", "validation-runtime.yml"]
+BEFORE = [
+    "nodes.yml",
+    "storage.yml",
+    "users.yml",
+    "gpu-software.yml",
+    "user-software.yml",
+    "validation-runtime.yml",
+]
 
 
 def layers(playbook: Path) -> list[str]:

@@ -23,8 +23,16 @@ def repositories(
         raise AnsibleFilterError(str(error)) from error
 
 
+def hpc_sdk(facts: Mapping[str, Any], mirror: str, fingerprint: str) -> list[dict[str, Any]]:
+    """The HPC SDK's entry for the role package_repositories."""
+    try:
+        return [nvidia.hpc_sdk(facts, mirror, fingerprint)]
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
 class FilterModule:
     """Registers the filters with Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"nvidia_repositories": repositories}
+        return {"nvidia_repositories": repositories, "hpc_sdk_repositories": hpc_sdk}

@@ -32,6 +32,10 @@ CUDA: Mapping[str, Cuda] = {
 # The key that https://nvidia.github.io/libnvidia-container/gpgkey is.
 TOOLKIT_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
+# The release of the HPC SDK is one for all distributions with dpkg; the file with its key:
+# https://developer.nvidia.com/hpc-sdk-downloads
+_HPC_SDK_KEY = "DEB-GPG-KEY-NVIDIA-HPC-SDK"
+
 # What the kernel calls a machine, the CUDA repository's folder for it, and dpkg's name.
 _MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("sbsa", "arm64")}
 
@@ -76,6 +80,26 @@ def _cuda(facts: Mapping[str, Any], mirror: str, only: Sequence[str]) -> dict[st
         "key_url": f"{address}{cuda.key}",
         "key_fingerprint": cuda.fingerprint,
         "pins": rest if only else [],
+    }
+
+
+def hpc_sdk(facts: Mapping[str, Any], mirror: str, fingerprint: str) -> dict[str, Any]:
+    """The entry of the HPC SDK's repository. Raises ValueError without its key's fingerprint."""
+    address = mirror.rstrip("/")
+    if not fingerprint:
+        raise ValueError(
+            "hpc_sdk_version is set and hpc_sdk_key_fingerprint is not; set it to the fingerprint that `curl "
+            f"{address}/{_HPC_SDK_KEY} | gpg --show-keys` prints on a machine that you trust"
+        )
+    _, architecture = _machine(facts)
+    return {
+        "name": "hpc_sdk",
+        "uris": [f"{address}/{architecture}/"],
+        "suites": ["/"],
+        "architectures": [architecture],
+        "key_url": f"{address}/{_HPC_SDK_KEY}",
+        "key_fingerprint": fingerprint,
+        "pins": [],
     }
 
 

@@ -34,8 +34,8 @@ SECRET_LENGTH = 16
 # role's do. cluster_domain and cluster_name are 0.7 alike, node_memory and node_memory_mb 0.9.
 ALIKE = 0.86
 ALIKE_WITHIN_A_ROLE = 0.8
-# A component's own settings; the role slurm reads whatever names a site gives them.
-ANY_NAME = re.compile(r"slurm_(database_)?component_|ansible_|__")
+# Components: the roles that have them read whatever names a site gives them.
+ANY_NAME = re.compile(r"(slurm|slurm_database|environment_modules)_component_|ansible_|__")
 
 # Ansible's check takes "no" for a bool and "a,b" for a list, but a role gets the text as it is.
 SHAPES: Mapping[str, tuple[type, ...]] = {

@@ -110,7 +110,7 @@ site_configuration = {
     ]}],
     "environments": [{"name": "plain"}]}
 END
-reframe -C settings.py -c check.py -r""",
+reframe --nocolor -C settings.py -c check.py -r""",
         r"PASSED\s+\] Ran 1/1",
     ),
 }
