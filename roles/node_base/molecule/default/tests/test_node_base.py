@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.role_play import Case
+
 CONFIGURE = {"ansible.builtin.include_role": {"name": "node_base", "tasks_from": "configure"}}
 INTERRUPT = {"ansible.builtin.fail": {"msg": "interrupted"}}
 
@@ -41,6 +43,14 @@ def test_limits_hold_in_a_login(host):
             "memlock unlimited"
             in host.file("/etc/security/limits.d/90-plumbline.conf").content_string
         )
+
+
+def test_who_logs_in_finds_the_programs_of_administrators(host):
+    """In a login shell, and with `ssh HOST COMMAND`, whose PATH is sshd's. Jobs of users keep theirs."""
+    assert host.check_output("env -i bash --login -c 'command -v useradd'") == "/usr/sbin/useradd"
+    with host.sudo():
+        assert "setenv PATH=/usr/local/bin:" in host.check_output("sshd -T")
+        assert ":/usr/sbin:/sbin" in host.check_output("sshd -T | grep ^setenv")
 
 
 def test_packages_asked_for_are_there(host):
@@ -121,6 +131,24 @@ def test_a_run_that_was_interrupted_before_its_restart_is_mended_by_the_next(hos
     mended = play(**servers)
     assert mended.code == 0, mended.output
     assert (sources(host), started(host) != before) == (["127.0.0.4"], True)
+
+
+def test_users_get_perf_and_what_the_kernel_must_allow(host, attempts):
+    """As on a node with a kernel of its own, whose settings are not loaded here: they are the host's."""
+    settings = "/etc/sysctl.d/50-plumbline-baseline.conf"
+    mark = "/run/systemd/container"
+    case = Case(
+        "perf",
+        {"node_base_perf": True},
+        breaks=f"mv {mark} /run/container",
+        mends=f"command -v perf; grep -E 'paranoid|kptr' {settings}; rm {settings};"
+        f" mv /run/container {mark}; apt-get --yes purge linux-perf >/dev/null",
+    )
+    outcome = attempts([case])["perf"]
+    outcome.passes()
+    assert outcome.left == (
+        "/usr/bin/perf -kernel.kptr_restrict = 0 -kernel.perf_event_paranoid = 1"
+    )
 
 
 @pytest.fixture
