@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleFilterError
 from ansible.template import Templar, trust_as_template
 
 from playbooks.filter_plugins import nvidia as filters
@@ -123,3 +124,18 @@ def trusted(value: Any) -> Any:
 )
 def test_what_a_node_declares_decides(variables: dict[str, Any], names: list[str]) -> None:
     assert listed(**variables) == names
+
+
+def test_the_hpc_sdk_is_read_from_a_repository_with_a_key_that_the_site_names():
+    (entry,) = filters.hpc_sdk(facts(machine="aarch64"), "https://m/hpc/", "A" * 40)
+    assert entry["uris"] == ["https://m/hpc/arm64/"]
+    assert entry["key_url"] == "https://m/hpc/DEB-GPG-KEY-NVIDIA-HPC-SDK"
+    assert problems([entry]) == []
+    assert filters.hpc_sdk_packages("26.5", "A" * 40) == ["nvhpc-26-5"]
+    assert filters.hpc_sdk_packages("", "") == []
+    for version, key, sentence in (
+        ("26.5", "", "hpc_sdk_key_fingerprint is not; set that to"),
+        ("newest", "A" * 40, "hpc_sdk_version is newest; set it to a release"),
+    ):
+        with pytest.raises(AnsibleFilterError, match=sentence):
+            filters.hpc_sdk_packages(version, key)

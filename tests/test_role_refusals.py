@@ -206,6 +206,26 @@ REST = {"slurmrestd_enabled": True}
         ),
         ("user_examples", {"user_examples_folder": "/opt"}, "user_examples_folder is /opt"),
         (
+            "user_software",
+            {"user_software_debs": [{"url": "https://m/apptainer_1.4.5_amd64.deb"}]},
+            "user_software_debs: https://m/apptainer_1.4.5_amd64.deb has no SHA-256",
+        ),
+        (
+            "user_software",
+            {"user_software_debs": [{"url": "https://m/apptainer-suid_1.4.5_amd64.deb", "sha256": "0" * 64}]},
+            "user_software_debs has apptainer-suid",
+        ),
+        (
+            "user_software",
+            {"user_software_nccl": True, "user_software_nccl_version": "2.1.0"},
+            "the wheel of NCCL 2.1.0 for CUDA 13 and x86_64 is not known here",
+        ),
+        (
+            "user_software",
+            {"user_software_nccl": True, "user_software_driver_branch": 570},
+            "NCCL for CUDA 13 needs a driver of branch 580 or newer, and gpu1 declares 570",
+        ),
+        (
             "validation_runtime",
             {
                 "validation_runtime_source": "distribution",

@@ -31,8 +31,20 @@ def hpc_sdk(facts: Mapping[str, Any], mirror: str, fingerprint: str) -> list[dic
         raise AnsibleFilterError(str(error)) from error
 
 
+def hpc_sdk_packages(version: Any, fingerprint: str) -> list[str]:
+    """The HPC SDK's packages, for the role user_software."""
+    try:
+        return nvidia.hpc_sdk_packages(str(version), fingerprint)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
 class FilterModule:
     """Registers the filters with Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"nvidia_repositories": repositories, "hpc_sdk_repositories": hpc_sdk}
+        return {
+            "nvidia_repositories": repositories,
+            "hpc_sdk_repositories": hpc_sdk,
+            "hpc_sdk_packages": hpc_sdk_packages,
+        }

@@ -13,7 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.plugins.loader import add_all_plugin_dirs
 
-from cluster import names
+from cluster import fixed_versions, names
 from cluster.contract import Contract
 from cluster.hostlist import listed
 from cluster.refusal import Refusal, standing
@@ -86,6 +86,10 @@ def judge(
 
 def cautions(site: Site) -> list[str]:
     """Sentences about what works and should not be so."""
+    return [*_operators_among_users(site), *_known_holes(site), *_endless_jobs(site)]
+
+
+def _operators_among_users(site: Site) -> list[str]:
     # What cannot be read has been refused by then.
     with contextlib.suppress(AnsibleError, KeyError, TypeError):
         declared = site.values.value(site.names[0], "slurm_users") if site.names else []
@@ -103,6 +107,32 @@ def cautions(site: Site) -> list[str]:
             for name in sorted(users & operators)
         ]
     return []
+
+
+def _known_holes(site: Site) -> Iterator[str]:
+    for variable, software in fixed_versions.known().items():
+        hosts = [host for host in site.names if site.values.defined(host, variable)]
+        for alike in site.values.same(hosts, variable).values():
+            with contextlib.suppress(AnsibleError, KeyError):
+                value = str(site.values.value(alike[0], variable))
+                if hole := software.hole(value):
+                    yield f"{variable} is {value} on {listed(alike)}: {hole}. Set a newer one."
+
+
+def _endless_jobs(site: Site) -> Iterator[str]:
+    with contextlib.suppress(AnsibleError, KeyError, TypeError, IndexError):
+        endless = [
+            str(partition["name"])
+            for partition in site.values.value(site.names[0], "slurm_partitions")
+            if not partition.get("max_time")
+            and not {"defaulttime", "maxtime"}
+            & {str(name).lower() for name in partition.get("settings") or {}}
+        ]
+        if endless:
+            yield (
+                f"slurm_partitions: jobs without --time run for ever in {', '.join(endless)}. Set "
+                "max_time there, as 7-00:00:00, or settings: {DefaultTime: 1-00:00:00}."
+            )
 
 
 # --- groups and names ----------------------------------------------------------------------------

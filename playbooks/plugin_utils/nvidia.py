@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,14 +84,24 @@ def _cuda(facts: Mapping[str, Any], mirror: str, only: Sequence[str]) -> dict[st
     }
 
 
-def hpc_sdk(facts: Mapping[str, Any], mirror: str, fingerprint: str) -> dict[str, Any]:
-    """The entry of the HPC SDK's repository. Raises ValueError without its key's fingerprint."""
-    address = mirror.rstrip("/")
+def hpc_sdk_packages(version: str, fingerprint: str) -> list[str]:
+    """The packages of a release. Raises ValueError for no release, and without a pinned key."""
+    if not version:
+        return []
+    if not re.fullmatch(r"\d\d\.\d{1,2}", version):
+        raise ValueError(f'hpc_sdk_version is {version}; set it to a release in quotes, as "26.5"')
     if not fingerprint:
         raise ValueError(
-            "hpc_sdk_version is set and hpc_sdk_key_fingerprint is not; set it to the fingerprint that `curl "
-            f"{address}/{_HPC_SDK_KEY} | gpg --show-keys` prints on a machine that you trust"
+            "hpc_sdk_version is set and hpc_sdk_key_fingerprint is not; set that to the fingerprint of "
+            f"the repository's {_HPC_SDK_KEY}, as `gpg --show-keys` prints it on a machine that you "
+            "trust"
         )
+    return [f"nvhpc-{version.replace('.', '-')}"]
+
+
+def hpc_sdk(facts: Mapping[str, Any], mirror: str, fingerprint: str) -> dict[str, Any]:
+    """The entry of the HPC SDK's repository."""
+    address = mirror.rstrip("/")
     _, architecture = _machine(facts)
     return {
         "name": "hpc_sdk",

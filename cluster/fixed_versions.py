@@ -1,0 +1,71 @@
+"""Declared versions that have a known hole: the table in cluster/fixed_versions.yml."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PATH = Path(__file__).with_suffix(".yml")
+
+# A version in what declares it: `1:4.5.2-1`, `slurm-25.11.2.tar.bz2`.
+_VERSION = re.compile(r"(?<![\d.])[1-9]\d*(?:\.\d+)*(?!\d*:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """What one variable declares the version of; `fixed` are versions without known holes."""
+
+    software: str
+    branch: int
+    fixed: tuple[str, ...]
+    date: str
+    source: str
+
+    def hole(self, declared: str) -> str:
+        """A sentence on a version with a known hole; empty for one without, or without a number."""
+        found = _VERSION.search(declared.rpartition("/")[2])
+        if not found or not (better := self.better(found.group())):
+            return ""
+        return (
+            f"{self.software} {found.group()} has holes that {better} has not "
+            f"(known since {self.date}, {self.source})"
+        )
+
+    def better(self, version: str) -> str:
+        """The first version without the holes, of its branch if that has one.
+
+        A part of a version, such as 580, stands for the newest that begins so.
+        """
+        own = _numbers(version)
+        fixes = sorted(self.fixed, key=_numbers)
+        same = [fix for fix in fixes if _numbers(fix)[: self.branch] == own[: self.branch]]
+        newer = [
+            fix
+            for fix in same or fixes
+            if own < _numbers(fix) and own != _numbers(fix)[: len(own)]
+        ]
+        return newer[0] if newer else ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+@cache
+def known() -> dict[str, Software]:
+    """By variable."""
+    import yaml
+
+    table = yaml.safe_load(PATH.read_text(encoding="utf-8"))
+    return {
+        variable: Software(
+            entry["software"],
+            entry["branch"],
+            tuple(map(str, entry["fixed"])),
+            str(entry["date"]),
+            entry["source"],
+        )
+        for variable, entry in table.items()
+    }

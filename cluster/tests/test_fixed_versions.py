@@ -1,0 +1,42 @@
+"""Versions with known holes, as sites declare them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.fixed_versions import known
+
+
+@pytest.mark.parametrize(
+    ("variable", "declared", "better"),
+    [
+        ("nvidia_driver_version", "580.95.05", "580.159.03"),
+        ("nvidia_driver_version", "580.159.03", ""),
+        ("nvidia_driver_version", "580.159.04-1ubuntu1", ""),
+        ("nvidia_driver_version", "535.309.01", ""),
+        ("nvidia_driver_version", "550.90.07", "570.211.01"),  # no fix of its own
+        ("nvidia_driver_version", "610.10", ""),  # newer than what the bulletins speak of
+        ("nvidia_driver_version", "", ""),
+        ("nvidia_driver_branch", "580", ""),  # the newest of it
+        ("nvidia_driver_branch", "550", "570.211.01"),
+        ("nvidia_driver_branch", "0", ""),  # no driver
+        ("nvidia_container_toolkit_version", "1.18.0-1", "1.19.1"),
+        ("nvidia_container_toolkit_version", "1.20.1-1", ""),
+        ("dcgm_version", "1:4.5.2-1", "4.5.3"),
+        ("dcgm_version", "4.7.0", ""),
+        ("slurm_install_version", "24.11.5", "25.05.9"),
+        ("slurm_install_version", "25.11.8", ""),
+        ("slurm_install_version", "25.11", ""),
+        ("slurm_install_version", "26.11.0", ""),
+        ("slurm_install_url", "https://m/25.05/slurm-25.11.2.tar.bz2", "25.11.8"),
+    ],
+)
+def test_a_version_is_compared_with_the_fixes_of_its_branch(variable, declared, better):
+    sentence = known()[variable].hole(declared)
+    assert (f"has holes that {better} has not" in sentence) if better else sentence == ""
+
+
+def test_every_entry_says_when_and_where():
+    for software in known().values():
+        assert software.date.startswith("2026-")
+        assert software.source.startswith("https://")

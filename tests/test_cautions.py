@@ -1,0 +1,44 @@
+"""What preflight warns of and lets pass: versions with known holes, jobs that run for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from playbooks.plugin_utils.judge import cautions
+from tests.standins.inventories import good, site, write
+
+
+def told(folder, **variables):
+    return cautions(site(write(folder / "i", good(), {"group_vars/all.yml": variables})))
+
+
+def test_versions_with_known_holes_are_told_once_for_all_hosts(tmp_path):
+    driver, toolkit = told(
+        tmp_path, nvidia_driver_version="580.95.05", nvidia_container_toolkit_version="1.18.0-1"
+    )
+    assert driver.startswith("nvidia_driver_version is 580.95.05 on ")
+    assert driver.count("580.159.03") == 1
+    assert "gpu[1-2]" in driver
+    assert "1.18.0 has holes that 1.19.1 has not (known since 2026-06-30," in toolkit
+
+
+def test_what_the_roles_install_by_default_has_no_known_hole(tmp_path):
+    assert told(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("partition", "endless"),
+    [
+        ({}, True),
+        ({"max_time": "7-00:00:00"}, False),
+        ({"settings": {"DefaultTime": "1:00"}}, False),
+        ({"settings": {"maxtime": "1:00"}}, False),
+        ({"settings": {"State": "UP"}}, True),
+    ],
+)
+def test_partitions_whose_jobs_run_for_ever_are_told_in_one_line(tmp_path, partition, endless):
+    names = ("a", "b")
+    partitions = [{"name": name, "nodes": ["slurm_compute"]} | partition for name in names]
+    sentences = told(tmp_path, slurm_partitions=partitions)
+    assert len(sentences) == endless
+    assert all("run for ever in a, b. Set max_time" in sentence for sentence in sentences)
