@@ -1,34 +1,49 @@
-"""A public auditor's view of the cluster: each check passes, or the table says who makes it pass.
+"""A public auditor's view of the cluster, as it is by default and with the options that a site may add.
 
-`--renew-golden` writes docs/reference/clustermax.md from a run.
+Each check passes, or the table says who makes it pass. `--renew-golden` writes docs/reference/clustermax.md from a run.
 """
 
 import re
 
+import pytest
 import yaml
 
 from tests.live_cluster import REPOSITORY
 
-TABLE = REPOSITORY / "molecule/clients/vars/clustermax.yml"
+SCENARIO = REPOSITORY / "molecule/clients"
+TABLE = yaml.safe_load((SCENARIO / "vars/clustermax.yml").read_text(encoding="utf-8"))
+OPTIONS = SCENARIO / "vars/options.yml"
 PAGE = REPOSITORY / "docs/reference/clustermax.md"
-REQUIREMENTS = (REPOSITORY / "molecule/clients/requirements.txt").read_text(encoding="utf-8")
-KINDS = {"hardware": "with hardware", "option": "option", "not_ours": "not ours"}
+REQUIREMENTS = (SCENARIO / "requirements.txt").read_text(encoding="utf-8")
+(VERSION,) = re.findall(r"^clustermax==(\S+)", REQUIREMENTS, re.MULTILINE)
+KINDS = {
+    "hardware": "with hardware",
+    "option": "option",
+    "elsewhere": "option, not run here",
+    "not_ours": "not ours",
+}
 HEAD = """\
 # ClusterMAX
 
 [ClusterMAX](https://clustermax.semianalysis.com/) rates GPU clusters in public. Its program
 `cmax audit --slurm` only reads. This is what version {version} says of the virtual cluster of
-`scripts/demo`, to its operator on the login node: {passes} of {all} checks pass. Of each other
-check the table says who makes it pass. Nothing here was run on real GPUs, and no option
-was installed and audited again.
+`scripts/demo`, to its operator on the login node: of {all} checks {default} pass by default, and
+{with_options} with these lines in the inventory:
+
+```yaml
+{options}```
+
+Of each other check the table says who makes it pass. Nothing here was run on real GPUs.
 
 - **with hardware**: the roles install it on nodes with real GPUs or a fabric, or there is nothing
   to judge without them.
-- **option**: packages or settings that a site adds in its inventory.
+- **option**: a line in the inventory ([More software](../operate/login-nodes.md#more-software)).
+- **option, not run here**: the same, from a download that the run of this page did not have, or a
+  setting of the kernel, which containers share with their host.
 - **not ours**: a choice of the site or of Plumbline, and why.
 
-| Check | Virtual cluster | Passes | How, or why not |
-|---|---|---|---|
+| Check | By default | With the options | Passes | How, or why not |
+|---|---|---|---|---|
 """
 
 
@@ -38,29 +53,59 @@ def verdicts(output: str) -> dict[str, str]:
     return {key: verdict for verdict, key in lines}
 
 
-def page(found: dict[str, str], reasons: dict[str, tuple[str, str]], version: str) -> str:
-    passes = sum(verdict == "PASS" for verdict in found.values())
-    rows = []
-    for key, verdict in sorted(found.items()):
-        kind, reason = reasons.get(key, ("yes", ""))
-        rows.append(f"| `{key}` | {verdict.lower()} | {kind} | {reason} |\n")
-    return HEAD.format(version=version, passes=passes, all=len(found)) + "".join(rows)
+def passing(found: dict[str, str]) -> set[str]:
+    return {key for key, verdict in found.items() if verdict == "PASS"}
 
 
-def test_each_check_passes_or_the_table_says_who_makes_it_pass(operator, golden):
-    (version,) = re.findall(r"^clustermax==(\S+)", REQUIREMENTS, re.MULTILINE)
-    done = operator.virtual_cluster(
-        "ssh",
-        "login1",
-        "python3 -m venv ~/auditor && ~/auditor/bin/pip install --quiet clustermax=="
-        + version
-        + " && ~/auditor/bin/cmax audit --slurm --yes </dev/null",
-    )
-    found = verdicts(done.stdout)
-    assert len(found) > 50, done.stdout + done.stderr
-    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    reasons = {
-        key: (KINDS[kind], reason) for kind, part in table.items() for key, reason in part.items()
+def reasons() -> dict[str, tuple[str, str]]:
+    return {
+        key: (KINDS[kind], reason) for kind, part in TABLE.items() for key, reason in part.items()
     }
-    assert {key for key, verdict in found.items() if verdict != "PASS"} == reasons.keys()
-    golden(PAGE, page(found, reasons, version))
+
+
+def page(default: dict[str, str], with_options: dict[str, str]) -> str:
+    rows = []
+    for key in sorted(default.keys() | with_options.keys()):
+        kind, reason = reasons().get(key, ("yes", ""))
+        columns = [found.get(key, "not asked").lower() for found in (default, with_options)]
+        rows.append(f"| `{key}` | {' | '.join(columns)} | {kind} | {reason} |\n")
+    lines = OPTIONS.read_text(encoding="utf-8").splitlines(keepends=True)
+    head = HEAD.format(
+        version=VERSION,
+        default=len(passing(default)),
+        with_options=len(passing(with_options)),
+        all=len(rows),
+        options="".join(line for line in lines if not line.startswith(("#", "---"))),
+    )
+    return head + "".join(rows)
+
+
+@pytest.fixture(scope="module")
+def audit(operator):
+    """A function that asks the auditor, as the operator on the login node."""
+
+    def run() -> dict[str, str]:
+        program = "~/auditor/bin/cmax"
+        done = operator.virtual_cluster(
+            "ssh",
+            "login1",
+            f"[ -x {program} ] || {{ python3 -m venv ~/auditor"
+            f" && ~/auditor/bin/pip install --quiet clustermax=={VERSION}; }}"
+            f" && {program} audit --slurm --yes </dev/null",
+        )
+        found = verdicts(done.stdout)
+        assert len(found) > 50, done.stdout + done.stderr
+        return found
+
+    return run
+
+
+def test_each_check_passes_or_the_table_says_who_makes_it_pass(operator, audit, golden):
+    default = audit()
+    deployed = operator.playbook("slurm-cluster.yml", "--extra-vars", f"@{OPTIONS}")
+    assert deployed.returncode == 0, deployed.stdout + deployed.stderr
+    with_options = audit()
+    assert default.keys() - passing(default) == reasons().keys() & default.keys()
+    assert passing(with_options) - passing(default) == TABLE["option"].keys()
+    assert reasons().keys() <= default.keys() | with_options.keys()
+    golden(PAGE, page(default, with_options))
