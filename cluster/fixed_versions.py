@@ -42,9 +42,7 @@ class Software:
         fixes = sorted(self.fixed, key=_numbers)
         same = [fix for fix in fixes if _numbers(fix)[: self.branch] == own[: self.branch]]
         newer = [
-            fix
-            for fix in same or fixes
-            if own < _numbers(fix) and own != _numbers(fix)[: len(own)]
+            fix for fix in same or fixes if own < _numbers(fix) and own != _numbers(fix)[: len(own)]
         ]
         return newer[0] if newer else ""
 

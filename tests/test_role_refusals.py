@@ -212,7 +212,11 @@ REST = {"slurmrestd_enabled": True}
         ),
         (
             "user_software",
-            {"user_software_debs": [{"url": "https://m/apptainer-suid_1.4.5_amd64.deb", "sha256": "0" * 64}]},
+            {
+                "user_software_debs": [
+                    {"url": "https://m/apptainer-suid_1_a.deb", "sha256": "0" * 64}
+                ]
+            },
             "user_software_debs has apptainer-suid",
         ),
         (

@@ -92,9 +92,9 @@ def hpc_sdk_packages(version: str, fingerprint: str) -> list[str]:
         raise ValueError(f'hpc_sdk_version is {version}; set it to a release in quotes, as "26.5"')
     if not fingerprint:
         raise ValueError(
-            "hpc_sdk_version is set and hpc_sdk_key_fingerprint is not; set that to the fingerprint of "
-            f"the repository's {_HPC_SDK_KEY}, as `gpg --show-keys` prints it on a machine that you "
-            "trust"
+            "hpc_sdk_version is set and hpc_sdk_key_fingerprint is not; set that to the "
+            f"fingerprint of the repository's {_HPC_SDK_KEY}, as `gpg --show-keys` prints it on a "
+            "machine that you trust"
         )
     return [f"nvhpc-{version.replace('.', '-')}"]
 

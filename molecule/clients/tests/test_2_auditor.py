@@ -1,6 +1,6 @@
-"""A public auditor's view of the cluster, as it is by default and with the options that a site may add.
+"""A public auditor's view of the cluster, as it is by default and with options that a site may add.
 
-Each check passes, or the table says who makes it pass. `--renew-golden` writes docs/reference/clustermax.md from a run.
+Each check passes, or the table says who makes it pass. `--renew-golden` writes the page from a run.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Stand-ins: a package that is called apptainer, and wheels with a library that tells NCCL's version."""
+"""Stand-ins: a package that is called apptainer, wheels with a library that tells a version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def wheel(code: int) -> bytes:
 def fill(folder: Path) -> None:
     mirror = Mirror(folder)
     apptainer = Deb(
-        "apptainer", "1.4.5", files={"/usr/bin/apptainer": "#!/bin/sh\necho apptainer version 1.4.5\n"}
+        "apptainer",
+        "1.4.5",
+        files={"/usr/bin/apptainer": "#!/bin/sh\necho apptainer version 1.4.5\n"},
     )
     mirror.file("apptainer.sha256", mirror.deb("apptainer_1.4.5_amd64.deb", apptainer))
     mirror.file("nccl.sha256", mirror.file("nccl.whl", wheel(29901)))

@@ -46,7 +46,7 @@ def test_limits_hold_in_a_login(host):
 
 
 def test_who_logs_in_finds_the_programs_of_administrators(host):
-    """In a login shell, and with `ssh HOST COMMAND`, whose PATH is sshd's. Jobs of users keep theirs."""
+    """In a login shell, and with `ssh HOST COMMAND`, whose PATH is sshd's."""
     assert host.check_output("env -i bash --login -c 'command -v useradd'") == "/usr/sbin/useradd"
     with host.sudo():
         assert "setenv PATH=/usr/local/bin:" in host.check_output("sshd -T")
@@ -134,8 +134,10 @@ def test_a_run_that_was_interrupted_before_its_restart_is_mended_by_the_next(hos
 
 
 def test_users_get_perf_and_what_the_kernel_must_allow(attempts):
-    """The settings are written as on a node with a kernel of its own, and removed before the handler
-    loads them: here they are the host's."""
+    """The settings are written as on a node with a kernel of its own.
+
+    They are removed before the handler loads them: here the kernel is the host's.
+    """
     settings, mark = "/etc/sysctl.d/50-plumbline-baseline.conf", "/run/systemd/container"
     wanted = {"node_base_perf": True}
     outcomes = attempts(
@@ -151,7 +153,8 @@ def test_users_get_perf_and_what_the_kernel_must_allow(attempts):
                 wanted,
                 tasks_from="configure",
                 breaks=f"mv {mark} /run/container",
-                mends=f"grep -E 'paranoid|kptr' {settings}; rm {settings}; mv /run/container {mark}",
+                mends=f"grep -E 'paranoid|kptr' {settings};"
+                f" rm {settings}; mv /run/container {mark}",
             ),
         ]
     )

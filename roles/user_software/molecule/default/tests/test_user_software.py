@@ -7,7 +7,10 @@ from tests.role_play import Case
 
 MIRROR = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "mirror/user_software"
 HOME = "/opt/nccl/2.99.1-cuda13"
-VERSION = f"import ctypes as c; v = c.c_int(); c.CDLL('{HOME}/lib/libnccl.so').ncclGetVersion(c.byref(v)); print(v.value)"
+VERSION = f"""import ctypes
+version = ctypes.c_int()
+ctypes.CDLL('{HOME}/lib/libnccl.so').ncclGetVersion(ctypes.byref(version))
+print(version.value)"""
 
 
 def test_users_have_the_packages(host):
