@@ -113,6 +113,62 @@ END
 reframe --nocolor -C settings.py -c check.py -r""",
         r"PASSED\s+\] Ran 1/1",
     ),
+    "ray": (
+        """cat >app.py <<'END'
+import socket, time
+import ray
+ray.init(address="auto", log_to_driver=False)
+while len(ray.nodes()) < 2:
+    time.sleep(1)
+@ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
+def host():
+    time.sleep(3)
+    return socket.gethostname()
+print("hosts", *sorted(set(ray.get([host.remote() for _ in range(2)]))))
+END
+cat >ray.sbatch <<'END'
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --time=5 --mem=1500 --output=ray.out
+head=$(scontrol show hostnames | head -n 1)
+options="--num-cpus=1 --object-store-memory=100000000 --disable-usage-stats --block"
+srun --overlap --nodes=1 --ntasks=1 --nodelist=$head ray start --head --port=6379 $options &
+sleep 15
+srun --overlap --nodes=1 --ntasks=1 --exclude=$head ray start --address=$head:6379 $options &
+srun --overlap --nodes=1 --ntasks=1 --nodelist=$head python app.py
+END
+timeout 150 sbatch --wait ray.sbatch; cat ray.out""",
+        r"hosts gpu1 gpu2",
+    ),
+}
+# What the cluster itself has: a module, and the Open MPI that the distribution's torch brings.
+OF_THE_CLUSTER = {
+    "torchrun": (
+        """cat >train.py <<'END'
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(value)
+print("sum", int(value), "of", dist.get_world_size(), flush=True)
+dist.destroy_process_group()
+END
+cat >torch.sbatch <<'END'
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --time=5 --output=torch.out
+module load pytorch
+srun torchrun --nnodes=2 --nproc-per-node=1 --rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d \\
+    --rdzv-endpoint=$(scontrol show hostnames | head -n 1):29500 train.py
+END
+deactivate && timeout 120 sbatch --wait torch.sbatch; cat torch.out""",
+        r"sum 3 of 2\nsum 3 of 2",
+    ),
+    "the distribution's Open MPI": (
+        """export MPI4PY_MPIABI=openmpi MPI4PY_LIBMPI=/usr/lib/$(uname -m)-linux-gnu/libmpi.so.40
+srun --mpi=pmix --time=2 --nodes=2 --ntasks-per-node=1 python -c '
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print("sum", world.allreduce(world.rank + 1), "of", world.size, MPI.Get_library_version())'""",
+        r"sum 3 of 2 Open MPI v5.0.7",
+    ),
 }
 # Installed for others: a launcher of Dask, an MPI, a plugin. The auditor has a test of its own.
 HELPERS = {"clustermax", "distributed", "openmpi", "snakemake-executor-plugin-slurm"}
@@ -138,9 +194,10 @@ def test_every_requirement_is_used():
     assert set(names) == CLIENTS.keys() | HELPERS
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", CLIENTS | OF_THE_CLUSTER)
 def test_it_does_what_its_guide_says(shell, name):
-    script, pattern = CLIENTS[name]
-    begin = f"mkdir -p ~/work/{name} && cd ~/work/{name} && . ~/clients/bin/activate"
+    script, pattern = (CLIENTS | OF_THE_CLUSTER)[name]
+    folder = re.sub(r"\W", "-", name)
+    begin = f"mkdir -p ~/work/{folder} && cd ~/work/{folder} && . ~/clients/bin/activate"
     done = shell(f"{begin} && {script}")
     assert re.search(pattern, done.stdout), done.stdout + done.stderr
