@@ -113,3 +113,16 @@ def test_each_check_passes_or_the_table_says_who_makes_it_pass(operator, audit, 
     assert passing(with_options) - passing(default) == TABLE["option"].keys()
     assert reasons().keys() <= default.keys() | with_options.keys()
     golden(PAGE, page(default, with_options))
+
+
+def test_docker_has_no_bridge_that_mpi_would_wait_on_and_nobody_is_in_its_group(node):
+    """After the options above. Of two nodes with one address each rank asks itself for ever."""
+    gpu = node("gpu1")
+    assert gpu.check_output("docker --version").startswith("Docker version")
+    with gpu.sudo():
+        assert gpu.check_output("docker network ls --format '{{.Name}}'").split() == [
+            "host",
+            "none",
+        ]
+    assert "docker0" not in gpu.check_output("ls /sys/class/net").split()
+    assert gpu.check_output("getent group docker").endswith(":")
