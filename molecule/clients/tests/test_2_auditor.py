@@ -126,3 +126,15 @@ def test_docker_has_no_bridge_that_mpi_would_wait_on_and_nobody_is_in_its_group(
         ]
     assert "docker0" not in gpu.check_output("ls /sys/class/net").split()
     assert gpu.check_output("getent group docker").endswith(":")
+
+
+def test_a_user_loads_nccl_on_a_node(operator):
+    """As the module has it; Lmod names no folder that is not there."""
+    done = operator.virtual_cluster(
+        "ssh",
+        "ada@login1",
+        "srun --time=1 bash -c 'module load nccl && echo $LD_LIBRARY_PATH $CPATH'",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "/opt/nccl/2.32.3-cuda13/lib " in done.stdout + " "
+    assert "/opt/nccl/2.32.3-cuda13/include" in done.stdout
