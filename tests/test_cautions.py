@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playbooks.plugin_utils.judge import cautions
+from playbooks.plugin_utils.judge import cautions, pmix_refusals
 from tests.standins.inventories import good, site, write
 
 
@@ -42,3 +42,23 @@ def test_partitions_whose_jobs_run_for_ever_are_told_in_one_line(tmp_path, parti
     sentences = told(tmp_path, slurm_partitions=partitions)
     assert len(sentences) == endless
     assert all("run for ever in a, b. Set max_time" in sentence for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({}, True),
+        ({"slurm_settings": {"mpiDefault": "pmix_v5"}}, True),
+        ({"slurm_settings": {"MpiDefault": "none"}}, False),
+        ({"slurm_install_method": "distro"}, False),
+        ({"slurm_install_build_options": ["--with-nvml=/usr"]}, False),
+    ],
+)
+def test_a_slurm_built_without_pmix_is_refused_where_pmix_is_the_default(
+    tmp_path, variables, refused
+):
+    built = {"slurm_install_method": "build", "slurm_install_build_options": ["--without-pmix"]}
+    read = site(write(tmp_path / "i", good(), {"group_vars/all.yml": built | variables}))
+    sentences = [str(refusal) for refusal in pmix_refusals(read)]
+    assert len(sentences) == refused
+    assert all("slurm_install_build_options has --without-pmix" in text for text in sentences)

@@ -74,6 +74,7 @@ def judge(
             replace(refusal, kind="") for refusal in of_variables if refusal.kind == DERIVED
         ]
     refusals += limit_refusals(site, cluster.nodes)
+    refusals += pmix_refusals(site)
     refusals += port_refusals(site, takers, folder, OURS)
     by_host = roles_by_host(site, takers, folder)
     if not standing(refusals, silenced(site)):
@@ -301,6 +302,23 @@ def limit_refusals(site: Site, nodes: Sequence[Mapping[str, Any]]) -> Iterator[R
             for path, kind in gres.unknown_types(value, nodes, name):
                 types = f"the nodes' GPUs are {', '.join(have)}" if have else "no node has GPUs"
                 yield Refusal(f"{path} limits gres/gpu:{kind}, which no node has; {types}.")
+
+
+def pmix_refusals(site: Site) -> Iterator[Refusal]:
+    """A Slurm that is built without PMIx cannot load the plugin that its configuration names."""
+    with contextlib.suppress(AnsibleError, KeyError, TypeError):
+        host, value = site.names[0], site.values.value
+        options = value(host, "slurm_install_build_options")
+        known = site.values.defined(host, "slurm_settings")
+        settings = value(host, "slurm_settings") if known else {}
+        mpi = {str(key).lower(): str(of) for key, of in settings.items()}.get("mpidefault", "pmix")
+        without = [each for each in options if each in {"--without-pmix", "--with-pmix=no"}]
+        if without and mpi.startswith("pmix") and value(host, "slurm_install_method") == "build":
+            yield Refusal(
+                f"slurm_install_build_options has {without[0]}, and MpiDefault is {mpi}, whose "
+                "plugin such a Slurm has not: srun would refuse every job. Take the option out, or "
+                "set slurm_settings: {MpiDefault: none}."
+            )
 
 
 # --- roles ---------------------------------------------------------------------------------------
