@@ -32,7 +32,14 @@ def test_what_is_another_file_or_another_version_gets_no_name(attempts):
     left = "ls /opt/nccl"
     outcomes = attempts(
         [
-            Case("wrong", {**other, "user_software_nccl_sha256": "0" * 64}, mends=left),
+            Case(
+                "wrong",
+                {
+                    "user_software_nccl_folder": "/opt/nccl-wrong",
+                    "user_software_nccl_sha256": "0" * 64,
+                },
+                mends="ls /opt/nccl-wrong",
+            ),
             Case(
                 "old",
                 {**other, "user_software_nccl_url": url, "user_software_nccl_sha256": pinned},
@@ -40,6 +47,7 @@ def test_what_is_another_file_or_another_version_gets_no_name(attempts):
             ),
         ]
     )
-    outcomes["wrong"].refuses("it is another file, or the SHA-256 belongs to another version")
+    outcomes["wrong"].refuses("THESE PACKAGES DO NOT MATCH THE HASHES")
     outcomes["old"].refuses("the library says that it is 2.98.0, not 2.99.2")
-    assert {outcome.left for outcome in outcomes.values()} == {"2.99.1-cuda13"}
+    assert outcomes["wrong"].left == ""
+    assert outcomes["old"].left == "2.99.1-cuda13"
