@@ -222,7 +222,7 @@ REST = {"slurmrestd_enabled": True}
         (
             "user_software",
             {"user_software_nccl": True, "user_software_nccl_version": "2.1.0"},
-            "the wheel of NCCL 2.1.0 for CUDA 13 and x86_64 is not known here",
+            "the wheel of NCCL 2.1.0 for CUDA 13 has no SHA-256 here",
         ),
         (
             "user_software",

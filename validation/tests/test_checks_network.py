@@ -110,6 +110,13 @@ def test_no_answer_to_any_packet_says_nothing_of_them():
     assert results["gpu1"].message == "only names were judged: no node answered a packet"
 
 
+def test_one_node_whose_packets_nobody_answers_says_so_alone():
+    mute = [("gpu1", other, field, False) for other in names(3)[1:] for field in ("small", "large")]
+    results = compared(3, *mute)
+    assert verdicts(results) == only(3)
+    assert [bool(results[name].message) for name in names(3)] == [True, False, False]
+
+
 def test_without_others_that_answered_nothing_is_known():
     results = compared(2, ("gpu1", "gpu2", "addresses", "192.0.2.77"), silent={"gpu2"})
     assert verdicts(results) == {"gpu1": UNKNOWN}
