@@ -100,3 +100,12 @@ def test_nothing_is_written_or_removed_elsewhere(tmp_path, name):
             apply(tmp_path, {name: text})
     with pytest.raises(NoPlace):
         apply(tmp_path, {}, name)
+
+
+def test_of_files_that_a_site_may_have_written_by_hand_only_ours_go(tmp_path):
+    (tmp_path / "theirs.conf").write_text("PMIxDebug=1\n")
+    (tmp_path / "ours.conf").write_text("# Managed by Ansible; changes made here are lost.\na=1\n")
+    owned = Owned(tmp_path, managed=["theirs.conf", "ours.conf", "absent.conf"])
+    unwanted = {"theirs.conf": "", "ours.conf": ""}
+    assert owned_files.run(owned, unwanted, check_mode=False)["changed_files"] == ["ours.conf"]
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs.conf"]

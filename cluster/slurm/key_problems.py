@@ -11,7 +11,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from cluster.slurm.keys import RELEASES, WORDS, File, Key, Known, Release, entries, find, table
+from cluster.slurm.keys import (
+    KEYS,
+    RELEASES,
+    WORDS,
+    File,
+    Key,
+    Known,
+    Release,
+    entries,
+    find,
+    table,
+)
 from cluster.slurm.settings import NAME, text
 
 # What sets the keys of a file, and what its keys are called for people.
@@ -21,9 +32,20 @@ SET_BY = {
     File.PARTITION: "slurm_partitions[].settings",
     File.CGROUP: "slurm_cgroup_settings",
     File.JOB_CONTAINER: "slurm_private_tmp_settings",
+    File.OCI: "slurm_oci_settings",
+    **dict.fromkeys((File.ACCT_GATHER, File.MPI, File.HELPERS), "slurm_other_files"),
     File.SLURMDBD: "slurm_database_settings",
 }
-LINES = (File.NODE, File.PARTITION, File.DOWN_NODES, File.NODE_SET, File.POWER_ACTION)
+LINES = (
+    File.NODE,
+    File.PARTITION,
+    File.DOWN_NODES,
+    File.NODE_SET,
+    File.FRONTEND,
+    File.POWER_ACTION,
+)
+# Newer releases read it as NamespaceType, with a warning: a role leaves it out, a site may have it.
+STILL_READ = "job_container/tmpfs"
 FEW = 12  # words that a sentence names
 
 Place = Callable[[object], str]  # ` (set in FILE:LINE)` of a value, or nothing
@@ -54,6 +76,55 @@ def refused(
     return list(dict.fromkeys(sentences))
 
 
+def refused_file(
+    value: Any,
+    file: File,
+    release: Release,
+    where: str,
+    host: str = "",
+    place: Place = nowhere,
+) -> list[str]:
+    """As refused, of a file with lines or entries that have keys of their own."""
+
+    def judged(keys: Mapping[str, Key], written: Any, at: str) -> Iterator[str]:
+        if isinstance(written, (list, tuple)):
+            for number, entry in enumerate(written):
+                yield from judged(keys, entry, f"{at}[{number}]")
+        elif not isinstance(written, Mapping):
+            yield f"{at}{place(written)} is {text(written)}; it must be a mapping, name to value."
+        elif line := leading(file, written):
+            first, *rest = written
+            yield from own({line.name.lower(): line}, str(first), "", at)
+            for name in rest:
+                yield from own(line.inner, str(name), written[name], at)
+        else:
+            for name, inner in written.items():
+                yield from own(keys, str(name), inner, at)
+
+    def own(keys: Mapping[str, Key], name: str, written: Any, at: str) -> Iterator[str]:
+        key = keys.get(name.lower())
+        deep = key is not None and key.kind == KEYS
+        plain = "" if deep or isinstance(written, Mapping) else written
+        wrong = list(_of_one(file, name, plain, release, host, f"{at}.", place, keys))
+        yield from wrong
+        if wrong or key is None:
+            return
+        if deep and written:
+            yield from judged(key.inner, written, f"{at}.{name}")
+        elif isinstance(written, Mapping):
+            yield f"{at}.{name} is a mapping; give one value, or a list."
+
+    return list(dict.fromkeys(judged(table()[file], value, where)))
+
+
+def leading(file: File, entry: Mapping[str, Any]) -> Key | None:
+    """The key that begins a line with keys of its own: `NodeName=gpu1 Feature=nps1`."""
+    if str(file).endswith(".yaml") or not entry:
+        return None
+    key = find(file, str(next(iter(entry))))
+    return key if key and key.kind == KEYS else None
+
+
 def must_be(file: File, name: str, value: Any) -> str:
     """What a value of a key in our own variables must be that it is not; nothing where it is."""
     return _value(table()[file][name.lower()], text(value))
@@ -67,17 +138,28 @@ def _plain(value: Any) -> bool:
 
 
 def _of_one(
-    file: File, name: str, value: Any, release: Release, host: str, where: str, place: Place
+    file: File,
+    name: str,
+    value: Any,
+    release: Release,
+    host: str,
+    where: str,
+    place: Place,
+    keys: Mapping[str, Key] | None = None,
 ) -> Iterator[str]:
+    """What is wrong with one key; `keys` are those of its place, if not of the whole file."""
     releases = (release,) if release else RELEASES
     at = f"{where}{name}{place(value)}"
-    key = find(file, name)
+    keys = table()[file] if keys is None else keys
+    key = keys.get(name.lower())
     if key is None:
-        yield f"{at}: {_unknown(file, name)}"
+        yield f"{at}: {_unknown(file, name, keys)}"
     elif key.gone:
         yield f"{at} is {text(value)}; Slurm does not read it any more: {key.instead}."
     elif not any(map(key.read_by, releases)):
         yield f"{at}: {_too_early_or_late(key, key.name, release, host)}"
+    elif not entries(value):
+        return
     elif key.kind == "line":
         yield from _line(name, text(value), release, host, at)
     elif key.kind in WORDS:
@@ -88,10 +170,10 @@ def _of_one(
         yield f"{at} is {text(value)}; set {must}."
 
 
-def _unknown(file: File, name: str) -> str:
+def _unknown(file: File, name: str, keys: Mapping[str, Key]) -> str:
     of = f"a line {file}= of slurm.conf" if file in LINES else str(file)
     no = f"no Slurm from {RELEASES[0]} to {RELEASES[-1]} has a key {name} in {of}"
-    if near := _near(name, (key.name for key in table()[file].values() if not key.gone)):
+    if near := _near(name, (key.name for key in keys.values() if not key.gone)):
         return f"{no}; did you mean {near}?"
     for other, variable in SET_BY.items():
         if key := find(other, name):
@@ -131,7 +213,7 @@ def _entry(
     word = key.word(entry)
     if word is None:
         return _no_word(key, entry, releases)
-    if not any(map(word.read_by, releases)):
+    if not any(map(word.read_by, releases)) and entry != STILL_READ:
         full = f"{key.name}={key.prefix}{word.name}"
         return f": {_too_early_or_late(word, full, release, host)}"
     match = re.search("[=:]", entry)
@@ -213,6 +295,7 @@ SHAPES: Mapping[str, tuple[re.Pattern[str], str]] = {
         ("minutes", r"\d+|UNLIMITED|INFINITE", "a number of minutes, or UNLIMITED"),
         ("seconds", r"-1|\d+|NONE|UNLIMITED|INFINITE", "a number of seconds, or NONE"),
         ("count", r"\d+[KMGTP]?", "a number, with K, M, G, T or P behind it or nothing"),
+        ("numbers", r"\d+(,\d+)*", "a list of whole numbers"),
         ("purge", r"\d+\s*([hdm][a-z]*)?", "a time such as 12months, 30days or 24hours"),
     )
 }

@@ -28,6 +28,7 @@ RELEASES: tuple[Release, ...] = (
 TEXT = "text"
 LIST, WORD = "list", "word"
 WORDS = (WORD, "words", LIST)  # kinds of keys whose words are known
+KEYS = "keys"
 UNITED = (LIST, "texts")  # kinds whose value is what several ask for
 
 
@@ -42,11 +43,22 @@ class File(str, enum.Enum):
     PARTITION = "PartitionName"
     DOWN_NODES = "DownNodes"
     NODE_SET = "NodeSet"
+    FRONTEND = "FrontendName"
     POWER_ACTION = "PowerAction"
     GRES = "gres.conf"
     TOPOLOGY = "topology.conf"
     CGROUP = "cgroup.conf"
     JOB_CONTAINER = "job_container.conf"
+    ACCT_GATHER = "acct_gather.conf"
+    MPI = "mpi.conf"
+    OCI = "oci.conf"
+    HELPERS = "helpers.conf"
+    BURST_BUFFER = "burst_buffer.conf"
+    KNL = "knl.conf"
+    EXT_SENSORS = "ext_sensors.conf"
+    TOPOLOGY_YAML = "topology.yaml"
+    RESOURCES = "resources.yaml"
+    NAMESPACE = "namespace.yaml"
     SLURMDBD = "slurmdbd.conf"
 
 
@@ -91,6 +103,7 @@ class Key(Known):
     prefix  before each word, such as `select/`
     others  whether a site may have words of its own
     gone    whether no release from 22.05 on reads it, or only as an old name of another
+    inner   of KEYS: those of its line or of its entries, by name in lower case
     """
 
     kind: str = TEXT
@@ -98,6 +111,7 @@ class Key(Known):
     prefix: str = ""
     others: bool = False
     gone: bool = False
+    inner: Mapping[str, Key] = field(default_factory=dict)
 
     def word(self, entry: str) -> Known | None:
         """The word that an entry of the value begins with: `defer`, `bf_window=60`, `FORCE:4`."""
@@ -155,12 +169,18 @@ def _keys(section: Mapping[str, Any]) -> Iterator[tuple[str, Key]]:
     for kind, keys in section.items():
         if kind in ("instead", "gone"):
             continue
-        for token, words in keys.items() if kind in WORDS else ((t, "") for t in keys.split()):
+        for token, what in keys.items() if kind in (*WORDS, KEYS) else _bare(keys):
             known = _token(token)
-            key = _with_words(known, kind, str(words).split(), instead)
-            yield key.name.lower(), replace(key, instead=instead.get(key.name, ""))
+            words = [] if kind == KEYS else str(what).split()
+            key = _with_words(known, kind, words, instead)
+            inner = dict(_keys(what)) if kind == KEYS else {}
+            yield key.name.lower(), replace(key, instead=instead.get(key.name, ""), inner=inner)
     for name, what in section.get("gone", {}).items():
         yield name.lower(), Key(name, instead=what, gone=True)
+
+
+def _bare(keys: str) -> Iterator[tuple[str, str]]:
+    return ((token, "") for token in keys.split())
 
 
 def _with_words(known: Known, kind: str, tokens: Sequence[str], instead: Mapping[str, str]) -> Key:

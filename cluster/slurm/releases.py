@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster.slurm import gres, topology
-from cluster.slurm.key_problems import Place, nowhere, refused
+from cluster.slurm.key_problems import Place, nowhere, refused, refused_file
 from cluster.slurm.keys import NONE, File, Release
+
+Given = tuple[File, str, Any]  # file, variable, settings
 
 
 def refused_settings(
@@ -15,20 +17,28 @@ def refused_settings(
 ) -> list[str]:
     """Sentences, each once. `release` is that of `host`, or that will be there; "" is not known.
 
-    configuration: settings, cgroup, private_tmp, components, nodes, partitions, topology
+    configuration: settings, cgroup, private_tmp, oci, files, components, nodes, partitions,
+    topology
     """
     given = [(release, *one) for one in _set(configuration)]
     given += [(NONE, *one) for one in _set_where_known(configuration)]
-    sentences = (
+    sentences = [
         sentence
         for of, file, where, settings in given
         if isinstance(settings, Mapping)  # what is none is told by others
         for sentence in refused(settings, file, of, where, host, place)
-    )
+    ]
+    for file, where, value in _files(configuration.get("files")):
+        sentences += refused_file(value, file, release, where, host, place)
     return list(dict.fromkeys(sentences))
 
 
-Given = tuple[File, str, Any]  # file, variable, settings
+def _files(files: Any) -> Iterator[Given]:
+    """Those with keys: of the others the role knows the names."""
+    known = {str(file): file for file in File}
+    for name, value in files.items() if isinstance(files, Mapping) else ():
+        if name in known and value:
+            yield known[name], f"slurm_other_files.{name}", value
 
 
 def _set_where_known(configuration: Mapping[str, Any]) -> Iterator[Given]:
@@ -48,6 +58,7 @@ def _set(configuration: Mapping[str, Any]) -> Iterator[Given]:
         yield File.SLURM, "slurm_topology", topology.settings(declared)
         yield File.TOPOLOGY, "slurm_topology", topology.keys(declared)
     yield File.JOB_CONTAINER, "slurm_private_tmp_settings", configuration["private_tmp"]
+    yield File.OCI, "slurm_oci_settings", configuration.get("oci")
     for who, component in configuration["components"].items():
         if not isinstance(component, Mapping):
             continue

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from cluster.slurm.contradictions import contradictions
-from cluster.slurm.key_problems import refused
-from cluster.slurm.keys import RELEASES, File
+from cluster.slurm.key_problems import refused, refused_file
+from cluster.slurm.keys import RELEASES, File, read
 from cluster.slurm.releases import refused_settings
 
 SITES = yaml.safe_load(Path(__file__).with_name("slurm_sites.yml").read_text(encoding="utf-8"))
@@ -193,6 +193,88 @@ def test_what_some_slurm_reads_passes(file: str, name: str, value: Any) -> None:
     assert told(file, name, value) == ""
 
 
+def test_the_old_name_of_a_namespace_stands_where_a_site_sets_it_and_is_left_out_of_a_roles() -> None:
+    settings = {"JobContainerType": "job_container/tmpfs"}
+    for release in ("", *RELEASES):
+        assert refused(settings, SLURM, release, "v", "ctl1") == []
+    assert read(settings, SLURM, "25.11") == {}
+    assert read(settings, SLURM, "25.05") == settings
+
+
+# --- files of plugins ----------------------------------------------------------------------------
+
+
+def told_of(file: str, value: Any, release: str = "") -> str:
+    return " ".join(refused_file(value, File(file), release, "v", "ctl1" if release else ""))
+
+
+HELPER = {"NodeName": "gpu[1-2]", "Feature": "nps1", "Helper": "/opt/site/nps"}
+DIRS = [{"path": "/tmp", "options": "noexec,nosuid", "tmpfs": True}]
+NAMESPACE = {"defaults": {"base_path": "/local", "clone_ns_flags": ["CLONE_NEWPID"]}}
+BLOCKS = {"block_sizes": [4, 8], "blocks": [{"block": "b1", "nodes": "gpu[1-4]"}]}
+TREE = {"switches": [{"switch": "s1", "nodes": "cpu1"}, {"switch": "s0", "children": "s1"}]}
+LICENCE = {"resource": "watts", "mode": "MODE_1", "layers": [{"nodes": ["a"], "count": 9}]}
+TORUS = {"toruses": [{"name": "t", "dims": {"x": 4}, "regions": [{"anchor": {"x": "far"}}]}]}
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "sentence"),
+    [
+        ("acct_gather.conf", {"EnergyIPMIFrequncy": 10}, "conf; did you mean EnergyIPMIFrequency?"),
+        ("acct_gather.conf", {"EnergyIPMIFrequency": "often"}, "is often; set a whole number"),
+        ("acct_gather.conf", {"ProfileHDF5Default": "Energy,Tsk"}, "did you mean Task?"),
+        ("mpi.conf", {"PMIxDirectConn": "maybe"}, "v.PMIxDirectConn is maybe; set YES or NO."),
+        ("mpi.conf", {"PMIxCollFence": "star"}, "set mixed, tree or ring."),
+        ("oci.conf", {"RunTimeRunn": "x"}, "has a key RunTimeRunn in oci.conf; did you mean RunTi"),
+        ("burst_buffer.conf", {"StageInTimeout": "x"}, "is x; set a whole number"),
+        ("helpers.conf", [{**HELPER, "Flgs": "rebootless"}], "v[0].Flgs: no Slurm from 22.05 to"),
+        ("helpers.conf", [{"Feature": "a", "Flags": "none"}], "v[0].Flags has none, which is no"),
+        ("helpers.conf", [{"BootTime": "soon"}], "v[0].BootTime is soon; set a whole number"),
+        ("helpers.conf", ["x"], "v[0] is x; it must be a mapping, name to value."),
+        ("namespace.yaml", {"default": {}}, "did you mean defaults?"),
+        ("namespace.yaml", {"defaults": {"shared": "maybe"}}, "v.defaults.shared is maybe; set"),
+        ("namespace.yaml", {"defaults": {"dir_confs": [{"path": {"a": 1}}]}}, "is a mapping; give"),
+        ("resources.yaml", [{**LICENCE, "mode": "MODE_4"}], "v[0].mode has MODE_4, which is no"),
+        ("resources.yaml", [{"layers": [{"count": "many"}]}], "v[0].layers[0].count is many;"),
+        ("topology.yaml", [{"block": {"block_sizes": ["x"]}}], "set a list of whole numbers."),
+        ("topology.yaml", [{"tree": {"switches": [{"childen": "a"}]}}], "did you mean children?"),
+        ("topology.yaml", [{"flat": True}], "v[0].flat is True; it must be a mapping"),
+        ("topology.yaml", [{"torus3d": TORUS}], "regions[0].anchor.x is far; set a whole number"),
+    ],
+)
+def test_what_no_plugin_reads_in_its_file_is_refused(file: str, value: Any, sentence: str) -> None:
+    assert sentence in told_of(file, value)
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "since"),
+    [
+        ("acct_gather.conf", {"EnergyIPMIFrequency": 10, "ProfileHDF5Default": "Task"}, "22.05"),
+        ("acct_gather.conf", {"ProfileInfluxDBTimeout": 5}, "23.02"),
+        ("mpi.conf", {"PMIxShareServerTopology": "yes"}, "25.11"),
+        ("helpers.conf", [{"MutuallyExclusive": "nps1,nps4"}, {"BootTime": 300}], "22.05"),
+        ("helpers.conf", [HELPER], "23.02"),
+        ("helpers.conf", [{**HELPER, "Flags": "rebootless"}], "24.05"),
+        ("namespace.yaml", NAMESPACE, "25.11"),
+        (
+            "namespace.yaml",
+            {"node_confs": [{"nodes": ["a"], "options": NAMESPACE["defaults"]}]},
+            "25.11",
+        ),
+        ("namespace.yaml", {"defaults": {"dir_confs": DIRS}}, "26.05"),
+        ("resources.yaml", [LICENCE], "25.05"),
+        ("topology.yaml", [{"topology": "a", "cluster_default": True, "tree": TREE}], "25.05"),
+        ("topology.yaml", [{"topology": "b", "block": BLOCKS}, {"flat": None}], "25.05"),
+    ],
+)
+def test_a_file_of_a_plugin_passes_from_the_release_on_that_reads_it(
+    file: str, value: Any, since: str
+) -> None:
+    assert told_of(file, value) == ""
+    for release in RELEASES:
+        assert bool(told_of(file, value, release)) is (release < since), release
+
+
 # --- what does not go together -------------------------------------------------------------------
 
 APART = [
@@ -303,6 +385,8 @@ PLACES = [
     ),
     ({"nodes": [{**NODES, "options": {"Nonsense": 1}}]}, "slurm_node_options.Nonsense"),
     ({"nodes": [{**NODES, "gres": [{"Nonsense": 1}]}]}, "slurm_node_gres.Nonsense"),
+    ({"oci": {"Nonsense": 1}}, "slurm_oci_settings.Nonsense"),
+    ({"files": {"mpi.conf": {"Nonsense": 1}}}, "slurm_other_files.mpi.conf.Nonsense"),
     ({"nodes": [{**NODES, "autodetect": "nvlm"}]}, "slurm_node_autodetect.AutoDetect"),
     ({"partitions": [{}, {"settings": {"Nonsense": 1}}]}, "slurm_partitions[1].settings.Nonsense"),
 ]

@@ -45,6 +45,11 @@ options:
     type: list
     elements: str
     default: []
+  managed:
+    description: Patterns as those of O(owned), of which only files go that say they are Ansible's.
+    type: list
+    elements: str
+    default: []
   mark:
     description: >-
       A line that each file gets below its first. Of what matches O(owned), only files with it go.
@@ -66,6 +71,7 @@ changed_files:
 """
 
 HEAD = 4096  # bytes in which the mark must be
+MANAGED = b"Managed by Ansible"  # of ansible_managed
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class Owned:
     patterns: Sequence[str] = ()
     mark: str = ""
     access: Access = FILE
+    managed: Sequence[str] = ()
 
     def text(self, text: str) -> str:
         if not self.mark:
@@ -89,8 +96,15 @@ class Owned:
         return path.is_file() and f"{self.mark}\n".encode() in path.read_bytes()[:HEAD]
 
     def surplus(self, keep: Iterable[str], unwanted: Iterable[str]) -> list[str]:
-        names = surplus(self.folder, keep, (*self.patterns, *unwanted))
-        return [name for name in names if self.has_mark(self.folder / name)]
+        sure = [name for name in unwanted if name not in self.managed]
+        names = surplus(self.folder, keep, (*self.patterns, *sure))
+        ours = [name for name in names if self.has_mark(self.folder / name)]
+        return ours + [name for name in surplus(self.folder, keep, self.managed) if self.says(name)]
+
+    def says(self, name: str) -> bool:
+        """Whether a file says that it is Ansible's."""
+        path = self.folder / name
+        return path.is_file() and MANAGED in path.read_bytes()[:HEAD]
 
 
 def run(owned: Owned, files: Mapping[str, str], check_mode: bool) -> dict[str, Any]:
@@ -124,6 +138,7 @@ def main() -> None:
             "folder": {"type": "path", "required": True},
             "files": {"type": "dict", "required": True},
             "owned": {"type": "list", "elements": "str", "default": []},
+            "managed": {"type": "list", "elements": "str", "default": []},
             "mark": {"type": "str", "default": ""},
             "mode": {"type": "str", "default": "0644"},
         },
@@ -131,7 +146,7 @@ def main() -> None:
     )
     options = module.params
     access = Access(int(options["mode"], 8), os.geteuid(), os.getegid())
-    owned = Owned(Path(options["folder"]), options["owned"], options["mark"], access)
+    owned = Owned(Path(options["folder"]), options["owned"], options["mark"], access, options["managed"])
     try:
         result = run(
             owned,

@@ -87,7 +87,24 @@ def judge(
 
 def cautions(site: Site) -> list[str]:
     """Sentences about what works and should not be so."""
-    return [*_operators_among_users(site), *_known_holes(site), *_endless_jobs(site)]
+    return [
+        *_operators_among_users(site),
+        *_known_holes(site),
+        *_endless_jobs(site),
+        *_old_names(site),
+    ]
+
+
+def _old_names(site: Site) -> Iterator[str]:
+    with contextlib.suppress(AnsibleError, KeyError, TypeError):
+        settings = site.values.value(site.names[0], "slurm_settings") if site.names else {}
+        for name, value in settings.items():
+            if str(name).lower() == "jobcontainertype" and value:
+                yield (
+                    f"slurm_settings.{name} is the old name of NamespaceType: Slurm 25.11 and newer "
+                    "still read it, and slurmctld warns. Remove it; slurm_private_tmp sets the one "
+                    "that the release reads."
+                )
 
 
 def _operators_among_users(site: Site) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.slurm import contradictions, gres, licenses, nodes, releases, reservations, topology
 from playbooks.plugin_utils.origin import written_at
-from roles.slurm.plugin_utils import components, confinement, leaving, state
+from roles.slurm.plugin_utils import components, confinement, leaving, other_files, state
 
 
 def _refused_settings(configuration: Mapping[str, Any], release: str, host: str = "") -> list[str]:
@@ -40,6 +40,8 @@ class FilterModule:
             "slurm_scripts": components.scripts,
             "slurm_script_files": components.script_files,
             "slurm_setting_problems": components.setting_problems,
+            "slurm_other_files_texts": other_files.texts,
+            "slurm_other_files_problems": other_files.problems,
             "slurm_confinement_problems": confinement.problems,
             "slurm_node_lines": nodes.node_lines,
             "slurm_gres_lines": nodes.gres_lines,

@@ -24,7 +24,11 @@ def problems(
         return []
     sentences = [*_hidden_from_metrics(own, components, site)]
     if private_tmp["wanted"]:
-        sentences += [*_uncontained(components, site), *_folder(private_tmp)]
+        sentences += [
+            *_uncontained(components, site),
+            *_not_private(site),
+            *_folder(private_tmp),
+        ]
     return sentences
 
 
@@ -43,6 +47,16 @@ def _uncontained(components: Components, site: Settings) -> Iterator[str]:
         yield (
             f"slurm_settings.PrologFlags is {text(flags) or 'empty'}, and a job's private /tmp is "
             "made by Contain; add Contain, or set slurm_private_tmp to false."
+        )
+
+
+def _not_private(site: Settings) -> Iterator[str]:
+    """From 25.11 on Slurm would take the role's NamespaceType, and be silent about the old name."""
+    plugin = text(_of(site, "jobcontainertype"))
+    if plugin and plugin.rpartition("/")[2] != "tmpfs":
+        yield (
+            f"slurm_settings.JobContainerType is {plugin}, and slurm_private_tmp is true; set "
+            "slurm_private_tmp to false."
         )
 
 
