@@ -46,6 +46,8 @@ def members(
     known = set(names)
     chosen: set[str] = set()
     for word in entry["nodes"]:
+        if word in (None, ""):
+            raise PartitionError(f"{where} has an empty entry; remove it, or name a group.")
         if word == ALL:
             chosen |= known
         elif word in groups:

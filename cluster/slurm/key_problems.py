@@ -44,8 +44,18 @@ LINES = (
     File.FRONTEND,
     File.POWER_ACTION,
 )
+# What Slurm takes and this cluster cannot have: key, value -> why, and what instead.
+_ANYBODY = "lets whoever reaches a daemon be any user; remove it, the role sets"
+UNFIT = {
+    ("AuthType", "auth/none"): f"{_ANYBODY} auth/munge",
+    ("CredType", "cred/none"): f"{_ANYBODY} cred/munge",
+    ("AuthAltTypes", "auth/none"): "lets whoever reaches a daemon be any user; remove it",
+}
+# Keys whose value belongs to the accounts, folders and units that the roles make.
+FIXED = {"SlurmUser": "slurm", "SlurmdUser": "root"}
 # Newer releases read it as NamespaceType, with a warning: a role leaves it out, a site may have it.
 STILL_READ = "job_container/tmpfs"
+OR_OWN = "or say in slurm_settings.PluginDir where a plugin of your own lies."
 FEW = 12  # words that a sentence names
 
 Place = Callable[[object], str]  # ` (set in FILE:LINE)` of a value, or nothing
@@ -62,18 +72,27 @@ def refused(
     where: str,
     host: str = "",
     place: Place = nowhere,
+    own_plugins: bool = False,
 ) -> list[str]:
     """A sentence for each key and value that the release does not read; each once.
 
-    release  that of `host`, or that will be there; "" where it is not known
+    release      that of `host`, or that will be there; "" where it is not known
+    own_plugins  whether a site says where plugins of its own lie
     """
+    own_plugins = own_plugins or has_plugins(settings)
     sentences = [
         sentence
         for name, value in settings.items()
         if NAME.fullmatch(str(name)) and _plain(value) and entries(value)
         for sentence in _of_one(File(file), str(name), value, release, host, f"{where}.", place)
+        if not (own_plugins and sentence.endswith(OR_OWN))
     ]
     return list(dict.fromkeys(sentences))
+
+
+def has_plugins(settings: Mapping[str, Any]) -> bool:
+    """Whether settings say where plugins lie: a site's own then lie there too."""
+    return any(str(name).lower() == "plugindir" and entries(settings[name]) for name in settings)
 
 
 def refused_file(
@@ -162,6 +181,9 @@ def _of_one(
         return
     elif key.kind == "line":
         yield from _line(name, text(value), release, host, at)
+    elif fixed := FIXED.get(key.name):
+        if text(value) != fixed:
+            yield f"{at} is {text(value)}; remove it, the role needs {fixed}."
     elif key.kind in WORDS:
         for entry in [text(value)] if key.kind == "word" else entries(value):
             if problem := _entry(key, entry, release, host, releases):
@@ -210,6 +232,8 @@ def _entry(
     key: Key, entry: str, release: Release, host: str, releases: tuple[Release, ...]
 ) -> str | None:
     """What is wrong with one word of a value."""
+    if why := UNFIT.get((key.name, entry.lower())):
+        return f" is {entry}, which {why}."
     word = key.word(entry)
     if word is None:
         return _no_word(key, entry, releases)
@@ -231,11 +255,14 @@ def _no_word(key: Key, entry: str, releases: tuple[Release, ...]) -> str | None:
     name = re.split("[=:]", entry, maxsplit=1)[0]
     full = name if not key.prefix or name.startswith(key.prefix) else f"{key.prefix}{name}"
     near = _near(full, known, cutoff=0.85 if key.others else 0.75)
-    if key.others and (not near or near == full):
+    own = key.others and (not near or near == full)
+    if own and not key.prefix:
         return None
     of = f" has {entry}, which is no word of {key.name}"
     if near:
         return f"{of}; did you mean {near}?"
+    if own:
+        return f"{of}; correct it, {OR_OWN}"
     if len(known) <= FEW:
         return f"{of}; set {' or '.join(filter(None, (', '.join(known[:-1]), known[-1])))}."
     return f"{of} in slurm.conf(5); correct or remove it."
@@ -295,6 +322,7 @@ SHAPES: Mapping[str, tuple[re.Pattern[str], str]] = {
         ("minutes", r"\d+|UNLIMITED|INFINITE", "a number of minutes, or UNLIMITED"),
         ("seconds", r"-1|\d+|NONE|UNLIMITED|INFINITE", "a number of seconds, or NONE"),
         ("count", r"\d+[KMGTP]?", "a number, with K, M, G, T or P behind it or nothing"),
+        ("program", r"/[^,]*", "the absolute path of one program"),
         ("numbers", r"\d+(,\d+)*", "a list of whole numbers"),
         ("purge", r"\d+\s*([hdm][a-z]*)?", "a time such as 12months, 30days or 24hours"),
     )

@@ -342,5 +342,7 @@ def _time_problems(where: str, value: Any) -> Iterator[str]:
         )
     elif problems := list(value_problems(where, value)):
         yield from problems
+    elif value == "":
+        yield f"{where} is empty; set a time such as 2-00:00:00, or remove it."
     elif value and (must := must_be(File.PARTITION, "MaxTime", value)):
         yield f"{where} is {value}; set {must}."

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster.slurm import gres, topology
-from cluster.slurm.key_problems import Place, nowhere, refused, refused_file
+from cluster.slurm.key_problems import Place, has_plugins, nowhere, refused, refused_file
 from cluster.slurm.keys import NONE, File, Release
 
 Given = tuple[File, str, Any]  # file, variable, settings
@@ -22,11 +22,13 @@ def refused_settings(
     """
     given = [(release, *one) for one in _set(configuration)]
     given += [(NONE, *one) for one in _set_where_known(configuration)]
+    site = configuration["settings"]
+    own_plugins = isinstance(site, Mapping) and has_plugins(site)
     sentences = [
         sentence
         for of, file, where, settings in given
         if isinstance(settings, Mapping)  # what is none is told by others
-        for sentence in refused(settings, file, of, where, host, place)
+        for sentence in refused(settings, file, of, where, host, place, own_plugins)
     ]
     for file, where, value in _files(configuration.get("files")):
         sentences += refused_file(value, file, release, where, host, place)

@@ -58,6 +58,14 @@ WRONG = [
     (SLURM, "SelectType", "cons_tres", "did you mean select/cons_tres?"),
     (SLURM, "SlurmctldDebug", "loud", "has loud, which is no word of SlurmctldDebug in slurm.conf"),
     (SLURM, "PrologFlags", "Alloc,Contian", "has Contian, which is no word of PrologFlags; did"),
+    (SLURM, "JobSubmitPlugins", "lua,our_own", "correct it, or say in slurm_settings.PluginDir where"),
+    (SLURM, "JobCompType", "jobcomp/nowhere", "correct it, or say in slurm_settings.PluginDir where"),
+    (SLURM, "AuthType", "auth/none", "is auth/none, which lets whoever reaches a daemon be any user"),
+    (SLURM, "AuthAltTypes", "auth/jwt,auth/none", "lets whoever reaches a daemon be any user"),
+    (SLURM, "SlurmUser", "root", "v.SlurmUser is root; remove it, the role needs slurm."),
+    (DBD, "SlurmUser", "root", "v.SlurmUser is root; remove it, the role needs slurm."),
+    (SLURM, "Epilog", ["a"], "v.Epilog is a; set the absolute path of one program."),
+    (SLURM, "TaskProlog", "/a,/b", "set the absolute path of one program."),
     (SLURM, "JobSubmitPlugins", "lua,require_timelimits", "did you mean job_submit/require_timel"),
     (SLURM, "GresTypes", "gpus", "did you mean gpu?"),
     (SLURM, "SchedulerParameters", "defer,bf_wndow=7", "has bf_wndow=7, which is no word of Sched"),
@@ -169,8 +177,10 @@ def test_a_sentence_says_where_the_value_is_written() -> None:
         (SLURM, "SlurmctldDebug", 5),
         (SLURM, "TaskPlugin", "affinity,task/cgroup"),
         (SLURM, "MpiDefault", "pmix"),
-        (SLURM, "JobCompType", "jobcomp/our_own"),
-        (SLURM, "JobSubmitPlugins", "lua,our_own"),
+        (SLURM, "AuthType", "auth/munge"),
+        (SLURM, "SlurmUser", "slurm"),
+        (SLURM, "RebootProgram", "/usr/sbin/reboot now"),
+        (SLURM, "Prolog", "/etc/slurm/prolog.d/*"),
         (SLURM, "GresTypes", "gpu,tape"),
         (SLURM, "CpuFreqDef", 2400000),
         (SLURM, "BcastParameters", "send_libs,Compression=lz4"),
@@ -199,6 +209,17 @@ def test_the_old_name_of_a_namespace_stands_where_a_site_sets_it_and_is_left_out
         assert refused(settings, SLURM, release, "v", "ctl1") == []
     assert read(settings, SLURM, "25.11") == {}
     assert read(settings, SLURM, "25.05") == settings
+
+
+def test_plugins_of_a_site_pass_where_it_says_where_they_lie() -> None:
+    own = {"JobCompType": "jobcomp/our_own", "JobSubmitPlugins": "lua,our_own"}
+    assert refused({**own, "plugindir": "/opt/site/slurm"}, SLURM, "", "v") == []
+    for settings, components in (({"PluginDir": "/opt/a"}, own), ({**own, "PluginDir": "/a"}, {})):
+        site = {"settings": settings, "components": {"a": {"settings": components}}}
+        assert refused_settings({**PLAIN, **site}, "") == []
+    # It may be a misspelt one of Slurm's even so.
+    misspelt = {"PluginDir": "/opt/site/slurm", "JobSubmitPlugins": "require_timelimits"}
+    assert "did you mean" in " ".join(refused(misspelt, SLURM, "", "v"))
 
 
 # --- files of plugins ----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from ansible.plugins.loader import add_all_plugin_dirs
 from cluster import fixed_versions, names
 from cluster.contract import Contract
 from cluster.hostlist import listed
+from cluster.partitions import expanded
 from cluster.refusal import Refusal, standing
 from cluster.slurm import gres
 from playbooks.filter_plugins.preflight_hosts import told
@@ -92,7 +93,21 @@ def cautions(site: Site) -> list[str]:
         *_known_holes(site),
         *_endless_jobs(site),
         *_old_names(site),
+        *_idle_nodes(site),
     ]
+
+
+def _idle_nodes(site: Site) -> Iterator[str]:
+    """Slurm takes nodes without a partition, for reservations or for later; most are forgotten."""
+    with contextlib.suppress(AnsibleError, IndexError, KeyError, TypeError):
+        names = ("slurm_partitions", "slurm_nodes", "slurm_node_groups")
+        partitions, nodes, groups = (site.values.value(site.names[0], name) for name in names)
+        used = {name for part in expanded(partitions, nodes, groups) for name in part["nodes"]}
+        if idle := [node["name"] for node in nodes if node["name"] not in used]:
+            yield (
+                f"{listed(idle)} {'is' if len(idle) == 1 else 'are'} in no partition of "
+                "slurm_partitions, so no job can run there."
+            )
 
 
 def _old_names(site: Site) -> Iterator[str]:

@@ -22,6 +22,8 @@ YAML = (".yml", ".yaml")
 FOLDERS = ("group_vars", "host_vars")
 # A thousand nodes with forty variables each have 10^5; an alias bomb has 10^9 in a kilobyte.
 HOST_RANGE = re.compile(r"\[([0-9]+):([0-9]+)\]")
+# As Slurm writes one, where a host is named: at the beginning of a line, in YAML or INI.
+SLURM_RANGE = re.compile(r"^[ '\"-]*([\w.-]*)\[(\d+)-(\d+)\]([\w.-]*)", re.MULTILINE)
 OCTAL = re.compile(r"0[0-7]+")
 TAGS = {
     *("!vault", "!vault-encrypted", "!unsafe"),
@@ -56,6 +58,28 @@ def inventory_files(source: Path) -> Iterator[Path]:
     for path in [source] if source.is_file() else sorted(source.iterdir()):
         if path.suffix in YAML and path.is_file() and not path.name.startswith("."):
             yield path
+
+
+class Unread(SystemExit):
+    """Ends a run, as Ansible would for what it cannot parse."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__(4)
+        self.sentences = sentences
+
+
+def inventory_problems(path: Path) -> list[str]:
+    """Why none of Ansible's plugins reads an inventory, where that can be said."""
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8", errors="replace")
+    ranges = [
+        f"{path}:{text.count(chr(10), 0, match.start(1)) + 1}: {match[0].strip()} is no range of "
+        f"Ansible's, which has a colon; write {match[1]}[{match[2]}:{match[3]}]{match[4]}"
+        for match in SLURM_RANGE.finditer(text)
+    ]
+    is_yaml = path.suffix in YAML or text.startswith("---")
+    return ranges or (problems([path], lambda _: None) if is_yaml else [])
 
 
 def _below(folder: Path) -> Iterator[Path]:

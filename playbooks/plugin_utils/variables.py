@@ -108,7 +108,7 @@ def type_problem(name: str, option: Option, value: object) -> str:
     if instead := WITHDRAWN.get((name, str(value))):
         return f"is {value}, {instead}"
     kind = option.get("type", "str")
-    if kind in {"list", "dict"} and isinstance(value, (list, dict)):
+    if kind in {"list", "dict"} and isinstance(value, SHAPES[kind]):
         # What is wrong lies inside; Ansible names the key.
         return f"is refused: {result.error_messages[0].rstrip('.')}."
     shown = "something else" if option.get("no_log") else repr(value)
@@ -158,6 +158,8 @@ def word_problems(
             yield from word_problems(f"{path}[{number}]", inner, item, words, as_written, f"{at}[]")
     elif kind == "str":
         yield from _one_word(path, value, as_written, numbers=False)
+    elif kind == "path" and value and not str(value).startswith("/"):
+        yield f"{path} must be an absolute path, but is {value}."
 
 
 def _as_bool(path: str, kind: str, value: object) -> str:

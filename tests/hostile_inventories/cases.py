@@ -146,7 +146,8 @@ def names() -> Iterator[Case]:
     yield named("192.0.2.77", "cannot be a NodeName")
     for name in ("default", "DEFAULT", "localhost", "Default"):
         yield named(name, "cannot be the name of a host")
-    yield named("gpu[3-9]", "hosts.yml")
+    yield named("gpu[3-9]", "write gpu[3:9]")
+    yield Case("host 'gpu[3-9]' in INI", {"more.ini": "[racks]\ngpu[3-9] rack=7\n"}, "write gpu[3:9]")
     yield named("x" * 64, "at most 63")
     yield named("Gpu1", "differ only in upper and lower case")
     yield named("gpu[3:2]", "runs backwards and names no host")
@@ -330,10 +331,10 @@ def slurm() -> Iterator[Case]:
         ("MaxJobCount: 10000", ACCEPTED),
         ("TreeWidth: 0", "TreeWidth"),
         ("TreeWidth: 65536", "TreeWidth"),
-        ("SlurmctldPort: 6818", "6818"),
+        ("SlurmctldPort: 6818", ACCEPTED),  # no controller is a compute node
         ("SlurmctldPort: 0", "SlurmctldPort"),
         ("SlurmctldPort: 99999", "SlurmctldPort"),
-        ("SlurmdPort: 6817", "6817"),
+        ("SlurmdPort: 6817", ACCEPTED),
         ("SlurmdPort: 6819", "6819"),
         ("SlurmdTimeout: soon", "SlurmdTimeout"),
         ("PreemptType: preempt/qoss", "PreemptType"),
@@ -352,6 +353,18 @@ def slurm() -> Iterator[Case]:
         ("ReturnToService: 1", ACCEPTED),
         ("MaxArraySize: 1e9", "MaxArraySize"),
         ("TaskPlugin: task/none", ACCEPTED),
+        ("AuthType: auth/none", "lets whoever reaches a daemon be any user"),
+        ("CredType: cred/none", "lets whoever reaches a daemon be any user"),
+        ("AuthType: auth/munge", ACCEPTED),
+        ("SlurmUser: root", "the role needs slurm"),
+        ("SlurmUser: slurm", ACCEPTED),
+        ("JobCompType: jobcomp/nowhere", "PluginDir where a plugin of your own lies"),
+        ("JobSubmitPlugins: our_own", "PluginDir where a plugin of your own lies"),
+        ("JobSubmitPlugins: our_own, PluginDir: /opt/site/slurm", ACCEPTED),
+        ("Epilog: [a]", "the absolute path of one program"),
+        ("Epilog: [/a, /b]", "the absolute path of one program"),
+        ("Epilog: /opt/site/epilog", ACCEPTED),
+        ("RebootProgram: /usr/sbin/reboot now", ACCEPTED),
         ("JobContainerType: job_container/tmpfs", ACCEPTED),
         ("JobContainerType: job_container/none", "set slurm_private_tmp to false"),
         ("ClusterName: other", "ClusterName"),
@@ -365,6 +378,17 @@ def slurm() -> Iterator[Case]:
     )
     for text, words in settings:
         yield _more(f"slurm_settings {text}", words, f"slurm_settings: {{{text}}}")
+    children = copy.deepcopy(CHILDREN)
+    children["slurm_compute"]["children"]["cpu"]["hosts"]["ctl1"] = {}
+    both = {"SlurmctldPort": 6818}
+    yield Case(
+        "SlurmctldPort: 6818 on a compute node",
+        {
+            "hosts.yml": _inventory(children),
+            "group_vars/all.yml": _text(ALL | {"slurm_settings": both}),
+        },
+        "SlurmdPort is 6818, and SlurmctldPort is 6818",
+    )
     for text, words in (
         ("slurm_node_options: {Wieght: 1}", "did you mean Weight?"),
         ("slurm_node_options: {Weight: heavy}", "Weight"),
@@ -375,6 +399,14 @@ def slurm() -> Iterator[Case]:
         ("slurm_cgroup_settings: {ConstrainCore: 'yes'}", "did you mean ConstrainCores?"),
         ("slurm_cgroup_settings: {ConstrainCores: maybe}", "ConstrainCores"),
         ("slurm_cgroup_settings: {CgroupPlugin: cgroup/v3}", "CgroupPlugin"),
+        ("slurm_settings: [a]", "must be of type dict"),
+        ("slurm_database_settings: {DbdPort: 7000}", "set slurm_database_port"),
+        ("slurm_database_settings: {AuthType: auth/none}", "be any user"),
+        ("slurm_database_settings: {SlurmUser: root}", "the role needs slurm"),
+        ("slurm_install_version: newest", "which is no version"),
+        ("slurm_install_version: '24.11.5'", ACCEPTED),
+        ("validation_runtime_prefix: opt/x", "must be an absolute path"),
+        ("validation_runtime_prefix: /opt/x", ACCEPTED),
         ("slurm_oci_settings: {RunTimeRunn: x}", "did you mean RunTimeRun?"),
         ("slurm_oci_settings: {DisableCleanup: perhaps}", "set YES or NO"),
         ("slurm_other_files: {mpi.conf: {PMIxDirectCon: 'true'}}", "did you mean PMIxDirectConn?"),
@@ -452,6 +484,7 @@ def partitions() -> Iterator[Case]:
         ("max_time: 2-00:00:00", ACCEPTED),
         ("max_time: UNLIMITED", ACCEPTED),
         ("max_time: -5", "max_time"),
+        ("max_time: ''", "max_time is empty"),
         ("settings: {MaxTme: 1-0}", "did you mean MaxTime?"),
         ("settings: {Hidden: yes}", "must be a word"),
         ("settings: {DefaultTime: 1:30:00}", "which YAML reads as 5400"),
@@ -477,6 +510,9 @@ def partitions() -> Iterator[Case]:
         ("['gpu[1-2]', cpu]", ACCEPTED),
         ("['gpu[1-9]', cpu]", "gpu[3-9]"),
         ("[7]", "slurm_partitions"),
+        ("[null]", "has an empty entry"),
+        ("[ALL, null]", "has an empty entry"),
+        ("[gpu1]", ACCEPTED),  # the others are told in a warning
     ):
         yield of(f"[{{name: p, nodes: {nodes}}}]", words)
     yield of("[]", "slurm_partitions")
@@ -486,6 +522,8 @@ def partitions() -> Iterator[Case]:
     yield of("[{nods: [ALL], name: p}]", "missing required arguments: nodes")
     yield of("[{nodes: [ALL]}]", "name")
     yield of(f"[{{name: p, {rest}}}, {{name: p, {rest}}}]", "two partitions with the name p")
+    # Two partitions to slurmctld, which compares their names to the letter (list_find_part).
+    yield of(f"[{{name: p, {rest}}}, {{name: P, {rest}}}]", ACCEPTED)
     yield of(
         f"[{{name: p, {rest}, default: true}}, {{name: q, {rest}, default: true}}]",
         "2 default partitions",

@@ -82,6 +82,8 @@ def judge(folder: Path) -> list[str]:
         if problems := variable_files.problems(variable_files.files([str(folder)]), decrypt):
             return problems
         return list(inventories.judged(folder).sentences)
+    except variable_files.Unread as end:
+        return list(end.sentences)
     except AnsibleError as error:
         return [str(error)]
     except Exception as error:  # what preflight would print as a defect of its own

@@ -99,6 +99,6 @@ def test_what_a_slurmdbd_has_is_read_from_two_lines(output, records, password):
 def test_settings_that_cannot_work_are_named(settings, words):
     site = declared("24.11")
     look = {"slurm_database_settings": settings}
-    (problem,) = of_role(site, "slurm_database", "ctl1", "__slurm_database_problems", **look)
+    (problem,) = of_role(site, "slurm_database", "ctl1", "__slurm_database_refused", **look)
     assert problem.startswith("slurm_database_settings.")
     assert problem.endswith(words)

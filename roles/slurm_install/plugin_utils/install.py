@@ -31,9 +31,11 @@ Settings = Mapping[str, Any]  # the role's variables, without their prefix
 
 def problems(settings: Settings) -> list[str]:
     """What is wrong with what is set, as sentences."""
-    method = settings["method"]
+    method, version = settings["method"], settings["version"]
     if method not in METHODS:
         return [f"slurm_install_method is {method}; set it to one of {', '.join(METHODS)}."]
+    if version and not versions.parsed(version):
+        return [f"slurm_install_version is {version}, which is no version; set one such as 25.11.2."]
     if method == "packages":
         return list(_packages_problems(settings))
     return list(_build_problems(settings)) if method == "build" else []
@@ -53,10 +55,10 @@ def _packages_problems(settings: Settings) -> Iterator[str]:
             f"slurm_install_repository is {repository}, and the hosts have no such repository "
             f"({known}); add it to cluster_package_repositories, or correct the name."
         )
-    elif repository and not versions.parsed(settings["version"]):
+    elif repository and not settings["version"]:
         yield (
-            f"slurm_install_version is {settings['version'] or 'empty'}; say which version of the "
-            "repository all hosts get, such as 25.11.2."
+            "slurm_install_version is empty; say which version of the repository all hosts get, "
+            "such as 25.11.2."
         )
 
 

@@ -46,7 +46,7 @@ def test_what_can_work_is_not_refused(settings):
         (PACKAGES | {"folder": "/srv"}, "both slurm_install_repository and slurm_install_folder"),
         (PACKAGES | {"repository": "sites"}, "the hosts have no such repository (site)"),
         (PACKAGES | {"version": ""}, "slurm_install_version is empty; say which version"),
-        (PACKAGES | {"version": "newest"}, "slurm_install_version is newest; say which"),
+        (PACKAGES | {"version": "newest"}, "slurm_install_version is newest, which is no version"),
     ],
 )
 def test_what_cannot_is_one_sentence(settings, words):
