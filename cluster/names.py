@@ -140,6 +140,19 @@ def hardware_refusals(
 # --- names ---------------------------------------------------------------------------------------
 
 
+def _shortened(names: Sequence[str]) -> tuple[str, str]:
+    """Full names for a sentence, and how to write them: the short name is the host's."""
+    parts = [name.partition(".")[::2] for name in names]
+    if not all(NODENAME.fullmatch(short) and domain for short, domain in parts):
+        return listed(names), ""
+    shorts, domains = zip(*parts, strict=True)
+    if len(names) == 1 or len(set(domains)) > 1:
+        return listed(names), f", as {shorts[0]}: {{ansible_host: {names[0]}}}"
+    domain = domains[0]
+    each = f'ansible_host: "{{{{ inventory_hostname }}}}.{domain}"'
+    return f"{listed(shorts)}.{domain}", f", once for all, as {each} in their group's vars"
+
+
 def name_refusals(names: Sequence[str]) -> Iterator[Refusal]:
     """Hosts whose names Slurm, or a host, could not have."""
     spelt: dict[str, list[str]] = defaultdict(list)
@@ -147,10 +160,9 @@ def name_refusals(names: Sequence[str]) -> Iterator[Refusal]:
         name for name in names if not (_RANGE.fullmatch(name) or NODENAME.fullmatch(name))
     ]:
         what = "a NodeName" if len(wrong) == 1 else "NodeNames"
-        short = wrong[0].partition(".")[0]
-        hint = f", as {short}: {{ansible_host: {wrong[0]}}}" if NODENAME.fullmatch(short) else ""
+        named, hint = _shortened(wrong)
         yield Refusal(
-            f"{listed(wrong)} cannot be {what}; name each host with letters, digits and dashes, "
+            f"{named} cannot be {what}; name each host with letters, digits and dashes, "
             f"and put its full name or address into ansible_host{hint}; "
             "scripts/init writes them so."
         )

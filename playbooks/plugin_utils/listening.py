@@ -6,6 +6,7 @@ Read from the roles' own meta/ports.yml. Only where a site set one of the ports:
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +49,7 @@ def port_refusals(
         for port, daemons in ports.items():
             if len(daemons) > 1:
                 (one, its), (other, others) = list(daemons.items())[:2]
-                names = " or ".join(name for name in (its, others) if name)
+                names = " or ".join(dict.fromkeys(name for name in (its, others) if name))
                 both = f"{one} and {other} would both listen on port {port}; set {names}"
                 twice[both].append(host)
     for sentence, hosts in twice.items():
@@ -84,8 +85,12 @@ def _process(entry: Entry) -> str:
 
 def _said(entry: Entry) -> str:
     """The variable that says an entry's port; "" where it is fixed."""
-    names = expression_reads(str(entry["port"]).strip("{} ")).names
-    return min(names) if names and "{{" in str(entry["port"]) else ""
+    written = str(entry["port"])
+    names = expression_reads(written.strip("{} ")).names
+    if not names or "{{" not in written:
+        return ""
+    key = re.search(rf"\b{min(names)}\.\w+", written)  # of a mapping
+    return key[0] if key else min(names)
 
 
 def _is_set(site: Site, name: str, ours: Path) -> bool:

@@ -387,7 +387,7 @@ def slurm() -> Iterator[Case]:
             "hosts.yml": _inventory(children),
             "group_vars/all.yml": _text(ALL | {"slurm_settings": both}),
         },
-        "SlurmdPort is 6818, and SlurmctldPort is 6818",
+        "set slurm_settings.SlurmctldPort or slurm_settings.SlurmdPort to another port",
     )
     for text, words in (
         ("slurm_node_options: {Wieght: 1}", "did you mean Weight?"),
