@@ -9,13 +9,14 @@ from __future__ import annotations
 import socket
 import time
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible._internal._templating._jinja_bits import AnsibleTemplate, AnsibleTemplateExpression
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible.vars.plugins import get_vars_from_inventory_sources
@@ -33,6 +34,7 @@ class Engine:
 
     def __init__(self, loader: DataLoader) -> None:
         self._templar = Templar(loader=loader)
+        _compile_once(self._templar._engine)
 
     def render(self, variables: Variables, value: Any) -> Any:
         with self._with_variables(variables):
@@ -55,6 +57,30 @@ class Engine:
             yield
         finally:
             self._templar.available_variables = before
+
+
+def _compile_once(engine: Any) -> None:
+    """Keeps what templates compile to: Ansible compiles a text for each host anew.
+
+    What a text compiles to depends on it and on its options alone; values are given to it later.
+    """
+    for name in ("_compile_template", "_compile_expression"):
+        setattr(engine, name, _once(getattr(engine, name)))
+
+
+def _once(compile_: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    kept: dict[tuple[str, Any], Any] = {}
+
+    def compiled(text: str, options: Any) -> Any:
+        key = (str(text), options)
+        if key not in kept:
+            what = compile_(text, options)
+            if not isinstance(what, (AnsibleTemplate, AnsibleTemplateExpression)):
+                return what  # of an error, which says where this text is written
+            kept[key] = what
+        return kept[key]
+
+    return compiled
 
 
 class OtherHosts(Mapping[str, Any]):

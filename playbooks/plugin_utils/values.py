@@ -421,19 +421,27 @@ class Values:
         """A host's variables to render something with, those that it reads as what they are.
 
         One that cannot be known, or only at a price, is left as it is written: what is rendered
-        may do without it, and says what is wrong where it does not.
+        may do without it, and says what is wrong where it does not. It may read any other, so then
+        all are there; else only what is read: Ansible wraps each one, for each rendering.
         """
         raw = self.hosts[host]
         values: dict[str, Any] = {}
-        for name in reads.names - self._constant:
-            if name in raw and self._known.look(raw[name]).template:
+        some = not reads.asks and ANY not in reads.names
+        for read in {*reads.names, *reads.compared, NAME}:
+            name = read.partition(".")[0]  # of a fact
+            if name not in raw:
+                continue
+            if name in CONSTANT or not self._known.look(raw[name]).template:
+                values[name] = raw[name]
+                continue
+            try:
                 reach = self.reach(self.token(host, name))
                 if reach.known and not reach.asks:
-                    try:
-                        values[name] = self.value(host, name)
-                    except Exception:  # told by what cannot do without it
-                        continue
-        return ChainMap(values, raw)
+                    values[name] = self.value(host, name)
+            except Exception:  # told by what cannot do without it
+                some = False
+            some = some and name in values
+        return values if some else ChainMap(values, raw)
 
     def _kin(self, host: str) -> int:
         """A number that is the same for hosts whose variables are, less each host's own."""
