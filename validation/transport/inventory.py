@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -231,8 +232,12 @@ def _environment() -> dict[str, str]:
 
 def _complaint(events: Sequence[Mapping[str, Any]]) -> str:
     lines = [line for event in events for line in str(event.get("stdout", "")).splitlines()]
-    wanted = [line for line in lines if "ERROR" in line or "error" in line.lower()] or lines
-    return printable(wanted[0], 300) if wanted else "it said nothing"
+    if not lines:
+        return "it said nothing"
+    first = next((n for n, line in enumerate(lines) if "error" in line.lower()), 0)
+    # Of our own plugins, the reason is below: file, line, and what to write.
+    reasons = takewhile(lambda line: line.startswith("  "), lines[first + 1 :])
+    return printable(" ".join([lines[first], *map(str.strip, reasons)]), 600)
 
 
 def _why(result: Mapping[str, Any]) -> str:
