@@ -413,6 +413,10 @@ def slurm() -> Iterator[Case]:
         ("slurm_other_files: {mpi.conf: {PMIxDirectConn: 'true'}}", ACCEPTED),
         ("slurm_other_files: {mpi.cnf: {PMIxDebug: 1}}", "did you mean mpi.conf?"),
         ("slurm_other_files: {acct_gather.conf: {EnergyIPMIFrequency: often}}", "a whole number"),
+        (
+            "slurm_other_files: {acct_gather.conf: {ProfileHDF5Dir: /x}}",
+            "AcctGatherProfileType to acct_gather_profile/hdf5",
+        ),
         ("slurm_other_files: {helpers.conf: [{BootTime: 5}]}", "NodeFeaturesPlugins"),
         ("slurm_other_files: {topology.yaml: [{tre: {}}]}", "did you mean tree?"),
         ("slurm_other_files: {resources.yaml: [{mode: MODE_9}]}", "MODE_9"),

@@ -9,7 +9,7 @@ import pytest
 from tests.hostile_inventories.cases import ACCEPTED, CASES
 from tests.hostile_inventories.sweep import Outcome, outcome
 
-# One of each kind; `--full` judges all of them (0.55 CPU-seconds each).
+# One of each kind; `--full` judges all of them (0.4 CPU-seconds each).
 SHORT = (
     "host 'gpu[3:2]'",
     "no slurm_login",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible.plugins.filter.core import to_nice_yaml
@@ -36,6 +36,17 @@ READ_FOR = {
     "helpers.conf": ("NodeFeaturesPlugins", "node_features/helpers"),
     "job_submit.lua": ("JobSubmitPlugins", "job_submit/lua"),
     "namespace.yaml": ("NamespaceType", "namespace/linux"),
+}
+# What keys of acct_gather.conf begin with: setting, and the plugins that read them. Daemons end for
+# keys of one that is not loaded.
+GATHERED_BY = {
+    "energyipmi": ("AcctGatherEnergyType", ("ipmi", "xcc")),
+    "energyxcc": ("AcctGatherEnergyType", ("xcc",)),
+    "infinibandofed": ("AcctGatherInterconnectType", ("ofed",)),
+    "interconnectofed": ("AcctGatherInterconnectType", ("ofed",)),
+    "profilehdf5": ("AcctGatherProfileType", ("hdf5",)),
+    "profileinfluxdb": ("AcctGatherProfileType", ("influxdb",)),
+    "sysfsinterfaces": ("AcctGatherInterconnectType", ("sysfs",)),
 }
 # Every user of a node reads its files, and slurmd writes those that it fetches so as well.
 SECRET = ("energyipmipassword", "profileinfluxdbpass")
@@ -74,9 +85,13 @@ def problems(files: Any, settings: Mapping[str, Any], topology: Mapping[str, Any
     sentences = [
         sentence for name, value in files.items() for sentence in _of_file(str(name), value)
     ]
-    have = {str(name).lower(): items(value) for name, value in settings.items()}
+    have = {
+        str(name).lower(): [word.lower().rpartition("/")[2] for word in items(value)]
+        for name, value in settings.items()
+    }
+    sentences += _not_gathered(files.get(File.ACCT_GATHER), have)
     for name, (key, plugin) in READ_FOR.items():
-        words = [word.rpartition("/")[2] for word in have.get(key.lower(), ())]
+        words = have.get(key.lower(), ())
         wanted = plugin.rpartition("/")[2]
         if files.get(name) and not (wanted in words if wanted else words):
             yet = f"set slurm_settings.{key} to {plugin if wanted else 'its plugin'}"
@@ -87,6 +102,19 @@ def problems(files: Any, settings: Mapping[str, Any], topology: Mapping[str, Any
             "its place; remove one of them."
         )
     return sentences
+
+
+def _not_gathered(file: Any, have: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    keys = [str(key) for key in file] if isinstance(file, Mapping) else []
+    for prefix, (setting, plugins) in GATHERED_BY.items():
+        of = [key for key in keys if key.lower().startswith(prefix)]
+        if of and not set(plugins) & set(have.get(setting.lower(), ())):
+            kind = setting.removeprefix("AcctGather").removesuffix("Type").lower()
+            yield (
+                f"slurm_other_files.acct_gather.conf has {of[0]}, and Slurm ends for keys of a "
+                f"plugin that it does not load; set slurm_settings.{setting} to "
+                f"acct_gather_{kind}/{plugins[0]}, or remove it."
+            )
 
 
 def _instead(name: str) -> str:

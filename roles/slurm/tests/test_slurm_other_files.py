@@ -42,8 +42,18 @@ def test_a_file_is_written_as_its_parser_wants_it_and_one_that_nobody_wants_is_e
         ({"mpi.conf": {"PMIxEnv": "a\nb"}}, {}, "has a line break"),
         (
             {"acct_gather.conf": {"ProfileInfluxDBPass": "x"}},
-            {},
+            {"AcctGatherProfileType": "acct_gather_profile/influxdb"},
             "acct_gather.conf.ProfileInfluxDBPass would be readable by every user of a node",
+        ),
+        (
+            {"acct_gather.conf": {"EnergyIPMIFrequency": 10, "EnergyIPMITimeout": 5}},
+            {"AcctGatherEnergyType": "acct_gather_energy/gpu"},
+            "AcctGatherEnergyType to acct_gather_energy/ipmi, or remove it.",
+        ),
+        (
+            {"acct_gather.conf": {"ProfileHDF5Dir": "/x"}},
+            {"AcctGatherProfileType": "acct_gather_profile/influxdb"},
+            "has ProfileHDF5Dir, and Slurm ends for keys of a plugin that it does not load; set",
         ),
         ({"job_submit.lua": ["x"]}, {"JobSubmitPlugins": "lua"}, "must be the text of the script"),
         ({"job_submit.lua": "x"}, {"JobSubmitPlugins": "pbs"}, "set slurm_settings.JobSubmitPlug"),
@@ -80,6 +90,7 @@ def test_files_that_something_reads_pass() -> None:
     }
     settings = {
         "nodefeaturesplugins": "helpers",
+        "AcctGatherEnergyType": "acct_gather_energy/gpu,acct_gather_energy/XCC",
         "BurstBufferType": "burst_buffer/datawarp",
         "CliFilterPlugins": "cli_filter/lua,user_defaults",
     }
