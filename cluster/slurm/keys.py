@@ -173,7 +173,7 @@ def _keys(section: Mapping[str, Any]) -> Iterator[tuple[str, Key]]:
             known = _token(token)
             words = [] if kind == KEYS else str(what).split()
             key = _with_words(known, kind, words, instead)
-            inner = dict(_keys(what)) if kind == KEYS else {}
+            inner = dict(_keys(what)) if isinstance(what, Mapping) else {}
             yield key.name.lower(), replace(key, instead=instead.get(key.name, ""), inner=inner)
     for name, what in section.get("gone", {}).items():
         yield name.lower(), Key(name, instead=what, gone=True)

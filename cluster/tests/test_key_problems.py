@@ -58,9 +58,24 @@ WRONG = [
     (SLURM, "SelectType", "cons_tres", "did you mean select/cons_tres?"),
     (SLURM, "SlurmctldDebug", "loud", "has loud, which is no word of SlurmctldDebug in slurm.conf"),
     (SLURM, "PrologFlags", "Alloc,Contian", "has Contian, which is no word of PrologFlags; did"),
-    (SLURM, "JobSubmitPlugins", "lua,our_own", "correct it, or say in slurm_settings.PluginDir where"),
-    (SLURM, "JobCompType", "jobcomp/nowhere", "correct it, or say in slurm_settings.PluginDir where"),
-    (SLURM, "AuthType", "auth/none", "is auth/none, which lets whoever reaches a daemon be any user"),
+    (
+        SLURM,
+        "JobSubmitPlugins",
+        "lua,our_own",
+        "correct it, or say in slurm_settings.PluginDir where",
+    ),
+    (
+        SLURM,
+        "JobCompType",
+        "jobcomp/nowhere",
+        "correct it, or say in slurm_settings.PluginDir where",
+    ),
+    (
+        SLURM,
+        "AuthType",
+        "auth/none",
+        "is auth/none, which lets whoever reaches a daemon be any user",
+    ),
     (SLURM, "AuthAltTypes", "auth/jwt,auth/none", "lets whoever reaches a daemon be any user"),
     (SLURM, "SlurmUser", "root", "v.SlurmUser is root; remove it, the role needs slurm."),
     (DBD, "SlurmUser", "root", "v.SlurmUser is root; remove it, the role needs slurm."),
@@ -203,7 +218,9 @@ def test_what_some_slurm_reads_passes(file: str, name: str, value: Any) -> None:
     assert told(file, name, value) == ""
 
 
-def test_the_old_name_of_a_namespace_stands_where_a_site_sets_it_and_is_left_out_of_a_roles() -> None:
+def test_the_old_name_of_a_namespace_stands_where_a_site_sets_it_and_is_left_out_of_a_roles() -> (
+    None
+):
     settings = {"JobContainerType": "job_container/tmpfs"}
     for release in ("", *RELEASES):
         assert refused(settings, SLURM, release, "v", "ctl1") == []

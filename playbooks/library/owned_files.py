@@ -146,7 +146,9 @@ def main() -> None:
     )
     options = module.params
     access = Access(int(options["mode"], 8), os.geteuid(), os.getegid())
-    owned = Owned(Path(options["folder"]), options["owned"], options["mark"], access, options["managed"])
+    owned = Owned(
+        Path(options["folder"]), options["owned"], options["mark"], access, options["managed"]
+    )
     try:
         result = run(
             owned,

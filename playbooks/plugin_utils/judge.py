@@ -116,9 +116,9 @@ def _old_names(site: Site) -> Iterator[str]:
         for name, value in settings.items():
             if str(name).lower() == "jobcontainertype" and value:
                 yield (
-                    f"slurm_settings.{name} is the old name of NamespaceType: Slurm 25.11 and newer "
-                    "still read it, and slurmctld warns. Remove it; slurm_private_tmp sets the one "
-                    "that the release reads."
+                    f"slurm_settings.{name} is the old name of NamespaceType: Slurm 25.11 and "
+                    "newer still read it, and slurmctld warns. Remove it; slurm_private_tmp sets "
+                    "the one that the release reads."
                 )
 
 

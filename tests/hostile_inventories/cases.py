@@ -147,7 +147,9 @@ def names() -> Iterator[Case]:
     for name in ("default", "DEFAULT", "localhost", "Default"):
         yield named(name, "cannot be the name of a host")
     yield named("gpu[3-9]", "write gpu[3:9]")
-    yield Case("host 'gpu[3-9]' in INI", {"more.ini": "[racks]\ngpu[3-9] rack=7\n"}, "write gpu[3:9]")
+    yield Case(
+        "host 'gpu[3-9]' in INI", {"more.ini": "[racks]\ngpu[3-9] rack=7\n"}, "write gpu[3:9]"
+    )
     yield named("x" * 64, "at most 63")
     yield named("Gpu1", "differ only in upper and lower case")
     yield named("gpu[3:2]", "runs backwards and names no host")

@@ -35,7 +35,9 @@ def problems(settings: Settings) -> list[str]:
     if method not in METHODS:
         return [f"slurm_install_method is {method}; set it to one of {', '.join(METHODS)}."]
     if version and not versions.parsed(version):
-        return [f"slurm_install_version is {version}, which is no version; set one such as 25.11.2."]
+        return [
+            f"slurm_install_version is {version}, which is no version; set one such as 25.11.2."
+        ]
     if method == "packages":
         return list(_packages_problems(settings))
     return list(_build_problems(settings)) if method == "build" else []
