@@ -10,7 +10,17 @@ import pytest
 
 from cluster import contract
 from playbooks.plugin_utils import cluster
-from tests.standins.inventories import HARDWARE, REPOSITORY, good, hosts, judged, site, write
+from playbooks.plugin_utils.judge import cautions
+from tests.standins.inventories import (
+    HARDWARE,
+    REPOSITORY,
+    good,
+    hosts,
+    judged,
+    site,
+    worked_out,
+    write,
+)
 
 CPUS = HARDWARE["node_cpus"]
 
@@ -212,6 +222,24 @@ def test_alike_refusals_of_many_hosts_are_one_sentence(tmp_path: Path) -> None:
     assert "gpu[001-512].example.org cannot be NodeNames" in refusals
     assert 'as ansible_host: "{{ inventory_hostname }}.example.org" in their' in refusals
     assert len(refusals) < 2000
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"slurm_partitions": [{"name": "p", "nodes": ["gpu1"]}]}, "gpu2 is in no partition of"),
+        ({"slurm_settings": {"JobContainerType": "job_container/tmpfs"}}, "is the old name of"),
+        ({}, ""),
+    ],
+)
+def test_what_works_and_is_hardly_meant_is_a_warning(
+    tmp_path: Path, variables: dict[str, Any], told: str
+) -> None:
+    path = write(tmp_path, good(), {"group_vars/all.yml": variables})
+    assert not sentences(path)
+    warnings = cautions(worked_out(path)[0])
+    assert len(warnings) == bool(told)
+    assert told in " ".join(warnings)
 
 
 @pytest.mark.parametrize("group", ["slurm_login", "slurm_database", "monitoring"])

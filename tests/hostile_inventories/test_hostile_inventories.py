@@ -12,6 +12,8 @@ from tests.hostile_inventories.sweep import Outcome, outcome
 # One of each kind; `--full` judges all of them (0.4 CPU-seconds each).
 SHORT = (
     "host 'gpu[3:2]'",
+    "host 'gpu[3-9]'",
+    "host 'gpu[3-9]' in INI",
     "no slurm_login",
     "node_address '2001:db8::11'",
     "gpus list",
