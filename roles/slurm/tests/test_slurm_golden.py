@@ -101,3 +101,16 @@ def test_where_nobody_knows_the_release_nothing_is_refused_and_only_the_safe_is_
     written = value_of(site, "__slurm_rendered_files['slurm.conf']")
     assert "disable_http" not in written
     assert "enable_stepmgr" in written
+
+
+def test_daemons_start_anew_for_files_of_plugins_that_a_site_gives():
+    given = {"mpi.conf": {"PMIxTimeout": 600}, "resources.yaml": [{}], "job_submit.lua": "x"}
+    reads = "__slurm_inputs.{}.start | difference(['slurm.conf', 'nodes.conf', 'gres.conf'])"
+    look = {"slurm_other_files": given, "__slurm_controller_versions": policy("25.11")}
+    site = declared("25.11")
+    slurmctld, slurmd = (
+        of_role(site, "slurm", "ctl1", reads.format(daemon), **look)
+        for daemon in ("slurmctld", "slurmd")
+    )
+    assert slurmctld == ["mpi.conf", "resources.yaml"]
+    assert set(slurmd) == {"cgroup.conf", "job_container.conf", "plugstack.conf", "mpi.conf"}
