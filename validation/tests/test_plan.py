@@ -50,6 +50,22 @@ def test_a_check_that_is_skipped_is_not_said_to_fail_as_well():
     assert "inconclusive" not in text
 
 
+def test_a_lone_node_is_not_said_to_be_skipped_and_to_fail():
+    text = plan_report.render(make_plan(("gpu1", "h100_sxm", 8, "ib_ndr400"), suite="full"))
+    assert "cannot pass" not in text
+    for check in ("alike", "same_product", "stragglers"):
+        told = [line for line in text.splitlines() if line.strip().startswith(f"{check} on")]
+        assert len(told) <= 1
+        assert check in text
+
+
+def test_the_plan_says_beforehand_what_no_threshold_can_judge():
+    nodes = [(f"gpu{number}", "h100_sxm", 8, "ib_ndr400") for number in (1, 2)]
+    text = plan_report.render(make_plan(*nodes))
+    assert "all_reduce on h100_sxm will be inconclusive: no threshold for 2 nodes" in text
+    assert "--record-baseline DIR" in text
+
+
 def test_the_plan_of_a_large_cluster_is_short():
     nodes = [(f"gpu{number:03}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 501)]
     text = plan_report.render(make_plan(*nodes))
