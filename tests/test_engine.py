@@ -54,14 +54,15 @@ def test_a_template_gets_what_it_reads_and_all_only_where_it_may_read_any() -> N
         return f"<{value}>"
 
     raw = {"inventory_hostname": "gpu1", "plain": 1, "other": 2, "made": "{{ plain }}"}
+    raw["hostvars"] = {}
     raw["uses"] = "{{ made }}"
     raw["any"] = "{{ lookup('vars', made) }}"
     raw["asks"] = "{{ lookup('pipe', made) }}"
     values = Values({"gpu1": raw}, render)
     assert values.value("gpu1", "uses") == "<{{ made }}>"
     assert got == [
-        {"inventory_hostname": "gpu1", "plain": 1},
-        {"inventory_hostname": "gpu1", "made": "<{{ plain }}>"},
+        {"inventory_hostname": "gpu1", "plain": 1, "hostvars": {}},
+        {"inventory_hostname": "gpu1", "made": "<{{ plain }}>", "hostvars": {}},
     ]
     for name in ("any", "asks"):
         values.value("gpu1", name)

@@ -427,7 +427,8 @@ class Values:
         raw = self.hosts[host]
         values: dict[str, Any] = {}
         some = not reads.asks and ANY not in reads.names
-        for read in {*reads.names, *reads.compared, NAME}:
+        # Lookups take what is the same for every host by themselves.
+        for read in {*reads.names, *reads.compared, NAME, *CONSTANT}:
             name = read.partition(".")[0]  # of a fact
             if name not in raw:
                 continue
