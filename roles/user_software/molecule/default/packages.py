@@ -41,7 +41,9 @@ def fill(folder: Path) -> None:
     )
     mirror.file("apptainer.sha256", mirror.deb("apptainer_1.4.5_amd64.deb", apptainer))
     mirror.file("nccl.sha256", mirror.file(WHEEL, wheel(29901)))
-    mirror.file("simple/nvidia-nccl-cu13/index.html", f'<a href="{Path(WHEEL).name}">x</a>'.encode())
+    mirror.file(
+        "simple/nvidia-nccl-cu13/index.html", f'<a href="{Path(WHEEL).name}">x</a>'.encode()
+    )
     mirror.file("other.sha256", mirror.file("other.whl", wheel(29800)))
 
 
