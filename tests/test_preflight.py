@@ -227,7 +227,10 @@ def test_alike_refusals_of_many_hosts_are_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({"slurm_partitions": [{"name": "p", "nodes": ["gpu1"]}]}, "gpu2 is in no partition of"),
+        (
+            {"slurm_partitions": [{"name": "p", "nodes": ["gpu1"], "max_time": "1-0"}]},
+            "gpu2 is in no partition of",
+        ),
         ({"slurm_settings": {"JobContainerType": "job_container/tmpfs"}}, "is the old name of"),
         ({}, ""),
     ],

@@ -253,8 +253,6 @@ def test_blocks_and_imported_files_are_steps_with_their_conditions(tmp_path: Pat
     assert (second.number, second.when) == (1, ())
 
 
-# Jinja's own: of a regular expression in a role, which Python's decoder of escapes leaves as it is.
-@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")
 def test_our_roles_are_asked_all_at_once_and_none_is_left_to_ansible(tmp_path: Path) -> None:
     pinned = dict.fromkeys(("4.2.1-amd64-enroot", "4.2.1-amd64-enroot+caps"), 64 * "0")
     variables = {"ansible_user": "operator", "enroot_sha256": pinned}

@@ -39,9 +39,6 @@ SITE = {
     "site_image_file": "/shared/images/validation.sqsh",
 }
 
-# Jinja's own way with a regular expression's `\.`, which elsewhere is no more than a warning.
-pytestmark = pytest.mark.filterwarnings("ignore:.*invalid escape sequence:DeprecationWarning")
-
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Site:

@@ -93,7 +93,7 @@ def without_venv(tmp_path_factory):
         shutil.copy(REPOSITORY / name, folder / name, follow_symlinks=False)
     python = folder / "bin/python3"
     python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nexec {sys._base_executable} -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -S "$@"\n')
     python.chmod(0o755)
     return folder
 
