@@ -25,11 +25,11 @@ class Software:
 
     def hole(self, declared: str) -> str:
         """A sentence on a version with a known hole; empty for one without, or without a number."""
-        found = _VERSION.search(declared.rpartition("/")[2])
-        if not found or not (better := self.better(found.group())):
+        match = _VERSION.search(declared.rpartition("/")[2])
+        if not match or not (better := self.better(match.group())):
             return ""
         return (
-            f"{self.software} {found.group()} has holes that {better} has not "
+            f"{self.software} {match.group()} has holes that {better} has not "
             f"(known since {self.date}, {self.source})"
         )
 
