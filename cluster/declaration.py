@@ -7,7 +7,7 @@ would let a node pass by something else than what was declared.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,8 @@ class Node:
     fabric: str
     environment: tuple[tuple[str, str], ...] = ()  # of the payloads: name and value, by name
     shared_filesystems: tuple[str, ...] = ()  # absolute paths
+    switch: str = ""  # the leaf switch it is at
+    rack: str = ""
 
     @property
     def hardware(self) -> str:
@@ -224,6 +226,8 @@ class Declaration:
     partitions: tuple[Partition, ...]
     nodes: Mapping[str, Node]
     submission: Submission = NO_WISHES
+    # A switch, and those below it; the lowest are the nodes' own (or their racks).
+    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def submit_hosts(self) -> tuple[str, ...]:
@@ -243,10 +247,11 @@ def document(
     partitions: Sequence[Mapping[str, Any]],
     python: str,
     for_validation: Mapping[str, Mapping[str, Any]],
+    switches: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """The document that `python -m validation.run` reads, of nodes as the inventory has them.
 
-    Slurm counts logical CPUs, so does the document.
+    Slurm counts logical CPUs, so does the document. `switches` are those above leaf switches.
     """
     return plain(
         Declaration(
@@ -263,6 +268,7 @@ def document(
                 for partition in partitions
             ),
             {node["name"]: _node(node, for_validation.get(node["name"], {})) for node in nodes},
+            switches={name: tuple(below) for name, below in (switches or {}).items()},
         )
     )
 
@@ -284,6 +290,8 @@ def _node(node: Mapping[str, Any], settings: Mapping[str, Any]) -> Node:
         node["fabric"],
         tuple((str(name), str(text)) for name, text in settings.get("environment", {}).items()),
         tuple(str(path) for path in settings.get("shared_filesystems", [])),
+        str(node.get("switch") or ""),
+        str(node.get("rack") or ""),
     )
 
 
@@ -308,6 +316,11 @@ def plain(declaration: Declaration) -> dict[str, Any]:
         ],
         "nodes": [_plain_node(node) for node in declaration.nodes.values()],
         **({"submission": wishes} if wishes else {}),
+        **(
+            {"switches": {name: list(below) for name, below in declaration.switches.items()}}
+            if declaration.switches
+            else {}
+        ),
     }
 
 
@@ -330,6 +343,8 @@ def _plain_node(node: Node) -> dict[str, Any]:
         **(
             {"shared_filesystems": list(node.shared_filesystems)} if node.shared_filesystems else {}
         ),
+        **({"switch": node.switch} if node.switch else {}),
+        **({"rack": node.rack} if node.rack else {}),
     }
 
 
@@ -436,12 +451,14 @@ _READ = strict.table(
                 {
                     "environment": strict.map_of(strict.text),
                     "shared_filesystems": strict.list_of(_absolute),
+                    "switch": _name,
+                    "rack": _name,
                 },
             ),
             empty=False,
         ),
     },
-    {"submission": _SUBMISSION},
+    {"submission": _SUBMISSION, "switches": strict.map_of(strict.list_of(_name, empty=False))},
 )
 
 
@@ -485,6 +502,8 @@ def parse(value: Any, source: str) -> Declaration:
         for node in read["nodes"]
         for problem in _mig_problems(node["gpus"])
     ]
+    switches = read["switches"] or {}
+    problems += _switch_problems(switches, read["nodes"])
     if not read["login"] and not read["controller"]:
         problems.append("login: neither a login nor a controller node is declared")
     if problems:
@@ -504,6 +523,8 @@ def parse(value: Any, source: str) -> Declaration:
             item["fabric"],
             tuple(sorted((item["environment"] or {}).items())),
             tuple(dict.fromkeys(item["shared_filesystems"] or ())),
+            item["switch"] or "",
+            item["rack"] or "",
         )
         for item in read["nodes"]
     }
@@ -517,6 +538,7 @@ def parse(value: Any, source: str) -> Declaration:
         partitions,
         nodes,
         submission,
+        switches,
     )
 
 
@@ -529,6 +551,35 @@ def _mig_problems(gpus: Mapping[str, Any]) -> list[str]:
     if wrong or not gpus["mig"]:
         return [f"expected profiles such as 1g.10gb, found {wrong or 'none'}"]
     return []
+
+
+def _switch_problems(
+    switches: Mapping[str, tuple[str, ...]], nodes: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    leaves = {node[kind] for node in nodes for kind in ("switch", "rack")} - {None}
+    below = [child for children in switches.values() for child in children]
+    problems = [
+        f"switches.{name}: nodes are at {name}; a switch has nodes or switches below it, not both"
+        for name in switches
+        if name in leaves
+    ]
+    problems += [f"switches: {name} is below two" for name in _twice(below)]
+    problems += [
+        f"switches.{name}: {child} is no other switch, and no node is there"
+        for name, children in switches.items()
+        for child in children
+        if child not in switches and child not in leaves
+    ]
+    # Each is below one other at most: who is not below the top is in a circle.
+    reached = [name for name in switches if name not in below]
+    for name in reached:
+        reached += [child for child in switches[name] if child in switches and not problems]
+    problems += [
+        f"switches.{name}: is below itself"
+        for name in switches
+        if name not in reached and not problems
+    ]
+    return problems
 
 
 def load(path: Path) -> Declaration:

@@ -56,6 +56,13 @@ def lines(topology: Topology, nodes: Sequence[Node]) -> list[str]:
     ]
 
 
+def above(topology: Topology, nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """Switches that others are below, as declared; none where that is wrong: the role tells so."""
+    if not topology or not topology.get("switches") or problems(topology, nodes):
+        return {}
+    return _switches(topology, _places(topology, nodes))
+
+
 def _place(topology: Topology) -> str:
     return str(topology.get("from") or PLACES[topology["plugin"]])
 

@@ -24,6 +24,7 @@ from cluster.hardware import (
 from cluster.hostlist import listed
 from cluster.partitions import PartitionError, expanded, partition_refusals
 from cluster.refusal import Refusal, standing
+from cluster.slurm import topology
 from playbooks.plugin_utils.origin import where_set
 from playbooks.plugin_utils.site import Site, resolve
 
@@ -292,6 +293,8 @@ def _document(
         raise TypeError("slurm_partitions")
     by_node = expanded(partitions, nodes, site.groups)
     prefix = site.values.value(first, "validation_runtime_prefix")
+    declared = site.values.defined(first, "slurm_topology")
+    switches = site.values.value(first, "slurm_topology") if declared else {}
     document = declaration.document(
         nodes,
         cluster=str(site.values.value(first, "cluster_name")),
@@ -300,5 +303,6 @@ def _document(
         partitions=by_node,
         python=f"{prefix}/bin/python",
         for_validation=for_validation,
+        switches=topology.above(switches, nodes),
     )
     return document, list(partition_refusals(by_node))

@@ -1,0 +1,238 @@
+"""What the measurements mean: which node, which link, which group, and what cannot be told apart.
+
+Nothing is named that may be good. A finding needs the others to be ruled out:
+
+    node   it failed with every partner, two good ones among them that nothing in doubt lies between
+    link   both nodes are good with others, and every boundary between them is crossed by others
+    group  every pair across its boundary failed, two of them with four good nodes that no other
+           boundary in doubt lies between; or everything in it failed with everybody
+
+Whatever is neither named nor known to be good is undecided, what was not measured too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from cluster.hostlist import listed
+from validation.localise.evidence import Evidence, Pair, Seen, Side, gather
+from validation.localise.findings import Findings, Group, Link, Node, Undecided
+from validation.localise.topology import Topology
+
+ENOUGH = 2  # failures with good partners, or pairs across a boundary
+# Above this chance that all nodes of some group are at fault by themselves, the group is not named.
+BY_CHANCE = 0.001
+
+
+def conclude(nodes: Sequence[str], topology: Topology, seen: Iterable[Seen]) -> Findings:
+    """What is at fault, as far as it can be told from what was seen.
+
+    nodes are those under test; others that were measured with them are judged as well.
+    """
+    evidence = gather(nodes, topology, seen)
+    doubts = {side.boundary for side in evidence.sides} - evidence.crossed
+    whole = _whole_groups(evidence)
+    silent = {node for group in whole for node in group.nodes}
+    joints = _joints(evidence, silent, doubts)
+    explained = {boundary for _, boundaries in joints for boundary in boundaries}
+    cut = _cut(evidence, doubts - explained)
+    explained |= {boundary for _, boundary in cut}
+    groups = [*whole, *(group for group, _ in joints), *(group for group, _ in cut)]
+    named = tuple(
+        Node(node, partners)
+        for node, partners in _failed_with(evidence).items()
+        if len(partners) >= ENOUGH and node not in silent
+    )
+    links, unclear = [], []
+    for pair in evidence.proven():
+        doubt = evidence.in_doubt(*pair)
+        if not doubt:
+            links.append(Link(pair))
+        elif not doubt & explained:
+            unclear.append(_link_or_boundary(evidence, pair, doubt))
+    settled = evidence.good | silent | {finding.name for finding in named}
+    rest = [node for node in evidence.nodes if node not in settled]
+    undecided = [*unclear, *_open_nodes(evidence, rest)]
+    told = {label for one in undecided for label in one.labels}
+    undecided += _open_boundaries(evidence, doubts - explained, silent, told)
+    return Findings(named, tuple(links), tuple(groups), tuple(undecided))
+
+
+def _failed_with(evidence: Evidence) -> dict[str, tuple[str, ...]]:
+    """Nodes that are not good, and the good ones they failed with across no boundary in doubt."""
+    partners: dict[str, list[str]] = {}
+    for pair in evidence.failed:
+        for node, partner in (pair, pair[::-1]):
+            if node not in evidence.good:
+                known = partners.setdefault(node, [])
+                if partner in evidence.good and not evidence.in_doubt(node, partner):
+                    known.append(partner)
+    return {node: tuple(dict.fromkeys(known)) for node, known in partners.items()}
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def _whole_groups(evidence: Evidence) -> list[Group]:
+    """Groups in which every node failed with everybody, a good node outside among them."""
+    met: set[str] = set()  # nodes that failed with a good one
+    for one, other in evidence.failed:
+        met |= {one} if other in evidence.good else set()
+        met |= {other} if one in evidence.good else set()
+    suspects = len(evidence.nodes) - len(evidence.good)
+    found: list[Side] = []
+    for side in sorted(evidence.sides, key=lambda side: -len(side.inside)):
+        outside = len(evidence.nodes) - len(side.inside)
+        alone = (suspects - len(side.inside) + 1) / (outside + 1)
+        if (
+            side.inside <= met
+            and not side.inside & evidence.good
+            and len(evidence.sides) * alone ** len(side.inside) < BY_CHANCE
+            and not any(side.inside <= larger.inside for larger in found)
+        ):
+            found.append(side)
+    return [
+        Group(side.labels, tuple(n for n in evidence.nodes if n in side.inside), (), False)
+        for side in found
+    ]
+
+
+def _joints(evidence: Evidence, silent: set[str], doubts: set[int]) -> list[tuple[Group, set[int]]]:
+    """Where every part of a group, or of all there is, is cut off from the others.
+
+    Then it is what joins the parts: the switch above them. With it the boundaries that it explains.
+    """
+    found: list[tuple[Group, set[int]]] = []
+    explained: set[int] = set()
+    sides = [side for side in evidence.sides if side.boundary in doubts]
+    everything = Side((), frozenset(evidence.nodes), -1)
+    for parent in (everything, *sorted(sides, key=lambda side: -len(side.inside))):
+        if parent.boundary in explained:
+            continue
+        parts: list[Side] = []
+        for side in sorted(sides, key=lambda side: -len(side.inside)):
+            if side.inside < parent.inside and not any(side.inside & p.inside for p in parts):
+                parts.append(side)
+        covered = {node for part in parts for node in part.inside}
+        good = parent.inside & evidence.good
+        part_of = {node: number for number, part in enumerate(parts) for node in part.inside}
+        pairs = [
+            (one, other)
+            for one, other in evidence.proven()
+            if one in part_of and other in part_of and part_of[one] != part_of[other]
+        ]
+        met = {part_of[node] for pair in pairs for node in pair}
+        if len(parts) > 1 and good <= covered and len(pairs) >= ENOUGH and len(met) == len(parts):
+            labels = parent.labels or tuple(label for part in parts for label in part.labels)
+            nodes = tuple(node for node in evidence.nodes if node in covered)
+            boundaries = {parent.boundary, *(part.boundary for part in parts)}
+            found.append((Group(labels, nodes, tuple(pairs), True), boundaries))
+            explained |= boundaries
+    return found
+
+
+def _cut(evidence: Evidence, doubts: set[int]) -> list[tuple[Group, int]]:
+    """Boundaries that good nodes do not get across, and nothing else is in doubt between them."""
+    pairs: dict[int, list[Pair]] = {}
+    for pair in evidence.proven():
+        if len(doubt := evidence.in_doubt(*pair)) == 1:
+            pairs.setdefault(next(iter(doubt)), []).append(pair)
+    found: list[tuple[Group, int]] = []
+    for boundary in sorted(doubts & set(pairs)):
+        sides = [side for side in evidence.sides if side.boundary == boundary]
+        inside = sides[0].inside
+        ends = {node for pair in pairs[boundary] for node in pair}
+        if len(ends & inside) >= ENOUGH and len(ends - inside) >= ENOUGH:
+            labels = tuple(label for side in sides for label in side.labels)
+            nodes = tuple(node for node in evidence.nodes if node in inside)
+            found.append((Group(labels, nodes, tuple(pairs[boundary]), True), boundary))
+    return found
+
+
+# --- what cannot be told apart -------------------------------------------------------------------
+
+
+def _labels(evidence: Evidence, boundaries: Iterable[int]) -> tuple[str, ...]:
+    wanted = set(boundaries)
+    return tuple(
+        label for side in evidence.sides if side.boundary in wanted for label in side.labels
+    )
+
+
+def _link_or_boundary(evidence: Evidence, pair: Pair, doubt: set[int]) -> Undecided:
+    labels = _labels(evidence, doubt)
+    return Undecided(
+        (),
+        labels,
+        f"{pair[0]} and {pair[1]} fail with each other and are good with others: the link between "
+        f"them, or what leads out of {' or '.join(labels)}, which no other pair crossed well.",
+    )
+
+
+def _open_nodes(evidence: Evidence, rest: Sequence[str]) -> Iterator[Undecided]:
+    failed = _failed_with(evidence)
+    alone: dict[str, set[str]] = {}  # those who failed with no good node, and with whom
+    partners: dict[str, list[str]] = {node: [] for node in rest}
+    for pair in evidence.failed:
+        for node, partner in (pair, pair[::-1]):
+            if node in partners:
+                partners[node].append(partner)
+    for node in rest:
+        good = [partner for partner in partners[node] if partner in evidence.good]
+        if not partners[node]:
+            yield Undecided((node,), (), f"{node} was not measured with any node.")
+        elif failed[node]:
+            yield Undecided(
+                (node,),
+                (),
+                f"{node} failed with {failed[node][0]}, which is good, and with no second good "
+                "node: it is the node or the link between them.",
+            )
+        elif good:
+            doubt = set().union(*(evidence.in_doubt(node, partner) for partner in good))
+            labels = _labels(evidence, doubt)
+            yield Undecided(
+                (node,),
+                labels,
+                f"{node} failed with {listed(good)}, and nothing is known to get across the "
+                f"boundary of {' or '.join(labels)}: it is the node or the group.",
+            )
+        else:
+            alone[node] = set(partners[node])
+    for members in _connected(alone):
+        yield Undecided(
+            members,
+            (),
+            f"{listed(members)} fail with each other, and with none that is known to be good: one "
+            "of them is at fault, or more, or what is between them.",
+        )
+
+
+def _connected(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, ...]]:
+    left = dict.fromkeys(graph)
+    while left:
+        members = [left.popitem()[0]]
+        for member in members:
+            for other in graph[member]:
+                if other in left:
+                    del left[other]
+                    members.append(other)
+        yield tuple(sorted(members))
+
+
+def _open_boundaries(
+    evidence: Evidence, boundaries: set[int], silent: set[str], told: set[str]
+) -> Iterator[Undecided]:
+    for side in evidence.sides:
+        if (
+            side.boundary in boundaries
+            and not side.inside <= silent
+            and not (frozenset(evidence.nodes) - side.inside) <= silent
+            and not told & set(side.labels)
+        ):
+            yield Undecided(
+                (),
+                side.labels,
+                f"No pair got across the boundary of {' or '.join(side.labels)} well: whether it "
+                "is at fault is not known.",
+            )
