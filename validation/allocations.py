@@ -8,6 +8,7 @@ back, every step becomes such a job (see slurm/launcher.py).
 
 from collections.abc import Sequence
 
+from validation.checks import pairs
 from validation.model import Allocation, Job
 
 
@@ -16,14 +17,16 @@ def share(
 ) -> tuple[Allocation, ...]:
     """Allocations for lanes whose nodes are free, of at most `most` lanes each.
 
-    More would hold nodes for which there is no step yet. Lanes on nodes of their own go together
-    where their jobs ask for the same; a lane alone has an allocation if it is of several jobs.
+    More would hold nodes for which there is no step yet. Lanes on nodes of their own, and pairs of
+    nodes, go together where their jobs ask for the same; a lane alone has an allocation if it is of
+    several jobs.
     """
     alike: dict[tuple[object, ...], list[tuple[Job, ...]]] = {}
     for lane in map(tuple, lanes):
         kinds = {_kind(job) for job in lane}
         if len(kinds) == 1 and free.issuperset(lane[0].hosts):
-            several = lane[0].hosts if len(lane[0].hosts) > 1 else ()
+            together = len(lane[0].hosts) == 1 or lane[0].payload == pairs.PAYLOAD
+            several = () if together else lane[0].hosts
             cpus = max(job.cpus_per_task or 0 for job in lane)
             alike.setdefault((_shape(lane[0]), cpus, several), []).append(lane)
     allocations = []

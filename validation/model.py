@@ -205,7 +205,7 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
     NOT_SUBMITTED = "not_submitted"  # srun could not be started
     LOST = "lost"  # nothing is known: the login node or the launcher went away
-    SKIPPED = "skipped"  # a job before it did not start on the same nodes in time
+    SKIPPED = "skipped"  # a job before it waited in vain on the same nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from typing import Any
 from cluster import hostlist
 from cluster.declaration import NO_WISHES, Container, Declaration, Gpus, Node, Partition, Submission
 from cluster.errors import UsageError
-from validation import thresholds
-from validation.checks import network
+from validation import localise, thresholds
+from validation.checks import network, pairs
 from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.registry import CHECKS
+from validation.localise import Topology
 from validation.model import IMPORT_LIMIT_S, Job, PlannedCheck, Subject, Tier
 from validation.suites import JobTemplate, Suite
 from validation.thresholds import Rules
@@ -28,6 +29,9 @@ AT_ONCE = 64  # jobs of the node tier at once
 
 # Jobs that measure: each has the network to itself.
 _MEASURED = ("all_reduce",)
+
+# Of pairs: one, and what finds the name of what is bad.
+MOST_ROUNDS = localise.MOST_ROUNDS
 
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
@@ -56,16 +60,37 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are alike and in one partition: the cluster tier runs once for each group."""
+    """Nodes that are alike and in one partition: the cluster tier runs once for each group.
+
+    jobs      of all nodes, in the order in which they run
+    pair      the pattern of a job of two nodes; None where the suite does not say how they run
+    referees  nodes of the same kind that were not selected: where two nodes cannot be told apart,
+              an idle one of these can tell
+    """
 
     name: str
     nodes: tuple[Node, ...]
     partition: str
-    jobs: tuple[Job, ...]  # in the order in which they run
+    jobs: tuple[Job, ...]
+    pair: Job | None = None
+    referees: tuple[Node, ...] = ()
+
+    def job_of(self, number: int, nodes: Sequence[Node]) -> Job:
+        """The job of two of its nodes in a round of pairs."""
+        assert self.pair is not None
+        names = tuple(node.name for node in nodes)
+        name = "-".join([self.pair.name, str(number), *names])
+        config = {**self.pair.config, "nonce": f"{self.pair.config['nonce']}-{name}"}
+        subject = Subject("-".join(names), names)
+        return replace(self.pair, name=name, nodes=tuple(nodes), subject=subject, config=config)
 
     @property
     def backend(self) -> str:
         return _backend(self.nodes[0])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +108,7 @@ class Plan:
     declared: tuple[str, ...]  # all nodes of the inventory, selected or not
     left_out: tuple[str, ...] = ()  # what of both was not selected, for people
     submission: Submission = NO_WISHES
+    topology: Topology = Topology()
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -99,7 +125,12 @@ class Plan:
     @property
     def gpu_hours(self) -> float:
         """Upper bound, from the time limits."""
-        return sum(job.gpu_hours for job in self.jobs)
+        rounds = sum(
+            MOST_ROUNDS * group.pair.gpu_hours * len(group.nodes) / 2
+            for group in self.paired
+            if group.pair
+        )
+        return rounds + sum(job.gpu_hours for job in self.jobs)
 
     @property
     def longest_s(self) -> int:
@@ -107,7 +138,21 @@ class Plan:
         limits = [_lane_s(lane) for lane in self.node_lanes]
         first = ceil(len(limits) / AT_ONCE) * max(limits, default=0)
         batches = cluster_batches([list(group.jobs) for group in self.groups])
-        return first + sum(max(map(_lane_s, lanes)) for lanes in batches)
+        return first + self.pairs_s + sum(max(map(_lane_s, lanes)) for lanes in batches)
+
+    @property
+    def paired(self) -> tuple[Group, ...]:
+        """The groups whose nodes are paired in any case, not only where all together failed."""
+        owed = {
+            check.subject.name
+            for check in self.checks
+            if check.check == pairs.NAME and not (check.skip or check.unproven)
+        }
+        return tuple(group for group in self.groups if owed.intersection(group.names))
+
+    @property
+    def pairs_s(self) -> int:
+        return sum(MOST_ROUNDS * group.pair.longest_s for group in self.paired if group.pair)
 
 
 def cluster_batches(groups: Sequence[list[Job]]) -> list[list[list[Job]]]:
@@ -154,7 +199,9 @@ def make(
     everybody = tuple(node.name for node in nodes)
     node_checks = [name for name in names if CHECKS[name].info.tier is Tier.NODE]
     cluster_checks = [
-        name for name in names if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload
+        name
+        for name in names
+        if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload and name != pairs.NAME
     ]
     chosen_gpus, declared_gpus = _gpus(nodes), _gpus(declaration.nodes.values())
     node_jobs = tuple(
@@ -164,14 +211,21 @@ def make(
             node_checks, node, chosen_gpus, len(nodes), container
         ).items()
     )
-    groups = _groups(suite, nodes, homes, cluster_checks)
+    groups = _groups(suite, nodes, homes, cluster_checks, pairs.NAME in names, declaration)
 
     def finished(jobs: Sequence[Job]) -> tuple[Job, ...]:
         named = (_with_nonce(job, run_id, secret) for job in jobs)
         return tuple(_contained(job, container) for job in named)
 
     node_jobs = finished(node_jobs)
-    groups = tuple(replace(group, jobs=finished(group.jobs)) for group in groups)
+    groups = tuple(
+        replace(
+            group,
+            jobs=finished(group.jobs),
+            pair=finished([group.pair])[0] if group.pair else None,
+        )
+        for group in groups
+    )
     planned = [
         PlannedCheck(
             name,
@@ -189,6 +243,8 @@ def make(
         for name in names
         if CHECKS[name].info.tier is Tier.CLUSTER and not CHECKS[name].payload
     ]
+    if pairs.NAME in names:
+        planned += _pairs(groups, len(declaration.nodes))
     for name in cluster_checks:
         for group in groups:
             subject = Subject(group.name, tuple(node.name for node in group.nodes))
@@ -210,7 +266,26 @@ def make(
         tuple(declaration.nodes),
         _left_out(declaration, suite, selection, names, nodes),
         submission,
+        Topology.declared(declaration),
     )
+
+
+def _pairs(groups: Sequence[Group], declared: int) -> list[PlannedCheck]:
+    """Each node is judged by itself: its pairs tell it from its partners."""
+    skip = None
+    if declared < pairs.FEWEST_NODES:
+        skip = "there is no other node to reach"
+    return [
+        PlannedCheck(
+            pairs.NAME,
+            Tier.CLUSTER,
+            Subject.node(node.name),
+            skip,
+            None if len(group.nodes) > 1 else f"no other selected node is of {node.name}'s kind",
+        )
+        for group in groups
+        for node in group.nodes
+    ]
 
 
 def _with_nonce(job: Job, run_id: str, secret: str) -> Job:
@@ -480,16 +555,20 @@ def _node_job(
 
 
 def _groups(
-    suite: Suite, nodes: Sequence[Node], homes: Mapping[str, str], checks: Sequence[str]
+    suite: Suite,
+    nodes: Sequence[Node],
+    homes: Mapping[str, str],
+    checks: Sequence[str],
+    paired: bool,
+    declaration: Declaration,
 ) -> tuple[Group, ...]:
-    if not checks:
+    if not checks and not paired:
         return ()
     alike: dict[_Kind, list[Node]] = {}
     for node in nodes:
-        home = homes[node.name]
-        gpus = (node.gpus.count, node.gpus.request)
-        kind = _Kind(node.hardware, *gpus, node.fabric, home, node.environment)
-        alike.setdefault(kind, []).append(node)
+        alike.setdefault(_kind(node, homes[node.name]), []).append(node)
+    others = [node for node in declaration.nodes.values() if node not in nodes]
+    of_partition = {partition.name: partition.nodes for partition in declaration.partitions}
     groups = []
     for kind, members in alike.items():
         name = _group_name(kind, list(alike))
@@ -498,8 +577,22 @@ def _groups(
             _cluster_job(suite, check, suffix, name, tuple(members), kind.partition)
             for check in checks
         )
-        groups.append(Group(name, tuple(members), kind.partition, jobs))
+        pair = None
+        if suite.cluster[pairs.PAYLOAD]:
+            two = (members[0], members[-1])
+            pair = _cluster_job(suite, pairs.NAME, suffix, name, two, kind.partition)
+        referees = tuple(
+            node
+            for node in others
+            if node.name in of_partition[kind.partition] and _kind(node, kind.partition) == kind
+        )
+        groups.append(Group(name, tuple(members), kind.partition, jobs, pair, referees))
     return tuple(groups)
+
+
+def _kind(node: Node, partition: str) -> "_Kind":
+    gpus = (node.gpus.count, node.gpus.request)
+    return _Kind(node.hardware, *gpus, node.fabric, partition, node.environment)
 
 
 @dataclass(frozen=True, slots=True)

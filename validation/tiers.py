@@ -1,7 +1,9 @@
 """Walks through a plan: Slurm's own view, then every node for itself, then all nodes together.
 
-A node that fails a tier takes no part in the next. Whatever happens on the way, every check of the
-plan ends with a result: what could not run says why, and is a failure.
+A node that fails a tier takes no part in the next. Where nodes fail together and their job does not
+tell which of them it is, pairs of them tell (validation.pairing), and what had waited in vain for
+the bad one is run without it. Whatever happens on the way, every check of the plan ends with a
+result: what could not run says why, and is a failure.
 """
 
 import logging
@@ -16,8 +18,8 @@ from cluster.slurm import job_reasons, node_states
 from cluster.slurm.job_reasons import Cause
 from cluster.slurm.node_states import NodeState
 from cluster.text import printable
-from validation import allocations, interrupts
-from validation.checks import accounting, slurm_state
+from validation import allocations, interrupts, localise, pairing
+from validation.checks import accounting, pairs, slurm_state
 from validation.checks.comparison import ComparedNode
 from validation.checks.identity import Identities
 from validation.checks.registry import CHECKS
@@ -33,7 +35,7 @@ from validation.model import (
     Tier,
     Verdict,
 )
-from validation.plan import ALWAYS, AT_ONCE, Plan, cluster_batches, shrink
+from validation.plan import ALWAYS, AT_ONCE, MOST_ROUNDS, Group, Plan, cluster_batches, shrink
 from validation.slurm import job as jobs
 from validation.slurm.client import Batch, Progress, SlurmClient, SlurmDown
 from validation.thresholds import Rules
@@ -80,6 +82,7 @@ class _Ledger:
         self.contact = Contact()
         self.slurm = ""
         self.notes: list[str] = []
+        self.paired: dict[str, pairing.Found] = {}  # by the group's name
         self._compared = False
         self._identities = Identities()
         self._planned = {check.key: check for check in plan.checks}
@@ -90,14 +93,18 @@ class _Ledger:
         self.results.append(result)
         self.observer.result(result)
 
-    def judge(self, job: Job, reply: Reply) -> None:
+    def note(self, job: Job, reply: Reply) -> None:
+        """How a job ended, without a judgement."""
         report = JobReport(job, reply)
         self.jobs.append(report)
         self.observer.job(report)
+
+    def judge(self, job: Job, reply: Reply) -> None:
+        self.note(job, reply)
         strangers = self._identities.strangers(job, reply)
         for name in job.checks:
             if CHECKS[name].compare is None:
-                result = self._evaluated(name, job, reply)
+                result = self.evaluated(name, job, reply)
                 if strangers and result.verdict.green:
                     result, strangers = _with_strangers(result, strangers), {}  # told once
                 self.add(result)
@@ -110,7 +117,7 @@ class _Ledger:
         replies = {item.job.name: item.reply for item in self.jobs}
         by_check: dict[str, list[ComparedNode]] = {}
         for job in self.plan.node_jobs:
-            node = ComparedNode(job, replies.get(job.name), self._rules(job))
+            node = ComparedNode(job, replies.get(job.name), self.rules(job))
             for name in job.checks:
                 if CHECKS[name].compare is not None:
                     by_check.setdefault(name, []).append(node)
@@ -118,11 +125,11 @@ class _Ledger:
             for result in self._compared_of(name, nodes):
                 self.add(result)
 
-    def _evaluated(self, name: str, job: Job, reply: Reply) -> Result:
+    def evaluated(self, name: str, job: Job, reply: Reply) -> Result:
         evaluate = CHECKS[name].evaluate
         assert evaluate is not None  # jobs are planned for checks that judge one
         try:
-            return evaluate(job, reply, self._rules(job))
+            return evaluate(job, reply, self.rules(job))
         except Exception as error:
             return _broke(name, job, error)
 
@@ -155,7 +162,7 @@ class _Ledger:
             broken = (replace(_broke(name, node.job, error), blamed=()) for node in judged)
             return [*results, *broken]
 
-    def _rules(self, job: Job) -> Rules:
+    def rules(self, job: Job) -> Rules:
         return self.plan.rules[job.nodes[0].hardware]
 
     def deserted(self, job: Job, survivors: set[str]) -> None:
@@ -215,12 +222,37 @@ class _Ledger:
         return seen - {result.subject.name for result in results if not _harmless(result)}
 
     def failed(self) -> set[str]:
-        """Nodes with a failure in the node tier that is their own."""
+        """Nodes with a failure that is their own, in what was asked of each by itself."""
         return {
             result.subject.name
             for result in self.results
-            if result.tier is Tier.NODE and result.verdict is Verdict.FAIL and result.blamed != ()
+            if result.subject.nodes == (result.subject.name,)
+            and result.verdict is Verdict.FAIL
+            and result.blamed != ()
         }
+
+    def blamed(self, group: Group) -> set[str]:
+        """Nodes of a group that are known to be at fault for what failed in it."""
+        failures = self._failures(group)
+        return self.failed() | {name for result in failures for name in result.blamed or ()}
+
+    def unnamed(self, group: Group) -> list[Result]:
+        """Failures of the whole group that are the fault of nobody knows which of its nodes."""
+        return [result for result in self._failures(group) if result.blamed is None]
+
+    def _failures(self, group: Group) -> list[Result]:
+        return [
+            result
+            for result in self.results
+            if result.verdict is Verdict.FAIL
+            and result.subject.name == group.name
+            and len(result.subject.nodes) > 1
+        ]
+
+    def amend(self, result: Result, better: Result) -> None:
+        """Put what is known now in the place of a result."""
+        self.results[self.results.index(result)] = better
+        self.observer.result(better)
 
 
 def _broke(name: str, job: Job, error: Exception) -> Result:
@@ -376,37 +408,158 @@ def _node_tier(
 def _cluster_tier(
     ledger: _Ledger, client: SlurmClient, states: Mapping[str, NodeState], interval_s: float
 ) -> None:
-    """All nodes that are left together."""
+    """All nodes that are left together; before that two by two, where the suite asks for it."""
+    plan = ledger.plan
     survivors = ledger.survivors()
-    groups = []
-    for group in ledger.plan.groups:
-        lane = []
-        for job in group.jobs:
-            if smaller := shrink(job, survivors):
-                lane.append(smaller)
-            else:
-                ledger.deserted(job, survivors)
-        groups.append(lane)
-    for planned in cluster_batches(groups):
-        batch = _worth_trying(ledger, planned)
-        if not batch:
-            continue
-        names = ", ".join(job.name for lane in batch for job in lane)
-        ledger.observer.stage(f"cluster tier, {names}")
-        _run(ledger, client, batch, states, _free(states), interval_s)
+    for group in plan.paired:
+        _pair_up(ledger, client, group, survivors, states, interval_s)
+    survivors -= ledger.failed()
+    lanes = [_left(ledger, group.jobs, survivors) for group in plan.groups]
+    skipped: list[tuple[Job, Reply]] = []
+    for planned in cluster_batches(lanes):
+        batch, in_vain = _worth_trying(ledger, planned, skipped)
+        skipped += in_vain
+        if batch:
+            skipped += _run_together(ledger, client, batch, states, interval_s)
+    for group in plan.groups:
+        own = {job.name for job in group.jobs}
+        waiting = {job.name: (job, reply) for job, reply in skipped if job.name in own}
+        again = _without_the_bad(ledger, client, group, waiting, states, interval_s)
+        for name in again:
+            del waiting[name]
+        for job, reply in waiting.values():
+            ledger.judge(job, reply)
 
 
-def _worth_trying(ledger: _Ledger, batch: Sequence[Sequence[Job]]) -> list[list[Job]]:
-    """Without the jobs that would wait for what a former batch's on their nodes waited for."""
+def _left(ledger: _Ledger, jobs: Sequence[Job], survivors: set[str]) -> list[Job]:
+    """The jobs on the nodes that are left, and a result for each that has too few."""
+    lane = []
+    for job in jobs:
+        if smaller := shrink(job, survivors):
+            lane.append(smaller)
+        else:
+            ledger.deserted(job, survivors)
+    return lane
+
+
+def _worth_trying(
+    ledger: _Ledger, batch: Sequence[Sequence[Job]], skipped: Sequence[tuple[Job, Reply]]
+) -> tuple[list[list[Job]], list[tuple[Job, Reply]]]:
+    """The batch without the jobs that would wait for what others waited for on their nodes."""
     in_vain = {
         item.job.hosts: item.job.name
         for item in reversed(ledger.jobs)
         if item.reply and item.job.tier is Tier.CLUSTER and jobs.waited_in_vain(item.reply)
-    }
-    for job in (job for lane in batch for job in lane if job.hosts in in_vain):
-        ledger.judge(job, Reply(job.name, Outcome.SKIPPED, reason=in_vain[job.hosts]))
+    } | {job.hosts: reply.reason for job, reply in skipped}
     left = [[job for job in lane if job.hosts not in in_vain] for lane in batch]
-    return [lane for lane in left if lane]
+    more = [
+        (job, Reply(job.name, Outcome.SKIPPED, reason=in_vain[job.hosts]))
+        for lane in batch
+        for job in lane
+        if job.hosts in in_vain
+    ]
+    return [lane for lane in left if lane], more
+
+
+def _run_together(
+    ledger: _Ledger,
+    client: SlurmClient,
+    lanes: Sequence[Sequence[Job]],
+    states: Mapping[str, NodeState],
+    interval_s: float,
+) -> list[tuple[Job, Reply]]:
+    """Run and judge jobs of all nodes; those that were skipped are yet to be judged."""
+    skipped: list[tuple[Job, Reply]] = []
+
+    def judge(job: Job, reply: Reply) -> None:
+        if reply.outcome is Outcome.SKIPPED:
+            skipped.append((job, reply))
+        else:
+            ledger.judge(job, reply)
+
+    names = ", ".join(job.name for lane in lanes for job in lane)
+    ledger.observer.stage(f"cluster tier, {names}")
+    _run(ledger, client, lanes, states, _free(states), interval_s, judge)
+    return skipped
+
+
+def _pair_up(
+    ledger: _Ledger,
+    client: SlurmClient,
+    group: Group,
+    names: Collection[str],
+    states: Mapping[str, NodeState],
+    interval_s: float,
+) -> None:
+    """Rounds of pairs of these nodes, until it is known which of them, or of their links, is bad.
+
+    Two nodes that fail together cannot be told apart; idle ones of their kind, selected or not,
+    are asked to tell.
+    """
+    free = _free(states)
+    referees = [node for node in group.referees if node.name in free]
+    nodes = {node.name: node for node in (*group.nodes, *referees)}
+    wanted = [node.name for node in group.nodes if node.name in names]
+    measured: list[pairing.Measured] = []
+    asked = group in ledger.plan.paired
+    # Two alone were asked already: the job that failed was theirs.
+    fewest = pairs.FEWEST_NODES if asked else pairs.FEWEST_NODES + 1 - len(referees[:1])
+    if group.pair is None or len(wanted) < fewest:
+        return
+    share = ledger.rules(group.pair).common.pairs[group.backend]
+    others = tuple(node.name for node in referees)
+
+    def round_of(number: int) -> Callable[[Job, Reply], None]:
+        def judge(job: Job, reply: Reply) -> None:
+            ledger.note(job, reply)
+            result = ledger.evaluated(pairs.NAME, job, reply)
+            measured.append(pairing.Measured(job.hosts, number, result))
+
+        return judge
+
+    for number in range(1, MOST_ROUNDS + 1):
+        seen = pairing.seen(measured, share)
+        chosen = localise.next_round(wanted, ledger.plan.topology, seen, others)
+        if not chosen:
+            break
+        batch = [[group.job_of(number, [nodes[name] for name in pair])] for pair in chosen]
+        ledger.observer.stage(f"pairs of {group.name}, round {number}")
+        _run(ledger, client, batch, states, free, interval_s, round_of(number))
+    found = pairing.found(wanted, ledger.plan.topology, measured, share)
+    ledger.paired[group.name] = found
+    for result in found.results:
+        # Where nobody asked for pairs, a node that they name is named by the job that failed.
+        if asked or len(result.subject.nodes) > 1:
+            ledger.add(result)
+
+
+def _without_the_bad(
+    ledger: _Ledger,
+    client: SlurmClient,
+    group: Group,
+    waiting: Mapping[str, tuple[Job, Reply]],
+    states: Mapping[str, NodeState],
+    interval_s: float,
+) -> set[str]:
+    """Name what is bad in a group, and run what waited in vain on the others; what was run."""
+    if unnamed := ledger.unnamed(group):
+        several = max((result.subject.nodes for result in unnamed), key=len)
+        if group.name not in ledger.paired:
+            states = _states_now(client, states)
+            _pair_up(ledger, client, group, several, states, interval_s)
+        if (found := ledger.paired.get(group.name)) is not None:
+            for result in unnamed:
+                ledger.amend(result, found.named(result))
+    bad = ledger.blamed(group)
+    again = {
+        name: smaller
+        for name, (job, _) in waiting.items()
+        if bad.intersection(job.hosts) and (smaller := shrink(job, set(job.hosts) - bad))
+    }
+    if again:
+        for job, reply in _run_together(ledger, client, [[*again.values()]], states, interval_s):
+            ledger.judge(job, reply)
+    return set(again)
 
 
 def _refused_for_all(ledger: _Ledger) -> None:
@@ -443,8 +596,10 @@ def _run(
     states: Mapping[str, NodeState],
     free: frozenset[str],
     interval_s: float,
+    judge: Callable[[Job, Reply], None] | None = None,
 ) -> None:
     """Run the lanes' jobs to their end and judge each as soon as it answers."""
+    judge = judge or ledger.judge
     waiting = {job.name: job for lane in lanes for job in lane}
 
     def take(progress: Progress) -> None:
@@ -458,7 +613,7 @@ def _run(
             job = waiting.pop(reply.job)
             seen = tuple(now[name] for name in job.hosts if name in now)
             busy = any(map(node_states.busy, seen)) and reply.outcome is Outcome.QUEUE_LIMIT
-            ledger.judge(job, replace(reply, busy=busy, states=seen))
+            judge(job, replace(reply, busy=busy, states=seen))
 
     shared = allocations.share(lanes, free, AT_ONCE)
     batch = client.prepare(lanes, AT_ONCE, shared, ledger.slowest_start_s())
@@ -482,7 +637,7 @@ def _run(
                 _quietly(lambda: take(batch.cancel()))
             outcome = Outcome.CANCELLED if interrupted else Outcome.LOST
             for job in tuple(waiting.values()):
-                ledger.judge(job, Reply(job.name, outcome, reason=lost))
+                judge(job, Reply(job.name, outcome, reason=lost))
             _quietly(batch.close)
 
 

@@ -214,7 +214,7 @@ def _ended_well(job: Job, reply: Reply) -> None:
         case Outcome.NOT_SUBMITTED:
             raise Unusable(f"srun could not be started: {reply.reason}", blamed=())
         case Outcome.SKIPPED:
-            message = f"not run: {reply.reason} did not start on the same nodes in time"
+            message = f"not run: {reply.reason} waited in vain on the same nodes"
             raise Unusable(message, Verdict.INCONCLUSIVE, ())
         case Outcome.LOST:
             raise Unusable(f"nothing is known of this job: {reply.reason}", blamed=())

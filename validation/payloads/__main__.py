@@ -2,8 +2,8 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, host, host_speed, health, cuda, compute, dcgm, all_reduce, ddp or pipeline; CONFIG is
-a JSON object, see each payload's Config. The answer is one JSON document on one line of standard
+NAME is node, host, host_speed, health, cuda, compute, dcgm, pairs, all_reduce, ddp or pipeline;
+CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of standard
 output: from rank 0 of a collective payload, and from every task of the others, which look at one
 node.
 Everything else goes to standard error. An error ends the payload with a line there that begins
@@ -72,6 +72,7 @@ OF_NODE = {
     "dcgm": OfNode(dcgm.Config, dcgm.measure),
 }
 COLLECTIVES = {
+    "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each
     "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
     "ddp": Collective(ddp.Config, ddp.measure),
     "pipeline": Collective(pipeline.Config, pipeline.measure),

@@ -75,8 +75,14 @@ end(status)
 PROGRAMS = (BOOTSTRAP, gpu_process.SCRIPT)
 
 
-# What ranks say that came and did not find each other: jobs after it would wait for the same.
-DID_NOT_MEET = ("rank 0 does not answer at ", " did not come within ")
+# What ranks say that did not find each other, or waited for one another in vain later: jobs after
+# theirs on the same nodes would wait for the same.
+WAITED = (
+    "rank 0 does not answer at ",
+    " did not come within ",
+    "no sign of life from ",
+    "; all ranks still respond",
+)
 
 
 Command = Callable[[str, Job, str, Sequence[str]], tuple[str, ...]]
@@ -210,7 +216,7 @@ def batch(
         "slowest_start_s": slowest_start_s,
         "gone_states": list(node_states.GONE),
         "asleep_flags": node_states.ASLEEP,
-        "did_not_meet": list(DID_NOT_MEET),
+        "waited": list(WAITED),
         "allocations": [
             {
                 "name": allocation.name,
@@ -252,7 +258,7 @@ def batch(
 
 def waited_in_vain(reply: Reply) -> bool:
     """Whether other jobs on the same nodes would wait for the same."""
-    return launcher.waited_in_vain(reply.outcome.value, reply.exit_code, reply.stderr, DID_NOT_MEET)
+    return launcher.waited_in_vain(reply.outcome.value, reply.exit_code, reply.stderr, WAITED)
 
 
 def bundle() -> bytes:

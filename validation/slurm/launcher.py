@@ -708,7 +708,7 @@ class Launcher:
             if (allocation := self._allocation(lane)) is not None:
                 allocation.expect()
         self.nodes = NodeWatch(orders["gone_states"], orders["asleep_flags"])
-        self.did_not_meet: list[str] = orders["did_not_meet"]
+        self.waited: list[str] = orders["waited"]
         self.in_vain: dict[tuple[str, ...], str] = {}  # by nodes, the job that waited for nothing
         self.cancelled = threading.Event()
         self.abandoned = False
@@ -802,7 +802,7 @@ class Launcher:
 
     def _keep(self, job: JobSubmission, record: dict[str, Any]) -> None:
         if waited_in_vain(
-            record["outcome"], record["exit_code"], record["stderr"], self.did_not_meet
+            record["outcome"], record["exit_code"], record["stderr"], self.waited
         ):
             self.in_vain.setdefault(tuple(job.order["nodes"]), job.name)
         line = json.dumps(record) + "\n"
@@ -851,7 +851,7 @@ class Launcher:
 
 
 def waited_in_vain(
-    outcome: str, exit_code: int | None, stderr: str, did_not_meet: Sequence[str]
+    outcome: str, exit_code: int | None, stderr: str, waited: Sequence[str]
 ) -> bool:
     """Whether others on the same nodes would wait for the same as a job that ended so."""
     if outcome in ("queue_limit", "skipped"):
@@ -860,7 +860,7 @@ def waited_in_vain(
     return (
         exit_code not in (None, 0)
         and bool(lines)
-        and all(any(words in line for words in did_not_meet) for line in lines)
+        and all(any(words in line for words in waited) for line in lines)
     )
 
 

@@ -47,17 +47,20 @@ _TRAINING: dict[str, strict.Reader] = {
     "lr": strict.positive,
 }
 
+_ALL_REDUCE: dict[str, strict.Reader] = {
+    "run_limit_s": strict.whole(1),
+    "timeout_s": strict.whole(1),
+    "join_timeout_s": strict.whole(1),
+    "sizes_bytes": strict.list_of(strict.whole(4), empty=False),
+    "iterations": strict.whole(1),
+    "warmup": strict.whole(1),
+    "dtype": strict.one_of("float32"),
+}
+
 # What each payload takes, beside its backend.
 _CONFIGS: dict[str, dict[str, strict.Reader]] = {
-    "all_reduce": {
-        "run_limit_s": strict.whole(1),
-        "timeout_s": strict.whole(1),
-        "join_timeout_s": strict.whole(1),
-        "sizes_bytes": strict.list_of(strict.whole(4), empty=False),
-        "iterations": strict.whole(1),
-        "warmup": strict.whole(1),
-        "dtype": strict.one_of("float32"),
-    },
+    "pairs": _ALL_REDUCE,
+    "all_reduce": _ALL_REDUCE,
     "ddp": {**_TRAINING, "batch_per_rank": strict.whole(1), "depth": strict.whole(1)},
     "pipeline": {
         **_TRAINING,

@@ -151,7 +151,7 @@ def test_what_stops_the_first_job_of_all_nodes_is_waited_for_and_told_once(clust
     assert status == 3
     assert "did not start in" in cluster.verdict_of("all_reduce", "virtual")[1]
     for name in ("ddp", "pipeline"):
-        expected = ("inconclusive", "not run: all_reduce did not start on the same nodes in time")
+        expected = ("inconclusive", "not run: all_reduce waited in vain on the same nodes")
         assert cluster.verdict_of(name, "virtual") == expected
     assert "ddp" in out
     assert cluster.lines("failing_nodes.txt") == []

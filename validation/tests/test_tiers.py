@@ -213,7 +213,7 @@ def test_what_one_job_waited_for_in_vain_is_told_once():
     slurm = on_three(replies={"all_reduce": stuck, **skipped})
     run = walked(slurm)
     assert list(run.failed) == [("all_reduce", "virtual")]
-    message = "not run: all_reduce did not start on the same nodes in time"
+    message = "not run: all_reduce waited in vain on the same nodes"
     assert run.unknown == dict.fromkeys((("ddp", "virtual"), ("pipeline", "virtual")), message)
     assert run.verdict is FAIL
 
@@ -239,7 +239,7 @@ def test_groups_whose_measurement_waited_in_vain_do_not_go_on():
     assert slurm.started[1] == [first, second]
     assert not set(rest) & set(slurm.started[2])
     sentences = [r.message for r in run.results if r.subject.name == slurm.plan.groups[0].name]
-    assert sentences.count(f"not run: {first} did not start on the same nodes in time") == 2
+    assert sentences.count(f"not run: {first} waited in vain on the same nodes") == 2
 
 
 def test_an_unknown_model_is_inconclusive_never_a_pass():

@@ -31,7 +31,7 @@ from cluster.errors import DataError
 from validation.model import Threshold
 from validation.thresholds import gpu, host
 from validation.thresholds.gpu import GBS, GpuRules, Peak
-from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most, speed
+from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most, share, speed
 
 SHIPPED = Path(__file__).parent
 
@@ -112,6 +112,7 @@ class Common:
     clock_offset: Threshold
     bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
     training: Mapping[str, Tolerances]  # by backend
+    pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
     gpu_peak: Peak  # what no GPU known here exceeds
 
 
@@ -167,6 +168,7 @@ MODEL = strict.table(
 
 _LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
 _SPEED_LIMIT = strict.table({"fail_above": speed, **SOURCED}, {"warn_above": speed})
+_SHARE = strict.table({"fail_below_share": share, **SOURCED})
 _TOLERANCES = strict.table(
     {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
 )
@@ -177,6 +179,7 @@ COMMON = strict.table(
         "clock_offset_s": _LIMIT,
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _SPEED_LIMIT, "nccl": _SPEED_LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
+        "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
         "gpu_peak": gpu.PEAK,
     },
 )
@@ -229,6 +232,7 @@ def load_common(site: Path | None = None) -> Common:
     clock: Threshold | None = None
     bandwidth: dict[str, Threshold] = {}
     training: dict[str, Tolerances] = {}
+    shares: dict[str, Threshold] = {}
     peak: Peak | None = None
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
@@ -261,17 +265,24 @@ def load_common(site: Path | None = None) -> Common:
                         )
                     )
                 )
+        for backend, part in (read["pairs"] or {}).items():
+            if part:
+                origin = {**part, "warn_below_share": None}
+                where = f"{place} pairs.{backend}"
+                shares[backend] = least(origin, "share", "", where)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
     if clock is None or any(
-        by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training)
+        by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training, shares)
     ):
-        wanted = "clock_offset_s, bus_bandwidth_gbs and training are needed, for gloo and for nccl"
+        wanted = (
+            "clock_offset_s, bus_bandwidth_gbs, training and pairs are needed, for gloo and nccl"
+        )
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, training, peak)
+    return Common(clock, bandwidth, training, shares, peak)
 
 
 def _whole(peak: Peak) -> bool:

@@ -68,6 +68,23 @@ def _speed(value: Any, where: str, problems: strict.Problems) -> float | None:
 speed = strict.Form(_speed, {"type": "number", "minimum": LEAST_SPEED, "maximum": MOST_SPEED})
 
 
+# Of what others reach: below the lower a check sees nothing, above the upper nobody passes.
+LEAST_SHARE, MOST_SHARE = 0.05, 0.95
+
+
+def _share(value: Any, where: str, problems: strict.Problems) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and LEAST_SHARE <= value <= MOST_SHARE:
+        return float(value)
+    problems.append(
+        f"{where}: expected a number from {LEAST_SHARE} to {MOST_SHARE}, found {value!r}"
+    )
+    return None
+
+
+share = strict.Form(_share, {"type": "number", "minimum": LEAST_SHARE, "maximum": MOST_SHARE})
+
+
 def least(rule: Mapping[str, Any], key: str, unit: str, place: str) -> Threshold:
     """fail_below_KEY and, where it is given, warn_below_KEY of a rule."""
     warn = rule[f"warn_below_{key}"]

@@ -1,0 +1,40 @@
+"""Any two nodes reach each other at full speed; the node, link or switch that does not is named.
+
+What it checks   Nodes sum up buffers two by two, all pairs of a round at once. The sum is right in
+                 every element, and the bus bandwidth at the largest size reaches the threshold and
+                 a share of what the other pairs of the run reach. The nodes of a pair that does
+                 not are paired with nodes that are good, until the finding has a name: a node that
+                 is bad with every partner, a link between two nodes that are good with all others,
+                 or a switch behind which every pair is bad.
+Why it matters   A job of many nodes runs at the speed of its slowest link, and its own failure does
+                 not tell which one that is. Two nodes that fail together look alike.
+What to do       A node: take it out of service, and compare its CPUs, GPUs and network interfaces
+                 with those of its peers. A link: check the cable, the switch port and the route
+                 between the two nodes, and firewall rules on either of them. A switch: check its
+                 uplinks and the ports to the named nodes.
+                 $ ssh {node} ip -statistics link
+                 $ ssh {node} nft list ruleset
+
+The pairs are chosen, and the findings made, by validation.localise.
+"""
+
+from dataclasses import replace
+
+from validation.checks import all_reduce
+from validation.model import Job, Reply, Result, Tier
+from validation.thresholds import Rules
+
+NAME = "pairs"
+TIER = Tier.CLUSTER
+PAYLOAD = "pairs"
+
+FEWEST_NODES = 2
+
+
+def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    """What one pair's answer says by itself, as of any all_reduce of two nodes.
+
+    Without a threshold it is inconclusive; what the other pairs reach is then all there is to hold
+    it against (validation.pairing).
+    """
+    return replace(all_reduce.evaluate(job, reply, rules), check=NAME)
