@@ -4,6 +4,7 @@ Pure: validation.tiers runs the pairs, validation.localise chooses them and draw
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -56,9 +57,31 @@ def _sound(item: Measured) -> float | None:
 
 
 def seen(measured: Sequence[Measured], share: Threshold) -> list[Seen]:
-    """Which pairs are good, which are not, and of which nothing is known."""
-    typical = reference(measured)
-    return [Seen(item.nodes, _good(item, share, typical), item.round) for item in measured]
+    """Which pairs are good, which are not, and of which nothing is known.
+
+    Of a pair that was measured again the last time counts.
+    """
+    last = {frozenset(item.nodes): item for item in measured}.values()
+    typical = reference([*last])
+    return [Seen(item.nodes, _good(item, share, typical), item.round) for item in last]
+
+
+def to_confirm(
+    findings: Findings, measured: Sequence[Measured], chosen: Sequence[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """Pairs that failed once although both nodes are good: a link is named when it fails again.
+
+    Nodes and groups of them need no more: they failed with several partners. `chosen` are the pairs
+    of the round that these join, as far as their nodes are free.
+    """
+    times = Counter(frozenset(item.nodes) for item in measured)
+    used = {name for pair in chosen for name in pair}
+    joining = []
+    for link in findings.links:
+        if times[frozenset(link.nodes)] == 1 and used.isdisjoint(link.nodes):
+            joining.append(link.nodes)
+            used.update(link.nodes)
+    return tuple(joining)
 
 
 def _good(item: Measured, share: Threshold, typical: float | None) -> bool | None:
@@ -85,11 +108,7 @@ class Found:
         """A failure of all nodes together, and what their pairs say of it."""
         among = set(result.subject.nodes)
         nodes = tuple(node.name for node in self.findings.nodes if node.name in among)
-        sentences = [
-            finding.sentence.rstrip(".")
-            for finding in (*self.findings.nodes, *self.findings.groups, *self.findings.links)
-        ]
-        sentences = sentences or [item.reason.rstrip(".") for item in self.findings.undecided]
+        sentences = [sentence.rstrip(".") for sentence in self.findings.sentences]
         told = "; ".join(sentences[:_TOLD]) or "any two of them are good together"
         if len(sentences) > _TOLD:
             told += f"; and {len(sentences) - _TOLD} more"
@@ -127,16 +146,16 @@ def _of_node(
     subject = Subject.node(name)
     if fault := next((node for node in findings.nodes if node.name == name), None):
         message = f"{fault.sentence.rstrip('.')}; {_why(mine, share, typical)}"
-        value, threshold = _count(mine, share, typical)
-        what = (Verdict.FAIL, message, value, threshold, metrics)
-        return Result(pairs.NAME, Tier.CLUSTER, subject, *what)
+        bad = _count(mine, share, typical)
+        return Result(pairs.NAME, Tier.CLUSTER, subject, Verdict.FAIL, message, *bad, metrics)
     if not good:
         doubt = next((item for item in findings.undecided if name in item.nodes), None)
         message = doubt.reason.rstrip(".") if doubt else "it ran well with no other node"
         if why := _why(mine, share, typical):
             message += f"; {why}"
-        what = (Verdict.INCONCLUSIVE, message, None, None, metrics)
-        return Result(pairs.NAME, Tier.CLUSTER, subject, *what, blamed=())
+        verdict = Verdict.INCONCLUSIVE
+        what = (subject, verdict, message, None, None, metrics)
+        return Result(pairs.NAME, Tier.CLUSTER, *what, blamed=())
     best = max(good, key=lambda item: item.busbw_gbs or 0.0)
     result = replace(best.result, subject=subject, metrics=metrics)
     if result.verdict.green or typical is None or best.busbw_gbs is None:
@@ -152,14 +171,15 @@ def _of_several(
 ) -> Iterator[Result]:
     typical = reference(measured)
 
-    def result(name: str, nodes: tuple[str, ...], message: str, blamed: tuple[str, ...] | None):
+    def result(
+        name: str, nodes: tuple[str, ...], message: str, blamed: tuple[str, ...] | None
+    ) -> Result:
         among = [item for item in measured if set(item.nodes) <= set(nodes)]
         bad = among or [item for item in measured if set(item.nodes) & set(nodes)]
         if why := _why(bad, share, typical):
             message = f"{message}; {why}"
-        value, threshold = _count(bad, share, typical)
-        what = (Verdict.FAIL, message, value, threshold)
-        return Result(pairs.NAME, Tier.CLUSTER, Subject(name, nodes), *what, blamed=blamed)
+        what = (Subject(name, nodes), Verdict.FAIL, message, *_count(bad, share, typical))
+        return Result(pairs.NAME, Tier.CLUSTER, *what, blamed=blamed)
 
     for group in findings.groups:
         yield result(", ".join(group.labels), group.nodes, group.sentence.rstrip("."), ())

@@ -7,7 +7,7 @@ so that one that never comes is noticed. `--dry-run` prints it.
 import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ class Plan:
     declared: tuple[str, ...]  # all nodes of the inventory, selected or not
     left_out: tuple[str, ...] = ()  # what of both was not selected, for people
     submission: Submission = NO_WISHES
-    topology: Topology = Topology()
+    topology: Topology = field(default_factory=Topology)
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -517,15 +517,17 @@ def _pair_up(
 
         return judge
 
-    for number in range(1, MOST_ROUNDS + 1):
+    topology = ledger.plan.topology
+    for number in range(1, MOST_ROUNDS + 2):  # the last one confirms
         seen = pairing.seen(measured, share)
-        chosen = localise.next_round(wanted, ledger.plan.topology, seen, others)
+        chosen = localise.next_round(wanted, topology, seen, others)
+        chosen += pairing.to_confirm(localise.conclude(wanted, topology, seen), measured, chosen)
         if not chosen:
             break
         batch = [[group.job_of(number, [nodes[name] for name in pair])] for pair in chosen]
         ledger.observer.stage(f"pairs of {group.name}, round {number}")
         _run(ledger, client, batch, states, free, interval_s, round_of(number))
-    found = pairing.found(wanted, ledger.plan.topology, measured, share)
+    found = pairing.found(wanted, topology, measured, share)
     ledger.paired[group.name] = found
     for result in found.results:
         # Where nobody asked for pairs, a node that they name is named by the job that failed.

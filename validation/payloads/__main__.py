@@ -3,9 +3,9 @@
     srun … python -m validation.payloads NAME CONFIG
 
 NAME is node, host, host_speed, health, cuda, compute, dcgm, pairs, all_reduce, ddp or pipeline;
-CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of standard
-output: from rank 0 of a collective payload, and from every task of the others, which look at one
-node.
+CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of
+standard output: from rank 0 of a collective payload, and from every task of the others, which look
+at one node.
 Everything else goes to standard error. An error ends the payload with a line there that begins
 with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is known whose fault it is;
 a wrong sum is no error but a measurement. Lines that begin with "plumbline: stage" say how far

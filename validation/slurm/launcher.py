@@ -801,9 +801,7 @@ class Launcher:
             log.info("%s: a limit lets no more jobs through, waits for another", job.name)
 
     def _keep(self, job: JobSubmission, record: dict[str, Any]) -> None:
-        if waited_in_vain(
-            record["outcome"], record["exit_code"], record["stderr"], self.waited
-        ):
+        if waited_in_vain(record["outcome"], record["exit_code"], record["stderr"], self.waited):
             self.in_vain.setdefault(tuple(job.order["nodes"]), job.name)
         line = json.dumps(record) + "\n"
         with self._write, open(self.folder / "finished.jsonl", "a", encoding="utf-8") as file:
@@ -850,9 +848,7 @@ class Launcher:
                 item.given_up = True
 
 
-def waited_in_vain(
-    outcome: str, exit_code: int | None, stderr: str, waited: Sequence[str]
-) -> bool:
+def waited_in_vain(outcome: str, exit_code: int | None, stderr: str, waited: Sequence[str]) -> bool:
     """Whether others on the same nodes would wait for the same as a job that ended so."""
     if outcome in ("queue_limit", "skipped"):
         return True

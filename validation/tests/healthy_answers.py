@@ -88,6 +88,12 @@ def _cluster(payload: str) -> Answer:
     return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
 
 
+def _pair() -> Answer:
+    group = make_plan(*VIRTUAL, suite="network").groups[0]
+    job = group.job_of(1, group.nodes)
+    return Answer(job, standin.pairs(job.hosts, job.config, job.ranks_per_node))
+
+
 _ANSWERS: dict[str, Callable[[], Answer]] = {
     "node": _node,
     "cuda": _cuda,
@@ -96,6 +102,7 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "health": _health,
     "compute": _compute,
     "dcgm": _dcgm,
+    "pairs": _pair,
     "all_reduce": lambda: _cluster("all_reduce"),
     "ddp": lambda: _cluster("ddp"),
     "pipeline": lambda: _cluster("pipeline"),

@@ -189,6 +189,11 @@ def all_reduce(
     return _document("all_reduce", evidence, measured, config)
 
 
+def pairs(hosts, config, ranks_per_node=1, **changes):
+    """Two nodes' answer: what they measure is an all_reduce."""
+    return {**all_reduce(hosts, config, ranks_per_node, **changes), "payload": "pairs"}
+
+
 def transport(proof, hosts, fabric):
     """Every rank's log of NCCL, None with Gloo."""
     if proof["backend"] != "nccl":

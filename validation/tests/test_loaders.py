@@ -349,7 +349,7 @@ def test_yaml_that_is_no_data_is_refused(tmp_path):
 
 
 def test_every_check_is_in_a_suite_and_in_the_order_of_all():
-    deep = ("host", "host_speed", "health", "compute", "dcgm")
+    deep = ("host", "host_speed", "health", "compute", "dcgm", "pairs")
     quick, gpu, local = (suites.load(name).checks for name in ("quick", "gpu", "local"))
     tier = {name: check.info.tier for name, check in CHECKS.items()}
     assert quick == tuple(name for name, check in CHECKS.items() if check.payload not in deep)
@@ -423,7 +423,7 @@ def test_a_suite_is_made_of_suites_that_there_are_and_that_agree(tmp_path, monke
 
 def test_an_unknown_suite_names_the_known_ones():
     with pytest.raises(
-        UsageError, match="unknown suite 'long'; there is burn-in, full, gpu, local, quick"
+        UsageError, match="unknown suite 'long'; there is burn-in, full, gpu, local, network, quick"
     ):
         suites.load("long")
 

@@ -382,7 +382,10 @@ def test_list(capsys):
         (["--only", "gemm"], "suite quick has no check gemm; it has slurm_state, "),
         (["--nodes", "gpu7"], "--nodes: unknown gpu7; declared nodes: gpu[1-2]"),
         (["--partition", "big"], "unknown partition big; there is gpu"),
-        (["--suite", "long"], "unknown suite 'long'; there is burn-in, full, gpu, local, quick"),
+        (
+            ["--suite", "long"],
+            "unknown suite 'long'; there is burn-in, full, gpu, local, network, quick",
+        ),
         (["--thresholds", "/nowhere"], "there is no folder /nowhere"),
     ],
 )

@@ -1,0 +1,189 @@
+"""Pairs of nodes: what they say of nodes and links, and what becomes of jobs that waited in vain."""
+
+from dataclasses import replace
+
+import pytest
+
+from cluster.slurm.node_states import NodeState
+from validation import plan as plans
+from validation import tiers
+from validation.model import Outcome, Reply, Standing, Verdict
+from validation.plan import Selection
+from validation.tests import standin
+from validation.tests.conftest import make_plan
+from validation.tests.fake_slurm import FakeSlurm, Silent, Walked
+
+PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+FIVE = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 6))
+FOUR, TWO = FIVE[:4], FIVE[:2]
+WAITED = "plumbline: pairs, rank 0 on {}: no progress for 30 s; all ranks still respond\n"
+
+
+class Cluster(FakeSlurm):
+    """Nodes and links that are slow or cut; whoever works with them is."""
+
+    def __init__(self, plan, slow=(), cut=(), slow_links=(), once=()):
+        super().__init__(plan)
+        self.slow, self.cut = set(slow), [set(link) for link in cut]
+        self.slow_links = [set(link) for link in slow_links]
+        self.once = [set(link) for link in once]  # links that fail the first time
+        self.change = self._change
+
+    def _change(self, job, reply):
+        hosts = set(job.hosts)
+        if len(hosts) < 2:
+            return reply
+        broken = [link for link in [*self.cut, *self.once] if link <= hosts]
+        if broken:
+            self.once = [link for link in self.once if link not in broken]
+            return replace(reply, exit_code=1, stdout="", stderr=WAITED.format(job.hosts[0]))
+        if self.slow & hosts or any(link <= hosts for link in self.slow_links):
+            return self._slower(job, reply)
+        return reply
+
+    def _slower(self, job, reply):
+        if job.payload not in ("pairs", "all_reduce"):
+            return reply
+        answer = getattr(standin, job.payload)
+        document = answer(job.hosts, job.config, job.ranks_per_node, busbw_gbs=0.02)
+        return replace(reply, stdout=standin.line(document))
+
+
+def walked(slurm):
+    run = tiers.walk(slurm.plan, slurm, Silent(), interval_s=0)
+    return Walked(slurm.plan, run)
+
+
+def pairs_of(slurm):
+    return [name for names in slurm.started for name in names if name.startswith("pairs")]
+
+
+# --- where a suite asks for them ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [TWO, FIVE[:3], FOUR, FIVE], ids=len)
+def test_each_node_of_a_healthy_cluster_passes(nodes):
+    slurm = Cluster(make_plan(*nodes, suite="network"))
+    run = walked(slurm)
+    assert run.verdict is PASS
+    assert set(run.standings.values()) == {Standing.PASSING}
+    assert {subject for check, subject in run.passed if check == "pairs"} == {n[0] for n in nodes}
+
+
+@pytest.mark.parametrize("nodes", [FIVE[:3], FOUR, FIVE], ids=len)
+@pytest.mark.parametrize("bad", ["gpu1", "gpu3"])
+def test_a_slow_node_is_named_and_no_other(nodes, bad):
+    slurm = Cluster(make_plan(*nodes, suite="network"), slow=[bad])
+    run = walked(slurm)
+    assert list(run.failed) == [("pairs", bad)]
+    assert run.failed["pairs", bad].startswith(f"{bad} is at fault: it failed with every partner")
+    others = {name: Standing.PASSING for name, *_ in nodes if name != bad}
+    assert run.standings == {bad: Standing.FAILING, **others}
+
+
+def test_two_bad_nodes_are_named_at_once():
+    slurm = Cluster(make_plan(*FIVE, suite="network"), slow=["gpu2"], cut=[("gpu5", "gpu1")])
+    slurm.cut = [{"gpu5", f"gpu{number}"} for number in (1, 2, 3, 4)]
+    run = walked(slurm)
+    assert list(run.failed) == [("pairs", "gpu2"), ("pairs", "gpu5")]
+    assert [n for n, s in run.standings.items() if s is Standing.PASSING] == [
+        "gpu1", "gpu3", "gpu4"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", [FOUR, FIVE], ids=len)
+@pytest.mark.parametrize("kind", ["cut", "slow_links"])
+def test_a_bad_link_is_named_and_no_node(nodes, kind):
+    slurm = Cluster(make_plan(*nodes, suite="network"), **{kind: [("gpu1", "gpu2")]})
+    run = walked(slurm)
+    assert list(run.failed) == [("pairs", "gpu1-gpu2")]
+    assert "the link between gpu1 and gpu2" in run.failed["pairs", "gpu1-gpu2"].lower()
+    standings = {name: Standing.PASSING for name, *_ in nodes}
+    standings |= dict.fromkeys(("gpu1", "gpu2"), Standing.UNPROVEN)
+    assert run.standings == standings
+
+
+@pytest.mark.parametrize("nodes", [FOUR, FIVE], ids=len)
+def test_what_a_pair_fails_once_and_not_again_is_nobodys_fault(nodes):
+    slurm = Cluster(make_plan(*nodes, suite="network"), once=[("gpu1", "gpu2")])
+    assert walked(slurm).verdict is PASS
+
+
+def test_two_alone_cannot_be_told_apart():
+    run = walked(Cluster(make_plan(*TWO, suite="network"), cut=[("gpu1", "gpu2")]))
+    assert list(run.failed) == [("pairs", "gpu[1-2]")]
+    assert set(run.standings.values()) == {Standing.SUSPECT}
+
+
+def test_a_node_that_fails_takes_no_part_in_jobs_of_all_nodes():
+    nodes = make_plan(*FOUR, suite="full", selection=Selection(only=("pairs", "all_reduce")))
+    slurm = Cluster(nodes, slow=["gpu2"])
+    slurm.states = {name: NodeState(name, "idle", 2, 2000, "gpu:virtual:2") for name, *_ in FOUR}
+    walked(slurm)
+    together = next(job for job in slurm.prepared[-1][0] if job.name == "all_reduce")
+    assert together.hosts == ("gpu1", "gpu3", "gpu4")
+
+
+# --- where all nodes together fail ----------------------------------------------------------------
+
+
+def test_a_healthy_cluster_runs_no_pairs():
+    slurm = Cluster(make_plan(*FOUR))
+    assert walked(slurm).verdict is PASS
+    assert pairs_of(slurm) == []
+
+
+def test_pairs_name_the_slow_node_of_a_job_of_all():
+    slurm = Cluster(make_plan(*FOUR), slow=["gpu3"])
+    run = walked(slurm)
+    assert list(run.failed) == [("all_reduce", "virtual")]
+    assert "gpu3 is at fault" in run.failed["all_reduce", "virtual"]
+    assert run.standings["gpu3"] is Standing.FAILING
+    assert Standing.SUSPECT not in run.standings.values()
+
+
+def test_what_waited_in_vain_is_run_without_the_bad_node():
+    """One job waits for a silent node, not three; the others prove the rest of the cluster."""
+    slurm = Cluster(make_plan(*FOUR))
+    slurm.cut = [{"gpu3", f"gpu{number}"} for number in (1, 2, 4)]
+    slurm.replies |= {
+        name: Reply(name, Outcome.SKIPPED, reason="all_reduce") for name in ("ddp", "pipeline")
+    }
+    change = slurm.change
+
+    def skip_the_first_time(job, reply):
+        slurm.replies.pop("pipeline", None)
+        if job.name in ("ddp", "pipeline") and len(job.hosts) == 4:
+            return Reply(job.name, Outcome.SKIPPED, reason="all_reduce")
+        slurm.replies.pop("ddp", None)
+        return change(job, reply)
+
+    slurm.replies.clear()
+    slurm.change = skip_the_first_time
+    run = walked(slurm)
+    assert list(run.failed) == [("all_reduce", "virtual")]
+    assert ("ddp", "virtual") in run.passed
+    assert ("pipeline", "virtual") in run.passed
+    assert run.standings["gpu3"] is Standing.FAILING
+
+
+def test_an_idle_third_node_tells_two_apart():
+    nodes = make_plan(*FIVE, selection=Selection(nodes="gpu[1-2]"))
+    slurm = Cluster(nodes, slow=["gpu2"])
+    idle = {f"gpu{n}": NodeState(f"gpu{n}", "idle", 2, 2000, "gpu:virtual:2") for n in (3, 4, 5)}
+    slurm.states |= idle
+    run = walked(slurm)
+    assert run.standings == {"gpu1": Standing.UNPROVEN, "gpu2": Standing.FAILING}
+    busy = {name: replace(state, state="allocated") for name, state in idle.items()}
+    slurm = Cluster(nodes, slow=["gpu2"])
+    slurm.states |= busy
+    assert set(walked(slurm).standings.values()) == {Standing.SUSPECT}
+    assert pairs_of(slurm) == []
+
+
+def test_all_pairs_of_a_round_are_steps_of_one_allocation():
+    slurm = Cluster(make_plan(*FOUR, suite="network"))
+    walked(slurm)
+    (shared,) = slurm.shared[1]
+    assert [job.hosts for job in shared.jobs] == [("gpu1", "gpu2"), ("gpu3", "gpu4")]
+    assert plans.MOST_ROUNDS == 4
