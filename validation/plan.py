@@ -33,6 +33,8 @@ _MEASURED = ("all_reduce",)
 # Of pairs: one, and what finds the name of what is bad.
 MOST_ROUNDS = localise.MOST_ROUNDS
 
+CARDS = "NCCL_IB_HCA"  # the variable that says which network cards NCCL may use
+
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
 _OF_GPUS = ("health", "cuda", "compute", "dcgm")
@@ -75,14 +77,26 @@ class Group:
     pair: Job | None = None
     referees: tuple[Node, ...] = ()
 
-    def job_of(self, number: int, nodes: Sequence[Node]) -> Job:
-        """The job of two of its nodes in a round of pairs."""
+    def job_of(self, number: int, nodes: Sequence[Node], rail: str | None = None) -> Job:
+        """The job of two of its nodes in a round of pairs, over one network card of each if given.
+
+        NCCL takes a name after "=" for the whole of it: mlx5_1 would be mlx5_10 too.
+        """
         assert self.pair is not None
         names = tuple(node.name for node in nodes)
-        name = "-".join([self.pair.name, str(number), *names])
+        name = "-".join([self.pair.name, *([rail] if rail else []), str(number), *names])
         config = {**self.pair.config, "nonce": f"{self.pair.config['nonce']}-{name}"}
-        subject = Subject("-".join(names), names)
-        return replace(self.pair, name=name, nodes=tuple(nodes), subject=subject, config=config)
+        environment = self.pair.environment
+        if rail is not None:
+            environment = tuple(sorted({**dict(environment), CARDS: f"={rail}"}.items()))
+        return replace(
+            self.pair,
+            name=name,
+            nodes=tuple(nodes),
+            subject=Subject("-".join(names), names),
+            config=config,
+            environment=environment,
+        )
 
     @property
     def backend(self) -> str:

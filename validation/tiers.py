@@ -18,7 +18,7 @@ from cluster.slurm import job_reasons, node_states
 from cluster.slurm.job_reasons import Cause
 from cluster.slurm.node_states import NodeState
 from cluster.text import printable
-from validation import allocations, interrupts, localise, pairing
+from validation import allocations, interrupts, pair_rounds, pairing
 from validation.checks import accounting, pairs, slurm_state
 from validation.checks.comparison import ComparedNode
 from validation.checks.identity import Identities
@@ -35,7 +35,8 @@ from validation.model import (
     Tier,
     Verdict,
 )
-from validation.plan import ALWAYS, AT_ONCE, MOST_ROUNDS, Group, Plan, cluster_batches, shrink
+from validation.pair_rounds import Rounds
+from validation.plan import ALWAYS, AT_ONCE, Group, Plan, cluster_batches, shrink
 from validation.slurm import job as jobs
 from validation.slurm.client import Batch, Progress, SlurmClient, SlurmDown
 from validation.thresholds import Rules
@@ -104,7 +105,7 @@ class _Ledger:
         strangers = self._identities.strangers(job, reply)
         for name in job.checks:
             if CHECKS[name].compare is None:
-                result = self.evaluated(name, job, reply)
+                result = self.evaluated(name, job, reply, self.rules(job))
                 if strangers and result.verdict.green:
                     result, strangers = _with_strangers(result, strangers), {}  # told once
                 self.add(result)
@@ -125,11 +126,11 @@ class _Ledger:
             for result in self._compared_of(name, nodes):
                 self.add(result)
 
-    def evaluated(self, name: str, job: Job, reply: Reply) -> Result:
+    def evaluated(self, name: str, job: Job, reply: Reply, rules: Rules) -> Result:
         evaluate = CHECKS[name].evaluate
         assert evaluate is not None  # jobs are planned for checks that judge one
         try:
-            return evaluate(job, reply, self.rules(job))
+            return evaluate(job, reply, rules)
         except Exception as error:
             return _broke(name, job, error)
 
@@ -497,41 +498,37 @@ def _pair_up(
     are asked to tell.
     """
     free = _free(states)
-    referees = [node for node in group.referees if node.name in free]
-    nodes = {node.name: node for node in (*group.nodes, *referees)}
-    wanted = [node.name for node in group.nodes if node.name in names]
-    measured: list[pairing.Measured] = []
     asked = group in ledger.plan.paired
+    referees = tuple(node.name for node in group.referees if node.name in free)
+    wanted = tuple(node.name for node in group.nodes if node.name in names)
     # Two alone were asked already: the job that failed was theirs.
     fewest = pairs.FEWEST_NODES if asked else pairs.FEWEST_NODES + 1 - len(referees[:1])
     if group.pair is None or len(wanted) < fewest:
         return
+
+    def run(stage: str, lanes: Sequence[Sequence[Job]], take: Callable[[Job, Reply], None]) -> None:
+        ledger.observer.stage(stage)
+        _run(ledger, client, lanes, states, free, interval_s, take)
+
+    def judge(job: Job, reply: Reply, rail: bool) -> Result:
+        ledger.note(job, reply)
+        rules = ledger.rules(job)
+        # The model's thresholds are of all rails together.
+        return ledger.evaluated(
+            pairs.NAME, job, reply, replace(rules, model=None) if rail else rules
+        )
+
     share = ledger.rules(group.pair).common.pairs[group.backend]
-    others = tuple(node.name for node in referees)
-
-    def round_of(number: int) -> Callable[[Job, Reply], None]:
-        def judge(job: Job, reply: Reply) -> None:
-            ledger.note(job, reply)
-            result = ledger.evaluated(pairs.NAME, job, reply)
-            measured.append(pairing.Measured(job.hosts, number, result))
-
-        return judge
-
-    topology = ledger.plan.topology
-    for number in range(1, MOST_ROUNDS + 2):  # the last one confirms
-        seen = pairing.seen(measured, share)
-        chosen = localise.next_round(wanted, topology, seen, others)
-        chosen += pairing.to_confirm(localise.conclude(wanted, topology, seen), measured, chosen)
-        if not chosen:
-            break
-        batch = [[group.job_of(number, [nodes[name] for name in pair])] for pair in chosen]
-        ledger.observer.stage(f"pairs of {group.name}, round {number}")
-        _run(ledger, client, batch, states, free, interval_s, round_of(number))
-    found = pairing.found(wanted, topology, measured, share)
+    rounds = Rounds(group, wanted, referees, ledger.plan.topology, share, run, judge)
+    found, rails = pair_rounds.of_nodes(rounds)
     ledger.paired[group.name] = found
     for result in found.results:
         # Where nobody asked for pairs, a node that they name is named by the job that failed.
         if asked or len(result.subject.nodes) > 1:
+            ledger.add(result)
+    if asked:
+        good = tuple(name for name in wanted if name not in ledger.failed())
+        for result in pair_rounds.of_rails(replace(rounds, names=good), rails):
             ledger.add(result)
 
 

@@ -5,7 +5,8 @@ What it checks   Nodes sum up buffers two by two, all pairs of a round at once. 
                  a share of what the other pairs of the run reach. The nodes of a pair that does
                  not are paired with nodes that are good, until the finding has a name: a node that
                  is bad with every partner, a link between two nodes that are good with all others,
-                 or a switch behind which every pair is bad.
+                 or a switch behind which every pair is bad. Where NCCL uses several network cards
+                 of a node, the same is done over each of them alone.
 Why it matters   A job of many nodes runs at the speed of its slowest link, and its own failure does
                  not tell which one that is. Two nodes that fail together look alike.
 What to do       A node: take it out of service, and compare its CPUs, GPUs and network interfaces

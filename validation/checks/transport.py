@@ -7,13 +7,14 @@ and never become a baseline. What no log shows is not proven.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.declaration import Gpus
 from cluster.text import printable
-from validation.checks.document import Document, Fields, Unusable
-from validation.model import Job, Result, Verdict, worst
+from validation.checks.document import Document, Fields, Unusable, read
+from validation.model import Job, Reply, Result, Verdict, worst
 
 SOCKETS = "sockets"
 INFINIBAND = "InfiniBand"
@@ -201,6 +202,20 @@ def links(summaries: Sequence[Mapping[str, Any]]) -> str | None:
         else:
             ways.add("pcie" if way in ("PIX", "PXB", "PXN", "PHB", "SYS") else None)
     return ways.pop() if len(ways) == 1 else None
+
+
+def cards(job: Job, reply: Reply) -> list[str]:
+    """The ports of network cards that NCCL used, as NCCL_IB_HCA takes them; none without verbs."""
+    names: dict[str, None] = {}
+    with suppress(Unusable):
+        measured = read(job, reply).measured
+        for fields in measured.items("transport") if measured.has("transport") else ():
+            log = _read(fields, 0, "")
+            for transport in log.transports:
+                if transport.network and _VERBS_NETWORK.fullmatch(transport.via):
+                    used = _devices(log, transport)
+                    names |= dict.fromkeys(port for each in used for port in each.name.split("+"))
+    return sorted(names)
 
 
 # --- reading ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from cluster.hostlist import compress
 from cluster.text import duration
 from cluster.watching import fitted, table
 from validation.model import Job, PlannedCheck, Tier
-from validation.plan import ALWAYS, AT_ONCE, Plan
+from validation.plan import ALWAYS, AT_ONCE, MOST_ROUNDS, Plan
 from validation.report import words
 from validation.report.json import plain
 from validation.thresholds.applied import JUDGED_BY_SPEED, applied
@@ -48,6 +48,13 @@ def render(plan: Plan, width: int | None = None) -> str:
             f"  no thresholds file for {', '.join(unknown)}: bandwidth will be inconclusive"
         )
     lines += _without_threshold(plan)
+    for group in plan.paired:
+        assert group.pair is not None  # they are paired
+        lines.append(
+            f"  pairs of {group.name}: all {len(group.nodes)} nodes two by two, {MOST_ROUNDS} rounds at "
+            f"most, each of up to {duration(group.pair.run_limit_s)}; where NCCL uses several network "
+            "cards, as many for each of them"
+        )
     if any(check.check == ALWAYS for check in plan.checks):
         lines.append(
             f"  slurm_state needs no job; node jobs run side by side, {AT_ONCE} at once; those of "

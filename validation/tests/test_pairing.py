@@ -1,4 +1,4 @@
-"""Pairs of nodes: what they say of nodes and links, and what becomes of jobs that waited in vain."""
+"""Pairs of nodes: what they say of nodes and links, and what becomes of jobs that waited."""
 
 from dataclasses import replace
 
@@ -187,3 +187,69 @@ def test_all_pairs_of_a_round_are_steps_of_one_allocation():
     (shared,) = slurm.shared[1]
     assert [job.hosts for job in shared.jobs] == [("gpu1", "gpu2"), ("gpu3", "gpu4")]
     assert plans.MOST_ROUNDS == 4
+
+
+# --- rails ----------------------------------------------------------------------------------------
+
+
+def on_rails(job, document, slow=()):
+    """Two cards on each node, unless the job names one; `slow` are cards of nodes."""
+    only = dict(job.environment).get("NCCL_IB_HCA", "").removeprefix("=")
+    document["proof"]["environment"] = dict(job.environment)
+    for log in document["measured"]["transport"]:
+        (device,) = log["devices"]
+        names = [only] if only else ["mlx5_0:1", "mlx5_1:1"]
+        log["devices"] = [{**device, "index": i, "name": name} for i, name in enumerate(names)]
+        (network,) = (way for way in log["transports"] if way["kind"] == "NET")
+        log["transports"] += [{**network, "device": i} for i in range(1, len(names))]
+    if any((host, only) in slow for host in job.hosts):
+        for size in document["measured"]["sizes"]:
+            for key in ("time_s_median", "time_s_min", "time_s_max"):
+                size[key] *= 2
+            for key in ("algbw_gbs", "busbw_gbs"):
+                size[key] /= 2
+    return document
+
+
+class OnRails(FakeSlurm):
+    def __init__(self, plan, slow=()):
+        super().__init__(plan)
+        self.change = lambda job, reply: self._on_rails(job, reply, slow)
+
+    def _on_rails(self, job, reply, slow):
+        if job.payload != "pairs":
+            return reply
+        fabric = job.nodes[0].fabric
+        document = standin.pairs(
+            job.hosts, job.config, job.ranks_per_node, busbw_gbs=350, fabric=fabric
+        )
+        return replace(reply, stdout=standin.line(on_rails(job, document, slow)))
+
+
+def on_eight_gpus(slow=()):
+    nodes = tuple((f"gpu{number}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 5))
+    plan = make_plan(*nodes, suite="network")
+    slurm = OnRails(plan, slow)
+    for node in plan.nodes:
+        names = [standin.GPU] * 8
+        slurm.replies[f"node-{node.name}"] = {"names": names, "gpus": 8}
+    return slurm
+
+
+def test_each_rail_is_measured_by_itself():
+    slurm = on_eight_gpus()
+    run = walked(slurm)
+    assert run.verdict is PASS
+    assert pairs_of(slurm) == [
+        *("pairs-1-gpu1-gpu2", "pairs-1-gpu3-gpu4"),
+        *("pairs-mlx5_0:1-1-gpu1-gpu2", "pairs-mlx5_0:1-1-gpu3-gpu4"),
+        *("pairs-mlx5_1:1-1-gpu1-gpu2", "pairs-mlx5_1:1-1-gpu3-gpu4"),
+    ]
+
+
+def test_a_slow_card_of_one_node_is_named():
+    run = walked(on_eight_gpus(slow=[("gpu3", "mlx5_1:1")]))
+    assert list(run.failed) == [("pairs", "gpu3")]
+    assert run.failed["pairs", "gpu3"].startswith("mlx5_1:1: gpu3 is at fault")
+    assert run.standings["gpu3"] is Standing.FAILING
+    assert sorted(map(str, run.standings.values())).count(str(Standing.PASSING)) == 3
