@@ -50,10 +50,11 @@ def render(plan: Plan, width: int | None = None) -> str:
     lines += _without_threshold(plan)
     for group in plan.paired:
         assert group.pair is not None  # they are paired
+        limit = duration(group.pair.run_limit_s)
         lines.append(
-            f"  pairs of {group.name}: all {len(group.nodes)} nodes two by two, {MOST_ROUNDS} rounds at "
-            f"most, each of up to {duration(group.pair.run_limit_s)}; where NCCL uses several network "
-            "cards, as many for each of them"
+            f"  pairs of {group.name}: all {len(group.nodes)} nodes two by two, at most "
+            f"{MOST_ROUNDS} rounds of up to {limit}; where NCCL uses several network cards, as many "
+            "for each of them"
         )
     if any(check.check == ALWAYS for check in plan.checks):
         lines.append(
