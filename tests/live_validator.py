@@ -7,6 +7,7 @@ taken out again. What every run made of its fault is written to .cache/test/live
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import subprocess
@@ -69,6 +70,12 @@ class Run:
     def nodes(self, standing: str) -> list[str]:
         path = self.folder / f"{standing}_nodes.txt"
         return path.read_text().split() if path.exists() else []
+
+    def failed(self) -> dict[str, str]:
+        """What failed, and each failure's message, by check."""
+        lines = (self.folder / "results.jsonl").read_text().splitlines()
+        results = [json.loads(line) for line in lines]
+        return {item["check"]: item["message"] for item in results if item["verdict"] == "fail"}
 
     def fails(self, *nodes: str) -> None:
         """These nodes, and for them alone."""

@@ -53,8 +53,8 @@ def render(plan: Plan, width: int | None = None) -> str:
         limit = duration(group.pair.run_limit_s)
         lines.append(
             f"  pairs of {group.name}: all {len(group.nodes)} nodes two by two, at most "
-            f"{MOST_ROUNDS} rounds of up to {limit}; where NCCL uses several network cards, as many "
-            "for each of them"
+            f"{MOST_ROUNDS} rounds of up to {limit}; where NCCL uses several network cards, as "
+            "many for each of them"
         )
     if any(check.check == ALWAYS for check in plan.checks):
         lines.append(
