@@ -624,10 +624,16 @@ def test_jobs_that_would_wait_for_the_same_are_skipped(slurm, run, tmp_path):
 MEETING = "plumbline: all_reduce, rank 1 on gpu2: rank 0 does not answer at gpu1:20001: timed out"
 
 
-@pytest.mark.parametrize("allocated", [False, True])
-def test_ranks_that_do_not_meet_wait_once(slurm, run, tmp_path, allocated):
+SILENT = "plumbline: rank 0 on gpu1: no sign of life from rank 1 on gpu2: no progress for 60 s"
+STUCK = "plumbline: rank 0 on gpu1: no progress for 60 s (while timing); all ranks still respond"
+
+
+@pytest.mark.parametrize(
+    ("allocated", "stderr"), [(False, MEETING), (True, MEETING), (True, SILENT), (True, STUCK)]
+)
+def test_ranks_that_wait_for_each_other_wait_once(slurm, run, tmp_path, allocated, stderr):
     lane = cluster_lane()
-    client = slurm(all_reduce={"stderr": MEETING})
+    client = slurm(all_reduce={"stderr": stderr})
     replies = run(client, lane, shared=shared([lane]) if allocated else ())
     assert replies["all_reduce"].exit_code == 1
     assert [replies[name].outcome for name in ("ddp", "pipeline")] == [Outcome.SKIPPED] * 2

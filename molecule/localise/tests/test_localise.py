@@ -125,7 +125,7 @@ def test_large_packets_to_a_node_are_lost(run):
 
 
 def test_a_job_of_all_nodes_fails_and_pairs_name_the_node(run, four):
-    """The suite quick has no pairs: they start by themselves, and what is left is run without it."""
+    """The suite quick has no pairs: they start by themselves; the rest is run without the node."""
     nodes = ", ".join(address(node) for node in ALL if node != "gpu3")
     with dropped("gpu3", f"ip saddr '{{ {nodes} }}'"):
         done = run(*four)
