@@ -7,10 +7,11 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from cluster.hostlist import compress
 from validation.checks import pairs
-from validation.localise import Findings, Seen, Topology, conclude
+from validation.localise import Findings, Narrowed, Seen, Topology, conclude
 from validation.model import Metric, Result, Subject, Threshold, Tier, Verdict
 
 
@@ -93,22 +94,53 @@ def _good(item: Measured, share: Threshold, typical: float | None) -> bool | Non
     return typical is None or beside_others(share, typical).judge(speed) is not Verdict.FAIL
 
 
+def untried(names: Sequence[str], measured: Sequence[Measured]) -> tuple[tuple[str, str], ...]:
+    """Disjoint pairs of these nodes that were not measured yet, as many as there are."""
+    tried = {frozenset(item.nodes) for item in measured}
+    used: set[str] = set()
+    chosen: list[tuple[str, str]] = []
+    for one, other in combinations(names, 2):
+        if not {one, other} & used and frozenset((one, other)) not in tried:
+            chosen.append((one, other))
+            used |= {one, other}
+    return tuple(chosen)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What the pairs of a group came to.
 
     results   one for each node, then one for each link and group of nodes that is at fault, and
               for nodes that cannot be told apart
+    narrowed  the smallest groups that fail, where any two nodes are good together
     """
 
     findings: Findings
     results: tuple[Result, ...]
+    narrowed: tuple[Narrowed, ...] = ()
+
+    def of_groups(self) -> tuple[Result, ...]:
+        """A failure for each group that fails although any two of its nodes are good."""
+        return tuple(
+            Result(
+                pairs.NAME,
+                Tier.CLUSTER,
+                Subject(compress(item.nodes), item.nodes),
+                Verdict.FAIL,
+                item.sentence.rstrip("."),
+                Metric("nodes that fail together", len(item.nodes), "nodes"),
+                Threshold("=", 0, "nodes", "defined", "all nodes are good together"),
+                blamed=(),
+            )
+            for item in self.narrowed
+        )
 
     def named(self, result: Result) -> Result:
         """A failure of all nodes together, and what their pairs say of it."""
         among = set(result.subject.nodes)
         nodes = tuple(node.name for node in self.findings.nodes if node.name in among)
         sentences = [sentence.rstrip(".") for sentence in self.findings.sentences]
+        sentences += [item.sentence.rstrip(".") for item in self.narrowed]
         told = "; ".join(sentences[:_TOLD]) or "any two of them are good together"
         if len(sentences) > _TOLD:
             told += f"; and {len(sentences) - _TOLD} more"

@@ -78,13 +78,16 @@ class Group:
     referees: tuple[Node, ...] = ()
 
     def job_of(self, number: int, nodes: Sequence[Node], rail: str | None = None) -> Job:
-        """The job of two of its nodes in a round of pairs, over one network card of each if given.
+        """The job of two or more of its nodes, over one network card of each if that is given.
+
+        number  of the round
 
         NCCL takes a name after "=" for the whole of it: mlx5_1 would be mlx5_10 too.
         """
         assert self.pair is not None
         names = tuple(node.name for node in nodes)
-        name = "-".join([self.pair.name, *([rail] if rail else []), str(number), *names])
+        who = names if len(names) < 3 else (f"{names[0]}-and-{len(names) - 1}-more",)
+        name = "-".join([self.pair.name, *([rail] if rail else []), str(number), *who])
         config = {**self.pair.config, "nonce": f"{self.pair.config['nonce']}-{name}"}
         environment = self.pair.environment
         if rail is not None:
@@ -93,7 +96,7 @@ class Group:
             self.pair,
             name=name,
             nodes=tuple(nodes),
-            subject=Subject("-".join(names), names),
+            subject=Subject("-".join(who), names),
             config=config,
             environment=environment,
         )

@@ -520,9 +520,9 @@ def _pair_up(
 
     share = ledger.rules(group.pair).common.pairs[group.backend]
     rounds = Rounds(group, wanted, referees, ledger.plan.topology, share, run, judge)
-    found, rails = pair_rounds.of_nodes(rounds)
+    found, rails = pair_rounds.of_nodes(rounds, groups=asked)
     ledger.paired[group.name] = found
-    for result in found.results:
+    for result in (*found.results, *found.of_groups()):
         # Where nobody asked for pairs, a node that they name is named by the job that failed.
         if asked or len(result.subject.nodes) > 1:
             ledger.add(result)

@@ -10,7 +10,7 @@ Everything here is pure: what to measure next, and what the measurements mean.
 
 from validation.localise.evidence import Seen
 from validation.localise.findings import Findings, Group, Link, Node, Undecided
-from validation.localise.ramp import narrow, ramp
+from validation.localise.ramp import Narrowed, narrow, ramp
 from validation.localise.rounds import MOST_ROUNDS, next_round
 from validation.localise.topology import Level, Topology
 from validation.localise.verdict import conclude
@@ -21,6 +21,7 @@ __all__ = [
     "Group",
     "Level",
     "Link",
+    "Narrowed",
     "Node",
     "Seen",
     "Topology",

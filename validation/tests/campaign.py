@@ -55,6 +55,7 @@ class World:
     random: random.Random
     states: dict[str, NodeState]
     changes: dict[str, list[Change]] = field(default_factory=dict)  # by job name
+    between: Change | None = None  # of what nodes do together, in whatever job
     silent: set[str] = field(default_factory=set)
     contact: Contact = field(default_factory=Contact)  # what is heard of the nodes' slurmd
     poll_errors: int = 0
@@ -108,7 +109,8 @@ def world(seed: int) -> World:
     size = draw.randint(1, 3) if real else draw.randint(2, 6)
     fabric = (FABRIC,) if real and size > 1 else ()
     nodes = [(f"gpu{number}", model, count, *fabric) for number in range(1, size + 1)]
-    plan = make_plan(*nodes, selection=Selection())
+    suite = "network" if size > 2 and draw.random() < 0.15 else "quick"
+    plan = make_plan(*nodes, selection=Selection(), suite=suite)
     if fabric:
         plan = with_a_bandwidth(plan, model)
     states = {
@@ -190,6 +192,8 @@ class Slurm:
         reply = healthy(job)
         for change in self.world.changes.get(job.name, []):
             reply = change(reply, job)
+        if self.world.between and len(job.hosts) > 1:
+            reply = self.world.between(reply, job)
         return reply
 
 
@@ -211,9 +215,10 @@ def healthy(job: Job) -> Reply:
         )
     elif job.payload == "cuda":
         document = standin.cuda(first.name, job.config)
-    elif job.payload == "all_reduce":
+    elif job.payload in ("all_reduce", "pairs"):
         speed = 470.0 if job.backend == "nccl" else 1.2
-        document = standin.all_reduce(
+        answer = getattr(standin, job.payload)
+        document = answer(
             job.hosts, job.config, job.ranks_per_node, busbw_gbs=speed, fabric=first.fabric
         )
     else:
@@ -616,14 +621,41 @@ def shared_gpus(world: World) -> tuple[str, frozenset[str]]:
     return f"{first} and {second} list {uuid}", frozenset({second})
 
 
+def between_nodes(world: World) -> tuple[str, frozenset[str]]:
+    """A node that is bad with all others, two such nodes, or the link between two nodes."""
+    draw = world.random
+    names = [node.name for node in world.plan.nodes]
+    kind = draw.choice(("node", "link", *(("two nodes",) if len(names) > 4 else ())))
+    ends = draw.sample(names, 1 if kind == "node" else 2)
+    slower = _speed(draw.uniform(1e-6, 0.03))
+    how = draw.choice(("slow", "cut"))
+    stderr = "plumbline: rank 0 on gpu1: no progress for 30 s; all ranks still respond"
+
+    def change(reply: Reply, job: Job) -> Reply:
+        if not set(ends) & set(job.hosts) or (kind == "link" and not set(ends) <= set(job.hosts)):
+            return reply
+        if how == "cut":
+            return dataclasses.replace(reply, exit_code=1, stdout="", stderr=stderr)
+        return slower(reply, job) if job.payload in ("all_reduce", "pairs") else reply
+
+    world.between = change
+    bad = frozenset() if kind == "link" else frozenset(ends)
+    return f"{how} {kind}: {', '.join(sorted(ends))}", bad
+
+
 def with_fault(world: World) -> tuple[str, frozenset[str]]:
     """Puts one fault in; its name, and the nodes that it may be blamed on."""
     draw = world.random
     names = [node.name for node in world.plan.nodes]
     kind = draw.choice(("slurm", "node", "node", "cluster", "cluster", "cluster", "login"))
     cluster_jobs = [job for group in world.plan.groups for job in group.jobs]
-    if len(names) > 1 and world.plan.nodes[0].gpus.real and draw.random() < 0.2:
-        return shared_gpus(world)
+    of_several = None
+    if len(names) > 2 and (world.plan.suite == "network" or draw.random() < 0.1):
+        of_several = between_nodes
+    elif len(names) > 1 and world.plan.nodes[0].gpus.real and draw.random() < 0.2:
+        of_several = shared_gpus
+    if of_several is not None:
+        return of_several(world)
     if kind == "cluster" and cluster_jobs:
         job = draw.choice(cluster_jobs)
         what, change, bad = draw.choice(cluster_faults(draw, job))

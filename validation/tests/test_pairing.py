@@ -189,6 +189,50 @@ def test_all_pairs_of_a_round_are_steps_of_one_allocation():
     assert plans.MOST_ROUNDS == 4
 
 
+# --- groups of many nodes ------------------------------------------------------------------------
+
+EIGHT = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 9))
+
+
+def test_among_many_nodes_groups_find_a_link_that_was_in_no_pair():
+    slurm = Cluster(make_plan(*EIGHT, suite="network"), cut=[("gpu1", "gpu4")])
+    run = walked(slurm)
+    assert list(run.failed) == [("pairs", "gpu1-gpu4")]
+    assert [n for n, s in run.standings.items() if s is not Standing.PASSING] == ["gpu1", "gpu4"]
+
+
+@pytest.mark.parametrize("link", [("gpu1", "gpu12"), ("gpu3", "gpu16"), ("gpu7", "gpu9")])
+def test_a_link_between_the_halves_of_many_nodes_is_found_crosswise(link):
+    sixteen = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 17))
+    run = walked(Cluster(make_plan(*sixteen, suite="network"), cut=[link]))
+    assert list(run.failed) == [("pairs", "-".join(link))]
+
+
+def test_what_only_all_nodes_together_show_is_told_as_that():
+    slurm = Cluster(make_plan(*EIGHT, suite="network"))
+    slurm.cut = [{f"gpu{number}" for number in range(1, 9)}]
+    run = walked(slurm)
+    assert list(run.failed) == [("pairs", "gpu[1-8]")]
+    assert "it shows at this size only" in run.failed["pairs", "gpu[1-8]"]
+    assert set(run.standings.values()) == {Standing.UNPROVEN}
+
+
+def test_a_job_of_many_that_fails_is_halved_until_it_is_small():
+    slurm = Cluster(make_plan(*EIGHT), cut=[("gpu5", "gpu7")])
+    run = walked(slurm)
+    assert ("pairs", "gpu5-gpu7") in run.failed
+    assert "between gpu5 and gpu7" in run.failed["all_reduce", "virtual"]
+    assert Standing.FAILING not in run.standings.values()
+
+
+def test_a_healthy_cluster_of_many_nodes_passes():
+    slurm = Cluster(make_plan(*EIGHT, suite="network"))
+    assert walked(slurm).verdict is PASS
+    assert pairs_of(slurm)[4:] == [
+        "pairs-0-gpu1-and-3-more", "pairs-0-gpu5-and-3-more", "pairs-0-gpu1-and-7-more"
+    ]  # fmt: skip
+
+
 # --- rails ----------------------------------------------------------------------------------------
 
 
@@ -240,8 +284,7 @@ def test_each_rail_is_measured_by_itself():
     slurm = on_eight_gpus()
     run = walked(slurm)
     assert run.verdict is PASS
-    assert pairs_of(slurm) == [
-        *("pairs-1-gpu1-gpu2", "pairs-1-gpu3-gpu4"),
+    assert [name for name in pairs_of(slurm) if "mlx5" in name] == [
         *("pairs-mlx5_0:1-1-gpu1-gpu2", "pairs-mlx5_0:1-1-gpu3-gpu4"),
         *("pairs-mlx5_1:1-1-gpu1-gpu2", "pairs-mlx5_1:1-1-gpu3-gpu4"),
     ]
