@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from tests.live_validator import Run, fault, on, run
+from tests.live_validator import CLUSTER, Run, fault, on, run
 
 __all__ = ["run"]
 
@@ -22,25 +24,42 @@ def others(*named: str) -> list[str]:
     return [node for node in ALL if node not in named]
 
 
+def of_container(node: str, *command: str) -> str:
+    """What a command of this machine's prints; {pid} is that of the node's init."""
+    name = f"plumbline-{CLUSTER}-{node}"
+    shown = ["podman", "inspect", "--format={{.State.Pid}}", name]
+    pid = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.strip()
+    filled = [word.replace("{pid}", pid).replace("{name}", name) for word in command]
+    return subprocess.run(filled, capture_output=True, text=True, check=True).stdout
+
+
 @contextlib.contextmanager
-def dropped(node: str, *rules: str) -> Iterator[None]:
-    """Packets that reach a node and that these rules of nftables match are dropped."""
-    table = "nft add table inet fault; nft add chain inet fault in "
-    table += "'{ type filter hook input priority 0; }'"
-    for rule in rules:
-        table += f"; nft add rule inet fault in {rule} drop"
-    with fault(node, table, "nft delete table inet fault"):
+def dropped(node: str, rule: str) -> Iterator[None]:
+    """Packets that reach a node and that this rule of nftables matches are dropped."""
+    nft = ("nsenter", "--target={pid}", "--net", "nft")
+    of_container(node, *nft, "add", "table", "inet", "fault")
+    try:
+        of_container(node, *nft, "add chain inet fault in { type filter hook input priority 0; }")
+        of_container(node, *nft, f"add rule inet fault in {rule} drop")
         yield
+    finally:
+        of_container(node, *nft, "delete", "table", "inet", "fault")
 
 
 @contextlib.contextmanager
 def slow(*nodes: str) -> Iterator[None]:
-    """Tasks of Slurm's on these nodes get a tenth of a CPU."""
-    with contextlib.ExitStack() as stack:
+    """These nodes, all that runs on them, get a tenth of a CPU."""
+    limit = ("podman", "update", "--cpus={cpus}", "{name}")
+
+    def give(cpus: str) -> None:
         for node in nodes:
-            limit = "systemctl set-property --runtime slurmstepd.scope CPUQuota={}"
-            stack.enter_context(fault(node, limit.format("10%"), limit.format("")))
+            of_container(node, *(word.replace("{cpus}", cpus) for word in limit))
+
+    give("0.1")
+    try:
         yield
+    finally:
+        give(str(os.cpu_count()))
 
 
 def only(done: Run, *failing: str) -> None:
@@ -117,7 +136,7 @@ def test_a_wrong_address_in_a_nodes_hosts_file(run):
 
 def test_large_packets_to_a_node_are_lost(run):
     nodes = ", ".join(address(node) for node in others("gpu3"))
-    with dropped("gpu3", f"ip saddr '{{ {nodes} }}' meta length gt 1000"):
+    with dropped("gpu3", f"ip saddr {{ {nodes} }} meta length gt 1000"):
         only(run("--suite", "network"), "gpu3")
 
 
@@ -127,7 +146,7 @@ def test_large_packets_to_a_node_are_lost(run):
 def test_a_job_of_all_nodes_fails_and_pairs_name_the_node(run, four):
     """The suite quick has no pairs: they start by themselves; the rest is run without the node."""
     nodes = ", ".join(address(node) for node in ALL if node != "gpu3")
-    with dropped("gpu3", f"ip saddr '{{ {nodes} }}'"):
+    with dropped("gpu3", f"ip saddr {{ {nodes} }}"):
         done = run(*four)
     assert done.nodes("failing") == ["gpu3"], done.output[-4000:]
     assert done.nodes("suspect") == []
