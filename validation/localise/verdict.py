@@ -12,10 +12,11 @@ Whatever is neither named nor known to be good is undecided, what was not measur
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cluster.hostlist import listed
-from validation.localise.evidence import Evidence, Pair, Seen, Side, gather
+from validation.localise.evidence import NOWHERE, Evidence, Pair, Seen, Side, gather
 from validation.localise.findings import Findings, Group, Link, Node, Undecided
 from validation.localise.topology import Topology
 
@@ -33,7 +34,7 @@ def conclude(nodes: Sequence[str], topology: Topology, seen: Iterable[Seen]) -> 
     doubts = {side.boundary for side in evidence.sides} - evidence.crossed
     whole = _whole_groups(evidence)
     silent = {node for group in whole for node in group.nodes}
-    joints = _joints(evidence, silent, doubts)
+    joints = _joints(evidence, doubts)
     explained = {boundary for _, boundaries in joints for boundary in boundaries}
     cut = _cut(evidence, doubts - explained)
     explained |= {boundary for _, boundary in cut}
@@ -97,38 +98,60 @@ def _whole_groups(evidence: Evidence) -> list[Group]:
     ]
 
 
-def _joints(evidence: Evidence, silent: set[str], doubts: set[int]) -> list[tuple[Group, set[int]]]:
+def _joints(evidence: Evidence, doubts: set[int]) -> list[tuple[Group, set[int]]]:
     """Where every part of a group, or of all there is, is cut off from the others.
 
     Then it is what joins the parts: the switch above them. With it the boundaries that it explains.
     """
     found: list[tuple[Group, set[int]]] = []
     explained: set[int] = set()
-    sides = [side for side in evidence.sides if side.boundary in doubts]
-    everything = Side((), frozenset(evidence.nodes), -1)
-    for parent in (everything, *sorted(sides, key=lambda side: -len(side.inside))):
+    proven = evidence.proven()
+    sides = [
+        side
+        for side in sorted(evidence.sides, key=lambda side: -len(side.inside))
+        if side.boundary in doubts and not side.inside.isdisjoint(evidence.good)
+    ]
+    everything = Side((), frozenset(evidence.nodes), NOWHERE)
+    for parent in (*sides, everything):
         if parent.boundary in explained:
             continue
         parts: list[Side] = []
-        for side in sorted(sides, key=lambda side: -len(side.inside)):
-            if side.inside < parent.inside and not any(side.inside & p.inside for p in parts):
+        part_of: dict[str, int] = {}
+        for side in sides:
+            known = side.boundary in explained or not part_of.keys().isdisjoint(side.inside)
+            if side.inside < parent.inside and not known:
+                part_of |= dict.fromkeys(side.inside, len(parts))
                 parts.append(side)
-        covered = {node for part in parts for node in part.inside}
-        good = parent.inside & evidence.good
-        part_of = {node: number for number, part in enumerate(parts) for node in part.inside}
-        pairs = [
-            (one, other)
-            for one, other in evidence.proven()
-            if one in part_of and other in part_of and part_of[one] != part_of[other]
-        ]
-        met = {part_of[node] for pair in pairs for node in pair}
-        if len(parts) > 1 and good <= covered and len(pairs) >= ENOUGH and len(met) == len(parts):
+        if len(parts) < 2 or not parent.inside & evidence.good <= part_of.keys():
+            continue
+        boundaries = {parent.boundary, *(part.boundary for part in parts)}
+        pairs = [pair for pair in proven if evidence.in_doubt(*pair) & boundaries]
+        if _all_apart(len(parts), [[part_of.get(node, NOWHERE) for node in p] for p in pairs]):
             labels = parent.labels or tuple(label for part in parts for label in part.labels)
-            nodes = tuple(node for node in evidence.nodes if node in covered)
-            boundaries = {parent.boundary, *(part.boundary for part in parts)}
+            nodes = tuple(node for node in evidence.nodes if node in part_of)
             found.append((Group(labels, nodes, tuple(pairs), True), boundaries))
             explained |= boundaries
     return found
+
+
+def _all_apart(parts: int, pairs: Iterable[Sequence[int]]) -> bool:
+    """Whether no one part can be the only one cut off: each fails with enough that lie elsewhere.
+
+    pairs  of parts, or NOWHERE for outside of all
+    """
+    met: list[Counter[int]] = [Counter() for _ in range(parts)]
+    for one, other in pairs:
+        if one != NOWHERE:
+            met[one][other] += 1
+        if other != NOWHERE:
+            met[other][one] += 1
+    return all(
+        any(part != NOWHERE for part in others)
+        and sum(others.values())
+        - max((count for part, count in others.items() if part != NOWHERE), default=0)
+        >= ENOUGH
+        for others in met
+    )
 
 
 def _cut(evidence: Evidence, doubts: set[int]) -> list[tuple[Group, int]]:
@@ -224,12 +247,12 @@ def _open_boundaries(
     evidence: Evidence, boundaries: set[int], silent: set[str], told: set[str]
 ) -> Iterator[Undecided]:
     for side in evidence.sides:
-        if (
-            side.boundary in boundaries
-            and not side.inside <= silent
-            and not (frozenset(evidence.nodes) - side.inside) <= silent
-            and not told & set(side.labels)
-        ):
+        inside = len(silent & side.inside)
+        # Of a group that is at fault as a whole, the boundary is no question: from either side.
+        one_side = inside == len(side.inside) or (
+            len(silent) - inside == len(evidence.nodes) - len(side.inside)
+        )
+        if side.boundary in boundaries and not one_side and not told & set(side.labels):
             yield Undecided(
                 (),
                 side.labels,
