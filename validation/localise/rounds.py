@@ -10,6 +10,7 @@ from validation.localise.topology import Topology
 
 MOST_ROUNDS = 4  # the first, and three after it
 CONFIRMED = 2  # known-good nodes that a node must fail with, after the first round
+CROSSED = 3  # pairs across a boundary that must fail, and as many as CONFIRMED after that round
 FEW = 6  # nodes up to which every round is filled, and small groups are looked through
 
 
@@ -196,16 +197,20 @@ class _Round:
         return None
 
     def _cross(self) -> None:
-        """Good nodes across boundaries in doubt, until two pairs prove a boundary's fault."""
+        """Good nodes across boundaries in doubt, until enough pairs prove a boundary's fault."""
         proven: Counter[int] = Counter()
-        for pair in self.evidence.proven():
-            if len(doubt := self.evidence.in_doubt(*pair)) == 1:
+        later: Counter[int] = Counter()
+        for pair, number in self.evidence.failed.items():
+            doubt = self.evidence.in_doubt(*pair)
+            if len(doubt) == 1 and self.evidence.good.issuperset(pair):
                 proven.update(doubt)
+                later.update(doubt if number > 1 else ())
         for number, side in enumerate(self.evidence.sides):
             if not self.evidence.passable(number):
-                for _ in range(CONFIRMED):
-                    if proven[side.boundary] + self.asked[side.boundary] < CONFIRMED:
-                        self._cross_once(number)
+                boundary = side.boundary
+                wanted = max(CONFIRMED - later[boundary], CROSSED - proven[boundary])
+                for _ in range(wanted - self.asked[boundary]):
+                    self._cross_once(number)
 
     def _cross_once(self, number: int) -> None:
         """One pair out of a group, across nothing else in doubt if there is such a pair.

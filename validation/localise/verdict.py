@@ -4,7 +4,7 @@ Nothing is named that may be good. A finding needs the others to be ruled out:
 
     node   it failed with every partner, two good ones among them that nothing in doubt lies between
     link   both nodes are good with others, and every boundary between them is crossed by others
-    group  every pair across its boundary failed, two of them with four good nodes that no other
+    group  every pair across its boundary failed, three of them with good nodes that no other
            boundary in doubt lies between; or everything in it failed with everybody
 
 Whatever is neither named nor known to be good is undecided, what was not measured too.
@@ -20,7 +20,8 @@ from validation.localise.evidence import NOWHERE, Evidence, Pair, Seen, Side, ga
 from validation.localise.findings import Findings, Group, Link, Node, Undecided
 from validation.localise.topology import Topology
 
-ENOUGH = 2  # failures with good partners, or pairs across a boundary
+ENOUGH = 2  # failures with good partners
+ENOUGH_ACROSS = 3  # pairs across a boundary
 # Above this chance that all nodes of some group are at fault by themselves, the group is not named.
 BY_CHANCE = 0.001
 
@@ -55,7 +56,7 @@ def conclude(nodes: Sequence[str], topology: Topology, seen: Iterable[Seen]) -> 
     rest = [node for node in evidence.nodes if node not in settled]
     undecided = [*unclear, *_open_nodes(evidence, rest)]
     told = {label for one in undecided for label in one.labels}
-    undecided += _open_boundaries(evidence, doubts - explained, silent, told)
+    undecided += _open_boundaries(evidence, doubts - explained, told)
     return Findings(named, tuple(links), tuple(groups), tuple(undecided))
 
 
@@ -76,18 +77,23 @@ def _failed_with(evidence: Evidence) -> dict[str, tuple[str, ...]]:
 
 def _whole_groups(evidence: Evidence) -> list[Group]:
     """Groups in which every node failed with everybody, a good node outside among them."""
-    met: set[str] = set()  # nodes that failed with a good one
-    for one, other in evidence.failed:
-        met |= {one} if other in evidence.good else set()
-        met |= {other} if one in evidence.good else set()
+    met_good: set[str] = set()  # nodes that failed with a good one
+    partners: dict[str, set[str]] = {}
+    for pair in evidence.failed:
+        for node, partner in (pair, pair[::-1]):
+            partners.setdefault(node, set()).add(partner)
+            if partner in evidence.good:
+                met_good.add(node)
     suspects = len(evidence.nodes) - len(evidence.good)
     found: list[Side] = []
     for side in sorted(evidence.sides, key=lambda side: -len(side.inside)):
         outside = len(evidence.nodes) - len(side.inside)
         alone = (suspects - len(side.inside) + 1) / (outside + 1)
         if (
-            side.inside <= met
+            side.inside <= met_good
             and not side.inside & evidence.good
+            # Of an odd number one may have had no partner inside.
+            and sum(side.inside.isdisjoint(partners[node]) for node in side.inside) <= 1
             and len(evidence.sides) * alone ** len(side.inside) < BY_CHANCE
             and not any(side.inside <= larger.inside for larger in found)
         ):
@@ -125,19 +131,23 @@ def _joints(evidence: Evidence, doubts: set[int]) -> list[tuple[Group, set[int]]
         if len(parts) < 2 or not parent.inside & evidence.good <= part_of.keys():
             continue
         boundaries = {parent.boundary, *(part.boundary for part in parts)}
-        pairs = [pair for pair in proven if evidence.in_doubt(*pair) & boundaries]
-        if _all_apart(len(parts), [[part_of.get(node, NOWHERE) for node in p] for p in pairs]):
-            labels = parent.labels or tuple(label for part in parts for label in part.labels)
+        # What another boundary in doubt explains as well proves nothing of these.
+        pairs = [pair for pair in proven if set() < evidence.in_doubt(*pair) <= boundaries]
+        places = [(part_of.get(one, NOWHERE), part_of.get(other, NOWHERE)) for one, other in pairs]
+        if _all_apart(len(parts), places, beyond=parent is not everything):
+            labels = tuple(label for part in parts for label in part.labels)
             nodes = tuple(node for node in evidence.nodes if node in part_of)
-            found.append((Group(labels, nodes, tuple(pairs), True), boundaries))
+            group = Group(parent.labels or labels, nodes, tuple(pairs), True, labels)
+            found.append((group, boundaries))
             explained |= boundaries
     return found
 
 
-def _all_apart(parts: int, pairs: Iterable[Sequence[int]]) -> bool:
-    """Whether no one part can be the only one cut off: each fails with enough that lie elsewhere.
+def _all_apart(parts: int, pairs: Iterable[tuple[int, int]], *, beyond: bool) -> bool:
+    """Whether no part can be good because only another is cut off, or only a link is bad.
 
-    pairs  of parts, or NOWHERE for outside of all
+    pairs   of parts, or NOWHERE for what is outside of all
+    beyond  whether there is anything outside
     """
     met: list[Counter[int]] = [Counter() for _ in range(parts)]
     for one, other in pairs:
@@ -145,13 +155,12 @@ def _all_apart(parts: int, pairs: Iterable[Sequence[int]]) -> bool:
             met[one][other] += 1
         if other != NOWHERE:
             met[other][one] += 1
-    return all(
-        any(part != NOWHERE for part in others)
-        and sum(others.values())
-        - max((count for part, count in others.items() if part != NOWHERE), default=0)
-        >= ENOUGH
-        for others in met
-    )
+    for others in met:
+        outside = others.pop(NOWHERE, 0)
+        most = max(others.values(), default=0)
+        if not most or outside + sum(others.values()) - most < ENOUGH or (beyond and not outside):
+            return False
+    return True
 
 
 def _cut(evidence: Evidence, doubts: set[int]) -> list[tuple[Group, int]]:
@@ -165,7 +174,8 @@ def _cut(evidence: Evidence, doubts: set[int]) -> list[tuple[Group, int]]:
         sides = [side for side in evidence.sides if side.boundary == boundary]
         inside = sides[0].inside
         ends = {node for pair in pairs[boundary] for node in pair}
-        if len(ends & inside) >= ENOUGH and len(ends - inside) >= ENOUGH:
+        both = len(ends & inside) >= ENOUGH and len(ends - inside) >= ENOUGH
+        if both and len(pairs[boundary]) >= ENOUGH_ACROSS:
             labels = tuple(label for side in sides for label in side.labels)
             nodes = tuple(node for node in evidence.nodes if node in inside)
             found.append((Group(labels, nodes, tuple(pairs[boundary]), True), boundary))
@@ -244,15 +254,16 @@ def _connected(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, ...]]:
 
 
 def _open_boundaries(
-    evidence: Evidence, boundaries: set[int], silent: set[str], told: set[str]
+    evidence: Evidence, boundaries: set[int], told: set[str]
 ) -> Iterator[Undecided]:
+    """Boundaries with good nodes on both sides; of a side without, its nodes are told of."""
     for side in evidence.sides:
-        inside = len(silent & side.inside)
-        # Of a group that is at fault as a whole, the boundary is no question: from either side.
-        one_side = inside == len(side.inside) or (
-            len(silent) - inside == len(evidence.nodes) - len(side.inside)
-        )
-        if side.boundary in boundaries and not one_side and not told & set(side.labels):
+        good = len(side.inside & evidence.good)
+        if (
+            side.boundary in boundaries
+            and 0 < good < len(evidence.good)
+            and not told & set(side.labels)
+        ):
             yield Undecided(
                 (),
                 side.labels,
