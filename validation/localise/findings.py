@@ -99,12 +99,16 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that is wrong or not known to be right. Nothing of both: `clear`."""
+    """Everything that is wrong or not known to be right. Nothing of both: `clear`.
+
+    good  nodes that ran well with another
+    """
 
     nodes: tuple[Node, ...] = ()
     links: tuple[Link, ...] = ()
     groups: tuple[Group, ...] = ()
     undecided: tuple[Undecided, ...] = ()
+    good: tuple[str, ...] = ()
 
     @property
     def clear(self) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from cluster.hostlist import listed
 from validation.localise.evidence import NOWHERE, Evidence, Pair, Seen, Side, gather
@@ -45,19 +46,21 @@ def conclude(nodes: Sequence[str], topology: Topology, seen: Iterable[Seen]) -> 
         for node, partners in _failed_with(evidence).items()
         if len(partners) >= ENOUGH and node not in silent
     )
-    links, unclear = [], []
+    links: list[Link] = []
+    unclear: dict[Pair, set[int]] = {}
     for pair in evidence.proven():
         doubt = evidence.in_doubt(*pair)
         if not doubt:
             links.append(Link(pair))
         elif not doubt & explained:
-            unclear.append(_link_or_boundary(evidence, pair, doubt))
+            unclear[pair] = doubt
     settled = evidence.good | silent | {finding.name for finding in named}
     rest = [node for node in evidence.nodes if node not in settled]
-    undecided = [*unclear, *_open_nodes(evidence, rest)]
+    undecided = [*_links_or_boundaries(evidence, unclear), *_open_nodes(evidence, rest)]
     told = {label for one in undecided for label in one.labels}
     undecided += _open_boundaries(evidence, doubts - explained, told)
-    return Findings(named, tuple(links), tuple(groups), tuple(undecided))
+    good = tuple(node for node in evidence.nodes if node in evidence.good)
+    return Findings(named, tuple(links), tuple(groups), tuple(undecided), good)
 
 
 def _failed_with(evidence: Evidence) -> dict[str, tuple[str, ...]]:
@@ -192,65 +195,103 @@ def _labels(evidence: Evidence, boundaries: Iterable[int]) -> tuple[str, ...]:
     )
 
 
-def _link_or_boundary(evidence: Evidence, pair: Pair, doubt: set[int]) -> Undecided:
-    labels = _labels(evidence, doubt)
-    return Undecided(
-        (),
-        labels,
-        f"{pair[0]} and {pair[1]} fail with each other and are good with others: the link between "
-        f"them, or what leads out of {' or '.join(labels)}, which no other pair crossed well.",
-    )
+def _links_or_boundaries(
+    evidence: Evidence, unclear: Mapping[Pair, set[int]]
+) -> Iterator[Undecided]:
+    """Pairs of good nodes that fail, and boundaries that may be why; told once for each tangle."""
+    graph: dict[object, set[object]] = {}
+    for pair, doubt in unclear.items():
+        for boundary in doubt:
+            graph.setdefault(pair, set()).add(boundary)
+            graph.setdefault(boundary, set()).add(pair)
+    for tangle in _connected(graph):
+        pairs = [one for one in tangle if not isinstance(one, int)]
+        labels = _labels(evidence, (one for one in tangle if isinstance(one, int)))
+        one, other = pairs[0]
+        more = f", and so do {len(pairs) - 1} more pairs" if len(pairs) > 1 else ""
+        yield Undecided(
+            (),
+            labels,
+            f"{one} and {other} fail with each other and are good with others{more}: the link "
+            f"between them, or what leads out of {_or(labels)}, which no pair crossed well.",
+        )
 
 
 def _open_nodes(evidence: Evidence, rest: Sequence[str]) -> Iterator[Undecided]:
     failed = _failed_with(evidence)
-    alone: dict[str, set[str]] = {}  # those who failed with no good node, and with whom
     partners: dict[str, list[str]] = {node: [] for node in rest}
     for pair in evidence.failed:
         for node, partner in (pair, pair[::-1]):
             if node in partners:
                 partners[node].append(partner)
+    unmeasured: list[str] = []
+    once: list[str] = []  # failed with one good node, and met no other
+    outside: dict[tuple[str, ...], list[str]] = {}  # failed with good ones across what is in doubt
+    alone: dict[object, set[object]] = {}  # failed with no good node, and with whom
     for node in rest:
         good = [partner for partner in partners[node] if partner in evidence.good]
         if not partners[node]:
-            yield Undecided((node,), (), f"{node} was not measured with any node.")
+            unmeasured.append(node)
         elif failed[node]:
-            yield Undecided(
-                (node,),
-                (),
-                f"{node} failed with {failed[node][0]}, which is good, and with no second good "
-                "node: it is the node or the link between them.",
-            )
+            once.append(node)
         elif good:
             doubt = set().union(*(evidence.in_doubt(node, partner) for partner in good))
-            labels = _labels(evidence, doubt)
-            yield Undecided(
-                (node,),
-                labels,
-                f"{node} failed with {listed(good)}, and nothing is known to get across the "
-                f"boundary of {' or '.join(labels)}: it is the node or the group.",
-            )
+            outside.setdefault(_labels(evidence, doubt), []).append(node)
         else:
             alone[node] = set(partners[node])
-    for members in _connected(alone):
+    if unmeasured:
         yield Undecided(
-            members,
+            tuple(unmeasured), (), f"{_were(unmeasured)} not measured with any other node."
+        )
+    if once:
+        yield Undecided(
+            tuple(once),
             (),
-            f"{listed(members)} fail with each other, and with none that is known to be good: one "
-            "of them is at fault, or more, or what is between them.",
+            f"{listed(once)} failed with one good node ({failed[once[0]][0]} with {once[0]}) and "
+            "had no second: the node, or the link between the two."
+            if len(once) > 1
+            else f"{once[0]} failed with {failed[once[0]][0]}, which is good, and had no second "
+            "good node: the node, or the link between the two.",
+        )
+    for labels, nodes in outside.items():
+        yield Undecided(
+            tuple(nodes),
+            labels,
+            f"{listed(nodes)} failed with good nodes, but nothing is known to get out of "
+            f"{_or(labels)}: what is there, or the {'nodes' if len(nodes) > 1 else 'node'}.",
+        )
+    for members in _connected(alone):
+        names = sorted(map(str, members))
+        yield Undecided(
+            tuple(names),
+            (),
+            f"{listed(names)} failed with each other, and none ran with a node that is known to be "
+            "good: one of them, or more, or what is between them.",
         )
 
 
-def _connected(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, ...]]:
+def _were(nodes: Sequence[str]) -> str:
+    return f"{listed(nodes)} {'were' if len(nodes) > 1 else 'was'}"
+
+
+def _or(labels: Sequence[str]) -> str:
+    most = 4
+    shown = [*labels[:most], *([f"{len(labels) - most} more"] if len(labels) > most else [])]
+    return " or ".join(shown)
+
+
+def _connected(graph: Mapping[object, set[object]]) -> Iterator[list[Any]]:
+    """Parts of a graph that nothing leads from one to another of."""
     left = dict.fromkeys(graph)
     while left:
-        members = [left.popitem()[0]]
+        members = [next(iter(left))]
+        del left[members[0]]
         for member in members:
             for other in graph[member]:
                 if other in left:
                     del left[other]
                     members.append(other)
-        yield tuple(sorted(members))
+        yield members
 
 
 def _open_boundaries(
@@ -267,6 +308,6 @@ def _open_boundaries(
             yield Undecided(
                 (),
                 side.labels,
-                f"No pair got across the boundary of {' or '.join(side.labels)} well: whether it "
+                f"No pair got across the boundary of {_or(side.labels)} well: whether it "
                 "is at fault is not known.",
             )
