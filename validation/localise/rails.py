@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from validation.localise.evidence import Seen
 from validation.localise.findings import Findings, Node
+from validation.localise.topology import Topology
+from validation.localise.verdict import conclude
+
+FEWEST = 4  # nodes that a rail must fail for
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,39 +67,49 @@ class Rails:
         )
 
 
-def by_rail(findings: Mapping[str, Findings]) -> Rails:
-    """Puts together what `conclude` says of each rail, by the rail's name, such as "mlx5_3".
+def by_rail(nodes: Sequence[str], topology: Topology, seen: Mapping[str, Iterable[Seen]]) -> Rails:
+    """What was seen over each rail, by the rail's name, such as "mlx5_3".
 
-    Raises ValueError for no rail: that would be clear without a measurement.
+    Raises ValueError for no rail: nothing that was not measured is clear.
     """
-    if not findings:
+    if not seen:
         raise ValueError("no rail was measured")
-    running = {rail: frozenset(found.good) for rail, found in findings.items()}
-    somewhere = frozenset().union(*running.values())
-    lost = tuple(rail for rail, good in running.items() if not good and somewhere)
-    rest: dict[str, Findings] = {}
-    nodes: dict[str, list[Node]] = {}
-    hcas: list[Hca] = []
-    for rail, found in findings.items():
-        if rail in lost:
-            continue
-        other: list[Node] = []
-        for node in found.nodes:
-            if node.name in somewhere:
-                hcas.append(Hca(node.name, rail))
-            else:
-                nodes.setdefault(node.name, []).append(node)
-                other.append(node)
-        rest[rail] = replace(found, nodes=tuple(other))
-    measured = len(findings) - len(lost)
-    everywhere = {name: found for name, found in nodes.items() if len(found) == measured}
+    pairs = {rail: tuple(one) for rail, one in seen.items()}
+    findings = {rail: conclude(nodes, topology, one) for rail, one in pairs.items()}
+    good = frozenset(node for found in findings.values() for node in found.good)
+    lost = tuple(rail for rail in findings if _lost(findings[rail], pairs[rail], good))
+    running = {rail: found for rail, found in findings.items() if rail not in lost}
+    named = Counter(node.name for found in running.values() for node in found.nodes)
+    everywhere = {name for name, count in named.items() if count == len(running)}
+    hcas = [
+        Hca(node.name, rail)
+        for rail, found in running.items()
+        for node in found.nodes
+        if node.name in good
+    ]
+    told = {(hca.rail, hca.node) for hca in hcas}
     rest = {
-        rail: replace(found, nodes=tuple(n for n in found.nodes if n.name not in everywhere))
-        for rail, found in rest.items()
+        rail: replace(
+            found,
+            nodes=tuple(
+                node
+                for node in found.nodes
+                if node.name not in everywhere and (rail, node.name) not in told
+            ),
+        )
+        for rail, found in running.items()
     }
+    first = next(iter(running.values()), Findings())
     return Rails(
-        tuple(found[0] for found in everywhere.values()),
+        tuple(node for node in first.nodes if node.name in everywhere),
         tuple(hcas),
         lost,
         {rail: found for rail, found in rest.items() if not found.clear},
     )
+
+
+def _lost(found: Findings, seen: Sequence[Seen], good: frozenset[str]) -> bool:
+    """Whether all nodes that are good over another rail failed over this one, and not just a few:
+    of two, one HCA is enough for that."""
+    failed = {node for one in seen if one.ok is False for node in one.nodes}
+    return not found.good and len(good) >= FEWEST and good <= failed

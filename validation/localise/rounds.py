@@ -189,8 +189,11 @@ class _Round:
                     self._pair(node, self._take(node, members))
 
     def _near(self, node: str) -> str | None:
-        """The nearest good node that is free."""
+        """The nearest good node that is free; of groups in doubt one inside, which proves more."""
         path = self.evidence.paths[node]
+        for side in path:
+            if found := self._take(node, self.inside.get(side, [])):
+                return found
         for level, near in enumerate(self.near):
             if found := self._take(node, near.get(path[level:], [])):
                 return found

@@ -41,10 +41,11 @@ def conclude(nodes: Sequence[str], topology: Topology, seen: Iterable[Seen]) -> 
     cut = _cut(evidence, doubts - explained)
     explained |= {boundary for _, boundary in cut}
     groups = [*whole, *(group for group, _ in joints), *(group for group, _ in cut)]
+    failed = _failed_with(evidence)
     named = tuple(
-        Node(node, partners)
-        for node, partners in _failed_with(evidence).items()
-        if len(partners) >= ENOUGH and node not in silent
+        Node(node, failed[node])
+        for node in evidence.nodes
+        if len(failed.get(node, ())) >= ENOUGH and node not in silent
     )
     links: list[Link] = []
     unclear: dict[Pair, set[int]] = {}
