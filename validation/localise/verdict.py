@@ -24,7 +24,7 @@ from validation.localise.topology import Topology
 ENOUGH = 2  # failures with good partners
 ENOUGH_ACROSS = 3  # pairs across a boundary
 # Above this chance that all nodes of some group are at fault by themselves, the group is not named.
-BY_CHANCE = 0.001
+BY_CHANCE = 0.01
 
 
 def conclude(nodes: Sequence[str], topology: Topology, seen: Iterable[Seen]) -> Findings:

@@ -3,9 +3,9 @@
 A world of a seed is always the same. A node at fault fails with everybody, a link with one pair, a
 switch with all pairs across it, or with all of its nodes.
 
-    nodes     up to 5 % of all, any number of them
-    links     up to 1 % of the pairs of the algorithm's own first round: of all pairs of a cluster,
-              nobody who measures fewer than all finds one but by chance
+    nodes     up to 5 % of all, any number of them; of 16 one
+    links     up to 1 % of the pairs of the algorithm's own first round, of few pairs one: of all
+              pairs of a cluster nobody who measures fewer finds one but by chance
     switches  in half of the seeds one is lost: what leads out of a leaf switch or of one above it,
               a leaf switch with all its nodes, or one above it, so that its leaves are apart
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, cycle, pairwise
 
 from validation.localise import Findings, Seen, Topology, conclude, next_round
@@ -49,33 +50,28 @@ class Cluster:
         return [name for name, nodes in self.switches.items() if nodes < self.switches[switch]]
 
 
+@cache
 def cluster(size: int) -> Cluster:
     """Nodes at leaf switches, and these below others."""
     nodes = tuple(f"gpu{number:05}" for number in range(size))
-    levels = [
-        {f"{name}{first // each}": nodes[first : first + each] for first in range(0, size, each)}
-        for name, each in zip(("leaf", "spine"), SWITCHES.get(size, LARGEST), strict=True)
-    ]
+    switches: dict[str, frozenset[str]] = {}
+    places: dict[str, set[str]] = {node: set() for node in nodes}
+    levels = []
+    for kind, each in zip(("leaf", "spine"), SWITCHES.get(size, LARGEST), strict=True):
+        groups = {
+            f"{kind}{first // each}": nodes[first : first + each] for first in range(0, size, each)
+        }
+        levels.append(("switch", groups))
+        for name, members in groups.items():
+            switches[name] = frozenset(members)
+            for node in members:
+                places[node].add(name)
     return Cluster(
         nodes,
-        Topology.of(("switch", level) for level in levels),
-        {name: frozenset(members) for level in levels for name, members in level.items()},
-        {
-            node: frozenset(name for level in levels for name in level if node in level[name])
-            for node in nodes
-        }
-        if size <= MOST_FOR_ALL_PAIRS
-        else _places(levels),
+        Topology.of(levels),
+        switches,
+        {node: frozenset(names) for node, names in places.items()},
     )
-
-
-def _places(levels: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, frozenset[str]]:
-    places: dict[str, set[str]] = {}
-    for level in levels:
-        for name, members in level.items():
-            for node in members:
-                places.setdefault(node, set()).add(name)
-    return {node: frozenset(names) for node, names in places.items()}
 
 
 @dataclass(frozen=True)
@@ -129,12 +125,12 @@ def world(cluster: Cluster, seed: int, first: Sequence[Pair]) -> World:
     """The faults of a seed; `first` are the pairs that the links are drawn from."""
     draw = random.Random(seed)
     size = len(cluster.nodes)
-    bad = draw.sample(cluster.nodes, draw.randint(0, int(BAD_NODES * size)))
+    bad = draw.sample(cluster.nodes, draw.randint(0, round(BAD_NODES * size)))
     lost, kind = "", draw.choice(("", "", "", "", "out", "dead", "out above", "apart"))
     if kind:
         level = cluster.topology.levels["above" in kind or kind == "apart"]
         lost = draw.choice(sorted(level.groups))
-    links = draw.sample(range(len(first)), draw.randint(0, max(1, int(BAD_LINKS * size / 2))))
+    links = draw.sample(range(len(first)), draw.randint(0, max(1, round(BAD_LINKS * size / 2))))
     return World(
         cluster,
         frozenset(bad),
@@ -208,6 +204,7 @@ class Score:
     accused: int
     undecided: int
     wrong: int  # links and switches that were named and are not at fault
+    switch: bool  # whether one is lost
 
     @property
     def exact(self) -> bool:
@@ -230,7 +227,7 @@ def score(algorithm: Algorithm, cluster: Cluster, seed: int) -> Score:
     wrong = len(named.links - truth.links) + len(named.switches - switches)
     return Score(
         seed, lab.rounds, lab.tests, there, found, len(named.nodes - truth.bad),
-        named.undecided, wrong,
+        named.undecided, wrong, bool(truth.lost),
     )  # fmt: skip
 
 
@@ -261,7 +258,12 @@ def _ours(cluster: Cluster, lab: Lab, first: list[Pair], draw: random.Random) ->
 
 
 def _our_first(cluster: Cluster, draw: random.Random) -> list[Pair]:
-    return list(next_round(cluster.nodes, cluster.topology, ()))
+    return _first_round(len(cluster.nodes))
+
+
+@cache
+def _first_round(size: int) -> list[Pair]:
+    return list(next_round(cluster(size).nodes, cluster(size).topology, ()))
 
 
 # --- others --------------------------------------------------------------------------------------
