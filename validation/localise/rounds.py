@@ -98,7 +98,8 @@ class _Round:
     near    of each level, by the groups from that level on: good nodes that a node of these groups
             can be tested with. What lies between them below that level is known to work
     inside  good nodes of groups in doubt
-    asked   pairs of this round across each boundary in doubt
+    beside  boundaries in doubt that a pair of this round crosses to a group beside
+    asked   other pairs of this round across each boundary in doubt
     """
 
     def __init__(self, nodes: Sequence[str], evidence: Evidence, referees: Sequence[str]) -> None:
@@ -125,7 +126,7 @@ class _Round:
     def pairs(self) -> list[Pair]:
         needy = self._needy()
         self._look_inside(needy)
-        for node in self._free(needy):
+        for node in self._free(sorted(needy, key=self._choice)):
             self._pair(node, self._near(node))
         self._cross()
         left = needy[::-1]
@@ -166,12 +167,12 @@ class _Round:
 
     def _needy(self) -> list[str]:
         """Nodes that are neither good nor known to fail with enough nodes that are."""
-        good = self.evidence.good
+        evidence, good = self.evidence, self.evidence.good
         failures = dict.fromkeys((node for node in self.nodes if node not in good), 0)
-        for pair, number in self.evidence.failed.items():
+        for pair, number in evidence.failed.items():
             for node, partner in (pair, pair[::-1]):
                 if node in failures and number > 1 and partner in good:
-                    failures[node] += 1
+                    failures[node] += not evidence.in_doubt(node, partner)
         return [node for node, failed in failures.items() if failed < CONFIRMED]
 
     def _look_inside(self, needy: Sequence[str]) -> None:
@@ -185,19 +186,28 @@ class _Round:
             if self.evidence.rounds == 1 or (
                 len(members) <= FEW and self.evidence.rounds < MOST_ROUNDS - 1
             ):
-                for node in self._free(members[::-1]):
-                    self._pair(node, self._take(node, members))
+                # Neighbours have met in the first round.
+                middle = len(members) // 2
+                far, near = members[:middle], members[middle:]
+                for node in self._free(near[::-1]):
+                    self._pair(node, self._take(node, far) or self._take(node, near))
+
+    def _around(self, node: str) -> Iterator[list[str]]:
+        """Good nodes from near to far; of groups in doubt those inside, which prove more."""
+        path = self.evidence.paths[node]
+        yield from (self.inside[side] for side in path if side in self.inside)
+        yield from (near.get(path[level:], []) for level, near in enumerate(self.near))
 
     def _near(self, node: str) -> str | None:
-        """The nearest good node that is free; of groups in doubt one inside, which proves more."""
-        path = self.evidence.paths[node]
-        for side in path:
-            if found := self._take(node, self.inside.get(side, [])):
-                return found
-        for level, near in enumerate(self.near):
-            if found := self._take(node, near.get(path[level:], [])):
-                return found
-        return None
+        """The nearest good node that is free."""
+        return next((found for p in self._around(node) if (found := self._take(node, p))), None)
+
+    def _choice(self, node: str) -> int:
+        """How many there are of the nearest, up to FEW: who has little choice comes first."""
+        places = next((places for places in self._around(node) if places), [])
+        if len(places) >= FEW:
+            return FEW
+        return len(set(places) - self.evidence.tried.get(node, set()))
 
     def _cross(self) -> None:
         """Good nodes across boundaries in doubt, until enough pairs prove a boundary's fault."""
@@ -208,38 +218,46 @@ class _Round:
             if len(doubt) == 1 and self.evidence.good.issuperset(pair):
                 proven.update(doubt)
                 later.update(doubt if number > 1 else ())
-        for number, side in enumerate(self.evidence.sides):
-            if not self.evidence.passable(number):
-                boundary = side.boundary
-                wanted = max(CONFIRMED - later[boundary], CROSSED - proven[boundary])
-                for _ in range(wanted - self.asked[boundary]):
-                    self._cross_once(number)
+        doubts = [n for n in range(len(self.evidence.sides)) if not self.evidence.passable(n)]
+        for number in doubts:
+            if self.evidence.sides[number].boundary not in self.beside:
+                self._beside(number)
+        for number in doubts:
+            boundary = self.evidence.sides[number].boundary
+            wanted = max(CONFIRMED - later[boundary], CROSSED - proven[boundary])
+            for _ in range(wanted - self.asked[boundary]):
+                self._beyond(number)
 
-    def _cross_once(self, number: int) -> None:
-        """One pair out of a group, across nothing else in doubt if there is such a pair.
+    def _beside(self, number: int) -> None:
+        """Where what is around a group is in doubt too, one pair with a group beside it in there.
 
-        Where all groups beside it are in doubt too, a pair with one of them, and another with a
-        node beyond: is it what is above them all?
+        If that fails as well as pairs with nodes beyond, it is what is above them all.
         """
-        evidence = self.evidence
-        boundary, inside = evidence.sides[number].boundary, evidence.sides[number].inside
+        inside = self.evidence.sides[number].inside
         for node in self._free(self.inside.get(number, ())[::-1]):
-            path = evidence.paths[node]
+            path = self.evidence.paths[node]
+            level = path.index(number) + 1
+            above = path[level] if level < len(path) else NOWHERE
+            if found := self._take(node, self.inside.get(above, []), inside):
+                self.beside |= self.evidence.in_doubt(node, found)
+                self._pair(node, found)
+                return
+
+    def _beyond(self, number: int) -> None:
+        """One pair out of a group, across nothing else in doubt if there is such a pair."""
+        inside = self.evidence.sides[number].inside
+        for node in self._free(self.inside.get(number, ())[::-1]):
+            path = self.evidence.paths[node]
             around = inside
             for level in range(path.index(number) + 1, len(self.near)):
-                above = path[level] if level < len(path) else NOWHERE
-                found = self._take(node, self.near[level].get(path[level:], []), around)
-                if not found and boundary not in self.beside:
-                    found = self._take(node, self.inside.get(above, []), around)
-                    self.beside |= evidence.in_doubt(node, found) if found else set()
-                if found:
+                if found := self._take(node, self.near[level].get(path[level:], []), around):
                     break
-                if above != NOWHERE:
-                    around |= evidence.sides[above].inside
+                if level < len(path) and path[level] != NOWHERE:
+                    around |= self.evidence.sides[path[level]].inside
             else:
                 found = self._take(node, self.good, around) or self._take(node, self.good, inside)
             if found:
-                self.asked.update(evidence.in_doubt(node, found))
+                self.asked.update(self.evidence.in_doubt(node, found))
                 self._pair(node, found)
                 return
 

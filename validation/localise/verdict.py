@@ -261,7 +261,9 @@ def _open_nodes(evidence: Evidence, rest: Sequence[str]) -> Iterator[Undecided]:
             f"{listed(nodes)} failed with good nodes, but nothing is known to get out of "
             f"{_or(labels)}: what is there, or the {'nodes' if len(nodes) > 1 else 'node'}.",
         )
-    for members in _connected(alone):
+    # Where nothing ran well at all, who failed with whom tells nothing.
+    everyone = [list(alone)] if alone and not evidence.good else _connected(alone)
+    for members in everyone:
         names = sorted(map(str, members))
         yield Undecided(
             tuple(names),
