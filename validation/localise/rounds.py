@@ -218,30 +218,43 @@ class _Round:
             if len(doubt) == 1 and self.evidence.good.issuperset(pair):
                 proven.update(doubt)
                 later.update(doubt if number > 1 else ())
-        doubts = [n for n in range(len(self.evidence.sides)) if not self.evidence.passable(n)]
-        for number in doubts:
-            if self.evidence.sides[number].boundary not in self.beside:
-                self._beside(number)
-        for number in doubts:
+        families: dict[int, list[int]] = {}
+        for number, members in self.inside.items():
+            if members:  # not all are in a pair
+                families.setdefault(self._above(number, members[0]), []).append(number)
+        for above, family in families.items():
+            if above != NOWHERE and not self.evidence.passable(above):
+                self._beside(sorted(family), 1)
+            elif above == NOWHERE and not self.near[-1]:
+                self._beside(sorted(family), CONFIRMED)
+        for number in sorted(self.inside):
             boundary = self.evidence.sides[number].boundary
             wanted = max(CONFIRMED - later[boundary], CROSSED - proven[boundary])
             for _ in range(wanted - self.asked[boundary]):
                 self._beyond(number)
 
-    def _beside(self, number: int) -> None:
-        """Where what is around a group is in doubt too, one pair with a group beside it in there.
+    def _above(self, number: int, node: str) -> int:
+        """The group around a node's group; NOWHERE for none."""
+        path = self.evidence.paths[node]
+        around = path[path.index(number) + 1 :]
+        return next((side for side in around if side != NOWHERE), NOWHERE)
 
-        If that fails as well as pairs with nodes beyond, it is what is above them all.
+    def _beside(self, family: list[int], times: int) -> None:
+        """Pairs of groups beside each other, all of them in doubt and what is around them too.
+
+        If they fail as well as pairs with nodes beyond, it is what is above them all. In each round
+        a group meets another.
         """
-        inside = self.evidence.sides[number].inside
-        for node in self._free(self.inside.get(number, ())[::-1]):
-            path = self.evidence.paths[node]
-            level = path.index(number) + 1
-            above = path[level] if level < len(path) else NOWHERE
-            if found := self._take(node, self.inside.get(above, []), inside):
-                self.beside |= self.evidence.in_doubt(node, found)
-                self._pair(node, found)
-                return
+        for time in range(times):
+            first = (self.evidence.rounds * times + time) % len(family)
+            turned = [*family[first:], *family[:first]]
+            for one, other in zip(turned[::2], [*turned[1::2], turned[0]], strict=False):
+                inside = self.evidence.sides[one].inside
+                for node in self._free(self.inside[one][::-1]):
+                    if found := self._take(node, self.inside[other], inside):
+                        self.beside |= self.evidence.in_doubt(node, found)
+                        self._pair(node, found)
+                        break
 
     def _beyond(self, number: int) -> None:
         """One pair out of a group, across nothing else in doubt if there is such a pair."""
@@ -255,6 +268,8 @@ class _Round:
                 if level < len(path) and path[level] != NOWHERE:
                     around |= self.evidence.sides[path[level]].inside
             else:
+                if around == inside and self.evidence.sides[number].boundary in self.beside:
+                    return
                 found = self._take(node, self.good, around) or self._take(node, self.good, inside)
             if found:
                 self.asked.update(self.evidence.in_doubt(node, found))
