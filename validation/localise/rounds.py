@@ -107,7 +107,13 @@ class _Round:
         self.used: set[str] = set()
         self.made: list[Pair] = []
         self.good = [node for node in reversed(evidence.nodes) if node in evidence.good]
-        self.good.sort(key=self._doubts_around, reverse=True)
+        # NOWHERE is the last.
+        passable = [*map(evidence.passable, range(len(evidence.sides))), True]
+        if not all(passable):
+            self.good.sort(
+                key=lambda node: sum(not passable[side] for side in evidence.paths[node]),
+                reverse=True,
+            )
         levels = len(evidence.paths[evidence.nodes[0]])
         self.near: list[dict[tuple[int, ...], list[str]]] = [{} for _ in range(levels + 1)]
         self.inside: dict[int, list[str]] = {}
@@ -116,11 +122,11 @@ class _Round:
         for node in self.good:
             path = evidence.paths[node]
             for level in range(levels + 1):
-                if level and not evidence.passable(path[level - 1]):
+                if level and not passable[path[level - 1]]:
                     break
                 self.near[level].setdefault(path[level:], []).append(node)
             for side in path:
-                if not evidence.passable(side):
+                if not passable[side]:
                     self.inside.setdefault(side, []).append(node)
 
     def pairs(self) -> list[Pair]:
@@ -161,9 +167,6 @@ class _Round:
                     found = last
         places += reversed(aside)
         return found
-
-    def _doubts_around(self, node: str) -> int:
-        return sum(not self.evidence.passable(side) for side in self.evidence.paths[node])
 
     def _needy(self) -> list[str]:
         """Nodes that are neither good nor known to fail with enough nodes that are."""

@@ -71,10 +71,10 @@ HEAD = (
 
 
 def table(found: Iterable[Row]) -> str:
-    return "\n".join((HEAD, *map(_line, found)))
+    return "\n".join((HEAD, *map(line, found)))
 
 
-def _line(row: Row) -> str:
+def line(row: Row) -> str:
     cells = [row.name, f"{row.size:,}", f"{len(row.scores):,}" if row.scores else "by formula"]
     cells += [_short(row.rounds), f"{row.most_rounds:,}", _short(row.tests)]
     for switch in (False, True):
