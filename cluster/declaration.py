@@ -226,7 +226,7 @@ class Declaration:
     partitions: tuple[Partition, ...]
     nodes: Mapping[str, Node]
     submission: Submission = NO_WISHES
-    # A switch, and those below it; the lowest are the nodes' own (or their racks).
+    # Each switch that others are below, and these; the lowest are where nodes are.
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -290,8 +290,8 @@ def _node(node: Mapping[str, Any], settings: Mapping[str, Any]) -> Node:
         node["fabric"],
         tuple((str(name), str(text)) for name, text in settings.get("environment", {}).items()),
         tuple(str(path) for path in settings.get("shared_filesystems", [])),
-        str(node.get("switch") or ""),
-        str(node.get("rack") or ""),
+        str(node.get("switch") or "").strip(),
+        str(node.get("rack") or "").strip(),
     )
 
 
@@ -451,14 +451,17 @@ _READ = strict.table(
                 {
                     "environment": strict.map_of(strict.text),
                     "shared_filesystems": strict.list_of(_absolute),
-                    "switch": _name,
-                    "rack": _name,
+                    "switch": strict.text,
+                    "rack": strict.text,
                 },
             ),
             empty=False,
         ),
     },
-    {"submission": _SUBMISSION, "switches": strict.map_of(strict.list_of(_name, empty=False))},
+    {
+        "submission": _SUBMISSION,
+        "switches": strict.map_of(strict.list_of(strict.text, empty=False)),
+    },
 )
 
 
