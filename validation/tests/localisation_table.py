@@ -83,7 +83,7 @@ def line(row: Row) -> str:
         if not scores:
             cells += ["–"] * (2 + (not switch))
             continue
-        cells.append(_share(got, there))
+        cells.append(share(got, there))
         cells += [] if switch else [_short((there - got) / len(scores))]
         cells.append(_short(sum(one.accused for one in scores) / len(scores)))
     return f"| {' | '.join(cells)} |"
@@ -93,8 +93,10 @@ def _short(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2g}"
 
 
-def _share(part: int, whole: int) -> str:
-    """Never 100 % of what is not all."""
+def share(part: int, whole: int) -> str:
+    """Never 100 % of what is not all; of nothing there is no share."""
+    if not whole:
+        return "–"
     if part == whole:
         return "100 %"
     return f"{math.floor(1000 * part / whole) / 10:.1f} %"

@@ -400,6 +400,19 @@ def test_where_no_part_gets_to_another_it_is_what_is_above_them():
     )
 
 
+def test_a_part_that_only_met_another_that_is_cut_off_may_be_good():
+    text = (
+        "".join(f"{n}a-{n}b {n}c-{n}d " for n in range(8)) + "| 0a-1a 2b-4b 3b-5b 6a-7a 4c-6c 5c-7c"
+    )
+    above = THIRTY_TWO[8:16]
+    seen_out = [one for one in seen(text) if not set(one.nodes) & set(above) or one.round == 1]
+    apart = "2a!3a 2b!3b 2c!3c 2d!0a 2a!0b 3d!4a"
+    pairs = (*seen_out, *seen(apart, 3))
+    assert not conclude(THIRTY_TWO, PODS, pairs).groups
+    more = (*pairs, *seen("3a!4b 3b!5a", 4))
+    assert [group.labels for group in conclude(THIRTY_TWO, PODS, more).groups] == [("rack rack1",)]
+
+
 def test_where_nothing_gets_anywhere_it_is_what_joins_all():
     findings = found(TWELVE, LEAVES, out_of(TWELVE[:4], TWELVE[4:8], TWELVE[8:]))
     assert [group.labels for group in findings.groups] == [
