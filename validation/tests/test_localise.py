@@ -401,16 +401,12 @@ def test_where_no_part_gets_to_another_it_is_what_is_above_them():
 
 
 def test_a_part_that_only_met_another_that_is_cut_off_may_be_good():
-    text = (
-        "".join(f"{n}a-{n}b {n}c-{n}d " for n in range(8)) + "| 0a-1a 2b-4b 3b-5b 6a-7a 4c-6c 5c-7c"
-    )
-    above = THIRTY_TWO[8:16]
-    seen_out = [one for one in seen(text) if not set(one.nodes) & set(above) or one.round == 1]
-    apart = "2a!3a 2b!3b 2c!3c 2d!0a 2a!0b 3d!4a"
-    pairs = (*seen_out, *seen(apart, 3))
-    assert not conclude(THIRTY_TWO, PODS, pairs).groups
-    more = (*pairs, *seen("3a!4b 3b!5a", 4))
-    assert [group.labels for group in conclude(THIRTY_TWO, PODS, more).groups] == [("rack rack1",)]
+    inside = " ".join(f"{number}a-{number}b {number}c-{number}d" for number in range(8))
+    others = "0a-1a 0b-4a 1b-6a 4b-5b 6b-7b 5c-7c"
+    text = f"{inside} | {others} | 2a!3a 2b!3b 2c!3c 2d!0a 3d!4a | 2a!0b"
+    assert not conclude(THIRTY_TWO, PODS, seen(text)).groups
+    findings = conclude(THIRTY_TWO, PODS, seen(f"{text} 3a!4b"))
+    assert [group.labels for group in findings.groups] == [("rack rack1",)]
 
 
 def test_where_nothing_gets_anywhere_it_is_what_joins_all():
