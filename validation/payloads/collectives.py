@@ -19,7 +19,6 @@ and reduce_scatter on lists of tensors in 2.6, which are not used here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +50,6 @@ _ADDING = ("all_reduce", "reduce_scatter")
 # What a size takes of a GPU's memory: what is sent, what is received, and room for both to be
 # compared in parts.
 BUFFERS = 2.5
-
-# The document names so many pairs of ranks between which elements were wrong.
-MOST_NAMED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +84,8 @@ class Measured:
     calls_s        seconds of each call on the slowest rank
     calls_checked  of which every rank compared every element
     wrong          [receiving rank, sending rank or null, elements] wherever there were any, over
-                   all calls; the sender is null where ranks add up
+                   all calls; the sender is null where ranks add up. Of more than two senders to one
+                   rank the first and the last stand here, the last with the elements of the others
     """
 
     bytes: int
@@ -184,13 +181,14 @@ def _measure_way(
 
 
 def _spoiled(counts: list[int]) -> list[tuple[int, int]]:
-    """(message, elements) of the messages that have wrong ones."""
-    return [(message, count) for message, count in enumerate(counts) if count]
+    """(message, elements) of the first and the last message that have wrong ones."""
+    spoiled = [(message, count) for message, count in enumerate(counts) if count]
+    if len(spoiled) > 2:
+        return [spoiled[0], (spoiled[-1][0], sum(count for _, count in spoiled[1:]))]
+    return spoiled
 
 
-def _wrong(
-    operation: str, by_rank: list[list[tuple[int, int]]]
-) -> list[list[int | None]]:
+def _wrong(operation: str, by_rank: list[list[tuple[int, int]]]) -> list[list[int | None]]:
     ranks = len(by_rank)
     cells: list[list[int | None]] = []
     for receiver, spoiled in enumerate(by_rank):
@@ -203,7 +201,7 @@ def _wrong(
             elif operation == "sendrecv":
                 sender = (receiver - 1) % ranks
             cells.append([receiver, sender, count])
-    return cells[:MOST_NAMED]
+    return cells
 
 
 class _Bench:
