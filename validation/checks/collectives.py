@@ -18,9 +18,6 @@ What to do       Wrong elements: take the named node out of service until its me
                  call: look for packets that are lost or sent again, and for what else ran on the
                  nodes. A rank's own work: look at the clocks, the CPUs and the other processes of
                  its node. Too fast: check the clocks of the nodes.
-                 $ ssh {node} nvidia-smi --query --display=CLOCK,PERFORMANCE
-                 $ ssh {node} top -b -n 1
-                 $ ssh {node} ip -statistics link
 
 Bus bandwidth is nccl-tests' (doc/PERFORMANCE.md), computed here from the median time of a size.
 """
