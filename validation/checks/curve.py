@@ -3,7 +3,7 @@
 A collective takes a latency and the time that its bytes need: t = latency + size / bandwidth. The
 two are fitted to the medians of all sizes. Times are compared by their ratio, and noise only adds
 to a time, so a size that is faster than the model counts FASTER times as much as one that is as
-many times slower (a quantile regression: about one size in five lies below). So most sizes may be
+many times slower (a quantile regression: about one size in nine lies below). So most sizes may be
 slow, and the fast ones still tell.
 
 The ranks of a collective wait for each other, so its time does not tell who was late. A rank's own
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from validation.model import Metric, Rank, Threshold
 from validation.thresholds import Outlier, Outliers
 
-FASTER = 4
+FASTER = 8
 FEWEST_FOR_SPREAD = 5  # ranks, of which a median absolute deviation says something
 SPREADS = 5  # deviations
 _SIGMA = 1.4826  # of a normal distribution, in its median absolute deviations
