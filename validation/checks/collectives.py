@@ -112,8 +112,9 @@ class _Finding:
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         ways = _read(job, document)
+        seconds = _second_opinions(job, document)
         links = all_reduce.links_of(job, document)
-        findings = list(_wrong_elements(ways, job))
+        findings = [*_wrong_elements(ways, job), *_wrong_by_nccl_tests(seconds)]
         unjudged: tuple[Way, ...] = ()
         judged = [_no_wrong_elements(ways)]
         if job.ranks > 1:  # what a rank does alone goes over no link
@@ -133,7 +134,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             message,
             value,
             threshold,
-            tuple(_metrics(job, document, ways)),
+            (*_metrics(job, document, ways), *_beside(seconds)),
             document.proof,
             blamed,
             tuple(_samples(job, unjudged, links)),
@@ -224,6 +225,53 @@ def _cell(cell: Any, operation: str, ranks: dict[int, Rank]) -> Wrong:
     raise Unusable(f"{operation}: {printable(repr(cell), 60)} says of no ranks what is wrong")
 
 
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What nccl-tests says of an operation on one node. error says why it has no figures."""
+
+    host: str
+    operation: str
+    bytes: int
+    busbw_gbs: float
+    in_place_busbw_gbs: float
+    wrong: int
+    error: str | None
+
+    @property
+    def name(self) -> str:
+        return f"nccl-tests {self.operation} {size_name(self.bytes)}"
+
+
+def _second_opinions(job: Job, document: Document) -> list[Second]:
+    """Of each node that has nccl-tests; none without GPUs."""
+    if not document.measured.has("nccl_tests"):
+        if job.backend == "nccl":
+            raise Unusable("it does not say whether nccl-tests is installed")
+        return []
+    asked = cast(Sequence[int], job.config["sizes_bytes"])
+    operations = cast(Sequence[str], job.config["operations"])
+    seconds = []
+    for node in document.measured.items("nccl_tests"):
+        host, size = node.text("host"), node.whole("bytes")
+        if host not in document.proof.hosts or size not in asked:
+            raise Unusable(f"nccl-tests ran with {size} bytes on {printable(host, 60)}")
+        for row in node.items("figures"):
+            second = Second(
+                host,
+                row.text("operation"),
+                size,
+                row.number("busbw_gbs"),
+                row.number("in_place_busbw_gbs"),
+                row.whole("wrong"),
+                row.maybe_text("error"),
+            )
+            speeds = (second.busbw_gbs, second.in_place_busbw_gbs)
+            if second.operation not in operations or (second.error is None) != (min(speeds) > 0):
+                raise Unusable(f"{printable(second.name, 60)} on {host} has no figures")
+            seconds.append(second)
+    return seconds
+
+
 # --- judging ---------------------------------------------------------------------------------
 
 
@@ -246,6 +294,16 @@ def _wrong_elements(ways: Sequence[Way], job: Job) -> Iterator[_Finding]:
         yield _Finding(
             Verdict.FAIL, sentence, value, threshold, at_fault(way.operation, size.wrong)
         )
+
+
+def _wrong_by_nccl_tests(seconds: Sequence[Second]) -> Iterator[_Finding]:
+    """It ran on one node alone, so what is wrong there is that node's own fault."""
+    threshold = Threshold("=", 0, "", "defined", "nccl-tests knows every element beforehand")
+    for second in seconds:
+        if second.wrong:
+            value = Metric(f"wrong elements {second.name}", second.wrong)
+            sentence = f"{second.wrong} elements of {second.name} are wrong, on {second.host} alone"
+            yield _Finding(Verdict.FAIL, sentence, value, threshold, (second.host,))
 
 
 def _where(wrong: Sequence[Wrong], job: Job) -> str:
@@ -381,6 +439,18 @@ def _metrics(job: Job, document: Document, ways: Sequence[Way]) -> Iterator[Metr
         yield Metric(f"latency {way.largest.way}", float(f"{model.latency_s:.4g}"), "s")
     if carriers:
         yield Metric("transport", carriers)
+
+
+def _beside(seconds: Sequence[Second]) -> Iterator[Metric]:
+    """Of each operation the slowest node, and the first on which it gave no figures."""
+    for operation in OPERATIONS:
+        of_it = [second for second in seconds if second.operation == operation]
+        for second in [second for second in of_it if second.error is not None][:1]:
+            why = printable(second.error or "no reason", _LONGEST)
+            yield Metric(f"{second.name} on {second.host}", f"no figures: {why}")
+        if known := [second for second in of_it if second.error is None]:
+            slowest = min(known, key=lambda second: second.busbw_gbs)
+            yield Metric(f"{slowest.name} on {slowest.host} alone", slowest.busbw_gbs, "GB/s")
 
 
 def _nccl(job: Job) -> bool:

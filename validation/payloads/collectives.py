@@ -9,8 +9,9 @@ Sizes are nccl-tests' (doc/PERFORMANCE.md): the bytes of all ranks' blocks toget
 reduce_scatter and all_to_all, one rank's message for the others. A block has one element at least,
 so with many ranks the smallest sizes grow to it.
 
-What is moved is filled with pattern.Messages, what is added up with all_reduce's whole numbers.
-What lies in the result's place beforehand is made wrong. Every element of every call is compared.
+What is moved is filled with pattern.Messages, which are others in every call, so what an earlier
+call left is wrong. What is added up are all_reduce's whole numbers, and the result's place is made
+wrong beforehand. Every element of every call is compared.
 
 Gloo has all of these as operations on one tensor, in torch 2.6 and 2.13 alike; it lacks all_to_all
 and reduce_scatter on lists of tensors in 2.6, which are not used here.
@@ -22,7 +23,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from validation.payloads import all_reduce
+from validation.payloads import all_reduce, nccl_tests
 from validation.payloads.config import GroupConfig, require, require_positive
 from validation.payloads.group import Group
 from validation.payloads.pattern import EVERYBODY, PERIOD, Messages
@@ -50,6 +51,11 @@ _ADDING = ("all_reduce", "reduce_scatter")
 # What a size takes of a GPU's memory: what is sent, what is received, and room for both to be
 # compared in parts.
 BUFFERS = 2.5
+
+
+# nccl-tests sends, receives and expects a buffer each, and may take so much of the time limit.
+NCCL_TESTS_BUFFERS = 4
+NCCL_TESTS_SHARE = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +130,8 @@ def fitting(sizes: tuple[int, ...], memory_bytes: int | None) -> tuple[int, ...]
 
 
 def measure(config: Config, group: Group) -> dict[str, Any]:
-    """Every way of every operation, see Way; the least memory of a GPU, which limits the sizes; and
-    over what it ran, see Group.transport.
+    """Every way of every operation, see Way; the least memory of a GPU, which limits the sizes;
+    what nccl-tests says; and over what it ran, see Group.transport.
 
     Collective: all ranks must call it. Raises CannotRun where no size fits.
     """
@@ -138,7 +144,34 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
         for operation in config.operations
         for in_place in WAYS[operation]
     ]
-    return {"ways": ways, "memory_bytes": memory, "transport": group.transport()}
+    del bench
+    second = None if memory is None else _second_opinion(config, group, sizes, memory)
+    return {
+        "ways": ways,
+        "memory_bytes": memory,
+        "nccl_tests": second,
+        "transport": group.transport(),
+    }
+
+
+def _second_opinion(
+    config: Config, group: Group, sizes: tuple[int, ...], memory: int
+) -> list[dict[str, Any]]:
+    """What nccl-tests says on each node that has it, all nodes at once: see nccl_tests.Figures."""
+    import torch
+
+    torch.cuda.empty_cache()
+    size = max((item for item in sizes if item * NCCL_TESTS_BUFFERS <= memory), default=min(sizes))
+    hosts = group.gather(group.itself.host)
+    gpus = hosts.count(group.itself.host)
+    group.watch.doing("running nccl-tests on each node")
+    limit_s = config.timeout_s * NCCL_TESTS_SHARE
+
+    def run() -> list[dict[str, Any]]:
+        return nccl_tests.measure(nccl_tests.installed(config.operations), gpus, size, limit_s)
+
+    rows = zip(hosts, group.on_each_node("nccl-tests", run), strict=True)
+    return [{"host": host, "bytes": size, "figures": found} for host, found in rows if found]
 
 
 def _memory(group: Group) -> int | None:
@@ -254,12 +287,8 @@ class _Bench:
         given = self._own_block(result, elements) if in_place else self._send[:elements]
         rows = result.view(self._ranks, elements)
 
-        def fill(call: int) -> None:
-            result.fill_(math.nan)
-            self._messages.fill(given[None], self._alone, self._all, call)
-
         return Call(
-            fill,
+            fill=lambda call: self._messages.fill(given[None], self._alone, self._all, call),
             run=lambda _: gather(result, given),
             wrong=lambda call: self._messages.wrong(rows, self._everybody, self._all, call),
         )
@@ -287,12 +316,8 @@ class _Bench:
             for buffer in (self._send, self._receive)
         )
 
-        def fill(call: int) -> None:
-            result.fill_(math.nan)
-            self._messages.fill(given, self._alone, self._everybody, call)
-
         return Call(
-            fill,
+            fill=lambda call: self._messages.fill(given, self._alone, self._everybody, call),
             run=lambda _: exchange(result, given),
             wrong=lambda call: self._messages.wrong(result, self._everybody, self._alone, call),
         )
@@ -304,8 +329,6 @@ class _Bench:
         def fill(call: int) -> None:
             if self._rank == ROOT:
                 self._messages.fill(buffer[None], root, self._all, call)
-            else:
-                buffer.fill_(math.nan)
 
         return Call(
             fill,
@@ -318,7 +341,6 @@ class _Bench:
         before, after = (self._rank - 1) % self._ranks, (self._rank + 1) % self._ranks
 
         def fill(call: int) -> None:
-            result.fill_(math.nan)
             self._messages.fill(given[None], self._alone, range(after, after + 1), call)
 
         def wrong(call: int) -> torch.Tensor:

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from validation import thresholds
-from validation.checks import collectives, curve
 from validation.checks.collectives import Wrong, at_fault
 from validation.checks.curve import Model, Times, fit, outliers, slow_ranks
 from validation.model import Outcome, Rank, Reply, Verdict
@@ -180,7 +179,7 @@ def test_a_rank_whose_own_work_is_slow_is_named(count):
         [[0.015, 0.022, 0.007, 0.027, 0.015], [0.046, 0.063, 0.04, 0.016, 0.015]],
         [[0.01] * 4 + [0.4], [0.01] * 5, [0.01] * 5],  # once, and not in most measurements
         [[0.001] * 4 + [0.09]],  # below the floor
-        [[0.02] * 3 + [0.6] * 2],  # the spread of the others is as large
+        [[0.02, 0.03, 0.2, 0.4, 0.5, 0.6]],  # the others differ as much
         [[3.0]],
         [],
     ],
@@ -195,7 +194,9 @@ def test_ranks_of_several_nodes_name_none():
     slow = slow_ranks(work, ranks(10), GLOO.rank)
     assert slow is not None
     assert slow.host is None
-    assert slow_ranks(work, ranks(10, 2), GLOO.rank).host == "gpu5"
+    slow = slow_ranks(work, ranks(10, 2), GLOO.rank)
+    assert slow is not None
+    assert slow.host == "gpu5"
 
 
 # --- whose fault wrong elements are ------------------------------------------------------------
@@ -369,7 +370,7 @@ def test_a_small_gpu_measures_the_sizes_that_fit():
     assert "too few for any size" in said(document, job).message
 
 
-def test_ncclss_choices_and_carriers_stand_beside_the_numbers():
+def test_nccls_choices_and_carriers_stand_beside_the_numbers():
     job, document = on_gpus(*H100)
     choice = {"function": "AllGather", "algorithm": "RING", "protocol": "LL", "channels": 2}
     larger = {**choice, "protocol": "SIMPLE", "least_bytes": 1 << 20, "most_bytes": 8 << 30}
@@ -384,6 +385,55 @@ def test_ncclss_choices_and_carriers_stand_beside_the_numbers():
     assert shown["algorithm all_reduce 8 GiB"] == "NVLS SIMPLE"
     assert "algorithm all_to_all 8 GiB" not in shown
     assert shown["transport"] == "NET/IB mlx5_0:1, P2P/CUMEM"
+
+
+FIGURES = {"operation": "all_gather", "busbw_gbs": 361.0, "in_place_busbw_gbs": 360.0}
+SECOND = {"host": "gpu2", "bytes": 8 << 30, "figures": [{**FIGURES, "wrong": 0, "error": None}]}
+
+
+def test_the_figures_of_nccl_tests_stand_beside_our_own():
+    job, document = on_gpus(*H100)
+    slower = changed(SECOND, (["host"], "gpu1"), (["figures", 0, "busbw_gbs"], 300.0))
+    document["measured"]["nccl_tests"] = [SECOND, slower]
+    outcome = said(document, job)
+    shown = {metric.name: metric.value for metric in outcome.metrics}
+    assert shown["nccl-tests all_gather 8 GiB on gpu1 alone"] == 300.0
+    assert shown["busbw all_gather 8 GiB"] == pytest.approx(370, rel=0.01)
+    assert outcome.verdict is Verdict.INCONCLUSIVE  # ours is what is judged
+
+
+def test_nccl_tests_without_figures_says_why_and_wrong_elements_are_the_nodes_own():
+    job, document = on_gpus(*H100)
+    none = {"busbw_gbs": 0, "in_place_busbw_gbs": 0, "wrong": 0, "error": "it ended"}
+    failed = {**SECOND, "host": "gpu1", "figures": [{**FIGURES, **none}]}
+    document["measured"]["nccl_tests"] = [failed, changed(SECOND, (["figures", 0, "wrong"], 3))]
+    outcome = said(document, job)
+    shown = {metric.name: metric.value for metric in outcome.metrics}
+    assert shown["nccl-tests all_gather 8 GiB on gpu1"] == "no figures: it ended"
+    assert outcome.verdict is Verdict.FAIL
+    assert "3 elements of nccl-tests all_gather 8 GiB are wrong, on gpu2 alone" in outcome.message
+    assert outcome.blamed == ("gpu2",)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (["host"], "gpu9", "nccl-tests ran with 8589934592 bytes on gpu9"),
+        (["bytes"], 7, "nccl-tests ran with 7 bytes on gpu2"),
+        (["figures", 0, "operation"], "gather", "nccl-tests gather 8 GiB on gpu2 has no figures"),
+        (["figures", 0, "busbw_gbs"], 0, "has no figures"),
+        (["figures", 0, "error"], "x", "has no figures"),
+        (["figures", 0, "wrong"], -1, "wrong is no whole number"),
+    ],
+)
+def test_figures_of_nccl_tests_that_make_no_sense_are_unusable(path, value, words):
+    job, document = on_gpus(*H100)
+    document["measured"]["nccl_tests"] = [changed(SECOND, (path, value))]
+    outcome = said(document, job)
+    assert outcome.verdict is Verdict.FAIL
+    assert words in outcome.message
+    document["measured"]["nccl_tests"] = None
+    assert "whether nccl-tests is installed" in said(document, job).message
 
 
 def test_one_rank_alone_is_judged_by_its_elements_only():
@@ -443,5 +493,3 @@ def test_all_reduce_names_the_node_whose_own_work_is_slow():
     slow = summed(stalled)
     assert "at least 0.05 expected; rank 1 on gpu2 needs 40 times as long" in slow.message
     assert slow.blamed == ("gpu2",)
-    assert curve.duration(2e-5) == "20 µs"
-    assert collectives.NAME == "collectives"

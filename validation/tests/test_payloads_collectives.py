@@ -77,10 +77,15 @@ def one_bit(result, given, gather=c.gather):
     gather(result, given)
     result.view(torch.int32)[3] ^= 1
 c.gather = one_bit""",
-    ("reduce_scatter", False): """
+    # The sign of one element in place; out of place nothing arrives, and the last result stays.
+    ("reduce_scatter", True): """
 def sign(result, given, scatter=c.scatter):
-    scatter(result, given)
-    result[1] *= -1
+    in_place = 0 <= result.data_ptr() - given.data_ptr() < 4 * len(given)
+    scatter(result if in_place or not kept_sums else torch.empty_like(result), given)
+    kept_sums.append(0)
+    if in_place:
+        result[1] *= -1
+kept_sums = []
 c.scatter = sign""",
     # Two senders take each other's place.
     ("all_to_all", False): """
@@ -119,7 +124,8 @@ def test_one_bit_a_swapped_sender_a_stale_buffer_and_a_shifted_block_are_seen():
     wrong = {way: rows[0]["wrong"] for way, rows in ways.items()}
     block = sizes[0] // 4 // RANKS
     assert wrong["all_gather", False] == [[1, 0, calls]]
-    assert wrong["reduce_scatter", False] == [[1, None, calls]]
+    assert wrong["reduce_scatter", True] == [[1, None, calls]]
+    assert wrong["reduce_scatter", False] == [[1, None, (calls - 1) * block]]
     assert wrong["all_to_all", False] == [[1, 0, calls * block], [1, 2, calls * block]]
     assert wrong["broadcast", True] == [[1, 0, (calls - 1) * sizes[0] // 4]]
     (receiver, sender, count), *others = wrong["sendrecv", False]
@@ -155,6 +161,26 @@ c.exchange = instead"""
         assert f"no sign of life from rank {frozen} on gpu{frozen + 1}" in sentence
         assert "(while timing all_to_all of 524288 bytes)" in sentence
         assert blamed == [f"gpu{frozen + 1}"]
+
+
+def test_nccl_tests_runs_once_on_a_node_and_the_other_ranks_wait():
+    """With a stand-in for GPUs and for its programs; the first rank is the last to be ready."""
+    fault = """
+import os, time
+from validation.payloads import collectives, nccl_tests
+collectives._memory = lambda group: 85_000_000_000
+nccl_tests.installed = lambda operations: {"all_gather": "x"}
+def measure(programs, gpus, size, limit_s):
+    time.sleep(1)
+    return [{"rank": os.environ["SLURM_PROCID"], "gpus": gpus, "size": size}]
+nccl_tests.measure = measure"""
+    _, config = of_suite()
+    config |= {"operations": ["broadcast"], "sizes_bytes": [8, 128], "iterations": 1}
+    faults = dict.fromkeys(range(RANKS), fault)
+    document, _ = measured(config, faults=faults, environ={"SLURMD_NODENAME": "gpu1"})
+    figures = [{"rank": "0", "gpus": RANKS, "size": 128}]
+    expected = [{"host": "gpu1", "bytes": 128, "figures": figures}]
+    assert document["measured"]["nccl_tests"] == expected
 
 
 # --- the pattern -----------------------------------------------------------------------------
