@@ -307,14 +307,7 @@ def load_common(site: Path | None = None) -> Common:
                 origin = {**part, "warn_below_share": None}
                 where = f"{place} pairs.{backend}"
                 shares[backend] = least(origin, "share", "", where)
-        for backend, kinds in (read["outliers"] or {}).items():
-            if kinds:
-                outliers[backend] = Outliers(
-                    *(
-                        _outlier(kinds[kind], f"{place} outliers.{backend}.{kind}")
-                        for kind in ("size", "call", "rank")
-                    )
-                )
+        outliers |= _outliers(read["outliers"] or {}, place)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
     if clock is None or any(
@@ -330,6 +323,20 @@ def load_common(site: Path | None = None) -> Common:
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     return Common(clock, bandwidth, outliers, training, shares, peak)
+
+
+def _outliers(read: Mapping[str, Any], place: str) -> dict[str, Outliers]:
+    """By backend, of those that a file gives."""
+    return {
+        backend: Outliers(
+            *(
+                _outlier(kinds[kind], f"{place} outliers.{backend}.{kind}")
+                for kind in ("size", "call", "rank")
+            )
+        )
+        for backend, kinds in read.items()
+        if kinds
+    }
 
 
 def _outlier(read: Mapping[str, Any], place: str) -> Outlier:
