@@ -18,6 +18,7 @@ from validation.checks import (
     all_reduce,
     clock,
     clocks,
+    collectives,
     copies,
     cpus,
     cuda,
@@ -172,6 +173,7 @@ CHECKS: Mapping[str, Check] = {
         dcgm,
         pairs,
         all_reduce,
+        collectives,
         ddp,
         pipeline,
     )

@@ -26,6 +26,7 @@ from cluster.errors import CannotRun
 from cluster.text import first_line
 from validation.payloads import (
     all_reduce,
+    collectives,
     compute,
     cuda,
     dcgm,
@@ -74,6 +75,7 @@ OF_NODE = {
 COLLECTIVES = {
     "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each
     "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
+    "collectives": Collective(collectives.Config, collectives.measure),
     "ddp": Collective(ddp.Config, ddp.measure),
     "pipeline": Collective(pipeline.Config, pipeline.measure),
 }

@@ -14,7 +14,7 @@ import platform
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -37,6 +37,7 @@ Json = TypeVar("Json")
 
 # Torch's own time limit comes so much later than ours, which knows who is silent.
 GRACE_S = 60.0
+PAUSE_S = 0.2  # between two looks whether a rank of the same node is ready
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Group:
     watch: Watch
     environment: Mapping[str, str]  # what steers the communication, as it came
     nccl_log: Path | None  # this rank's; None without NCCL
+    store: Any  # that rank 0 serves
 
     def gather(self, value: Json) -> list[Json]:
         """Every rank's value, in rank order, on every rank. The value must survive JSON."""
@@ -80,6 +82,22 @@ class Group:
     def slowest(self, seconds: Sequence[float]) -> list[float]:
         """The largest value over all ranks, place by place."""
         return [max(place) for place in zip(*self.gather(list(seconds)), strict=True)]
+
+    def on_each_node(self, what: str, work: Callable[[], Json]) -> list[Json | None]:
+        """What the first rank of each node came to, in rank order, None for the other ranks. These
+        wait without the GPU: a collective that waits for its peers would keep it busy.
+
+        Collective. `what` is a word of its own; `work` must not raise.
+        """
+        self.clock()
+        mine = None
+        key = f"{what}/{self.itself.host}"
+        if self.itself.local_rank == 0:
+            mine = work()
+            self.store.set(key, "")
+        while not self.store.check([key]):
+            time.sleep(PAUSE_S)
+        return self.gather(mine)
 
     def clock(self) -> float:
         """Seconds on this rank's clock, once its device has done all its work."""
@@ -159,6 +177,7 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
             watch=watch,
             environment=environment,
             nccl_log=log,
+            store=store,
         )
         if config.cpus_per_rank is not None:
             _require_cpus(group, config.cpus_per_rank)

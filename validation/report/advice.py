@@ -170,9 +170,17 @@ ADVICE: Mapping[Cause, Advice] = {
 CASES: Mapping[str, Mapping[str, str]] = {
     "all_reduce": {
         "Too slow": r"at least \S+ expected|close to the threshold",
+        "One size or one call too slow": r"times what the other sizes|times the median",
         "Over sockets although InfiniBand is declared": r"over sockets",
         "A wrong sum": r"elements of the sum",
         "Too fast": r"more than any link carries",
+    },
+    "collectives": {
+        "Wrong elements": r" are wrong, ",
+        "Slow at the largest size": r"at least \S+ expected|close to the threshold",
+        "Slow at one size or in one call": r"times what the other sizes|times the median",
+        "A rank's own work": r"for their own work",
+        "Too fast": r"more than any link",
     },
     "gpus": {
         "Fewer than declared": r"device nodes found|NVML answers for",

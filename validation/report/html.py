@@ -187,7 +187,7 @@ class _Tick:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Bus bandwidth over message size of one all_reduce, in the coordinates of its picture."""
+    """Bus bandwidth over message size of one operation, in the coordinates of its picture."""
 
     title: str
     verdict: Verdict
@@ -212,17 +212,21 @@ class Plot:
 
 def _plots(results: Sequence[Result]) -> Iterator[Plot]:
     for result in results:
-        measured = [
-            (metric.name.removeprefix("busbw "), float(metric.value))
-            for metric in result.metrics
-            if metric.name.startswith("busbw ") and not isinstance(metric.value, str)
-        ]
-        if len(measured) > 1:
-            yield _plot(result, measured)
+        by_way: dict[str, list[tuple[str, float]]] = {}
+        for metric in result.metrics:
+            if metric.name.startswith("busbw ") and not isinstance(metric.value, str):
+                # A check of several operations puts the operation before the size.
+                *words_before, number, unit = metric.name.removeprefix("busbw ").split(" ")
+                points = by_way.setdefault(" ".join(words_before), [])
+                points.append((f"{number} {unit}", float(metric.value)))
+        for way, measured in by_way.items():
+            if len(measured) > 1:
+                yield _plot(result, way, measured)
 
 
-def _plot(result: Result, measured: Sequence[tuple[str, float]]) -> Plot:
-    limit = _number(result.threshold)
+def _plot(result: Result, way: str, measured: Sequence[tuple[str, float]]) -> Plot:
+    judged = result.value is not None and result.value.name == f"busbw {way} {measured[-1][0]}"
+    limit = _number(result.threshold) if judged or not way else None
     top = _round_up(max([value for _, value in measured] + ([limit] if limit else [])))
     span_x, span_y = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
@@ -240,7 +244,7 @@ def _plot(result: Result, measured: Sequence[tuple[str, float]]) -> Plot:
     )
     ticks = tuple(_Tick(y(top * part / 4), words.number(top * part / 4)) for part in range(5))
     return Plot(
-        title=f"{result.check} on {compress(result.subject.nodes)}",
+        title=f"{way or result.check} on {compress(result.subject.nodes)}",
         verdict=result.verdict,
         width=_WIDTH,
         height=_HEIGHT,

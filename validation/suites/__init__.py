@@ -12,6 +12,7 @@ from cluster import strict
 from cluster.errors import DataError, UsageError
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.registry import CHECKS
+from validation.payloads.collectives import OPERATIONS
 from validation.payloads.gpu_gemm import KINDS
 
 FOLDER = Path(__file__).parent
@@ -61,6 +62,10 @@ _ALL_REDUCE: dict[str, strict.Reader] = {
 _CONFIGS: dict[str, dict[str, strict.Reader]] = {
     "pairs": _ALL_REDUCE,
     "all_reduce": _ALL_REDUCE,
+    "collectives": {
+        **_ALL_REDUCE,
+        "operations": strict.list_of(strict.one_of(*OPERATIONS), empty=False),
+    },
     "ddp": {**_TRAINING, "batch_per_rank": strict.whole(1), "depth": strict.whole(1)},
     "pipeline": {
         **_TRAINING,

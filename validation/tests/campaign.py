@@ -12,6 +12,7 @@ The whole of validation.tiers, the checks and the model runs; only the login nod
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import random
 import time
@@ -21,7 +22,7 @@ from typing import Any
 
 from cluster.errors import PlumblineError
 from cluster.slurm.node_states import NodeState
-from validation import tiers
+from validation import suites, tiers
 from validation.errors import TransportError, Unreachable
 from validation.model import (
     Accounting,
@@ -37,14 +38,17 @@ from validation.model import (
     overall,
     settle,
 )
+from validation.payloads.collectives import OPERATIONS
 from validation.plan import Plan, Selection
 from validation.slurm import launcher
 from validation.slurm.client import JobProgress, Progress, SlurmDown
+from validation.suites import Suite
 from validation.tests import standin
 from validation.tests.conftest import make_plan
 from validation.tests.judging import put
 
 Change = Callable[[Reply, Job], Reply]
+Place = tuple[str | int, ...]
 
 
 @dataclass
@@ -109,9 +113,9 @@ def world(seed: int) -> World:
     size = draw.randint(1, 3) if real else draw.randint(2, 6)
     fabric = (FABRIC,) if real and size > 1 else ()
     nodes = [(f"gpu{number}", model, count, *fabric) for number in range(1, size + 1)]
-    suite = "network" if size > 2 and draw.random() < 0.15 else "quick"
+    suite = "network" if size > 2 and draw.random() < 0.15 else whole_suite()
     plan = make_plan(*nodes, selection=Selection(), suite=suite)
-    if fabric:
+    if real:
         plan = with_a_bandwidth(plan, model)
     states = {
         node.name: NodeState(node.name, "idle", node.cpus, node.memory_mb, node.gpus.request)
@@ -120,13 +124,26 @@ def world(seed: int) -> World:
     return World(plan, draw, states)
 
 
+@functools.cache
+def whole_suite() -> Suite:
+    """`quick`, and the collectives of `network`."""
+    quick, network = suites.load("quick"), suites.load("network")
+    swept = {"collectives": network.cluster["collectives"]}
+    checks = (*quick.checks, *swept)
+    return dataclasses.replace(quick, checks=checks, cluster={**quick.cluster, **swept})
+
+
 def with_a_bandwidth(plan: Plan, model: str) -> Plan:
-    """The plan, with what a site of several such nodes has recorded."""
+    """The plan, with what a site of such nodes has recorded."""
     rules = plan.rules[model]
     assert rules.model is not None
     inside = rules.model.collectives[0]
-    networked = dataclasses.replace(inside, nodes=None, links=None, fabric=FABRIC)
-    known = dataclasses.replace(rules.model, collectives=(*rules.model.collectives, networked))
+    recorded = [
+        dataclasses.replace(inside, operation=operation, nodes=nodes, links=None, fabric=fabric)
+        for operation in OPERATIONS
+        for nodes, fabric in ((1, None), (None, FABRIC))
+    ]
+    known = dataclasses.replace(rules.model, collectives=tuple(recorded))
     return dataclasses.replace(
         plan, rules={**plan.rules, model: dataclasses.replace(rules, model=known)}
     )
@@ -215,7 +232,7 @@ def healthy(job: Job) -> Reply:
         )
     elif job.payload == "cuda":
         document = standin.cuda(first.name, job.config)
-    elif job.payload in ("all_reduce", "pairs"):
+    elif job.payload in ("all_reduce", "pairs", "collectives"):
         speed = 470.0 if job.backend == "nccl" else 1.2
         answer = getattr(standin, job.payload)
         document = answer(
@@ -449,6 +466,11 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
             ("no time at all", row(-1, time_s_min=0.0, time_s_median=0.0), nobody),
             ("fewer elements", row(-1, elements=3), nobody),
         ]
+        if job.ranks > 1:  # of one rank alone nothing is communicated
+            faults += [
+                ("every size but the largest slow", _sizes_slow(("sizes",), 1000), nobody),
+                ("one call slow", _call_slow(("sizes",), 1000), nobody),
+            ]
         faults += [
             ("not every call checked", row(0, calls_checked=1), nobody),
             ("another dtype", row(0, dtype="float16"), nobody),
@@ -457,6 +479,8 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         rank = draw.randrange(job.ranks)
         faults.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
         return faults
+    if job.payload == "collectives":
+        return faults + collective_faults(draw, job)
     values: dict[str, Any] = draw.choice(
         (
             {"steps": 1},
@@ -496,6 +520,96 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         received = at(*first_step, "received", value=off)
         faults.append(("received wrongly on one rank", received, two))
     return faults
+
+
+def collective_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, frozenset[str]]]:
+    """What is wrong with a sweep of all collectives, in one of its ways."""
+    nobody = frozenset(job.hosts) if len(job.hosts) == 1 else frozenset()
+    ways = standin.collectives(job.hosts, job.config, job.ranks_per_node)["measured"]["ways"]
+    way = draw.randrange(len(ways))
+    place: Place = ("ways", way, "sizes")
+    size = draw.randrange(len(ways[way]["sizes"]))
+    adding = ways[way]["operation"] in ("all_reduce", "reduce_scatter")
+    receiver, sender = (draw.randrange(job.ranks) for _ in range(2))
+    cell = [receiver, None if adding else sender, draw.randint(1, 9)]
+    own = frozenset({_host(job, receiver)})
+    # What went from one node to another, either can have spoiled: then nobody may be accused.
+    alone = own if adding or _host(job, sender) in own else frozenset()
+    call: Place = (*place, size, "calls_s", 0)
+    rank = draw.randrange(job.ranks)
+    faults = [
+        ("wrong elements", at(*place, size, "wrong", value=[cell]), alone),
+        ("a way is missing", altered(lambda d: d["measured"]["ways"].pop(way)), nobody),
+        ("ways in another order", altered(lambda d: d["measured"]["ways"].reverse()), nobody),
+        ("a size is missing", altered(lambda d: d["measured"]["ways"][way]["sizes"].pop()), nobody),
+        ("fewer bytes", at(*place, size, "bytes", value=4096 + 4), nobody),
+        ("not every call checked", at(*place, size, "calls_checked", value=1), nobody),
+        ("a call is missing", altered(lambda d: _at(d, *place, size, "calls_s").pop()), nobody),
+        ("no time at all", at(*call, value=0.0), nobody),
+        ("an absurd time", at(*call, value=10**400), nobody),
+        ("wrong is no list", at(*place, size, "wrong", value=None), nobody),
+        ("wrong on no rank", at(*place, size, "wrong", value=[[10**6, None, 1]]), nobody),
+    ]
+    if job.ranks > 1:
+        faults += [
+            ("too slow", _times_of(place, -1, 1 / draw.uniform(1e-6, 0.008)), nobody),
+            ("faster than light", _times_of(place, -1, 10 ** -draw.uniform(4, 6)), nobody),
+            ("one size slow", _times_of(place, size, 1e4), nobody),
+            ("every size but the largest slow", _sizes_slow(place, 1000), nobody),
+            ("one call slow", _call_slow(place, 1000), nobody),
+            ("a rank slow by itself", _work(rank, 200), frozenset({_host(job, rank)})),
+        ]
+    return faults
+
+
+def _at(document: dict[str, Any], *path: str | int) -> Any:
+    found: Any = document["measured"]
+    for key in path:
+        found = found[key]
+    return found
+
+
+def _scaled(row: dict[str, Any], factor: float) -> None:
+    """All times of a size, and all that follows from them."""
+    row["calls_s"] = [seconds * factor for seconds in row["calls_s"]]
+    for name in ("time_s_median", "time_s_min", "time_s_max"):
+        if name in row:
+            row[name] *= factor
+    for name in ("algbw_gbs", "busbw_gbs"):
+        if name in row:
+            row[name] /= factor
+
+
+def _times_of(sizes: Place, size: int, factor: float) -> Change:
+    return altered(lambda document: _scaled(_at(document, *sizes, size), factor))
+
+
+def _sizes_slow(sizes: Place, factor: float) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        for row in _at(document, *sizes)[:-1]:
+            _scaled(row, factor)
+
+    return altered(change)
+
+
+def _call_slow(sizes: Place, factor: float) -> Change:
+    """One call of the largest size."""
+
+    def change(document: dict[str, Any]) -> None:
+        row = _at(document, *sizes)[-1]
+        row["calls_s"][-1] *= factor
+        if "time_s_max" in row:
+            row["time_s_max"] = row["calls_s"][-1]
+
+    return altered(change)
+
+
+def _work(rank: int, factor: float) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        for way in document["measured"]["ways"]:
+            way["work_s_by_rank"][rank] *= factor
+
+    return altered(change)
 
 
 def _host(job: Job, rank: int) -> str:
@@ -540,15 +654,7 @@ def _still(document: dict[str, Any]) -> None:
 
 def _speed(factor: float) -> Change:
     """All times of the largest size divided by it, and all that follows from them."""
-
-    def change(document: dict[str, Any]) -> None:
-        row = document["measured"]["sizes"][-1]
-        for name in ("time_s_median", "time_s_min", "time_s_max"):
-            row[name] /= factor
-        for name in ("algbw_gbs", "busbw_gbs"):
-            row[name] *= factor
-
-    return altered(change)
+    return _times_of(("sizes",), -1, 1 / factor)
 
 
 LOGIN = (

@@ -80,9 +80,10 @@ def _dcgm() -> Answer:
     return Answer(job, standin.of_node("dcgm", "gpu1", measured, config))
 
 
-def _cluster(payload: str) -> Answer:
-    """The sum on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
-    job = _planned(payload, VIRTUAL if payload == "all_reduce" else REAL)
+def _cluster(payload: str, suite: str = "quick") -> Answer:
+    """Collectives on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
+    by_speed = payload in ("all_reduce", "collectives")
+    job = _planned(payload, VIRTUAL if by_speed else REAL, suite)
     answer = getattr(standin, payload)
     fabric = job.nodes[0].fabric
     return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
@@ -104,6 +105,7 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "dcgm": _dcgm,
     "pairs": _pair,
     "all_reduce": lambda: _cluster("all_reduce"),
+    "collectives": lambda: _cluster("collectives", "network"),
     "ddp": lambda: _cluster("ddp"),
     "pipeline": lambda: _cluster("pipeline"),
 }

@@ -177,12 +177,14 @@ def all_reduce(
                 "elements": size // 4,
                 "dtype": "float32",
                 "calls_checked": config["warmup"] + config["iterations"],
+                "calls_s": calls(seconds, config["iterations"]),
                 "time_s_median": seconds,
                 "time_s_min": seconds * 0.9,
                 "time_s_max": seconds * 1.1,
                 "algbw_gbs": size / seconds / 1e9,
                 "busbw_gbs": busbw_gbs if ranks > 1 else 0.0,
                 "wrong_by_rank": [wrong] * ranks,
+                "work_s_by_rank": [0.001 + size / 1e11] * ranks,
             }
         )
     measured = {"sizes": sizes, "transport": transport(evidence, hosts, fabric), **changes}
@@ -192,6 +194,54 @@ def all_reduce(
 def pairs(hosts, config, ranks_per_node=1, **changes):
     """Two nodes' answer: what they measure is an all_reduce."""
     return {**all_reduce(hosts, config, ranks_per_node, **changes), "payload": "pairs"}
+
+
+def calls(median_s, count):
+    """Seconds of so many calls, an odd number or not, with this median."""
+    return [median_s * factor for factor in (0.9, *[1.0] * (count - 2), 1.1)][:count]
+
+
+# Of nccl-tests: how often each byte goes over a link, but for the share that a rank keeps.
+TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+IN_PLACE = {"all_reduce": [True], "broadcast": [True], "all_to_all": [False], "sendrecv": [False]}
+
+
+def collectives(
+    hosts, config, ranks_per_node=1, *, busbw_gbs=1.2, fabric="ethernet", latency_s=2e-5, **changes
+):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    ways = []
+    for operation in config["operations"]:
+        blocks = ranks if operation in ("all_gather", "reduce_scatter", "all_to_all") else 1
+        factor = TRIPS[operation] * (ranks - 1) / ranks if operation in TRIPS else 1
+        for in_place in IN_PLACE.get(operation, [False, True]):
+            sizes = []
+            for asked in config["sizes_bytes"]:
+                size = max(1, asked // 4 // blocks) * blocks * 4
+                seconds = latency_s + size * (factor or 1) / busbw_gbs / 1e9
+                sizes.append(
+                    {
+                        "bytes": size,
+                        "calls_s": calls(seconds, config["iterations"]),
+                        "calls_checked": config["warmup"] + config["iterations"],
+                        "wrong": [],
+                    }
+                )
+            work = [0.001 + config["sizes_bytes"][-1] / 1e11] * ranks
+            ways.append({**way_of(operation, in_place), "sizes": sizes, "work_s_by_rank": work})
+    real = config["backend"] == "nccl"
+    shown = {
+        "memory_bytes": 85_000_000_000 if real else None,
+        "nccl_tests": [] if real else None,
+        "transport": transport(evidence, hosts, fabric),
+    }
+    measured = {"ways": ways, **shown, **changes}
+    return _document("collectives", evidence, measured, config)
+
+
+def way_of(operation, in_place):
+    return {"operation": operation, "in_place": in_place}
 
 
 def transport(proof, hosts, fabric):

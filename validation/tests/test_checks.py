@@ -521,6 +521,12 @@ SIZES = ["measured", "sizes"]
         ([*SIZES, 2, "time_s_max"], 0.0, "impossible times"),
         ([*SIZES, 2, "time_s_max"], 10**400, "is inf"),
         ([*SIZES, 2, "busbw_gbs"], 99.0, "the payload claims 99 GB/s for 4 MiB"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 5, "its calls give 0.007, 0.007, 0.007"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 4, "4 calls were timed, 5 asked for"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 4 + [0.0], "impossible times of calls"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 4 + [1e6], "impossible times of calls"),
+        ([*SIZES, 2, "work_s_by_rank"], [0.007], "work_s_by_rank is of 1 ranks"),
+        ([*SIZES, 2, "work_s_by_rank"], [0.007, -1.0], "impossible times of work"),
         ([*SIZES, 2, "elements"], 1, "1 elements are not 4194304 bytes"),
         ([*SIZES, 2], ..., "measured sizes [65536, 1048576], asked for"),
         ([*SIZES, 2, "bytes"], 4, "asked for"),
@@ -577,6 +583,7 @@ def test_the_largest_size_is_judged_and_not_the_best():
     last = document["measured"]["sizes"][-1]
     for name in ("time_s_min", "time_s_median", "time_s_max"):
         last[name] *= 100
+    last["calls_s"] = [seconds * 100 for seconds in last["calls_s"]]
     last["busbw_gbs"] /= 100
     result = judge("all_reduce", job, document)
     assert result.verdict is FAIL

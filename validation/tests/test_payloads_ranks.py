@@ -29,6 +29,7 @@ from validation.payloads import (  # noqa: E402 - importorskip
     ddp,
     layers,
     meeting,
+    pattern,
     pipeline,
     reference,
     training,
@@ -197,13 +198,13 @@ def reduced(ranks, elements):
     for rank in ranks:
         part = torch.empty(elements)
         mine = all_reduce.contribution(rank, rank + 1, 4)[0]
-        all_reduce.fill(part, all_reduce._tile(mine, torch.device("cpu")))
+        all_reduce.fill(part, all_reduce.tile(mine, torch.device("cpu")))
         total += part
-    return total, all_reduce._tile(all_reduce.total(4), torch.device("cpu"))
+    return total, all_reduce.tile(all_reduce.total(4), torch.device("cpu"))
 
 
 def test_every_element_is_checked_also_beyond_one_tile():
-    elements = all_reduce.TILE_PERIODS * all_reduce.PERIOD + 100
+    elements = all_reduce.TILE_PERIODS * pattern.PERIOD + 100
     total, tile = reduced([0, 1, 2, 3], elements)
     assert all_reduce.count_wrong(total, tile) == 0
     total[elements - 1] = math.nan

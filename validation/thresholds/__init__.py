@@ -39,7 +39,11 @@ SHIPPED = Path(__file__).parent
 MOST_CLOCK_OFFSET = 300.0
 MOST_TRAINING_DIFFERENCE = 1e-3
 
-OPERATIONS = ("all_reduce",)
+# A factor from which on nothing would be found any more, and as many seconds.
+MOST_OUTLIER = 100.0
+MOST_OUTLIER_S = 10.0
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
 DTYPES = ("float32",)
 LINKS = ("pcie", "nvlink", "nvswitch")
 
@@ -108,9 +112,31 @@ class Tolerances:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlier:
+    """How many times what it is compared with a time may be; by less than floor_s none differs."""
+
+    threshold: Threshold
+    floor_s: float
+
+    def exceeded(self, seconds: float, expected_s: float) -> bool:
+        far = seconds > float(self.threshold.value) * expected_s
+        return far and seconds - expected_s > self.floor_s
+
+
+@dataclass(frozen=True, slots=True)
+class Outliers:
+    """Of a collective: one size against all, one call against its size, one rank against all."""
+
+    size: Outlier
+    call: Outlier
+    rank: Outlier
+
+
+@dataclass(frozen=True, slots=True)
 class Common:
     clock_offset: Threshold
     bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
+    outliers: Mapping[str, Outliers]  # by backend
     training: Mapping[str, Tolerances]  # by backend
     pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
     gpu_peak: Peak  # what no GPU known here exceeds
@@ -173,10 +199,20 @@ _TOLERANCES = strict.table(
     {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
 )
 
+_OUTLIER = strict.table(
+    {
+        "fail_above": strict.described(strict.positive, "times what it is compared with"),
+        "floor_s": strict.described(strict.positive, "by less than that no time differs"),
+        **SOURCED,
+    }
+)
+_OUTLIERS = strict.table({"size": _OUTLIER, "call": _OUTLIER, "rank": _OUTLIER})
+
 COMMON = strict.table(
     {},
     {
         "clock_offset_s": _LIMIT,
+        "outliers": strict.table({}, {"gloo": _OUTLIERS, "nccl": _OUTLIERS}),
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _SPEED_LIMIT, "nccl": _SPEED_LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
@@ -233,6 +269,7 @@ def load_common(site: Path | None = None) -> Common:
     bandwidth: dict[str, Threshold] = {}
     training: dict[str, Tolerances] = {}
     shares: dict[str, Threshold] = {}
+    outliers: dict[str, Outliers] = {}
     peak: Peak | None = None
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
@@ -270,19 +307,40 @@ def load_common(site: Path | None = None) -> Common:
                 origin = {**part, "warn_below_share": None}
                 where = f"{place} pairs.{backend}"
                 shares[backend] = least(origin, "share", "", where)
+        outliers |= _outliers(read["outliers"] or {}, place)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
     if clock is None or any(
-        by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training, shares)
+        by_backend.keys() != {"gloo", "nccl"}
+        for by_backend in (bandwidth, outliers, training, shares)
     ):
         wanted = (
-            "clock_offset_s, bus_bandwidth_gbs, training and pairs are needed, for gloo and nccl"
+            "clock_offset_s, bus_bandwidth_gbs, outliers, training and pairs are needed, for gloo "
+            "and nccl"
         )
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, training, shares, peak)
+    return Common(clock, bandwidth, outliers, training, shares, peak)
+
+
+def _outliers(read: Mapping[str, Any], place: str) -> dict[str, Outliers]:
+    """By backend, of those that a file gives."""
+    return {
+        backend: Outliers(
+            *(
+                _outlier(kinds[kind], f"{place} outliers.{backend}.{kind}")
+                for kind in ("size", "call", "rank")
+            )
+        )
+        for backend, kinds in read.items()
+        if kinds
+    }
+
+
+def _outlier(read: Mapping[str, Any], place: str) -> Outlier:
+    return Outlier(most(read["fail_above"], "×", read, place), read["floor_s"])
 
 
 def _whole(peak: Peak) -> bool:
@@ -296,10 +354,22 @@ def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
         for name, limit in (tolerances or {}).items():
             why = "one rank's lost gradients no longer show"
             limits.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
+    kinds = [
+        (f"outliers.{backend}.{kind}", outlier)
+        for backend, outliers in (read["outliers"] or {}).items()
+        for kind, outlier in (outliers or {}).items()
+    ]
+    lost = "a size, a call or a rank that stalls no longer shows"
+    limits += [(where, outlier, MOST_OUTLIER, lost) for where, outlier in kinds]
     problems = [
         f"{where}.fail_above: {limit['fail_above']:g} is too much, from {most:g} on {why}"
         for where, limit, most, why in limits
         if limit and limit["fail_above"] >= most
+    ]
+    problems += [
+        f"{where}.floor_s: {outlier['floor_s']:g} is too much, from {MOST_OUTLIER_S:g} on {lost}"
+        for where, outlier in kinds
+        if outlier["floor_s"] >= MOST_OUTLIER_S
     ]
     if problems:
         raise DataError(str(path), problems)

@@ -8,6 +8,7 @@ from cluster.declaration import Node
 from validation.checks import (
     all_reduce,
     clock,
+    collectives,
     copies,
     cuda,
     ddp,
@@ -28,11 +29,14 @@ from validation.thresholds.gpu import NO_RULES
 # Checks that ask something of these files. All others judge by what is declared or by definition.
 _MODULES = (
     *(gpus, clock, disk, host_memory, cuda, gemm, hbm, copies, peers),
-    *(all_reduce, ddp, pipeline),
+    *(all_reduce, collectives, ddp, pipeline),
 )
 LOOKED_UP = tuple(module.NAME for module in _MODULES)
 # Without a threshold these are measured and end inconclusive; the others need none, or pass.
-JUDGED_BY_SPEED = (gemm.NAME, hbm.NAME, copies.NAME, peers.NAME, all_reduce.NAME)
+JUDGED_BY_SPEED = (
+    *(gemm.NAME, hbm.NAME, copies.NAME, peers.NAME),
+    *(all_reduce.NAME, collectives.NAME),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +156,39 @@ def _peers(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
 
 
 def _all_reduce(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield from _operation(check, job, node, rules, all_reduce.NAME)
+    yield from _outliers(check, job, rules)
+
+
+def _collectives(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    for operation in cast(Sequence[str], job.config["operations"]):
+        yield from _operation(check, job, node, rules, operation, f"{operation}, ")
+    yield from _outliers(check, job, rules)
+
+
+def _operation(
+    check: str, job: Job, node: Node, rules: Rules, operation: str, named: str = ""
+) -> Iterator[Applied]:
     size = cast(Sequence[int], job.config["sizes_bytes"])[-1]
     nodes = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
     backend = job.backend or ""
-    what = f"{nodes} × {job.ranks_per_node} ranks, {node.fabric}, {backend}, {size} bytes"
+    what = f"{named}{nodes} × {job.ranks_per_node} ranks, {node.fabric}, {backend}, {size} bytes"
 
     def rule(links: str) -> Threshold | None:
-        collective = all_reduce.collective(job, size, links or None)
+        collective = all_reduce.collective(job, size, links or None, operation)
         match = rules.model.collective(collective) if rules.model else None
         return None if match is None else match.threshold
 
     # What the links are shows when it runs.
     yield from _alike(check, what, LINKS if backend == "nccl" else ("",), rule)
     yield from _peak(check, what, rules.common.bus_bandwidth[backend])
+
+
+def _outliers(check: str, job: Job, rules: Rules) -> Iterator[Applied]:
+    limits = rules.common.outliers[job.backend or ""]
+    yield Applied(check, "one size against the others", limits.size.threshold)
+    yield Applied(check, "one call against its median", limits.call.threshold)
+    yield Applied(check, "a rank's own work against the others'", limits.rank.threshold)
 
 
 def _training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
@@ -185,6 +209,7 @@ _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     copies.NAME: _copies,
     peers.NAME: _peers,
     all_reduce.NAME: _all_reduce,
+    collectives.NAME: _collectives,
     ddp.NAME: _training,
     pipeline.NAME: _training,
 }
