@@ -217,7 +217,7 @@ def test_the_page_says_verdict_proof_and_source():
 
 
 def test_summary_json_is_complete(report):
-    text = json_report.render(report)
+    text = "".join(json_report.render(report))
     document = json.loads(text)
     assert document["verdict"] == report.verdict.value
     assert document["exit_code"] == report.exit_code
@@ -475,7 +475,7 @@ def test_what_a_partial_run_left_out_stands_in_every_report():
     sentence = "This was a partial run. Left out: checks: ddp, pipeline; nodes: gpu[3-4]."
     assert sentence in console.render(report)
     assert sentence in html.render(report)
-    document = json.loads(json_report.render(report))
+    document = json.loads("".join(json_report.render(report)))
     assert (document["partial"], document["left_out"]) == (True, list(LEFT_OUT))
     series = dict(samples(metrics.render(report)))
     scope = 'cluster="plumbline",suite="quick",partial="true"'
@@ -497,7 +497,7 @@ def test_a_whole_run_says_nothing_of_that():
     assert 'partial="false"' in metrics.render(report)
     for render in (console.render, html.render, junit.render):
         assert "partial" not in render(report)
-    assert json.loads(json_report.render(report))["partial"] is False
+    assert json.loads("".join(json_report.render(report)))["partial"] is False
 
 
 def test_no_node_of_a_partial_run_is_passing():
