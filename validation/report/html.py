@@ -28,8 +28,6 @@ from validation.report import advice, words
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-# What is wrong stands first.
-_ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
 _STANDINGS = (Standing.FAILING, Standing.SUSPECT, Standing.UNPROVEN, Standing.PASSING)
 
 
@@ -40,7 +38,7 @@ def check() -> None:
 
 def render(report: RunReport) -> str:
     rows = list(words.rows(report.results))
-    rows.sort(key=lambda row: _ORDER.index(row.verdict))
+    rows.sort(key=lambda row: words.WORST_FIRST.index(row.verdict))
     fine = (Verdict.PASS, Verdict.SKIP)
     proofs = {(r.check, r.subject.name): r.proof for r in report.results if r.proof}
     page = _environment().get_template("report.html.j2")

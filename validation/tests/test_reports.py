@@ -9,7 +9,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
