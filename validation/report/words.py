@@ -130,6 +130,17 @@ def rows(results: Sequence[Result]) -> Iterator[Row]:
     yield from _on_many_nodes(table)
 
 
+def folded_away(results: Sequence[Result]) -> Iterator[Row]:
+    """Each node's own row of what did not pass, where the table has one row for many nodes."""
+    groups: dict[tuple[str, Verdict], list[Result]] = {}
+    for result in results:
+        if result.tier is Tier.NODE and result.verdict not in (Verdict.PASS, Verdict.SKIP):
+            groups.setdefault((result.check, result.verdict), []).append(result)
+    for alike in groups.values():
+        if len(alike) > FOLD:
+            yield from (_row(result, result.check, False) for result in alike)
+
+
 def _on_many_nodes(rows: Sequence[Row]) -> Iterator[Row]:
     """A rack without power says the same of each of its nodes: that is one row.
 
