@@ -71,6 +71,14 @@ def render(report: RunReport) -> str:
     return str(text)
 
 
+def page(template: str, **values: object) -> str:
+    """A page of another program's, from its template beside this one's.
+
+    Raises EnvironmentProblem where Jinja2 is missing.
+    """
+    return str(_environment().get_template(template).render(**values))
+
+
 @cache
 def _environment() -> Any:
     try:
