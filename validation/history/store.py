@@ -225,13 +225,21 @@ class History:
                 return
             with self._writing():
                 # Another writer may have done it while this one waited.
-                for step in _STEPS[self.version() :]:
+                for step in _STEPS[self._version() :]:
                     for statement in step:
                         self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version = {VERSION}")
 
     def version(self) -> int:
         """Of the file's tables. Raises NoHistory where this Plumbline cannot read them."""
+        # In one transaction: another process may make the tables between two looks.
+        self._db.execute("BEGIN")
+        try:
+            return self._version()
+        finally:
+            self._db.execute("ROLLBACK")
+
+    def _version(self) -> int:
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if found > VERSION:
