@@ -30,6 +30,7 @@ FEWEST_BESIDE = 8  # nodes of which one may be found to have moved as no other d
 FAR = 8.0  # spreads of the other nodes, from their median
 FEWEST_VALUES = 4  # of a node in a run, such as its GPUs': one value that is far off shows nothing
 ALONE = 2.5  # times `least`, that a node has to move for that
+_SEVERAL = 3  # runs before, of which one may have been as bad
 _REMOVED = 4  # nodes from which on what all of them do is taken off each
 _FLOOR = 0.001  # of a figure that hardly varies, as a ratio
 
@@ -339,12 +340,18 @@ def _single(table: _Table, before: int, least: float) -> Iterator[Finding]:
         if row.count >= FEWEST_VALUES and middle[node] >= far_middle:
             why = f"most of its {row.count} values moved as no other node's did"
             yield _finding(question, before, Outcome.WORSE, why, None)
-        elif worst_of[node] >= far:
+        elif worst_of[node] >= far and not _as_before(row.worst, before):
             why = "it moved; to tell whether by chance takes more runs (3 on each side)"
             yield _finding(question, before, Outcome.CANNOT_TELL, why, None)
         elif len(table.nodes) < FEWEST_NODES:
-            why = f"moved by less than {least:.0%}"
+            small = worst_of[node] < math.log1p(least)
+            why = f"moved by less than {least:.0%}" if small else "as in some run before"
             yield _finding(question, before, Outcome.NOT_WORSE, why, None)
+
+
+def _as_before(values: Sequence[float], before: int) -> bool:
+    """Whether one of several runs before was as bad."""
+    return before >= _SEVERAL and statistics.median(values[before:]) <= max(values[:before])
 
 
 def _far(moves: Collection[float], least: float) -> float:

@@ -116,10 +116,6 @@ def test_a_small_change_is_not_named_however_sure():
 # --- what cannot be told -----------------------------------------------------------------------
 
 
-def of(change=unchanged, seeds=(1,), nodes=4, **more):
-    return noisy(seeds[0], [change], nodes, **more)
-
-
 def test_one_run_each_of_few_nodes_says_so():
     before, after = noisy(1, [unchanged, slow(0.8, "all_reduce")], nodes=2)
     found = compare([before], [after])
@@ -127,6 +123,15 @@ def test_one_run_each_of_few_nodes_says_so():
     (item,) = [i for i in found.of(Outcome.CANNOT_TELL) if i.check == "all_reduce"]
     assert item.why == "it moved; to tell whether by chance takes more runs (3 on each side)"
     assert found.exit_code == 3
+
+
+def test_one_run_that_is_as_one_before_is_not_worse():
+    sides = noisy(1, [slow(0.9, "all_reduce"), *[unchanged] * 2, slow(0.93, "all_reduce")], nodes=2)
+    found = compare(sides[:3], sides[3:])
+    (item,) = [i for i in found.findings if i.check == "all_reduce"]
+    assert (item.outcome, item.why) == (Outcome.NOT_WORSE, "as in some run before")
+    (item,) = [i for i in compare(sides[1:3], sides[3:]).findings if i.check == "all_reduce"]
+    assert item.outcome is Outcome.CANNOT_TELL
 
 
 def test_what_is_not_measured_any_more_is_not_green():

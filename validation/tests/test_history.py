@@ -1,22 +1,29 @@
 """The history: every run once, whoever writes at once, whatever the file is; and what it shows."""
 
+import glob
 import json
 import multiprocessing
 import os
+import re
+import shlex
 import shutil
 import sqlite3
 import stat
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cluster.errors import DataError
+from validation.compare import __main__ as compare_program
 from validation.history import __main__ as program
 from validation.history import figures, plots, recording, runs, store
 from validation.history.figures import Worse
 from validation.model import Metric, Verdict
 from validation.output import RunFolder
 from validation.tests.large_reports import large
+from validation.tests.noisy_runs import DAY_S, noisy, unchanged
 from validation.tests.sample_reports import healthy, mixed_bag
 
 
@@ -396,3 +403,40 @@ def test_numbers_that_are_none_are_not_kept():
         told = replace(result, value=None, threshold=None, verdict=Verdict.FAIL,
                        metrics=(Metric("copy", value, "GB/s"),))  # fmt: skip
         assert runs.of_report(replace(healthy(), results=(told,))).figures == ()
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+
+PAGE = Path(program.__file__).parents[2] / "docs/operate/history.md"
+COMMANDS = [
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+    if "validation.tests" not in line
+]
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder with runs of the last week in its history, and one that is not there yet."""
+    plan, report = large(4)
+    folder_of(tmp_path / "results", plan, at(report, 9))
+    week = time.time() - 7 * DAY_S
+    with store.opened(tmp_path / "results" / store.NAME) as history:
+        for day, side in enumerate(noisy(1, [unchanged] * 6), 1):
+            run = runs.of_report(at(report, day))
+            started = week + side.started
+            history.add(replace(run, started=started, figures=side.figures))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_page_works(site, command, capsys):
+    _, module, *arguments = shlex.split(command)[1:]
+    words = [name for text in arguments for name in (sorted(glob.glob(text)) or [text])]
+    main = {"validation.history": program.main, "validation.compare": compare_program.main}
+    status = main[module](words)
+    out, err = capsys.readouterr()
+    # These runs are equal; of one run on four nodes it cannot be told whether that is chance.
+    assert (status, err) in ((0, ""), (3 if module == "validation.compare" else 0, "")), out
