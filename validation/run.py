@@ -25,6 +25,7 @@ from cluster.errors import PlumblineError, UsageError
 from cluster.watching import fitted, table
 from validation import baseline, cluster, interrupts, local, plan, suites, terminal, textfile, tiers
 from validation.checks.registry import CHECKS
+from validation.history import recording
 from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
 from validation.output import RunFolder
 from validation.plan import Plan, Selection
@@ -119,6 +120,7 @@ def _run(options: argparse.Namespace) -> int:
         report = replace(report, notes=(*report.notes, note))
     if options.metrics is not None:
         report = textfile.publish(report, options.metrics, transport)
+    report = recording.record(report, options.history or recording.place(folder.path))
     report = folder.finish(report)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = console.terminal_width(sys.stdout)
@@ -208,6 +210,12 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         "--output", metavar="DIR", help="folder for the results (default: results/<run id>)"
     )
     parser.add_argument(
+        "--history",
+        metavar="FILE",
+        type=Path,
+        help="file that remembers the runs (default: history.sqlite beside the results)",
+    )
+    parser.add_argument(
         "--metrics",
         metavar="DIR",
         type=PurePosixPath,
@@ -256,7 +264,7 @@ def _repeat(options: argparse.Namespace) -> str:
     words += ["--here"] if options.here else []
     words += ["--local"] if options.local else []
     words += [word for text in options.inventory or [] for word in ("-i", text)]
-    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds", "metrics"):
+    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds", "metrics", "history"):
         value = getattr(options, name)
         if value is not None:
             words += [f"--{name}", str(value)]

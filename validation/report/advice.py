@@ -426,7 +426,8 @@ def _at_fault(group: Iterable[_Finding]) -> list[str]:
 def _who(finding: _Finding, nodes: Sequence[str], checks: Sequence[str]) -> list[str]:
     """Whose fault it is, and in which checks, as far as that is known and matters."""
     of_a_check = finding.cause in _OF_A_CHECK or (nodes and finding.result.tier is Tier.CLUSTER)
-    names = [f"one of {compress(nodes)}" if finding.unknown else compress(nodes)] if nodes else []
+    listed = words.named(nodes)
+    names = [f"one of {listed}" if finding.unknown else listed] if nodes else []
     return [*names, words.listed(checks, 3)] if of_a_check else names
 
 

@@ -1,9 +1,12 @@
 """One page that needs nothing else: no script, no font, no picture from elsewhere.
 
-The page is a Jinja2 template with autoescape; whatever is put into it is first made one printable
-line. This module prepares what the template shows, and computes nothing but coordinates.
+Its own script only filters rows; the page is complete without it, and its policy lets a browser run
+no other. The page is a Jinja2 template with autoescape; whatever is put into it is first made one
+printable line. This module prepares what the template shows, and computes nothing but coordinates.
 """
 
+import base64
+import hashlib
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +25,15 @@ from validation.model import (
     RunReport,
     Standing,
     Threshold,
+    Tier,
     Verdict,
 )
 from validation.report import advice, words
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-# What is wrong stands first.
-_ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
+_LONG_LIST = 400  # characters of a node list in a cell
+_EACH = 20_000  # rows of nodes by themselves: more than that is no page
 _STANDINGS = (Standing.FAILING, Standing.SUSPECT, Standing.UNPROVEN, Standing.PASSING)
 
 
@@ -40,9 +44,10 @@ def check() -> None:
 
 def render(report: RunReport) -> str:
     rows = list(words.rows(report.results))
-    rows.sort(key=lambda row: _ORDER.index(row.verdict))
+    rows.sort(key=lambda row: words.WORST_FIRST.index(row.verdict))
     fine = (Verdict.PASS, Verdict.SKIP)
     proofs = {(r.check, r.subject.name): r.proof for r in report.results if r.proof}
+    each = list(words.folded_away(report.results))
     page = _environment().get_template("report.html.j2")
     text = page.render(
         report=report,
@@ -56,11 +61,22 @@ def render(report: RunReport) -> str:
         good=[row for row in rows if row.verdict in fine],
         plots=list(_plots(report.results)),
         nodes=_nodes(report),
-        jobs=[_Ran.of(item, proofs) for item in report.jobs],
+        each=each[:_EACH],
+        more_of_each=max(len(each) - _EACH, 0),
+        jobs=list(_ran(report.jobs, proofs)),
+        script_hash=_script_hash(),
         sources=list(dict.fromkeys(_sources(report.results))),
         checks=[report.checks[name] for name in dict.fromkeys(r.check for r in report.results)],
     )
     return str(text)
+
+
+def page(template: str, **values: object) -> str:
+    """A page of another program's, from its template beside this one's.
+
+    Raises EnvironmentProblem where Jinja2 is missing.
+    """
+    return str(_environment().get_template(template).render(**values))
 
 
 @cache
@@ -97,6 +113,13 @@ def _environment() -> Any:
     return environment
 
 
+@cache
+def _script_hash() -> str:
+    """As the page's policy names it: of the text between the tags, as the template puts it."""
+    text = str(_environment().get_template("filter.js").render())
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 # --- nodes -----------------------------------------------------------------------------------
 
 
@@ -118,7 +141,7 @@ def _nodes(report: RunReport) -> list[_Group]:
     return [
         _Group(
             standing,
-            compress(item.node.name for item in items),
+            words.named([item.node.name for item in items], _LONG_LIST),
             state,
             ("one of those that failed together: " if standing is Standing.SUSPECT else "")
             + words.for_all([(item.node.name, item.reason) for item in items]),
@@ -140,6 +163,7 @@ class _Ran:
     job_id: str
     took: str
     proof: str
+    alone: bool = True  # whether it is one job
 
     @classmethod
     def of(cls, item: JobReport, proofs: Mapping[tuple[str, str], Proof]) -> "_Ran":
@@ -155,6 +179,33 @@ class _Ran:
             (reply and reply.job_id) or "–",
             "–" if seconds is None else duration(seconds),
             words.proof(proof) if proof else "–",
+        )
+
+
+def _ran(jobs: Sequence[JobReport], proofs: Mapping[tuple[str, str], Proof]) -> Iterator[_Ran]:
+    """Jobs of many nodes that ended well are one row, as long as they were asked for the same."""
+    groups: dict[object, list[JobReport]] = {}
+    for number, item in enumerate(jobs):
+        well = item.job.tier is Tier.NODE and item.reply and item.reply.exit_code == 0
+        image = item.job.container.image if item.job.container else ""
+        groups.setdefault((item.job.payload, image) if well else number, []).append(item)
+    for items in groups.values():
+        if len(items) <= words.FOLD:
+            yield from (_Ran.of(item, proofs) for item in items)
+            continue
+        seconds = [item.reply.seconds for item in items if item.reply and item.reply.seconds]
+        first = items[0].job
+        where = words.named([name for item in items for name in item.job.hosts])
+        took = f"{duration(min(seconds))} to {duration(max(seconds))}" if seconds else "–"
+        yield _Ran(
+            f"{first.payload}-… ({len(items)} jobs)",
+            f"1 rank on each of {where}"
+            + (f", in {first.container.image}" if first.container else ""),
+            words.ended(items[0].reply),
+            "–",
+            took,
+            "each node's own words are in results.jsonl",
+            alone=False,
         )
 
 

@@ -466,7 +466,7 @@ def test_metrics_are_put_where_prometheus_finds_them(cluster):
     assert cluster.run("--only", "slurm_state", "--metrics", str(folder))[0] == 0
     text = (folder / "plumbline_validation_quick.prom").read_text()
     assert text == (cluster.output / "metrics.prom").read_text()
-    assert 'check="slurm_state",subject="gpu1",node="gpu1",verdict="pass"} 1' in text
+    assert 'node_verdict{suite="quick",subject="gpu1",node="gpu1",verdict="pass"} 1' in text
 
 
 def test_a_sites_thresholds_are_used(cluster):
