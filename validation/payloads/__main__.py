@@ -2,10 +2,9 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, host, host_speed, health, cuda, compute, dcgm, pairs, all_reduce, ddp or pipeline;
-CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of
-standard output: from rank 0 of a collective payload, and from every task of the others, which look
-at one node.
+NAME is a key of OF_NODE or COLLECTIVES below; CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of standard
+output: from rank 0 of a collective payload, and from every task of the others, which look at one
+node.
 Everything else goes to standard error. An error ends the payload with a line there that begins
 with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is known whose fault it is;
 a wrong sum is no error but a measurement. Lines that begin with "plumbline: stage" say how far
@@ -31,11 +30,14 @@ from validation.payloads import (
     dcgm,
     ddp,
     document,
+    fsdp,
     health,
     host,
     host_speed,
+    mesh,
     node,
     pipeline,
+    tensor_parallel,
 )
 from validation.payloads.config import GroupConfig, load
 from validation.payloads.group import Group, joined
@@ -76,6 +78,9 @@ COLLECTIVES = {
     "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
     "ddp": Collective(ddp.Config, ddp.measure),
     "pipeline": Collective(pipeline.Config, pipeline.measure),
+    "fsdp": Collective(fsdp.Config, fsdp.measure),
+    "tensor_parallel": Collective(tensor_parallel.Config, tensor_parallel.measure),
+    "mesh": Collective(mesh.Config, mesh.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 

@@ -92,12 +92,13 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
                 "exchanged": difference(record.exchanged, expected.first.gradients),
             },
             parameters=record.parameters,
-            reference=expected,
+            reference=expected.parameters,
         ),
         curves=[training.curve(group.size, losses, expected.losses)],
         parameters=sum(parameter.numel() for parameter in expected.parameters[0]),
         samples_per_step=config.batch_per_rank * group.size,
         step_times=record.step_times,
+        reference_step_s=expected.step_s,
     )
 
 
@@ -161,7 +162,11 @@ def train_reference(config: Config, rank: int, ranks: int) -> tuple[Reference, P
         return each.repeat_interleave(config.batch_per_rank)
 
     everyone = reference.train(
-        values, scale, training.batches(config, samples), weights(counts), config.lr
+        values,
+        reference.of_layers(scale),
+        training.batches(config, samples),
+        weights(counts),
+        config.lr,
     )
     mine = [weight(rank) if k == rank % len(counts) else 0.0 for k in range(len(counts))]
     inputs, targets = next(training.batches(config, samples))

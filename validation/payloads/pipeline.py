@@ -22,13 +22,13 @@ in which a stage waits when all forwards and backwards take equally long and mes
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import training
+from validation.payloads.chains import Chain, chains, meet
 from validation.payloads.config import require, require_positive
 from validation.payloads.group import Group, release
 
@@ -65,17 +65,6 @@ class Config(training.TrainingConfig):
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Consecutive ranks, one stage each; `group` is torch's, None for the default group."""
-
-    ranks: range
-    group: Any = None
-
-    def stage_of(self, rank: int) -> int:
-        return rank - self.ranks.start
-
-
-@dataclass(frozen=True)
 class Stage:
     """What a rank found in its training.
 
@@ -93,14 +82,6 @@ class Stage:
     parameters: list[list[torch.Tensor]]
 
 
-def chains(ranks: int) -> list[range]:
-    """The ranks in as few chains as possible, of nearly equal length, the longer ones first."""
-    count = -(-ranks // LONGEST_CHAIN)
-    short, longer = divmod(ranks, count)
-    ends = [short * i + min(i, longer) for i in range(count + 1)]
-    return [range(first, end) for first, end in itertools.pairwise(ends)]
-
-
 def bubble_fraction(stages: int, microbatches: int) -> float:
     """Share of a step that an ideal 1F1B schedule leaves a stage idle."""
     return (stages - 1) / (microbatches + stages - 1)
@@ -113,13 +94,13 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     """
     from validation.payloads.reference import difference, forward, initial, layer_scale
 
-    everyone = chains(group.size)
+    everyone = chains(group.size, LONGEST_CHAIN)
     stages = len(everyone[0])
     require(
         config.microbatches >= stages,
         f"microbatches is {config.microbatches}, fewer than the {stages} stages",
     )
-    chain = meet_in_chains(group, everyone)
+    chain = meet(group, everyone)
     count, stage = len(chain.ranks), chain.stage_of(group.rank)
     values = initial(config.seed, config.width, count * config.layers_per_stage)
     scale = layer_scale(count * config.layers_per_stage)
@@ -145,7 +126,7 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
                     "exchanged": difference(record.exchanged, gradients),
                 },
                 parameters=record.parameters,
-                reference=expected,
+                reference=expected.parameters,
             ),
             curves=[
                 training.curve(len(ranks), losses[ranks[-1]], references[ranks[-1]])
@@ -154,27 +135,11 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
             parameters=sum(value.numel() for value in values),
             samples_per_step=config.samples * len(everyone),
             step_times=record.step_times,
+            reference_step_s=expected.step_s,
         ),
         "microbatches": config.microbatches,
         "bubble_fraction_ideal": bubble_fraction(stages, config.microbatches),
     }
-
-
-def meet_in_chains(group: Group, everyone: list[range]) -> Chain:
-    """This rank's chain, with its group connected. Collective."""
-    import torch
-    import torch.distributed as dist
-
-    if len(everyone) == 1:
-        return Chain(everyone[0])
-    chain = Chain(range(0))
-    for ranks in everyone:  # every rank makes all groups, in one order
-        process_group = dist.new_group(list(ranks))
-        if group.rank in ranks:
-            chain = Chain(ranks, process_group)
-    # point-to-point messages alone must not be the first thing a group does
-    dist.all_reduce(torch.zeros(1, device=group.device), group=chain.group)
-    return chain
 
 
 def _loss(config: Config) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -237,7 +202,7 @@ def train_reference(config: Config, stages: int, stage: int) -> Reference:
     mean = 1 / (config.samples * config.width)
     return reference.train(
         reference.initial(config.seed, config.width, depth),
-        reference.layer_scale(depth),
+        reference.of_layers(reference.layer_scale(depth)),
         training.batches(config, config.samples),
         torch.full((config.samples,), mean, dtype=torch.float64),
         config.lr,
