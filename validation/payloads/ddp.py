@@ -85,14 +85,17 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     ]
     return training.report(
         group,
-        mine=training.figures(
-            group.rank,
-            first_step={
-                "computed": difference(record.computed, alone.gradients),
-                "exchanged": difference(record.exchanged, expected.first.gradients),
-            },
-            parameters=record.parameters,
-            reference=expected.parameters,
+        rows=training.everyones(
+            group,
+            training.figures(
+                group.rank,
+                first_step={
+                    "computed": difference(record.computed, alone.gradients),
+                    "exchanged": difference(record.exchanged, expected.first.gradients),
+                },
+                parameters=record.parameters,
+                reference=expected.parameters,
+            ),
         ),
         curves=[training.curve(group.size, losses, expected.losses)],
         parameters=sum(parameter.numel() for parameter in expected.parameters[0]),

@@ -1,4 +1,4 @@
-"""A transformer on a mesh of data × tensor ranks: `fully_shard` over one way, slices over the other.
+"""A transformer on a mesh of data × tensor ranks: sharded one way, sliced the other.
 
 See `sharded`. A row has as many ranks as divide a node's, or where nodes have one rank each the
 number of all, evenly, but no more than there are rows: 4 ranks are 2 × 2, three nodes of 8 are

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,15 +118,18 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     return {
         **training.report(
             group,
-            mine=training.figures(
-                group.rank,
-                first_step={
-                    "received": difference(record.entered, [received]),
-                    "computed": difference(record.left, [computed]),
-                    "exchanged": difference(record.exchanged, gradients),
-                },
-                parameters=record.parameters,
-                reference=expected.parameters,
+            rows=training.everyones(
+                group,
+                training.figures(
+                    group.rank,
+                    first_step={
+                        "received": difference(record.entered, [received]),
+                        "computed": difference(record.left, [computed]),
+                        "exchanged": difference(record.exchanged, gradients),
+                    },
+                    parameters=record.parameters,
+                    reference=expected.parameters,
+                ),
             ),
             curves=[
                 training.curve(len(ranks), losses[ranks[-1]], references[ranks[-1]])
@@ -179,7 +182,7 @@ def train_stage(
         inputs, targets = inputs.to(group.device), targets.to(group.device)
         start = group.clock()
         optimizer.zero_grad()
-        shares = _step(schedule, stage, inputs, targets)
+        shares = run_schedule(schedule, [stage], inputs, targets)
         if not record.parameters:
             watching.remove()
             record.entered.append(torch.cat(entered))
@@ -213,20 +216,14 @@ def train_reference(config: Config, stages: int, stage: int) -> Reference:
 def make_stage(
     config: Config, group: Group, chain: Chain, module: torch.nn.Module
 ) -> PipelineStage:
-    """This rank's stage, in the class that its backend and torch need (see held_sends).
-
-    The shapes are given, because working them out at run time sends pickled objects, for which
-    torch needs numpy.
+    """This rank's stage. The shapes are given, because working them out at run time sends pickled
+    objects, for which torch needs numpy.
     """
     import torch
-    from torch.distributed.pipelining import PipelineStage
 
-    from validation.payloads.held_sends import MENDED, HeldSendsStage
-
-    held = group.backend == "gloo" and release(torch.__version__) < MENDED
     stage = chain.stage_of(group.rank)
     shape = config.microbatch_size, config.width
-    return (HeldSendsStage if held else PipelineStage)(
+    return stage_class(group)(
         module,
         stage_index=stage,
         num_stages=len(chain.ranks),
@@ -238,26 +235,46 @@ def make_stage(
     )
 
 
+def stage_class(group: Group) -> type[PipelineStage]:
+    """The class of stages that the backend and torch need, see held_sends."""
+    import torch
+    from torch.distributed.pipelining import PipelineStage
+
+    from validation.payloads.held_sends import MENDED, HeldSendsStage
+
+    held = group.backend == "gloo" and release(torch.__version__) < MENDED
+    return HeldSendsStage if held else PipelineStage
+
+
+def without_scaling(schedule: type[Any]) -> dict[str, Any]:
+    """The option that leaves gradients as they are, where a schedule would scale them."""
+    scales = "scale_grads" in inspect.signature(schedule).parameters
+    return {"scale_grads": False} if scales else {}
+
+
 def _schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
     from torch.distributed.pipelining import Schedule1F1B
 
-    scales = "scale_grads" in inspect.signature(Schedule1F1B).parameters
-    options: dict[str, Any] = {"scale_grads": False} if scales else {}
-    return Schedule1F1B(stage, config.microbatches, loss_fn=_loss(config), **options)
+    return Schedule1F1B(
+        stage, config.microbatches, loss_fn=_loss(config), **without_scaling(Schedule1F1B)
+    )
 
 
-def _step(
-    schedule: Schedule1F1B, stage: PipelineStage, inputs: torch.Tensor, targets: torch.Tensor
+def run_schedule(
+    schedule: Any, stages: Sequence[PipelineStage], inputs: torch.Tensor, targets: torch.Tensor
 ) -> list[torch.Tensor]:
-    """Runs all microbatches forward and backward; their shares of the loss on the last stage."""
+    """Runs all microbatches forward and backward through this rank's stages; their shares of the
+    loss where the last stage is.
+    """
     from validation.payloads.held_sends import HeldSendsStage
 
     shares: list[torch.Tensor] = []
-    arguments = (inputs,) if stage.is_first else ()
-    if stage.is_last:
+    arguments = (inputs,) if any(stage.is_first for stage in stages) else ()
+    if any(stage.is_last for stage in stages):
         schedule.step(*arguments, target=targets, losses=shares)
     else:
         schedule.step(*arguments)
-    if isinstance(stage, HeldSendsStage):
-        stage.wait_for_sends()
+    for stage in stages:
+        if isinstance(stage, HeldSendsStage):
+            stage.wait_for_sends()
     return shares

@@ -15,7 +15,7 @@ figures, in the order in which they come about:
     exchanged   in the first step: its shard of the averaged gradient
     parameters  after each step: its shard
 
-`owner` is the rank in whose shard the weights differ the most.
+With the weights comes whose shard is the worst, and how far the rank's own is off.
 """
 
 from __future__ import annotations
@@ -151,19 +151,25 @@ def measure(config: Config, group: Group, cell: Cell, models: Sequence[Model]) -
     return {
         **training.report(
             group,
-            mine=training.figures(
-                group.rank,
-                first_step={
-                    "computed": difference(record.shares, shares(shape, slices[0], record.entered)),
-                    "received": difference(record.entered, entered),
-                    "exchanged": difference(record.exchanged, gradients),
-                },
-                parameters=record.parameters,
-                reference=[cell.shards(values, cell.row) for values in slices],
-                moved=movement(expected.parameters[-1], expected.parameters[0]),
-                gathered=[
-                    gathered(cell, used, slices, step) for step, used in enumerate(record.weights)
-                ],
+            rows=training.everyones(
+                group,
+                training.figures(
+                    group.rank,
+                    first_step={
+                        "computed": difference(
+                            record.shares, shares(shape, slices[0], record.entered)
+                        ),
+                        "received": difference(record.entered, entered),
+                        "exchanged": difference(record.exchanged, gradients),
+                    },
+                    parameters=record.parameters,
+                    reference=[cell.shards(values, cell.row) for values in slices],
+                    moved=movement(expected.parameters[-1], expected.parameters[0]),
+                    gathered=[
+                        gathered(cell, used, slices, step)
+                        for step, used in enumerate(record.weights)
+                    ],
+                ),
             ),
             curves=_curves(group, models, record.losses, expected.losses),
             parameters=sum(value.numel() for value in expected.parameters[0]),
@@ -287,22 +293,17 @@ def shares(
 
 def gathered(
     cell: Cell, used: Sequence[torch.Tensor], slices: Sequence[Sequence[torch.Tensor]], step: int
-) -> tuple[float, int]:
-    """How far the weights of a step are off where they are the worst, and who holds that shard.
-
-    Relative to how far the reference moved until then, before the first step to its own length.
-    """
+) -> training.Gathered:
+    """How far the weights of a step are off, see training.Gathered."""
     from validation.payloads.reference import difference
 
-    worst = (0.0, cell.rank)
-    for row in range(cell.model.data):
+    def off(row: int) -> float:
         origin = cell.shards(slices[0], row) if step else None
-        off = difference(cell.shards(used, row), cell.shards(slices[step], row), origin)
-        if math.isnan(off):  # is worse than any number
-            return off, cell.owner(row)
-        if off > worst[0]:
-            worst = (off, cell.owner(row))
-    return worst
+        return difference(cell.shards(used, row), cell.shards(slices[step], row), origin)
+
+    by_row = list(map(off, range(cell.model.data)))
+    worst = max(range(len(by_row)), key=lambda row: (math.isnan(by_row[row]), by_row[row]))
+    return training.Gathered(by_row[worst], cell.owner(worst), by_row[cell.row])
 
 
 def _curves(

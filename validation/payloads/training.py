@@ -65,13 +65,24 @@ class TransformerConfig(TrainingConfig):
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """How far the weights of a step were off: where they are the worst, in the rank `owner`'s
+    shard, and in the rank's own. As parameters, and before the first step relative to themselves.
+    """
+
+    weights: float
+    owner: int
+    own: float
+
+
+@dataclass(frozen=True)
 class RankFigures:
     """How far one rank is from the reference.
 
     first_step   by name, what the first step gave; see the payloads
     steps        of each step, "parameters" after it: |parameters - reference| / |what the reference
-                 moved until then|, the worst of the rank's tensors; where weights are gathered,
-                 "weights" before it, measured alike, and "owner" of those that are the worst
+                 moved until then|, the worst of the rank's tensors; where weights are gathered for
+                 a step also those, see Gathered
     movement     |what the reference moved in all| / |where it began|, the smallest of the tensors
     """
 
@@ -87,10 +98,15 @@ def curve(ranks: int, losses: Sequence[float], references: Sequence[float]) -> d
     return {"ranks": ranks, "steps": [{"loss": mine, "reference": ref} for mine, ref in steps]}
 
 
+def everyones(group: Group, mine: RankFigures) -> list[dict[str, Any]]:
+    """The figures of all ranks, in rank order. Collective."""
+    return group.gather(asdict(mine))
+
+
 def report(
     group: Group,
     *,
-    mine: RankFigures,
+    rows: Sequence[Mapping[str, Any]],
     curves: Sequence[Mapping[str, Any]],
     parameters: int,
     samples_per_step: int,
@@ -99,6 +115,7 @@ def report(
 ) -> dict[str, Any]:
     """Joins what each rank found. Collective: all ranks must call it.
 
+    rows                 of all ranks, see everyones
     parameters           in the whole model
     step_times_s         of the slowest rank in each step; step_time_s_median of these
     samples_per_s        samples of all ranks / step_time_s_median
@@ -110,7 +127,7 @@ def report(
     return {
         "steps": len(step_times),
         "curves": list(curves),
-        "ranks": group.gather(asdict(mine)),
+        "ranks": list(rows),
         "parameters": parameters,
         "samples_per_s": samples_per_step / step_time,
         "step_time_s_median": step_time,
@@ -127,12 +144,12 @@ def figures(
     parameters: Sequence[Sequence[torch.Tensor]],
     reference: Sequence[Sequence[torch.Tensor]],
     moved: float | None = None,
-    gathered: Sequence[tuple[float, int]] | None = None,
+    gathered: Sequence[Gathered] | None = None,
 ) -> RankFigures:
     """parameters: the rank's, after each step; reference: the same ones, first as they began.
 
-    moved     what the reference moved, where a rank may hold nothing of it
-    gathered  how far the weights of each step were off, and whose they are
+    moved     how far the reference moved, where a rank may hold nothing of it
+    gathered  of each step
     """
     from validation.payloads.reference import difference, movement
 
@@ -142,8 +159,8 @@ def figures(
         for mine, theirs in zip(parameters, after, strict=True)
     ]
     if gathered is not None:
-        for step, (off, owner) in zip(steps, gathered, strict=True):
-            step |= {"weights": off, "owner": owner}
+        for step, found in zip(steps, gathered, strict=True):
+            step |= asdict(found)
     if moved is None:
         moved = movement(after[-1], start)
     return RankFigures(rank, first_step, steps, moved)

@@ -168,6 +168,26 @@ def of(shape: Shape, routes: torch.Tensor | None = None) -> Step:
     return step
 
 
+def forward(
+    parameters: Sequence[torch.Tensor],
+    shape: Shape,
+    inputs: torch.Tensor,
+    routes: torch.Tensor | None = None,
+) -> tuple[list[torch.Tensor], list[Attention]]:
+    """Through these blocks, all of the model's or those of a stage: what enters each half, and last
+    what leaves; and what attention keeps.
+    """
+    parameters = [parameter.double() for parameter in parameters]
+    activations = [inputs.double()]
+    kept: list[Attention] = []
+    for number in range(len(parameters) // len(shape.names)):
+        block, entered = shape.block(parameters, number), activations[-1]
+        kept.append(attend(norm(entered), shape.head_width, *block[:3]))
+        middle = entered + shape.scale * kept[-1].joined @ block[3].T
+        activations += [middle, middle + shape.scale * _experts(norm(middle), block, routes)]
+    return activations, kept
+
+
 def compute(
     parameters: Sequence[torch.Tensor],
     shape: Shape,
@@ -181,13 +201,7 @@ def compute(
     weights: of the samples; routes: each token's expert, [samples, tokens], where there are several
     """
     parameters = [parameter.double() for parameter in parameters]
-    activations = [inputs.double()]
-    kept: list[Attention] = []
-    for number in range(shape.depth):
-        block, entered = shape.block(parameters, number), activations[-1]
-        kept.append(attend(norm(entered), shape.head_width, *block[:3]))
-        middle = entered + shape.scale * kept[-1].joined @ block[3].T
-        activations += [middle, middle + shape.scale * _experts(norm(middle), block, routes)]
+    activations, kept = forward(parameters, shape, inputs, routes)
     distance = activations[-1] - targets.double()
     losses = (distance * distance).sum(dim=(1, 2))
 
