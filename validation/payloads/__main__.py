@@ -30,6 +30,7 @@ from validation.payloads import (
     dcgm,
     ddp,
     document,
+    expert_parallel,
     fsdp,
     health,
     host,
@@ -82,6 +83,7 @@ COLLECTIVES = {
     "fsdp": Collective(fsdp.Config, fsdp.measure),
     "tensor_parallel": Collective(tensor_parallel.Config, tensor_parallel.measure),
     "schedules": Collective(schedules.Config, schedules.measure),
+    "expert_parallel": Collective(expert_parallel.Config, expert_parallel.measure),
     "mesh": Collective(mesh.Config, mesh.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)

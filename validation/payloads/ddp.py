@@ -70,6 +70,14 @@ def shares(ranks: int) -> list[float]:
     return [math.fsum(map(weight, range(k, ranks, count))) / ranks for k in range(count)]
 
 
+def mean_losses(losses: Sequence[Sequence[float]]) -> list[float]:
+    """Of each step, over the ranks with their weights; losses: of each rank."""
+    return [
+        math.fsum(weight(rank) * loss for rank, loss in enumerate(step)) / len(losses)
+        for step in zip(*losses, strict=True)
+    ]
+
+
 def measure(config: Config, group: Group) -> dict[str, Any]:
     """See training.report. Collective: all ranks must call it."""
     from validation.payloads.reference import difference
@@ -78,11 +86,7 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     group.watch.doing("training the reference")
     expected, alone = train_reference(config, group.rank, group.size)
     group.watch.doing("comparing")
-    everyones = zip(*group.gather(record.losses), strict=True)
-    losses = [
-        math.fsum(weight(rank) * loss for rank, loss in enumerate(step)) / group.size
-        for step in everyones
-    ]
+    losses = mean_losses(group.gather(record.losses))
     return training.report(
         group,
         rows=training.everyones(

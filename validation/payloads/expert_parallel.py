@@ -20,8 +20,9 @@ each a model of its own. The figures of the first step:
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,9 @@ from validation.payloads.group import Group
 
 if TYPE_CHECKING:
     import torch
+    from torch.utils.hooks import RemovableHandle
 
-    from validation.payloads.experts import ExpertBlock
+    from validation.payloads.experts import Way
     from validation.payloads.reference import Reference
     from validation.payloads.transformer_reference import Shape
 
@@ -58,7 +60,7 @@ class Record:
     """What a rank found in its training.
 
     losses      of its data, before each step
-    entered     each half of each block in the first step
+    entered     each block in the first step
     attended    what attention added, block by block
     arrived     tokens at its experts, block by block, rank by rank; `made` what became of them, and
                 `returned` what came back for its own
@@ -87,21 +89,263 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     group.watch.doing("comparing")
     mine = figures(config, group.rank, row, record, expected)
     losses, references = group.gather(record.losses), group.gather(list(expected.losses))
-    return {
-        **training.report(
-            group,
-            rows=training.everyones(group, mine),
-            curves=[
-                training.curve(
-                    len(ranks),
-                    [ddp.mean_loss([losses[rank][step] for rank in ranks]) for step in range(config.steps)],
-                    references[ranks[0]],
-                )
-                for ranks in everyone
-            ],
-            parameters=sum(value.numel() for value in expected.parameters[0]),
-            samples_per_step=config.batch * group.size,
-            step_times=record.step_times,
-            reference_step_s=expected.step_s,
-        ),
-    }
+    return training.report(
+        group,
+        rows=training.everyones(group, mine),
+        curves=[
+            training.curve(
+                len(ranks), ddp.mean_losses(losses[ranks.start : ranks.stop]), references[ranks[0]]
+            )
+            for ranks in everyone
+        ],
+        parameters=sum(value.numel() for value in expected.parameters[0]),
+        samples_per_step=config.batch * group.size,
+        step_times=record.step_times,
+        reference_step_s=expected.step_s,
+    )
+
+
+def routes(config: Config, ranks: int) -> torch.Tensor:
+    """The expert of each token of a row of so many ranks, [samples, tokens]."""
+    import torch
+
+    generator = torch.Generator().manual_seed(config.seed + 2)
+    samples = config.batch * ranks
+    return torch.randint(config.experts * ranks, (samples, config.tokens), generator=generator)
+
+
+def ways(config: Config, ranks: int) -> list[Way]:
+    """The ways of each rank's tokens."""
+    from validation.payloads.experts import way
+
+    by_rank = routes(config, ranks).flatten().split(config.batch * config.tokens)
+    return [way(by_rank, place, config.experts) for place in range(ranks)]
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a rank has: of each block the attention's parameters, and those of its experts."""
+
+    attention: list[Sequence[torch.Tensor]]
+    experts: list[Sequence[torch.Tensor]]
+
+    @property
+    def all(self) -> list[torch.Tensor]:
+        """In the order of the module's parameters."""
+        blocks = zip(self.attention, self.experts, strict=True)
+        return [value for block in blocks for part in block for value in part]
+
+
+def own(config: Config, shape: Shape, values: Sequence[torch.Tensor], place: int) -> Own:
+    """What a rank of a row has of the values of all parameters."""
+    return _apart(values, len(shape.names), 2 * config.experts * place, 2 * config.experts)
+
+
+def _apart(values: Sequence[torch.Tensor], of_block: int, first: int, count: int) -> Own:
+    """Of values block by block: the attention's, and so many of the experts', from the first on."""
+    from validation.payloads.transformer_reference import OF_ATTENTION
+
+    starts = range(0, len(values), of_block)
+    shared = len(OF_ATTENTION)
+    return Own(
+        [values[start : start + shared] for start in starts],
+        [values[start + shared + first :][:count] for start in starts],
+    )
+
+
+def train_rank(config: Config, group: Group, row: Chain) -> Record:
+    """This rank's part of the distributed training. Collective."""
+    import torch
+
+    from validation.payloads import transformer
+    from validation.payloads.transformer_reference import initial
+
+    ranks, place = len(row.ranks), row.stage_of(group.rank)
+    shape = config.shape(config.depth, experts=config.experts * ranks)
+    values = own(config, shape, initial(config.seed, shape), place)
+    model = make_model(config, group, shape, values, row)
+    optimizer = training.sgd(model, config.lr)
+    its = slice(place * config.batch, (place + 1) * config.batch)
+
+    record = Record()
+    watching = _watch_first_step(model, record)
+    for inputs, targets in training.sequences(config, config.batch * ranks):
+        group.watch.doing(f"training step {len(record.losses) + 1}")
+        inputs, targets = inputs[its].to(group.device), targets[its].to(group.device)
+        start = group.clock()
+        optimizer.zero_grad()
+        loss = transformer.squared_distances(model(inputs), targets).mean()
+        loss = loss / (config.tokens * config.width)
+        torch.autograd.backward(ddp.weight(place) * loss / ranks)
+        for block in model:
+            for parameter in block.attention():
+                add_up(parameter, row)
+        if not record.losses:
+            record.exchanged.extend(training.copies(training.gradients(model)))
+            for hook in watching:
+                hook.remove()
+        optimizer.step()
+        record.step_times.append(group.clock() - start)
+        record.losses.append(loss.item())
+        record.parameters.append(training.copies(model.parameters()))
+    return record
+
+
+def make_model(
+    config: Config, group: Group, shape: Shape, values: Own, row: Chain
+) -> torch.nn.Sequential:
+    from torch import nn
+
+    from validation.payloads.experts import ExpertBlock
+
+    way = ways(config, len(row.ranks))[row.stage_of(group.rank)].to(group.device)
+    blocks = zip(values.attention, values.experts, strict=True)
+    return nn.Sequential(
+        *(
+            ExpertBlock(shape, attention, experts, way, row.group).to(group.device)
+            for attention, experts in blocks
+        )
+    )
+
+
+def add_up(parameter: torch.nn.Parameter, row: Chain) -> None:
+    """The gradient of what every rank of a row has; each has divided its loss by their number."""
+    import torch.distributed as dist
+
+    assert parameter.grad is not None
+    dist.all_reduce(parameter.grad, group=row.group)
+
+
+def train_reference(config: Config, ranks: int) -> Reference:
+    """The whole training of a row, without the group."""
+    import torch
+
+    from validation.payloads import reference, transformer_reference
+
+    shape = config.shape(config.depth, experts=config.experts * ranks)
+    mean = 1 / (config.batch * config.tokens * config.width)
+    each = torch.tensor(ddp.shares(ranks), dtype=torch.float64) * mean
+    return reference.train(
+        transformer_reference.initial(config.seed, shape),
+        transformer_reference.of(shape, routes(config, ranks)),
+        training.sequences(config, config.batch * ranks),
+        each.repeat_interleave(config.batch),
+        config.lr,
+    )
+
+
+def figures(
+    config: Config, rank: int, row: Chain, record: Record, expected: Reference
+) -> training.RankFigures:
+    from validation.payloads.reference import difference
+
+    ranks, place = len(row.ranks), row.stage_of(rank)
+    shape = config.shape(config.depth, experts=config.experts * ranks)
+    everyones = ways(config, ranks)
+    arrived, returned = owed(shape, everyones, place, expected.first.activations)
+    received, sender = _worst(record.arrived, arrived, everyones[place].came)
+    came_back, maker = _worst(record.returned, returned, everyones[place].sent)
+    parts = [own(config, shape, values, place) for values in expected.parameters]
+    gradient = own(config, shape, expected.first.gradients, place)
+    count = 2 * config.experts
+    got = _apart(record.exchanged, len(record.exchanged) // config.depth, 0, count)
+    return training.figures(
+        rank,
+        first_step={
+            "computed": difference(*_computed(shape, parts[0], everyones[place], record)),
+            "received": received,
+            "received_from": row.ranks[sender],
+            "returned": came_back,
+            "returned_from": row.ranks[maker],
+            "exchanged": difference(
+                itertools.chain(*got.attention), itertools.chain(*gradient.attention)
+            ),
+            "experts": difference(
+                itertools.chain(*got.experts), itertools.chain(*gradient.experts)
+            ),
+        },
+        parameters=record.parameters,
+        reference=[part.all for part in parts],
+    )
+
+
+def owed(
+    shape: Shape, everyones: Sequence[Way], place: int, activations: Sequence[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Block by block, the tokens that must come to a rank's experts, and what must come back to it.
+
+    activations: of all samples of the row, see transformer_reference.compute
+    """
+    import torch
+
+    from validation.payloads.transformer_reference import norm
+
+    arrived, returned = [], []
+    for middle, left in zip(activations[1::2], activations[2::2], strict=True):
+        tokens = norm(middle).flatten(0, 1).tensor_split(len(everyones))
+        results = ((left - middle) / shape.scale).flatten(0, 1).tensor_split(len(everyones))
+        leaving = [
+            each[way.order].split(way.sent) for each, way in zip(tokens, everyones, strict=True)
+        ]
+        arrived.append(torch.cat([parts[place] for parts in leaving]))
+        returned.append(results[place][everyones[place].order])
+    return arrived, returned
+
+
+def _computed(
+    shape: Shape, values: Own, way: Way, record: Record
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """What attention and experts made of what entered them, and what they should have made."""
+    from validation.payloads.transformer_reference import attend, norm, perceive
+
+    made, right = list(record.attended), []
+    for block, entered in zip(values.attention, record.entered, strict=True):
+        block = [value.double() for value in block]
+        right.append(
+            attend(norm(entered.double()), shape.head_width, *block[:3]).joined @ block[3].T
+        )
+    for experts, arrived, left in zip(values.experts, record.arrived, record.made, strict=True):
+        for number, its in enumerate(way.tokens):
+            up, down = (value.double() for value in experts[2 * number :][:2])
+            made.append(left[its])
+            right.append(perceive(arrived[its].double(), up, down))
+    return made, right
+
+
+def _worst(
+    actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], parts: list[int]
+) -> tuple[float, int]:
+    """How far tokens are off, block by block, and the place of the rank whose are the worst."""
+    from validation.payloads.reference import difference
+
+    by_rank = [
+        difference(mine, theirs)
+        for mine, theirs in zip(
+            zip(*(each.split(parts) for each in actual), strict=True),
+            zip(*(each.split(parts) for each in expected), strict=True),
+            strict=True,
+        )
+    ]
+    worst = max(range(len(parts)), key=lambda place: (math.isnan(by_rank[place]), by_rank[place]))
+    return by_rank[worst], worst
+
+
+def _watch_first_step(model: torch.nn.Sequential, record: Record) -> list[RemovableHandle]:
+    def keep(what: list[torch.Tensor]) -> Callable[..., None]:
+        return lambda _, __, output: what.extend(training.copies([output]))
+
+    handles = []
+    for block in model:
+        for module, what in (
+            (block.output, record.attended),
+            (block.arriving, record.arrived),
+            (block.leaving, record.made),
+            (block.returning, record.returned),
+        ):
+            handles.append(module.register_forward_hook(keep(what)))
+        handles.append(
+            block.register_forward_pre_hook(
+                lambda _, inputs: record.entered.extend(training.copies(inputs))
+            )
+        )
+    return handles
