@@ -38,6 +38,7 @@ SHIPPED = Path(__file__).parent
 # A site may widen a tolerance, not make a check blind.
 MOST_CLOCK_OFFSET = 300.0
 MOST_TRAINING_DIFFERENCE = 1e-3
+MOST_TRAINING_SLOWNESS = 1e4
 
 OPERATIONS = ("all_reduce",)
 DTYPES = ("float32",)
@@ -108,11 +109,20 @@ class Tolerances:
 
 
 @dataclass(frozen=True, slots=True)
+class Speeds:
+    """How slow a distributed training's steps may be; see checks/training.py."""
+
+    per_reference: Threshold
+    slowest: Threshold
+
+
+@dataclass(frozen=True, slots=True)
 class Common:
     clock_offset: Threshold
     bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
     training: Mapping[str, Tolerances]  # by backend
     pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
+    training_speed: Mapping[str, Speeds]  # by backend
     gpu_peak: Peak  # what no GPU known here exceeds
 
 
@@ -172,6 +182,7 @@ _SHARE = strict.table({"fail_below_share": share, **SOURCED})
 _TOLERANCES = strict.table(
     {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
 )
+_SPEEDS = strict.table({"step_per_reference": _LIMIT, "slowest_step_per_median": _LIMIT})
 
 COMMON = strict.table(
     {},
@@ -180,6 +191,7 @@ COMMON = strict.table(
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _SPEED_LIMIT, "nccl": _SPEED_LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
+        "training_speed": strict.table({}, {"gloo": _SPEEDS, "nccl": _SPEEDS}),
         "gpu_peak": gpu.PEAK,
     },
 )
@@ -233,6 +245,7 @@ def load_common(site: Path | None = None) -> Common:
     bandwidth: dict[str, Threshold] = {}
     training: dict[str, Tolerances] = {}
     shares: dict[str, Threshold] = {}
+    speeds: dict[str, Speeds] = {}
     peak: Peak | None = None
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
@@ -270,19 +283,29 @@ def load_common(site: Path | None = None) -> Common:
                 origin = {**part, "warn_below_share": None}
                 where = f"{place} pairs.{backend}"
                 shares[backend] = least(origin, "share", "", where)
+        for backend, limits in (read["training_speed"] or {}).items():
+            if limits:
+                speeds[backend] = Speeds(
+                    *(
+                        limit(limits[name], f"training_speed.{backend}.{name}")
+                        for name in ("step_per_reference", "slowest_step_per_median")
+                    )
+                )
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
     if clock is None or any(
-        by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training, shares)
+        by_backend.keys() != {"gloo", "nccl"}
+        for by_backend in (bandwidth, training, shares, speeds)
     ):
         wanted = (
-            "clock_offset_s, bus_bandwidth_gbs, training and pairs are needed, for gloo and nccl"
+            "clock_offset_s, bus_bandwidth_gbs, training, training_speed and pairs are needed, for "
+            "gloo and nccl"
         )
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, training, shares, peak)
+    return Common(clock, bandwidth, training, shares, speeds, peak)
 
 
 def _whole(peak: Peak) -> bool:
@@ -296,6 +319,10 @@ def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
         for name, limit in (tolerances or {}).items():
             why = "one rank's lost gradients no longer show"
             limits.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
+    for backend, speeds in (read["training_speed"] or {}).items():
+        for name, limit in (speeds or {}).items():
+            why = "a training ten thousand times slower no longer shows"
+            limits.append((f"training_speed.{backend}.{name}", limit, MOST_TRAINING_SLOWNESS, why))
     problems = [
         f"{where}.fail_above: {limit['fail_above']:g} is too much, from {most:g} on {why}"
         for where, limit, most, why in limits
