@@ -116,7 +116,10 @@ class Training:
         parameters = max(
             value
             for rank in self.ranks
-            for value in (*rank.parameters, *(found.weights for found in rank.gathered))
+            for value in (
+                *rank.parameters,
+                *(max(found.weights, found.own) for found in rank.gathered),
+            )
         )
         loss = max(curve.difference for curve in self.curves)
         return [
@@ -394,11 +397,13 @@ def _gathering(training: Training, step: int, most: float) -> Origin | None:
     A rank that has its own shard wrong, after a step in which it was right, spoiled it itself, and
     the others got it from there.
     """
-    off = [item for item in training.ranks if item.gathered and item.gathered[step].weights > most]
+    gathering = [item for item in training.ranks if item.gathered]
+    if spoiled := tuple(item.rank for item in gathering if item.gathered[step].own > most):
+        what = f"the weights for step {step + 1} that were held by"
+        return Origin(what, spoiled, known=True)
+    off = [item for item in gathering if item.gathered[step].weights > most]
     if not off:
         return None
-    if spoiled := tuple(item.rank for item in off if item.gathered[step].own > most):
-        return Origin(f"the weights for step {step + 1} that were held by", spoiled, known=True)
     worst = max(off, key=lambda item: item.gathered[step].weights)
     pair = dict.fromkeys((training.rank(worst.gathered[step].owner), worst.rank))
     what = f"the weights for step {step + 1} that went between"

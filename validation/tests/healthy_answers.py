@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from validation.checks.comparison import ComparedNode
@@ -82,7 +83,8 @@ def _dcgm() -> Answer:
 
 def _cluster(payload: str) -> Answer:
     """The sum on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
-    job = _planned(payload, VIRTUAL if payload == "all_reduce" else REAL)
+    suite = "quick" if payload == "all_reduce" else "training"
+    job = _planned(payload, VIRTUAL if payload == "all_reduce" else REAL, suite)
     answer = getattr(standin, payload)
     fabric = job.nodes[0].fabric
     return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
@@ -94,6 +96,8 @@ def _pair() -> Answer:
     return Answer(job, standin.pairs(job.hosts, job.config, job.ranks_per_node))
 
 
+TRAININGS = ("ddp", "pipeline", "fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
+
 _ANSWERS: dict[str, Callable[[], Answer]] = {
     "node": _node,
     "cuda": _cuda,
@@ -104,8 +108,7 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "dcgm": _dcgm,
     "pairs": _pair,
     "all_reduce": lambda: _cluster("all_reduce"),
-    "ddp": lambda: _cluster("ddp"),
-    "pipeline": lambda: _cluster("pipeline"),
+    **{payload: partial(_cluster, payload) for payload in TRAININGS},
 }
 ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 
