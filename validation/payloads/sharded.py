@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from validation.payloads import ddp, old_fsdp, training
+from validation.payloads import ddp, fully_shard, training
 from validation.payloads.config import require_positive
 from validation.payloads.group import Group
 
@@ -213,7 +213,7 @@ def train_cell(config: Config, group: Group, shape: Shape, cell: Cell) -> Record
         loss = loss / (config.tokens * config.width)
         torch.autograd.backward(ddp.weight(cell.row) * loss)
         if cell.data_mesh is not None:
-            old_fsdp.average(model, cell.data_mesh)
+            fully_shard.average(model, cell.data_mesh)
         if not record.losses:
             record.exchanged.extend(training.copies(training.gradients(model)))
             for hook in watching:
@@ -242,15 +242,7 @@ def split(model: torch.nn.Sequential, cell: Cell) -> None:
         for block in model:
             parallelize_module(block, cell.tensor_mesh, plan)
     if cell.data_mesh is not None:
-        shard(model, cell.data_mesh)
-
-
-def shard(model: torch.nn.Sequential, mesh: DeviceMesh) -> None:
-    from torch.distributed.fsdp import fully_shard
-
-    old_fsdp.mend()
-    for part in (*model, model):
-        fully_shard(part, mesh=mesh, reshard_after_forward=not old_fsdp.applies(mesh))
+        fully_shard.shard(model, cell.data_mesh)
 
 
 def sequences(

@@ -227,15 +227,17 @@ def late(arrived: list[Any]) -> Any:
     return arrived[-2] if len(arrived) > 1 else arrived[-1]
 
 
-# What `fully_shard` gathers and scatters goes through these two.
-GATHER, SCATTER = "all_gather_into_tensor", "reduce_scatter_tensor"
+# What `fully_shard` gathers and scatters goes through these two; they have other names since 2.13.
+RENAMED = hasattr(dist, "reduce_scatter_single")
+GATHER = "all_gather_single" if RENAMED else "all_gather_into_tensor"
+SCATTER = "reduce_scatter_single" if RENAMED else "reduce_scatter_tensor"
 
 
 def sharing(spoil: Callable[[Any], Any]) -> Callable[[], Patch]:
     """What a rank gives to reduce-scatter."""
-    scatter = dist.reduce_scatter_tensor
+    scatter = getattr(dist, SCATTER)
 
-    def spoiled(output: Any, input: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002 - torch's
+    def spoiled(output: Any, input: Any, *rest: Any, **options: Any) -> Any:
         return scatter(output, spoil(input), *rest, **options)
 
     return lambda: mock.patch.object(dist, SCATTER, spoiled)
@@ -244,7 +246,7 @@ def sharing(spoil: Callable[[Any], Any]) -> Callable[[], Patch]:
 def unscattered() -> Patch:
     """Each rank keeps its own gradients."""
 
-    def local(output: Any, input: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002 - torch's
+    def local(output: Any, input: Any, *rest: Any, **options: Any) -> Any:
         output.copy_(input.chunk(input.numel() // output.numel())[0])
 
     return mock.patch.object(dist, SCATTER, local)
@@ -252,9 +254,9 @@ def unscattered() -> Patch:
 
 def stale() -> Patch:
     """A rank gives to all_gather what it gave in the first step: the nearest to what it has now."""
-    gather, given = dist.all_gather_into_tensor, []
+    gather, given = getattr(dist, GATHER), []
 
-    def spoiled(output: Any, input: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002 - torch's
+    def spoiled(output: Any, input: Any, *rest: Any, **options: Any) -> Any:
         near = [old for old in given if old.shape == input.shape and near_to(old, input)]
         if not near:
             given.append(input.clone())
@@ -270,15 +272,15 @@ def near_to(old: Any, new: Any) -> bool:
 
 def not_gathered() -> Patch:
     """A rank sees nothing but its own shards."""
-    gather = dist.all_gather_into_tensor
+    gather = getattr(dist, GATHER)
 
-    def spoiled(output: Any, input: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002 - torch's
+    def spoiled(output: Any, input: Any, *rest: Any, **options: Any) -> Any:
+        own = input.clone()  # it may lie within the output
         work = gather(output, input, *rest, **options)
         if work is not None:
             work.wait()
         output.mul_(0)
-        group = options.get("group")
-        output.view(-1, input.numel())[dist.get_rank(group)].copy_(input)
+        output.view(-1, own.numel())[dist.get_rank(options["group"])].copy_(own)
         return work
 
     return mock.patch.object(dist, GATHER, spoiled)

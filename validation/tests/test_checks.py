@@ -31,6 +31,8 @@ PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
 NODE_CHECKS = ("hostname", "cpus", "memory", "gpus", "tmp", "munge", "clock", "torch")
 CLUSTER_CHECKS = ("all_reduce", "ddp", "pipeline")
+# The last two have figures of their own shape.
+TRAININGS = ("ddp", "pipeline", "fsdp", "tensor_parallel", "expert_parallel", "mesh")
 ACCEPTED = MungeReply(None, 0, "Success (0)")
 
 

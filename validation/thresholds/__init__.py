@@ -19,7 +19,7 @@ not tell, such a rule does not fit. On SXM modules the form decides: their rules
 a node whose NVLinks are gone fails and does not merely lack a threshold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -97,6 +97,11 @@ class ModelThresholds:
 
     def collective(self, collective: Collective) -> CollectiveRule | None:
         return next((rule for rule in self.collectives if rule.fits(collective)), None)
+
+
+# What the files call the fields of the next two.
+TOLERANCES = ("loss_difference", "first_step_difference", "parameter_difference")
+SPEEDS = ("step_per_reference", "slowest_step_per_median")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +184,8 @@ MODEL = strict.table(
 _LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
 _SPEED_LIMIT = strict.table({"fail_above": speed, **SOURCED}, {"warn_above": speed})
 _SHARE = strict.table({"fail_below_share": share, **SOURCED})
-_TOLERANCES = strict.table(
-    {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
-)
-_SPEEDS = strict.table({"step_per_reference": _LIMIT, "slowest_step_per_median": _LIMIT})
+_TOLERANCES = strict.table(dict.fromkeys(TOLERANCES, _LIMIT))
+_SPEEDS = strict.table(dict.fromkeys(SPEEDS, _LIMIT))
 
 COMMON = strict.table(
     {},
@@ -263,34 +266,23 @@ def load_common(site: Path | None = None) -> Common:
 
         if read["clock_offset_s"]:
             clock = limit(read["clock_offset_s"], "clock_offset_s", "s")
-        for backend, ceiling in (read["bus_bandwidth_gbs"] or {}).items():
-            if ceiling:
-                bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
-        for backend, limits in (read["training"] or {}).items():
-            if limits:
-                training[backend] = Tolerances(
-                    *(
-                        limit(limits[name], f"training.{backend}.{name}")
-                        for name in (
-                            "loss_difference",
-                            "first_step_difference",
-                            "parameter_difference",
-                        )
-                    )
-                )
-        for backend, part in (read["pairs"] or {}).items():
-            if part:
-                origin = {**part, "warn_below_share": None}
-                where = f"{place} pairs.{backend}"
-                shares[backend] = least(origin, "share", "", where)
-        for backend, limits in (read["training_speed"] or {}).items():
-            if limits:
-                speeds[backend] = Speeds(
-                    *(
-                        limit(limits[name], f"training_speed.{backend}.{name}")
-                        for name in ("step_per_reference", "slowest_step_per_median")
-                    )
-                )
+
+        def limits_of(
+            key: str, names: Sequence[str], values: Mapping[str, Any], limit: Any = limit
+        ) -> list[Threshold]:
+            return [limit(values[name], f"{key}.{name}") for name in names]
+
+        for backend, ceiling in _by_backend(read["bus_bandwidth_gbs"]):
+            bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
+        for backend, values in _by_backend(read["training"]):
+            limits = limits_of(f"training.{backend}", TOLERANCES, values)
+            training[backend] = Tolerances(*limits)
+        for backend, values in _by_backend(read["training_speed"]):
+            limits = limits_of(f"training_speed.{backend}", SPEEDS, values)
+            speeds[backend] = Speeds(*limits)
+        for backend, part in _by_backend(read["pairs"]):
+            origin = {**part, "warn_below_share": None}
+            shares[backend] = least(origin, "share", "", f"{place} pairs.{backend}")
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
     if clock is None or any(
@@ -306,6 +298,13 @@ def load_common(site: Path | None = None) -> Common:
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     return Common(clock, bandwidth, training, shares, speeds, peak)
+
+
+def _by_backend(
+    values: Mapping[str, Mapping[str, Any] | None] | None,
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What a file gives; it may leave out a backend, or all."""
+    yield from ((backend, given) for backend, given in (values or {}).items() if given)
 
 
 def _whole(peak: Peak) -> bool:
