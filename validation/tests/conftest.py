@@ -50,11 +50,12 @@ def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environmen
 
 
 def plan_of(document, selection=None, suite="quick", thresholds=None):
-    """The plan for a declaration as JSON has it."""
+    """The plan for a declaration as JSON has it; the suite by its name, or as it is."""
     declared = declaration.parse(document, "test")
     chosen = selection or plan.Selection()
     run_id, secret = "20260102T030405Z-ab12", "0123456789abcdef"
-    return plan.make(declared, suites.load(suite), chosen, run_id, thresholds, secret)
+    loaded = suites.load(suite) if isinstance(suite, str) else suite
+    return plan.make(declared, loaded, chosen, run_id, thresholds, secret)
 
 
 def compact(value, indent=""):

@@ -73,6 +73,9 @@ PAYLOADS: Mapping[str, Any] = {
 REFERENCES = (ddp, pipeline, sharded, schedules, expert_parallel)  # who train one
 BACKENDS = ("gloo", "nccl")
 
+# As payloads write what JSON has no word for.
+NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+
 Patch = AbstractContextManager[Any]
 
 
@@ -513,7 +516,7 @@ def work(orders: Sequence[tuple[str, str, str]], out: Path) -> None:
             with fault.patch(group):
                 measured = module.measure(dataclasses.replace(config, backend="gloo"), group)
             if group.rank == 0:
-                document = json.loads(json.dumps(measured), parse_constant=str.lower)
+                document = json.loads(json.dumps(measured), parse_constant=NOT_FINITE.get)
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(document) + "\n")
 

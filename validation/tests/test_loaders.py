@@ -352,7 +352,11 @@ def test_every_check_is_in_a_suite_and_in_the_order_of_all():
     deep = ("host", "host_speed", "health", "compute", "dcgm", "pairs")
     quick, gpu, local = (suites.load(name).checks for name in ("quick", "gpu", "local"))
     tier = {name: check.info.tier for name, check in CHECKS.items()}
-    assert quick == tuple(name for name, check in CHECKS.items() if check.payload not in deep)
+    slow = ("fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
+    assert quick == tuple(
+        name for name, check in CHECKS.items() if check.payload not in deep and name not in slow
+    )
+    assert suites.load("training").checks == ("slurm_state", "ddp", "pipeline", *slow)
     assert (*gpu, "dcgm") == tuple(
         name for name in CHECKS if tier[name] is Tier.NODE or CHECKS[name].payload is None
     )
@@ -391,10 +395,10 @@ def test_a_suite_for_gpus_leaves_time_to_answer():
 
 
 def test_a_suite_that_is_made_of_others_has_their_checks_and_their_jobs():
-    full, gpu, quick = (suites.load(name) for name in ("full", "gpu", "quick"))
+    full, gpu, quick, training = map(suites.load, ("full", "gpu", "quick", "training"))
     assert set(full.checks) == set(CHECKS) - {"dcgm"}  # which takes a quarter of an hour
     assert full.node == gpu.node
-    assert full.cluster == quick.cluster
+    assert full.cluster == {**training.cluster, **{k: v for k, v in quick.cluster.items() if v}}
     assert full.largest_bytes == quick.largest_bytes
     assert full.queue_limit_s == max(gpu.queue_limit_s, quick.queue_limit_s)
 
