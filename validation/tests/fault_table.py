@@ -575,13 +575,20 @@ class Judged:
 
 def run(ranks: int, payloads: Sequence[str], backends: Sequence[str]) -> list[Judged]:
     """All faults with so many ranks, each rank a process. Raises RuntimeError if one dies."""
-    orders = [
-        (payload, backend, fault.name)
-        for payload in payloads
-        for backend in backends
-        for fault in FAULTS[payload]
-        if ranks > 1 or not fault.together
-    ]
+    return run_orders(
+        ranks,
+        [
+            (payload, backend, fault.name)
+            for payload in payloads
+            for backend in backends
+            for fault in FAULTS[payload]
+            if ranks > 1 or not fault.together
+        ],
+    )
+
+
+def run_orders(ranks: int, orders: Sequence[tuple[str, str, str]]) -> list[Judged]:
+    """As `run`: payload, backend and fault of each."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "measured.jsonl"
         with launched(ranks, orders, out) as processes:
