@@ -37,7 +37,8 @@ def evaluate(check: str, job: Job, reply: Reply, rules: Rules, models: Sequence[
             ("columns", [model.tensor for model in models]),
         ):
             if (had := list(document.measured.numbers(name))) != asked:
-                raise Unusable(f"the ranks stood in {had} {name}, {asked} were asked for")
+                stood, wanted = (", ".join(f"{n:g}" for n in counts) for counts in (had, asked))
+                raise Unusable(f"the ranks stood in {stood} {name}, {wanted} were asked for")
         result = training.judge(job, check, document, training_run, FIGURES, rules)
         return transport.held_against(result, job, document)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import Job, Metric, Rank, Result, Threshold, Verdict, worst
+from validation.model import Job, Metric, Rank, Result, Threshold, Value, Verdict, worst
 from validation.thresholds import Rules, Speeds, Tolerances
 
 LOSS = "loss difference"
@@ -456,7 +456,7 @@ def _metric(name: str, value: float) -> Metric:
     return Metric(name, value if math.isfinite(value) else NOT_FINITE)
 
 
-def _rounded(value: object) -> object:
+def _rounded(value: Value) -> Value:
     return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
