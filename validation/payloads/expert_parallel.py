@@ -116,9 +116,11 @@ def routes(config: Config, ranks: int) -> torch.Tensor:
 
 def ways(config: Config, ranks: int) -> list[Way]:
     """The ways of each rank's tokens."""
+    import torch
+
     from validation.payloads.experts import way
 
-    by_rank = routes(config, ranks).flatten().split(config.batch * config.tokens)
+    by_rank = torch.split(routes(config, ranks).flatten(), config.batch * config.tokens)
     return [way(by_rank, place, config.experts) for place in range(ranks)]
 
 
@@ -158,6 +160,7 @@ def train_rank(config: Config, group: Group, row: Chain) -> Record:
     import torch
 
     from validation.payloads import transformer
+    from validation.payloads.experts import expert_blocks
     from validation.payloads.transformer_reference import initial
 
     ranks, place = len(row.ranks), row.stage_of(group.rank)
@@ -177,7 +180,7 @@ def train_rank(config: Config, group: Group, row: Chain) -> Record:
         loss = transformer.squared_distances(model(inputs), targets).mean()
         loss = loss / (config.tokens * config.width)
         torch.autograd.backward(ddp.weight(place) * loss / ranks)
-        for block in model:
+        for block in expert_blocks(model):
             for parameter in block.attention():
                 add_up(parameter, row)
         if not record.losses:
@@ -285,7 +288,8 @@ def owed(
         tokens = norm(middle).flatten(0, 1).tensor_split(len(everyones))
         results = ((left - middle) / shape.scale).flatten(0, 1).tensor_split(len(everyones))
         leaving = [
-            each[way.order].split(way.sent) for each, way in zip(tokens, everyones, strict=True)
+            torch.split(each[way.order], way.sent)
+            for each, way in zip(tokens, everyones, strict=True)
         ]
         arrived.append(torch.cat([parts[place] for parts in leaving]))
         returned.append(results[place][everyones[place].order])
@@ -316,13 +320,15 @@ def _worst(
     actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], parts: list[int]
 ) -> tuple[float, int]:
     """How far tokens are off, block by block, and the place of the rank whose are the worst."""
+    import torch
+
     from validation.payloads.reference import difference
 
     by_rank = [
         difference(mine, theirs)
         for mine, theirs in zip(
-            zip(*(each.split(parts) for each in actual), strict=True),
-            zip(*(each.split(parts) for each in expected), strict=True),
+            zip(*(torch.split(each, parts) for each in actual), strict=True),
+            zip(*(torch.split(each, parts) for each in expected), strict=True),
             strict=True,
         )
     ]
@@ -334,8 +340,10 @@ def _watch_first_step(model: torch.nn.Sequential, record: Record) -> list[Remova
     def keep(what: list[torch.Tensor]) -> Callable[..., None]:
         return lambda _, __, output: what.extend(training.copies([output]))
 
+    from validation.payloads.experts import expert_blocks
+
     handles = []
-    for block in model:
+    for block in expert_blocks(model):
         for module, what in (
             (block.output, record.attended),
             (block.arriving, record.arrived),

@@ -61,6 +61,10 @@ def way(routes: Sequence[torch.Tensor], place: int, each: int) -> Way:
 class ExpertBlock(Block):
     """Attention, then experts, those of this rank; each has two values, up and down."""
 
+    arriving: nn.Identity
+    leaving: nn.Identity
+    returning: nn.Identity
+
     def __init__(
         self,
         shape: Shape,
@@ -92,12 +96,17 @@ class ExpertBlock(Block):
         return torch.zeros_like(tokens).index_copy(0, way.order, back).view_as(normal)
 
 
+def expert_blocks(model: nn.Sequential) -> list[ExpertBlock]:
+    return [block for block in model if isinstance(block, ExpertBlock)]
+
+
 def exchange(tokens: torch.Tensor, sent: list[int], came: list[int], group: Any) -> torch.Tensor:
     """all_to_all of rows, so many to and from each rank; its gradient takes the same way back."""
-    from torch.distributed.nn.functional import all_to_all_single
+    from torch.distributed.nn import functional
 
+    all_to_all: Any = functional.all_to_all_single  # carries no annotations
     room = tokens.new_empty(sum(came), tokens.shape[1])
-    exchanged: torch.Tensor = all_to_all_single(
+    exchanged: torch.Tensor = all_to_all(
         room, tokens.contiguous(), output_split_sizes=came, input_split_sizes=sent, group=group
     )
     return exchanged

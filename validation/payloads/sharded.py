@@ -232,22 +232,21 @@ def split(model: torch.nn.Sequential, cell: Cell) -> None:
     if cell.tensor_mesh is not None:
         from torch.distributed.tensor.parallel import (
             ColwiseParallel,
+            ParallelStyle,
             RowwiseParallel,
             parallelize_module,
         )
 
-        plan = dict.fromkeys(BY_OUTPUT, ColwiseParallel()) | dict.fromkeys(
-            BY_INPUT, RowwiseParallel()
-        )
+        plan: dict[str, ParallelStyle] = {}
+        plan |= dict.fromkeys(BY_OUTPUT, ColwiseParallel())
+        plan |= dict.fromkeys(BY_INPUT, RowwiseParallel())
         for block in model:
             parallelize_module(block, cell.tensor_mesh, plan)
     if cell.data_mesh is not None:
         fully_shard.shard(model, cell.data_mesh)
 
 
-def sequences(
-    config: training.TransformerConfig, rows: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def sequences(config: Config, rows: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     return training.sequences(config, config.batch * min(rows, ddp.SLICES))
 
 
@@ -326,8 +325,10 @@ def _watch_first_step(model: torch.nn.Sequential, record: Record) -> list[Remova
     def adds(_: object, __: object, output: torch.Tensor) -> None:
         record.shares.extend(training.copies([output]))
 
+    from validation.payloads.transformer import blocks_of
+
     handles = []
-    for block in model:
+    for block in blocks_of(model):
         for norm, last in (
             (block.before_attention, block.output),
             (block.before_perceptron, block.down),
@@ -340,9 +341,11 @@ def _watch_first_step(model: torch.nn.Sequential, record: Record) -> list[Remova
 def _watch_weights(model: torch.nn.Sequential, used: list[torch.Tensor]) -> None:
     """Keeps what each layer multiplies with."""
 
-    def multiplies(layer: torch.nn.Module, _: object) -> None:
+    from validation.payloads.transformer import blocks_of
+
+    def multiplies(layer: torch.nn.Linear, _: object) -> None:
         used.append(training.local(layer.weight).detach().clone())
 
-    for block in model:
+    for block in blocks_of(model):
         for name in IN_ORDER:
             getattr(block, name).register_forward_pre_hook(multiplies)

@@ -30,6 +30,13 @@ class Norm(nn.Module):
 class Block(nn.Module):
     """Attention, then a perceptron. `parameters()` yields them in the formula's order."""
 
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    output: nn.Linear
+    up: nn.Linear
+    down: nn.Linear
+
     def __init__(self, shape: Shape, values: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self.scale = shape.scale
@@ -47,11 +54,16 @@ class Block(nn.Module):
         )
         found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         middle = entered + self.scale * self.output(found.transpose(1, 2).flatten(2))
-        return middle + self.scale * self.perceive(self.before_perceptron(middle))
+        left: torch.Tensor = middle + self.scale * self.perceive(self.before_perceptron(middle))
+        return left
 
     def perceive(self, normal: torch.Tensor) -> torch.Tensor:
         added: torch.Tensor = self.down(F.silu(self.up(normal)))
         return added
+
+
+def blocks_of(model: nn.Sequential) -> list[Block]:
+    return [block for block in model if isinstance(block, Block)]
 
 
 def linear(value: torch.Tensor) -> nn.Linear:

@@ -128,7 +128,7 @@ def _attend_back(kept: Attention, back: torch.Tensor, head_width: int) -> Tensor
 
 
 def _apart(x: torch.Tensor, head_width: int) -> torch.Tensor:
-    return x.unflatten(-1, (-1, head_width)).transpose(1, 2)
+    return x.reshape(*x.shape[:-1], -1, head_width).transpose(1, 2)
 
 
 def _joined(x: torch.Tensor) -> torch.Tensor:

@@ -63,7 +63,11 @@ _TRANSFORMER: dict[str, strict.Reader] = {
     "head_width": strict.whole(1),
     "hidden": strict.whole(1),
 }
-_SHARDED = {**_TRANSFORMER, "batch": strict.whole(1), "depth": strict.whole(1)}
+_SHARDED: dict[str, strict.Reader] = {
+    **_TRANSFORMER,
+    "batch": strict.whole(1),
+    "depth": strict.whole(1),
+}
 
 # What each payload takes, beside its backend.
 _CONFIGS: dict[str, dict[str, strict.Reader]] = {

@@ -257,7 +257,8 @@ def unscattered() -> Patch:
 
 def stale() -> Patch:
     """A rank gives to all_gather what it gave in the first step: the nearest to what it has now."""
-    gather, given = getattr(dist, GATHER), []
+    gather: Any = getattr(dist, GATHER)
+    given: list[Any] = []
 
     def spoiled(output: Any, input: Any, *rest: Any, **options: Any) -> Any:
         near = [old for old in given if old.shape == input.shape and near_to(old, input)]
@@ -380,9 +381,9 @@ def swapped_experts() -> Patch:
     def spoiled(*arguments: Any) -> Any:
         model = make(*arguments)
         with torch.no_grad():
-            for block in model:
+            for block in experts.expert_blocks(model):
                 for one, other in ((0, 2), (1, 3)):
-                    first, second = block.experts[one].weight, block.experts[other].weight
+                    first, second = (next(block.experts[at].parameters()) for at in (one, other))
                     kept = first.clone()
                     first.copy_(second)
                     second.copy_(kept)
