@@ -2,9 +2,10 @@
 
 What it checks   The gradients of the first step (each rank's own and the average), the parameters
                  after each step and the losses equal a reference in float64 within the tolerance.
-                 The reference changes enough for a comparison. Exactly the requested ranks took
-                 part, with one version of torch and NCCL, over the declared fabric (from NCCL's own
-                 log).
+                 The reference changes enough for a comparison. A step takes no more than a generous
+                 multiple of the reference's, and no step a multiple of the others. Exactly the
+                 requested ranks took part, with one version of torch and NCCL, over the declared
+                 fabric (from NCCL's own log).
 Why it matters   Users run such trainings, and a training that ends without error can still be
                  wrong.
 What to do       The message says where the difference began. If one rank's own computation is
@@ -23,13 +24,16 @@ NAME = "ddp"
 TIER = Tier.CLUSTER
 PAYLOAD = "ddp"
 
-FIGURES = (training.COMPUTED, training.EXCHANGED)
+FIGURES = (
+    training.COMPUTED,
+    training.Figure("exchanged", training.among("the averaged gradient of")),
+)
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         training_run = training.read(job, document, FIGURES, [job.ranks])
-        result = training.judge(job, NAME, document, training_run, rules)
+        result = training.judge(job, NAME, document, training_run, FIGURES, rules)
         return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)

@@ -22,25 +22,18 @@ NAME = "pipeline"
 TIER = Tier.CLUSTER
 PAYLOAD = "pipeline"
 
-FIGURES = (training.RECEIVED, training.COMPUTED, training.EXCHANGED)
 LONGEST_CHAIN = 16
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        stages = chains(job.ranks)
-        training_run = training.read(job, document, FIGURES, stages)
+        stages = training.chains(job.ranks, LONGEST_CHAIN)
+        training_run = training.read(job, document, training.PIPELINED, stages)
         right_schedule(job, document.measured, max(stages))
-        result = training.judge(job, NAME, document, training_run, rules)
+        result = training.judge(job, NAME, document, training_run, training.PIPELINED, rules)
         return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)
-
-
-def chains(ranks: int) -> list[int]:
-    """How many stages each chain has: as few chains as possible, as even as possible."""
-    count = math.ceil(ranks / LONGEST_CHAIN)
-    return [len(range(chain, ranks, count)) for chain in range(count)]
 
 
 def right_schedule(job: Job, measured: Fields, stages: int) -> None:

@@ -2,10 +2,9 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, host, host_speed, health, cuda, compute, dcgm, pairs, all_reduce, ddp or pipeline;
-CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of
-standard output: from rank 0 of a collective payload, and from every task of the others, which look
-at one node.
+NAME is a key of OF_NODE or COLLECTIVES below; CONFIG is a JSON object, see each payload's Config.
+The answer is one JSON document on one line of standard output: from rank 0 of a collective payload,
+and from every task of the others, which look at one node.
 Everything else goes to standard error. An error ends the payload with a line there that begins
 with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is known whose fault it is;
 a wrong sum is no error but a measurement. Lines that begin with "plumbline: stage" say how far
@@ -32,11 +31,16 @@ from validation.payloads import (
     dcgm,
     ddp,
     document,
+    expert_parallel,
+    fsdp,
     health,
     host,
     host_speed,
+    mesh,
     node,
     pipeline,
+    schedules,
+    tensor_parallel,
 )
 from validation.payloads.config import GroupConfig, load
 from validation.payloads.group import Group, joined
@@ -78,6 +82,11 @@ COLLECTIVES = {
     "collectives": Collective(collectives.Config, collectives.measure),
     "ddp": Collective(ddp.Config, ddp.measure),
     "pipeline": Collective(pipeline.Config, pipeline.measure),
+    "fsdp": Collective(fsdp.Config, fsdp.measure),
+    "tensor_parallel": Collective(tensor_parallel.Config, tensor_parallel.measure),
+    "schedules": Collective(schedules.Config, schedules.measure),
+    "expert_parallel": Collective(expert_parallel.Config, expert_parallel.measure),
+    "mesh": Collective(mesh.Config, mesh.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 

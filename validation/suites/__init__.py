@@ -57,6 +57,18 @@ _ALL_REDUCE: dict[str, strict.Reader] = {
     "warmup": strict.whole(1),
     "dtype": strict.one_of("float32"),
 }
+_TRANSFORMER: dict[str, strict.Reader] = {
+    **_TRAINING,
+    "tokens": strict.whole(2),
+    "heads": strict.whole(1),
+    "head_width": strict.whole(1),
+    "hidden": strict.whole(1),
+}
+_SHARDED: dict[str, strict.Reader] = {
+    **_TRANSFORMER,
+    "batch": strict.whole(1),
+    "depth": strict.whole(1),
+}
 
 # What each payload takes, beside its backend.
 _CONFIGS: dict[str, dict[str, strict.Reader]] = {
@@ -73,6 +85,16 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "microbatch_size": strict.whole(1),
         "layers_per_stage": strict.whole(1),
     },
+    "fsdp": _SHARDED,
+    "tensor_parallel": _SHARDED,
+    "schedules": {
+        **_TRANSFORMER,
+        "microbatches_per_rank": strict.whole(1),
+        "microbatch_size": strict.whole(1),
+        "blocks": strict.whole(1),
+    },
+    "expert_parallel": {**_SHARDED, "experts": strict.whole(1)},
+    "mesh": _SHARDED,
 }
 
 _LIMIT: dict[str, strict.Reader] = {"run_limit_s": strict.whole(1)}

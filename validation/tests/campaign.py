@@ -113,7 +113,7 @@ def world(seed: int) -> World:
     size = draw.randint(1, 3) if real else draw.randint(2, 6)
     fabric = (FABRIC,) if real and size > 1 else ()
     nodes = [(f"gpu{number}", model, count, *fabric) for number in range(1, size + 1)]
-    suite = "network" if size > 2 and draw.random() < 0.15 else whole_suite()
+    suite = suites.load("network") if size > 2 and draw.random() < 0.15 else whole_suite(draw)
     plan = make_plan(*nodes, selection=Selection(), suite=suite)
     if real:
         plan = with_a_bandwidth(plan, model)
@@ -124,13 +124,14 @@ def world(seed: int) -> World:
     return World(plan, draw, states)
 
 
-@functools.cache
-def whole_suite() -> Suite:
-    """`quick`, and the collectives of `network`."""
-    quick, network = suites.load("quick"), suites.load("network")
-    swept = {"collectives": network.cluster["collectives"]}
-    checks = (*quick.checks, *swept)
-    return dataclasses.replace(quick, checks=checks, cluster={**quick.cluster, **swept})
+def whole_suite(draw: random.Random) -> suites.Suite:
+    """`quick`, the collectives of `network`, and one more training of the suite `training`."""
+    quick, network, training = (suites.load(name) for name in ("quick", "network", "training"))
+    check = draw.choice([name for name in training.checks if name not in quick.checks])
+    more = {"collectives": network.cluster["collectives"], check: training.cluster[check]}
+    return dataclasses.replace(
+        quick, checks=(*quick.checks, *more), cluster={**quick.cluster, **more}
+    )
 
 
 def with_a_bandwidth(plan: Plan, model: str) -> Plan:
@@ -481,6 +482,12 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         return faults
     if job.payload == "collectives":
         return faults + collective_faults(draw, job)
+    if job.payload == "schedules":
+        return faults + schedule_faults(draw, job, nobody)
+    faults += [
+        ("ten thousand times slower", _slower(1e4), nobody),
+        ("one step a thousand times slower", at("step_times_s", 2, value=4.0), nobody),
+    ]
     values: dict[str, Any] = draw.choice(
         (
             {"steps": 1},
@@ -519,6 +526,20 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         two = own | {_host(job, max(rank - 1, 0))}
         received = at(*first_step, "received", value=off)
         faults.append(("received wrongly on one rank", received, two))
+    if job.payload in ("fsdp", "tensor_parallel", "mesh"):
+        step = ("ranks", rank, "steps", draw.randrange(5))
+        faults += [
+            ("stale weights on one rank", at(*step, "own", value=off), own),
+            ("weights gathered wrongly", at(*step, "weights", value=off), own),
+            ("in other rows", measured(rows=[99]), nobody),
+            ("sums wrong everywhere", _everywhere("received", off), nobody),
+        ]
+    if job.payload == "expert_parallel":
+        faults += [
+            (f"{name} wrongly from itself", at(*first_step, name, value=off), own)
+            for name in ("received", "returned")
+        ]
+        faults.append(("experts learn nothing", _everywhere("experts", off), nobody))
     return faults
 
 
@@ -612,6 +633,32 @@ def _work(rank: int, factor: float) -> Change:
     return altered(change)
 
 
+def schedule_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    number = draw.randrange(3 if job.ranks > 1 else 2)
+    part = ("schedules", number)
+    rank = draw.randrange(min(job.ranks, 4))  # of the first chain's first stages
+    off = draw.choice((1.0, 2e-2, "nan", "inf"))
+    own = frozenset({_host(job, rank)})
+    two = own | {_host(job, max(rank - 1, 0))}
+    first_step = (*part, "ranks", rank, "first_step")
+    return [
+        ("no schedule", measured(schedules=[]), nobody),
+        ("a schedule is missing", altered(lambda d: d["measured"]["schedules"].pop()), nobody),
+        ("another schedule", at(*part, "schedule", value="zero bubble"), nobody),
+        ("a loss apart", at(*part, "curves", 0, "steps", 0, "loss", value=10.0), nobody),
+        ("computed wrongly by one stage", at(*first_step, "computed", value=off), own),
+        ("received wrongly by one stage", at(*first_step, "received", value=off), two),
+        (
+            "a stage's own optimizer",
+            at(*part, "ranks", rank, "steps", 0, "parameters", value=off),
+            own,
+        ),
+        ("one step a thousand times slower", at(*part, "step_times_s", 2, value=4.0), nobody),
+    ]
+
+
 def _host(job: Job, rank: int) -> str:
     return job.hosts[rank // job.ranks_per_node]
 
@@ -650,6 +697,18 @@ def _references(value: float) -> Change:
 def _still(document: dict[str, Any]) -> None:
     for rank in document["measured"]["ranks"]:
         rank["movement"] = 1e-9
+
+
+def _slower(factor: float) -> Change:
+    """A training's steps, and all that follows from them."""
+
+    def change(document: dict[str, Any]) -> None:
+        training = document["measured"]
+        training["step_times_s"] = [factor * step for step in training["step_times_s"]]
+        training["step_time_s_median"] *= factor
+        training["samples_per_s"] /= factor
+
+    return altered(change)
 
 
 def _speed(factor: float) -> Change:

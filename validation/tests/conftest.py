@@ -50,7 +50,7 @@ def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environmen
 
 
 def plan_of(document, selection=None, suite="quick", thresholds=None):
-    """The plan for a declaration as JSON has it; of a suite, or the one of this name."""
+    """The plan for a declaration as JSON has it; the suite by its name, or as it is."""
     declared = declaration.parse(document, "test")
     chosen = selection or plan.Selection()
     run_id, secret = "20260102T030405Z-ab12", "0123456789abcdef"

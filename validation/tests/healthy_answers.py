@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from validation.checks.comparison import ComparedNode
@@ -80,10 +81,10 @@ def _dcgm() -> Answer:
     return Answer(job, standin.of_node("dcgm", "gpu1", measured, config))
 
 
-def _cluster(payload: str, suite: str = "quick") -> Answer:
+def _cluster(payload: str) -> Answer:
     """Collectives on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
-    by_speed = payload in ("all_reduce", "collectives")
-    job = _planned(payload, VIRTUAL if by_speed else REAL, suite)
+    suite = {"all_reduce": "quick", "collectives": "network"}.get(payload, "training")
+    job = _planned(payload, REAL if suite == "training" else VIRTUAL, suite)
     answer = getattr(standin, payload)
     fabric = job.nodes[0].fabric
     return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
@@ -95,6 +96,8 @@ def _pair() -> Answer:
     return Answer(job, standin.pairs(job.hosts, job.config, job.ranks_per_node))
 
 
+TRAININGS = ("ddp", "pipeline", "fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
+
 _ANSWERS: dict[str, Callable[[], Answer]] = {
     "node": _node,
     "cuda": _cuda,
@@ -105,9 +108,8 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "dcgm": _dcgm,
     "pairs": _pair,
     "all_reduce": lambda: _cluster("all_reduce"),
-    "collectives": lambda: _cluster("collectives", "network"),
-    "ddp": lambda: _cluster("ddp"),
-    "pipeline": lambda: _cluster("pipeline"),
+    "collectives": lambda: _cluster("collectives"),
+    **{payload: partial(_cluster, payload) for payload in TRAININGS},
 }
 ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 

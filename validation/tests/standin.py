@@ -252,8 +252,13 @@ def transport(proof, hosts, fabric):
     return [nccl_log(rank["rank"], len(ranks), rank["host"], hosts, fabric) for rank in ranks]
 
 
-def _training(config, ranks, first_step, together, **changes):
-    """`together`: how many ranks train each model; `first_step`: the names of its figures."""
+def _training(config, ranks, first_step, together, *, gathers=False, **changes):
+    """`together`: how many ranks train each model; `first_step`: the names of its figures.
+
+    ranks    how many, or the rank of each row
+    gathers  whether weights are gathered for each step
+    """
+    order = range(ranks) if isinstance(ranks, int) else ranks
     steps = config["steps"]
     losses = [2.5 * 0.9**step for step in range(steps)]
     measured = {
@@ -266,14 +271,19 @@ def _training(config, ranks, first_step, together, **changes):
             {
                 "rank": rank,
                 "first_step": dict.fromkeys(first_step, 3e-7),
-                "steps": [{"parameters": 2e-6} for _ in range(steps)],
+                "steps": [
+                    {"parameters": 2e-6, **(_gathered(rank) if gathers else {})}
+                    for _ in range(steps)
+                ],
                 "movement": 0.1,
             }
-            for rank in range(ranks)
+            for rank in order
         ],
         "parameters": 12480,
         "samples_per_s": 4000.0,
         "step_time_s_median": 0.004,
+        "step_times_s": [0.2, *(0.004 for _ in range(steps - 1))],
+        "reference_step_s": 0.002,
     }
     return {**measured, **changes}
 
@@ -299,6 +309,81 @@ def pipeline(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     }
     measured = {**_training(config, ranks, names, together, **schedule), **changes}
     return _document("pipeline", evidence, measured, config)
+
+
+def _gathered(rank):
+    return {"weights": 1e-6, "owner": rank, "own": 1e-6}
+
+
+def _chains(ranks, longest=8):
+    count = -(-ranks // longest)
+    return [len(range(chain, ranks, count)) for chain in range(count)]
+
+
+def _sharded(payload, models, hosts, config, ranks_per_node, fabric, changes):
+    """models: of so many ranks, rows and columns of ranks."""
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    together = [rows * columns for rows, columns in models(ranks)]
+    stood = {
+        "rows": [rows for rows, _ in models(ranks)],
+        "columns": [columns for _, columns in models(ranks)],
+    }
+    shown = {"transport": transport(evidence, hosts, fabric), **stood, **changes}
+    names = ("computed", "received", "exchanged")
+    measured = _training(config, ranks, names, together, gathers=True, **shown)
+    return _document(payload, evidence, measured, config)
+
+
+def fsdp(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    def models(ranks):
+        return [(ranks, 1)]
+
+    return _sharded("fsdp", models, hosts, config, ranks_per_node, fabric, changes)
+
+
+def tensor_parallel(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    def models(ranks):
+        return [(1, row) for row in _chains(ranks)]
+
+    return _sharded("tensor_parallel", models, hosts, config, ranks_per_node, fabric, changes)
+
+
+def mesh(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    def models(ranks):
+        evenly = ranks if ranks_per_node == 1 else ranks_per_node
+        fits = [n for n in range(1, 9) if n * n <= ranks and not evenly % n and not ranks % n]
+        return [(ranks // fits[-1], fits[-1])]
+
+    return _sharded("mesh", models, hosts, config, ranks_per_node, fabric, changes)
+
+
+def schedules(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks, names = evidence["world_size"], ("received", "computed", "exchanged")
+    parts = []
+    for schedule, stages in (("gpipe", 1), ("1f1b", 1), ("interleaved", 2)):
+        if ranks == 1 < stages:
+            continue
+        order, first = [], 0
+        for count in _chains(ranks):
+            order += list(range(first, first + count)) * stages
+            first += count
+        part = _training(config, order, names, _chains(ranks))
+        parts.append({"schedule": schedule, **part})
+    measured = {"schedules": parts, "transport": transport(evidence, hosts, fabric), **changes}
+    return _document("schedules", evidence, measured, config)
+
+
+def expert_parallel(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    names = ("computed", "received", "returned", "exchanged", "experts")
+    shown = {"transport": transport(evidence, hosts, fabric), **changes}
+    measured = _training(config, ranks, names, _chains(ranks), **shown)
+    for rank, row in enumerate(measured["ranks"]):
+        row["first_step"] |= {"received_from": rank, "returned_from": rank}
+    return _document("expert_parallel", evidence, measured, config)
 
 
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):

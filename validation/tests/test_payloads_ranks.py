@@ -26,6 +26,7 @@ torch = pytest.importorskip("torch", reason="the collective payloads are torch p
 from cluster.errors import CannotRun  # noqa: E402 - importorskip
 from validation.payloads import (  # noqa: E402 - importorskip
     all_reduce,
+    chains,
     ddp,
     layers,
     meeting,
@@ -43,9 +44,9 @@ ROOT = Path(__file__).parents[2]
 torch.set_num_threads(1)
 
 
-def of_suite(payload):
-    """What the quick suite gives a payload on nodes without GPUs."""
-    config = {"backend": "gloo", **suites.load("quick").cluster[payload]["gloo"].config}
+def of_suite(payload, suite="quick"):
+    """What a suite gives a payload on nodes without GPUs."""
+    config = {"backend": "gloo", **suites.load(suite).cluster[payload]["gloo"].config}
     return json.loads(json.dumps(config))
 
 
@@ -275,9 +276,8 @@ def hold_the_formula_against_autograd():
     scale = reference.layer_scale(config.depth)
     weights = torch.linspace(0.5, 1.5, config.batch_per_rank, dtype=torch.float64)
     weights /= config.batch_per_rank * config.width
-    expected = reference.train(
-        values, scale, training.batches(config, config.batch_per_rank), weights, config.lr
-    )
+    data = training.batches(config, config.batch_per_rank)
+    expected = reference.train(values, reference.of_layers(scale), data, weights, config.lr)
     model = layers.stack(values, scale).double()
     optimizer = training.sgd(model, config.lr)
     for step, (inputs, targets) in enumerate(training.batches(config, config.batch_per_rank)):
@@ -341,20 +341,20 @@ def test_more_ranks_than_a_chain_has_stages_make_several_chains():
 
 
 def test_chains_are_even_and_short():
-    assert pipeline.chains(1) == [range(1)]
-    assert pipeline.chains(16) == [range(16)]
-    assert pipeline.chains(17) == [range(9), range(9, 17)]
+    assert chains.chains(1, 16) == [range(1)]
+    assert chains.chains(16, 16) == [range(16)]
+    assert chains.chains(17, 16) == [range(9), range(9, 17)]
     for ranks in (33, 100, 4096, 5000):
-        chains = pipeline.chains(ranks)
-        assert [rank for chain in chains for rank in chain] == list(range(ranks))
-        assert {len(chain) for chain in chains} <= {16, 15, 14, 13, 12, 11}
+        found = chains.chains(ranks, 16)
+        assert [rank for chain in found for rank in chain] == list(range(ranks))
+        assert {len(chain) for chain in found} <= {16, 15, 14, 13, 12, 11}
 
 
 @pytest.mark.parametrize("ranks", [2, 16, 500])
 def test_the_reference_of_a_rank_costs_no_more_with_more_ranks(ranks):
     """Samples and layers of the reference, whatever the number of ranks."""
     assert len(ddp.shares(ranks)) <= 8
-    assert max(map(len, pipeline.chains(ranks))) <= 16
+    assert max(map(len, chains.chains(ranks, pipeline.LONGEST_CHAIN))) <= 16
     assert sum(ddp.shares(ranks)) == pytest.approx(sum(map(ddp.weight, range(ranks))) / ranks)
     assert len({round(ddp.weight(rank), 6) for rank in range(ranks)}) == ranks
 
@@ -420,8 +420,7 @@ def test_differences_are_relative_to_what_should_have_moved():
 
 def test_the_movement_is_that_of_all_steps():
     kept = [[torch.full((4,), value)] for value in (1.0, 1.5, 3.0)]
-    whole: Any = SimpleNamespace(parameters=kept)
-    row = training.figures(0, first_step={}, parameters=kept[1:], reference=whole)
+    row = training.figures(0, first_step={}, parameters=kept[1:], reference=kept)
     assert row.movement == 2
 
 

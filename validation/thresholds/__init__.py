@@ -19,7 +19,7 @@ not tell, such a rule does not fit. On SXM modules the form decides: their rules
 a node whose NVLinks are gone fails and does not merely lack a threshold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -38,6 +38,7 @@ SHIPPED = Path(__file__).parent
 # A site may widen a tolerance, not make a check blind.
 MOST_CLOCK_OFFSET = 300.0
 MOST_TRAINING_DIFFERENCE = 1e-3
+MOST_TRAINING_SLOWNESS = 1e4
 
 # A factor from which on nothing would be found any more, and as many seconds.
 MOST_OUTLIER = 100.0
@@ -102,6 +103,12 @@ class ModelThresholds:
         return next((rule for rule in self.collectives if rule.fits(collective)), None)
 
 
+# What the files call the fields of the next ones.
+TOLERANCES = ("loss_difference", "first_step_difference", "parameter_difference")
+SPEEDS = ("step_per_reference", "slowest_step_per_median")
+OUTLIERS = ("size", "call", "rank")
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerances:
     """How far a distributed training may be from its reference; see checks/training.py."""
@@ -133,12 +140,21 @@ class Outliers:
 
 
 @dataclass(frozen=True, slots=True)
+class Speeds:
+    """How slow a distributed training's steps may be; see checks/training.py."""
+
+    per_reference: Threshold
+    slowest: Threshold
+
+
+@dataclass(frozen=True, slots=True)
 class Common:
     clock_offset: Threshold
     bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
     outliers: Mapping[str, Outliers]  # by backend
     training: Mapping[str, Tolerances]  # by backend
     pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
+    training_speed: Mapping[str, Speeds]  # by backend
     gpu_peak: Peak  # what no GPU known here exceeds
 
 
@@ -195,9 +211,8 @@ MODEL = strict.table(
 _LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
 _SPEED_LIMIT = strict.table({"fail_above": speed, **SOURCED}, {"warn_above": speed})
 _SHARE = strict.table({"fail_below_share": share, **SOURCED})
-_TOLERANCES = strict.table(
-    {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
-)
+_TOLERANCES = strict.table(dict.fromkeys(TOLERANCES, _LIMIT))
+_SPEEDS = strict.table(dict.fromkeys(SPEEDS, _LIMIT))
 
 _OUTLIER = strict.table(
     {
@@ -206,7 +221,7 @@ _OUTLIER = strict.table(
         **SOURCED,
     }
 )
-_OUTLIERS = strict.table({"size": _OUTLIER, "call": _OUTLIER, "rank": _OUTLIER})
+_OUTLIERS = strict.table(dict.fromkeys(OUTLIERS, _OUTLIER))
 
 COMMON = strict.table(
     {},
@@ -216,6 +231,7 @@ COMMON = strict.table(
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _SPEED_LIMIT, "nccl": _SPEED_LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
+        "training_speed": strict.table({}, {"gloo": _SPEEDS, "nccl": _SPEEDS}),
         "gpu_peak": gpu.PEAK,
     },
 )
@@ -270,6 +286,7 @@ def load_common(site: Path | None = None) -> Common:
     training: dict[str, Tolerances] = {}
     shares: dict[str, Threshold] = {}
     outliers: dict[str, Outliers] = {}
+    speeds: dict[str, Speeds] = {}
     peak: Peak | None = None
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
@@ -287,56 +304,51 @@ def load_common(site: Path | None = None) -> Common:
 
         if read["clock_offset_s"]:
             clock = limit(read["clock_offset_s"], "clock_offset_s", "s")
-        for backend, ceiling in (read["bus_bandwidth_gbs"] or {}).items():
-            if ceiling:
-                bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
-        for backend, limits in (read["training"] or {}).items():
-            if limits:
-                training[backend] = Tolerances(
-                    *(
-                        limit(limits[name], f"training.{backend}.{name}")
-                        for name in (
-                            "loss_difference",
-                            "first_step_difference",
-                            "parameter_difference",
-                        )
-                    )
-                )
-        for backend, part in (read["pairs"] or {}).items():
-            if part:
-                origin = {**part, "warn_below_share": None}
-                where = f"{place} pairs.{backend}"
-                shares[backend] = least(origin, "share", "", where)
-        outliers |= _outliers(read["outliers"] or {}, place)
+
+        def limits_of(
+            key: str, names: Sequence[str], values: Mapping[str, Any], limit: Any = limit
+        ) -> list[Threshold]:
+            return [limit(values[name], f"{key}.{name}") for name in names]
+
+        for backend, ceiling in _by_backend(read["bus_bandwidth_gbs"]):
+            bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
+        for backend, values in _by_backend(read["training"]):
+            limits = limits_of(f"training.{backend}", TOLERANCES, values)
+            training[backend] = Tolerances(*limits)
+        for backend, values in _by_backend(read["training_speed"]):
+            limits = limits_of(f"training_speed.{backend}", SPEEDS, values)
+            speeds[backend] = Speeds(*limits)
+        for backend, part in _by_backend(read["pairs"]):
+            origin = {**part, "warn_below_share": None}
+            shares[backend] = least(origin, "share", "", f"{place} pairs.{backend}")
+        for backend, kinds in _by_backend(read["outliers"]):
+            outliers[backend] = _outliers(kinds, f"{place} outliers.{backend}")
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
     if clock is None or any(
         by_backend.keys() != {"gloo", "nccl"}
-        for by_backend in (bandwidth, outliers, training, shares)
+        for by_backend in (bandwidth, outliers, training, shares, speeds)
     ):
         wanted = (
-            "clock_offset_s, bus_bandwidth_gbs, outliers, training and pairs are needed, for gloo "
-            "and nccl"
+            "clock_offset_s, bus_bandwidth_gbs, outliers, training, training_speed and pairs are "
+            "needed, for gloo and nccl"
         )
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, outliers, training, shares, peak)
+    return Common(clock, bandwidth, outliers, training, shares, speeds, peak)
 
 
-def _outliers(read: Mapping[str, Any], place: str) -> dict[str, Outliers]:
-    """By backend, of those that a file gives."""
-    return {
-        backend: Outliers(
-            *(
-                _outlier(kinds[kind], f"{place} outliers.{backend}.{kind}")
-                for kind in ("size", "call", "rank")
-            )
-        )
-        for backend, kinds in read.items()
-        if kinds
-    }
+def _by_backend(
+    values: Mapping[str, Mapping[str, Any] | None] | None,
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What a file gives; it may leave out a backend, or all."""
+    yield from ((backend, given) for backend, given in (values or {}).items() if given)
+
+
+def _outliers(kinds: Mapping[str, Any], place: str) -> Outliers:
+    return Outliers(*(_outlier(kinds[kind], f"{place}.{kind}") for kind in OUTLIERS))
 
 
 def _outlier(read: Mapping[str, Any], place: str) -> Outlier:
@@ -361,6 +373,10 @@ def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
     ]
     lost = "a size, a call or a rank that stalls no longer shows"
     limits += [(where, outlier, MOST_OUTLIER, lost) for where, outlier in kinds]
+    for backend, speeds in (read["training_speed"] or {}).items():
+        for name, limit in (speeds or {}).items():
+            why = "a training ten thousand times slower no longer shows"
+            limits.append((f"training_speed.{backend}.{name}", limit, MOST_TRAINING_SLOWNESS, why))
     problems = [
         f"{where}.fail_above: {limit['fail_above']:g} is too much, from {most:g} on {why}"
         for where, limit, most, why in limits

@@ -13,12 +13,17 @@ from validation.checks import (
     cuda,
     ddp,
     disk,
+    expert_parallel,
+    fsdp,
     gemm,
     gpus,
     hbm,
     host_memory,
+    mesh,
     peers,
     pipeline,
+    schedules,
+    tensor_parallel,
 )
 from validation.model import Job, Threshold
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
@@ -26,10 +31,12 @@ from validation.plan import Plan
 from validation.thresholds import LINKS, Rules
 from validation.thresholds.gpu import NO_RULES
 
+_TRAININGS = (ddp, pipeline, fsdp, tensor_parallel, schedules, expert_parallel, mesh)
+
 # Checks that ask something of these files. All others judge by what is declared or by definition.
 _MODULES = (
     *(gpus, clock, disk, host_memory, cuda, gemm, hbm, copies, peers),
-    *(all_reduce, collectives, ddp, pipeline),
+    *(all_reduce, collectives, *_TRAININGS),
 )
 LOOKED_UP = tuple(module.NAME for module in _MODULES)
 # Without a threshold these are measured and end inconclusive; the others need none, or pass.
@@ -196,6 +203,9 @@ def _training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applie
     yield Applied(check, "losses", tolerances.loss)
     yield Applied(check, "first step", tolerances.first_step)
     yield Applied(check, "parameters", tolerances.parameters)
+    speeds = rules.common.training_speed[job.backend or ""]
+    yield Applied(check, "step time per reference", speeds.per_reference)
+    yield Applied(check, "slowest step per median", speeds.slowest)
 
 
 _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
@@ -210,6 +220,5 @@ _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     peers.NAME: _peers,
     all_reduce.NAME: _all_reduce,
     collectives.NAME: _collectives,
-    ddp.NAME: _training,
-    pipeline.NAME: _training,
+    **{module.NAME: _training for module in _TRAININGS},
 }
