@@ -16,6 +16,7 @@ from validation.checks import (
     accounting,
     alike,
     all_reduce,
+    checkpoint,
     clock,
     clocks,
     copies,
@@ -45,6 +46,7 @@ from validation.checks import (
     pipeline,
     processes,
     repeatable,
+    resume,
     same_product,
     shared_fs,
     slurm_state,
@@ -174,5 +176,7 @@ CHECKS: Mapping[str, Check] = {
         all_reduce,
         ddp,
         pipeline,
+        checkpoint,
+        resume,
     )
 }

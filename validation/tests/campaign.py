@@ -100,6 +100,7 @@ class SimulatedRun:
 
 HARDWARE = (("virtual", 2), ("virtual", 4), ("none", 0), ("h100_sxm", 8))
 FABRIC = "ib_ndr400"
+SUITES = ("quick", "quick", "training")  # of the last, only what all nodes do together is broken
 
 
 def world(seed: int) -> World:
@@ -109,8 +110,8 @@ def world(seed: int) -> World:
     size = draw.randint(1, 3) if real else draw.randint(2, 6)
     fabric = (FABRIC,) if real and size > 1 else ()
     nodes = [(f"gpu{number}", model, count, *fabric) for number in range(1, size + 1)]
-    suite = "network" if size > 2 and draw.random() < 0.15 else "quick"
-    plan = make_plan(*nodes, selection=Selection(), suite=suite)
+    suite = "network" if size > 2 and draw.random() < 0.15 else draw.choice(SUITES)
+    plan = make_plan(*nodes, selection=Selection(), suite=suite, shared=("/scratch",))
     if fabric:
         plan = with_a_bandwidth(plan, model)
     states = {
@@ -457,6 +458,8 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         rank = draw.randrange(job.ranks)
         faults.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
         return faults
+    if job.payload in ("checkpoint", "resume"):
+        return faults + restart_faults(draw, job, nobody, its)
     values: dict[str, Any] = draw.choice(
         (
             {"steps": 1},
@@ -495,6 +498,48 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         two = own | {_host(job, max(rank - 1, 0))}
         received = at(*first_step, "received", value=off)
         faults.append(("received wrongly on one rank", received, two))
+    return faults
+
+
+def restart_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str], its: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong with a training that is killed and resumed."""
+    rank = draw.randrange(job.ranks)
+    unequal = at("ranks", rank, "equal", value=False)
+    faults = [
+        ("another step's losses", measured(first=1), nobody),
+        ("a loss is missing", altered(lambda d: d["measured"]["losses"].pop()), nobody),
+        ("a loss apart", at("losses", 0, value=2.0), nobody),
+        ("a loss that is none", at("losses", 0, value="nan"), nobody),
+        ("a rank's figures missing", altered(lambda d: d["measured"]["ranks"].pop()), nobody),
+        ("one rank unequal", unequal, nobody | {_host(job, rank)}),
+        ("a reference that stood still", at("ranks", 0, "movement", value=1e-9), nobody),
+        ("no time", measured(save_s=0.0, load_s=0.0), nobody),
+    ]
+    if job.payload == "checkpoint":
+        faults += [
+            ("not killed", measured(ended_by="SIGTERM"), nobody),
+            ("no file", measured(files=[]), nobody),
+        ]
+        return faults
+    seen_by = draw.choice((list(job.hosts), list(job.hosts[-1:])))
+    problem = {
+        "rank": 0,
+        "host": "gpu1",
+        "file": "__0_0.distcp",
+        "problem": draw.choice(("is stale: it holds the save before", "is torn: 1 of 2 bytes")),
+        "seen_by": seen_by,
+    }
+    missing = [{"host": host, "sentence": "nothing there"} for host in seen_by]
+    faults += [
+        ("a wrong file", measured(problems=[problem], problems_in_all=1), its),
+        ("nothing to resume", measured(missing=missing), its),
+        ("another step", measured(step=1), nobody),
+        ("wrong state", measured(wrong_state=["momentum.0"]), nobody),
+        ("the references before differ", measured(losses=[0.0] * 4), nobody),
+        ("no word of problems", altered(lambda d: d["measured"].pop("problems")), nobody),
+    ]
     return faults
 
 
@@ -650,7 +695,9 @@ def with_fault(world: World) -> tuple[str, frozenset[str]]:
     kind = draw.choice(("slurm", "node", "node", "cluster", "cluster", "cluster", "login"))
     cluster_jobs = [job for group in world.plan.groups for job in group.jobs]
     of_several = None
-    if len(names) > 2 and (world.plan.suite == "network" or draw.random() < 0.1):
+    if world.plan.suite == "training":
+        kind = "cluster"
+    elif len(names) > 2 and (world.plan.suite == "network" or draw.random() < 0.1):
         of_several = between_nodes
     elif len(names) > 1 and world.plan.nodes[0].gpus.real and draw.random() < 0.2:
         of_several = shared_gpus
@@ -812,7 +859,7 @@ def _run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> Simula
     except PlumblineError as error:
         return SimulatedRun(seed, fault, bad, None, {}, (f"exit 2: {error}",))
     results = settle(plan.checks, walk.results)
-    reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks)
+    reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks, plan.checks)
     return SimulatedRun(
         seed,
         fault,

@@ -27,7 +27,7 @@ class Answer:
 
 
 def _planned(payload: str, nodes: Any = REAL, suite: str = "quick") -> Job:
-    jobs: tuple[Job, ...] = make_plan(*nodes, suite=suite).jobs
+    jobs: tuple[Job, ...] = make_plan(*nodes, suite=suite, shared=SHARED).jobs
     return next(job for job in jobs if job.payload == payload)
 
 
@@ -83,6 +83,16 @@ def _dcgm() -> Answer:
 def _cluster(payload: str) -> Answer:
     """The sum on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
     job = _planned(payload, VIRTUAL if payload == "all_reduce" else REAL)
+    return _answered(job)
+
+
+def _in_parts(payload: str) -> Answer:
+    """Of what a part of the nodes does for all of them."""
+    return _answered(_planned(payload, NEIGHBOURS, "training"))
+
+
+def _answered(job: Job) -> Answer:
+    payload = job.payload
     answer = getattr(standin, payload)
     fabric = job.nodes[0].fabric
     return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
@@ -106,6 +116,8 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "all_reduce": lambda: _cluster("all_reduce"),
     "ddp": lambda: _cluster("ddp"),
     "pipeline": lambda: _cluster("pipeline"),
+    "checkpoint": lambda: _in_parts("checkpoint"),
+    "resume": lambda: _in_parts("resume"),
 }
 ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 

@@ -251,6 +251,72 @@ def pipeline(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     return _document("pipeline", evidence, measured, config)
 
 
+DIGEST = "5d" * 32
+
+
+def _restart(config, evidence, hosts, fabric, first, last):
+    """What both jobs of a killed training say of its steps from `first` to `last`."""
+    losses = [2.5 * 0.9**step for step in range(config["steps"])]
+    return {
+        "steps": config["steps"],
+        "first": first,
+        "losses": losses[first:last],
+        "reference": losses[first:last],
+        "range": losses[0] - losses[-1],
+        "ranks": [
+            {"rank": rank, "reference": DIGEST, "equal": True, "difference": 0.0, "movement": 0.3}
+            for rank in range(evidence["world_size"])
+        ],
+        "parameters": 16640,
+        "references_before": [DIGEST] if first else [],
+        "transport": transport(evidence, hosts, fabric),
+    }
+
+
+def checkpoint(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    files = [
+        {
+            "rank": rank["rank"],
+            "host": rank["host"],
+            "name": f"__{rank['rank']}_0.distcp",
+            "bytes": 70421,
+            "sha256": DIGEST,
+            "before": DIGEST[::-1],
+        }
+        for rank in evidence["ranks"]
+    ]
+    measured = {
+        **_restart(config, evidence, hosts, fabric, 0, config["kept"]),
+        "folder": f"{config['filesystem']}/plumbline-checkpoint-1000/{config['stamp']}",
+        "free_bytes": 1 << 40,
+        "files": files,
+        "save_s": 0.05,
+        "ended_by": "SIGKILL",
+        **changes,
+    }
+    return _document("checkpoint", evidence, measured, config)
+
+
+def resume(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    measured = {
+        **_restart(config, evidence, hosts, fabric, config["kept"], config["steps"]),
+        "missing": [],
+        "folder": f"{config['filesystem']}/plumbline-checkpoint-1000/{config['stamp']}",
+        "step": config["kept"],
+        "written_by": evidence["world_size"],
+        "problems": [],
+        "problems_in_all": 0,
+        "files_checked": 3,
+        "bytes": 144274,
+        "wrong_state": [],
+        "load_s": 0.03,
+        **changes,
+    }
+    return _document("resume", evidence, measured, config)
+
+
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):
     """The same answer out of a container, but of the hosts that have none."""
 
