@@ -32,6 +32,7 @@ from validation.checks import (
     hbm,
     host_memory,
     hostname,
+    inference,
     infiniband,
     limits,
     links,
@@ -178,5 +179,6 @@ CHECKS: Mapping[str, Check] = {
         pipeline,
         checkpoint,
         resume,
+        inference,
     )
 }

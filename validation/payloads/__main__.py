@@ -35,6 +35,7 @@ from validation.payloads import (
     health,
     host,
     host_speed,
+    inference,
     killed,
     node,
     pipeline,
@@ -81,6 +82,7 @@ COLLECTIVES = {
     "pipeline": Collective(pipeline.Config, pipeline.measure),
     "checkpoint": Collective(checkpoint.Config, checkpoint.write, killed=True),
     "resume": Collective(checkpoint.Config, checkpoint.resume),
+    "inference": Collective(inference.Config, inference.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 

@@ -74,6 +74,20 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "batch_per_slice": strict.whole(1),
         "kept": strict.whole(2),
     },
+    "inference": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
+        "seed": strict.whole(),
+        "vocabulary": strict.whole(2),
+        "width": strict.whole(1),
+        "heads": strict.whole(LONGEST_CHAIN),
+        "hidden": strict.whole(LONGEST_CHAIN),
+        "depth": strict.whole(1),
+        "prompts": strict.whole(1),
+        "prompt_tokens": strict.whole(1),
+        "new_tokens": strict.whole(2),
+    },
 }
 
 # What goes on with what another payload began is set up as that one.

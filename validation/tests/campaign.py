@@ -458,6 +458,8 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         rank = draw.randrange(job.ranks)
         faults.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
         return faults
+    if job.payload == "inference":
+        return faults + inference_faults(draw, job, nobody)
     if job.payload in ("checkpoint", "resume"):
         return faults + restart_faults(draw, job, nobody, its)
     values: dict[str, Any] = draw.choice(
@@ -499,6 +501,35 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         received = at(*first_step, "received", value=off)
         faults.append(("received wrongly on one rank", received, two))
     return faults
+
+
+def inference_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong when all ranks continue prompts together."""
+    rank = draw.randrange(job.ranks)
+    off = draw.choice((1.0, 1e-3, "nan", "inf"))
+    own = frozenset({_host(job, rank)})
+    place = draw.randrange(20)
+
+    def everywhere(document: dict[str, Any]) -> None:
+        for item in document["measured"]["ranks"]:
+            item["cache"][place] = off
+
+    return [
+        ("computed wrongly on one rank", at("ranks", rank, "computed", value=off), own),
+        ("a wrong cache on one rank", at("ranks", rank, "cache", place, value=off), own),
+        ("a wrong cache everywhere", altered(everywhere), nobody),
+        ("another token on one rank", at("ranks", rank, "first_cache", place, value=off), own),
+        ("wrong logits on one rank", at("ranks", rank, "logits", 0, value=off), own),
+        ("a wrong token that nobody counts", at("tokens", 0, 0, 0, value=9), nobody),
+        ("a token less", altered(lambda d: d["measured"]["expected"][0].pop()), nobody),
+        ("ties", measured(margin=1e-6), nobody),
+        ("other rows", measured(rows=[job.ranks + 1]), nobody),
+        ("no time", measured(decode_s=0.0), nobody),
+        ("no speed", measured(prefill_tokens_per_s=0.0), nobody),
+        ("a rank's figures missing", altered(lambda d: d["measured"]["ranks"].pop()), nobody),
+    ]
 
 
 def restart_faults(

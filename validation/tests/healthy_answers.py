@@ -86,8 +86,8 @@ def _cluster(payload: str) -> Answer:
     return _answered(job)
 
 
-def _in_parts(payload: str) -> Answer:
-    """Of what a part of the nodes does for all of them."""
+def _of_training(payload: str) -> Answer:
+    """Four nodes, of which two write and two resume."""
     return _answered(_planned(payload, NEIGHBOURS, "training"))
 
 
@@ -116,8 +116,9 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "all_reduce": lambda: _cluster("all_reduce"),
     "ddp": lambda: _cluster("ddp"),
     "pipeline": lambda: _cluster("pipeline"),
-    "checkpoint": lambda: _in_parts("checkpoint"),
-    "resume": lambda: _in_parts("resume"),
+    "checkpoint": lambda: _of_training("checkpoint"),
+    "resume": lambda: _of_training("resume"),
+    "inference": lambda: _of_training("inference"),
 }
 ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 

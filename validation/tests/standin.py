@@ -317,6 +317,44 @@ def resume(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     return _document("resume", evidence, measured, config)
 
 
+def inference(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks, new = evidence["world_size"], config["new_tokens"]
+    count = -(-ranks // 16)
+    rows = [len(range(row, ranks, count)) for row in range(count)]
+
+    def tokens():
+        return [[prompt + number for number in range(new)] for prompt in range(config["prompts"])]
+
+    places = config["prompt_tokens"] + new - 1
+    measured = {
+        "rows": rows,
+        "tokens": [tokens() for _ in rows],
+        "expected": tokens(),
+        "margin": 0.0123,
+        "ranks": [
+            {
+                "rank": rank,
+                "computed": 3e-7,
+                "first_cache": [3e-7] * places,
+                "cache": [3e-7] * places,
+                "logits": [2e-7] * new,
+                "wrong_tokens": 0,
+                "first_wrong": 0,
+            }
+            for rank in range(ranks)
+        ],
+        "parameters": 131072,
+        "prefill_s": 0.01,
+        "prefill_tokens_per_s": 6400.0,
+        "decode_s": 0.3,
+        "decode_tokens_per_s": 200.0,
+        "transport": transport(evidence, hosts, fabric),
+        **changes,
+    }
+    return _document("inference", evidence, measured, config)
+
+
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):
     """The same answer out of a container, but of the hosts that have none."""
 

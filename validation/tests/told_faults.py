@@ -36,7 +36,8 @@ InFiles = Callable[[Path, int], None]
 class Fault:
     """One fault of a check, on the last rank of the job.
 
-    says     what the verdict must say, a regular expression in which {rank} and {host} are its
+    says     what the verdict must say, a regular expression in which {rank}, {host} and {who},
+             which is both, are its
     blames   whether its node is named as the one at fault; else none is
     files    changes what the first job wrote, given the folder and the last rank that wrote
     first    Python for the last rank of the first job, and `program` for that of the job judged
@@ -131,6 +132,49 @@ def instead(tensor, src):
         tensor.mul_(0)
 dist.broadcast = instead
 """
+TOKEN = """
+from validation.payloads import inference
+choose, calls = inference.choose, []
+def instead(logits):
+    calls.append(0)
+    tokens = choose(logits)
+    return (tokens + (len(calls) == 5)) % logits.shape[-1]
+inference.choose = instead
+"""
+KEY = """
+from validation.payloads import decoder
+logits = decoder.Part.logits
+def instead(self, tokens, seen=None):
+    if self.length == 18 and tokens.shape[1] == 1:
+        self.cache[-1][0][0, 0, 4] = 0
+    return logits(self, tokens, seen)
+decoder.Part.logits = instead
+"""
+LATE = """
+from validation.payloads import decoder
+logits = decoder.Part.logits
+def instead(self, tokens, seen=None):
+    result = logits(self, tokens, seen)
+    if self.length == 21:
+        for held in self.cache[-1]:
+            held[:, :, -1] = held[:, :, -2]
+    return result
+decoder.Part.logits = instead
+"""
+LINEAR = """
+import torch.nn.functional as F
+linear = F.linear
+F.linear = lambda x, w, b=None: linear(x, w, b) * 1.01
+"""
+LOST = """
+from validation.payloads import decoder
+make = decoder.Part.__init__
+def instead(self, shape, weights, part, parts, device, add):
+    make(self, shape, weights, part, parts, device, lambda mine: add(mine * 0))
+decoder.Part.__init__ = instead
+"""
+
+CACHE = "KV cache of {who} is wrong at"
 WROTE = r"__{rank}_0\.distcp of rank {rank} on {host} "
 FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "checkpoint": (
@@ -144,6 +188,14 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
             program=DEAF,
             several=True,
         ),
+    ),
+    "inference": (
+        Fault(HEALTHY),
+        Fault("another token, one rank", f"{CACHE} place 21", blames=True, program=TOKEN),
+        Fault("a cached key is 0, one rank", f"{CACHE} place 5", blames=True, program=KEY),
+        Fault("a cache that is late, one rank", f"{CACHE} place 21", blames=True, program=LATE),
+        Fault("matrix products × 1.01, one rank", "what {who} computed", True, program=LINEAR),
+        Fault("one rank's share is lost", "added up is wrong", program=LOST, several=True),
     ),
     "resume": (
         Fault(HEALTHY),
@@ -188,7 +240,9 @@ class Told:
     def right(self) -> bool:
         if self.fault.name == HEALTHY:
             return self.result.verdict is Verdict.PASS
-        says = self.fault.says.format(rank=self.rank, host=re.escape(self.host))
+        host = re.escape(self.host)
+        who = f"rank {self.rank} on {host}"
+        says = self.fault.says.format(rank=self.rank, host=host, who=who)
         named = (self.host,) in ((self.result.blamed or ())[-1:],)
         fair = named if self.fault.blames else not self.result.blamed
         return (
