@@ -49,6 +49,7 @@ from validation.checks import (
     repeatable,
     resume,
     same_product,
+    scaling,
     shared_fs,
     slurm_state,
     stragglers,
@@ -180,5 +181,6 @@ CHECKS: Mapping[str, Check] = {
         checkpoint,
         resume,
         inference,
+        scaling,
     )
 }

@@ -39,6 +39,7 @@ from validation.payloads import (
     killed,
     node,
     pipeline,
+    scaling,
 )
 from validation.payloads.config import GroupConfig, load
 from validation.payloads.group import Group, joined
@@ -83,6 +84,7 @@ COLLECTIVES = {
     "checkpoint": Collective(checkpoint.Config, checkpoint.write, killed=True),
     "resume": Collective(checkpoint.Config, checkpoint.resume),
     "inference": Collective(inference.Config, inference.measure),
+    "scaling": Collective(scaling.Config, scaling.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 

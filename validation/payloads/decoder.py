@@ -51,8 +51,13 @@ class Shape:
 
     @property
     def parameters(self) -> int:
+        return self.vocabulary * self.width + self.multiplied
+
+    @property
+    def multiplied(self) -> int:
+        """The parameters that every token is multiplied with: all but the embedding's."""
         block = 4 * self.width * self.width + 2 * self.width * self.hidden
-        return 2 * self.vocabulary * self.width + self.depth * block
+        return self.vocabulary * self.width + self.depth * block
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,8 @@ def initial(seed: int, shape: Shape) -> Weights:
     generator = torch.Generator().manual_seed(seed)
 
     def matrix(rows: int, columns: int) -> torch.Tensor:
-        return torch.randn(rows, columns, generator=generator) / columns**0.5
+        drawn: torch.Tensor = torch.randn(rows, columns, generator=generator)
+        return drawn / columns**0.5
 
     width, hidden = shape.width, shape.hidden
     sizes = {"up": (hidden, width), "down": (width, hidden)}

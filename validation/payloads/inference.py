@@ -10,7 +10,7 @@ The figures of each rank, in the order in which they come about:
     computed   of the prompt: its share of each sum, from what entered it, compared with the formula
     first_cache, cache
                the keys and values of its heads as they are in the end, for each place in the
-               sequence: of the first layer, which only the tokens enter, and the worst of all layers
+               sequence: of the first layer, which only tokens enter, and the worst of all
     logits     of each new token
 """
 

@@ -204,7 +204,7 @@ def train_stage(
         left.extend(training.copies([output]))
 
     stage = make_stage(config, group, chain, module)
-    schedule = _schedule(config, stage)
+    schedule = make_schedule(config, stage)
     optimizer = training.sgd(module, config.lr)
     watching = module.register_forward_hook(watch)
 
@@ -214,7 +214,7 @@ def train_stage(
         inputs, targets = inputs.to(group.device), targets.to(group.device)
         start = group.clock()
         optimizer.zero_grad()
-        shares = _step(schedule, stage, inputs, targets)
+        shares = step(schedule, stage, inputs, targets)
         if not record.parameters:
             watching.remove()
             record.entered.append(torch.cat(entered))
@@ -273,7 +273,7 @@ def make_stage(
     )
 
 
-def _schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
+def make_schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
     from torch.distributed.pipelining import Schedule1F1B
 
     scales = "scale_grads" in inspect.signature(Schedule1F1B).parameters
@@ -281,7 +281,7 @@ def _schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
     return Schedule1F1B(stage, config.microbatches, loss_fn=_loss(config), **options)
 
 
-def _step(
+def step(
     schedule: Schedule1F1B, stage: PipelineStage, inputs: torch.Tensor, targets: torch.Tensor
 ) -> list[torch.Tensor]:
     """Runs all microbatches forward and backward; their shares of the loss on the last stage."""

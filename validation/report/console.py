@@ -7,7 +7,7 @@ from typing import TextIO
 from cluster.text import printable
 from cluster.watching import columns, fitted, table
 from validation.model import RunReport, Verdict
-from validation.report import advice, words
+from validation.report import advice, scaling, words
 
 _HEADER = ("tier", "check", "subject", "value", "threshold", "verdict")
 _COLOURS = {
@@ -25,6 +25,7 @@ def render(report: RunReport, *, width: int | None = None, colour: bool = False)
     """`width` is that of the terminal; without one, only messages are wrapped."""
     lines = [*fitted(words.title(report), width), ""]
     lines += _table(list(words.rows(report.results)), width, colour)
+    lines += _scaling(report, width)
     lines.append("")
     for note in report.notes:
         lines += fitted(f"  note: {printable(note)}", width)
@@ -60,6 +61,15 @@ def _table(rows: list[words.Row], width: int | None, colour: bool) -> list[str]:
             wrapped = textwrap.wrap(row.message, max((width or _WIDTH) - 8, 24))
             shown += [f"        {part}" for part in wrapped]
         lines += shown
+    return lines
+
+
+def _scaling(report: RunReport, width: int | None) -> list[str]:
+    """How trainings grow with their ranks, a row for each size."""
+    lines = []
+    for found in scaling.tables(report.results):
+        lines += ["", f"  {found.title}"]
+        lines += [line for row in table([found.header, *found.rows], width) for line in row]
     return lines
 
 

@@ -88,6 +88,27 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "prompt_tokens": strict.whole(1),
         "new_tokens": strict.whole(2),
     },
+    "scaling": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
+        "seed": strict.whole(),
+        "vocabulary": strict.whole(2),
+        "width": strict.whole(1),
+        "heads": strict.whole(1),
+        "hidden": strict.whole(1),
+        "depth": strict.whole(1),
+        "sequence": strict.whole(1),
+        "batch": strict.whole(1),
+        "total": strict.whole(1),
+        "microbatches": strict.whole(LONGEST_CHAIN),
+        "microbatch_size": strict.whole(1),
+        "stage_width": strict.whole(1),
+        "stage_layers": strict.whole(1),
+        "steps": strict.whole(1),
+        "warmup": strict.whole(1),
+        "lr": strict.positive,
+    },
 }
 
 # What goes on with what another payload began is set up as that one.

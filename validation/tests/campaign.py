@@ -458,6 +458,8 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         rank = draw.randrange(job.ranks)
         faults.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
         return faults
+    if job.payload == "scaling":
+        return faults + scaling_faults(job, nobody)
     if job.payload == "inference":
         return faults + inference_faults(draw, job, nobody)
     if job.payload in ("checkpoint", "resume"):
@@ -501,6 +503,25 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         received = at(*first_step, "received", value=off)
         faults.append(("received wrongly on one rank", received, two))
     return faults
+
+
+def scaling_faults(job: Job, nobody: frozenset[str]) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong with a training that is measured at several sizes."""
+    return [
+        ("a size is missing", altered(lambda d: d["measured"]["sizes"].pop()), nobody),
+        ("a rank that did not train", at("sizes", -1, "took_part", value=0), nobody),
+        ("a wrong sum", at("sizes", -1, "summed", 0, value=2), nobody),
+        ("not in step", at("sizes", -1, "in_step", value=False), nobody),
+        ("a loss that is none", at("sizes", -1, "losses_finite", value=False), nobody),
+        ("no time", at("sizes", -1, "weak_s", value=0.0), nobody),
+        ("a step that never ended", at("sizes", -1, "weak_s", value="inf"), nobody),
+        ("no parameters", measured(parameters=0), nobody),
+        *(
+            (("ten thousand times slower together", at("sizes", -1, "weak_s", value=5e3), nobody),)
+            if job.ranks > 1
+            else ()
+        ),
+    ]
 
 
 def inference_faults(

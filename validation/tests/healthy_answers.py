@@ -119,6 +119,7 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "checkpoint": lambda: _of_training("checkpoint"),
     "resume": lambda: _of_training("resume"),
     "inference": lambda: _of_training("inference"),
+    "scaling": lambda: _of_training("scaling"),
 }
 ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 

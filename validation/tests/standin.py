@@ -355,6 +355,37 @@ def inference(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     return _document("inference", evidence, measured, config)
 
 
+def scaling(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    powers = [2**power for power in range(12) if 2**power < len(hosts)]
+    counts = sorted({1, ranks, *(ranks_per_node * count for count in powers)})
+    measured = {
+        "nodes": len(hosts),
+        "sizes": [
+            {
+                "ranks": count,
+                "took_part": count,
+                "summed": [count * (count + 1) // 2] * count,
+                "in_step": True,
+                "losses_finite": True,
+                "weak_s": 0.5 * (1 + 0.02 * (count > 1) + 0.01 * (count > 8)),
+                "strong_s": 0.9 / count * 1.05 if count <= config["total"] else None,
+                "pipeline_s": 0.1 * (1 + 1.1 * (count - 1) / config["microbatches"])
+                if count <= 16
+                else None,
+            }
+            for count in counts
+        ],
+        "parameters": 134217728,
+        "parameters_multiplied": 117440512,
+        "dtype": "bf16" if config["backend"] == "nccl" else "fp32",
+        "transport": transport(evidence, hosts, fabric),
+        **changes,
+    }
+    return _document("scaling", evidence, measured, config)
+
+
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):
     """The same answer out of a container, but of the hosts that have none."""
 

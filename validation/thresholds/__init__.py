@@ -31,7 +31,16 @@ from cluster.errors import DataError
 from validation.model import Threshold
 from validation.thresholds import gpu, host
 from validation.thresholds.gpu import GBS, GpuRules, Peak
-from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most, share, speed
+from validation.thresholds.sourced import (
+    ORIGIN,
+    SOURCED,
+    date,
+    efficiency,
+    least,
+    most,
+    share,
+    speed,
+)
 
 SHIPPED = Path(__file__).parent
 
@@ -113,6 +122,7 @@ class Common:
     bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
     training: Mapping[str, Tolerances]  # by backend
     pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
+    scaling: Mapping[str, Threshold]  # by backend: weak efficiency with all ranks
     gpu_peak: Peak  # what no GPU known here exceeds
 
 
@@ -169,6 +179,9 @@ MODEL = strict.table(
 _LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
 _SPEED_LIMIT = strict.table({"fail_above": speed, **SOURCED}, {"warn_above": speed})
 _SHARE = strict.table({"fail_below_share": share, **SOURCED})
+_EFFICIENCY = strict.table(
+    {"fail_below_efficiency": efficiency, **SOURCED}, {"warn_below_efficiency": efficiency}
+)
 _TOLERANCES = strict.table(
     {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
 )
@@ -180,6 +193,7 @@ COMMON = strict.table(
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _SPEED_LIMIT, "nccl": _SPEED_LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
+        "scaling": strict.table({}, {"gloo": _EFFICIENCY, "nccl": _EFFICIENCY}),
         "gpu_peak": gpu.PEAK,
     },
 )
@@ -233,6 +247,7 @@ def load_common(site: Path | None = None) -> Common:
     bandwidth: dict[str, Threshold] = {}
     training: dict[str, Tolerances] = {}
     shares: dict[str, Threshold] = {}
+    scaling: dict[str, Threshold] = {}
     peak: Peak | None = None
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
@@ -265,24 +280,31 @@ def load_common(site: Path | None = None) -> Common:
                         )
                     )
                 )
-        for backend, part in (read["pairs"] or {}).items():
-            if part:
-                origin = {**part, "warn_below_share": None}
-                where = f"{place} pairs.{backend}"
-                shares[backend] = least(origin, "share", "", where)
+        shares |= _floors(read, "pairs", "share", place)
+        scaling |= _floors(read, "scaling", "efficiency", place)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
-    if clock is None or any(
-        by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training, shares)
-    ):
+    by_backend = (bandwidth, training, shares, scaling)
+    if clock is None or any(limits.keys() != {"gloo", "nccl"} for limits in by_backend):
         wanted = (
-            "clock_offset_s, bus_bandwidth_gbs, training and pairs are needed, for gloo and nccl"
+            "clock_offset_s, bus_bandwidth_gbs, training, pairs and scaling are needed, for gloo "
+            "and nccl"
         )
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, training, shares, peak)
+    return Common(clock, bandwidth, training, shares, scaling, peak)
+
+
+def _floors(read: Mapping[str, Any], name: str, key: str, place: str) -> dict[str, Threshold]:
+    """What a file gives by backend."""
+    warns = {f"warn_below_{key}": None}
+    return {
+        backend: least({**warns, **floor}, key, "", f"{place} {name}.{backend}")
+        for backend, floor in (read[name] or {}).items()
+        if floor
+    }
 
 
 def _whole(peak: Peak) -> bool:

@@ -7,6 +7,7 @@ from typing import cast
 from cluster.declaration import Node
 from validation.checks import (
     all_reduce,
+    checkpoint,
     clock,
     copies,
     cuda,
@@ -16,8 +17,11 @@ from validation.checks import (
     gpus,
     hbm,
     host_memory,
+    inference,
     peers,
     pipeline,
+    resume,
+    scaling,
 )
 from validation.model import Job, Threshold
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
@@ -174,6 +178,20 @@ def _training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applie
     yield Applied(check, "parameters", tolerances.parameters)
 
 
+def _first_step(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield Applied(check, "any figure", rules.common.training[job.backend or ""].first_step)
+
+
+def _restart(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    tolerances = rules.common.training[job.backend or ""]
+    yield Applied(check, "losses", tolerances.loss)
+    yield Applied(check, "parameters", tolerances.parameters)
+
+
+def _scaling(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield Applied(check, "weak efficiency", rules.common.scaling[job.backend or ""])
+
+
 _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     gpus.NAME: _names,
     cuda.NAME: _names,
@@ -187,4 +205,8 @@ _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     all_reduce.NAME: _all_reduce,
     ddp.NAME: _training,
     pipeline.NAME: _training,
+    checkpoint.NAME: _restart,
+    resume.NAME: _restart,
+    inference.NAME: _first_step,
+    scaling.NAME: _scaling,
 }
