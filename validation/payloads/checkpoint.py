@@ -19,7 +19,6 @@ training.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import math
 import pickle
@@ -205,7 +204,8 @@ class Training:
     def digests(self) -> dict[str, str]:
         """sha256 of every tensor, whole, and of the step. Collective."""
         digests = {
-            name: digest([self._gathered(shard, like)]) for name, shard, like in self.named()
+            name: training.digest([self._gathered(shard, like)])
+            for name, shard, like in self.named()
         }
         return {**digests, "step": str(self.step)}
 
@@ -220,17 +220,6 @@ def _rows(whole: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
     """A rank's shard, as DTensor's Shard(0) cuts it: the last ones are shorter, or empty."""
     count = math.ceil(len(whole) / ranks)
     return whole[rank * count : (rank + 1) * count]
-
-
-def digest(tensors: Sequence[torch.Tensor]) -> str:
-    """sha256 of the bits of these tensors."""
-    import torch
-
-    content = hashlib.sha256()
-    for tensor in tensors:
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        content.update(bytes(flat.view(torch.uint8).untyped_storage())[: flat.nbytes])
-    return content.hexdigest()
 
 
 # --- the two jobs -------------------------------------------------------------------------------
@@ -341,7 +330,9 @@ def train_reference(config: Config, group: Group) -> Expected:
     kept = record.parameters
     alone.train(config.steps, record)
     losses = torch.tensor(record.losses, dtype=torch.float64)
-    return Expected(record.losses, kept, record.parameters, digest([losses, *record.parameters]))
+    return Expected(
+        record.losses, kept, record.parameters, training.digest([losses, *record.parameters])
+    )
 
 
 def _compared(
@@ -362,7 +353,7 @@ def _compared(
         "reference": expected.digest,
         "equal": bool(record.losses)
         and record.losses == expected.losses[first:last]
-        and digest(record.parameters) == digest(wanted),
+        and training.digest(record.parameters) == training.digest(wanted),
         "difference": difference(record.parameters, wanted, origin) if record.losses else None,
         "movement": movement(expected.end, origin),
     }

@@ -183,7 +183,8 @@ def read_manifest(folder: Path, stamp: str) -> Manifest:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         files = tuple(_file(item) for item in document.pop("files"))
-        manifest = Manifest(**document, files=files)
+        references = tuple(map(str, document.pop("references")))
+        manifest = Manifest(**document, references=references, files=files)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CannotRun(f"{path} cannot be read: {error}") from error
     if manifest.stamp != stamp:

@@ -18,7 +18,6 @@ other loss takes (m+p-1)/m times as long.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -235,13 +234,7 @@ def _dtype(device: torch.device) -> tuple[str, Callable[[], AbstractContextManag
 
 
 def _digest(model: torch.nn.Module) -> str:
-    """sha256 of the bits of all parameters."""
-    import torch
-
-    content = hashlib.sha256()
-    for value in training.copies(model.parameters()):
-        content.update(bytes(value.reshape(-1).view(torch.uint8).untyped_storage()))
-    return content.hexdigest()
+    return training.digest(model.parameters())
 
 
 def _pipe(config: Config, group: Group, members: Any, count: int) -> list[float]:

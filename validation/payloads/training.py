@@ -9,6 +9,8 @@ length or movement, so that a figure of 1 is a rank that did nothing.
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -112,6 +114,18 @@ def figures(
 def copies(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """As they are now, on the CPU."""
     return [tensor.detach().cpu().clone() for tensor in tensors]
+
+
+def digest(tensors: Iterable[torch.Tensor]) -> str:
+    """sha256 of the bits of these tensors."""
+    content = hashlib.sha256()
+    for tensor in tensors:
+        held = tensor.detach().cpu().contiguous()
+        # Read where it lies: torch has no other way to a tensor's bytes that needs no numpy and
+        # does not make a Python object of each.
+        memory = ctypes.c_char * (held.numel() * held.element_size())
+        content.update(memory.from_address(held.data_ptr()) if held.numel() else b"")
+    return content.hexdigest()
 
 
 def gradients(model: torch.nn.Module) -> list[torch.Tensor]:

@@ -40,9 +40,7 @@ def declare(*nodes, **changes):
 VIRTUAL = (("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
 
 
-def make_plan(
-    *nodes, selection=None, suite="quick", thresholds=None, environments=None, shared=()
-):
+def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environments=None, shared=()):
     """`environments`: by a node's name, what the inventory declares for its payloads; `shared`: the
     shared filesystems of each."""
     document = declare(*(nodes or VIRTUAL))

@@ -1,8 +1,9 @@
 """Faults whose detection has no figure: the check says what is wrong, and with whom.
 
-The second half of `scripts/fault-table`. Real ranks run over Gloo on this machine, at the sizes of
-the suite `training`, and the checks judge what they answer. A fault is put into a file between the
-two jobs of a killed training, or into one rank, by Python that runs before its payload.
+The second half of `scripts/fault-table` (fault_table.py). Real ranks run over Gloo on this machine,
+at the sizes of the suite `training`, and the checks judge what they answer. A fault is put into a
+file between the two jobs of a killed training, or into a rank, by Python that runs before its
+payload.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from validation.tests.fault_table import free_job_id
 from validation.tests.torch_processes import Order, started
 
 HEALTHY = "healthy"
+# What a CPU would take hours for.
+NOT_HERE = (("scaling", "nccl"),)
+NODES = 4  # two write, the other two resume
 OFF = "momentum 0.01 % off, one rank"
 LIMIT_S = 600
 
@@ -50,6 +54,7 @@ class Fault:
     first: str = ""
     program: str = ""
     several: bool = False  # one rank alone cannot have it
+    everywhere: bool = False  # the program is that of all ranks
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -166,6 +171,29 @@ import torch.nn.functional as F
 linear = F.linear
 F.linear = lambda x, w, b=None: linear(x, w, b) * 1.01
 """
+UNSYNCHRONISED = """
+import torch.nn.parallel
+torch.nn.parallel.DistributedDataParallel = lambda model, **_: model
+"""
+SPOILED = """
+import torch
+from validation.payloads import scaling
+digest = scaling._digest
+def instead(model):
+    with torch.no_grad():
+        next(model.parameters())[0, 0] += 1e-6
+    return digest(model)
+scaling._digest = instead
+"""
+MISSED = """
+import torch.distributed as dist
+all_reduce, calls = dist.all_reduce, []
+def instead(tensor, **options):
+    all_reduce(tensor, **options)
+    if tensor.dtype.is_floating_point is False:
+        tensor.sub_(1)
+dist.all_reduce = instead
+"""
 LOST = """
 from validation.payloads import decoder
 make = decoder.Part.__init__
@@ -196,6 +224,23 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
         Fault("a cache that is late, one rank", f"{CACHE} place 21", blames=True, program=LATE),
         Fault("matrix products × 1.01, one rank", "what {who} computed", True, program=LINEAR),
         Fault("one rank's share is lost", "added up is wrong", program=LOST, several=True),
+    ),
+    "scaling": (
+        Fault(HEALTHY),
+        Fault(
+            "no synchronisation",
+            r"parameters of \d+ ranks that trained together differ",
+            program=UNSYNCHRONISED,
+            several=True,
+            everywhere=True,
+        ),
+        Fault(
+            "one element of one rank's parameters",
+            r"parameters of \d+ ranks that trained together differ",
+            program=SPOILED,
+            several=True,
+        ),
+        Fault("a sum without one rank", r"a sum over \d+ ranks is wrong", program=MISSED),
     ),
     "resume": (
         Fault(HEALTHY),
@@ -230,6 +275,7 @@ class Told:
     """One run of a fault, judged."""
 
     check: str
+    backend: str
     ranks: int
     fault: Fault
     result: Result
@@ -272,15 +318,15 @@ def run(check: str, nodes: int, fault: Fault, backend: str = "gloo") -> Told:
         if check == "resume":
             before = planned["checkpoint"]
             last = len(before.nodes) - 1
-            judged(before, _answer(before, fault.first))
+            judged(before, _answer(before, fault.first, False))
             (folder,) = Path(filesystem).glob("plumbline-checkpoint-*/*")
             if fault.files:
                 fault.files(folder, last)
-        result = judged(job, _answer(job, fault.program))
+        result = judged(job, _answer(job, fault.program, fault.everywhere))
         if check == "resume" and (left := [*Path(filesystem).iterdir()]):
             raise RuntimeError(f"{fault.name}: {left} is left")
     host = before.hosts[-1] if check == "resume" and not fault.blames else job.hosts[-1]
-    return Told(check, nodes, fault, result, host, last)
+    return Told(check, backend, nodes, fault, result, host, last)
 
 
 def judged(job: Job, document: Mapping[str, object]) -> Result:
@@ -293,14 +339,17 @@ def judged(job: Job, document: Mapping[str, object]) -> Result:
     return result
 
 
-def _answer(job: Job, program: str) -> dict[str, object]:
-    """What rank 0 answers. `program` runs on the last rank. Raises RuntimeError if a rank fails."""
+def _answer(job: Job, program: str, everywhere: bool) -> dict[str, object]:
+    """What rank 0 answers. `program` runs on the last rank, or on all of them.
+
+    Raises RuntimeError if a rank fails.
+    """
     config = {**job.config, "backend": "gloo"}
     del config["cpus_per_rank"]  # this machine has fewer
     step = str(free_job_id())
     orders = [
         Order(
-            f"import sys\n{program if rank == job.ranks - 1 else ''}\n"
+            f"import sys\n{program if everywhere or rank == job.ranks - 1 else ''}\n"
             "from validation.payloads.__main__ import end, main\nend(main(sys.argv[1:]))",
             (job.payload, json.dumps(config)),
             {
@@ -326,33 +375,26 @@ def _answer(job: Job, program: str) -> dict[str, object]:
 
 
 def table(outcomes: Sequence[Told]) -> str:
-    """Markdown, one table for each check."""
+    """Markdown, one table for each check and backend."""
     lines: list[str] = []
-    for check in dict.fromkeys(item.check for item in outcomes):
-        here = [item for item in outcomes if item.check == check]
-        counts = ", ".join(str(count) for count in dict.fromkeys(item.ranks for item in here))
-        lines += [
-            f"### {check}, {counts} nodes",
-            "",
-            "| fault | what the run says | blamed |",
-            "|---|---|---|",
-        ]
-        for name in dict.fromkeys(item.fault.name for item in here):
-            row = [item for item in here if item.fault.name == name]
-            wrong = [item for item in row if not item.right]
-            shown = (wrong or row)[-1]
-            said = ("" if not wrong else "**wrong** ") + (shown.result.message or "passes")
-            lines.append(f"| {name} | {said} | {', '.join(shown.result.blamed or ())} |")
+    for check, backend in dict.fromkeys((item.check, item.backend) for item in outcomes):
+        here = [item for item in outcomes if (item.check, item.backend) == (check, backend)]
+        lines += [f"### {check}, {backend} sizes, {here[0].ranks} nodes", ""]
+        lines += ["| fault | what the run says | blamed |", "|---|---|---|"]
+        for item in here:
+            said = ("" if item.right else "**wrong** ") + (item.result.message or "passes")
+            said = re.sub(r"/tmp/\S+", "…", said)
+            lines.append(f"| {item.fault.name} | {said} | {', '.join(item.result.blamed or ())} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def run_all(nodes: Sequence[int], checks: Sequence[str], backends: Sequence[str]) -> list[Told]:
+def run_all(checks: Sequence[str], backends: Sequence[str], nodes: int = NODES) -> list[Told]:
+    """backends: at whose sizes; all of them run over Gloo."""
     return [
-        run(check, count, fault, backend)
+        run(check, nodes, fault, backend)
         for check in checks
         for backend in backends
-        for count in nodes
         for fault in FAULTS[check]
-        if count > 1 or not fault.several
+        if (nodes > 1 or not fault.several) and (check, backend) not in NOT_HERE
     ]
