@@ -203,10 +203,8 @@ class Training:
 
     def digests(self) -> dict[str, str]:
         """sha256 of every tensor, whole, and of the step. Collective."""
-        digests = {
-            name: training.digest([self._gathered(shard, like)])
-            for name, shard, like in self.named()
-        }
+        wholes = ((name, self._gathered(shard, like)) for name, shard, like in self.named())
+        digests = {name: training.digest([whole]) for name, whole in wholes}
         return {**digests, "step": str(self.step)}
 
 

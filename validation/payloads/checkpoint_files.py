@@ -15,6 +15,7 @@ import json
 import os
 import re
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ MARK = "mark"
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 LEFT_S = 86_400  # no run lasts so long: what is older was left by one that was killed
 SEEN_S = 20.0  # clients of a file server may remember for a while that a file was not there
+_TRIES = 10
 _CHUNK = 1 << 20
 _MIB = 1 << 20
 
@@ -88,24 +90,33 @@ def make(folder: Path, needed: int) -> int:
     Returns the bytes that are free. Raises CannotRun where fewer than `needed` are, and where the
     user's folder is another's.
     """
+    for _ in range(_TRIES):
+        try:
+            return _made(folder, needed)
+        except FileNotFoundError:
+            # Another group's job has just removed the folder that both had.
+            time.sleep(0.1)
+        except OSError as error:
+            raise CannotRun(f"{folder}: {error.strerror}") from error
+    raise CannotRun(f"{folder} cannot be made: what it lies in does not stay")
+
+
+def _made(folder: Path, needed: int) -> int:
     base = folder.parent
-    try:
-        with suppress(FileExistsError):
-            os.mkdir(base, 0o700)
-        seen = os.lstat(base)
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
-            raise CannotRun(f"{base} is not a folder of this user: remove it")
-        _remove_left(base)
-        space = os.statvfs(base)
-        free = space.f_bavail * space.f_frsize
-        if free < needed:
-            raise CannotRun(
-                f"{base}: {free / _MIB:.0f} MiB are free, a checkpoint needs {needed / _MIB:.0f}"
-            )
-        os.mkdir(folder, 0o700)
-        (folder / MARK).write_text(folder.name, encoding="utf-8")
-    except OSError as error:
-        raise CannotRun(f"{folder}: {error.strerror}") from error
+    with suppress(FileExistsError):
+        os.mkdir(base, 0o700)
+    seen = os.lstat(base)
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
+        raise CannotRun(f"{base} is not a folder of this user: remove it")
+    _remove_left(base)
+    space = os.statvfs(base)
+    free = space.f_bavail * space.f_frsize
+    if free < needed:
+        raise CannotRun(
+            f"{base}: {free / _MIB:.0f} MiB are free, a checkpoint needs {needed / _MIB:.0f}"
+        )
+    os.mkdir(folder, 0o700)
+    (folder / MARK).write_text(folder.name, encoding="utf-8")
     return free
 
 
@@ -124,15 +135,19 @@ def remove(folder: Path) -> None:
 
 def _remove_left(base: Path) -> None:
     """By the file server's clock, which is the only one that all nodes share."""
-    mark = base / f"clock-{os.getpid()}"
-    mark.touch()
-    now = mark.stat().st_mtime
-    mark.unlink()
+    descriptor, clock = tempfile.mkstemp(prefix="clock-", dir=base)
+    now = os.fstat(descriptor).st_mtime
+    os.close(descriptor)
+    os.unlink(clock)
     for name in os.listdir(base):
-        if RUN.fullmatch(name) and not (base / name).is_symlink():
-            with suppress(OSError):
-                if (base / name).is_dir() and now - os.stat(base / name).st_mtime > LEFT_S:
-                    remove(base / name)
+        with suppress(OSError):
+            seen = os.lstat(base / name)
+            if now - seen.st_mtime <= LEFT_S:
+                continue
+            if stat.S_ISDIR(seen.st_mode) and RUN.fullmatch(name):
+                remove(base / name)
+            elif stat.S_ISREG(seen.st_mode) and name.startswith("clock-"):
+                os.unlink(base / name)
 
 
 def seen(path: Path) -> bool:

@@ -8,21 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cluster.hostlist import compress
-from validation.checks import scaling
 from validation.model import Metric, Result, Verdict
 from validation.report import words
 
 _NAME = re.compile(r"(.+), (\d+) ranks? on (\d+) nodes?")
 _SIZE = ("ranks", "nodes")
-_COLUMNS = (
-    scaling.TOKENS,
-    scaling.WEAK,
-    scaling.STRONG,
-    scaling.PIPELINE,
-    scaling.IDEAL,
-    scaling.MFU,
+# The names of the check's metrics (checks/scaling.py), before the size that each is of.
+CHECK = "scaling"
+LINES = (
+    "weak efficiency",
+    "strong efficiency",
+    "pipeline efficiency",
+    "pipeline efficiency, ideal",
 )
-LINES = (scaling.WEAK, scaling.STRONG, scaling.PIPELINE, scaling.IDEAL)
+COLUMNS = ("tokens per second", *LINES, "MFU")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Table:
 def tables(results: Sequence[Result]) -> Iterator[Table]:
     """Of each result that has more than one size."""
     for result in results:
-        if result.check != scaling.NAME:
+        if result.check != CHECK:
             continue
         found: dict[tuple[int, int], dict[str, Metric]] = {}
         for metric in result.metrics:
@@ -52,7 +51,7 @@ def tables(results: Sequence[Result]) -> Iterator[Table]:
 
 
 def _table(result: Result, found: dict[tuple[int, int], dict[str, Metric]]) -> Table:
-    columns = [name for name in _COLUMNS if any(name in row for row in found.values())]
+    columns = [name for name in COLUMNS if any(name in row for row in found.values())]
     return Table(
         f"{result.check} on {compress(result.subject.nodes)}",
         result.verdict,

@@ -139,6 +139,12 @@ def test_the_page_shows_the_same_as_lines_and_a_table():
     assert "Efficiency over ranks" not in html.render(sample_reports.healthy())
 
 
+def test_reports_and_check_agree_on_the_names():
+    assert tables.CHECK == scaling.NAME
+    assert tables.LINES == (scaling.WEAK, scaling.STRONG, scaling.PIPELINE, scaling.IDEAL)
+    assert (scaling.TOKENS, *tables.LINES, scaling.MFU) == tables.COLUMNS
+
+
 def test_a_size_alone_makes_no_curve():
     found = of("scaling")
     alone = [metric for metric in found.metrics if metric.name.endswith("1 rank on 1 node")]

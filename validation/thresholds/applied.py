@@ -32,7 +32,7 @@ from validation.thresholds.gpu import NO_RULES
 # Checks that ask something of these files. All others judge by what is declared or by definition.
 _MODULES = (
     *(gpus, clock, disk, host_memory, cuda, gemm, hbm, copies, peers),
-    *(all_reduce, ddp, pipeline),
+    *(all_reduce, ddp, pipeline, checkpoint, resume, inference, scaling),
 )
 LOOKED_UP = tuple(module.NAME for module in _MODULES)
 # Without a threshold these are measured and end inconclusive; the others need none, or pass.
