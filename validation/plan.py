@@ -28,7 +28,7 @@ from validation.thresholds import Rules
 AT_ONCE = 64  # jobs of the node tier at once
 
 # Jobs that measure: each has the network to itself.
-_MEASURED = ("all_reduce",)
+_MEASURED = ("all_reduce", "scaling")
 
 # Of pairs: one, and what finds the name of what is bad.
 MOST_ROUNDS = localise.MOST_ROUNDS

@@ -55,7 +55,7 @@ def applied(plan: Plan, name: str) -> list[Applied]:
     """For a node of the plan and the group it works in, in the order of the checks."""
     node = next(node for node in plan.nodes if node.name == name)
     rules = plan.rules[node.hardware]
-    jobs = [job for job in plan.jobs if any(name == host.name for host in job.nodes)]
+    jobs = [job for job in plan.jobs if name in job.candidates]
     entries: list[Applied] = []
     for check in plan.checks:
         if check.check not in LOOKED_UP or name not in check.subject.nodes:
