@@ -1,5 +1,8 @@
 """What the checks `scaling` and `inference` make of an answer, and how reports show it."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from validation import thresholds
@@ -21,6 +24,10 @@ def of(check, *changes):
     return result(check, answer.job, standin.line(document))
 
 
+def config_of(check) -> dict[str, Any]:
+    return dict(healthy(check).job.config)
+
+
 def metrics_of(found):
     return {metric.name: metric.value for metric in found.metrics}
 
@@ -40,7 +47,7 @@ def test_efficiency_and_bubble_follow_from_the_step_times():
     )
     assert found.verdict is Verdict.PASS
     shown = metrics_of(found)
-    config = healthy("scaling").job.config  # 4 nodes of 2 ranks
+    config = config_of("scaling")  # 4 nodes of 2 ranks
     tokens = 8 * config["batch"] * config["sequence"] / 0.625
     assert shown["tokens per second, 8 ranks on 4 nodes"] == round(tokens, 1)
     assert shown["weak efficiency, 8 ranks on 4 nodes"] == 0.8
@@ -53,10 +60,14 @@ def test_efficiency_and_bubble_follow_from_the_step_times():
 
 
 def test_mfu_is_operations_by_the_peak_of_the_model():
-    config = healthy("scaling").job.config
+    config = config_of("scaling")
     found = of("scaling", (("sizes", 0, "weak_s"), 0.5))
     per_token = 6 * 117440512 + 12 * config["depth"] * config["width"] * config["sequence"]
-    peak = thresholds.load("h100_sxm").model.gpu.gemm_peak("bf16").value * 1e12
+    model = thresholds.load("h100_sxm").model
+    assert model is not None
+    limit = model.gpu.gemm_peak("bf16")
+    assert limit is not None
+    peak = float(limit.value) * 1e12
     tokens = config["batch"] * config["sequence"] / 0.5
     shown = metrics_of(found)["MFU, 1 rank on 1 node"]
     assert shown == pytest.approx(per_token * tokens / peak, rel=1e-2)
@@ -110,7 +121,7 @@ def test_a_size_beyond_what_is_shared_out_has_no_strong_efficiency():
 
 def scaled_report():
     report = sample_reports.healthy()
-    return sample_reports.replace(report, results=(*report.results, of("scaling")))
+    return replace(report, results=(*report.results, of("scaling")))
 
 
 def test_the_terminal_shows_a_row_for_each_size():
@@ -148,7 +159,7 @@ def test_reports_and_check_agree_on_the_names():
 def test_a_size_alone_makes_no_curve():
     found = of("scaling")
     alone = [metric for metric in found.metrics if metric.name.endswith("1 rank on 1 node")]
-    assert list(tables.tables([sample_reports.replace(found, metrics=tuple(alone))])) == []
+    assert list(tables.tables([replace(found, metrics=tuple(alone))])) == []
 
 
 def test_the_sizes_are_one_rank_one_node_and_so_on():

@@ -61,8 +61,8 @@ def test_of_many_nodes_none_does_both_and_each_does_one():
 def test_where_nodes_fail_the_others_are_divided_anew():
     jobs = jobs_of(plan_for(6))
     left = {"gpu1", "gpu2", "gpu3", "gpu4"}  # all three that were to resume but one are gone
-    assert shrink(jobs["checkpoint"], left).hosts == ("gpu1", "gpu2")
-    assert shrink(jobs["resume"], left).hosts == ("gpu3", "gpu4")
+    smaller = [shrink(jobs[name], left) for name in ("checkpoint", "resume")]
+    assert [job and job.hosts for job in smaller] == [("gpu1", "gpu2"), ("gpu3", "gpu4")]
     assert shrink(jobs["resume"], {"gpu1"}) is None
     assert shrink(jobs["resume"], {f"gpu{number}" for number in range(1, 7)}) == jobs["resume"]
 
@@ -102,15 +102,15 @@ def test_a_node_that_only_wrote_passes_what_others_resumed():
         subject = job.subject if job else planned.subject
         results.append(replace(value, check=planned.check, tier=planned.tier, subject=subject))
     settled = settle(run_plan.checks, results)
-    about = (run_plan.nodes, {}, settled, run_plan.suite_checks)
-    assert {report.standing for report in node_reports(*about, run_plan.checks)} == {
-        Standing.PASSING
-    }
+
+    def standings(of):
+        reports = node_reports(run_plan.nodes, {}, of, run_plan.suite_checks, run_plan.checks)
+        return {report.standing for report in reports}
+
+    assert standings(settled) == {Standing.PASSING}
     # Where nobody resumed, nobody passes.
-    about = (*about[:2], [item for item in settled if item.check != "resume"], about[3])
-    assert {report.standing for report in node_reports(*about, run_plan.checks)} == {
-        Standing.UNPROVEN
-    }
+    others = [item for item in settled if item.check != "resume"]
+    assert standings(others) == {Standing.UNPROVEN}
 
 
 # --- the verdict ---------------------------------------------------------------------------------
@@ -361,8 +361,11 @@ def test_work_that_raises_has_no_report(capfd):
 
 
 def test_work_that_another_killed_is_told():
+    def work(_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
     with pytest.raises(CannotRun, match="ended with -9 before it reported"):
-        killed.after(lambda _: os.kill(os.getpid(), signal.SIGKILL) or 0)
+        killed.after(work)
 
 
 def test_a_long_report_arrives_whole():
