@@ -138,6 +138,12 @@ class Job:
     cpus_per_task: int | None = None  # given, the job has its nodes to itself, with all they have
     environment: tuple[tuple[str, str], ...] = ()
     container: Container | None = None  # without one it runs on the node itself
+    pool: tuple[Node, ...] = ()  # of which `nodes` are a part; () where it takes all there are
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The names of the nodes that it may run on."""
+        return tuple(node.name for node in self.pool or self.nodes)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -526,10 +532,27 @@ def node_reports(
     states: Mapping[str, str],
     results: Collection[Result],
     suite: Collection[str],
+    planned: Collection[PlannedCheck] = (),
 ) -> tuple[NodeReport, ...]:
-    """Each node's verdict out of the settled results; `suite` names all checks that it has."""
+    """Each node's verdict out of the settled results; `suite` names all checks that it has.
+
+    A check that some nodes of a group make for all of it was planned for all of them, and counts as
+    judged for each.
+    """
+    made = {result.key for result in results}
+    for_all: dict[str, set[str]] = {}
+    for plan in planned:
+        if plan.tier is Tier.CLUSTER and plan.key in made:
+            for name in plan.subject.nodes:
+                for_all.setdefault(name, set()).add(plan.check)
     return tuple(
-        _node_report(node, states.get(node.name, "unknown"), results, suite) for node in nodes
+        _node_report(
+            node,
+            states.get(node.name, "unknown"),
+            results,
+            [name for name in suite if name not in for_all.get(node.name, ())],
+        )
+        for node in nodes
     )
 
 

@@ -162,7 +162,9 @@ def _report(
         seconds=seconds,
         verdict=overall(planned.checks, walk.results),
         results=results,
-        nodes=node_reports(planned.nodes, walk.states, results, planned.suite_checks),
+        nodes=node_reports(
+            planned.nodes, walk.states, results, planned.suite_checks, planned.checks
+        ),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
         notes=(*client.notes, *walk.notes),

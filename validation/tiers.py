@@ -168,8 +168,9 @@ class _Ledger:
 
     def deserted(self, job: Job, survivors: set[str]) -> None:
         """A job that cannot run for want of nodes: the fault of those of them that failed."""
-        missing = [host for host in job.hosts if host not in survivors]
-        message = f"only {len(job.hosts) - len(missing)} of {len(job.hosts)} nodes left"
+        wanted = job.candidates
+        missing = [host for host in wanted if host not in survivors]
+        message = f"only {len(wanted) - len(missing)} of {len(wanted)} nodes left"
         at_fault = self.failed()
         failed = tuple(host for host in missing if host in at_fault)
         verdict = Verdict.FAIL if failed else Verdict.INCONCLUSIVE

@@ -25,6 +25,7 @@ from cluster.errors import CannotRun
 from cluster.text import first_line
 from validation.payloads import (
     all_reduce,
+    checkpoint,
     collectives,
     compute,
     cuda,
@@ -36,9 +37,12 @@ from validation.payloads import (
     health,
     host,
     host_speed,
+    inference,
+    killed,
     mesh,
     node,
     pipeline,
+    scaling,
     schedules,
     tensor_parallel,
 )
@@ -52,10 +56,11 @@ USAGE = "usage: python -m validation.payloads NAME CONFIG"
 
 @dataclass(frozen=True)
 class Collective:
-    """A payload that all ranks run together."""
+    """A payload that all ranks run together. `killed`: each of them ends by SIGKILL, see killed."""
 
     config: type[GroupConfig]
     measure: Callable[[Any, Group], dict[str, Any]]
+    killed: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,10 @@ COLLECTIVES = {
     "schedules": Collective(schedules.Config, schedules.measure),
     "expert_parallel": Collective(expert_parallel.Config, expert_parallel.measure),
     "mesh": Collective(mesh.Config, mesh.measure),
+    "checkpoint": Collective(checkpoint.Config, checkpoint.write, killed=True),
+    "resume": Collective(checkpoint.Config, checkpoint.resume),
+    "inference": Collective(inference.Config, inference.measure),
+    "scaling": Collective(scaling.Config, scaling.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 
@@ -100,24 +109,48 @@ def main(arguments: Sequence[str]) -> int:
         complain(f"{USAGE}, with NAME one of {', '.join(NAMES)}")
         return 2
     name, config = arguments
+    if name in COLLECTIVES and COLLECTIVES[name].killed:
+        status, line = _killed(name, config)
+    else:
+        status, line = _answered(name, config)
+    if line:
+        # What a TaskProlog printed may lack its newline: the document is on a line of its own.
+        document.write_line(stdout, f"\n{line}")
+    return status
+
+
+def _answered(
+    name: str, config: str, report: killed.Report | None = None
+) -> tuple[int, str | None]:
+    """The status of a payload and its document, or its complaint."""
     try:
-        line = run(name, config, os.environ)
+        return 0, run(name, config, os.environ, report)
     except CannotRun as error:
         complain(f"{_who(name)}: {error}", error.blamed)
         time.sleep(error.linger_s)
-        return 1
     except Exception as error:
         traceback.print_exc()
         complain(f"{_who(name)}: {type(error).__name__}: {first_line(error)}")
-        return 1
-    if line is not None:
-        # What a TaskProlog printed may lack its newline: the document is on a line of its own.
-        document.write_line(stdout, f"\n{line}")
-    return 0
+    return 1, None
 
 
-def run(name: str, config: str, environ: Mapping[str, str]) -> str | None:
-    """The document of one payload, or None on the ranks that leave it to rank 0."""
+def _killed(name: str, config: str) -> tuple[int, str | None]:
+    """The same of a payload that is killed when it is done."""
+    try:
+        text = killed.after(lambda report: _answered(name, config, report)[0])
+    except CannotRun as error:
+        complain(f"{_who(name)}: {error}", (node_name(os.environ),))
+        return 1, None
+    return (1, None) if text is None else (0, text and document.with_end(text, "SIGKILL"))
+
+
+def run(
+    name: str, config: str, environ: Mapping[str, str], report: killed.Report | None = None
+) -> str | None:
+    """The document of one payload, or None on the ranks that leave it to rank 0.
+
+    report   takes it (or an empty text) while the group still stands, and does not return
+    """
     if (alone := OF_NODE.get(name)) is not None:
         what = load(alone.config, config)
         return document.encode(name, node.proof(environ), alone.measure(what), what.nonce)
@@ -126,6 +159,10 @@ def run(name: str, config: str, environ: Mapping[str, str]) -> str | None:
     with joined(loaded, environ) as group:
         measured = payload.measure(loaded, group)
         proof = group.proof()
+        if report is not None:
+            whole = document.encode(name, proof, measured, loaded.nonce)
+            group.part()
+            report(whole if group.rank == 0 else "")
     return document.encode(name, proof, measured, loaded.nonce) if group.rank == 0 else None
 
 

@@ -26,7 +26,7 @@ from cluster.errors import CannotRun
 from cluster.text import first_line
 from validation.payloads import container, nccl_debug
 from validation.payloads.config import GroupConfig
-from validation.payloads.meeting import connect, meet
+from validation.payloads.meeting import TICK_S, connect, meet
 from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name, steering
 from validation.payloads.watch import Watch, mark
 
@@ -67,7 +67,7 @@ class Group:
     watch: Watch
     environment: Mapping[str, str]  # what steers the communication, as it came
     nccl_log: Path | None  # this rank's; None without NCCL
-    store: Any  # that rank 0 serves
+    store: Any  # torch's, which rank 0 serves
 
     def gather(self, value: Json) -> list[Json]:
         """Every rank's value, in rank order, on every rank. The value must survive JSON."""
@@ -118,6 +118,23 @@ class Group:
             "ranks": self.gather(asdict(self.itself)),
             "environment": dict(self.environment),
         }
+
+    def part(self) -> None:
+        """Returns once no rank needs another any more: each may now end at any moment. Collective.
+
+        The last step goes through the store alone, and rank 0, which serves it, returns last.
+        """
+        self.watch.doing("parting")
+        self._count("done")
+        self.store.add("parted", 1)
+        if self.rank == 0:
+            self._count("parted", 0)
+
+    def _count(self, name: str, mine: int = 1) -> None:
+        """Waits until every rank has counted itself."""
+        self.store.add(name, mine)
+        while self.store.add(name, 0) < self.size:
+            time.sleep(TICK_S)
 
     def transport(self) -> list[dict[str, Any]] | None:
         """What every rank's NCCL says of the way it took (nccl_log.Summary); None without NCCL.

@@ -172,7 +172,7 @@ def train_stage(
         left.extend(training.copies([output]))
 
     stage = make_stage(config, group, chain, module)
-    schedule = _schedule(config, stage)
+    schedule = make_schedule(config, stage)
     optimizer = training.sgd(module, config.lr)
     watching = module.register_forward_hook(watch)
 
@@ -252,7 +252,7 @@ def without_scaling(schedule: type[Any]) -> dict[str, Any]:
     return {"scale_grads": False} if scales else {}
 
 
-def _schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
+def make_schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
     from torch.distributed.pipelining import Schedule1F1B
 
     return Schedule1F1B(

@@ -9,6 +9,8 @@ length or movement, so that a figure of 1 is a rank that did nothing.
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -175,6 +177,18 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     """What this rank has of a tensor that is spread over a mesh; any other is its own."""
     part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
+
+
+def digest(tensors: Iterable[torch.Tensor]) -> str:
+    """sha256 of the bits of these tensors."""
+    content = hashlib.sha256()
+    for tensor in tensors:
+        held = tensor.detach().cpu().contiguous()
+        # Read where it lies: torch has no other way to a tensor's bytes that needs no numpy and
+        # does not make a Python object of each.
+        memory = ctypes.c_char * (held.numel() * held.element_size())
+        content.update(memory.from_address(held.data_ptr()) if held.numel() else b"")
+    return content.hexdigest()
 
 
 def gradients(model: torch.nn.Module) -> list[torch.Tensor]:

@@ -9,7 +9,7 @@ from typing import TextIO
 from cluster.text import printable
 from cluster.watching import columns, fitted, table
 from validation.model import RunReport, Verdict
-from validation.report import advice, words
+from validation.report import advice, scaling, words
 
 _HEADER = ("tier", "check", "subject", "value", "threshold", "verdict")
 _COLOURS = {
@@ -35,7 +35,7 @@ def render(report: RunReport, *, width: int | None = None, colour: bool = False)
     the table what is worst. The page has everything.
     """
     head = [*fitted(words.title(report), width), ""]
-    end = ["", *_notes(report, width), *_verdict(report, width, colour)]
+    end = [*_scaling(report, width), "", *_notes(report, width), *_verdict(report, width, colour)]
     last = [f"  details: {report.output}/report.html"] if report.output else []
     rows = list(words.rows(report.results))
     lines = _table(rows, width, colour)
@@ -104,6 +104,15 @@ def _table(rows: list[words.Row], width: int | None, colour: bool) -> list[str]:
             wrapped = textwrap.wrap(row.message, max((width or _WIDTH) - 8, 24))
             shown += [f"        {part}" for part in wrapped]
         lines += shown
+    return lines
+
+
+def _scaling(report: RunReport, width: int | None) -> list[str]:
+    """How trainings grow with their ranks, a row for each size."""
+    lines = []
+    for found in scaling.tables(report.results):
+        lines += ["", f"  {found.title}"]
+        lines += [line for row in table([found.header, *found.rows], width) for line in row]
     return lines
 
 

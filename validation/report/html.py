@@ -28,7 +28,7 @@ from validation.model import (
     Tier,
     Verdict,
 )
-from validation.report import advice, words
+from validation.report import advice, scaling, words
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -60,6 +60,7 @@ def render(report: RunReport) -> str:
         bad=[row for row in rows if row.verdict not in fine],
         good=[row for row in rows if row.verdict in fine],
         plots=list(_plots(report.results)),
+        scaled=list(map(_scaled, scaling.tables(report.results))),
         nodes=_nodes(report),
         each=each[:_EACH],
         more_of_each=max(len(each) - _EACH, 0),
@@ -306,6 +307,74 @@ def _plot(result: Result, way: str, measured: Sequence[tuple[str, float]]) -> Pl
         ticks=ticks,
         limit=_Tick(y(limit), f"at least {words.number(limit)}") if limit else None,
     )
+
+
+# --- efficiency over ranks -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One efficiency at each size; what is not measured at a size has no point."""
+
+    name: str
+    style: str  # of its class in style.css
+    points: tuple[_Point, ...]
+
+    @property
+    def line(self) -> str:
+        return " ".join(f"{point.x},{point.y}" for point in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Efficiency over the number of ranks, in the coordinates of its picture, and the table."""
+
+    table: scaling.Table
+    width: int
+    height: int
+    left: int
+    right: int
+    bottom: int
+    lines: tuple[_Line, ...]
+    ticks: tuple[_Tick, ...]
+    sizes: tuple[tuple[float, str], ...]  # where on the axis each is, and its name
+
+    @property
+    def words(self) -> str:
+        """What the picture shows, for who cannot see it."""
+        return "; ".join(
+            f"{line.name}: " + ", ".join(f"{point.size} {point.value}" for point in line.points)
+            for line in self.lines
+        )
+
+
+def _scaled(table: scaling.Table) -> Scaled:
+    values = [value for _, line in table.lines for value in line if value is not None]
+    top = _round_up(max([1.0, *values]))
+    span_x, span_y = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+
+    def x(index: int) -> float:
+        return round(_LEFT + span_x * (index + 0.5) / len(table.sizes), 1)
+
+    def y(value: float) -> float:
+        return round(_HEIGHT - _BOTTOM - value / top * span_y, 1)
+
+    lines = tuple(
+        _Line(
+            name,
+            f"line{scaling.LINES.index(name)}",
+            tuple(
+                _Point(x(index), y(value), f"{table.sizes[index]} ranks", words.number(value))
+                for index, value in enumerate(line)
+                if value is not None
+            ),
+        )
+        for name, line in table.lines
+    )
+    ticks = tuple(_Tick(y(top * part / 4), words.number(top * part / 4)) for part in range(5))
+    sizes = tuple((x(index), str(ranks)) for index, ranks in enumerate(table.sizes))
+    frame = (_WIDTH, _HEIGHT, _LEFT, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
+    return Scaled(table, *frame, lines, ticks, sizes)
 
 
 def _number(limit: Threshold | None) -> float | None:

@@ -95,7 +95,51 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
     },
     "expert_parallel": {**_SHARDED, "experts": strict.whole(1)},
     "mesh": _SHARDED,
+    "checkpoint": {
+        **_TRAINING,
+        "depth": strict.whole(1),
+        "batch_per_slice": strict.whole(1),
+        "kept": strict.whole(2),
+    },
+    "inference": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
+        "seed": strict.whole(),
+        "vocabulary": strict.whole(2),
+        "width": strict.whole(1),
+        "heads": strict.whole(LONGEST_CHAIN),
+        "hidden": strict.whole(LONGEST_CHAIN),
+        "depth": strict.whole(1),
+        "prompts": strict.whole(1),
+        "prompt_tokens": strict.whole(1),
+        "new_tokens": strict.whole(2),
+    },
+    "scaling": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
+        "seed": strict.whole(),
+        "vocabulary": strict.whole(2),
+        "width": strict.whole(1),
+        "heads": strict.whole(1),
+        "hidden": strict.whole(1),
+        "depth": strict.whole(1),
+        "sequence": strict.whole(1),
+        "batch": strict.whole(1),
+        "total": strict.whole(1),
+        "microbatches": strict.whole(LONGEST_CHAIN),
+        "microbatch_size": strict.whole(1),
+        "stage_width": strict.whole(1),
+        "stage_layers": strict.whole(1),
+        "steps": strict.whole(1),
+        "warmup": strict.whole(1),
+        "lr": strict.positive,
+    },
 }
+
+# What goes on with what another payload began is set up as that one.
+_GOES_ON = {"resume": "checkpoint"}
 
 _LIMIT: dict[str, strict.Reader] = {"run_limit_s": strict.whole(1)}
 
@@ -190,7 +234,8 @@ def read(path: Path) -> Suite:
     problems += _misnamed(path, fields)
     if fields["queue_limit_s"] > 240:
         problems.append("queue_limit_s: above 240 s; MUNGE credentials could expire in the queue")
-    needed = {CHECKS[name].payload for name in fields["checks"]} - {None}
+    payloads = {CHECKS[name].payload for name in fields["checks"]} - {None}
+    needed = {_GOES_ON.get(payload, payload) for payload in payloads if payload}
     problems += [
         f"{payload}: a check of the suite needs it, and nothing says how it runs"
         for payload in (*_NODE, *_CONFIGS)
@@ -224,7 +269,10 @@ def read(path: Path) -> Suite:
             sizes = config.get("sizes_bytes", ())
             if list(sizes) != sorted(set(sizes)):
                 problems.append(f"{payload}.{backend}.sizes_bytes: must rise")
+            if config.get("kept", 0) >= config.get("steps", 1):
+                problems.append(f"{payload}.{backend}.kept: must be below steps")
             cluster[payload][backend] = JobTemplate(limit, config)
+    cluster |= {payload: cluster[other] for payload, other in _GOES_ON.items()}
     if problems:
         raise DataError(str(path), problems)
     return Suite(

@@ -12,7 +12,6 @@ The whole of validation.tiers, the checks and the model runs; only the login nod
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import random
 import time
@@ -42,7 +41,6 @@ from validation.payloads.collectives import OPERATIONS
 from validation.plan import Plan, Selection
 from validation.slurm import launcher
 from validation.slurm.client import JobProgress, Progress, SlurmDown
-from validation.suites import Suite
 from validation.tests import standin
 from validation.tests.conftest import make_plan
 from validation.tests.judging import put
@@ -114,7 +112,7 @@ def world(seed: int) -> World:
     fabric = (FABRIC,) if real and size > 1 else ()
     nodes = [(f"gpu{number}", model, count, *fabric) for number in range(1, size + 1)]
     suite = suites.load("network") if size > 2 and draw.random() < 0.15 else whole_suite(draw)
-    plan = make_plan(*nodes, selection=Selection(), suite=suite)
+    plan = make_plan(*nodes, selection=Selection(), suite=suite, shared=("/scratch",))
     if real:
         plan = with_a_bandwidth(plan, model)
     states = {
@@ -128,7 +126,10 @@ def whole_suite(draw: random.Random) -> suites.Suite:
     """`quick`, the collectives of `network`, and one more training of the suite `training`."""
     quick, network, training = (suites.load(name) for name in ("quick", "network", "training"))
     check = draw.choice([name for name in training.checks if name not in quick.checks])
-    more = {"collectives": network.cluster["collectives"], check: training.cluster[check]}
+    # What is resumed was written before.
+    trained = ("checkpoint", "resume") if check in ("checkpoint", "resume") else (check,)
+    more = {name: training.cluster[name] for name in trained}
+    more["collectives"] = network.cluster["collectives"]
     return dataclasses.replace(
         quick, checks=(*quick.checks, *more), cluster={**quick.cluster, **more}
     )
@@ -480,10 +481,16 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         rank = draw.randrange(job.ranks)
         faults.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
         return faults
-    if job.payload == "collectives":
-        return faults + collective_faults(draw, job)
-    if job.payload == "schedules":
-        return faults + schedule_faults(draw, job, nobody)
+    own_kinds: dict[str, Callable[[], list[tuple[str, Change, frozenset[str]]]]] = {
+        "collectives": lambda: collective_faults(draw, job),
+        "schedules": lambda: schedule_faults(draw, job, nobody),
+        "scaling": lambda: scaling_faults(job, nobody),
+        "inference": lambda: inference_faults(draw, job, nobody),
+        "checkpoint": lambda: restart_faults(draw, job, nobody, its),
+        "resume": lambda: restart_faults(draw, job, nobody, its),
+    }
+    if job.payload in own_kinds:
+        return faults + own_kinds[job.payload]()
     faults += [
         ("ten thousand times slower", _slower(1e4), nobody),
         ("one step a thousand times slower", at("step_times_s", 2, value=4.0), nobody),
@@ -659,6 +666,96 @@ def schedule_faults(
     ]
 
 
+def scaling_faults(job: Job, nobody: frozenset[str]) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong with a training that is measured at several sizes."""
+    return [
+        ("a size is missing", altered(lambda d: d["measured"]["sizes"].pop()), nobody),
+        ("a rank that did not train", at("sizes", -1, "took_part", value=0), nobody),
+        ("a wrong sum", at("sizes", -1, "summed", 0, value=2), nobody),
+        ("not in step", at("sizes", -1, "in_step", value=False), nobody),
+        ("a loss that is none", at("sizes", -1, "losses_finite", value=False), nobody),
+        ("no time", at("sizes", -1, "weak_s", value=0.0), nobody),
+        ("a step that never ended", at("sizes", -1, "weak_s", value="inf"), nobody),
+        ("no parameters", measured(parameters=0), nobody),
+        *(
+            (("ten thousand times slower together", at("sizes", -1, "weak_s", value=5e3), nobody),)
+            if job.ranks > 1
+            else ()
+        ),
+    ]
+
+
+def inference_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong when all ranks continue prompts together."""
+    rank = draw.randrange(job.ranks)
+    off = draw.choice((1.0, 1e-3, "nan", "inf"))
+    own = frozenset({_host(job, rank)})
+    place = draw.randrange(20)
+
+    def everywhere(document: dict[str, Any]) -> None:
+        for item in document["measured"]["ranks"]:
+            item["cache"][place] = off
+
+    return [
+        ("computed wrongly on one rank", at("ranks", rank, "computed", value=off), own),
+        ("a wrong cache on one rank", at("ranks", rank, "cache", place, value=off), own),
+        ("a wrong cache everywhere", altered(everywhere), nobody),
+        ("another token on one rank", at("ranks", rank, "first_cache", place, value=off), own),
+        ("wrong logits on one rank", at("ranks", rank, "logits", 0, value=off), own),
+        ("a wrong token that nobody counts", at("tokens", 0, 0, 0, value=9), nobody),
+        ("a token less", altered(lambda d: d["measured"]["expected"][0].pop()), nobody),
+        ("ties", measured(margin=1e-6), nobody),
+        ("other rows", measured(rows=[job.ranks + 1]), nobody),
+        ("no time", measured(decode_s=0.0), nobody),
+        ("no speed", measured(prefill_tokens_per_s=0.0), nobody),
+        ("a rank's figures missing", altered(lambda d: d["measured"]["ranks"].pop()), nobody),
+    ]
+
+
+def restart_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str], its: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong with a training that is killed and resumed."""
+    rank = draw.randrange(job.ranks)
+    unequal = at("ranks", rank, "equal", value=False)
+    faults = [
+        ("another step's losses", measured(first=1), nobody),
+        ("a loss is missing", altered(lambda d: d["measured"]["losses"].pop()), nobody),
+        ("a loss apart", at("losses", 0, value=2.0), nobody),
+        ("a loss that is none", at("losses", 0, value="nan"), nobody),
+        ("a rank's figures missing", altered(lambda d: d["measured"]["ranks"].pop()), nobody),
+        ("one rank unequal", unequal, nobody | {_host(job, rank)}),
+        ("a reference that stood still", at("ranks", 0, "movement", value=1e-9), nobody),
+        ("no time", measured(save_s=0.0, load_s=0.0), nobody),
+    ]
+    if job.payload == "checkpoint":
+        faults += [
+            ("not killed", measured(ended_by="SIGTERM"), nobody),
+            ("no file", measured(files=[]), nobody),
+        ]
+        return faults
+    seen_by = draw.choice((list(job.hosts), list(job.hosts[-1:])))
+    problem = {
+        "rank": 0,
+        "host": "gpu1",
+        "file": "__0_0.distcp",
+        "problem": draw.choice(("is stale: it holds the save before", "is torn: 1 of 2 bytes")),
+        "seen_by": seen_by,
+    }
+    missing = [{"host": host, "sentence": "nothing there"} for host in seen_by]
+    faults += [
+        ("a wrong file", measured(problems=[problem], problems_in_all=1), its),
+        ("nothing to resume", measured(missing=missing), its),
+        ("another step", measured(step=1), nobody),
+        ("wrong state", measured(wrong_state=["momentum.0"]), nobody),
+        ("the references before differ", measured(losses=[0.0] * 4), nobody),
+        ("no word of problems", altered(lambda d: d["measured"].pop("problems")), nobody),
+    ]
+    return faults
+
+
 def _host(job: Job, rank: int) -> str:
     return job.hosts[rank // job.ranks_per_node]
 
@@ -815,7 +912,9 @@ def with_fault(world: World) -> tuple[str, frozenset[str]]:
     kind = draw.choice(("slurm", "node", "node", "cluster", "cluster", "cluster", "login"))
     cluster_jobs = [job for group in world.plan.groups for job in group.jobs]
     of_several = None
-    if len(names) > 2 and (world.plan.suite == "network" or draw.random() < 0.1):
+    if world.plan.suite == "training":
+        kind = "cluster"
+    elif len(names) > 2 and (world.plan.suite == "network" or draw.random() < 0.1):
         of_several = between_nodes
     elif len(names) > 1 and world.plan.nodes[0].gpus.real and draw.random() < 0.2:
         of_several = shared_gpus
@@ -977,7 +1076,7 @@ def _run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> Simula
     except PlumblineError as error:
         return SimulatedRun(seed, fault, bad, None, {}, (f"exit 2: {error}",))
     results = settle(plan.checks, walk.results)
-    reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks)
+    reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks, plan.checks)
     return SimulatedRun(
         seed,
         fault,

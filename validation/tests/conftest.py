@@ -40,10 +40,13 @@ def declare(*nodes, **changes):
 VIRTUAL = (("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
 
 
-def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environments=None):
-    """`environments`: by a node's name, what the inventory declares for its payloads."""
+def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environments=None, shared=()):
+    """`environments`: by a node's name, what the inventory declares for its payloads; `shared`: the
+    shared filesystems of each."""
     document = declare(*(nodes or VIRTUAL))
     for node in document["nodes"]:
+        if shared:
+            node["shared_filesystems"] = list(shared)
         if node["name"] in (environments or {}):
             node["environment"] = environments[node["name"]]
     return plan_of(document, selection, suite, thresholds)

@@ -709,15 +709,26 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--short", action="store_true", help="2 ranks only")
     parser.add_argument("--ranks", type=int, nargs="+", default=RANKS, metavar="N")
-    parser.add_argument("--only", choices=PAYLOADS, help="one payload")
+    # Not above: it needs this module.
+    from validation.tests import told_faults  # noqa: PLC0415
+
+    choices = (*PAYLOADS, *told_faults.FAULTS)
+    parser.add_argument("--only", choices=choices, help="one payload")
     version.add_option(parser)
     options = parser.parse_args(arguments)
-    payloads = [options.only] if options.only else list(PAYLOADS)
+    chosen = [options.only] if options.only else choices
+    payloads = [name for name in chosen if name in PAYLOADS]
     outcomes = []
     for ranks in (2,) if options.short else options.ranks:
         outcomes += run(ranks, payloads, BACKENDS)
     print(table(outcomes))
-    return 0 if all(item.right for item in outcomes) else 1
+    told = told_faults.run_all(
+        [name for name in chosen if name in told_faults.FAULTS],
+        ("gloo",) if options.short else BACKENDS,
+    )
+    print(told_faults.table(told))
+    right = [*(item.right for item in outcomes), *(item.right for item in told)]
+    return 0 if all(right) else 1
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Answer:
 
 
 def _planned(payload: str, nodes: Any = REAL, suite: str = "quick") -> Job:
-    jobs: tuple[Job, ...] = make_plan(*nodes, suite=suite).jobs
+    jobs: tuple[Job, ...] = make_plan(*nodes, suite=suite, shared=SHARED).jobs
     return next(job for job in jobs if job.payload == payload)
 
 
@@ -84,7 +84,16 @@ def _dcgm() -> Answer:
 def _cluster(payload: str) -> Answer:
     """Collectives on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
     suite = {"all_reduce": "quick", "collectives": "network"}.get(payload, "training")
-    job = _planned(payload, REAL if suite == "training" else VIRTUAL, suite)
+    return _answered(_planned(payload, REAL if suite == "training" else VIRTUAL, suite))
+
+
+def _restarted(payload: str) -> Answer:
+    """Four nodes, of which two write and two resume."""
+    return _answered(_planned(payload, NEIGHBOURS, "training"))
+
+
+def _answered(job: Job) -> Answer:
+    payload = job.payload
     answer = getattr(standin, payload)
     fabric = job.nodes[0].fabric
     return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
@@ -96,6 +105,7 @@ def _pair() -> Answer:
     return Answer(job, standin.pairs(job.hosts, job.config, job.ranks_per_node))
 
 
+RESTARTED = ("checkpoint", "resume", "inference", "scaling")
 TRAININGS = ("ddp", "pipeline", "fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
 
 _ANSWERS: dict[str, Callable[[], Answer]] = {
@@ -110,6 +120,7 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "all_reduce": lambda: _cluster("all_reduce"),
     "collectives": lambda: _cluster("collectives"),
     **{payload: partial(_cluster, payload) for payload in TRAININGS},
+    **{payload: partial(_restarted, payload) for payload in RESTARTED},
 }
 ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 

@@ -386,6 +386,141 @@ def expert_parallel(hosts, config, ranks_per_node=1, *, fabric="ethernet", **cha
     return _document("expert_parallel", evidence, measured, config)
 
 
+DIGEST = "5d" * 32
+
+
+def _restart(config, evidence, hosts, fabric, first, last):
+    """What both jobs of a killed training say of its steps from `first` to `last`."""
+    losses = [2.5 * 0.9**step for step in range(config["steps"])]
+    return {
+        "steps": config["steps"],
+        "first": first,
+        "losses": losses[first:last],
+        "reference": losses[first:last],
+        "range": losses[0] - losses[-1],
+        "ranks": [
+            {"rank": rank, "reference": DIGEST, "equal": True, "difference": 0.0, "movement": 0.3}
+            for rank in range(evidence["world_size"])
+        ],
+        "parameters": 16640,
+        "references_before": [DIGEST] if first else [],
+        "transport": transport(evidence, hosts, fabric),
+    }
+
+
+def checkpoint(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    files = [
+        {
+            "rank": rank["rank"],
+            "host": rank["host"],
+            "name": f"__{rank['rank']}_0.distcp",
+            "bytes": 70421,
+            "sha256": DIGEST,
+            "before": DIGEST[::-1],
+        }
+        for rank in evidence["ranks"]
+    ]
+    measured = {
+        **_restart(config, evidence, hosts, fabric, 0, config["kept"]),
+        "folder": f"{config['filesystem']}/plumbline-checkpoint-1000/{config['stamp']}",
+        "free_bytes": 1 << 40,
+        "files": files,
+        "save_s": 0.05,
+        "ended_by": "SIGKILL",
+        **changes,
+    }
+    return _document("checkpoint", evidence, measured, config)
+
+
+def resume(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    measured = {
+        **_restart(config, evidence, hosts, fabric, config["kept"], config["steps"]),
+        "missing": [],
+        "folder": f"{config['filesystem']}/plumbline-checkpoint-1000/{config['stamp']}",
+        "step": config["kept"],
+        "written_by": evidence["world_size"],
+        "problems": [],
+        "problems_in_all": 0,
+        "files_checked": 3,
+        "bytes": 144274,
+        "wrong_state": [],
+        "load_s": 0.03,
+        **changes,
+    }
+    return _document("resume", evidence, measured, config)
+
+
+def inference(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks, new = evidence["world_size"], config["new_tokens"]
+    count = -(-ranks // 16)
+    rows = [len(range(row, ranks, count)) for row in range(count)]
+
+    def tokens():
+        return [[prompt + number for number in range(new)] for prompt in range(config["prompts"])]
+
+    places = config["prompt_tokens"] + new - 1
+    measured = {
+        "rows": rows,
+        "tokens": [tokens() for _ in rows],
+        "expected": tokens(),
+        "margin": 0.0123,
+        "ranks": [
+            {
+                "rank": rank,
+                "computed": 3e-7,
+                "first_cache": [3e-7] * places,
+                "cache": [3e-7] * places,
+                "logits": [2e-7] * new,
+                "wrong_tokens": 0,
+                "first_wrong": 0,
+            }
+            for rank in range(ranks)
+        ],
+        "parameters": 131072,
+        "prefill_s": 0.01,
+        "prefill_tokens_per_s": 6400.0,
+        "decode_s": 0.3,
+        "decode_tokens_per_s": 200.0,
+        "transport": transport(evidence, hosts, fabric),
+        **changes,
+    }
+    return _document("inference", evidence, measured, config)
+
+
+def scaling(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    powers = [2**power for power in range(12) if 2**power < len(hosts)]
+    counts = sorted({1, ranks, *(ranks_per_node * count for count in powers)})
+    measured = {
+        "nodes": len(hosts),
+        "sizes": [
+            {
+                "ranks": count,
+                "took_part": count,
+                "summed": [count * (count + 1) // 2] * count,
+                "in_step": True,
+                "losses_finite": True,
+                "weak_s": 0.5 * (1 + 0.02 * (count > 1) + 0.01 * (count > 8)),
+                "strong_s": 0.9 / count * 1.05 if count <= config["total"] else None,
+                "pipeline_s": 0.1 * (1 + 1.1 * (count - 1) / config["microbatches"])
+                if count <= 16
+                else None,
+            }
+            for count in counts
+        ],
+        "parameters": 134217728,
+        "parameters_multiplied": 117440512,
+        "dtype": "bf16" if config["backend"] == "nccl" else "fp32",
+        "transport": transport(evidence, hosts, fabric),
+        **changes,
+    }
+    return _document("scaling", evidence, measured, config)
+
+
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):
     """The same answer out of a container, but of the hosts that have none."""
 

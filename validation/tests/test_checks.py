@@ -1111,8 +1111,8 @@ def test_every_check_says_what_why_and_what_to_do(check):
     for text in (info.summary, info.what, info.why, info.advice):
         assert len(text) > 20
     # What the cluster tier finds needs the commands that fit the finding: the report has them.
-    # Pairs name the node or the link.
-    named = info.name == "pairs"
+    # Pairs name the node or the link, and a training that is resumed the file.
+    named = info.name in ("pairs", "checkpoint", "resume")
     assert bool(info.commands) == (info.tier is Tier.NODE or check.payload is None or named)
     assert all(command.format(node="gpu1") for command in info.commands)
 

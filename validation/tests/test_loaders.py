@@ -354,8 +354,9 @@ def test_every_check_is_in_a_suite_and_in_the_order_of_all():
         suites.load(name).checks for name in ("quick", "gpu", "local", "network")
     )
     tier = {name: check.info.tier for name, check in CHECKS.items()}
-    slow = ("fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
+    slow: tuple[str, ...] = ("fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
     of_quick = [name for name, check in CHECKS.items() if check.payload not in deep]
+    slow += ("checkpoint", "resume", "inference", "scaling")
     assert quick == tuple(name for name in of_quick if name not in (*slow, "collectives"))
     assert network == tuple(name for name in CHECKS if name in network)
     assert suites.load("training").checks == ("slurm_state", "ddp", "pipeline", *slow)

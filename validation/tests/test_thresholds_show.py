@@ -137,7 +137,7 @@ def test_no_check_that_asks_a_file_is_left_out(check):
     source = inspect.getsource(sys.modules[f"validation.checks.{check}"])
     asks = re.search(
         r"rules\.(model|common)|gpu_rules\(|cuda_names\(|host\.concluded|training\.judge"
-        r"|sharded\.evaluate",
+        r"|sharded\.evaluate|restart\.judge",
         source,
     )
     assert bool(asks) == (check in LOOKED_UP)

@@ -31,7 +31,16 @@ from cluster.errors import DataError
 from validation.model import Threshold
 from validation.thresholds import gpu, host
 from validation.thresholds.gpu import GBS, GpuRules, Peak
-from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most, share, speed
+from validation.thresholds.sourced import (
+    ORIGIN,
+    SOURCED,
+    date,
+    efficiency,
+    least,
+    most,
+    share,
+    speed,
+)
 
 SHIPPED = Path(__file__).parent
 
@@ -155,6 +164,7 @@ class Common:
     training: Mapping[str, Tolerances]  # by backend
     pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
     training_speed: Mapping[str, Speeds]  # by backend
+    scaling: Mapping[str, Threshold]  # by backend: weak efficiency with all ranks
     gpu_peak: Peak  # what no GPU known here exceeds
 
 
@@ -211,6 +221,9 @@ MODEL = strict.table(
 _LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
 _SPEED_LIMIT = strict.table({"fail_above": speed, **SOURCED}, {"warn_above": speed})
 _SHARE = strict.table({"fail_below_share": share, **SOURCED})
+_EFFICIENCY = strict.table(
+    {"fail_below_efficiency": efficiency, **SOURCED}, {"warn_below_efficiency": efficiency}
+)
 _TOLERANCES = strict.table(dict.fromkeys(TOLERANCES, _LIMIT))
 _SPEEDS = strict.table(dict.fromkeys(SPEEDS, _LIMIT))
 
@@ -232,6 +245,7 @@ COMMON = strict.table(
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
         "training_speed": strict.table({}, {"gloo": _SPEEDS, "nccl": _SPEEDS}),
+        "scaling": strict.table({}, {"gloo": _EFFICIENCY, "nccl": _EFFICIENCY}),
         "gpu_peak": gpu.PEAK,
     },
 )
@@ -287,6 +301,7 @@ def load_common(site: Path | None = None) -> Common:
     shares: dict[str, Threshold] = {}
     outliers: dict[str, Outliers] = {}
     speeds: dict[str, Speeds] = {}
+    scaling: dict[str, Threshold] = {}
     peak: Peak | None = None
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
@@ -318,26 +333,23 @@ def load_common(site: Path | None = None) -> Common:
         for backend, values in _by_backend(read["training_speed"]):
             limits = limits_of(f"training_speed.{backend}", SPEEDS, values)
             speeds[backend] = Speeds(*limits)
-        for backend, part in _by_backend(read["pairs"]):
-            origin = {**part, "warn_below_share": None}
-            shares[backend] = least(origin, "share", "", f"{place} pairs.{backend}")
         for backend, kinds in _by_backend(read["outliers"]):
             outliers[backend] = _outliers(kinds, f"{place} outliers.{backend}")
+        shares |= _floors(read, "pairs", "share", place)
+        scaling |= _floors(read, "scaling", "efficiency", place)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
-    if clock is None or any(
-        by_backend.keys() != {"gloo", "nccl"}
-        for by_backend in (bandwidth, outliers, training, shares, speeds)
-    ):
+    by_backend = (bandwidth, outliers, training, shares, speeds, scaling)
+    if clock is None or any(limits.keys() != {"gloo", "nccl"} for limits in by_backend):
         wanted = (
-            "clock_offset_s, bus_bandwidth_gbs, outliers, training, training_speed and pairs are "
-            "needed, for gloo and nccl"
+            "clock_offset_s, bus_bandwidth_gbs, outliers, training, training_speed, pairs and "
+            "scaling are needed, for gloo and nccl"
         )
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, outliers, training, shares, speeds, peak)
+    return Common(clock, bandwidth, outliers, training, shares, speeds, scaling, peak)
 
 
 def _by_backend(
@@ -345,6 +357,15 @@ def _by_backend(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What a file gives; it may leave out a backend, or all."""
     yield from ((backend, given) for backend, given in (values or {}).items() if given)
+
+
+def _floors(read: Mapping[str, Any], name: str, key: str, place: str) -> dict[str, Threshold]:
+    """What a file gives by backend."""
+    warns = {f"warn_below_{key}": None}
+    return {
+        backend: least({**warns, **floor}, key, "", f"{place} {name}.{backend}")
+        for backend, floor in _by_backend(read[name])
+    }
 
 
 def _outliers(kinds: Mapping[str, Any], place: str) -> Outliers:

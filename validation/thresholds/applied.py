@@ -7,6 +7,7 @@ from typing import cast
 from cluster.declaration import Node
 from validation.checks import (
     all_reduce,
+    checkpoint,
     clock,
     collectives,
     copies,
@@ -19,9 +20,12 @@ from validation.checks import (
     gpus,
     hbm,
     host_memory,
+    inference,
     mesh,
     peers,
     pipeline,
+    resume,
+    scaling,
     schedules,
     tensor_parallel,
 )
@@ -36,7 +40,7 @@ _TRAININGS = (ddp, pipeline, fsdp, tensor_parallel, schedules, expert_parallel, 
 # Checks that ask something of these files. All others judge by what is declared or by definition.
 _MODULES = (
     *(gpus, clock, disk, host_memory, cuda, gemm, hbm, copies, peers),
-    *(all_reduce, collectives, *_TRAININGS),
+    *(all_reduce, collectives, *_TRAININGS, checkpoint, resume, inference, scaling),
 )
 LOOKED_UP = tuple(module.NAME for module in _MODULES)
 # Without a threshold these are measured and end inconclusive; the others need none, or pass.
@@ -62,7 +66,7 @@ def applied(plan: Plan, name: str) -> list[Applied]:
     """For a node of the plan and the group it works in, in the order of the checks."""
     node = next(node for node in plan.nodes if node.name == name)
     rules = plan.rules[node.hardware]
-    jobs = [job for job in plan.jobs if any(name == host.name for host in job.nodes)]
+    jobs = [job for job in plan.jobs if name in job.candidates]
     entries: list[Applied] = []
     for check in plan.checks:
         if check.check not in LOOKED_UP or name not in check.subject.nodes:
@@ -208,6 +212,20 @@ def _training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applie
     yield Applied(check, "slowest step per median", speeds.slowest)
 
 
+def _first_step(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield Applied(check, "any figure", rules.common.training[job.backend or ""].first_step)
+
+
+def _restart(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    tolerances = rules.common.training[job.backend or ""]
+    yield Applied(check, "losses", tolerances.loss)
+    yield Applied(check, "parameters", tolerances.parameters)
+
+
+def _scaling(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield Applied(check, "weak efficiency", rules.common.scaling[job.backend or ""])
+
+
 _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     gpus.NAME: _names,
     cuda.NAME: _names,
@@ -221,4 +239,8 @@ _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     all_reduce.NAME: _all_reduce,
     collectives.NAME: _collectives,
     **{module.NAME: _training for module in _TRAININGS},
+    checkpoint.NAME: _restart,
+    resume.NAME: _restart,
+    inference.NAME: _first_step,
+    scaling.NAME: _scaling,
 }
