@@ -373,23 +373,22 @@ def _staged(cluster: Cluster, lab: Lab, first: list[Pair], draw: random.Random) 
     """NVCRE: screening, bisection, confirmation, across boundaries. Open: of which groups; here
     the leaf switches are screened, the nodes of failing pairs are confirmed with a node that
     passed, and each leaf switch is paired with the next, twice; what fails both times is named."""
-    leaves = list(cluster.topology.levels[0].groups.values())
-    pairs = _halves(lab, [tuple(leaf) for leaf in leaves])
+    leaves = cluster.topology.levels[0].groups
+    pairs = _halves(lab, [tuple(members) for members in leaves.values()])
     suspects = [node for pair in pairs for node in pair]
-    good = [node for node in cluster.nodes if node not in set(suspects)]
+    good = sorted(set(cluster.nodes) - set(suspects))
     if not good:
         return Named(set(suspects), set(), set())
-    nearest = {
-        leaf: [node for node in members if node in set(good)]
-        for leaf, members in cluster.topology.levels[0].groups.items()
-    }
-    home = {n: leaf for leaf, ns in cluster.topology.levels[0].groups.items() for n in ns}
-    partners = [(nearest[home[node]] or good)[0] for node in suspects]
-    confirmed = lab.side_by_side(zip(suspects, partners, strict=True)) if suspects else []
+    passed = set(good)
+    partners: dict[str, str] = {}
+    for members in leaves.values():
+        nearest = next((node for node in members if node in passed), good[0])
+        partners |= dict.fromkeys(members, nearest)
+    confirming = [(node, partners[node]) for node in suspects]
+    confirmed = lab.side_by_side(confirming) if suspects else []
     bad = {node for node, ok in zip(suspects, confirmed, strict=True) if not ok}
     links = {frozenset(pair) for pair in pairs if not bad & set(pair)}
-    usable = {leaf: [n for n in ns if n not in bad] for leaf, ns in
-              cluster.topology.levels[0].groups.items()}  # fmt: skip
+    usable = {leaf: [n for n in members if n not in bad] for leaf, members in leaves.items()}
     names = [leaf for leaf, ns in usable.items() if ns]
     across = [(one, other) for one, other in zip(names, [*names[1:], names[0]], strict=True)]
     failures = dict.fromkeys(names, 0)
