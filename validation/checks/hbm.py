@@ -12,7 +12,7 @@ What to do       Wrong elements: take the GPU out of service. Slow: check the me
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Tier
+from validation.model import Job, Metric, Reply, Result, Tier, When
 from validation.payloads.gpu_memory import MOVED
 from validation.thresholds import Rules
 from validation.thresholds.gpu import GBS
@@ -20,6 +20,11 @@ from validation.thresholds.gpu import GBS
 NAME = "hbm"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "Wrong elements": When(r"\bwrong\b", ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER'",)),
+    "Slow": When(r"expected|threshold"),
+}
 
 CACHES = 4  # a buffer is at least so many L2 caches large
 
