@@ -1,6 +1,7 @@
 """Every word that a run can print has an answer, and so have logs and former runs."""
 
 import json
+import re
 
 import pytest
 
@@ -16,7 +17,9 @@ from validation.report import json as json_report
 from validation.tests.conftest import GOLDEN
 from validation.tests.sample_reports import evil, healthy, mixed_bag
 
-STATES = GOLDEN.parents[2] / "cluster/tests/node_states.yml"
+ROOT = GOLDEN.parents[2]
+RUNBOOKS = sorted((ROOT / "docs/runbooks").glob("[A-Z]*[a-z].md"))
+STATES = ROOT / "cluster/tests/node_states.yml"
 
 
 def words():
@@ -173,3 +176,12 @@ def test_every_check_of_the_cluster_tier_names_whom_to_call():
         (answer,) = explain.explain(name, ())
         if check.info.tier is Tier.CLUSTER:
             assert answer.who
+
+
+@pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
+def test_what_a_runbook_asks_has_an_answer(page):
+    asked = re.findall(r"`python -m validation\.explain ([^`]+)`", page.read_text(encoding="utf-8"))
+    of_hardware = re.match("Gpu|Infiniband|Nv|SlurmNode|Munge|Clock", page.stem)
+    assert asked or not of_hardware
+    for words_ in asked:
+        assert explain.explain(words_, ())
