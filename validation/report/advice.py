@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.hostlist import compress
+from cluster.slurm import drain_reasons
 from cluster.text import printable
 from validation import causes
 from validation.causes import Cause
@@ -310,7 +311,7 @@ def _drain(nodes: Sequence[str], group: Sequence[_Finding]) -> str:
     first = group[0]
     alike = all(finding.message == first.message for finding in group)
     message = first.message if alike else words.kind_of(first.message)
-    reason = quoted(f"plumbline: {first.result.check}: {message}")
+    reason = quoted(drain_reasons.of_validation([first.result.check], message))
     return f"scontrol update nodename={shlex.quote(compress(nodes))} state=drain reason={reason}"
 
 

@@ -406,9 +406,53 @@ def say(what, number, host, skew_s=0.0):
     print(line, file=sys.stderr, flush=True)
 
 
+# How scontrol writes what sinfo has as one word.
+WORDS = {"idle": "IDLE", "drained": "IDLE+DRAIN", "maint": "IDLE+MAINTENANCE", "down*": "DOWN*"}
+
+
+def changed(state, arguments):
+    """What an operator tells Slurm, and what becomes of the nodes."""
+    with (state / "told").open("a") as told:
+        told.write(json.dumps(arguments) + "\n")
+    verb, *_ = arguments
+    given = dict(word.partition("=")[::2] for word in arguments if "=" in word)
+    nodes = nodes_of(state)
+    kept = state / "reserved"
+    reserved = kept.read_text().split() if kept.exists() else []
+    if verb == "create":
+        kept.write_text(" ".join(expand(given["Nodes"])))
+    elif verb == "delete":
+        kept.unlink()
+        for name in reserved:
+            nodes[name][0] = "idle" if nodes[name][0] == "maint" else nodes[name][0]
+    elif given["State"] == "DRAIN":
+        nodes[given["NodeName"]][0] = "drained"
+        nodes[given["NodeName"]][-1] = given["Reason"]
+    else:
+        assert given["State"] == "RESUME"
+        nodes[given["NodeName"]][0] = "maint" if given["NodeName"] in reserved else "idle"
+        nodes[given["NodeName"]][-1] = "none"
+    (state / "nodes.new").write_text(json.dumps(nodes))
+    (state / "nodes.new").rename(state / "nodes.json")
+    return 0
+
+
 def scontrol(state, arguments):
-    assert arguments == ["show", "config"]
     faults = faults_of(state)
+    if arguments[:4] == ["-a", "-o", "show", "node"]:
+        nodes = nodes_of(state)
+        for name in expand(arguments[4]):
+            if name not in nodes:
+                return complain(f"Node {name} not found")
+            word, *_, reason = nodes[name]
+            signed = "" if reason == "none" else f" Reason={reason} [root@2026-11-26T08:00:00]"
+            print(f"NodeName={name} Arch=x86_64 State={WORDS.get(word, word)} Owner=N/A{signed}")
+        return 0
+    if arguments[0] in ("update", "create", "delete"):
+        if "scontrol" in faults:
+            return complain(faults["scontrol"])
+        return changed(state, arguments)
+    assert arguments == ["show", "config"]
     kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
     print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
     return 0

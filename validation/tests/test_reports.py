@@ -766,7 +766,9 @@ def test_a_drain_command_quotes_cleanly_and_harmlessly():
     assert "'\"'" not in drain
     assert not set("`$\\!") & set(drain)
     reason = shlex.split(drain)[-1].removeprefix("reason=")
-    assert reason.startswith("plumbline: munge: the node refuses the login node's credential: Inv")
+    assert reason.startswith(
+        "[plumbline:validation/munge] the node refuses the login node's credential: Inv"
+    )
     # And a shell agrees.
     shown = subprocess.run(
         ["bash", "-c", drain.replace("scontrol", "printf '%s\\n'", 1)],
