@@ -37,6 +37,7 @@ from validation import (
     tiers,
 )
 from validation.checks.registry import CHECKS
+from validation.declaring import doubts
 from validation.drain_steps import Consent
 from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
 from validation.output import RunFolder
@@ -220,7 +221,7 @@ def _report(
         nodes=node_reports(planned.nodes, walk.states, results, planned.suite_checks),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
-        notes=(*client.notes, *walk.notes),
+        notes=(*client.notes, *walk.notes, *doubts(planned.nodes)),
         left_out=planned.left_out,
         interrupted=walk.interrupted,
         repeat=_repeat(options),
