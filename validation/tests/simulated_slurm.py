@@ -357,6 +357,8 @@ def answer(payload, hosts, config, options, arguments):
         return standin.node(hosts[0], config, **arguments)
     if payload == "cuda":
         return standin.cuda(hosts[0], config, **arguments)
+    if payload == "look":
+        return standin.look(hosts[0], config, **arguments)
     if payload in ("health", "compute"):
         return of_gpus(payload, hosts[0], config, **arguments)
     ranks_per_node = int(options["ntasks-per-node"])
@@ -439,22 +441,27 @@ def changed(state, arguments):
 
 def scontrol(state, arguments):
     faults = faults_of(state)
-    if arguments[:4] == ["-a", "-o", "show", "node"]:
-        nodes = nodes_of(state)
-        for name in expand(arguments[4]):
-            if name not in nodes:
-                return complain(f"Node {name} not found")
-            word, *_, reason = nodes[name]
-            signed = "" if reason == "none" else f" Reason={reason} [root@2026-11-26T08:00:00]"
-            print(f"NodeName={name} Arch=x86_64 State={WORDS.get(word, word)} Owner=N/A{signed}")
-        return 0
     if arguments[0] in ("update", "create", "delete"):
-        if "scontrol" in faults:
-            return complain(faults["scontrol"])
-        return changed(state, arguments)
-    assert arguments == ["show", "config"]
-    kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
-    print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
+        return complain(faults["scontrol"]) if "scontrol" in faults else changed(state, arguments)
+    if arguments[-1] == "--json":
+        return complain("scontrol: unrecognized option '--json'")
+    if arguments == ["show", "config"]:
+        kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
+        print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
+        print("ClusterName = hpc1\nSLURM_VERSION = 24.11.5\nSlurmctldHost[0] = ctl1(192.0.2.1)")
+        return 0
+    nodes = nodes_of(state)
+    assert arguments[:3] == ["-a", "-o", "show"]
+    if arguments[3] == "partitions":
+        names = ",".join(nodes)
+        print(f"PartitionName=all AllowGroups=ALL Default=NO Hidden=NO Nodes={names} State=UP")
+        print(f"PartitionName=gpu AllowGroups=ALL Default=YES Hidden=NO Nodes={names} State=UP")
+        return 0
+    for name in expand(arguments[4]) if arguments[3] == "node" else nodes:
+        word, cpus, memory, gres, reason = nodes[name]
+        signed = "" if reason == "none" else f" Reason={reason} [root@2026-11-26T08:00:00]"
+        shown = f"State={WORDS.get(word, word)} ThreadsPerCore=1 Partitions=gpu,all{signed}"
+        print(f"NodeName={name} CPUTot={cpus} Gres={gres} RealMemory={memory} {shown}")
     return 0
 
 
