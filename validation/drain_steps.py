@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,8 @@ from validation.draining import Return
 from validation.model import RunReport
 from validation.slurm.operator import Drain, Operator, Refused, reserve_words, resume_command
 
-Ask = Callable[[str], bool]
+# How long slurmctld may take to hear of a node that it has resumed (its pings: SlurmdTimeout / 3).
+SETTLE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,23 @@ class Returning:
                     resumed.append(item)
             if not resumed:
                 raise Refused("; ".join(kept))
+            self.returns, self.kept = tuple(resumed), tuple(kept)
+            self._settle()
         except BaseException:
             self._again(resumed)
             raise
-        self.returns, self.kept = tuple(resumed), tuple(kept)
+
+    def _settle(self) -> None:
+        """slurmctld takes a node that it has just resumed for silent until its next word with it.
+
+        One that stays so is judged as it is.
+        """
+        until = time.monotonic() + SETTLE_S
+        names = [item.node for item in self.returns]
+        while any("NOT_RESPONDING" in node.words for node in self.operator.look(names).values()):
+            if time.monotonic() >= until:
+                return
+            time.sleep(1)
 
     def around(self, walked: Callable[[], RunReport]) -> RunReport:
         """The run's report, with what became of the nodes; they are drained again if it raises."""
