@@ -128,7 +128,28 @@ def silent(job: JobReport, reply: Reply) -> list[str]:
     ]
 
 
-# --- cases of a check ------------------------------------------------------------------------
+# --- cases of every check ------------------------------------------------------------------------
+
+
+NOT_MEASURED = "not measured"  # the value of what failed before it could be measured
+
+_LOOK = ("ssh {node} nvidia-smi -L", "ssh {node} 'dmesg | grep -i -e xid -e nvrm'")
+# Of whatever asks a GPU, beside the cases of its own.
+COMMON = (
+    Case(
+        "no answer from the gpu",
+        r"does not tell its|gives no answers",
+        "The driver does not answer for the GPU: see the check `driver` first.",
+        _LOOK,
+    ),
+    Case(
+        NOT_MEASURED,
+        r"see cuda\b",
+        "The GPU did not do the work that was to be measured. See the check `cuda` first; then "
+        "read its XID, and reset the GPU.",
+        _LOOK,
+    ),
+)
 
 
 def case(info: CheckInfo, result: Result) -> Case | None:
@@ -137,10 +158,13 @@ def case(info: CheckInfo, result: Result) -> Case | None:
     The judge may have named it; else it is the one whose words stand first in the message: the
     worst of several findings begins it.
     """
-    named = [item for item in info.cases if item.name == result.cause]
+    known = (*info.cases, *COMMON)
+    named = [item for item in known if item.name == result.cause]
     if named:
         return named[0]
-    found = [(match.start(), item) for item in info.cases if (match := item.found(result.message))]
+    found = [(match.start(), item) for item in known if (match := item.found(result.message))]
+    if not found and result.value is not None and result.value.value == NOT_MEASURED:
+        return COMMON[-1]
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 

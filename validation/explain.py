@@ -27,10 +27,10 @@ from cluster.readers import xids
 from cluster.slurm import job_reasons, node_states
 from cluster.slurm.node_states import NodeState
 from cluster.text import printable
-from validation import terminal
+from validation import causes, terminal
 from validation.causes import Cause
 from validation.checks.registry import CHECKS
-from validation.model import EXIT_USAGE, CheckInfo, Outcome, Standing, Tier, Verdict
+from validation.model import EXIT_USAGE, Case, CheckInfo, Outcome, Standing, Tier, Verdict
 from validation.records import Found, Run, last
 from validation.report import console
 from validation.report.advice import ADVICE
@@ -312,6 +312,9 @@ def _of_found(found: Found) -> Answer:
     """What a result of a run asks for."""
     if found.cause in _CAUSES and found.cause != Cause.FINDING.value:
         return of_cause(Cause(found.cause), ())
+    common = [case for case in causes.COMMON if case.name == found.cause]
+    if common:
+        return _of_common(common[0], ())
     if found.check not in CHECKS:
         return of_cause(Cause.FINDING, ())
     cases = [case.name for case in CHECKS[found.check].info.cases]
@@ -433,6 +436,8 @@ def vocabulary() -> dict[str, Callable[[Sequence[Run]], Answer]]:
         add(name, partial(of_check, name, ""))
         for case in check.info.cases:
             add(f"{name} {case.name}", partial(of_check, name, case.name))
+    for case in causes.COMMON:
+        add(case.name, partial(_of_common, case))
     for code in xids.load().by_code:
         add(f"xid {code}", partial(of_xid, code))
     for cause in Cause:
@@ -446,6 +451,13 @@ def vocabulary() -> dict[str, Callable[[Sequence[Run]], Answer]]:
     for entry in known()["lines"]:
         add(entry["name"], partial(_of_entry, entry))
     return words
+
+
+def _of_common(case: Case, runs: Sequence[Run]) -> Answer:
+    commands = tuple(map(_of_a_node, case.commands))
+    evidence = _found(runs, "", case.name)
+    meaning = "A GPU was asked in vain."
+    return Answer(case.name, meaning, case.advice, commands, _who("vendor"), evidence)
 
 
 def _of_entry(entry: Mapping[str, Any], runs: Sequence[Run] = ()) -> Answer:

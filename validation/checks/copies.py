@@ -8,7 +8,7 @@ Why it matters   Data loading, checkpoints and offloading use these copies. A li
 What to do       Slow: if it is slow in both directions, the PCIe generation or width is below that
                  of slot and board; reseat the board, check the riser and the firmware. If it is
                  slow on all GPUs, check IOMMU, ACS and the CPU's power profile. A wrong byte: take
-                 the GPU out of service.
+                 the GPU out of service. Too fast: check the node's clock.
                  $ ssh {node} 'nvidia-smi -q -d PCIE; nvidia-smi topo -m'
 """
 
@@ -23,8 +23,9 @@ TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
 
 CAUSES = {
-    "Slow": When(r"at least \S+ expected|expected|close to the threshold"),
-    "A wrong byte": When(r"\bwrong\b|others than were", ("ssh {node} dcgmi diag --run 3",)),
+    "Slow": When(r"at least \S+ expected|close to the threshold"),
+    "A wrong byte": When(r"bytes are wrong", ("ssh {node} dcgmi diag --run 3",)),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
 }
 
 WORDS = {"h2d": "from the host", "d2h": "to the host"}

@@ -10,7 +10,9 @@ Why it matters   Users run such trainings, and a training that ends without erro
 What to do       The message says where the difference began. What a rank computed: its node is at
                  fault; take it out of service until GPUs and memory are tested. An average:
                  all_reduce is wrong; repair that first. Different versions of torch or NCCL: apply
-                 the role validation_runtime to the named nodes. Over sockets: see all_reduce.
+                 the role validation_runtime to the named nodes. Over sockets: see all_reduce. The
+                 loss alone: the parameters are right, and the loss that torch reports is not;
+                 compare its version with that of other nodes.
 """
 
 from validation.checks import training, transport
@@ -27,6 +29,7 @@ CAUSES = {
     "An average": When(r"averaged gradient|the parameters after step"),
     "Different versions of torch or NCCL": When(r"different versions of"),
     "Over sockets": When(r"ran over"),
+    "The loss alone": When(r"^loss difference is [^;]*$"),
 }
 
 FIGURES = (training.COMPUTED, training.EXCHANGED)

@@ -26,15 +26,13 @@ PAYLOAD = host.PAYLOAD
 
 CAUSES = {
     "Wrong bytes or an I/O error": When(
-        r"bytes came back|[Ee]rror|wrong bytes",
+        r"bytes came back|[Ee]rror",
         ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount -e nvme'",),
     ),
     "Read-only": When(
         r"[Rr]ead-only", ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount -e nvme'",)
     ),
-    "Slow": When(
-        r"at least \S+ expected|expected|threshold", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)
-    ),
+    "Slow": When(r"are needed", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)),
 }
 
 WRITE, READ = "disk write", "disk read"

@@ -8,7 +8,8 @@ What to do       Version mismatch: reboot the node. A lost GPU: look for XID 79,
                  start, then have the board replaced. Insufficient permissions: check the device
                  files and the job's cgroup. No answer in time: reboot the node. An odd answer: the
                  GPU has no name, or other memory than its neighbours; reset it, then have the board
-                 replaced.
+                 replaced. Not loaded: load the kernel module `nvidia`, or apply the role
+                 nvidia_driver. Another number: see the check `gpus`.
                  $ ssh {node} 'nvidia-smi -L; cat /proc/driver/nvidia/version'
                  $ ssh {node} 'nvidia-smi -q | grep -i -e "bus id" -e vbios -e "recovery action"'
 """
@@ -52,6 +53,8 @@ CAUSES = {
         r"to answer NVML|in time|did not answer", ("ssh {node} nvidia-smi -L",)
     ),
     "An odd answer": When(r"no name or no UUID|MiB of memory, others"),
+    "Not loaded": When(r"NVML cannot be asked", ("ssh {node} 'lsmod | grep nvidia; dkms status'",)),
+    "Another number": When(r"NVML counts", ("ssh {node} nvidia-smi -L",)),
 }
 
 

@@ -9,7 +9,8 @@ Why it matters   Training consists of matrix products. A slow GPU delays all oth
 What to do       Wrong: take the GPU out of service and run the vendor's diagnostics. Slow: check
                  its power limit, clocks, temperature and throttle reasons under load, and what else
                  runs on it; if all are slow, check power cap, cooling or clocks of the node. Too
-                 fast: check the node's clock.
+                 fast: check the node's clock. Not supported: this torch, or the GPU, has no such
+                 type; install a torch for the GPU, or correct the model in the declaration.
                  $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
                  $ ssh {node} 'dcgmi diag -r 3'
 
@@ -30,12 +31,13 @@ TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
 
 CAUSES = {
-    "Wrong": When(r"is wrong", ("ssh {node} 'dcgmi diag -r 3'",)),
+    "Wrong": When(r"product is wrong", ("ssh {node} 'dcgmi diag -r 3'",)),
     "Slow": When(
-        r"at least \S+ expected|close to the threshold|below|expected",
+        r"at least \S+ expected|close to the threshold",
         ("ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'",),
     ),
-    "Too fast": When(r"more than|at most", ("ssh {node} timedatectl",)),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
+    "Not supported": When(r"ask for it|none of the types", ("ssh {node} nvidia-smi -L",)),
 }
 
 _GRID = 64  # rows and columns of a product that are sampled at most

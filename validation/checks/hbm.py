@@ -6,7 +6,7 @@ What it checks   All GPUs of the node run a copy and a triad over buffers severa
                  exceed what the memory can do.
 Why it matters   Most operations of a model wait for memory, and inference does so nearly always.
 What to do       Wrong elements: take the GPU out of service. Slow: check the memory clock, remapped
-                 rows, ECC errors, and what else runs on the GPU.
+                 rows, ECC errors, and what else runs on the GPU. Too fast: check the node's clock.
                  $ ssh {node} 'nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE'
 """
 
@@ -22,8 +22,11 @@ TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
 
 CAUSES = {
-    "Wrong elements": When(r"\bwrong\b", ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER'",)),
-    "Slow": When(r"expected|threshold"),
+    "Wrong elements": When(
+        r"elements are wrong", ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER'",)
+    ),
+    "Slow": When(r"at least \S+ expected|close to the threshold"),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
 }
 
 CACHES = 4  # a buffer is at least so many L2 caches large

@@ -24,8 +24,8 @@ TIER = Tier.NODE
 PAYLOAD = host.PAYLOAD
 
 CAUSES = {
-    "Wrong bytes": When(r"bytes came back|wrong", ("ssh {node} dmidecode --type memory",)),
-    "Slow": When(r"expected|threshold"),
+    "Wrong bytes": When(r"bytes came back", ("ssh {node} dmidecode --type memory",)),
+    "Slow": When(r"are needed"),
 }
 
 COPY = "memory copy"

@@ -7,7 +7,7 @@ Why it matters   One link that is slow or corrupts data affects every collective
 What to do       Slow: if one GPU is slow with all others, check its NVLinks. If one pair is slow,
                  check the bridge or switch between them. Without NVLink, everything uses PCIe:
                  check ACS and IOMMU. A wrong byte: take both GPUs out of service until you know
-                 which one it is.
+                 which one it is. Too fast: check the node's clock.
                  $ ssh {node} 'nvidia-smi topo -m; nvidia-smi nvlink -s; nvidia-smi nvlink -e'
 """
 
@@ -21,8 +21,9 @@ TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
 
 CAUSES = {
-    "Slow": When(r"expected|threshold"),
-    "A wrong byte": When(r"wrong"),
+    "Slow": When(r"at least \S+ expected|close to the threshold"),
+    "A wrong byte": When(r"bytes are wrong"),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
 }
 
 

@@ -10,7 +10,8 @@ What to do       The message says where the difference began. What a rank comput
                  two ranks: the path between their nodes is at fault; run all_reduce on these two
                  alone (`--nodes`), and check the error counters of their network cards and ports.
                  Different versions of torch or NCCL: apply the role validation_runtime to the named
-                 nodes. Over sockets: see all_reduce.
+                 nodes. Over sockets: see all_reduce. The loss alone: the parameters are right, and
+                 the loss that torch reports is not; compare its version with that of other nodes.
 """
 
 import math
@@ -31,6 +32,7 @@ CAUSES = {
     "What went between two ranks": When(r"what went from|what came back between"),
     "Different versions of torch or NCCL": When(r"different versions of"),
     "Over sockets": When(r"ran over"),
+    "The loss alone": When(r"^loss difference is [^;]*$"),
 }
 
 FIGURES = (training.RECEIVED, training.COMPUTED, training.EXCHANGED)

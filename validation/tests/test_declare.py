@@ -2,6 +2,8 @@
 does; and a run that proves the cluster against it."""
 
 import json
+import re
+import shlex
 import sys
 from dataclasses import replace
 
@@ -12,11 +14,12 @@ from cluster.declaration import Gpus, Node, Submission
 from cluster.errors import DataError
 from cluster.slurm import scontrol
 from cluster.slurm.scontrol import SlurmConfig, SlurmNode, SlurmPartition
-from validation import declare, declaring, plan, suites
+from validation import declare, declaring, explain, plan, run, suites
 from validation.declaring import Look, Undeclarable
 from validation.tests import standin
 from validation.tests.conftest import declare as document_of
 from validation.tests.conftest import plan_of
+from validation.tests.simulated_cluster import ROOT
 from validation.tests.standin_host import port
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -481,3 +484,21 @@ def test_dcgm_is_skipped_in_the_suite_that_has_it():
     skips = {c.skip for c in whole.checks if c.check == "dcgm"}
     assert skips == {"the declaration says that the node has no DCGM"}
     assert not [job for job in whole.node_jobs if job.payload == "dcgm"]
+
+
+COMMAND = re.compile(r"^python -m (validation\.\w+) ?([^#\n]*)", re.MULTILINE)
+PAGES = ("any-slurm-cluster.md", "validate.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_the_pages_have_options_that_there_are(page):
+    parsers = {
+        "validation.run": lambda: run._parser(run.PROGRAM),
+        "validation.declare": declare._parser,
+        "validation.explain": explain._parser,
+    }
+    text = (ROOT / "docs/operate" / page).read_text(encoding="utf-8")
+    commands = COMMAND.findall(text)
+    assert commands
+    for module, words in commands:
+        parsers[module]().parse_args(shlex.split(words))

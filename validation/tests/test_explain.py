@@ -26,6 +26,7 @@ def words():
     """Everything that the program can print and that a person may ask about."""
     yield from CHECKS
     yield from (f"{n} {case.name}" for n, c in CHECKS.items() for case in c.info.cases)
+    yield from (case.name for case in causes.COMMON)
     yield from (f"xid {code}" for code in xids.load().by_code)
     for kind in (Cause, Outcome, Verdict, Standing):
         yield from (word.value for word in kind)
