@@ -120,15 +120,16 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.metrics is not None:
         textfile.check(options.metrics, transport)
+    consent = Consent(options.yes)
+    if returning is not None:
+        drain_steps.confirmed(returning, consent)
     # The id and not only the time: two runs may start in one second.
     folder = RunFolder(Path(options.output or f"results/{run_id}"))
     folder.prepare(run_plan)
     shown = plan_report.render(run_plan, console.terminal_width(sys.stderr))
     terminal.say(f"{shown}\n", sys.stderr)
     client = _client(options, transport, run_plan)
-    consent = Consent(options.yes)
     if returning is not None:
-        drain_steps.confirmed(returning, consent)
         returning.begin()
 
     def walked() -> RunReport:
