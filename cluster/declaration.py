@@ -24,6 +24,12 @@ _GRES = re.compile(r"gpu(:[A-Za-z0-9_.-]+)?:[1-9][0-9]*")  # one of a list
 
 VIRTUAL = "virtual"
 
+# What Plumbline's roles install and another cluster may do without, and what a report says then.
+WITHOUT = {"dcgm": "DCGM", "munge": "MUNGE"}
+
+# Values that `python -m validation.declare` may have to read off a node, or to assume.
+DOUBTFUL = ("model", "mig", "fabric")
+
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
@@ -85,6 +91,9 @@ class Node:
     shared_filesystems: tuple[str, ...] = ()  # absolute paths
     switch: str = ""  # the leaf switch it is at
     rack: str = ""
+    without: tuple[str, ...] = ()  # software that it has not, of WITHOUT: its checks are skipped
+    seen: tuple[str, ...] = ()  # what was read off a node and declared by nobody, of DOUBTFUL
+    assumed: tuple[str, ...] = ()  # what was neither declared nor seen, of DOUBTFUL
 
     @property
     def hardware(self) -> str:
@@ -166,6 +175,12 @@ class Submission:
 
 NO_WISHES = Submission()
 NO_CONTAINER = "none"  # on the command line, where the inventory names an image
+
+
+def is_name(text: str) -> bool:
+    """Whether a node, a partition or a cluster may be called so in a declaration."""
+    return _NAME.fullmatch(text) is not None
+
 
 # What the plan decides: a wish must not change what is asked about.
 _OURS = (
@@ -345,6 +360,11 @@ def _plain_node(node: Node) -> dict[str, Any]:
         ),
         **({"switch": node.switch} if node.switch else {}),
         **({"rack": node.rack} if node.rack else {}),
+        **{
+            name: list(words)
+            for name in ("without", "seen", "assumed")
+            if (words := getattr(node, name))
+        },
     }
 
 
@@ -451,8 +471,11 @@ _READ = strict.table(
                 {
                     "environment": strict.map_of(strict.text),
                     "shared_filesystems": strict.list_of(_absolute),
-                    "switch": strict.text,
-                    "rack": strict.text,
+                    "switch": _name,
+                    "rack": _name,
+                    "without": strict.list_of(strict.one_of(*WITHOUT)),
+                    "seen": strict.list_of(strict.one_of(*DOUBTFUL)),
+                    "assumed": strict.list_of(strict.one_of(*DOUBTFUL)),
                 },
             ),
             empty=False,
@@ -528,6 +551,9 @@ def parse(value: Any, source: str) -> Declaration:
             tuple(dict.fromkeys(item["shared_filesystems"] or ())),
             item["switch"] or "",
             item["rack"] or "",
+            without=tuple(dict.fromkeys(item["without"] or ())),
+            seen=tuple(dict.fromkeys(item["seen"] or ())),
+            assumed=tuple(dict.fromkeys(item["assumed"] or ())),
         )
         for item in read["nodes"]
     }
@@ -586,7 +612,9 @@ def _switch_problems(
 
 
 def load(path: Path) -> Declaration:
-    return parse(strict.load_json(path), str(path))
+    """A declaration in a file: YAML where its name says so, else JSON."""
+    yaml = path.suffix in (".yml", ".yaml")
+    return parse(strict.load_yaml(path) if yaml else strict.load_json(path), str(path))
 
 
 def _twice(names: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ module; it imports nothing of the package.
 
 import enum
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -388,6 +389,7 @@ class Result:
     # failure of several nodes says that it is one of them, and that nobody knows which.
     blamed: tuple[str, ...] | None = None
     unjudged: tuple[Sample, ...] = ()  # what a baseline can be recorded from
+    cause: str = ""  # why it is not green, in the words of `causes.name`
 
     def __post_init__(self) -> None:
         if self.verdict.green and (self.threshold is None or self.value is None):
@@ -443,10 +445,40 @@ EXIT_USAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
+class When:
+    """How a case of a check is known in the message of a finding, and what is looked at then.
+
+    words      a regular expression
+    commands   with {node} where a node's name belongs; none are those of the check
+    """
+
+    words: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One of several causes of what a check finds, and what to do about this one.
+
+    name     for machines: "too slow"
+    advice   the part of the check's advice that begins with the name
+    """
+
+    name: str
+    words: str
+    advice: str
+    commands: tuple[str, ...]
+
+    def found(self, message: str) -> re.Match[str] | None:
+        return re.search(self.words, message)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckInfo:
     """A check's documentation, as its module's docstring gives it.
 
     fewest_nodes   below which there is nothing to look at
+    cases          which causes its findings have, where there are several
     """
 
     name: str
@@ -457,6 +489,7 @@ class CheckInfo:
     advice: str
     commands: tuple[str, ...] = ()  # with {node} where a node's name belongs
     fewest_nodes: int = 1
+    cases: tuple[Case, ...] = ()
 
 
 class Standing(enum.Enum):

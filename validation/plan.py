@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from cluster import hostlist
-from cluster.declaration import NO_WISHES, Container, Declaration, Gpus, Node, Partition, Submission
+from cluster.declaration import (
+    NO_WISHES,
+    WITHOUT,
+    Container,
+    Declaration,
+    Gpus,
+    Node,
+    Partition,
+    Submission,
+)
 from cluster.errors import UsageError
 from validation import localise, thresholds
 from validation.checks import checkpoint, network, pairs, resume
@@ -492,6 +501,8 @@ def _skipped(check: str, node: Node, container: Container | None) -> str | None:
     """Why a check is not made on a node, by what is declared."""
     if check == "torch" and container is not None:
         return "the container brings torch"
+    if check in node.without:
+        return f"the declaration says that the node has no {WITHOUT[check]}"
     return _no_use(check, node)
 
 

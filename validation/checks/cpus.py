@@ -5,9 +5,9 @@ What it checks   The kernel reports exactly the declared number of CPUs. If proc
 Why it matters   With fewer CPUs than slurm.conf declares, jobs share cores or slurmd drains the
                  node. With more, the surplus is never used. What runs outside of Slurm takes
                  CPUs away from jobs, and makes a training on many nodes as slow as this one.
-What to do       Compare the node with the declaration. If the number is half or double, SMT was
-                 switched in the firmware. A missing socket or core is a hardware fault. End what
-                 runs outside of Slurm, or move it to another machine.
+What to do       Another number: compare the node with the declaration. If the number is half or
+                 double, SMT was switched in the firmware. A missing socket or core is a hardware
+                 fault. In use: end what runs outside of Slurm, or move it to another machine.
                  $ ssh {node} lscpu
                  $ ssh {node} sudo slurmd -C
                  $ ssh {node} 'top -b -n 1 | head -20'
@@ -15,12 +15,23 @@ What to do       Compare the node with the declaration. If the number is half or
 
 from cluster.text import printable
 from validation.checks.document import Document, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "cpus"
 TIER = Tier.NODE
 PAYLOAD = "node"
+
+CAUSES = {
+    "Another number": When(
+        r"CPUs found",
+        (
+            "ssh {node} lscpu",
+            "ssh {node} sudo slurmd -C",
+        ),
+    ),
+    "In use": When(r"outside of Slurm", ("ssh {node} 'top -b -n 1 | head -20'",)),
+}
 
 _MUCH = 0.5  # of a node's CPUs
 _LEAST = 1.0  # CPUs; one core for a moment is any daemon's

@@ -8,7 +8,8 @@ What it checks   ECC is on if that is the board's default. Since the driver was 
 Why it matters   An uncorrectable error ends the job that it hits. A board without spare rows is not
                  protected from the next one.
 What to do       Uncorrectable or pending: drain the node and reset the GPU, or reboot. A failed
-                 remapping, or errors that return after a reset: have the board replaced.
+                 remapping: have the board replaced; so too if errors return after a reset. ECC is
+                 off: switch it on (`nvidia-smi --ecc-config=1`), then reset the GPU or reboot.
                  $ ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'
                  $ ssh {node} sudo nvidia-smi --gpu-reset -i INDEX
 """
@@ -16,12 +17,27 @@ What to do       Uncorrectable or pending: drain the node and reset the GPU, or 
 from collections.abc import Iterator
 
 from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty, word
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "ecc"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "Uncorrectable or pending": When(
+        r"uncorrectable ECC errors|waits for a reset",
+        (
+            "ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'",
+            "ssh {node} sudo nvidia-smi --gpu-reset -i INDEX",
+        ),
+    ),
+    "A failed remapping": When(
+        r"row failed|pages are retired",
+        ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'",),
+    ),
+    "ECC is off": When(r"ECC is off|ECC will be", ("ssh {node} 'nvidia-smi -q -d ECC'",)),
+}
 
 # facebookresearch/gcm check-nvidia-smi, read 2025-12: no uncorrected error, no pending or failed
 # remapping, at most 10 retired pages. Pending needs a reset and a failure a repair, says

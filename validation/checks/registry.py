@@ -64,7 +64,7 @@ from validation.checks import (
     xid,
 )
 from validation.checks.comparison import ComparedNode
-from validation.model import CheckInfo, Job, Reply, Result, Tier, Verdict
+from validation.model import Case, CheckInfo, Job, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 Evaluate = Callable[[Job, Reply, Rules], Result]
@@ -99,15 +99,39 @@ def describe(module: ModuleType) -> CheckInfo:
         re.findall(rf"^({'|'.join(_SECTIONS)}) +(.+(?:\n +.*)*)", text, flags=re.MULTILINE)
     )
     lines = [line.strip() for line in sections["What to do"].splitlines()]
+    advice = " ".join(line for line in lines if not line.startswith("$ "))
+    commands = tuple(line[2:] for line in lines if line.startswith("$ "))
     return CheckInfo(
         module.NAME,
         module.TIER,
         text.splitlines()[0],
         _flow(sections["What it checks"]),
         _flow(sections["Why it matters"]),
-        " ".join(line for line in lines if not line.startswith("$ ")),
-        tuple(line[2:] for line in lines if line.startswith("$ ")),
+        advice,
+        commands,
         getattr(module, "FEWEST_NODES", 1),
+        _cases(advice, commands, getattr(module, "CAUSES", {})),
+    )
+
+
+def _cases(advice: str, commands: tuple[str, ...], causes: Mapping[str, When]) -> tuple[Case, ...]:
+    """The parts of the advice that begin with a cause and a colon, each up to the next.
+
+    Raises ValueError for a cause that the advice does not name exactly once.
+    """
+    for label in causes:
+        if advice.count(f"{label}:") != 1:
+            raise ValueError(f"the advice does not have {label!r} and a colon once: {advice}")
+    begins = {label: advice.index(f"{label}:") for label in causes}
+    ends = [*sorted(begins.values()), len(advice)]
+    return tuple(
+        Case(
+            label.replace("`", "").lower(),
+            when.words,
+            advice[begins[label] : next(end for end in ends if end > begins[label])].strip(),
+            when.commands or commands,
+        )
+        for label, when in causes.items()
     )
 
 

@@ -39,6 +39,7 @@ from validation.payloads import (
     host_speed,
     inference,
     killed,
+    look,
     mesh,
     node,
     pipeline,
@@ -80,6 +81,7 @@ OF_NODE = {
     "cuda": OfNode(cuda.Config, cuda.measure),
     "compute": OfNode(compute.Config, compute.measure),
     "dcgm": OfNode(dcgm.Config, dcgm.measure),
+    "look": OfNode(look.Config, look.measure),
 }
 COLLECTIVES = {
     "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each

@@ -58,6 +58,17 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
     return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 
 
+def look(host, config, *, ports=(), dcgmi="/usr/bin/dcgmi", shared=(), **changes):
+    """What a node shows of itself; `changes` are those of its answer as `node`."""
+    measured = {
+        "node": node(host, **changes)["measured"],
+        "infiniband": {"ports": list(ports), "error": None},
+        "dcgmi": dcgmi,
+        "shared": list(shared),
+    }
+    return _document("look", {"host": host, "python": PYTHON}, measured, config)
+
+
 def cuda(host, config, *, name=GPU, errors=None):
     """What CUDA says of each GPU; `errors` by the GPU's number, in torch's words."""
     versions = {"error": None, "torch": "2.6.0", "cuda": "12.4"}

@@ -16,6 +16,8 @@ import pytest
 
 from cluster.slurm.node_states import NodeState
 from cluster.text import duration
+from validation import causes
+from validation.causes import Cause
 from validation.checks.registry import CHECKS
 from validation.model import (
     Key,
@@ -26,6 +28,7 @@ from validation.model import (
     RunReport,
     Standing,
     Start,
+    Subject,
     Threshold,
     Tier,
     Verdict,
@@ -76,32 +79,57 @@ def test_what_fails_alike_on_many_nodes_is_one_row():
 
 
 @pytest.mark.parametrize(
-    ("check", "message", "begins"),
+    ("check", "message", "name"),
     [
-        ("all_reduce", "busbw 1 MiB is 3 GB/s, at least 9 expected", ["Too slow"]),
-        ("all_reduce", "5 elements of the sum over 1 MiB are wrong", ["A wrong sum"]),
+        ("all_reduce", "busbw 1 MiB is 3 GB/s, at least 9 expected", "too slow"),
+        ("all_reduce", "5 elements of the sum over 1 MiB are wrong", "a wrong sum"),
+        # The failure that counts stands first.
         (
             "all_reduce",
             "5 elements of the sum are wrong; NCCL ran over sockets on gpu1",
-            ["Over sockets", "A wrong sum"],
+            "a wrong sum",
         ),
-        ("gpus", "NVML says NVIDIA T4; h100_sxm is known as x", ["Another name"]),
-        ("munge", "another sentence", ["`Invalid", "`Expired", "No answer"]),
+        ("gpus", "NVML says NVIDIA T4; h100_sxm is known as x", "another name"),
+        ("infiniband", "mlx5_3:1: 800 Gbit/s, 400 declared, and is faster", "faster than declared"),
+        ("munge", "another sentence", None),
     ],
 )
-def test_advice_is_of_the_case_that_the_message_is_about(check, message, begins):
-    text = advice.fitting_cases(check, CHECKS[check].info.advice, message)
-    labels = sorted(advice.CASES[check], key=CHECKS[check].info.advice.index)
-    told = [label for label in labels if f"{label}:" in text]
-    assert [label.startswith(begin) for label, begin in zip(told, begins, strict=True)] == [
-        True for _ in begins
-    ]
+def test_a_finding_is_of_the_case_that_its_message_is_about(check, message, name):
+    info = CHECKS[check].info
+    value = Metric("seen", 1)
+    result = Result(check, info.tier, Subject.node("gpu1"), Verdict.FAIL, message, value)
+    found = causes.case(info, result)
+    assert (found and found.name) == name
+    told = advice.of_finding(info, result)
+    assert told.text == (found.advice if found else info.advice)
+    assert told.text.count(": ") >= 1 if found else told.text == info.advice
 
 
-def test_every_case_begins_where_the_advice_has_it():
-    for check, cases in advice.CASES.items():
-        for label in cases:
-            assert CHECKS[check].info.advice.count(f"{label}:") == 1
+def test_a_judge_may_name_the_case_itself():
+    info = CHECKS["all_reduce"].info
+    result = Result("all_reduce", info.tier, Subject.node("gpu1"), Verdict.FAIL, "x")
+    found = causes.case(info, replace(result, cause="too fast"))
+    assert found
+    assert found.advice.startswith("Too fast: check the clocks")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_cases_of_a_check_are_parts_of_its_advice(check):
+    info = CHECKS[check].info
+    parts = [case.advice for case in info.cases]
+    assert all(part in info.advice for part in parts)
+    assert len({case.name for case in info.cases}) == len(parts)
+    for case in info.cases:
+        assert case.commands == info.commands or 1 <= len(case.commands) <= 2
+        for command in case.commands:
+            command.format(node="gpu1", found="79")
+
+
+def test_advice_names_what_the_message_names():
+    info = CHECKS["xid"].info
+    text = "GPU 1: XID 79 (GPU has fallen off the bus)"
+    result = Result("xid", info.tier, Subject.node("gpu1"), Verdict.FAIL, text)
+    assert advice.of_finding(info, result).commands[0] == "python -m validation.explain xid 79"
 
 
 def test_what_differs_in_its_numbers_alone_is_one_row():
@@ -835,10 +863,9 @@ def kind_of(step):
     texts = {f"cause {cause.value}": entry.text for cause, entry in advice.ADVICE.items()}
     texts |= {f"check {name}": check.info.advice for name, check in CHECKS.items()}
     texts |= {
-        f"check {name}, its case": case
-        for name in advice.CASES
-        if (case := advice.fitting_cases(name, CHECKS[name].info.advice, step.title))
-        != CHECKS[name].info.advice
+        f"check {name}, case {case.name}": case.advice
+        for name, check in CHECKS.items()
+        for case in check.info.cases
     }
     fitting = [name for name, text in texts.items() if step.advice.startswith(text)]
     kind = max(fitting, key=lambda name: len(texts[name]))
@@ -886,7 +913,9 @@ def test_a_drain_command_quotes_cleanly_and_harmlessly():
     assert "'\"'" not in drain
     assert not set("`$\\!") & set(drain)
     reason = shlex.split(drain)[-1].removeprefix("reason=")
-    assert reason.startswith("plumbline: munge: the node refuses the login node's credential: Inv")
+    assert reason.startswith(
+        "[plumbline:validation/munge] the node refuses the login node's credential: Inv"
+    )
     # And a shell agrees.
     shown = subprocess.run(
         ["bash", "-c", drain.replace("scontrol", "printf '%s\\n'", 1)],
@@ -898,8 +927,8 @@ def test_a_drain_command_quotes_cleanly_and_harmlessly():
 
 
 def test_every_cause_has_words():
-    own = {advice.Cause.FINDING, advice.Cause.INTERRUPTED}
-    assert set(advice.ADVICE) == set(advice.Cause) - own
+    own = {Cause.FINDING, Cause.INTERRUPTED}
+    assert set(advice.ADVICE) == set(Cause) - own
     assert all(len(entry.text) > 20 for entry in advice.ADVICE.values())
 
 
