@@ -139,7 +139,7 @@ def test_one_bit_a_swapped_sender_a_stale_buffer_and_a_shifted_block_are_seen():
     assert result.blamed == ("gpu2",)  # all_to_all came to it from two nodes, straight from them
 
 
-@pytest.mark.parametrize("frozen", [0, 2])
+@pytest.mark.parametrize("frozen", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_a_rank_that_freezes_in_all_to_all_is_named_by_the_others(frozen):
     """With three ranks each exchanges with the frozen one; nobody knows more than that it waits."""
     freeze = f"""{BROKEN}
