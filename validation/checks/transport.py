@@ -1,6 +1,6 @@
 """Whether ranks spoke over what is declared, by NCCL's own logs of all ranks.
 
-all_reduce, ddp and pipeline are all held against it: each connects by itself, and a bandwidth means
+all_reduce and all trainings are held against it: each connects by itself, and a bandwidth means
 something only for the network it was measured on. InfiniBand that fell back to sockets must fail,
 and never become a baseline. What no log shows is not proven.
 """

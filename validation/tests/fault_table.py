@@ -1,6 +1,6 @@
 """Injects faults into real trainings and prints whether the training checks detect them.
 
-    scripts/fault-table                   docs/understand/faults.md: 2, 4, 8, 16 ranks, some minutes
+    scripts/fault-table                   docs/understand/faults.md: 2, 4, 8, 16 ranks, an hour
     scripts/fault-table --short           2 ranks, as the tests run it
     scripts/fault-table --ranks 4 --only ddp
 

@@ -20,6 +20,7 @@ import pytest
 
 from validation import suites
 from validation.checks.registry import ALONE
+from validation.model import Verdict
 
 torch = pytest.importorskip("torch", reason="the collective payloads are torch programs")
 
@@ -380,6 +381,18 @@ def test_a_rank_alone_shows_its_faults_too():
             assert item.result.message == ALONE
         else:
             assert item.result.blamed == ("gpu1",), item
+
+
+def test_steps_that_take_far_too_long_fail():
+    """By the ranks' clocks: nobody waits for it."""
+    slow = (
+        "from validation.payloads import group\nclock = group.Group.clock\n"
+        "group.Group.clock = lambda self: 1e5 * clock(self)"
+    )
+    measured = document_of(run_ranks("ddp", DDP, 2, faults={0: slow, 1: slow}))["measured"]
+    result = fault_table.judged("ddp", "gloo", 2, fault_table.HEALTHY, measured).result
+    assert result.verdict is Verdict.FAIL
+    assert result.message.startswith("step time / reference's is")
 
 
 NOT_A_NUMBER = """
