@@ -421,6 +421,8 @@ def _cluster_tier(
     for group in plan.paired:
         _pair_up(ledger, client, group, survivors, states, interval_s)
     survivors -= ledger.failed()
+    for found in ledger.paired.values():
+        survivors -= found.set_aside()
     lanes = [_left(ledger, group.jobs, survivors) for group in plan.groups]
     skipped: list[tuple[Job, Reply]] = []
     for planned in cluster_batches(lanes):
