@@ -74,9 +74,8 @@ def initial(seed: int, shape: Shape) -> Weights:
     generator = torch.Generator().manual_seed(seed)
 
     def matrix(rows: int, columns: int) -> torch.Tensor:
-        drawn: torch.Tensor = torch.randn(rows, columns, generator=generator)
-        scaled: torch.Tensor = drawn / columns**0.5
-        return scaled
+        drawn: torch.Tensor = torch.randn(rows, columns, generator=generator) * columns**-0.5
+        return drawn
 
     width, hidden = shape.width, shape.hidden
     sizes = {"up": (hidden, width), "down": (width, hidden)}

@@ -122,6 +122,15 @@ def of(check, *changes, **reply):
     return result(check, answer.job, standin.line(document), **reply)
 
 
+def test_one_node_that_resumes_what_two_wrote_is_not_said_to_be_alone():
+    job = jobs_of(plan_for(2))["resume"]
+    found = result("resume", job, standin.line(standin.resume(job.hosts, job.config)))
+    assert (job.ranks, found.verdict, found.message) == (1, Verdict.PASS, "")
+    job = jobs_of(plan_for(1))["resume"]
+    found = result("resume", job, standin.line(standin.resume(job.hosts, job.config)))
+    assert found.message.startswith("one rank")
+
+
 def test_ranks_that_compute_alike_must_be_equal_bit_by_bit():
     assert of("resume").verdict is Verdict.PASS
     loss = healthy("resume").document["measured"]["losses"][1]
