@@ -111,7 +111,7 @@ def test_a_log_is_read_line_by_line(tmp_path):
 def results(tmp_path):
     for name, report in (("one", healthy()), ("two", mixed_bag()), ("three", evil())):
         (tmp_path / name).mkdir()
-        text = json_report.render(report).encode("utf-8", "replace")
+        text = "".join(json_report.render(report)).encode("utf-8", "replace")
         (tmp_path / name / "summary.json").write_bytes(text)
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn/summary.json").write_text('{"run": 1')
@@ -145,7 +145,7 @@ def test_a_run_is_told_cause_by_cause(results):
 
 
 def test_a_run_writes_causes_for_machines():
-    document = json.loads(json_report.render(mixed_bag()))
+    document = json.loads("".join(json_report.render(mixed_bag())))
     written = {(item["check"], item["cause"]) for item in document["results"]}
     assert {("gpus", "fewer than declared"), ("all_reduce", "a wrong sum")} <= written
     assert {("all_reduce", "no threshold"), ("ddp", "no task")} <= written
