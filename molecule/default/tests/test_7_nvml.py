@@ -75,7 +75,7 @@ def test_a_healthy_cluster_passes_and_no_health_check_is_skipped(validate):
 def test_a_node_with_a_fault_takes_no_part_in_what_follows(validate, up, tmp_path):
     """Described in a folder, as an operator does it; all tiers.
 
-    A warning keeps nobody out. What takes long on all nodes ran above; a run without it proves none.
+    A warning keeps nobody out. What takes long ran above; a run without it proves no node.
     """
     folder = tmp_path / "described"
     folder.mkdir()
