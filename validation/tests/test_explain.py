@@ -65,7 +65,7 @@ def test_the_data_has_nothing_that_is_never_asked_for():
         ("all_reduc", "near are all_reduce"),
         ("QOSMaxJobsPerUser", "near are .*qosmaxjobsperuserlimit"),
         ("frobnicate the whole thing", "see --help"),
-        ("all_reduce lost", "it has too slow, over sockets, a wrong sum, too fast"),
+        ("all_reduce lost", "all_reduce has no cause 'lost'; it has too slow, "),
     ],
 )
 def test_an_unknown_word_is_told_with_those_that_are_near(text, near):
