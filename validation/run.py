@@ -150,14 +150,18 @@ def _run(options: argparse.Namespace) -> int:
         report = textfile.publish(report, options.metrics, transport)
     report = recording.record(report, options.history or recording.place(folder.path))
     report = folder.finish(report)
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    width = console.terminal_width(sys.stdout)
-    terminal.say(console.render(report, width=width, colour=colour))
+    _print(report)
     if options.drain:
         limit = options.drain_limit
         report = drain_steps.after(report, Operator(transport), declared, limit, consent)
         folder.finish(report)
     return report.exit_code
+
+
+def _print(report: RunReport) -> None:
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = console.terminal_width(sys.stdout)
+    terminal.say(console.render(report, width=width, colour=colour))
 
 
 def _check_drains(options: argparse.Namespace) -> None:

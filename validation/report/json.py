@@ -111,6 +111,7 @@ def _result(result: Result, thresholds: Mapping[Threshold, int]) -> dict[str, An
         "value": plain(result.value),
         "threshold": None if limit is None else thresholds[limit],
         "blamed": plain(result.blamed),
+        **({"cause": result.cause} if result.cause else {}),
     }
     if result.tier is Tier.CLUSTER:
         row |= {"metrics": plain(result.metrics), "proof": plain(result.proof)}

