@@ -271,6 +271,8 @@ class Contact:
 
     refused: Mapping[str, str] = field(default_factory=dict)  # nobody listens there
     mute: Mapping[str, str] = field(default_factory=dict)  # nothing came back
+    # When each node and its slurmd were started, in Slurm's words.
+    boots: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,6 +504,7 @@ class RunReport:
     left_out: tuple[str, ...] = ()  # what the suite or the cluster has and this run was not asked
     interrupted: bool = False
     repeat: str = ""  # the command line that started this run
+    resume: str = ""  # the command line that goes on with it, where it was interrupted
     local: bool = False  # this machine alone: nowhere to log in to, no Slurm
     output: str = ""
 

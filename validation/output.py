@@ -1,7 +1,8 @@
 """The folder that a run leaves behind.
 
-`results.jsonl` grows while the run goes on, so that an interrupted one leaves what it knew. All
-other files appear at the end, each at once and complete.
+`results.jsonl` grows while the run goes on, so that an interrupted one leaves what it knew, and
+`jobs.jsonl` with it, out of which it can go on (see kept). All other files appear at the end, each
+at once and complete.
 
 Once jobs run, nothing that happens to the folder may end the run or change its verdict: what is
 known is kept in memory too, a folder that is gone is made anew, and if that fails the reports go
@@ -10,6 +11,7 @@ elsewhere.
 
 import logging
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -17,7 +19,9 @@ from pathlib import Path
 
 from cluster.errors import EnvironmentProblem, UsageError
 from cluster.files import write_whole
-from validation.model import JobReport, Result, RunReport, Standing
+from validation import kept
+from validation.kept import Begun, Earlier
+from validation.model import JobReport, Reply, Result, RunReport, Standing
 from validation.plan import Plan
 from validation.report import html, json, junit, metrics, nodes
 from validation.report import plan as plan_report
@@ -36,23 +40,37 @@ _RENDERED: Mapping[str, Render] = {
 _PLAN, _RESULTS, _JOBS = "plan.json", "results.jsonl", "jobs"
 
 
+def ours(path: Path) -> bool:
+    """Whether a folder has the results of a run."""
+    return (path / _PLAN).is_file()
+
+
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._kept: dict[str, str] = {}  # what was written, by name
         self._lines: list[str] = []
+        self._jobs: list[str] = []
+        self._begun: Begun | None = None
+        self._since = time.monotonic()
+        self._earlier: tuple[Reply, ...] = ()
+        self._lock: kept.Lock | None = None
         self._complained = False
 
-    def prepare(self, plan: Plan) -> None:
-        """Make the folder. A former run's files are removed: none may pass for this run's."""
+    def prepare(self, plan: Plan, begun: Begun | None = None) -> None:
+        """Make the folder. A former run's files are removed: none may pass for this run's.
+
+        Without `begun` the run cannot be resumed.
+        """
         html.check()  # before anything is submitted
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if any(self.path.iterdir()) and not (self.path / _PLAN).is_file():
+            if any(self.path.iterdir()) and not ours(self.path):
                 raise UsageError(
                     f"--output: {self.path} contains something other than an earlier run"
                 )
-            for name in (*_RENDERED, _PLAN, _RESULTS):
+            self._lock = kept.Lock(self.path)
+            for name in (*_RENDERED, _PLAN, _RESULTS, kept.RUN, kept.JOBS):
                 (self.path / name).unlink(missing_ok=True)
             jobs = self.path / _JOBS
             jobs.mkdir(exist_ok=True)
@@ -62,21 +80,66 @@ class RunFolder:
             self._kept[_PLAN] = plan_report.as_json(plan)
             _write(self.path / _PLAN, self._kept[_PLAN])
             _write(self.path / _RESULTS, "")
+            _write(self.path / kept.JOBS, "")
+            if begun is not None:
+                self._begun = begun
+                kept.write(self.path, begun)
         except OSError as error:
             raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
+
+    def lock(self) -> None:
+        """Keep others out of a run's folder before it is read. Raises UsageError."""
+        try:
+            self._lock = kept.Lock(self.path)
+        except OSError as error:
+            raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
+
+    def reopen(self, plan: Plan, begun: Begun, earlier: Earlier) -> None:
+        """Go on in the folder of a run that was interrupted."""
+        html.check()
+        self._begun = begun
+        self._since = time.monotonic() - earlier.seconds
+        self._earlier = (*earlier.replies.values(), *earlier.looks.values())
+        self._jobs = list(earlier.lines)
+        self._kept[_PLAN] = plan_report.as_json(plan)
+        try:
+            for name in _RENDERED:  # those of a part that was interrupted
+                (self.path / name).unlink(missing_ok=True)
+            (self.path / _JOBS).mkdir(exist_ok=True)
+            _write(self.path / _RESULTS, "")
+            _write(self.path / kept.JOBS, "".join(self._jobs))  # without a line that is torn
+            kept.write(self.path, begun)
+        except OSError as error:
+            raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
+
+    def boots(self, boots: Mapping[str, str]) -> None:
+        """When the nodes were started, as far as that is known; the first time counts."""
+        if self._begun is None:
+            return
+        self._begun = replace(self._begun, boots={**boots, **self._begun.boots})
+        try:
+            kept.write(self.path, self._begun)
+        except OSError as error:
+            self._complain(error)
 
     def result(self, result: Result) -> None:
         line = json.line(result)
         self._lines.append(line)
         try:
-            with open(self.path / _RESULTS, "a", encoding="utf-8", errors="replace") as file:
-                file.write(line)
+            _append(self.path / _RESULTS, line)
         except OSError as error:
             self._complain(error)
 
     def job(self, report: JobReport) -> None:
         if report.reply is None:
             return
+        if not any(report.reply is reply for reply in self._earlier):
+            line = kept.line(report, time.monotonic() - self._since)
+            self._jobs.append(line)
+            try:
+                _append(self.path / kept.JOBS, line)
+            except OSError as error:
+                self._complain(error)
         for stream in ("stdout", "stderr"):
             name = f"{_JOBS}/{report.job.name}.{stream}"
             self._kept[name] = getattr(report.reply, stream)
@@ -105,6 +168,8 @@ class RunFolder:
                 problems = [f"{problem}, nor anything else: {other.strerror}"]
         for problem in problems:
             log.error("%s", problem)
+        if self._lock is not None:
+            self._lock.release()
         return _noted(report, problems)
 
     def _write_all(self, path: Path, report: RunReport, problems: list[str]) -> None:
@@ -113,6 +178,9 @@ class RunFolder:
         for name, text in self._kept.items():
             _write(path / name, text)
         _write(path / _RESULTS, "".join(self._lines))
+        _write(path / kept.JOBS, "".join(self._jobs))
+        if self._begun is not None:
+            kept.write(path, self._begun)
         for name, render in _RENDERED.items():
             try:
                 text = render(report)
@@ -132,6 +200,11 @@ class RunFolder:
 
 def _noted(report: RunReport, notes: list[str]) -> RunReport:
     return replace(report, notes=(*report.notes, *notes))
+
+
+def _append(path: Path, line: str) -> None:
+    with open(path, "a", encoding="utf-8", errors="replace") as file:
+        file.write(line)
 
 
 def _write(path: Path, text: str) -> None:

@@ -15,7 +15,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
@@ -23,15 +23,35 @@ from cluster import declaration, version
 from cluster.declaration import Declaration, Submission
 from cluster.errors import PlumblineError, UsageError
 from cluster.watching import fitted, table
-from validation import baseline, cluster, interrupts, local, plan, suites, terminal, textfile, tiers
+from validation import (
+    baseline,
+    cluster,
+    interrupts,
+    kept,
+    local,
+    plan,
+    suites,
+    terminal,
+    textfile,
+    tiers,
+)
 from validation.checks.registry import CHECKS
-from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
+from validation.kept import Begun, Earlier
+from validation.model import (
+    EXIT_USAGE,
+    Outcome,
+    RunReport,
+    node_reports,
+    overall,
+    settle,
+)
 from validation.output import RunFolder
 from validation.plan import Plan, Selection
 from validation.progress import Watcher
 from validation.report import console
 from validation.report import plan as plan_report
 from validation.slurm.client import CommandLineClient, SlurmClient
+from validation.suites import Suite
 from validation.tiers import Walk
 from validation.transport import Transport, inventory
 from validation.transport.here import Here
@@ -56,7 +76,9 @@ PROGRAM = ("python", "-m", "validation.run")
 def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> int:
     """Runs, and returns the exit code. `program` is how it was started, without its options."""
     terminal.prepare()
-    options = _parser(program).parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser(program)
+    options = parser.parse_args(words)
     logging.basicConfig(
         level=logging.INFO if options.verbose else logging.WARNING,
         format="validation: %(message)s",
@@ -66,7 +88,9 @@ def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRA
             if options.list:
                 terminal.say(_listing())
                 return 0
-            return _run(options)
+            if options.resume is not None:
+                return _resume(options, parser)
+            return _run(options, words)
         except PlumblineError as error:
             terminal.say(f"validation: {error}\n", sys.stderr)
             return EXIT_USAGE
@@ -75,45 +99,83 @@ def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRA
             return 1
 
 
-def _run(options: argparse.Namespace) -> int:
-    selection = Selection(
-        only=_names(options.only) if options.only is not None else None,
-        skip=_names(options.skip or []),
-        nodes=options.nodes,
-        exclude=options.exclude,
-        partition=options.partition,
-        submission=_submission(options),
-    )
-    suite = suites.load(options.suite or (local.SUITE if options.local else "quick"))
-    inventories = cluster.inventories(options)
-    declared = cluster.declared(options, inventories)
+def _resume(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Go on with a run that was interrupted, as it was started."""
+    given = [
+        name
+        for name, value in vars(options).items()
+        if name not in ("resume", "verbose", "program") and value != parser.get_default(name)
+    ]
+    if given:
+        raise UsageError(
+            f"--resume: the run goes on as it was started; leave out --{given[0].replace('_', '-')}"
+        )
+    folder = RunFolder(kept.folder_of(options.resume))
+    folder.lock()
+    begun = kept.begun(folder.path)
+    if Path.cwd() != Path(begun.directory):
+        raise UsageError(
+            f"--resume: the run was started in {begun.directory}; resume it there "
+            f"(cd {shlex.quote(begun.directory)})"
+        )
+    before = parser.parse_args(begun.arguments)
+    if before.local:
+        raise UsageError("--resume: a run of --local is made anew, it takes minutes")
+    before.verbose = options.verbose
+    return _run(before, begun.arguments, (folder, begun))
+
+
+def _run(
+    options: argparse.Namespace,
+    arguments: Sequence[str],
+    resumed: tuple[RunFolder, Begun] | None = None,
+) -> int:
+    """One run, or with `resumed` what is left of one, in its folder."""
+    asked = _asked(options)
     now = datetime.now(timezone.utc)
-    run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    run_plan = plan.make(
-        declared, suite, selection, run_id, cluster.site_thresholds(options, inventories)
-    )
+    begun = resumed[1] if resumed else _begun(arguments, now)
+    run_plan = asked.plan(begun.run_id, begun.secret)
     if options.record_baseline is not None:
         baseline.check(options.record_baseline, run_plan.nodes)
     if options.dry_run:
         shown = plan_report.render(run_plan, console.terminal_width(sys.stdout))
         terminal.say(f"{shown}  dry run: nothing was submitted\n")
         return 0
-    transport = _transport(options, inventories, declared)
+    transport = _transport(options, asked)
     if options.metrics is not None:
         textfile.check(options.metrics, transport)
-    # The id and not only the time: two runs may start in one second.
-    folder = RunFolder(Path(options.output or f"results/{run_id}"))
-    folder.prepare(run_plan)
+    earlier = Earlier()
+    if resumed:
+        folder = resumed[0]
+        earlier = kept.earlier(folder.path, begun, asked.follows_from(run_plan))
+        begun = replace(begun, parts=begun.parts + 1)
+        folder.reopen(run_plan, begun, earlier)
+    else:
+        begun = replace(begun, follows_from=asked.follows_from(run_plan))
+        # The id and not only the time: two runs may start in one second.
+        folder = RunFolder(Path(options.output or kept.RESULTS / begun.run_id))
+        folder.prepare(run_plan, begun)
     shown = plan_report.render(run_plan, console.terminal_width(sys.stderr))
     terminal.say(f"{shown}\n", sys.stderr)
-    client = _client(options, transport, run_plan)
+    client = _client(options, transport, run_plan, begun)
     begin = time.monotonic()
     with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
         # A look at this machine costs nothing; through Ansible each costs a second or two.
-        walk = tiers.walk(run_plan, client, watcher, interval_s=1.0 if inventories else 0.3)
+        interval_s = 1.0 if asked.inventories else 0.3
+        walk = tiers.walk(run_plan, client, watcher, interval_s=interval_s, earlier=earlier)
         interrupts.ignored_from_now_on()
     # Before anything is printed: a terminal that is gone must not cost the reports.
-    report = _report(run_plan, walk, client, now, time.monotonic() - begin, options, folder)
+    seconds = time.monotonic() - begin + earlier.seconds
+    report = _report(run_plan, walk, client, begun, seconds, options, folder)
+    if resumed:
+        report = replace(report, notes=(*report.notes, _went_on(begun, earlier, now)))
+    return _finish(report, options, folder, transport)
+
+
+def _finish(
+    report: RunReport, options: argparse.Namespace, folder: RunFolder, transport: Transport
+) -> int:
+    """Write and print what came out; the exit code."""
     if options.record_baseline is not None:
         note = baseline.record(report, options.record_baseline)
         report = replace(report, notes=(*report.notes, note))
@@ -126,25 +188,79 @@ def _run(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def _transport(
-    options: argparse.Namespace, inventories: Sequence[str], declared: Declaration
-) -> Transport:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for, and of which cluster."""
+
+    selection: Selection
+    suite: Suite
+    inventories: tuple[str, ...]
+    declared: Declaration
+    site_thresholds: Path | None
+
+    def plan(self, run_id: str, secret: str) -> Plan:
+        return plan.make(
+            self.declared, self.suite, self.selection, run_id, self.site_thresholds, secret
+        )
+
+    def follows_from(self, planned: Plan) -> dict[str, str]:
+        return kept.follows_from(self.declared, self.suite, planned)
+
+
+def _asked(options: argparse.Namespace) -> Asked:
+    selection = Selection(
+        only=_names(options.only) if options.only is not None else None,
+        skip=_names(options.skip or []),
+        nodes=options.nodes,
+        exclude=options.exclude,
+        partition=options.partition,
+        submission=_submission(options),
+    )
+    suite = suites.load(options.suite or (local.SUITE if options.local else "quick"))
+    inventories = cluster.inventories(options)
+    declared = cluster.declared(options, inventories)
+    thresholds = cluster.site_thresholds(options, inventories)
+    return Asked(selection, suite, tuple(inventories), declared, thresholds)
+
+
+def _begun(arguments: Sequence[str], now: datetime) -> Begun:
+    run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    started = now.isoformat(timespec="seconds")
+    return Begun(run_id, secrets.token_hex(8), started, str(Path.cwd()), tuple(arguments), {})
+
+
+def _transport(options: argparse.Namespace, asked: Asked) -> Transport:
     if options.here or options.local:
         return Here()
-    return inventory.Inventory(inventories, declared.submit_hosts, declared.submission.user)
+    declared = asked.declared
+    return inventory.Inventory(asked.inventories, declared.submit_hosts, declared.submission.user)
 
 
-def _client(options: argparse.Namespace, transport: Transport, planned: Plan) -> SlurmClient:
+def _client(
+    options: argparse.Namespace, transport: Transport, planned: Plan, begun: Begun
+) -> SlurmClient:
     if options.local:
-        return local.LocalClient(planned.run_id, planned.python)
-    return CommandLineClient(transport, planned.run_id, planned.python, planned.submission.words)
+        return local.LocalClient(begun.slurm_id, planned.python)
+    wishes = planned.submission.words
+    client = CommandLineClient(transport, begun.slurm_id, planned.python, wishes)
+    if begun.parts > 1:
+        client.end_earlier(begun.run_id)
+    return client
+
+
+def _went_on(begun: Begun, earlier: Earlier, now: datetime) -> str:
+    judged = len(earlier.replies) - len(earlier.looks)
+    return (
+        f"part {begun.parts} of a run that was interrupted; it began at {begun.started} and went "
+        f"on at {now.isoformat(timespec='seconds')} with the answers of {judged} jobs"
+    )
 
 
 def _report(
     planned: Plan,
     walk: Walk,
     client: SlurmClient,
-    started: datetime,
+    begun: Begun,
     seconds: float,
     options: argparse.Namespace,
     folder: RunFolder,
@@ -156,7 +272,7 @@ def _report(
         cluster=planned.cluster,
         via=client.via,
         slurm=walk.slurm,
-        started=started.isoformat(timespec="seconds"),
+        started=begun.started,
         seconds=seconds,
         verdict=overall(planned.checks, walk.results),
         results=results,
@@ -167,6 +283,7 @@ def _report(
         left_out=planned.left_out,
         interrupted=walk.interrupted,
         repeat=_repeat(options),
+        resume=_resume_command(options, walk, folder),
         local=options.local,
         output=str(folder.path),
     )
@@ -212,6 +329,11 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         metavar="DIR",
         type=PurePosixPath,
         help="also write metrics to this textfile folder of the host that submits the jobs",
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with an interrupted run: its folder, or its id under results/",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
     parser.add_argument("--list", action="store_true", help="list suites and checks")
@@ -265,6 +387,14 @@ def _repeat(options: argparse.Namespace) -> str:
             words.append(f"--container-{name}={value}")
     words += [f"--srun-option={option}" for option in options.srun_option or []]
     return shlex.join(words)
+
+
+def _resume_command(options: argparse.Namespace, walk: Walk, folder: RunFolder) -> str:
+    """The command line that goes on with a run that did not come to its end; empty for others."""
+    lost = any(item.reply and item.reply.outcome is Outcome.LOST for item in walk.jobs)
+    if options.local or not (walk.interrupted or lost):
+        return ""
+    return shlex.join([*options.program, "--resume", str(folder.path)])
 
 
 def _listing() -> str:

@@ -30,6 +30,7 @@ def render(report: RunReport, *, width: int | None = None, colour: bool = False)
         lines += fitted(f"  note: {printable(note)}", width)
     lines += _verdict(report, width, colour)
     lines += _next(report, width or _WIDTH)
+    lines += [f"  go on: {report.resume}", ""] if report.resume else []
     lines += [f"  details: {report.output}/report.html"] if report.output else []
     return "\n".join(lines) + "\n"
 

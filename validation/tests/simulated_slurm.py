@@ -407,8 +407,13 @@ def say(what, number, host, skew_s=0.0):
 
 
 def scontrol(state, arguments):
-    assert arguments == ["show", "config"]
     faults = faults_of(state)
+    if arguments == ["--oneliner", "show", "node"]:
+        for name in nodes_of(state):
+            boot = faults.get("boots", {}).get(name, "2026-01-02T03:04:05")
+            print(f"NodeName={name} Arch=x86_64 BootTime={boot} SlurmdStartTime={boot} Extra=x y=z")
+        return 0
+    assert arguments == ["show", "config"]
     kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
     print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
     return 0

@@ -54,6 +54,7 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
         "memory_limit_mb": None,
         "outside": {"cpus": 0.04, "largest": "systemd"},
         "network": network(host, (config or {}).get("other_nodes", ())),
+        "system": {"boot_id": f"boot-{host}", "kernel": "6.12.0", "driver": None},
     }
     return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 
