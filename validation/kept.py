@@ -80,10 +80,13 @@ class Begun:
     boots: Mapping[str, str] = field(default_factory=dict)
     parts: int = 1
 
-    @property
-    def slurm_id(self) -> str:
-        """The run's id in the names of its jobs, and of its folders on the login node."""
-        return self.run_id if self.parts == 1 else f"{self.run_id}r{self.parts}"
+    def slurm_id(self, number: int = 0) -> str:
+        """The run's id in the names of its jobs, and of its folders on the login node.
+
+        number   of a round, where it has several
+        """
+        part = "" if self.parts == 1 else f"r{self.parts}"
+        return f"{self.run_id}{part}{f'n{number}' if number else ''}"
 
     def text(self) -> str:
         document = {

@@ -10,6 +10,7 @@ elsewhere.
 """
 
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -38,6 +39,10 @@ _RENDERED: Mapping[str, Render] = {
     **{f"{which.value}_nodes.txt": partial(nodes.render, which=which) for which in Standing},
 }
 _PLAN, _RESULTS, _JOBS = "plan.json", "results.jsonl", "jobs"
+
+
+# Of a burn-in: a folder for each round that is kept, a line for each, and all on one page.
+ROUNDS, LINES, PAGE = "rounds", "rounds.jsonl", "rounds.html"
 
 
 def ours(path: Path) -> bool:
@@ -70,8 +75,9 @@ class RunFolder:
                     f"--output: {self.path} contains something other than an earlier run"
                 )
             self._lock = kept.Lock(self.path)
-            for name in (*_RENDERED, _PLAN, _RESULTS, kept.RUN, kept.JOBS):
+            for name in (*_RENDERED, _PLAN, _RESULTS, kept.RUN, kept.JOBS, LINES, PAGE):
                 (self.path / name).unlink(missing_ok=True)
+            shutil.rmtree(self.path / ROUNDS, ignore_errors=True)
             jobs = self.path / _JOBS
             jobs.mkdir(exist_ok=True)
             for stream in ("stdout", "stderr"):
@@ -122,6 +128,22 @@ class RunFolder:
         except OSError as error:
             self._complain(error)
 
+    def more(self, name: str, text: str, *, line: bool = False) -> None:
+        """Another file, whole, or another line of it."""
+        self._kept[name] = self._kept.get(name, "") + text if line else text
+        try:
+            if line:
+                _append(self.path / name, text)
+            else:
+                _write(self.path / name, text)
+        except OSError as error:
+            self._complain(error)
+
+    def close(self) -> None:
+        """Others may have the folder; nothing more is written."""
+        if self._lock is not None:
+            self._lock.release()
+
     def result(self, result: Result) -> None:
         line = json.line(result)
         self._lines.append(line)
@@ -168,8 +190,7 @@ class RunFolder:
                 problems = [f"{problem}, nor anything else: {other.strerror}"]
         for problem in problems:
             log.error("%s", problem)
-        if self._lock is not None:
-            self._lock.release()
+        self.close()
         return _noted(report, problems)
 
     def _write_all(self, path: Path, report: RunReport, problems: list[str]) -> None:
@@ -210,3 +231,20 @@ def _append(path: Path, line: str) -> None:
 def _write(path: Path, text: str) -> None:
     # A node may answer with half a character, which no file can hold.
     write_whole(path, text.encode("utf-8", "replace"))
+
+
+class RoundFolder(RunFolder):
+    """The folder of one round of a burn-in, within the burn-in's own."""
+
+    def __init__(self, whole: RunFolder, number: int) -> None:
+        super().__init__(whole.path / ROUNDS / f"{number:04}")
+        self._whole = whole
+        self.seen: Mapping[str, str] = {}
+
+    def boots(self, boots: Mapping[str, str]) -> None:
+        self.seen = boots
+        self._whole.boots(boots)
+
+    def remove(self) -> None:
+        """What a good round left: its line tells enough."""
+        shutil.rmtree(self.path, ignore_errors=True)

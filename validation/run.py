@@ -25,16 +25,20 @@ from cluster.errors import PlumblineError, UsageError
 from cluster.watching import fitted, table
 from validation import (
     baseline,
+    burn_in,
     cluster,
     interrupts,
     kept,
     local,
+    output,
     plan,
+    rounds,
     suites,
     terminal,
     textfile,
     tiers,
 )
+from validation.burn_in import Round
 from validation.checks.registry import CHECKS
 from validation.kept import Begun, Earlier
 from validation.model import (
@@ -45,7 +49,7 @@ from validation.model import (
     overall,
     settle,
 )
-from validation.output import RunFolder
+from validation.output import RoundFolder, RunFolder
 from validation.plan import Plan, Selection
 from validation.progress import Watcher
 from validation.report import console
@@ -131,6 +135,10 @@ def _run(
     resumed: tuple[RunFolder, Begun] | None = None,
 ) -> int:
     """One run, or with `resumed` what is left of one, in its folder."""
+    if options.duration is not None:
+        burn_in.seconds_of(options.duration)
+    elif options.keep_going:
+        raise UsageError("--keep-going: give --duration too; a run without it has one round")
     asked = _asked(options)
     now = datetime.now(timezone.utc)
     begun = resumed[1] if resumed else _begun(arguments, now)
@@ -145,6 +153,8 @@ def _run(
     if options.metrics is not None:
         textfile.check(options.metrics, transport)
     earlier = Earlier()
+    if resumed and not options.local:
+        CommandLineClient(transport, begun.run_id, run_plan.python).end_earlier(begun.run_id)
     if resumed:
         folder = resumed[0]
         earlier = kept.earlier(folder.path, begun, asked.follows_from(run_plan))
@@ -157,19 +167,100 @@ def _run(
         folder.prepare(run_plan, begun)
     shown = plan_report.render(run_plan, console.terminal_width(sys.stderr))
     terminal.say(f"{shown}\n", sys.stderr)
-    client = _client(options, transport, run_plan, begun)
-    begin = time.monotonic()
-    with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
-        # A look at this machine costs nothing; through Ansible each costs a second or two.
-        interval_s = 1.0 if asked.inventories else 0.3
-        walk = tiers.walk(run_plan, client, watcher, interval_s=interval_s, earlier=earlier)
-        interrupts.ignored_from_now_on()
-    # Before anything is printed: a terminal that is gone must not cost the reports.
-    seconds = time.monotonic() - begin + earlier.seconds
-    report = _report(run_plan, walk, client, begun, seconds, options, folder)
+    going = _Going(options, asked, begun, transport, folder)
+    if options.duration is not None:
+        report = _burn_in(going, run_plan)
+    else:
+        client = going.client(run_plan)
+        begin = time.monotonic()
+        with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
+            walk = tiers.walk(run_plan, client, watcher, asked.interval_s, earlier)
+            interrupts.ignored_from_now_on()
+        # Before anything is printed: a terminal that is gone must not cost the reports.
+        seconds = time.monotonic() - begin + earlier.seconds
+        report = _report(run_plan, walk, client, going, seconds)
     if resumed:
         report = replace(report, notes=(*report.notes, _went_on(begun, earlier, now)))
     return _finish(report, options, folder, transport)
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A run that has begun: what it was asked, and what it goes through."""
+
+    options: argparse.Namespace
+    asked: "Asked"
+    begun: Begun
+    transport: Transport
+    folder: RunFolder
+
+    def client(self, planned: Plan, number: int = 0) -> SlurmClient:
+        """For one walk through a plan; `number` is that of a round."""
+        slurm_id = self.begun.slurm_id(number)
+        if self.options.local:
+            return local.LocalClient(slurm_id, planned.python)
+        wishes = planned.submission.words
+        return CommandLineClient(self.transport, slurm_id, planned.python, wishes)
+
+
+def _burn_in(going: _Going, first: Plan) -> RunReport:
+    """Rounds of the suite for a duration."""
+    folder, begun = going.folder, going.begun
+    place = folder.path / output.LINES
+    text = place.read_text(encoding="utf-8") if begun.parts > 1 and place.exists() else ""
+    before = burn_in.read(text, str(place))
+    for item in before:
+        folder.more(output.LINES, item.line(), line=True)
+    folder.more(output.LINES, "".join(item.line() for item in before))
+    first_jobs = folder.path / output.ROUNDS / "0001" / kept.JOBS
+    looks = kept.read_lines(first_jobs).looks if before and first_jobs.exists() else {}
+    duration_s = burn_in.seconds_of(going.options.duration)
+    last: list[tuple[SlurmClient, RoundFolder]] = []
+
+    def plan_of(number: int) -> Plan:
+        once = () if number == 1 else burn_in.ONCE
+        skip = [name for name in once if name in going.asked.suite.checks]
+        return going.asked.without(skip).plan(begun.run_id, f"{begun.secret}-{number}")
+
+    def walk_of(number: int, planned: Plan) -> Walk:
+        client, own = going.client(planned, number), RoundFolder(folder, number)
+        own.remove()  # of one that was interrupted
+        own.prepare(planned)
+        last[:] = [(client, own)]
+        done = sum(item.seconds for item in before)
+        terminal.say(f"round {number}\n", sys.stderr)
+        # Each part holds the nodes against those of the parts before it, once.
+        fresh = number == len(before) + 1
+        known = Earlier(looks=looks, boots=begun.boots) if fresh and done else Earlier()
+        with Watcher(sys.stderr, own, planned.longest_s) as watcher:
+            walk = tiers.walk(planned, client, watcher, going.asked.interval_s, known)
+        own.close()
+        return replace(walk, interrupted=walk.interrupted or _lost(walk))
+
+    def keep(item: Round) -> None:
+        folder.more(output.LINES, item.line(), line=True)
+        if item.number > 1 and item.verdict.green:
+            last[0][1].remove()
+
+    ended = burn_in.loop(
+        first,
+        plan_of,
+        walk_of,
+        keep,
+        duration_s,
+        time.monotonic,
+        lambda: last[0][1].seen,
+        before,
+        going.options.keep_going,
+    )
+    interrupts.ignored_from_now_on()
+    seconds = ended.rounds[-1].end_s if ended.rounds else 0.0
+    whole = replace(ended.walk, results=ended.results, interrupted=ended.interrupted)
+    report = _report(first, whole, last[0][0], going, seconds)
+    report = replace(report, notes=(*ended.notes, *report.notes))
+    title = f"Burn-in of {report.cluster}: {report.verdict.name}"
+    folder.more(output.PAGE, rounds.render(ended.rounds, title, ended.notes))
+    return report
 
 
 def _finish(
@@ -202,6 +293,15 @@ class Asked:
         return plan.make(
             self.declared, self.suite, self.selection, run_id, self.site_thresholds, secret
         )
+
+    def without(self, checks: Sequence[str]) -> "Asked":
+        skip = (*self.selection.skip, *checks)
+        return replace(self, selection=replace(self.selection, skip=skip))
+
+    @property
+    def interval_s(self) -> float:
+        """Between two looks. One at this machine costs nothing, through Ansible a second or two."""
+        return 1.0 if self.inventories else 0.3
 
     def follows_from(self, planned: Plan) -> dict[str, str]:
         return kept.follows_from(self.declared, self.suite, planned)
@@ -236,18 +336,6 @@ def _transport(options: argparse.Namespace, asked: Asked) -> Transport:
     return inventory.Inventory(asked.inventories, declared.submit_hosts, declared.submission.user)
 
 
-def _client(
-    options: argparse.Namespace, transport: Transport, planned: Plan, begun: Begun
-) -> SlurmClient:
-    if options.local:
-        return local.LocalClient(begun.slurm_id, planned.python)
-    wishes = planned.submission.words
-    client = CommandLineClient(transport, begun.slurm_id, planned.python, wishes)
-    if begun.parts > 1:
-        client.end_earlier(begun.run_id)
-    return client
-
-
 def _went_on(begun: Begun, earlier: Earlier, now: datetime) -> str:
     judged = len(earlier.replies) - len(earlier.looks)
     return (
@@ -257,14 +345,9 @@ def _went_on(begun: Begun, earlier: Earlier, now: datetime) -> str:
 
 
 def _report(
-    planned: Plan,
-    walk: Walk,
-    client: SlurmClient,
-    begun: Begun,
-    seconds: float,
-    options: argparse.Namespace,
-    folder: RunFolder,
+    planned: Plan, walk: Walk, client: SlurmClient, going: _Going, seconds: float
 ) -> RunReport:
+    options, begun, folder = going.options, going.begun, going.folder
     results = tuple(settle(planned.checks, walk.results))
     return RunReport(
         run_id=planned.run_id,
@@ -331,6 +414,14 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         help="also write metrics to this textfile folder of the host that submits the jobs",
     )
     parser.add_argument(
+        "--duration",
+        metavar="TIME",
+        help="repeat the suite for so long, or until it fails: 24h, 20m, 2h30m",
+    )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="with --duration: go on after a failure"
+    )
+    parser.add_argument(
         "--resume",
         metavar="RUN",
         help="go on with an interrupted run: its folder, or its id under results/",
@@ -378,7 +469,15 @@ def _repeat(options: argparse.Namespace) -> str:
     words += ["--here"] if options.here else []
     words += ["--local"] if options.local else []
     words += [word for text in options.inventory or [] for word in ("-i", text)]
-    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds", "metrics"):
+    for name in (
+        "suite",
+        "duration",
+        "partition",
+        *_WISHES,
+        "declaration",
+        "thresholds",
+        "metrics",
+    ):
         value = getattr(options, name)
         if value is not None:
             words += [f"--{name}", str(value)]
@@ -391,10 +490,14 @@ def _repeat(options: argparse.Namespace) -> str:
 
 def _resume_command(options: argparse.Namespace, walk: Walk, folder: RunFolder) -> str:
     """The command line that goes on with a run that did not come to its end; empty for others."""
-    lost = any(item.reply and item.reply.outcome is Outcome.LOST for item in walk.jobs)
-    if options.local or not (walk.interrupted or lost):
+    if options.local or not (walk.interrupted or _lost(walk)):
         return ""
     return shlex.join([*options.program, "--resume", str(folder.path)])
+
+
+def _lost(walk: Walk) -> bool:
+    """Whether contact was lost on the way."""
+    return any(item.reply and item.reply.outcome is Outcome.LOST for item in walk.jobs)
 
 
 def _listing() -> str:

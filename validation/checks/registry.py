@@ -24,6 +24,7 @@ from validation.checks import (
     dcgm,
     ddp,
     disk,
+    drift,
     driver,
     ecc,
     gemm,
@@ -45,15 +46,20 @@ from validation.checks import (
     pipeline,
     processes,
     repeatable,
+    same_bits,
     same_product,
+    same_sums,
     shared_fs,
     slurm_state,
+    soak,
+    soak_stragglers,
     stragglers,
     tmp,
     torch,
     xid,
 )
 from validation.checks.comparison import ComparedNode
+from validation.checks.soaked import OverTime
 from validation.model import CheckInfo, Job, Reply, Result, Tier, Verdict
 from validation.thresholds import Rules
 
@@ -70,6 +76,7 @@ class Check:
     compare     judges the answers of all nodes, in the place of `evaluate`; None where each is
                 judged by itself
     fewest      GPUs of alike nodes below which there is nothing to compare
+    over_time   judges nodes by all rounds of a burn-in together; None where each round is judged
     """
 
     info: CheckInfo
@@ -77,6 +84,7 @@ class Check:
     evaluate: Evaluate | None
     compare: Compare | None = None
     fewest: int = 0
+    over_time: OverTime | None = None
 
 
 _SECTIONS = ("What it checks", "Why it matters", "What to do")
@@ -133,6 +141,7 @@ CHECKS: Mapping[str, Check] = {
         _evaluate(module),
         getattr(module, "compare", None),
         getattr(module, "FEWEST_GPUS", 0),
+        getattr(module, "over_time", None),
     )
     for module in (
         slurm_state,
@@ -170,9 +179,14 @@ CHECKS: Mapping[str, Check] = {
         same_product,
         stragglers,
         dcgm,
+        soak,
+        drift,
+        same_bits,
+        soak_stragglers,
         pairs,
         all_reduce,
         ddp,
         pipeline,
+        same_sums,
     )
 }

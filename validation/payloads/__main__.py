@@ -2,10 +2,9 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, host, host_speed, health, cuda, compute, dcgm, pairs, all_reduce, ddp or pipeline;
-CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of
-standard output: from rank 0 of a collective payload, and from every task of the others, which look
-at one node.
+NAME is one of OF_NODE and COLLECTIVES, such as node, compute or ddp; CONFIG is a JSON object, see
+each payload's Config. The answer is one JSON document on one line of standard output: from rank 0
+of a collective payload, and from every task of the others, which look at one node.
 Everything else goes to standard error. An error ends the payload with a line there that begins
 with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is known whose fault it is;
 a wrong sum is no error but a measurement. Lines that begin with "plumbline: stage" say how far
@@ -36,6 +35,8 @@ from validation.payloads import (
     host_speed,
     node,
     pipeline,
+    same_sums,
+    soak,
 )
 from validation.payloads.config import GroupConfig, load
 from validation.payloads.group import Group, joined
@@ -70,12 +71,14 @@ OF_NODE = {
     "cuda": OfNode(cuda.Config, cuda.measure),
     "compute": OfNode(compute.Config, compute.measure),
     "dcgm": OfNode(dcgm.Config, dcgm.measure),
+    "soak": OfNode(soak.Config, soak.measure),
 }
 COLLECTIVES = {
     "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each
     "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
     "ddp": Collective(ddp.Config, ddp.measure),
     "pipeline": Collective(pipeline.Config, pipeline.measure),
+    "same_sums": Collective(same_sums.Config, same_sums.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 

@@ -43,8 +43,8 @@ def render(report: RunReport) -> str:
     rows.sort(key=lambda row: _ORDER.index(row.verdict))
     fine = (Verdict.PASS, Verdict.SKIP)
     proofs = {(r.check, r.subject.name): r.proof for r in report.results if r.proof}
-    page = _environment().get_template("report.html.j2")
-    text = page.render(
+    return page(
+        "report.html.j2",
         report=report,
         headline=words.headline(report),
         title=words.title(report),
@@ -60,7 +60,11 @@ def render(report: RunReport) -> str:
         sources=list(dict.fromkeys(_sources(report.results))),
         checks=[report.checks[name] for name in dict.fromkeys(r.check for r in report.results)],
     )
-    return str(text)
+
+
+def page(template: str, **shown: object) -> str:
+    """A page of one of the templates."""
+    return str(_environment().get_template(template).render(**shown))
 
 
 @cache

@@ -128,7 +128,7 @@ PATIENCE_S = 15
 
 # A launcher whose run was killed watches over its jobs for some minutes more.
 END_EARLIER = """\
-for f in /tmp/plumbline-{run_id}-* /tmp/plumbline-{run_id}r*-*; do
+for f in /tmp/plumbline-{run_id}*; do
   [ -O $f ] && [ -f $f/launcher.py ] || continue
   $p $f/launcher.py cancel $f 0 >/dev/null && $p $f/launcher.py clean $f || exit
 done

@@ -80,6 +80,16 @@ def _dcgm() -> Answer:
     return Answer(job, standin.of_node("dcgm", "gpu1", measured, config))
 
 
+def _soak() -> Answer:
+    job = _planned("soak", suite="burn-in")
+    return Answer(job, standin.soak(job.hosts, job.config, rates=(50.0,)))
+
+
+def _same_sums() -> Answer:
+    job = _planned("same_sums", suite="burn-in")
+    return Answer(job, standin.same_sums(job.hosts, job.config, job.ranks_per_node))
+
+
 def _cluster(payload: str) -> Answer:
     """The sum on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
     job = _planned(payload, VIRTUAL if payload == "all_reduce" else REAL)
@@ -102,6 +112,8 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "health": _health,
     "compute": _compute,
     "dcgm": _dcgm,
+    "soak": _soak,
+    "same_sums": _same_sums,
     "pairs": _pair,
     "all_reduce": lambda: _cluster("all_reduce"),
     "ddp": lambda: _cluster("ddp"),

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ def test_the_answers_of_a_whole_run_give_its_results_again(tmp_path):
     plan = make_plan()
     path, before = kept_of(plan, tmp_path, pipeline=None)
     earlier = kept.read_lines(path)
-    slurm, walk = gone_on(plan, kept.replace(earlier, boots=BOOTS))
+    slurm, walk = gone_on(plan, replace(earlier, boots=BOOTS))
     assert slurm.started[0] == ["node-gpu1", "node-gpu2"]
     again = {r.key: r.verdict for r in walk.results}
     assert {r.key: again[r.key] for r in before.results if r.check != "pipeline"} == {
@@ -181,7 +182,7 @@ def test_the_answers_of_a_whole_run_give_its_results_again(tmp_path):
 def test_a_failure_before_the_interruption_stays_one(tmp_path):
     plan = make_plan()
     path, _ = kept_of(plan, tmp_path, all_reduce={"wrong": 9})
-    slurm, walk = gone_on(plan, kept.replace(kept.read_lines(path), boots=BOOTS))
+    slurm, walk = gone_on(plan, replace(kept.read_lines(path), boots=BOOTS))
     assert slurm.started == [["node-gpu1", "node-gpu2"]]
     (failed,) = [result for result in walk.results if result.verdict is Verdict.FAIL]
     assert (failed.check, "of the sum" in failed.message) == ("all_reduce", True)
@@ -195,7 +196,7 @@ def test_a_failure_before_the_interruption_stays_one(tmp_path):
 def test_what_is_not_known_for_certain_is_asked_again(tmp_path, boots):
     plan = make_plan()
     path, _ = kept_of(plan, tmp_path)
-    slurm, _ = gone_on(plan, kept.replace(kept.read_lines(path), boots=BOOTS), boots=boots)
+    slurm, _ = gone_on(plan, replace(kept.read_lines(path), boots=BOOTS), boots=boots)
     assert slurm.started == [["node-gpu1", "node-gpu2"], ["all_reduce", "ddp", "pipeline"]]
 
 
@@ -204,11 +205,11 @@ def test_an_answer_of_another_run_does_not_count(tmp_path):
     path, _ = kept_of(make_plan(), tmp_path)
     other = make_plan(selection=None)
     jobs = [
-        kept.replace(job, config={**job.config, "nonce": "of another run"})
+        replace(job, config={**job.config, "nonce": "of another run"})
         for job in other.groups[0].jobs
     ]
-    other = kept.replace(other, groups=(kept.replace(other.groups[0], jobs=tuple(jobs)),))
-    slurm, _ = gone_on(other, kept.replace(kept.read_lines(path), boots=BOOTS))
+    other = replace(other, groups=(replace(other.groups[0], jobs=tuple(jobs)),))
+    slurm, _ = gone_on(other, replace(kept.read_lines(path), boots=BOOTS))
     assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
 
 
@@ -217,7 +218,7 @@ def test_a_node_with_another_driver_or_kernel_ends_it(tmp_path, what):
     plan = make_plan()
     path, _ = kept_of(plan, tmp_path)
     system = {"boot_id": "boot-gpu2", "kernel": "6.12.0", "driver": None, what: "other"}
-    earlier = kept.replace(kept.read_lines(path), boots=BOOTS)
+    earlier = replace(kept.read_lines(path), boots=BOOTS)
     with pytest.raises(NotTheSame, match=r"gpu2 has another .*, now other\): start a new run"):
         gone_on(plan, earlier, **{"node-gpu2": {"system": system}})
 
@@ -228,7 +229,7 @@ def test_only_what_came_to_its_end_is_kept(tmp_path, outcome):
     job = plan.groups[0].jobs[0]
     path = tmp_path / "jobs.jsonl"
     path.write_text(kept.line(JobReport(job, Reply(job.name, outcome, 0)), 5.0))
-    earlier = kept.replace(kept.read_lines(path), boots=BOOTS)
+    earlier = replace(kept.read_lines(path), boots=BOOTS)
     asked_again = outcome not in (Outcome.EXITED, Outcome.RUN_LIMIT)
     assert (earlier.reply(job, BOOTS) is None) is asked_again
     assert earlier.seconds == 5
