@@ -200,9 +200,11 @@ def _round(
     """What the walk came to; when it was is not told here."""
     over_time.add(walk, plan)
     settled = settle(plan.checks, walk.results)
+    together = over_time.same_bits(settled)
+    judged = {result.key for result in together}
     found = [
-        *(result for result in settled if result.check not in _AT_THE_END),
-        *over_time.same_bits(settled),
+        *(r for r in settled if r.check not in _AT_THE_END and r.key not in judged),
+        *together,
         *_started_again(plan, rounds, boots),
     ]
     spans = [each.windows[-1].at_ns - each.windows[0].at_ns for each in over_time.of_last]
@@ -282,17 +284,22 @@ class _OverTime:
         self._sums += self.sums_of_last
 
     def same_bits(self, settled: Sequence[Result]) -> list[Result]:
-        """Of all rounds so far, what did not come out the same."""
-        known = {result.key for result in settled if result.verdict is Verdict.FAIL}
+        """Of the nodes and groups that answered, whether all rounds so far came out the same.
+
+        It knows more than the round by itself: which of two that differ now is as it was before.
+        """
+        answered = {stretch.host for stretch in self.of_last}
         judged = same_bits.over_time(tuple(self.nodes.values()))
-        found = [result for result in judged if result.verdict is Verdict.FAIL]
+        found = [result for result in judged if result.subject.name in answered]
         differing = same_sums.over_rounds(self._sums)
         for result in settled:
-            if result.check == same_sums.NAME and result.subject.name in differing:
-                message = differing[result.subject.name]
+            if result.check != same_sums.NAME or result.verdict is Verdict.FAIL:
+                continue
+            if (message := differing.get(result.subject.name)) is not None:
                 failed = replace(result, verdict=Verdict.FAIL, message=message, blamed=None)
                 found.append(failed)
-        return [result for result in found if result.key not in known]
+        planned = {result.key for result in settled}
+        return [result for result in found if result.key in planned]
 
     def judged(self) -> dict[Key, Result]:
         """What is judged of all rounds together, by the checks that look at a node over time."""

@@ -318,8 +318,11 @@ def soak(
 
 def nvml_counters(index, **values):
     """What NVML counted of a GPU."""
-    known = {"ecc_volatile_uncorrected": 0, "ecc_volatile_corrected": 0, "pcie_replays": 0}
-    known = {**known, "remapped_rows": None, "nvlinks": None, **values}
+    known: dict[str, object] = {
+        **{"ecc_volatile_uncorrected": 0, "ecc_volatile_corrected": 0, "pcie_replays": 0},
+        **{"remapped_rows": None, "nvlinks": None},
+        **values,
+    }
     unknown = [
         {"name": name, "kind": "unsupported", "why": "Not Supported"}
         for name, value in known.items()

@@ -349,7 +349,7 @@ def test_yaml_that_is_no_data_is_refused(tmp_path):
 
 
 def test_every_check_is_in_a_suite_and_in_the_order_of_all():
-    deep = ("host", "host_speed", "health", "compute", "dcgm", "pairs")
+    deep = ("host", "host_speed", "health", "compute", "dcgm", "pairs", "soak", "same_sums")
     quick, gpu, local = (suites.load(name).checks for name in ("quick", "gpu", "local"))
     tier = {name: check.info.tier for name, check in CHECKS.items()}
     assert quick == tuple(name for name, check in CHECKS.items() if check.payload not in deep)
@@ -392,7 +392,9 @@ def test_a_suite_for_gpus_leaves_time_to_answer():
 
 def test_a_suite_that_is_made_of_others_has_their_checks_and_their_jobs():
     full, gpu, quick = (suites.load(name) for name in ("full", "gpu", "quick"))
-    assert set(full.checks) == set(CHECKS) - {"dcgm"}  # which takes a quarter of an hour
+    # What takes a quarter of an hour, or as long as somebody likes.
+    burn_in = {"dcgm", "soak", "drift", "same_bits", "soak_stragglers", "same_sums"}
+    assert set(full.checks) == set(CHECKS) - burn_in
     assert full.node == gpu.node
     assert full.cluster == quick.cluster
     assert full.largest_bytes == quick.largest_bytes
