@@ -105,7 +105,7 @@ class Ended:
         return tuple(notes)
 
 
-def seconds_of(text: str) -> int:
+def seconds_of(text: str, option: str = "--duration") -> int:
     """A duration such as 24h, 20m or 2h30m. Raises UsageError."""
     match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip())
     parts = match.groups() if match else ()
@@ -113,7 +113,7 @@ def seconds_of(text: str) -> int:
         int(part) * unit for part, unit in zip(parts, _UNITS.values(), strict=False) if part
     )
     if total <= 0:
-        raise UsageError(f"--duration: {text!r} is no duration; give one such as 24h or 2h30m")
+        raise UsageError(f"{option}: {text!r} is no duration; give one such as 24h or 2h30m")
     return total
 
 

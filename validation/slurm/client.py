@@ -23,7 +23,7 @@ from validation.transport import Transport
 log = logging.getLogger(__name__)
 
 # Slurm from source or from a site's packages is often outside a non-interactive shell's PATH.
-_PREPARE = """\
+PREPARE = """\
 PATH=$PATH:/usr/local/bin:/usr/local/slurm/bin:/opt/slurm/bin; export PATH
 p=/usr/bin/python3; [ -x $p ] || p=python3
 for v in $(env | sed -nE 's/^((SLURM|SINFO|SQUEUE|SCANCEL|SRUN|SACCTMGR)_[A-Z0-9_]+)=.*/\\1/p'); do
@@ -159,7 +159,7 @@ class CommandLineClient:
         return self._transport.notes
 
     def node_states(self) -> tuple[str, Mapping[str, NodeState]]:
-        done = self._transport.run(_PREPARE + SINFO, timeout_s=90)
+        done = self._transport.run(PREPARE + SINFO, timeout_s=90)
         if done.status == 127:
             raise EnvironmentProblem(f"{self.via} has no Slurm commands: {_last(done.stderr)}")
         if done.status != 0:
@@ -171,7 +171,7 @@ class CommandLineClient:
         words = shlex.join([str(PATIENCE_S), *names])
         source = (Path(__file__).parent / "look.py").read_bytes()
         try:
-            done = self._transport.run(f"{_PREPARE}exec $p - {words}", source, timeout_s=120)
+            done = self._transport.run(f"{PREPARE}exec $p - {words}", source, timeout_s=120)
             answer = strict.parse_json(done.stdout) if done.status == 0 else {}
             return Contact(*(dict(answer.get(kind, {})) for kind in ("refused", "mute", "boots")))
         except (TransportError, ValueError) as error:
@@ -180,7 +180,7 @@ class CommandLineClient:
             return Contact()
 
     def accounting(self) -> Accounting:
-        done = self._transport.run(_PREPARE + ACCOUNTING, timeout_s=60)
+        done = self._transport.run(PREPARE + ACCOUNTING, timeout_s=60)
         first, _, clusters = done.stdout.strip().partition("\n")
         kind = first.removeprefix("kind").strip()
         if kind.endswith(("/none", "(null)")):
@@ -191,14 +191,14 @@ class CommandLineClient:
         return Accounting(kind, error=why)
 
     def knows_containers(self) -> bool:
-        return "--container-image" in self._transport.run(_PREPARE + HELP, timeout_s=60).stdout
+        return "--container-image" in self._transport.run(PREPARE + HELP, timeout_s=60).stdout
 
     def end_earlier(self, run_id: str) -> None:
         """End what an earlier part of this run may have left on the login node, and its jobs.
 
         Raises TransportError where that fails: its jobs would hold the nodes.
         """
-        script = _PREPARE + END_EARLIER.format(run_id=shlex.quote(run_id))
+        script = PREPARE + END_EARLIER.format(run_id=shlex.quote(run_id))
         done = self._transport.run(script, timeout_s=120)
         if done.status != 0:
             raise TransportError(
@@ -251,7 +251,7 @@ class CommandLineBatch:
             f"$p {folder}/launcher.py start {folder} && exit\n"
             f"status=$?; rm -rf {folder}; exit $status"
         )
-        done = self._transport.run(_PREPARE + script, base64.b64encode(_tar(files)))
+        done = self._transport.run(PREPARE + script, base64.b64encode(_tar(files)))
         if done.status != 0:
             self._refused = True
             raise TransportError(
@@ -276,7 +276,7 @@ class CommandLineBatch:
         names = (shlex.quote(f"--name={name}") for name in self._names)
         script = "".join(f"scancel {name}\n" for name in names)
         try:
-            other.run(_PREPARE + script, timeout_s=90)
+            other.run(PREPARE + script, timeout_s=90)
         except TransportError as error:
             log.warning("%s", error)
 
@@ -291,7 +291,7 @@ class CommandLineBatch:
     def _launcher(self, verb: str, argument: str, timeout_s: float) -> Completed:
         folder = shlex.quote(self._folder)
         script = f"exec $p {folder}/launcher.py {verb} {folder} {argument}"
-        return self._transport.run(_PREPARE + script, timeout_s=timeout_s)
+        return self._transport.run(PREPARE + script, timeout_s=timeout_s)
 
     def _ask(self, verb: str, timeout_s: float) -> Progress:
         done = self._launcher(verb, str(self._offset), timeout_s)

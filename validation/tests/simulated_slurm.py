@@ -414,6 +414,7 @@ def scontrol(state, arguments):
             print(f"NodeName={name} Arch=x86_64 BootTime={boot} SlurmdStartTime={boot} Extra=x y=z")
         return 0
     assert arguments == ["show", "config"]
+    print(f"PreemptType = {faults.get('preempt', 'preempt/qos')}")
     kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
     print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
     return 0
@@ -423,6 +424,9 @@ def sacctmgr(state, arguments):
     faults = faults_of(state)
     if "accounting" in faults:
         return complain(faults["accounting"])
+    if "qos" in arguments:
+        print("normal|scavenger\nscavenger|")
+        return 0
     print("plumbline")
     return 0
 
@@ -445,6 +449,9 @@ def squeue(state, arguments):
         for name, step in marks.items():
             if step["id"].startswith(f"{of}."):
                 print(f"{step['id']}|{name}")
+        return 0
+    if "--states=PENDING" in arguments:
+        print("\n".join(f"{900 + job}" for job in range(faults_of(state).get("pending", 0))))
         return 0
     assert f"--user={os.getuid()}" in arguments
     for name, job in marks.items():
