@@ -207,13 +207,12 @@ def _round(
         *together,
         *_started_again(plan, rounds, boots),
     ]
-    spans = [each.windows[-1].at_ns - each.windows[0].at_ns for each in over_time.of_last]
     return Round(
         number=0,
         began="",
         at_s=0.0,
         seconds=0.0,
-        load_s=max(spans, default=0) / 1e9,
+        load_s=max(map(_load_s, over_time.of_last), default=0.0),
         counts=_counts(found),
         open=tuple(r for r in found if not r.verdict.green and r.verdict is not Verdict.SKIP),
         stretches=over_time.of_last,
@@ -221,6 +220,12 @@ def _round(
         once=tuple(result for result in settled if result.check in ONCE),
         boots=boots,
     )
+
+
+def _load_s(stretch: Stretch) -> float:
+    """How long it was; of a window only its end is known."""
+    ends = [window.at_ns for window in stretch.windows]
+    return (ends[-1] - ends[0]) / 1e9 * len(ends) / max(1, len(ends) - 1)
 
 
 def _counts(results: Iterable[Result]) -> dict[str, int]:

@@ -157,7 +157,8 @@ def _run(
         seconds = time.monotonic() - begin + earlier.seconds
         report = report_of(run_plan, walk, client, going, seconds)
     if resumed:
-        report = replace(report, notes=(*report.notes, _went_on(begun, earlier, now)))
+        note = _went_on(begun, earlier, now, rounds=options.duration is not None)
+        report = replace(report, notes=(*report.notes, note))
     return _finish(report, options, folder, transport)
 
 
@@ -177,11 +178,12 @@ def _finish(
     return report.exit_code
 
 
-def _went_on(begun: Begun, earlier: Earlier, now: datetime) -> str:
-    judged = len(earlier.replies) - len(earlier.looks)
+def _went_on(begun: Begun, earlier: Earlier, now: datetime, rounds: bool) -> str:
+    judged = f"the answers of {len(earlier.replies) - len(earlier.looks)} jobs"
     return (
         f"part {begun.parts} of a run that was interrupted; it began at {begun.started} and went "
-        f"on at {now.isoformat(timespec='seconds')} with the answers of {judged} jobs"
+        f"on at {now.isoformat(timespec='seconds')} with "
+        f"{'all rounds that were complete' if rounds else judged}"
     )
 
 

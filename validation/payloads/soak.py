@@ -55,6 +55,7 @@ NET_COUNTERS = (
     *("tx_carrier_errors", "collisions"),
 )
 _LIMIT_SLACK_S = 60.0  # that a window may be late
+_ALONE_SHARE = 0.05  # of a window, that one thread of a CPU is timed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,6 +292,9 @@ def work(
     data     a hash of the numbers themselves, see gpu_gemm.Operands
     windows  of each: `at_s` when it ended, seconds after the load began; `products` and the
              `busy_s` in which the device did them; `gemm` and `attention`, hashes of the results
+
+    Of CPUs, `products` are those of one thread at the end of the window, in seconds of its own CPU
+    time: the wall time of all threads says how busy the host is with others.
     """
     import torch
 
@@ -318,6 +322,7 @@ def work(
         product.fill_(float("nan"))  # what is not written must not look like an earlier product
         if not device.is_gpu:
             torch.set_num_threads(1)  # how many there are may change the order of adding
+            products, busy_s = _one_thread(multiply, window_s * _ALONE_SHARE)
         multiply()
         hashes = {"gemm": gpu_gemm.bits(product), "attention": gpu_gemm.bits(attend())}
         torch.set_num_threads(threads)
@@ -337,6 +342,15 @@ def work(
         "data": operands.data,
         "windows": windows,
     }
+
+
+def _one_thread(multiply: Callable[[], object], seconds: float) -> tuple[int, float]:
+    """How many products this thread does in so many seconds of its CPU time, and the seconds."""
+    products, began = 0, time.thread_time()
+    while (busy_s := time.thread_time() - began) < seconds or products == 0:
+        multiply()
+        products += 1
+    return products, busy_s
 
 
 def _attention(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cluster.errors import UsageError
-from validation import burn_in, rounds, run, suites, tiers
+from validation import burn_in, plan, rounds, run, suites, tiers
 from validation.checks import drift, same_bits, soak, soak_stragglers, soaked
 from validation.checks.comparison import ComparedNode
 from validation.errors import TransportError
@@ -39,6 +39,7 @@ class Loop:
 
     def __init__(self, changes=None, before=(), **options):
         self.plan = make_plan(suite="burn-in")
+        self.plan_of = lambda number: self.plan
         self.changes, self.before = changes or {}, before
         self.now, self.kept, self.boots = 1000.0, [], {}
         self.options = {"duration_s": 450, **options}
@@ -57,7 +58,7 @@ class Loop:
     def run(self):
         ended = burn_in.loop(
             self.plan,
-            lambda number: make_plan(suite="burn-in"),
+            self.plan_of,
             self.walk,
             self.kept.append,
             clock=lambda: self.now,
@@ -104,6 +105,29 @@ def test_what_was_not_judged_in_one_round_is_not_green_in_the_end():
     late = Reply("ddp", Outcome.QUEUE_LIMIT, busy=True)
     ended, verdict = Loop({2: {"ddp": late}}).run()
     assert (len(ended.rounds), verdict) == (5, INCONCLUSIVE)
+
+
+def test_what_only_the_first_round_makes_counts_for_all(monkeypatch):
+    monkeypatch.setattr(burn_in, "ONCE", ("cpus",))
+    without = make_plan(suite="burn-in", selection=plan.Selection(skip=("cpus",)))
+    for cpus, expected in ((2, PASS), (1, FAIL)):
+        loop = Loop({1: {"node-gpu1": {"cpus": cpus}}}, keep_going=True)
+        loop.plan_of = [None, loop.plan, *[without] * 4].__getitem__
+        ended, verdict = loop.run()
+        assert (len(ended.rounds), verdict) == (5, expected)
+        assert loop.of(ended, "cpus", "gpu1").verdict is expected
+
+
+def test_collectives_add_along_a_ring_whatever_the_site_declares():
+    environments = {name: {"NCCL_ALGO": "Tree", "NCCL_DEBUG": "INFO"} for name, *_ in REAL}
+    jobs = {
+        job.name: job for job in make_plan(*REAL, suite="burn-in", environments=environments).jobs
+    }
+    assert dict(jobs["same_sums"].environment) == {"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}
+    assert dict(jobs["all_reduce"].environment)["NCCL_ALGO"] == "Tree"
+    soak_job = jobs["soak-gpu1"]
+    assert soak_job.config["device"] == "cuda"
+    assert soak_job.cpus_per_task == soak_job.nodes[0].cpus  # it has the node to itself
 
 
 @pytest.mark.parametrize(
