@@ -266,3 +266,15 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path):
     with pytest.raises(UsageError, match="belongs to a run that is not over yet"):
         RunFolder(tmp_path / "run").prepare(make_plan())
     shutil.rmtree(folder.path)
+
+
+def test_pairs_of_nodes_that_were_judged_are_not_paired_again(tmp_path):
+    """Their jobs are not in the plan: each round follows from the one before."""
+    names = [f"gpu{number}" for number in range(1, 6)]
+    plan = make_plan(*((name, "virtual", 2) for name in names), suite="network")
+    boots = dict.fromkeys(names, "BootTime=1, SlurmdStartTime=1")
+    path, before = kept_of(plan, tmp_path)
+    earlier = replace(kept.read_lines(path), boots=boots)
+    slurm, walk = gone_on(plan, earlier, boots=boots)
+    assert slurm.started == [[f"node-{name}" for name in names]]
+    assert {r.key: r.verdict for r in walk.results} == {r.key: r.verdict for r in before.results}
