@@ -25,7 +25,7 @@ from validation.checks.registry import CHECKS
 from validation.checks.same_sums import Sums
 from validation.checks.soaked import NodeOverTime, Stretch
 from validation.kept import NotTheSame
-from validation.model import Key, Result, Tier, Verdict, settle, worst
+from validation.model import INTERRUPTED, Key, Result, Tier, Verdict, settle, worst
 from validation.plan import Plan
 from validation.report.json import plain
 from validation.tiers import Walk
@@ -95,11 +95,10 @@ class Ended:
 
     @property
     def notes(self) -> tuple[str, ...]:
+        rounds = f"{len(self.rounds)} round{'' if len(self.rounds) == 1 else 's'}"
         done = self.rounds[-1].end_s if self.rounds else 0.0
         load = sum(item.load_s for item in self.rounds)
-        notes = [
-            f"{len(self.rounds)} rounds in {duration(done)}, {duration(load)} of it under load"
-        ]
+        notes = [f"{rounds} in {duration(done)}, {duration(load)} of it under load"]
         if (first := first_failure(self.rounds)) is not None:
             notes.append(f"first failure: {first}")
         return tuple(notes)
@@ -345,8 +344,7 @@ def _cut_short(result: Result) -> Result:
     """A burn-in that was interrupted proves nothing of its end."""
     if not result.verdict.green:
         return result
-    message = "not run: the run was interrupted"
-    return replace(result, verdict=Verdict.FAIL, message=message, blamed=())
+    return replace(result, verdict=Verdict.FAIL, message=INTERRUPTED, blamed=())
 
 
 # --- rounds that are kept --------------------------------------------------------------------

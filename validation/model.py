@@ -30,6 +30,9 @@ class Verdict(enum.Enum):
         return self in (Verdict.PASS, Verdict.WARN)
 
 
+# Of every judgement that was still owed when somebody ended the run.
+INTERRUPTED = "not run: the run was interrupted"
+
 # What outweighs what when several verdicts are put into one.
 _WEIGHT = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
 

@@ -25,6 +25,7 @@ from validation.checks.identity import Identities
 from validation.checks.registry import CHECKS
 from validation.kept import Earlier, NotTheSame
 from validation.model import (
+    INTERRUPTED,
     Contact,
     Job,
     JobReport,
@@ -336,7 +337,7 @@ def walk(
     interrupted = interrupted and not ledger.complete()
     ledger.fail_rest(
         lambda check: True,
-        "not run: the run was interrupted" if interrupted else "no result",
+        INTERRUPTED if interrupted else "no result",
     )
     return Walk(
         tuple(ledger.results),

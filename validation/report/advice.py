@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from cluster.hostlist import compress
 from cluster.slurm import job_reasons, node_states
 from cluster.text import printable
-from validation.model import JobReport, Key, Outcome, Reply, Result, RunReport, Tier, Verdict
+from validation.model import (
+    INTERRUPTED,
+    JobReport,
+    Key,
+    Outcome,
+    Reply,
+    Result,
+    RunReport,
+    Tier,
+    Verdict,
+)
 from validation.report import words
 
 PORTS = (
@@ -296,6 +306,8 @@ def _scope(finding: _Finding) -> int:
 
 
 def cause(result: Result, job: JobReport | None) -> Cause:
+    if result.message == INTERRUPTED:
+        return Cause.INTERRUPTED
     if _right_alone(result, job):
         return Cause.UNPROVEN
     if result.value is not None:
