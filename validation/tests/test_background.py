@@ -1,8 +1,6 @@
 """Tests in the background: who is next, what a test says of its node, and what is remembered."""
 
 import json
-import subprocess
-import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -271,6 +269,7 @@ def test_a_failing_node_is_told_and_a_preempted_one_is_not_accused(cluster):
     assert list(state["nodes"]) == ["gpu2"]
 
 
+@pytest.mark.long
 def test_the_time_limit_ends_a_test_tidily(cluster):
     cluster.install(**{"node-gpu1": "hang"})
     status, out, _ = start(cluster, "--qos", "scavenger", "--at-most", "6s")
@@ -279,14 +278,13 @@ def test_the_time_limit_ends_a_test_tidily(cluster):
     assert status == 3
 
 
-@pytest.mark.parametrize(
-    "option", ["--duration=1h", "--local", "--dry-run", "--at-once=0", "--every=x"]
-)
+@pytest.mark.parametrize("option", ["--duration=1h", "--dry-run", "--keep-going", "--every=soon"])
 def test_what_makes_no_sense_is_refused(cluster, option):
-    cluster.install()
-    words = [sys.executable, "-m", "validation.run", "--background", option]
-    words += ["--here"] if option != "--local" else []
-    words += ["--declaration", str(cluster.path / "cluster.json"), "--output", str(cluster.output)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert option.partition("=")[0] in done.stderr
+    status, out, err = cluster.install().run("--background", option)
+    assert (status, out) == (2, "")
+    assert option.partition("=")[0] in err
+
+
+def test_fewer_than_one_node_at_a_time_is_refused(cluster):
+    with pytest.raises(SystemExit):
+        cluster.install().run("--background", "--at-once=0")

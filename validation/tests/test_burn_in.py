@@ -416,6 +416,7 @@ def test_a_burn_in_leaves_its_rounds(short):
     assert short.lines("passing_nodes.txt") == ["gpu1", "gpu2"]
 
 
+@pytest.mark.long
 def test_a_burn_in_that_fails_keeps_the_round_and_ends_with_1(short):
     state = short.path / "state" / "faults.json"
     state.write_text(json.dumps({"same_sums": {"arguments": {"odd": 1}}}))

@@ -61,7 +61,9 @@ def resumed(cluster, *more):
     return status, *cluster.capsys.readouterr()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_what_was_judged_is_not_repeated(cluster, monkeypatch, number):
     cluster.install(ddp="hang")
     status, out, _ = interrupted(cluster, number, "ddp", 3)
