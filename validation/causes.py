@@ -8,7 +8,17 @@ import enum
 import re
 
 from cluster.slurm import job_reasons, node_states
-from validation.model import Case, CheckInfo, JobReport, Outcome, Reply, Result, Tier, Verdict
+from validation.model import (
+    INTERRUPTED,
+    Case,
+    CheckInfo,
+    JobReport,
+    Outcome,
+    Reply,
+    Result,
+    Tier,
+    Verdict,
+)
 
 
 class Cause(enum.Enum):
@@ -43,6 +53,8 @@ _CONNECTION = re.compile(
 
 def of(result: Result, job: JobReport | None) -> Cause:
     """Why a result is not green, by how its job ended and what the check read."""
+    if result.message == INTERRUPTED:
+        return Cause.INTERRUPTED
     if _right_alone(result, job):
         return Cause.UNPROVEN
     if result.value is not None:

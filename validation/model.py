@@ -31,6 +31,9 @@ class Verdict(enum.Enum):
         return self in (Verdict.PASS, Verdict.WARN)
 
 
+# Of every judgement that was still owed when somebody ended the run.
+INTERRUPTED = "not run: the run was interrupted"
+
 # What outweighs what when several verdicts are put into one.
 _WEIGHT = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
 
@@ -278,6 +281,8 @@ class Contact:
 
     refused: Mapping[str, str] = field(default_factory=dict)  # nobody listens there
     mute: Mapping[str, str] = field(default_factory=dict)  # nothing came back
+    # When each node and its slurmd were started, in Slurm's words.
+    boots: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,6 +546,7 @@ class RunReport:
     left_out: tuple[str, ...] = ()  # what the suite or the cluster has and this run was not asked
     interrupted: bool = False
     repeat: str = ""  # the command line that started this run
+    resume: str = ""  # the command line that goes on with it, where it was interrupted
     local: bool = False  # this machine alone: nowhere to log in to, no Slurm
     output: str = ""
 

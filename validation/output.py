@@ -1,7 +1,8 @@
 """The folder that a run leaves behind.
 
-`results.jsonl` grows while the run goes on, so that an interrupted one leaves what it knew. All
-other files appear at the end, each at once and complete.
+`results.jsonl` grows while the run goes on, so that an interrupted one leaves what it knew, and
+`jobs.jsonl` with it, out of which it can go on (see kept). All other files appear at the end, each
+at once and complete.
 
 Once jobs run, nothing that happens to the folder may end the run or change its verdict: what is
 known is kept in memory too, a folder that is gone is made anew, and if that fails the reports go
@@ -9,7 +10,9 @@ elsewhere.
 """
 
 import logging
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +21,9 @@ from pathlib import Path
 
 from cluster.errors import EnvironmentProblem, UsageError
 from cluster.files import write_whole
-from validation.model import JobReport, Result, RunReport, Standing
+from validation import kept
+from validation.kept import Begun, Earlier
+from validation.model import JobReport, Reply, Result, RunReport, Standing
 from validation.plan import Plan
 from validation.report import html, json, junit, metrics, nodes
 from validation.report import plan as plan_report
@@ -39,6 +44,15 @@ _RENDERED: Mapping[str, Render] = {
 _PLAN, _RESULTS, _JOBS = "plan.json", "results.jsonl", "jobs"
 
 
+# Of a burn-in: a folder for each round that is kept, a line for each, and all on one page.
+ROUNDS, LINES, PAGE = "rounds", "rounds.jsonl", "rounds.html"
+
+
+def ours(path: Path) -> bool:
+    """Whether a folder has the results of a run."""
+    return (path / _PLAN).is_file()
+
+
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,19 +60,29 @@ class RunFolder:
         self._kept: dict[str, str] = {}  # what jobs printed, by name
         self._results: list[Result] = []
         self._whole = True  # whether results.jsonl has all of them
+        self._jobs: list[str] = []
+        self._begun: Begun | None = None
+        self._since = time.monotonic()
+        self._earlier: tuple[Reply, ...] = ()
+        self._lock: kept.Lock | None = None
         self._complained = False
 
-    def prepare(self, plan: Plan) -> None:
-        """Make the folder. A former run's files are removed: none may pass for this run's."""
+    def prepare(self, plan: Plan, begun: Begun | None = None) -> None:
+        """Make the folder. A former run's files are removed: none may pass for this run's.
+
+        Without `begun` the run cannot be resumed.
+        """
         html.check()  # before anything is submitted
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if any(self.path.iterdir()) and not (self.path / _PLAN).is_file():
+            if any(self.path.iterdir()) and not ours(self.path):
                 raise UsageError(
                     f"--output: {self.path} contains something other than an earlier run"
                 )
-            for name in (*_RENDERED, _PLAN, _RESULTS):
+            self._lock = kept.Lock(self.path)
+            for name in (*_RENDERED, _PLAN, _RESULTS, kept.RUN, kept.JOBS, LINES, PAGE):
                 (self.path / name).unlink(missing_ok=True)
+            shutil.rmtree(self.path / ROUNDS, ignore_errors=True)
             jobs = self.path / _JOBS
             jobs.mkdir(exist_ok=True)
             for stream in ("stdout", "stderr"):
@@ -67,14 +91,68 @@ class RunFolder:
             self._plan = plan
             _write(self.path / _PLAN, plan_report.as_json(plan))
             _write(self.path / _RESULTS, "")
+            _write(self.path / kept.JOBS, "")
+            if begun is not None:
+                self._begun = begun
+                kept.write(self.path, begun)
         except OSError as error:
             raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
+
+    def lock(self) -> None:
+        """Keep others out of a run's folder before it is read. Raises UsageError."""
+        try:
+            self._lock = kept.Lock(self.path)
+        except OSError as error:
+            raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
+
+    def reopen(self, plan: Plan, begun: Begun, earlier: Earlier) -> None:
+        """Go on in the folder of a run that was interrupted."""
+        html.check()
+        self._begun = begun
+        self._since = time.monotonic() - earlier.seconds
+        self._earlier = (*earlier.replies.values(), *earlier.looks.values())
+        self._jobs = list(earlier.lines)
+        self._plan = plan
+        try:
+            for name in _RENDERED:  # those of a part that was interrupted
+                (self.path / name).unlink(missing_ok=True)
+            (self.path / _JOBS).mkdir(exist_ok=True)
+            _write(self.path / _RESULTS, "")
+            _write(self.path / kept.JOBS, "".join(self._jobs))  # without a line that is torn
+            kept.write(self.path, begun)
+        except OSError as error:
+            raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
+
+    def boots(self, boots: Mapping[str, str]) -> None:
+        """When the nodes were started, as far as that is known; the first time counts."""
+        if self._begun is None:
+            return
+        self._begun = replace(self._begun, boots={**boots, **self._begun.boots})
+        try:
+            kept.write(self.path, self._begun)
+        except OSError as error:
+            self._complain(error)
+
+    def more(self, name: str, text: str, *, line: bool = False) -> None:
+        """Another file, whole, or another line of it."""
+        self._kept[name] = self._kept.get(name, "") + text if line else text
+        try:
+            if line:
+                _append(self.path / name, text)
+            else:
+                _write(self.path / name, text)
+        except OSError as error:
+            self._complain(error)
+
+    def close(self) -> None:
+        """Others may have the folder; nothing more is written."""
+        if self._lock is not None:
+            self._lock.release()
 
     def result(self, result: Result) -> None:
         self._results.append(result)
         try:
-            with open(self.path / _RESULTS, "a", encoding="utf-8", errors="replace") as file:
-                file.write(json.line(result))
+            _append(self.path / _RESULTS, json.line(result))
         except OSError as error:
             self._whole = False
             self._complain(error)
@@ -82,6 +160,13 @@ class RunFolder:
     def job(self, report: JobReport) -> None:
         if report.reply is None:
             return
+        if not any(report.reply is reply for reply in self._earlier):
+            line = kept.line(report, time.monotonic() - self._since)
+            self._jobs.append(line)
+            try:
+                _append(self.path / kept.JOBS, line)
+            except OSError as error:
+                self._complain(error)
         for stream in ("stdout", "stderr"):
             name = f"{_JOBS}/{report.job.name}.{stream}"
             self._kept[name] = getattr(report.reply, stream)
@@ -110,6 +195,7 @@ class RunFolder:
                 problems = [f"{problem}, nor anything else: {other.strerror}"]
         for problem in problems:
             log.error("%s", problem)
+        self.close()
         return _noted(report, problems)
 
     def _write_all(self, path: Path, report: RunReport, problems: list[str]) -> None:
@@ -121,6 +207,9 @@ class RunFolder:
             _write(path / name, text)
         if not (self._whole and path == self.path and self._all_there()):
             _write(path / _RESULTS, map(json.line, self._results))
+        _write(path / kept.JOBS, iter(self._jobs))
+        if self._begun is not None:
+            kept.write(path, self._begun)
         for name, render in _RENDERED.items():
             try:
                 _write(path / name, render(report))
@@ -148,7 +237,29 @@ def _noted(report: RunReport, notes: list[str]) -> RunReport:
     return replace(report, notes=(*report.notes, *notes))
 
 
+def _append(path: Path, line: str) -> None:
+    with open(path, "a", encoding="utf-8", errors="replace") as file:
+        file.write(line)
+
+
 def _write(path: Path, text: Text) -> None:
     # A node may answer with half a character, which no file can hold.
     pieces = (text,) if isinstance(text, str) else text
     write_whole(path, (piece.encode("utf-8", "replace") for piece in pieces))
+
+
+class RoundFolder(RunFolder):
+    """The folder of one round of a burn-in, within the burn-in's own."""
+
+    def __init__(self, whole: RunFolder, number: int) -> None:
+        super().__init__(whole.path / ROUNDS / f"{number:04}")
+        self._outer = whole
+        self.seen: Mapping[str, str] = {}
+
+    def boots(self, boots: Mapping[str, str]) -> None:
+        self.seen = boots
+        self._outer.boots(boots)
+
+    def remove(self) -> None:
+        """What a good round left: its line tells enough."""
+        shutil.rmtree(self.path, ignore_errors=True)

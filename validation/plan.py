@@ -47,11 +47,14 @@ CARDS = "NCCL_IB_HCA"  # the variable that says which network cards NCCL may use
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
 _OF_GPUS = ("health", "cuda", "compute", "dcgm")
-_OF_REAL_GPUS = ("links", "same_product", "stragglers")
-_ALONE = ("cuda", "compute", "host_speed", "dcgm")
+_OF_REAL_GPUS = ("links", "same_product", "stragglers", "soak_stragglers")
+_ALONE = ("cuda", "compute", "host_speed", "dcgm", "soak")
 
 # Of the node tier: what runs in a container, where one is asked for. So does the cluster tier.
-_IN_CONTAINERS = ("cuda", "compute")
+_IN_CONTAINERS = ("cuda", "compute", "soak")
+
+# NVLink SHARP may add in another order from call to call; along a ring it is always the same.
+_REPEATABLE = (("NCCL_ALGO", "Ring"),)
 
 # What some of a group's nodes do for all of it: the payload, and which of the nodes that are left.
 _PARTS: Mapping[str, Callable[[Sequence[Node]], Sequence[Node]]] = {
@@ -579,6 +582,10 @@ def _node_job(
         config |= {"shared_filesystems": list(node.shared_filesystems)}
     if payload == "host_speed":
         config |= {"disk": "disk" in checks, "memory": "host_memory" in checks}
+    if payload == "soak":
+        device = "cuda" if node.gpus.real else "cpu"
+        gpus = max(1, node.gpus.devices)
+        config |= {"device": device, "gpus": gpus, "mig": bool(node.gpus.mig)}
     if payload == "compute":
         device = "cuda" if node.gpus.real else "cpu"
         config |= {"device": device, "gpus": node.gpus.devices, "mig": bool(node.gpus.mig)}
@@ -710,9 +717,15 @@ def _cluster_job(
         run_limit_s=template.run_limit_s,
         checks=(check,),
         cpus_per_task=_cpus_per_rank(nodes),
-        environment=nodes[0].environment,
+        environment=_environment(payload, backend, nodes[0]),
         pool=pool,
     )
+
+
+def _environment(payload: str, backend: str, node: Node) -> tuple[tuple[str, str], ...]:
+    if payload != "same_sums" or backend != "nccl":
+        return node.environment
+    return tuple((dict(node.environment) | dict(_REPEATABLE)).items())
 
 
 def _shared_by_all(nodes: Sequence[Node]) -> list[str]:

@@ -6,7 +6,7 @@ Nothing here may end a run: a terminal that goes away takes only the view with i
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from cluster import watching
@@ -60,6 +60,9 @@ class Watcher:
         self._say_the_rest()
         self._stage = text
         self._say(text)
+
+    def boots(self, boots: Mapping[str, str]) -> None:
+        self._folder.boots(boots)
 
     def progress(self, progress: Progress) -> None:
         """On a terminal each look is shown, elsewhere what differs, and that it goes on."""

@@ -10,7 +10,6 @@ right; nothing was judged. 3: nothing failed, but something could not be judged.
 import argparse
 import logging
 import os
-import secrets
 import shlex
 import sys
 import time
@@ -19,52 +18,46 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
-from cluster import declaration, version
-from cluster.declaration import Declaration, Submission
+from cluster import version
 from cluster.errors import PlumblineError, UsageError
 from cluster.watching import fitted, table
 from validation import (
     baseline,
+    burn_in,
     cluster,
     drain_steps,
     draining,
     interrupts,
+    kept,
     local,
-    plan,
+    start_background,
+    start_burn_in,
     suites,
     terminal,
     textfile,
     tiers,
 )
 from validation.checks.registry import CHECKS
-from validation.declaring import doubts
-from validation.drain_steps import Consent
+from validation.drain_steps import Consent, Returning
+from validation.going import (
+    CONTAINER,
+    WISHES,
+    Going,
+    asked_by,
+    begun_now,
+    report_of,
+    transport_of,
+)
 from validation.history import recording
-from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
+from validation.kept import Begun, Earlier
+from validation.model import EXIT_USAGE, RunReport
 from validation.output import RunFolder
-from validation.plan import Plan, Selection
+from validation.plan import Plan
 from validation.progress import Watcher
 from validation.report import console
 from validation.report import plan as plan_report
-from validation.slurm.client import CommandLineClient, SlurmClient
+from validation.slurm.client import CommandLineClient
 from validation.slurm.operator import Operator
-from validation.tiers import Walk
-from validation.transport import Transport, inventory
-from validation.transport.here import Here
-
-# Options that srun has too, and what they name.
-_WISHES = {
-    "account": "account",
-    "qos": "quality of service",
-    "reservation": "reservation",
-    "constraint": "required node features",
-}
-
-_CONTAINER = {
-    "image": "run the payloads in this container with pyxis (none: without a container)",
-    "mounts": "mounts of the container: SOURCE:TARGET,…",
-    "python": "the Python in it, with torch (default: python3)",
-}
 
 PROGRAM = ("python", "-m", "validation.run")
 
@@ -72,7 +65,9 @@ PROGRAM = ("python", "-m", "validation.run")
 def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> int:
     """Runs, and returns the exit code. `program` is how it was started, without its options."""
     terminal.prepare()
-    options = _parser(program).parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser(program)
+    options = parser.parse_args(words)
     logging.basicConfig(
         level=logging.INFO if options.verbose else logging.WARNING,
         format="validation: %(message)s",
@@ -82,7 +77,11 @@ def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRA
             if options.list:
                 terminal.say(_listing())
                 return 0
-            return _run(options)
+            if options.resume is not None:
+                return _resume(options, parser)
+            if options.background:
+                return start_background.run(options)
+            return _run(options, words)
         except PlumblineError as error:
             terminal.say(f"validation: {error}\n", sys.stderr)
             return EXIT_USAGE
@@ -91,30 +90,57 @@ def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRA
             return 1
 
 
-def _run(options: argparse.Namespace) -> int:
+def _resume(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Go on with a run that was interrupted, as it was started."""
+    given = [
+        name
+        for name, value in vars(options).items()
+        if name not in ("resume", "verbose", "program") and value != parser.get_default(name)
+    ]
+    if given:
+        raise UsageError(
+            f"--resume: the run goes on as it was started; leave out --{given[0].replace('_', '-')}"
+        )
+    folder = RunFolder(kept.folder_of(options.resume))
+    folder.lock()
+    begun = kept.begun(folder.path)
+    if Path.cwd() != Path(begun.directory):
+        raise UsageError(
+            f"--resume: the run was started in {begun.directory}; resume it there "
+            f"(cd {shlex.quote(begun.directory)})"
+        )
+    before = parser.parse_args(begun.arguments)
+    if before.local:
+        raise UsageError("--resume: a run of --local is made anew, it takes minutes")
+    if before.undrain:
+        raise UsageError("--resume: --undrain keeps its nodes for one run; begin another one")
+    before.verbose = options.verbose
+    return _run(before, begun.arguments, (folder, begun))
+
+
+def _run(
+    options: argparse.Namespace,
+    arguments: Sequence[str],
+    resumed: tuple[RunFolder, Begun] | None = None,
+) -> int:
+    """One run, or with `resumed` what is left of one, in its folder."""
     _check_drains(options)
-    selection = Selection(
-        only=_names(options.only) if options.only is not None else None,
-        skip=_names(options.skip or []),
-        nodes=options.nodes,
-        exclude=options.exclude,
-        partition=options.partition,
-        submission=_submission(options),
-    )
-    suite = suites.load(options.suite or (local.SUITE if options.local else "quick"))
-    inventories = cluster.inventories(options)
-    declared = cluster.declared(options, inventories)
+    if options.duration is not None:
+        burn_in.seconds_of(options.duration)
+    elif options.keep_going:
+        raise UsageError("--keep-going: give --duration too; a run without it has one round")
+    asked = asked_by(options)
     now = datetime.now(timezone.utc)
-    run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    site = cluster.site_thresholds(options, inventories)
-    run_plan = plan.make(declared, suite, selection, run_id, site)
+    begun = resumed[1] if resumed else begun_now(arguments, now)
+    run_plan = asked.plan(begun.run_id, begun.secret)
     if options.record_baseline is not None:
         baseline.check(options.record_baseline, run_plan.nodes)
-    transport = _transport(options, inventories, declared)
+    transport = transport_of(options, asked)
     returning = None
     if options.undrain:
         returning = _returning(run_plan, Operator(transport))
-        run_plan = plan.make(declared, suite, _only(selection, returning), run_id, site)
+        asked = asked.in_reservation(draining.named(returning.returns), returning.name)
+        run_plan = asked.plan(begun.run_id, begun.secret)
     if options.dry_run:
         shown = plan_report.render(run_plan, console.terminal_width(sys.stdout))
         terminal.say(f"{shown}  dry run: nothing was submitted\n")
@@ -124,44 +150,51 @@ def _run(options: argparse.Namespace) -> int:
     consent = Consent(options.yes)
     if returning is not None:
         drain_steps.confirmed(returning, consent)
-    # The id and not only the time: two runs may start in one second.
-    folder = RunFolder(Path(options.output or f"results/{run_id}"))
-    folder.prepare(run_plan)
+    earlier = Earlier()
+    if resumed and not options.local:
+        CommandLineClient(transport, begun.run_id, run_plan.python).end_earlier(begun.run_id)
+    if resumed:
+        folder = resumed[0]
+        earlier = kept.earlier(folder.path, begun, asked.follows_from(run_plan))
+        begun = replace(begun, parts=begun.parts + 1)
+        folder.reopen(run_plan, begun, earlier)
+    else:
+        begun = replace(begun, follows_from=asked.follows_from(run_plan))
+        # The id and not only the time: two runs may start in one second.
+        folder = RunFolder(Path(options.output or kept.RESULTS / begun.run_id))
+        folder.prepare(run_plan, begun)
     shown = plan_report.render(run_plan, console.terminal_width(sys.stderr))
     terminal.say(f"{shown}\n", sys.stderr)
-    client = _client(options, transport, run_plan)
-    if returning is not None:
-        returning.begin()
+    going = Going(options, asked, begun, transport, folder)
+    report = _walked(going, run_plan, earlier, returning)
+    if resumed:
+        note = _went_on(begun, earlier, now, rounds=options.duration is not None)
+        report = replace(report, notes=(*report.notes, note))
+    return _finish(report, going, consent)
+
+
+def _walked(
+    going: Going, run_plan: Plan, earlier: Earlier, returning: Returning | None
+) -> RunReport:
+    """The jobs, and what they came to. Nothing is printed of it yet: a terminal that is gone must
+    not cost the reports.
+    """
+    if going.options.duration is not None:
+        return start_burn_in.run(going, run_plan)
+    client = going.client(run_plan)
 
     def walked() -> RunReport:
         begin = time.monotonic()
-        with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
-            # A look at this machine costs nothing; through Ansible each costs a second or two.
-            walk = tiers.walk(run_plan, client, watcher, interval_s=1.0 if inventories else 0.3)
+        with Watcher(sys.stderr, going.folder, run_plan.longest_s) as watcher:
+            walk = tiers.walk(run_plan, client, watcher, going.asked.interval_s, earlier)
             interrupts.ignored_from_now_on()
-        return _report(run_plan, walk, client, now, time.monotonic() - begin, options, folder)
+        seconds = time.monotonic() - begin + earlier.seconds
+        return report_of(run_plan, walk, client, going, seconds)
 
-    # Before anything is printed: a terminal that is gone must not cost the reports.
-    report = returning.around(walked) if returning is not None else walked()
-    if options.record_baseline is not None:
-        note = baseline.record(report, options.record_baseline)
-        report = replace(report, notes=(*report.notes, note))
-    if options.metrics is not None:
-        report = textfile.publish(report, options.metrics, transport)
-    report = recording.record(report, options.history or recording.place(folder.path))
-    report = folder.finish(report)
-    _print(report)
-    if options.drain:
-        limit = options.drain_limit
-        report = drain_steps.after(report, Operator(transport), declared, limit, consent)
-        folder.finish(report)
-    return report.exit_code
-
-
-def _print(report: RunReport) -> None:
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    width = console.terminal_width(sys.stdout)
-    terminal.say(console.render(report, width=width, colour=colour))
+    if returning is None:
+        return walked()
+    returning.begin()
+    return returning.around(walked)
 
 
 def _check_drains(options: argparse.Namespace) -> None:
@@ -174,68 +207,44 @@ def _check_drains(options: argparse.Namespace) -> None:
         raise UsageError("--drain and --undrain are two runs: give one of them")
     if options.undrain and options.reservation is not None:
         raise UsageError("--undrain makes a reservation of its own: leave --reservation out")
+    if options.undrain and options.duration is not None:
+        raise UsageError("--undrain proves its nodes once: leave --duration out")
     if not 0 < options.drain_limit <= 100:
         raise UsageError(f"--drain-limit: expected percent above 0, found {options.drain_limit:g}")
 
 
-def _returning(planned: Plan, operator: Operator) -> drain_steps.Returning:
+def _returning(planned: Plan, operator: Operator) -> Returning:
     checks = [check.check for check in planned.checks]
     names = [node.name for node in planned.nodes]
     return drain_steps.before(operator, names, checks, planned.run_id)
 
 
-def _only(selection: Selection, returning: drain_steps.Returning) -> Selection:
-    """The same checks on the nodes that may return, in the reservation that keeps them."""
-    nodes = draining.named(returning.returns)
-    submission = replace(selection.submission, reservation=returning.name)
-    return replace(selection, nodes=nodes, exclude=None, submission=submission)
+def _finish(report: RunReport, going: Going, consent: Consent) -> int:
+    """Write and print what came out; the exit code."""
+    options, folder, transport = going.options, going.folder, going.transport
+    if options.record_baseline is not None:
+        note = baseline.record(report, options.record_baseline)
+        report = replace(report, notes=(*report.notes, note))
+    if options.metrics is not None:
+        report = textfile.publish(report, options.metrics, transport)
+    report = recording.record(report, options.history or recording.place(folder.path))
+    report = folder.finish(report)
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = console.terminal_width(sys.stdout)
+    terminal.say(console.render(report, width=width, colour=colour))
+    if options.drain:
+        operator, limit = Operator(transport), options.drain_limit
+        report = drain_steps.after(report, operator, going.asked.declared, limit, consent)
+        folder.finish(report)
+    return report.exit_code
 
 
-def _transport(
-    options: argparse.Namespace, inventories: Sequence[str], declared: Declaration
-) -> Transport:
-    if options.here or options.local:
-        return Here()
-    return inventory.Inventory(inventories, declared.submit_hosts, declared.submission.user)
-
-
-def _client(options: argparse.Namespace, transport: Transport, planned: Plan) -> SlurmClient:
-    if options.local:
-        return local.LocalClient(planned.run_id, planned.python)
-    return CommandLineClient(transport, planned.run_id, planned.python, planned.submission.words)
-
-
-def _report(
-    planned: Plan,
-    walk: Walk,
-    client: SlurmClient,
-    started: datetime,
-    seconds: float,
-    options: argparse.Namespace,
-    folder: RunFolder,
-) -> RunReport:
-    results = tuple(settle(planned.checks, walk.results))
-    return RunReport(
-        run_id=planned.run_id,
-        suite=planned.suite,
-        cluster=planned.cluster,
-        via=client.via,
-        slurm=walk.slurm,
-        started=started.isoformat(timespec="seconds"),
-        seconds=seconds,
-        verdict=overall(planned.checks, walk.results),
-        results=results,
-        nodes=node_reports(
-            planned.nodes, walk.states, results, planned.suite_checks, planned.checks
-        ),
-        jobs=walk.jobs,
-        checks={name: check.info for name, check in CHECKS.items()},
-        notes=(*client.notes, *walk.notes, *doubts(planned.nodes)),
-        left_out=planned.left_out,
-        interrupted=walk.interrupted,
-        repeat=_repeat(options),
-        local=options.local,
-        output=str(folder.path),
+def _went_on(begun: Begun, earlier: Earlier, now: datetime, rounds: bool) -> str:
+    judged = f"the answers of {len(earlier.replies) - len(earlier.looks)} jobs"
+    return (
+        f"part {begun.parts} of a run that was interrupted; it began at {begun.started} and went "
+        f"on at {now.isoformat(timespec='seconds')} with "
+        f"{'all rounds that were complete' if rounds else judged}"
     )
 
 
@@ -261,7 +270,7 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--nodes", metavar="LIST", help="test only these nodes")
     parser.add_argument("--exclude", metavar="LIST", help="leave out these nodes")
     parser.add_argument("--partition", metavar="P", help="test the nodes of this partition")
-    for name, what in _WISHES.items():
+    for name, what in WISHES.items():
         parser.add_argument(f"--{name}", metavar=name.upper(), help=f"{what} for the jobs")
     parser.add_argument(
         "--srun-option",
@@ -269,7 +278,7 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         metavar="--NAME=VALUE",
         help="additional option for srun, such as --srun-option=--comment=x",
     )
-    for name, what in _CONTAINER.items():
+    for name, what in CONTAINER.items():
         parser.add_argument(f"--container-{name}", metavar=name.upper(), help=what)
     parser.add_argument(
         "--output", metavar="DIR", help="folder for the results (default: results/<run id>)"
@@ -302,6 +311,43 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         help="never drain more of a partition (default: %(default)g, and one node at least)",
     )
     parser.add_argument("--yes", action="store_true", help="with --drain or --undrain: do not ask")
+    parser.add_argument(
+        "--duration",
+        metavar="TIME",
+        help="repeat the suite for so long, or until it fails: 24h, 20m, 2h30m",
+    )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="with --duration: go on after a failure"
+    )
+    parser.add_argument(
+        "--background",
+        action="store_true",
+        help="test idle nodes one after another, the one whose test is oldest first",
+    )
+    parser.add_argument(
+        "--at-once",
+        metavar="N",
+        type=_count,
+        default=1,
+        help="with --background: so many nodes at a time (default: 1)",
+    )
+    parser.add_argument(
+        "--every",
+        metavar="TIME",
+        default="7d",
+        help="with --background: a node is due again so long after its last test (default: 7d)",
+    )
+    parser.add_argument(
+        "--at-most",
+        metavar="TIME",
+        default="50m",
+        help="with --background: for so long (default: 50m)",
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with an interrupted run: its folder, or its id under results/",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
     parser.add_argument("--list", action="store_true", help="list suites and checks")
     cluster.add_data(parser)
@@ -317,43 +363,10 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _submission(options: argparse.Namespace) -> Submission:
-    for option in options.srun_option or []:
-        if problem := declaration.option_problem(option or ""):
-            raise UsageError(f"--srun-option: {problem}")
-    named = {name: getattr(options, name) for name in _WISHES}
-    for name, value in named.items():
-        if value is not None and (not value.strip() or not value.isprintable()):
-            raise UsageError(f"--{name}: expected a name, found {value!r}")
-    inside = {f"container_{name}": getattr(options, f"container_{name}") for name in _CONTAINER}
-    for name in _CONTAINER:
-        value = inside[f"container_{name}"]
-        if value is not None and (problem := declaration.container_problem(name, value)):
-            raise UsageError(f"--container-{name}: {problem}")
-    if options.local and any(inside.values()):
-        raise UsageError("--container-image: containers are started by Slurm, not with --local")
-    return Submission(**named, srun_options=tuple(options.srun_option or ()), **inside)
-
-
-def _names(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
-
-
-def _repeat(options: argparse.Namespace) -> str:
-    """The command line for another run like this one, without its selection of nodes."""
-    words = [*options.program]
-    words += ["--here"] if options.here else []
-    words += ["--local"] if options.local else []
-    words += [word for text in options.inventory or [] for word in ("-i", text)]
-    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds", "metrics", "history"):
-        value = getattr(options, name)
-        if value is not None:
-            words += [f"--{name}", str(value)]
-    for name in _CONTAINER:
-        if (value := getattr(options, f"container_{name}")) is not None:
-            words.append(f"--container-{name}={value}")
-    words += [f"--srun-option={option}" for option in options.srun_option or []]
-    return shlex.join(words)
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of nodes, found {text!r}")
+    return int(text)
 
 
 def _listing() -> str:

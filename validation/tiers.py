@@ -23,7 +23,9 @@ from validation.checks import accounting, pairs, slurm_state
 from validation.checks.comparison import ComparedNode
 from validation.checks.identity import Identities
 from validation.checks.registry import CHECKS
+from validation.kept import Earlier, NotTheSame
 from validation.model import (
+    INTERRUPTED,
     Contact,
     Job,
     JobReport,
@@ -53,6 +55,8 @@ class Observer(Protocol):
 
     def stage(self, text: str) -> None: ...
 
+    def boots(self, boots: Mapping[str, str]) -> None: ...
+
     def progress(self, progress: Progress) -> None: ...
 
     def job(self, report: JobReport) -> None: ...
@@ -75,9 +79,10 @@ class Walk:
 class _Ledger:
     """Results and jobs so far; tells the observer of each."""
 
-    def __init__(self, plan: Plan, observer: Observer) -> None:
+    def __init__(self, plan: Plan, observer: Observer, earlier: Earlier) -> None:
         self.plan = plan
         self.observer = observer
+        self.earlier = earlier
         self.results: list[Result] = []
         self.jobs: list[JobReport] = []
         self._jobs: dict[Key, JobReport] = {}
@@ -98,8 +103,28 @@ class _Ledger:
         self.results.append(result)
         self.observer.result(result)
 
+    def recall(
+        self, lanes: Sequence[Sequence[Job]], judge: Callable[[Job, Reply], None]
+    ) -> list[list[Job]]:
+        """Judge what an earlier part of the run has an answer to; the jobs that are left."""
+        left = []
+        looked_at = {job.hosts[0] for job in self.plan.node_jobs if job.payload == "node"}
+        for lane in lanes:
+            asked = []
+            for job in lane:
+                reply = self.earlier.reply(job, self.contact.boots)
+                # Only a new look at a node shows that its driver is the same.
+                if reply and looked_at.issuperset(job.hosts):
+                    judge(job, reply)
+                else:
+                    asked.append(job)
+            left.append(asked)
+        return [lane for lane in left if lane]
+
     def note(self, job: Job, reply: Reply) -> None:
         """How a job ended, without a judgement."""
+        if job.payload == "node":
+            self.earlier.held_against_look(job, reply)
         report = JobReport(job, reply)
         self.jobs.append(report)
         self._jobs |= dict.fromkeys((Key(name, job.subject.name) for name in job.checks), report)
@@ -287,14 +312,26 @@ def _harmless(result: Result) -> bool:
     return measured and (result.verdict is Verdict.INCONCLUSIVE or result.blamed == ())
 
 
-def walk(plan: Plan, client: SlurmClient, observer: Observer, interval_s: float = 1.0) -> Walk:
-    """Run the plan. Returns after Ctrl-C too, with what was known by then."""
-    ledger = _Ledger(plan, observer)
+def walk(
+    plan: Plan,
+    client: SlurmClient,
+    observer: Observer,
+    interval_s: float = 1.0,
+    earlier: Earlier | None = None,
+) -> Walk:
+    """Run the plan. Returns after Ctrl-C too, with what was known by then.
+
+    earlier   what parts of this run before it was interrupted knew
+    Raises NotTheSame where that does not hold of the cluster any more.
+    """
+    ledger = _Ledger(plan, observer, earlier or Earlier())
     interrupted = False
     try:
         _tiers(ledger, client, interval_s)
     except KeyboardInterrupt:
         interrupted = True
+    except NotTheSame:
+        raise
     except PlumblineError as error:
         if not ledger.found_something():
             raise  # no job answered: there is nothing that a report could tell
@@ -306,7 +343,7 @@ def walk(plan: Plan, client: SlurmClient, observer: Observer, interval_s: float 
     interrupted = interrupted and not ledger.complete()
     ledger.fail_rest(
         lambda check: True,
-        "not run: the run was interrupted" if interrupted else "no result",
+        INTERRUPTED if interrupted else "no result",
     )
     return Walk(
         tuple(ledger.results),
@@ -383,6 +420,8 @@ def _in_contact(
         return [*results]
     ledger.observer.stage("asking the nodes' slurmd")
     ledger.contact = client.contact(names)
+    ledger.earlier.held_against(ledger.contact.boots)
+    ledger.observer.boots(ledger.contact.boots)
     refused = ledger.contact.refused
     # All of several at once: what lies between them and the login node may as well be the cause.
     nobodys = len(names) > 1 and len(refused) == len(names)
@@ -607,6 +646,9 @@ def _run(
 ) -> None:
     """Run the lanes' jobs to their end and judge each as soon as it answers."""
     judge = judge or ledger.judge
+    lanes = ledger.recall(lanes, judge)
+    if not lanes:
+        return
     waiting = {job.name: job for lane in lanes for job in lane}
 
     def take(progress: Progress) -> None:

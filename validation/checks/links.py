@@ -108,8 +108,8 @@ def _examine(gpu: computed.GpuAnswer, row: Fields, seconds: float) -> list[Findi
         if (gpu.identity or "").startswith("GPU-") and uuids != {gpu.identity}:
             raise Unusable(f"{gpu.title} is {gpu.identity}, NVML told of {uuids.pop()}")
         findings += _pcie(row, before)
-        findings += _replays(before, after, seconds)
-        findings += _nvlink(before, after, seconds)
+        findings += replays(before, after, seconds)
+        findings += nvlink(before, after, seconds)
     except health.Unanswered as problem:
         findings.append(Finding(Verdict.FAIL, str(problem)))
     return findings
@@ -132,15 +132,13 @@ def _pcie(row: Fields, before: health.GpuValues) -> Iterator[Finding]:
             yield Finding(Verdict.FAIL, words.format(value, limit))
 
 
-def _replays(
-    before: health.GpuValues, after: health.GpuValues, seconds: float
-) -> Iterator[Finding]:
+def replays(before: health.GpuValues, after: health.GpuValues, seconds: float) -> Iterator[Finding]:
     first, last = (gpu.whole("pcie_replays") for gpu in (before, after))
     if first is not None and last is not None and last - first > _PCIE_REPLAYS_PER_S * seconds:
         yield Finding(Verdict.WARN, f"{last - first} PCIe replays in {seconds:.0f} s of work")
 
 
-def _nvlink(before: health.GpuValues, after: health.GpuValues, seconds: float) -> Iterator[Finding]:
+def nvlink(before: health.GpuValues, after: health.GpuValues, seconds: float) -> Iterator[Finding]:
     grown = _grown(before, after)
     if any(count < 0 for count in grown.values()):
         yield Finding(

@@ -26,6 +26,7 @@ from validation.checks import (
     dcgm,
     ddp,
     disk,
+    drift,
     driver,
     ecc,
     expert_parallel,
@@ -52,11 +53,15 @@ from validation.checks import (
     processes,
     repeatable,
     resume,
+    same_bits,
     same_product,
+    same_sums,
     scaling,
     schedules,
     shared_fs,
     slurm_state,
+    soak,
+    soak_stragglers,
     stragglers,
     tensor_parallel,
     tmp,
@@ -64,6 +69,7 @@ from validation.checks import (
     xid,
 )
 from validation.checks.comparison import ComparedNode
+from validation.checks.soaked import OverTime
 from validation.model import Case, CheckInfo, Job, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
@@ -80,6 +86,7 @@ class Check:
     compare     judges the answers of all nodes, in the place of `evaluate`; None where each is
                 judged by itself
     fewest      GPUs of alike nodes below which there is nothing to compare
+    over_time   judges nodes by all rounds of a burn-in together; None where each round is judged
     """
 
     info: CheckInfo
@@ -87,6 +94,7 @@ class Check:
     evaluate: Evaluate | None
     compare: Compare | None = None
     fewest: int = 0
+    over_time: OverTime | None = None
 
 
 _SECTIONS = ("What it checks", "Why it matters", "What to do")
@@ -168,6 +176,7 @@ CHECKS: Mapping[str, Check] = {
         _evaluate(module),
         getattr(module, "compare", None),
         getattr(module, "FEWEST_GPUS", 0),
+        getattr(module, "over_time", None),
     )
     for module in (
         slurm_state,
@@ -205,6 +214,10 @@ CHECKS: Mapping[str, Check] = {
         same_product,
         stragglers,
         dcgm,
+        soak,
+        drift,
+        same_bits,
+        soak_stragglers,
         pairs,
         all_reduce,
         collectives,
@@ -219,5 +232,6 @@ CHECKS: Mapping[str, Check] = {
         resume,
         inference,
         scaling,
+        same_sums,
     )
 }

@@ -43,8 +43,10 @@ from validation.payloads import (
     mesh,
     node,
     pipeline,
+    same_sums,
     scaling,
     schedules,
+    soak,
     tensor_parallel,
 )
 from validation.payloads.config import GroupConfig, load
@@ -82,6 +84,7 @@ OF_NODE = {
     "compute": OfNode(compute.Config, compute.measure),
     "dcgm": OfNode(dcgm.Config, dcgm.measure),
     "look": OfNode(look.Config, look.measure),
+    "soak": OfNode(soak.Config, soak.measure),
 }
 COLLECTIVES = {
     "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each
@@ -98,6 +101,7 @@ COLLECTIVES = {
     "resume": Collective(checkpoint.Config, checkpoint.resume),
     "inference": Collective(inference.Config, inference.measure),
     "scaling": Collective(scaling.Config, scaling.measure),
+    "same_sums": Collective(same_sums.Config, same_sums.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 

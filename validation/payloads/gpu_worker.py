@@ -4,6 +4,7 @@ The first line says what it measures, and each further one what to do next:
 
     {"device": "cuda", "do": "start"}              opens the device, runs a first kernel
     {"do": "gemm", "dtype": "bf16", …}             answers {"ready": true}, waits for a line
+    {"do": "soak", "seconds": 300, …}              the same, see soak.work
     {"do": "memory", "operation": "copy", …}       the same
     {"do": "copies", "direction": "h2d", …}
     {"do": "pair", "source": 0, "target": 1, …}    positions among the GPUs that it sees
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.text import first_line
-from validation.payloads import document, gpu_device, gpu_gemm, gpu_memory
+from validation.payloads import document, gpu_device, gpu_gemm, gpu_memory, soak
 
 Message = dict[str, Any]
 
@@ -45,6 +46,9 @@ class Worker:
         assert self._device is not None
         if what == "gemm":
             return self._gemm(message, self._device)
+        if what == "soak":
+            options = {name: value for name, value in message.items() if name != "do"}
+            return soak.work(self._device, **options, begin=self._wait)
         # Several GB that a product needed and a copy may need.
         self._operands = None
         self._device.release()

@@ -99,6 +99,7 @@ def measure(
     gpu_device_nodes character devices /dev/nvidia<number>; they exist without a driver too
     gpus, nvml       the GPUs that NVML answers for, and what it does not answer, or None
     munge_*          a fresh credential, and how the given one decoded; errors beside them
+    system           boot id and release of the kernel, and the NVIDIA driver's own line, or None
     time_ns          this node's clock, read last so that little lies between it and the answer
     """
     gpus, nvml_error = _gpus()
@@ -125,8 +126,24 @@ def measure(
         "munge_encode_error": encode_error,
         "munge_decoded": decoded,
         "munge_decode_error": decode_error,
+        "system": _system(),
         "time_ns": time.time_ns(),
     }
+
+
+def _system(proc: Path = Path("/proc")) -> dict[str, str | None]:
+    """What tells a node from the same one after a reboot or with another driver."""
+    return {
+        "boot_id": _first_line(proc / "sys/kernel/random/boot_id"),
+        "kernel": platform.release(),
+        "driver": _first_line(proc / "driver/nvidia/version"),
+    }
+
+
+def _first_line(path: Path) -> str | None:
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace").strip().partition("\n")[0]
+    return None
 
 
 def _memory_mb(meminfo: Path) -> int:

@@ -36,7 +36,8 @@ def render(report: RunReport, *, width: int | None = None, colour: bool = False)
     """
     head = [*fitted(words.title(report), width), ""]
     end = [*_scaling(report, width), "", *_notes(report, width), *_verdict(report, width, colour)]
-    last = [f"  details: {report.output}/report.html"] if report.output else []
+    last = [f"  go on: {report.resume}", ""] if report.resume else []
+    last += [f"  details: {report.output}/report.html"] if report.output else []
     rows = list(words.rows(report.results))
     lines = _table(rows, width, colour)
     room = _LINES - len(head) - len(end) - len(last)

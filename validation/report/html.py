@@ -48,8 +48,8 @@ def render(report: RunReport) -> str:
     fine = (Verdict.PASS, Verdict.SKIP)
     proofs = {(r.check, r.subject.name): r.proof for r in report.results if r.proof}
     each = list(words.folded_away(report.results))
-    page = _environment().get_template("report.html.j2")
-    text = page.render(
+    return page(
+        "report.html.j2",
         report=report,
         headline=words.headline(report),
         title=words.title(report),
@@ -69,11 +69,10 @@ def render(report: RunReport) -> str:
         sources=list(dict.fromkeys(_sources(report.results))),
         checks=[report.checks[name] for name in dict.fromkeys(r.check for r in report.results)],
     )
-    return str(text)
 
 
 def page(template: str, **values: object) -> str:
-    """A page of another program's, from its template beside this one's.
+    """A page of one of the templates, for other programs too.
 
     Raises EnvironmentProblem where Jinja2 is missing.
     """

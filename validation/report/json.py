@@ -56,6 +56,7 @@ def render(report: RunReport) -> Iterator[str]:
         "verdict": report.verdict.value,
         "exit_code": report.exit_code,
         "interrupted": report.interrupted,
+        "resume": report.resume,
         "suite": report.suite,
         "partial": bool(report.left_out),
         "left_out": list(report.left_out),

@@ -126,6 +126,14 @@ HELP = "exec srun --help"
 # How long a port of slurmd is asked again that is closed: a restart takes seconds, more under load.
 PATIENCE_S = 15
 
+# A launcher whose run was killed watches over its jobs for some minutes more.
+END_EARLIER = """\
+for f in /tmp/plumbline-{run_id}*; do
+  [ -O $f ] && [ -f $f/launcher.py ] || continue
+  $p $f/launcher.py cancel $f 0 >/dev/null && $p $f/launcher.py clean $f || exit
+done
+"""
+
 ACCOUNTING = """\
 echo "kind $(scontrol show config | sed -n 's/^AccountingStorageType *= *//p')"
 exec timeout 30 sacctmgr --noheader --parsable2 --readonly list cluster format=cluster
@@ -165,7 +173,7 @@ class CommandLineClient:
         try:
             done = self._transport.run(f"{PREPARE}exec $p - {words}", source, timeout_s=120)
             answer = strict.parse_json(done.stdout) if done.status == 0 else {}
-            return Contact(dict(answer.get("refused", {})), dict(answer.get("mute", {})))
+            return Contact(*(dict(answer.get(kind, {})) for kind in ("refused", "mute", "boots")))
         except (TransportError, ValueError) as error:
             # It only saves waiting: without it jobs tell what there is to tell.
             log.info("%s could not look at slurmd's ports: %s", self.via, error)
@@ -184,6 +192,18 @@ class CommandLineClient:
 
     def knows_containers(self) -> bool:
         return "--container-image" in self._transport.run(PREPARE + HELP, timeout_s=60).stdout
+
+    def end_earlier(self, run_id: str) -> None:
+        """End what an earlier part of this run may have left on the login node, and its jobs.
+
+        Raises TransportError where that fails: its jobs would hold the nodes.
+        """
+        script = PREPARE + END_EARLIER.format(run_id=shlex.quote(run_id))
+        done = self._transport.run(script, timeout_s=120)
+        if done.status != 0:
+            raise TransportError(
+                f"{self.via} could not end what {run_id} left there: {last_line(done.stderr)}"
+            )
 
     def prepare(
         self,

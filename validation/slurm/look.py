@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs on the login node: asks the port of each node's slurmd whether anybody listens there.
 
-    look.py PATIENCE NODE...    one line of JSON: "refused" and "mute", ADDRESS:PORT by node
+    look.py PATIENCE NODE...    one line of JSON: "refused" and "mute", ADDRESS:PORT by node, and
+                                "boots", when each node and its slurmd were started
 
 Slurm shows a node whose slurmd has just stopped as idle until SlurmdTimeout, five minutes as a
 rule, and lets every job wait that is to start there. The node's kernel knows at once.
@@ -13,6 +14,7 @@ back at all, which a firewall does too. Whatever else goes wrong says nothing of
 """
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -25,6 +27,9 @@ PAUSE_S = 1.0  # between two tries of a port that is closed
 # Names are cut at the width that is given.
 COMMAND = ("sinfo", "--all", "-h", "-N", "-O", "NodeList:256,NodeAddr:256,Port:16")
 COMMAND_TIMEOUT = 30
+# Who goes on with a run that was interrupted must know that the nodes are as they were.
+SHOW = ("scontrol", "--oneliner", "show", "node")
+STARTED = ("BootTime", "SlurmdStartTime")
 
 Place = tuple[str, int]
 
@@ -36,6 +41,22 @@ def places() -> dict[str, Place]:
     )
     rows = (line.split() for line in done.stdout.splitlines())
     return {row[0]: (row[1], int(row[2])) for row in rows if len(row) == 3 and row[2].isdigit()}
+
+
+def boots() -> dict[str, str]:
+    """When each node and its slurmd were started, as far as Slurm knows."""
+    try:
+        done = subprocess.run(
+            SHOW, capture_output=True, text=True, timeout=COMMAND_TIMEOUT, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}  # it only serves to go on with a run; without it that one repeats all
+    found = {}
+    for line in done.stdout.splitlines():
+        fields = dict(re.findall(r"(?:^|\s)(NodeName|BootTime|SlurmdStartTime)=(\S+)", line))
+        if "NodeName" in fields and all(fields.get(name, "None") != "None" for name in STARTED):
+            found[fields["NodeName"]] = ", ".join(f"{name}={fields[name]}" for name in STARTED)
+    return found
 
 
 def look(place: Place, patience_s: float) -> str:
@@ -73,6 +94,8 @@ def main(arguments: list[str]) -> int:
         kind: {name: shown(targets[name]) for name, answer in answers.items() if answer == kind}
         for kind in ("refused", "mute")
     }
+    found = boots()
+    document["boots"] = {name: found[name] for name in names if name in found}
     print(json.dumps(document))
     return 0
 

@@ -136,6 +136,15 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "warmup": strict.whole(1),
         "lr": strict.positive,
     },
+    "same_sums": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
+        "size_bytes": strict.whole(8),
+        "seconds": strict.positive,
+        "least": strict.whole(2),
+        "seed": strict.whole(),
+    },
 }
 
 # What goes on with what another payload began is set up as that one.
@@ -159,6 +168,24 @@ _NODE: dict[str, strict.Reader] = {
     "health": strict.table({**_LIMIT, "nvml_timeout_s": strict.positive}),
     "cuda": strict.table({**_LIMIT, "start_limit_s": strict.positive}),
     "dcgm": strict.table({**_LIMIT, "level": strict.whole(1), "limit_s": strict.positive}),
+    "soak": strict.table(
+        dict.fromkeys(
+            DEVICES,
+            strict.table(
+                {
+                    **_LIMIT,
+                    "dtype": strict.one_of(*KINDS),
+                    "size": strict.whole(16),
+                    "attention": strict.list_of(strict.whole(1), empty=False),
+                    "seconds": strict.positive,
+                    "window_s": strict.positive,
+                    "sample_s": strict.positive,
+                    "seed": strict.whole(),
+                    "start_limit_s": strict.positive,
+                }
+            ),
+        )
+    ),
     "compute": strict.table(
         dict.fromkeys(
             DEVICES,

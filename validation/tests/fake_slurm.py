@@ -135,6 +135,9 @@ class Silent:
     def stage(self, text):
         pass
 
+    def boots(self, boots):
+        pass
+
     def progress(self, progress):
         pass
 

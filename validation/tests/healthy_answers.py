@@ -81,6 +81,16 @@ def _dcgm() -> Answer:
     return Answer(job, standin.of_node("dcgm", "gpu1", measured, config))
 
 
+def _soak() -> Answer:
+    job = _planned("soak", suite="burn-in")
+    return Answer(job, standin.soak(job.hosts, job.config, rates=(50.0,)))
+
+
+def _same_sums() -> Answer:
+    job = _planned("same_sums", suite="burn-in")
+    return Answer(job, standin.same_sums(job.hosts, job.config, job.ranks_per_node))
+
+
 def _cluster(payload: str) -> Answer:
     """Collectives on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
     suite = {"all_reduce": "quick", "collectives": "network"}.get(payload, "training")
@@ -116,6 +126,8 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "health": _health,
     "compute": _compute,
     "dcgm": _dcgm,
+    "soak": _soak,
+    "same_sums": _same_sums,
     "pairs": _pair,
     "all_reduce": lambda: _cluster("all_reduce"),
     "collectives": lambda: _cluster("collectives"),

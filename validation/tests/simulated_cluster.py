@@ -16,11 +16,13 @@ ROOT = Path(run.__file__).parent.parent
 # What a run leaves behind.
 FILES = {
     "jobs",
+    "jobs.jsonl",
     "junit.xml",
     "metrics.prom",
     "plan.json",
     "report.html",
     "results.jsonl",
+    "run.json",
     "summary.json",
     *(f"{which.value}_nodes.txt" for which in Standing),
 }

@@ -446,9 +446,15 @@ def scontrol(state, arguments):
     if arguments[-1] == "--json":
         return complain("scontrol: unrecognized option '--json'")
     if arguments == ["show", "config"]:
+        print(f"PreemptType = {faults.get('preempt', 'preempt/qos')}")
         kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
         print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
         print("ClusterName = hpc1\nSLURM_VERSION = 24.11.5\nSlurmctldHost[0] = ctl1(192.0.2.1)")
+        return 0
+    if arguments == ["--oneliner", "show", "node"]:
+        for name in nodes_of(state):
+            boot = faults.get("boots", {}).get(name, "2026-01-02T03:04:05")
+            print(f"NodeName={name} Arch=x86_64 BootTime={boot} SlurmdStartTime={boot} Extra=x y=z")
         return 0
     nodes = nodes_of(state)
     assert arguments[:3] == ["-a", "-o", "show"]
@@ -469,6 +475,9 @@ def sacctmgr(state, arguments):
     faults = faults_of(state)
     if "accounting" in faults:
         return complain(faults["accounting"])
+    if "qos" in arguments:
+        print("normal|scavenger\nscavenger|")
+        return 0
     print("plumbline")
     return 0
 
@@ -491,6 +500,9 @@ def squeue(state, arguments):
         for name, step in marks.items():
             if step["id"].startswith(f"{of}."):
                 print(f"{step['id']}|{name}")
+        return 0
+    if "--states=PENDING" in arguments:
+        print("\n".join(f"{900 + job}" for job in range(faults_of(state).get("pending", 0))))
         return 0
     assert f"--user={os.getuid()}" in arguments
     for name, job in marks.items():

@@ -54,6 +54,7 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
         "memory_limit_mb": None,
         "outside": {"cpus": 0.04, "largest": "systemd"},
         "network": network(host, (config or {}).get("other_nodes", ())),
+        "system": {"boot_id": f"boot-{host}", "kernel": "6.12.0", "driver": None},
     }
     return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 
@@ -530,6 +531,117 @@ def scaling(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
         **changes,
     }
     return _document("scaling", evidence, measured, config)
+
+
+def soak(
+    hosts,
+    config,
+    ranks_per_node=1,
+    *,
+    fabric="ethernet",
+    rates=(100.0,),
+    hashes=("0123456789abcdef",),
+    began_ns=10**18,
+    samples=None,
+    after=None,
+    error=None,
+    **changes,
+):
+    """A node under load. `rates` of its GPUs in turn, `hashes` of the windows in turn."""
+    device = config["device"]
+    count = config["gpus"] if device == "cuda" else 1
+    ends = [config["window_s"] * (number + 1) for number in range(64)]
+    ends = [end for end in ends if end < config["seconds"]] + [config["seconds"] + 0.1]
+
+    def worked(index):
+        rate = rates[index % len(rates)]
+        windows, before = [], 0.0
+        for number, end in enumerate(ends):
+            busy = end - before
+            digest = hashes[number % len(hashes)]
+            windows.append(
+                {
+                    **{"at_s": end, "products": max(1, round(rate * busy)), "busy_s": busy},
+                    **{"gemm": digest, "attention": "fedcba9876543210"},
+                }
+            )
+            before = end
+        shape = {name: config[name] for name in ("dtype", "size")}
+        cpu = None if device == "cuda" else "a CPU, 2 threads"
+        return {"error": error, **shape, "cpu": cpu, "data": "0" * 32, "windows": windows}
+
+    start = {"error": None, "torch": "2.6.0", "cuda": "12.4" if device == "cuda" else None}
+    board = {"name": GPU, "multiprocessors": 132, "bus": None, "capability": [9, 0]}
+    gpus = [
+        {
+            "index": index,
+            "start": {**start, **board, "uuid": f"GPU-{hosts[0]}-{index}"},
+            "soak": worked(index),
+        }
+        for index in range(count)
+    ]
+    net = {"eth0": {"rx_errors": 0, "tx_errors": 0}}
+    counted = [nvml_counters(index) for index in range(count)] if device == "cuda" else []
+    seen = [nvml_sample(hosts[0], index) for index in range(count)] if device == "cuda" else []
+    host = {"load": 2.0, "mhz": 2600.0, "mhz_least": 2500.0, "temperature_c": None}
+    measured = {
+        "device": device,
+        "began_ns": began_ns,
+        "gpus": gpus,
+        "samples": samples or {"gpus": seen, "host": [{"at_s": 4.0, **host}]},
+        "counters": {
+            "before": {"gpus": counted, "net": net},
+            "after": after or {"gpus": counted, "net": net},
+        },
+    }
+    return of_node("soak", hosts[0], {**measured, **changes}, config)
+
+
+def nvml_counters(index, **values):
+    """What NVML counted of a GPU."""
+    known: dict[str, object] = {
+        **{"ecc_volatile_uncorrected": 0, "ecc_volatile_corrected": 0, "pcie_replays": 0},
+        **{"remapped_rows": None, "nvlinks": None},
+        **values,
+    }
+    unknown = [
+        {"name": name, "kind": "unsupported", "why": "Not Supported"}
+        for name, value in known.items()
+        if value is None
+    ]
+    return {"index": index, "error": None, "seconds": 0.1, "values": known, "unknown": unknown}
+
+
+def nvml_sample(host, index, **values):
+    """What NVML says of a GPU under load."""
+    known = {
+        **{"uuid": f"GPU-{host}-{index}", "clock_sm_mhz": 1755, "clock_memory_mhz": 2619},
+        **{"temperature_c": 61, "power_mw": 690_000, "temperature_slowdown_c": 87},
+        **{"power_limit_mw": 700_000, "power_limit_default_mw": 700_000},
+        "clock_reasons": {"always": 4, "sometimes": 4, "reasons": "software power cap"},
+        **values,
+    }
+    gpu = {"index": index, "error": None, "seconds": 0.1, "values": known, "unknown": []}
+    return {"at_s": 10.0, **gpu}
+
+
+def same_sums(
+    hosts, config, ranks_per_node=1, *, fabric="ethernet", odd=None, digest="0123456789abcdef"
+):
+    """`odd`: the rank whose last call of all_reduce gave something else."""
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    calls = 2 * config["least"]
+    rows = []
+    for operation in ("all_reduce", "all_gather", "broadcast"):
+        hashes = [{digest: calls} for _ in range(ranks)]
+        if odd is not None and operation == "all_reduce":
+            hashes[odd] = {digest: calls - 1, "f" * 16: 1}
+        rows.append({"operation": operation, "calls": calls, "hashes": hashes})
+    measured = {"operations": rows, "transport": transport(evidence, hosts, fabric)}
+    if dict(config).get("backend") == "nccl":
+        evidence["environment"] = {"NCCL_ALGO": "Ring"}
+    return _document("same_sums", evidence, measured, config)
 
 
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):

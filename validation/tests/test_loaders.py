@@ -349,7 +349,7 @@ def test_yaml_that_is_no_data_is_refused(tmp_path):
 
 
 def test_every_check_is_in_a_suite_and_in_the_order_of_all():
-    deep = ("host", "host_speed", "health", "compute", "dcgm", "pairs")
+    deep = ("host", "host_speed", "health", "compute", "dcgm", "pairs", "soak", "same_sums")
     quick, gpu, local, network = (
         suites.load(name).checks for name in ("quick", "gpu", "local", "network")
     )
@@ -361,7 +361,9 @@ def test_every_check_is_in_a_suite_and_in_the_order_of_all():
     assert network == tuple(name for name in CHECKS if name in network)
     assert suites.load("training").checks == ("slurm_state", "ddp", "pipeline", *slow)
     assert (*gpu, "dcgm") == tuple(
-        name for name in CHECKS if tier[name] is Tier.NODE or CHECKS[name].payload is None
+        name
+        for name, check in CHECKS.items()
+        if check.payload != "soak" and (tier[name] is Tier.NODE or check.payload is None)
     )
     # One machine has no Slurm, and declares what it shows.
     of_slurm = ("slurm_state", "accounting", "hostname", "cpus", "memory", "munge", "clock")
@@ -400,7 +402,9 @@ def test_a_suite_for_gpus_leaves_time_to_answer():
 def test_a_suite_that_is_made_of_others_has_their_checks_and_their_jobs():
     names = ("full", "gpu", "quick", "network", "training")
     full, gpu, quick, network, training = map(suites.load, names)
-    assert set(full.checks) == set(CHECKS) - {"dcgm"}  # which takes a quarter of an hour
+    # What takes a quarter of an hour, or as long as somebody likes.
+    burn_in = {"dcgm", "soak", "drift", "same_bits", "soak_stragglers", "same_sums"}
+    assert set(full.checks) == set(CHECKS) - burn_in
     assert full.node == gpu.node
     assert full.cluster == {
         payload: quick.cluster[payload] or network.cluster[payload] or training.cluster[payload]

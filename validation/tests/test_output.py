@@ -15,6 +15,7 @@ import pytest
 
 from cluster.errors import EnvironmentProblem
 from validation import output, terminal
+from validation.kept import Begun
 from validation.model import JobReport, Outcome, Reply, Subject, Verdict
 from validation.output import RunFolder
 from validation.progress import Watcher
@@ -27,7 +28,7 @@ from validation.tests.simulated_cluster import FILES, ROOT
 
 def prepared(tmp_path):
     folder = RunFolder(tmp_path / "results")
-    folder.prepare(make_plan())
+    folder.prepare(make_plan(), Begun("run", "secret", "now", "/", (), {}))
     return folder
 
 

@@ -653,3 +653,38 @@ def test_a_mig_instance_keeps_its_own_uuid():
     assert gpu_uuid("1111-22", None, 0) == "GPU-1111-22"
     assert gpu_uuid("GPU-1111-22", "0,1", 0) == "GPU-1111-22"
     assert gpu_uuid("1111-22", "MIG-33,MIG-44", 1) == "MIG-44"
+
+
+# --- repeated sums ---------------------------------------------------------------------------
+
+SAME_SUMS = {
+    **{"backend": "gloo", "timeout_s": 60, "join_timeout_s": 60},
+    **{"size_bytes": 8192, "seconds": 0.1, "least": 2, "seed": 7},
+}
+
+
+def test_sums_are_the_same_in_every_call_and_one_wrong_bit_is_not():
+    measured = document_of(run_ranks("same_sums", SAME_SUMS, 2))["measured"]
+    for row in measured["operations"]:
+        assert [list(own.values()) for own in row["hashes"]] == [[row["calls"]]] * 2
+        assert len({digest for own in row["hashes"] for digest in own}) == 1
+    flip = """
+import torch, torch.distributed as dist
+from validation.payloads import same_sums
+whole = same_sums._work
+def work(operation, numbers, group):
+    call, calls = whole(operation, numbers, group), []
+    def once_wrong():
+        result = call()
+        calls.append(1)
+        if operation == "all_gather" and len(calls) == 2:
+            result.view(torch.int32)[5] ^= 1
+        return result
+    return once_wrong
+same_sums._work = work
+"""
+    measured = document_of(run_ranks("same_sums", SAME_SUMS, 2, faults={1: flip}))["measured"]
+    different = {
+        row["operation"]: [len(own) for own in row["hashes"]] for row in measured["operations"]
+    }
+    assert different == {"all_reduce": [1, 1], "all_gather": [1, 2], "broadcast": [1, 1]}

@@ -440,7 +440,7 @@ def test_a_former_runs_files_never_pass_for_this_ones(cluster):
     (cluster.path / "bin" / "sinfo").unlink()
     assert cluster.run()[0] == 2
     left = {path.name for path in cluster.output.iterdir()}
-    assert left == {"plan.json", "results.jsonl", "jobs"}
+    assert left == {"plan.json", "results.jsonl", "jobs", "jobs.jsonl", "run.json"}
     assert cluster.lines("results.jsonl") == []
 
 

@@ -50,6 +50,22 @@ def test_the_account_of_the_validation_may_work_and_nothing_else(host):
     assert account.shell == "/usr/sbin/nologin"
 
 
+def test_the_timer_of_the_validation_in_the_background_waits(host):
+    timer = host.service("plumbline-background.timer")
+    assert timer.is_enabled
+    assert timer.is_running
+    service = "/etc/systemd/system/plumbline-background.service"
+    with host.sudo():
+        verified = host.run(f"systemd-analyze verify {service}")
+    assert (verified.rc, verified.stderr) == (0, "")
+    command = re.search(r"^ExecStart=(.+)$", host.file(service).content_string, re.MULTILINE)
+    assert command
+    assert command[1].endswith(" --at-most=50m --qos=scavenger")
+    program = command[1].split(" --", 1)[0]
+    with host.sudo("plumbline-validation"):
+        assert "burn-in" in host.check_output(f"{program} --list")
+
+
 TRAINING = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")

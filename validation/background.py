@@ -1,0 +1,245 @@
+"""Idle nodes tested one after another, the one whose test is oldest first (`--background`).
+
+Nobody waits for it: jobs of others pre-empt its jobs, or, where Slurm does not pre-empt, it starts
+none while any job waits. A test that was pre-empted says nothing of its node, which comes first the
+next time. What was tested when is kept in one file beside the results.
+
+Nothing here knows Slurm or the terminal: whoever starts the loop says what is idle, and tests.
+"""
+
+import fcntl
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from cluster import strict
+from cluster.errors import EnvironmentProblem, UsageError
+from cluster.files import write_whole
+from cluster.slurm import node_states
+from cluster.slurm.node_states import NodeState
+from validation import typed
+from validation.model import EXIT_CODES, JobReport, Outcome, Result, Verdict, worst
+
+SCHEMA = 1
+STATE, LOCK = "state.json", "lock"
+
+# As Slurm tells a job's user: "*** JOB 7 ON gpu1 CANCELLED AT … DUE TO PREEMPTION ***".
+_PREEMPTED = "DUE TO PREEMPTION"
+
+
+@dataclass(frozen=True, slots=True)
+class LastTest:
+    """The last test of a node that came to its end.
+
+    at       UTC, ISO 8601
+    verdict  see Verdict
+    run      the folder of its results
+    seconds  how long it took
+    """
+
+    at: str
+    verdict: str
+    run: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What was tested when."""
+
+    nodes: Mapping[str, LastTest] = field(default_factory=dict)
+
+    def with_test(self, node: str, tested: LastTest) -> "State":
+        return State({**self.nodes, node: tested})
+
+    @property
+    def longest_s(self) -> float:
+        return max((tested.seconds for tested in self.nodes.values()), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One test of one node, as it came out; the verdict is None where it was pre-empted."""
+
+    node: str
+    verdict: Verdict | None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one start of the program came to. `ended` says why no more was tested."""
+
+    tests: tuple[Trial, ...]
+    ended: str
+    due: int  # nodes that should have been tested when it began
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all that was tested passed, or nothing had to be; 1 for a failure; 3 where
+        nothing could be proven of a node that was due."""
+        verdicts = [test.verdict for test in self.tests if test.verdict is not None]
+        if not verdicts:
+            return EXIT_CODES[Verdict.INCONCLUSIVE if self.due else Verdict.PASS]
+        return EXIT_CODES[worst(verdicts)]
+
+
+def due(nodes: Iterable[str], state: State, now: datetime, every: timedelta) -> list[str]:
+    """The nodes whose last test is older than `every`: the untested, then the oldest first."""
+    ages = {name: _at(state.nodes.get(name)) for name in nodes}
+    old = [name for name, at in ages.items() if at is None or now - at >= every]
+    earliest = datetime.min.replace(tzinfo=timezone.utc)
+    return sorted(old, key=lambda name: ages[name] or earliest)
+
+
+def _at(tested: LastTest | None) -> datetime | None:
+    return datetime.fromisoformat(tested.at) if tested else None
+
+
+def idle(names: Iterable[str], states: Mapping[str, NodeState]) -> list[str]:
+    """Those on which nothing runs, and which nobody reserved."""
+    return [
+        name
+        for name in names
+        if name in states
+        and node_states.free(states[name])
+        and node_states.split(states[name].state)[0] == "idle"
+    ]
+
+
+def judged(node: str, results: Iterable[Result], jobs: Iterable[JobReport]) -> Trial:
+    """What a test says of a node. What was pre-empted, or waited for others, says nothing of it."""
+    mine = [item for item in jobs if node in item.job.hosts]
+    cut_short = [item for item in mine if _preempted(item)]
+    silent = {check for item in cut_short for check in item.job.checks}
+    own = [
+        result
+        for result in results
+        if node in result.subject.nodes and result.verdict is not Verdict.SKIP
+    ]
+    heard = [result for result in own if result.check not in silent]
+    failed = next((result for result in heard if result.verdict is Verdict.FAIL), None)
+    if failed is not None:
+        return Trial(node, Verdict.FAIL, f"{failed.check}: {failed.message}")
+    if cut_short:
+        return Trial(node, None, f"pre-empted during {cut_short[0].job.name}")
+    decisive = next((result for result in heard if not result.verdict.green), None)
+    message = f"{decisive.check}: {decisive.message}" if decisive else ""
+    return Trial(node, worst(result.verdict for result in heard), message)
+
+
+def _preempted(item: JobReport) -> bool:
+    reply = item.reply
+    if reply is None:
+        return False
+    waited = reply.outcome is Outcome.QUEUE_LIMIT  # somebody else has the node meanwhile
+    return waited or _PREEMPTED in reply.stderr or reply.outcome is Outcome.CANCELLED
+
+
+def loop(
+    nodes: Sequence[str],
+    state: State,
+    *,
+    every: timedelta,
+    at_once: int,
+    left_s: Callable[[], float],
+    blocked: Callable[[], str],
+    states: Callable[[], Mapping[str, NodeState]],
+    test: Callable[[Sequence[str]], Sequence[tuple[Trial, LastTest]]],
+    keep: Callable[[State], None],
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+) -> Session:
+    """Tests what is due, so many nodes at a time, until nothing of it is idle or the time is over.
+
+    left_s   seconds until the time is over; no test begins that is likely to take longer
+    blocked  why no test may begin now; empty where one may
+    states   what Slurm says of its nodes now
+    test     tests these nodes; of each what came out, and what is kept of it
+    keep     takes the new state after each test
+    """
+    waiting = due(nodes, state, now(), every)
+    begun_with = len(waiting)
+    tests: list[Trial] = []
+    while True:
+        if not waiting:
+            ended = "all nodes were tested" if begun_with else "no node is due"
+            break
+        if left_s() <= state.longest_s:
+            ended = "the time is over"
+            break
+        if reason := blocked():
+            ended = reason
+            break
+        free = idle(waiting, states())[:at_once]
+        if not free:
+            ended = f"none of the {len(waiting)} nodes that are due is idle"
+            break
+        for outcome, tested in test(free):
+            tests.append(outcome)
+            if outcome.verdict is not None:
+                state = state.with_test(outcome.node, tested)
+                keep(state)
+        # One that was pre-empted comes first the next time, and not at once again.
+        waiting = [name for name in waiting if name not in free]
+    return Session(tuple(tests), ended, begun_with)
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+class Store:
+    """The state beside the results, for one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises UsageError while another process has it, EnvironmentProblem without a folder."""
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(folder / LOCK, "a", encoding="utf-8")  # noqa: SIM115 - held
+        except OSError as error:
+            raise EnvironmentProblem(f"{folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._lock.close()
+            raise UsageError(f"--background: another one works in {folder}") from error
+
+    def read(self) -> State:
+        """Raises UsageError for a file that is not what this program writes."""
+        path = self.folder / STATE
+        try:
+            document = strict.parse_json(path.read_text(encoding="utf-8"))
+            if document.pop("schema") != SCHEMA:
+                raise ValueError("another schema")
+            state: State = typed.read(State, document)
+            for tested in state.nodes.values():
+                _at(tested)
+        except FileNotFoundError:
+            return State()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"--background: {path} cannot be read ({error}); remove it, and all nodes count as "
+                "untested"
+            ) from error
+        return state
+
+    def write(self, state: State) -> None:
+        """Raises EnvironmentProblem."""
+        nodes = {name: asdict(tested) for name, tested in state.nodes.items()}
+        text = json.dumps({"schema": SCHEMA, "nodes": nodes}, indent=1) + "\n"
+        try:
+            write_whole(self.folder / STATE, text, sync=True)
+        except OSError as error:
+            raise EnvironmentProblem(f"{self.folder / STATE}: {error.strerror}") from error
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+def unused(before: State, after: State) -> Collection[str]:
+    """Folders of good tests that newer ones replace."""
+    used = {tested.run for tested in after.nodes.values()}
+    good = {item.run for item in before.nodes.values() if item.verdict == Verdict.PASS.value}
+    return good - used

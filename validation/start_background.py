@@ -1,0 +1,133 @@
+"""Starts tests in the background: gives the loop of background.py its plans, folders and Slurm."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from cluster.errors import EnvironmentProblem, UsageError
+from cluster.slurm.node_states import NodeState
+from validation import background, burn_in, kept, terminal, tiers
+from validation.going import Asked, Going, asked_by, begun_now, report_of, transport_of
+from validation.output import RunFolder
+from validation.progress import Watcher
+from validation.slurm import queue
+from validation.slurm.client import CommandLineClient, SlurmDown
+
+# Options of a run that make no sense for tests that nobody waits for.
+_UNSUITED = ("local", "duration", "keep_going", "record_baseline", "metrics", "dry_run")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tests what is due; the exit code. Raises PlumblineError where nothing could be tested."""
+    for name in _UNSUITED:
+        if getattr(options, name):
+            raise UsageError(f"--background: leave out --{name.replace('_', '-')}")
+    lasts_s = burn_in.seconds_of(options.at_most, "--at-most")
+    every = timedelta(seconds=burn_in.seconds_of(options.every, "--every"))
+    asked = asked_by(options)
+    store = background.Store(Path(options.output or kept.RESULTS / "background"))
+    try:
+        session = _Tests(options, asked, store).session(lasts_s, every)
+    except SlurmDown as down:
+        raise EnvironmentProblem(f"Slurm does not answer: {down}") from down
+    finally:
+        store.close()
+    tested = sum(item.verdict is not None for item in session.tests)
+    terminal.say(
+        f"{tested} of {session.due} nodes that were due were tested; {session.ended} · "
+        f"exit {session.exit_code}\n"
+    )
+    return session.exit_code
+
+
+class _Tests:
+    """Tests nodes, and remembers what came out."""
+
+    def __init__(self, options: argparse.Namespace, asked: Asked, store: background.Store) -> None:
+        self._options, self._asked, self._store = options, asked, store
+        self._plan = asked.plan("", "")
+        self._transport = transport_of(options, asked)
+        self._state = store.read()
+        self._done: list[background.Trial] = []
+        self._not_preempted = queue.not_preempted(self._transport, self._plan.submission.qos)
+        if self._not_preempted:
+            text = f"{self._not_preempted}: nothing is tested while any job waits\n"
+            terminal.say(text, sys.stderr)
+
+    def session(self, lasts_s: float, every: timedelta) -> background.Session:
+        end = time.monotonic() + lasts_s
+        over = threading.Event()
+
+        def end_it() -> None:
+            over.set()
+            os.kill(os.getpid(), signal.SIGTERM)  # ends a test tidily, whatever it waits for
+
+        names = [node.name for node in self._plan.nodes]
+        due = background.due(names, self._state, datetime.now(timezone.utc), every)
+        timer = threading.Timer(lasts_s, end_it)
+        timer.daemon = True
+        timer.start()
+        try:
+            return background.loop(
+                names,
+                self._state,
+                every=every,
+                at_once=self._options.at_once,
+                left_s=lambda: end - time.monotonic(),
+                blocked=self._blocked,
+                states=self._states,
+                test=self._test,
+                keep=self._keep,
+            )
+        except KeyboardInterrupt:
+            if not over.is_set():
+                raise
+            return background.Session(tuple(self._done), "the time is over", len(due))
+        finally:
+            timer.cancel()
+
+    def _blocked(self) -> str:
+        if not self._not_preempted or not (count := queue.pending(self._transport)):
+            return ""
+        return f"{count} jobs wait in the queue, and none of them pre-empts a test"
+
+    def _states(self) -> Mapping[str, NodeState]:
+        client = CommandLineClient(self._transport, "background", self._plan.python)
+        return client.node_states()[1]
+
+    def _test(self, names: Sequence[str]) -> list[tuple[background.Trial, background.LastTest]]:
+        begin, moment = time.monotonic(), datetime.now(timezone.utc)
+        begun, asked = begun_now((), moment), self._asked.of_nodes(names)
+        planned = asked.plan(begun.run_id, begun.secret)
+        folder = RunFolder(self._store.folder / begun.run_id)
+        folder.prepare(planned)
+        going = Going(self._options, asked, begun, self._transport, folder)
+        client = going.client(planned)
+        with Watcher(sys.stderr, folder, planned.longest_s) as watcher:
+            walk = tiers.walk(planned, client, watcher, asked.interval_s)
+        seconds = round(time.monotonic() - begin, 1)
+        report = folder.finish(report_of(planned, walk, client, going, seconds))
+        found = []
+        for name in names:
+            test = background.judged(name, report.results, walk.jobs)
+            word = "untested" if test.verdict is None else test.verdict.name
+            terminal.say(f"{name}  {word}  {test.message}".rstrip() + "\n")
+            at = moment.isoformat(timespec="seconds")
+            found.append((test, background.LastTest(at, word.lower(), begun.run_id, seconds)))
+        self._done += [test for test, _ in found]
+        if walk.interrupted:
+            raise KeyboardInterrupt
+        return found
+
+    def _keep(self, state: background.State) -> None:
+        self._store.write(state)
+        for run_id in background.unused(self._state, state):
+            shutil.rmtree(self._store.folder / run_id, ignore_errors=True)
+        self._state = state
