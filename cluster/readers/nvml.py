@@ -392,6 +392,15 @@ def _ecc(kind: str, since: str) -> Question:
     )
 
 
+def _ecc_sram(since: str) -> Question:
+    return lambda nvml, gpu: nvml.nvmlDeviceGetMemoryErrorCounter(
+        gpu,
+        nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+        getattr(nvml, f"NVML_{since}_ECC"),
+        nvml.NVML_MEMORY_LOCATION_SRAM,
+    )
+
+
 def _on(state: int) -> str:
     return "on" if state else "off"
 
@@ -687,6 +696,8 @@ QUESTIONS: dict[str, Question] = {
     "ecc_volatile_corrected": _ecc("CORRECTED", "VOLATILE"),
     "ecc_aggregate_uncorrected": _ecc("UNCORRECTED", "AGGREGATE"),
     "ecc_aggregate_corrected": _ecc("CORRECTED", "AGGREGATE"),
+    "ecc_volatile_corrected_sram": _ecc_sram("VOLATILE"),
+    "ecc_aggregate_corrected_sram": _ecc_sram("AGGREGATE"),
     "remapped_rows": _remapped_rows,
     "retired_pages": _retired_pages,
     "pcie_generation": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
@@ -699,6 +710,8 @@ QUESTIONS: dict[str, Question] = {
     "fabric": _fabric,
     "clock_sm_mhz": _clock("nvmlDeviceGetClockInfo", "SM"),
     "clock_sm_max_mhz": _clock("nvmlDeviceGetMaxClockInfo", "SM"),
+    "clock_sm_app_mhz": _clock("nvmlDeviceGetApplicationsClock", "SM"),
+    "clock_sm_app_default_mhz": _clock("nvmlDeviceGetDefaultApplicationsClock", "SM"),
     "clock_memory_mhz": _clock("nvmlDeviceGetClockInfo", "MEM"),
     "clock_memory_max_mhz": _clock("nvmlDeviceGetMaxClockInfo", "MEM"),
     "clock_reasons": _clock_reasons,

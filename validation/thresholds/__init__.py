@@ -29,7 +29,7 @@ from cluster import strict
 from cluster.declaration import Node
 from cluster.errors import DataError
 from validation.model import Threshold
-from validation.thresholds import gpu, host
+from validation.thresholds import gpu, host, limits
 from validation.thresholds.gpu import GBS, GpuRules, Peak
 from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most, share, speed
 
@@ -114,6 +114,7 @@ class Common:
     training: Mapping[str, Tolerances]  # by backend
     pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
     gpu_peak: Peak  # what no GPU known here exceeds
+    limits: Mapping[str, Threshold]  # by name, see thresholds/limits.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ COMMON = strict.table(
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
         "gpu_peak": gpu.PEAK,
+        "limits": limits.READER,
     },
 )
 
@@ -234,6 +236,7 @@ def load_common(site: Path | None = None) -> Common:
     training: dict[str, Tolerances] = {}
     shares: dict[str, Threshold] = {}
     peak: Peak | None = None
+    named: dict[str, Threshold] = {}
     for folder in reversed(_folders(site)):  # the site's word is the last
         path = folder / "common.yml"
         if not path.is_file():
@@ -253,11 +256,11 @@ def load_common(site: Path | None = None) -> Common:
         for backend, ceiling in (read["bus_bandwidth_gbs"] or {}).items():
             if ceiling:
                 bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
-        for backend, limits in (read["training"] or {}).items():
-            if limits:
+        for backend, tolerances in (read["training"] or {}).items():
+            if tolerances:
                 training[backend] = Tolerances(
                     *(
-                        limit(limits[name], f"training.{backend}.{name}")
+                        limit(tolerances[name], f"training.{backend}.{name}")
                         for name in (
                             "loss_difference",
                             "first_step_difference",
@@ -272,6 +275,7 @@ def load_common(site: Path | None = None) -> Common:
                 shares[backend] = least(origin, "share", "", where)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
+        named |= limits.thresholds(read["limits"], place)
     if clock is None or any(
         by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training, shares)
     ):
@@ -282,7 +286,9 @@ def load_common(site: Path | None = None) -> Common:
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, training, shares, peak)
+    if missing := [name for name in limits.KINDS if name not in named]:
+        raise DataError(str(SHIPPED / "common.yml"), [f"limits: {', '.join(missing)} missing"])
+    return Common(clock, bandwidth, training, shares, peak, named)
 
 
 def _whole(peak: Peak) -> bool:
@@ -291,16 +297,17 @@ def _whole(peak: Peak) -> bool:
 
 def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
     """Raises DataError for tolerances under which a fault would pass."""
-    limits = [("clock_offset_s", read["clock_offset_s"], MOST_CLOCK_OFFSET, "MUNGE stops working")]
+    bounds = [("clock_offset_s", read["clock_offset_s"], MOST_CLOCK_OFFSET, "MUNGE stops working")]
     for backend, tolerances in (read["training"] or {}).items():
         for name, limit in (tolerances or {}).items():
             why = "one rank's lost gradients no longer show"
-            limits.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
+            bounds.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
     problems = [
         f"{where}.fail_above: {limit['fail_above']:g} is too much, from {most:g} on {why}"
-        for where, limit, most, why in limits
+        for where, limit, most, why in bounds
         if limit and limit["fail_above"] >= most
     ]
+    problems += limits.problems(read["limits"])
     if problems:
         raise DataError(str(path), problems)
 
