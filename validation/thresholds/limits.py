@@ -1,4 +1,4 @@
-"""What does not depend on the GPU model and is counted or compared: the part `limits` of common.yml.
+"""What is counted or compared, and does not depend on the GPU: the part `limits` of common.yml.
 
 Each limit has a name, a side and a unit, which the program knows, and a number, which the file says
 with its source. A site's file replaces the limits that it gives.
