@@ -6,7 +6,7 @@ so that one that never comes is noticed. `--dry-run` prints it.
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -17,6 +17,7 @@ from cluster.declaration import NO_WISHES, Container, Declaration, Gpus, Node, P
 from cluster.errors import UsageError
 from validation import localise, thresholds
 from validation.checks import network, pairs
+from validation.checks.comparison import alike_host
 from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.registry import CHECKS
@@ -220,13 +221,11 @@ def make(
         for name in names
         if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload and name != pairs.NAME
     ]
-    chosen_gpus, declared_gpus = _gpus(nodes), _gpus(declaration.nodes.values())
+    chosen, declared = _Others.of(nodes), _Others.of([*declaration.nodes.values()])
     node_jobs = tuple(
         _node_job(suite, node, everybody, homes[node.name], payload, checks)
         for node in nodes
-        for payload, checks in _payloads(
-            node_checks, node, chosen_gpus, len(nodes), container
-        ).items()
+        for payload, checks in _payloads(node_checks, node, chosen, container).items()
     )
     groups = _groups(suite, nodes, homes, cluster_checks, pairs.NAME in names, declaration)
 
@@ -248,9 +247,8 @@ def make(
             name,
             Tier.NODE,
             Subject.node(node.name),
-            _skipped(name, node, container)
-            or _nothing_else(name, declared_gpus[node.gpus], len(declaration.nodes)),
-            _nothing_else(name, chosen_gpus[node.gpus], len(nodes)),
+            _skipped(name, node, container) or declared.too_few(name, node),
+            chosen.too_few(name, node),
         )
         for name in node_checks
         for node in nodes
@@ -456,15 +454,14 @@ def _cpus_per_rank(nodes: Sequence[Node]) -> int:
 def _payloads(
     checks: Sequence[str],
     node: Node,
-    gpus: Mapping[Gpus, int],
-    nodes: int,
+    others: "_Others",
     container: Container | None,
 ) -> dict[str, tuple[str, ...]]:
     """A node's payloads, in the order in which their checks stand, and the checks of each."""
     payloads: dict[str, tuple[str, ...]] = {}
     for name in checks:
         payload = CHECKS[name].payload
-        why_not = _skipped(name, node, container) or _nothing_else(name, gpus[node.gpus], nodes)
+        why_not = _skipped(name, node, container) or others.too_few(name, node)
         if payload is not None and why_not is None:
             payloads[payload] = (*payloads.get(payload, ()), name)
     return payloads
@@ -509,22 +506,32 @@ def _no_other(check: str, node: Node) -> str | None:
     return None
 
 
-def _gpus(nodes: Iterable[Node]) -> Counter[Gpus]:
-    """How many GPUs the nodes of each kind have together."""
-    counts: Counter[Gpus] = Counter()
-    for node in nodes:
-        counts[node.gpus] += node.gpus.devices
-    return counts
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """What a node can be compared with: GPUs of each kind, alike hosts, and all nodes."""
 
+    gpus: Mapping[Gpus, int]
+    hosts: Mapping[Hashable, int]
+    nodes: int
 
-def _nothing_else(check: str, gpus: int, nodes: int) -> str | None:
-    """Why so many GPUs of a kind, or nodes, are too few for a check that compares them."""
-    if nodes < CHECKS[check].info.fewest_nodes:
-        return "there is no other node to reach"
-    fewest = CHECKS[check].fewest
-    if gpus >= fewest:
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> "_Others":
+        gpus: Counter[Gpus] = Counter()
+        for node in nodes:
+            gpus[node.gpus] += node.gpus.devices
+        return cls(gpus, Counter(map(alike_host, nodes)), len(nodes))
+
+    def too_few(self, check: str, node: Node) -> str | None:
+        """Why they are too few for a check that compares."""
+        needs = CHECKS[check]
+        if self.nodes < needs.info.fewest_nodes:
+            return "there is no other node to reach"
+        if (gpus := self.gpus[node.gpus]) < needs.fewest:
+            return f"{gpus} of these GPUs, and {needs.fewest} are needed for a comparison"
+        if (alike := self.hosts[alike_host(node)]) < needs.fewest_alike:
+            nodes = "node" if alike == 1 else "nodes"
+            return f"{alike} {nodes} of this kind, and {needs.fewest_alike} are needed to compare"
         return None
-    return f"{gpus} of these GPUs, and {fewest} are needed for a comparison"
 
 
 def _node_job(
@@ -549,7 +556,12 @@ def _node_job(
     if payload == "host" and "shared_fs" in checks:
         config |= {"shared_filesystems": list(node.shared_filesystems)}
     if payload == "host_speed":
-        config |= {"disk": "disk" in checks, "memory": "host_memory" in checks}
+        compared = "host_stragglers" in checks
+        config |= {
+            "disk": compared or "disk" in checks,
+            "memory": compared or "host_memory" in checks,
+            "cores": compared or "cores" in checks,
+        }
     if payload == "compute":
         device = "cuda" if node.gpus.real else "cpu"
         config |= {"device": device, "gpus": node.gpus.devices, "mig": bool(node.gpus.mig)}

@@ -1,6 +1,7 @@
 """What the checks share that hold nodes against each other, once all of them have answered.
 
-Compared is only what is alike by declaration: nodes with as many GPUs of one model. A value that
+Compared is only what is alike by declaration: nodes with as many GPUs of one model, and for what is
+of the host with as many CPUs. A value that
 most of them have is taken for the right one where most are three at least, and not all in one of
 several nodes: of two that differ nobody knows which one is wrong. Then all are told, and none of
 several nodes is accused.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cluster.declaration import Gpus
+from cluster.declaration import Node
 from cluster.hostlist import compress
 from cluster.text import printable
 from validation.checks.document import Document, Unusable, read, unusable_result
@@ -66,6 +67,16 @@ class Facts:
 Said = TypeVar("Said")
 
 
+def alike_gpus(node: Node) -> Hashable:
+    """What nodes have in common whose GPUs are compared: as many of one model."""
+    return node.gpus
+
+
+def alike_host(node: Node) -> Hashable:
+    """What nodes have in common whose hosts are compared."""
+    return (node.gpus, node.cpus)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """So many nodes that are alike by declaration.
@@ -82,14 +93,15 @@ def of_each_kind(
     all_members: Iterable[ComparedNode],
     understand: Callable[[Job, Document], Said],
     judge: Callable[[Kind, Sequence[tuple[Job, Document, Said]]], Iterable[Result]],
+    alike: Callable[[Node], Hashable] = alike_gpus,
 ) -> list[Result]:
     """The results of all nodes that got a job: those that can be compared, kind by kind.
 
     `understand` raises Unusable for an answer that says nothing; that is the node's result then.
     """
-    kinds: dict[Gpus, list[ComparedNode]] = {}
+    kinds: dict[Hashable, list[ComparedNode]] = {}
     for member in all_members:
-        kinds.setdefault(member.job.nodes[0].gpus, []).append(member)
+        kinds.setdefault(alike(member.job.nodes[0]), []).append(member)
     results = []
     for members in kinds.values():
         answers = []

@@ -19,6 +19,7 @@ from validation.checks import (
     clock,
     clocks,
     copies,
+    cores,
     cpus,
     cuda,
     dcgm,
@@ -30,6 +31,7 @@ from validation.checks import (
     gpus,
     hbm,
     host_memory,
+    host_stragglers,
     hostname,
     infiniband,
     limits,
@@ -70,6 +72,7 @@ class Check:
     compare     judges the answers of all nodes, in the place of `evaluate`; None where each is
                 judged by itself
     fewest      GPUs of alike nodes below which there is nothing to compare
+    fewest_alike   alike nodes below which there is nothing to compare
     """
 
     info: CheckInfo
@@ -77,6 +80,7 @@ class Check:
     evaluate: Evaluate | None
     compare: Compare | None = None
     fewest: int = 0
+    fewest_alike: int = 0
 
 
 _SECTIONS = ("What it checks", "Why it matters", "What to do")
@@ -133,6 +137,7 @@ CHECKS: Mapping[str, Check] = {
         _evaluate(module),
         getattr(module, "compare", None),
         getattr(module, "FEWEST_GPUS", 0),
+        getattr(module, "FEWEST_ALIKE", 0),
     )
     for module in (
         slurm_state,
@@ -151,6 +156,8 @@ CHECKS: Mapping[str, Check] = {
         infiniband,
         disk,
         host_memory,
+        cores,
+        host_stragglers,
         driver,
         ecc,
         xid,

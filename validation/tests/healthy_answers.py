@@ -60,6 +60,17 @@ def _host(payload: str) -> Answer:
     return Answer(job, standin.of_node(payload, "gpu1", measured, job.config))
 
 
+def _hosts() -> list[Answer]:
+    """Of nodes whose hosts are compared: one may be lost, and the others are enough."""
+    nodes = [(f"gpu{number}", *REAL[0][1:]) for number in range(1, 7)]
+    jobs = [job for job in make_plan(*nodes, suite="gpu").jobs if job.payload == "host_speed"]
+    return [
+        Answer(job, standin.of_node("host_speed", job.hosts[0], measured, job.config))
+        for job in jobs
+        for measured in [standin_host.host_speed(job.config)]
+    ]
+
+
 def _health() -> Answer:
     job = standin_health.job_for()
     measured = standin_health.measured()
@@ -116,6 +127,8 @@ def healthy(check: str) -> Answer:
     assert payload
     if check == "network":
         return _neighbours()[0]
+    if check == "host_stragglers":
+        return _hosts()[0]
     if check == "peers":  # of fewer GPUs no bandwidth between two is known
         return _compute(8)
     return _ANSWERS[payload]()
@@ -126,6 +139,8 @@ def _others(check: str) -> tuple[tuple[Job, str], ...]:
     """Three more healthy nodes, for a check that compares."""
     if check == "network":
         return tuple((other.job, standin.line(other.document)) for other in _neighbours()[1:])
+    if check == "host_stragglers":
+        return tuple((other.job, standin.line(other.document)) for other in _hosts()[1:])
     others = []
     for number in (2, 3, 4):
         host = f"gpu{number}"

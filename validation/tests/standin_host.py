@@ -94,7 +94,13 @@ def host_speed(config):
             for cpu in range(2)
         ],
     }
+    tried = {"tries": 900, "best_s": 0.0002, "wrong": 0}
+    cores = {
+        "bytes": 262144,
+        "cores": [{"cpu": cpu, "alone": dict(tried), "together": dict(tried)} for cpu in range(4)],
+    }
     return {
+        "cores": {"found": cores, "error": None} if config.get("cores") else None,
         "disk": {"found": disk, "error": None} if config["disk"] else None,
         "memory": {"found": memory, "error": None} if config["memory"] else None,
     }

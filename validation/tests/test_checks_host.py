@@ -13,7 +13,7 @@ from validation.tests import standin_host as host
 from validation.tests.conftest import declare, plan_of
 from validation.tests.judging import judged
 
-CHECKS = ("limits", "shared_fs", "infiniband", "disk", "host_memory")
+CHECKS = ("limits", "shared_fs", "infiniband", "disk", "host_memory", "cores")
 PATHS = ["/home", "/scratch"]
 PORTS = 2
 
@@ -335,3 +335,92 @@ def test_thresholds_that_contradict_themselves_are_refused(tmp_path):
     assert list(caught.value.problems) == [
         "host.disk_read_gbs.warn_below_gbs: lies below fail_below_gbs"
     ]
+
+
+# --- what any machine reaches ------------------------------------------------------------------
+
+
+DISK = 268435456  # bytes, as the suites have it
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "words"),
+    [
+        (1000, FAIL, "disk write 0.0002684 GB/s, any machine does 0.002"),
+        (10, WARN, "disk write 0.02684 GB/s, any machine does 0.05"),
+        (2.5, PASS, ""),  # a hard disk
+    ],
+)
+def test_a_disk_slower_than_any_is_found_without_a_threshold_of_the_site(seconds, verdict, words):
+    result = judge("disk", with_disk(bytes=DISK, write_s=seconds))
+    assert (result.verdict, result.message) == (verdict, words)
+    for cache in ("dropped", "in memory"):  # too slow for a cache is too slow for a disk
+        result = judge("disk", with_disk(bytes=DISK, write_s=seconds, cache=cache))
+        assert (result.verdict, result.message) == (verdict, words)
+
+
+def test_a_sites_own_threshold_says_more_than_the_floor(tmp_path):
+    rules = site(tmp_path, disk_write_gbs={"fail_below_gbs": 1.0})
+    result = judge("disk", with_disk(write_s=2.5), rules=rules)
+    assert (result.verdict, result.message) == (FAIL, "disk write 0.1074 GB/s, 1.0 are needed")
+
+
+def test_memory_slower_than_any_is_found():
+    measured = healthy("host_memory")
+    for core in measured["memory"]["found"]["cores"]:
+        core["copies"] = 1
+    result = judge("host_memory", measured)
+    assert (result.verdict, result.value.name) == (FAIL, "memory copy")
+    assert result.message == "memory copy 0.1341 GB/s, any machine does 0.2"
+
+
+# --- cores -------------------------------------------------------------------------------------
+
+
+def with_cores(*factors, how=("alone", "together"), wrong=0):
+    """Each core takes so much longer than a healthy one."""
+    measured = healthy("cores")
+    tried = {"tries": 900, "best_s": 0.0002, "wrong": 0}
+    cores = []
+    for cpu, factor in enumerate(factors):
+        slow = {**tried, "best_s": 0.0002 * factor, "wrong": wrong}
+        cores.append({"cpu": cpu, "alone": dict(tried), "together": dict(tried)})
+        cores[-1].update({name: dict(slow) for name in how})
+    measured["cores"]["found"]["cores"] = cores
+    return measured
+
+
+HYBRID = (*[1.0] * 8, *[2.2] * 16)  # efficient cores beside fast ones, and the other way round
+
+
+@pytest.mark.parametrize(
+    ("measured", "verdict", "words"),
+    [
+        (
+            with_cores(*[1] * 63, 200),
+            FAIL,
+            "CPU 63: 0.00655 GB/s alone, the median of 64 cores is 1.31",
+        ),
+        (with_cores(1, 1, 200, how=["together"]), FAIL, "CPU 2: 0.00655 GB/s together, the median"),
+        (with_cores(1, 200), FAIL, "CPU 1: 0.00655 GB/s alone, the median of 2 cores is 0.659"),
+        (with_cores(1, 1, 3), WARN, "CPU 2: 0.437 GB/s alone, the median of 3 cores is 1.31"),
+        (with_cores(*[1] * 6, *[9] * 5), FAIL, "CPU 6: 0.146 GB/s alone"),
+        (with_cores(*HYBRID), PASS, ""),
+        (with_cores(*[2.2] * 8, *[1.0] * 16), PASS, ""),
+        (with_cores(*(1 + cpu % 5 / 4 for cpu in range(48))), PASS, ""),  # a noisy hypervisor
+        (with_cores(1), PASS, ""),
+        (with_cores(1, 1, wrong=1), FAIL, "4 hashes are wrong"),
+        (with_cores(*[200] * 4), FAIL, "the median core hashes 0.00655 GB/s, 0.01 are needed"),
+        (with_cores(1, 0.001), FAIL, "CPU 1: 900 tries alone, the best in 2e-07 s"),
+    ],
+)
+def test_a_slow_core_is_named(measured, verdict, words):
+    result = judge("cores", measured)
+    assert result.verdict is verdict
+    assert result.message.startswith(words)
+    assert bool(result.message) == bool(words)
+
+
+def test_many_slow_cores_are_counted():
+    message = judge("cores", with_cores(*[1] * 60, *[200] * 5)).message
+    assert message.endswith("; and 2 more")

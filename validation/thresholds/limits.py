@@ -42,6 +42,7 @@ KINDS: Mapping[str, Kind] = {
     "ib_new_symbol_errors": Kind("symbol errors while the node was looked at", "errors"),
     "ib_new_link_downed": Kind("times that the link went down while the node was looked at", ""),
     "core_speed_share": Kind("speed of a core, of the median of its node", "", low=True),
+    "core_gbs": Kind("SHA-256 of the median core of a node", "GB/s", low=True),
     "alike_host_share": Kind("a host's speed, of the median of alike nodes", "", low=True),
     "disk_gbs": Kind("a local disk, written or read", "GB/s", low=True),
     "memory_copy_gbs": Kind("copies in the host's memory, all cores together", "GB/s", low=True),
