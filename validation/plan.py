@@ -40,6 +40,7 @@ CARDS = "NCCL_IB_HCA"  # the variable that says which network cards NCCL may use
 # itself, because it measures, or has a process for each GPU that needs CPUs.
 _OF_GPUS = ("health", "cuda", "compute", "dcgm")
 _OF_REAL_GPUS = ("links", "same_product", "stragglers")
+_OF_PORTS = ("infiniband", "port_errors", "same_hcas")
 _ALONE = ("cuda", "compute", "host_speed", "dcgm")
 
 # Of the node tier: what runs in a container, where one is asked for. So does the cluster tier.
@@ -478,7 +479,7 @@ def _no_use(check: str, node: Node) -> str | None:
     """Why a check has nothing to look at on a node, by what is declared."""
     if check == "shared_fs" and not node.shared_filesystems:
         return "no shared filesystem is declared"
-    if check == "infiniband" and rdma_ports(node.fabric) is None:
+    if check in _OF_PORTS and rdma_ports(node.fabric) is None:
         return f"the declared fabric {node.fabric} is neither InfiniBand nor RoCE"
     return _no_gpu(check, node)
 

@@ -39,7 +39,7 @@ class ComparedNode:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something of a node, or of its GPU `index`, that has to be the same elsewhere.
+    """Something of a node, of its GPU `index` or of its `part`, that has to be the same elsewhere.
 
     what    in words: "VBIOS"
     equals  which facts have to have one value: those with this and `what` in common
@@ -49,10 +49,22 @@ class Fact:
     what: str
     equals: tuple[Hashable, ...]
     value: str
+    part: str = ""
 
     @property
     def key(self) -> Hashable:
-        return (self.what, self.index is None, self.equals)
+        return (self.what, self.units, self.equals)
+
+    @property
+    def units(self) -> str:
+        if self.part:
+            return "parts"
+        return "nodes" if self.index is None else "GPUs"
+
+    def of(self, host: str) -> str:
+        """Whose it is: "gpu3", "gpu3 GPU 1" or "gpu3 mlx5_0"."""
+        gpu = "" if self.index is None else f"GPU {self.index}"
+        return " ".join(word for word in (host, gpu, self.part) if word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +144,7 @@ def all_equal(
     threshold: Threshold,
     all_members: Iterable[ComparedNode],
     understand: Callable[[Job, Document], Facts],
+    alike: Callable[[Node], Hashable] = alike_gpus,
 ) -> list[Result]:
     """Holds the facts of all nodes against each other; see Fact for which have to be equal."""
 
@@ -169,7 +182,7 @@ def all_equal(
                 None if any(findings.values()) else (),
             )
 
-    return of_each_kind(check, all_members, understand, judge)
+    return of_each_kind(check, all_members, understand, judge, alike)
 
 
 def _unlike(members: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str, Finding, bool]]:
@@ -188,8 +201,8 @@ def _unlike(members: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str, Finding,
     count = values.count(common)
     for host, fact in members:
         if fact.value != common:
-            units = "nodes" if fact.index is None else "GPUs"
-            text = f"{fact.what} {fact.value}, {count} of {len(values)} {units} have {common}"
+            most_have = f"{count} of {len(values)} {fact.units} have {common}"
+            text = f"{fact.part and f'{fact.part}: '}{fact.what} {fact.value}, {most_have}"
             yield host, Finding(Verdict.FAIL, text, fact.index), True
 
 
@@ -197,8 +210,7 @@ def _different(members: Sequence[tuple[str, Fact]]) -> str:
     """All values and who has them, where no value is that of most."""
     holders: dict[str, dict[str, None]] = {}
     for host, fact in members:
-        who = host if fact.index is None else f"{host} GPU {fact.index}"
-        holders.setdefault(fact.value, {})[who] = None
+        holders.setdefault(fact.value, {})[fact.of(host)] = None
     parts = []
     for value, those in list(holders.items())[:_SHOWN]:
         more = f" and {len(those) - _SHOWN} more" if len(those) > _SHOWN else ""

@@ -19,6 +19,7 @@ def port(number, **changes):
         "firmware": "28.39.2048",
         "board": "MT_0000000838",
         "counters": dict(COUNTERS),
+        "later": dict(COUNTERS),
         "unread": {},
         **changes,
     }
@@ -69,7 +70,12 @@ def host(config, fabric="ethernet"):
         "limits": limits(),
         "limit_s": config["limit_s"],
         "shared_filesystems": [shared(path) for path in config.get("shared_filesystems", ())],
-        "infiniband": {"ports": ports_of(fabric), "error": None},
+        "infiniband": {
+            "ports": ports_of(fabric),
+            "seconds": 2.0,
+            "uptime_s": 864000.0,
+            "error": None,
+        },
     }
 
 

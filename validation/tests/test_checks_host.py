@@ -13,7 +13,7 @@ from validation.tests import standin_host as host
 from validation.tests.conftest import declare, plan_of
 from validation.tests.judging import judged
 
-CHECKS = ("limits", "shared_fs", "infiniband", "disk", "host_memory", "cores")
+CHECKS = ("limits", "shared_fs", "infiniband", "port_errors", "disk", "host_memory", "cores")
 PATHS = ["/home", "/scratch"]
 PORTS = 2
 
@@ -83,6 +83,14 @@ def one_port_is(**changes):
     return with_ports(*(host.port(number) for number in range(3)), host.port(3, **changes))
 
 
+def counting(later=None, **counters):
+    """The last of four ports counts so much, and after two seconds what is in `later`."""
+    first = {**host.COUNTERS, **counters}
+    last = {**first, **(later or {})}
+    ports = [*map(host.port, range(3)), host.port(3, counters=first, later=last)]
+    return with_ports(*ports)
+
+
 def with_disk(**changes):
     measured = healthy("disk")
     measured["disk"]["found"].update(changes)
@@ -145,6 +153,20 @@ CASES = {
         (with_ports(host.port(0), host.port(0)), FAIL, "the answer has a port twice"),
         (one_port_is(rate="fast"), FAIL, "'fast' is no rate of a port"),
         (one_port_is(state="ACTIVE"), FAIL, "'ACTIVE' is no state of a port"),
+    ],
+    "port_errors": [
+        (counting(symbol_error=10**9), FAIL, "mlx5_3:1: 1,000,000,000 symbol errors, 4,166,667 an"),
+        (counting(symbol_error=240 * 200), WARN, "mlx5_3:1: 48,000 symbol errors, 200 an hour"),
+        (counting(symbol_error=240 * 100, link_downed=10), PASS, ""),
+        (counting(link_downed=5000), FAIL, "mlx5_3:1: the link went down 5,000 times"),
+        (counting(link_downed=12), WARN, "mlx5_3:1: the link went down 12 times"),
+        (counting(link_error_recovery=101), FAIL, "mlx5_3:1: the link trained again 101 times"),
+        (counting(later={"symbol_error": 10}), FAIL, "mlx5_3:1: 10 symbol errors in 2 s"),
+        (counting(later={"symbol_error": 1}), WARN, "mlx5_3:1: 1 symbol errors in 2 s"),
+        (counting(later={"link_downed": 2}), FAIL, "mlx5_3:1: the link went down 1 times in 2 s"),
+        (counting(symbol_error=5, later={"symbol_error": 0}), PASS, ""),  # set back meanwhile
+        (counting(symbol_error=None, link_downed=None), PASS, ""),
+        (with_ports(), UNKNOWN, "there is no port to look at, see infiniband"),
     ],
     "disk": [
         (with_disk(wrong=3), FAIL, "3 bytes came back as others than were written"),
@@ -241,6 +263,25 @@ def test_of_roce_one_port_must_be_there_and_the_others_may_be_anything():
 )
 def test_the_words_of_the_contract_say_what_a_port_is(fabric, expected):
     assert infiniband.declared(fabric) == expected
+
+
+def test_errors_of_a_port_of_which_it_is_not_known_whether_it_is_meant_are_a_warning():
+    ports = [
+        host.port(number, link_layer="Ethernet", counters={**host.COUNTERS, "link_downed": downed})
+        for number, downed in enumerate((1, 5000))
+    ]
+    job = job_for("port_errors", "roce_100")
+    assert judge("port_errors", with_ports(*ports), job).verdict is WARN
+    job = job_for("port_errors", "roce_100", hcas="mlx5")
+    assert judge("port_errors", with_ports(*ports), job).verdict is FAIL
+    job = job_for("port_errors", "roce_100", hcas="mlx5_0")
+    assert judge("port_errors", with_ports(*ports), job).verdict is PASS
+
+
+def test_a_node_that_has_just_started_may_have_trained_its_links():
+    measured = counting(symbol_error=100)
+    measured["infiniband"]["uptime_s"] = 60.0
+    assert judge("port_errors", measured).verdict is PASS
 
 
 def test_a_slow_answer_of_a_file_server_is_a_warning():

@@ -359,7 +359,7 @@ def test_every_check_is_in_a_suite_and_in_the_order_of_all():
     # One machine has no Slurm, and declares what it shows.
     of_slurm = ("slurm_state", "accounting", "hostname", "cpus", "memory", "munge", "clock")
     declared = ("network", "shared_fs", "infiniband")
-    of_several = ("host_stragglers",)
+    of_several = ("host_stragglers", "port_errors", "same_hcas")
     assert local == tuple(name for name in gpu if name not in of_slurm + declared + of_several)
 
 

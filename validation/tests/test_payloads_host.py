@@ -239,7 +239,26 @@ def test_ports_are_read_as_the_kernel_shows_them(tmp_path):
     ports = [standin_host.port(number) for number in range(10, 12)]
     for port in ports:
         device(tmp_path, port["device"], port)
-    assert as_json(infiniband.read(tmp_path)) == ports
+    (tmp_path.parent / "uptime").write_text("4711.25 9000.00\n")
+    answer = as_json(host.ports_twice(tmp_path, tmp_path.parent / "uptime"))
+    assert answer["ports"] == ports
+    assert (answer["uptime_s"], answer["seconds"]) == (4711.25, pytest.approx(2, abs=1))
+
+
+def test_what_ports_count_while_they_are_looked_at(tmp_path, monkeypatch):
+    place = device(tmp_path, "mlx5_0", standin_host.port(0)) / "ports" / "1" / "counters"
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        (place / "symbol_error").write_text("1000\n")
+
+    monkeypatch.setattr(time, "sleep", wait)
+    (port,) = host.ports_twice(tmp_path)["ports"]
+    assert (port["counters"]["symbol_error"], port["later"]["symbol_error"]) == (0, 1000)
+    assert waited == [host.LOOK_S]
+    assert host.ports_twice(tmp_path / "none")["ports"] == []
+    assert len(waited) == 1
 
 
 def test_a_second_port_and_one_that_is_down(tmp_path):

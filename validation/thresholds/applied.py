@@ -24,6 +24,7 @@ from validation.checks import (
     pcie,
     peers,
     pipeline,
+    port_errors,
 )
 from validation.model import Job, Threshold
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
@@ -35,6 +36,13 @@ from validation.thresholds.limits import KINDS
 # Checks that hold something against limits of common.yml, and which.
 _LIMITS: Mapping[str, tuple[str, ...]] = {
     cpus.NAME: ("outside_cpu_share",),
+    port_errors.NAME: (
+        "ib_symbol_errors_per_hour",
+        "ib_link_downed",
+        "ib_link_error_recovery",
+        "ib_new_symbol_errors",
+        "ib_new_link_downed",
+    ),
     cores.NAME: ("core_speed_share", "core_gbs"),
     host_stragglers.NAME: ("alike_host_share",),
     ecc.NAME: (
