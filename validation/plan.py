@@ -39,7 +39,7 @@ CARDS = "NCCL_IB_HCA"  # the variable that says which network cards NCCL may use
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
 _OF_GPUS = ("health", "cuda", "compute", "dcgm")
-_OF_REAL_GPUS = ("links", "same_product", "stragglers")
+_OF_REAL_GPUS = ("links", "load_clocks", "same_product", "stragglers")
 _OF_PORTS = ("infiniband", "port_errors", "same_hcas")
 _ALONE = ("cuda", "compute", "host_speed", "dcgm")
 

@@ -171,7 +171,7 @@ def _gpu(index: int, names: Sequence[str], reply: _Said, limit_s: float) -> Nvml
 
 
 class PcieLinks:
-    """Asks for the PCIe links of all GPUs again and again, in a process of its own."""
+    """Asks for PCIe links and SM clocks of all GPUs again and again, in a process of its own."""
 
     def __init__(self, limit_s: float) -> None:
         """Begins. The process ends by itself after `limit_s`, or with the one that started it."""
@@ -189,7 +189,7 @@ class PcieLinks:
 
     def end(self) -> list[dict[str, Any]]:
         """Ends the process. What it saw: {"gpu": index, "at": time.monotonic(), "generation": …,
-        "width": …}, or with "error" in the place of both.
+        "width": …, "sm_mhz": …}, or with "error" in the place of both.
         """
         status = self._process.poll()
         if status is None:
@@ -354,7 +354,7 @@ def _answer_gpu(nvml: Any, index: int, names: Sequence[str]) -> None:
 
 
 def _watch_pcie(nvml: Any, limit_s: float) -> None:
-    """Generation and width of every GPU's link, until nobody wants to know any more."""
+    """Every GPU's link and SM clock, until nobody wants to know any more."""
     parent, deadline = os.getppid(), time.monotonic() + limit_s
     gpus = range(nvml.nvmlDeviceGetCount())
     while os.getppid() == parent and time.monotonic() < deadline:
@@ -364,6 +364,8 @@ def _watch_pcie(nvml: Any, limit_s: float) -> None:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 reading["generation"] = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
                 reading["width"] = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
+                kind = nvml.NVML_CLOCK_SM
+                reading["sm_mhz"] = _maybe(nvml, nvml.nvmlDeviceGetClockInfo, handle, kind)
             except nvml.NVMLError as error:
                 reading = {"gpu": index, "error": _sentence(error)}
             _say(**reading, at=time.monotonic())

@@ -18,7 +18,15 @@ from typing import Any
 from cluster.readers import nvml
 
 LIMIT_S = 10.0  # that NVML may take for the node, and then for all GPUs at once
-ASKED = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")
+ASKED = (
+    "uuid",
+    "pci",
+    "pcie_generation_max",
+    "pcie_width_max",
+    "pcie_replays",
+    "nvlinks",
+    "clock_sm_max_mhz",
+)
 
 
 class Links:
@@ -62,7 +70,8 @@ class Links:
         seconds   between the two questions
         gpus      of each GPU, in the order of `identities`: `index` as NVML counts, None where it
                   lists no such GPU; `before` and `after`, see nvml.NvmlGpu; `samples` of the PCIe
-                  link while the GPU copied, and the highest `generation` and `width` among them
+                  link while the GPU copied, and the highest `generation`, `width` and `sm_mhz` (of
+                  the SM clock, None where NVML does not know it) among them
         """
         after: list[nvml.NvmlGpu] = []
         seconds = time.monotonic() - self._began
@@ -87,6 +96,7 @@ class Links:
                     "samples": len(samples),
                     "generation": max((item["generation"] for item in samples), default=None),
                     "width": max((item["width"] for item in samples), default=None),
+                    "sm_mhz": max(filter(None, (item["sm_mhz"] for item in samples)), default=None),
                 }
             )
         return {"nvml": asdict(self._system), "seconds": round(seconds, 3), "gpus": rows}

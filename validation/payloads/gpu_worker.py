@@ -5,6 +5,7 @@ The first line says what it measures, and each further one what to do next:
     {"device": "cuda", "do": "start"}              opens the device, runs a first kernel
     {"do": "gemm", "dtype": "bf16", …}             answers {"ready": true}, waits for a line
     {"do": "memory", "operation": "copy", …}       the same
+    {"do": "fill"}                                 all memory that is free
     {"do": "copies", "direction": "h2d", …}
     {"do": "pair", "source": 0, "target": 1, …}    positions among the GPUs that it sees
 
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.text import first_line
-from validation.payloads import document, gpu_device, gpu_gemm, gpu_memory
+from validation.payloads import document, gpu_device, gpu_fill, gpu_gemm, gpu_memory
 
 Message = dict[str, Any]
 
@@ -48,6 +49,10 @@ class Worker:
         # Several GB that a product needed and a copy may need.
         self._operands = None
         self._device.release()
+        if what == "fill":
+            answer = gpu_fill.whole(self._device)
+            self._device.release()
+            return answer
         measure = {"memory": self._memory, "copies": self._copies, "pair": self._pair}[what]
         return measure(message, self._device)
 

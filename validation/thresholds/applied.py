@@ -21,6 +21,7 @@ from validation.checks import (
     hbm,
     host_memory,
     host_stragglers,
+    load_clocks,
     pcie,
     peers,
     pipeline,
@@ -54,6 +55,7 @@ _LIMITS: Mapping[str, tuple[str, ...]] = {
     ),
     pcie.NAME: ("gpu_bar1_share",),
     clocks.NAME: ("gpu_app_clock_share",),
+    load_clocks.NAME: ("gpu_load_clock_share",),
 }
 
 # Checks that ask something of these files. All others judge by what is declared or by definition.
