@@ -6,7 +6,7 @@ so that one that never comes is noticed. `--dry-run` prints it.
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path

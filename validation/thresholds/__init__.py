@@ -19,7 +19,7 @@ not tell, such a rule does not fit. On SXM modules the form decides: their rules
 a node whose NVLinks are gone fails and does not merely lack a threshold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -237,13 +237,7 @@ def load_common(site: Path | None = None) -> Common:
     shares: dict[str, Threshold] = {}
     peak: Peak | None = None
     named: dict[str, Threshold] = {}
-    for folder in reversed(_folders(site)):  # the site's word is the last
-        path = folder / "common.yml"
-        if not path.is_file():
-            continue
-        read = _read(path, COMMON)
-        _refuse_blind(path, read)
-        place = place_of(path)
+    for place, read in _commons(site):
 
         def limit(
             values: Mapping[str, Any], key: str, unit: str = "", place: str = place
@@ -286,9 +280,24 @@ def load_common(site: Path | None = None) -> Common:
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
+    return Common(clock, bandwidth, training, shares, peak, _all_limits(named))
+
+
+def _commons(site: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each common.yml and where it stands; the site's word is the last."""
+    for folder in reversed(_folders(site)):
+        path = folder / "common.yml"
+        if path.is_file():
+            read = _read(path, COMMON)
+            _refuse_blind(path, read)
+            yield place_of(path), read
+
+
+def _all_limits(named: Mapping[str, Threshold]) -> Mapping[str, Threshold]:
+    """The limits, none of which may be missing."""
     if missing := [name for name in limits.KINDS if name not in named]:
         raise DataError(str(SHIPPED / "common.yml"), [f"limits: {', '.join(missing)} missing"])
-    return Common(clock, bandwidth, training, shares, peak, named)
+    return named
 
 
 def _whole(peak: Peak) -> bool:
