@@ -16,13 +16,14 @@ from cluster import hostlist
 from cluster.declaration import NO_WISHES, Container, Declaration, Gpus, Node, Partition, Submission
 from cluster.errors import UsageError
 from validation import localise, thresholds
-from validation.checks import network, pairs
+from validation.checks import isolation, network, pairs
 from validation.checks.comparison import alike_host
 from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.registry import CHECKS
 from validation.localise import Topology
-from validation.model import IMPORT_LIMIT_S, Job, PlannedCheck, Subject, Tier
+from validation.model import IMPORT_LIMIT_S, Job, Part, PlannedCheck, Subject, Tier
+from validation.payloads.isolation import PARTS
 from validation.suites import JobTemplate, Suite
 from validation.thresholds import Rules
 
@@ -38,10 +39,12 @@ CARDS = "NCCL_IB_HCA"  # the variable that says which network cards NCCL may use
 
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
-_OF_GPUS = ("health", "cuda", "compute", "dcgm")
+_OF_GPUS = ("health", "cuda", "compute", "dcgm", "isolation")
 _OF_REAL_GPUS = ("links", "load_clocks", "same_product", "stragglers")
 _OF_PORTS = ("infiniband", "port_errors", "same_hcas")
 _ALONE = ("cuda", "compute", "host_speed", "dcgm")
+
+_PART_MB = 512  # of memory for a job that leaves room for others: Python, and what NVML takes
 
 # Of the node tier: what runs in a container, where one is asked for. So does the cluster tier.
 _IN_CONTAINERS = ("cuda", "compute")
@@ -138,8 +141,14 @@ class Plan:
         """The jobs of each node, which run one after another."""
         lanes: dict[str, list[Job]] = {}
         for job in self.node_jobs:
-            lanes.setdefault(job.hosts[0], []).append(job)
+            if job.part is None:
+                lanes.setdefault(job.hosts[0], []).append(job)
         return tuple(map(tuple, lanes.values()))
+
+    @property
+    def side_by_side(self) -> tuple[tuple[Job, ...], ...]:
+        """Jobs that share their node, after all others of it: those of a node follow each other."""
+        return tuple((job,) for job in self.node_jobs if job.part is not None)
 
     @property
     def gpu_hours(self) -> float:
@@ -156,6 +165,8 @@ class Plan:
         """Upper bound of the run's length: every job waits and runs up to all its limits."""
         limits = [_lane_s(lane) for lane in self.node_lanes]
         first = ceil(len(limits) / AT_ONCE) * max(limits, default=0)
+        beside = [_lane_s(lane) for lane in self.side_by_side]
+        first += ceil(len(beside) / AT_ONCE) * max(beside, default=0)
         batches = cluster_batches([list(group.jobs) for group in self.groups])
         return first + self.pairs_s + sum(max(map(_lane_s, lanes)) for lanes in batches)
 
@@ -224,10 +235,13 @@ def make(
     ]
     chosen, declared = _Others.of(nodes), _Others.of([*declaration.nodes.values()])
     node_jobs = tuple(
-        _node_job(suite, node, everybody, homes[node.name], payload, checks)
+        job
         for node in nodes
         for payload, checks in _payloads(node_checks, node, chosen, container).items()
+        for job in _parts(_node_job(suite, node, everybody, homes[node.name], payload, checks))
     )
+    meeting = secrets.token_hex(4)
+    node_jobs = tuple(_at_meeting(job, f"{run_id}-{meeting}") for job in node_jobs)
     groups = _groups(suite, nodes, homes, cluster_checks, pairs.NAME in names, declaration)
 
     def finished(jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -498,6 +512,8 @@ def _no_gpu(check: str, node: Node) -> str | None:
 
 
 def _no_other(check: str, node: Node) -> str | None:
+    if check == isolation.NAME:
+        return _no_neighbour(node)
     if check in ("peers", "nvlink", "links") and node.gpus.mig:
         return "MIG instances cannot reach another GPU"
     if check == "dcgm" and node.gpus.mig:
@@ -533,6 +549,36 @@ class _Others:
             nodes = "node" if alike == 1 else "nodes"
             return f"{alike} {nodes} of this kind, and {needs.fewest_alike} are needed to compare"
         return None
+
+
+def _no_neighbour(node: Node) -> str | None:
+    """Why two jobs with a GPU each cannot be side by side on a node."""
+    if node.gpus.mig:
+        return "jobs share these GPUs: they are cut into instances of MIG"
+    if min(node.gpus.count, node.cpus) < 2:
+        return "two jobs cannot have a GPU and a CPU each"
+    return None
+
+
+def _parts(job: Job) -> tuple[Job, ...]:
+    """The job, or those that run side by side on its node in its place."""
+    if job.payload != isolation.NAME:
+        return (job,)
+    return tuple(
+        replace(
+            job,
+            name=f"{job.name}-{part}",
+            config={**job.config, "part": part},
+            part=Part(0 if part == "none" else 1, _PART_MB),
+        )
+        for part in PARTS
+    )
+
+
+def _at_meeting(job: Job, meeting: str) -> Job:
+    if job.part is None:
+        return job
+    return replace(job, config={**job.config, "meeting": f"{meeting}-{job.hosts[0]}"})
 
 
 def _node_job(

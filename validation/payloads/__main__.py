@@ -2,14 +2,13 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, host, host_speed, health, cuda, compute, dcgm, pairs, all_reduce, ddp or pipeline;
-CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one line of
-standard output: from rank 0 of a collective payload, and from every task of the others, which look
-at one node.
-Everything else goes to standard error. An error ends the payload with a line there that begins
-with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is known whose fault it is;
-a wrong sum is no error but a measurement. Lines that begin with "plumbline: stage" say how far
-each rank is.
+NAME is node, host, host_speed, health, cuda, compute, dcgm, isolation, pairs, all_reduce, ddp or
+pipeline; CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one
+line of standard output: from rank 0 of a collective payload, and from every task of the others,
+which look at one node. Everything else goes to standard error. An error ends the payload with a
+line there that begins with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is
+known whose fault it is; a wrong sum is no error but a measurement. Lines that begin with
+"plumbline: stage" say how far each rank is.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from validation.payloads import (
     health,
     host,
     host_speed,
+    isolation,
     node,
     pipeline,
 )
@@ -70,6 +70,7 @@ OF_NODE = {
     "cuda": OfNode(cuda.Config, cuda.measure),
     "compute": OfNode(compute.Config, compute.measure),
     "dcgm": OfNode(dcgm.Config, dcgm.measure),
+    "isolation": OfNode(isolation.Config, isolation.measure),
 }
 COLLECTIVES = {
     "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each

@@ -349,7 +349,7 @@ def test_yaml_that_is_no_data_is_refused(tmp_path):
 
 
 def test_every_check_is_in_a_suite_and_in_the_order_of_all():
-    deep = ("host", "host_speed", "health", "compute", "dcgm", "pairs")
+    deep = ("host", "host_speed", "health", "compute", "isolation", "dcgm", "pairs")
     quick, gpu, local = (suites.load(name).checks for name in ("quick", "gpu", "local"))
     tier = {name: check.info.tier for name, check in CHECKS.items()}
     assert quick == tuple(name for name, check in CHECKS.items() if check.payload not in deep)
@@ -359,7 +359,7 @@ def test_every_check_is_in_a_suite_and_in_the_order_of_all():
     # One machine has no Slurm, and declares what it shows.
     of_slurm = ("slurm_state", "accounting", "hostname", "cpus", "memory", "munge", "clock")
     declared = ("network", "shared_fs", "infiniband")
-    of_several = ("host_stragglers", "port_errors", "same_hcas")
+    of_several = ("host_stragglers", "port_errors", "same_hcas", "isolation")
     assert local == tuple(name for name in gpu if name not in of_slurm + declared + of_several)
 
 
