@@ -569,7 +569,10 @@ def _parts(job: Job) -> tuple[Job, ...]:
             job,
             name=f"{job.name}-{part}",
             config={**job.config, "part": part},
-            part=Part(0 if part == "none" else 1, _PART_MB),
+            part=Part(
+                0 if part == "none" else 1,
+                min(_PART_MB, job.nodes[0].memory_mb // (len(PARTS) + 1)),
+            ),
         )
         for part in PARTS
     )

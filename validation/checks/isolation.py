@@ -68,8 +68,7 @@ def _of_node(jobs: Sequence[ComparedNode]) -> Result:
     else:
         found = list(_findings(by_part, node.gpus.count, node.gpus.real))
         verdict = Verdict.FAIL if found else Verdict.PASS
-        if found and not node.gpus.real and _unconfined(by_part):
-            # Nothing is behind these devices, and the site says that it does not confine them.
+        if found and not node.gpus.real and _without_confinement(by_part):
             verdict = Verdict.WARN
     metrics = [
         Metric(f"devices reached, {part}", ", ".join(map(str, sorted(reach.devices))) or "none")
@@ -143,5 +142,10 @@ def _findings(by_part: dict[str, _Reach], count: int, with_nvml: bool) -> Iterat
         yield f"two jobs were given /dev/nvidia{min(first.devices)}"
 
 
-def _unconfined(by_part: dict[str, _Reach]) -> bool:
-    return all(reach.constrained != "yes" for reach in by_part.values())
+def _without_confinement(by_part: dict[str, _Reach]) -> bool:
+    """Nothing is behind the devices of a virtual node: a site may leave them open to all jobs, and
+    the machine that carries the node may open them to none."""
+    reaches = by_part.values()
+    return all(reach.constrained != "yes" for reach in reaches) or not any(
+        reach.devices for reach in reaches
+    )

@@ -104,6 +104,9 @@ def test_virtual_gpus_that_a_site_does_not_confine_are_a_warning_and_real_ones_a
     assert judged(*free, model="virtual", constrained=None).verdict is WARN
     assert judged(*free, model="virtual").verdict is FAIL
     assert judged(*free, constrained="no").verdict is FAIL
+    none = [(part, ("devices", own, "denied"), REFUSED) for own, part in enumerate(ALL[:2])]
+    assert judged(*none, model="virtual").verdict is WARN
+    assert judged(*none).verdict is FAIL
 
 
 @pytest.mark.parametrize("part", ALL)
@@ -152,7 +155,7 @@ def test_jobs_ask_for_a_part_and_their_allocation_for_all_of_it():
     assert {"--gres=gpu:h100_sxm:8", "--exclusive", "--mem=0"} <= set(command)
     first, _, none = jobs_of(plan)[:3]
     step = jobs.step_command("r", first, "python3")
-    assert {"--gres=gpu:h100_sxm:1", "--exact", "--cpus-per-task=1", "--mem=512"} <= set(step)
+    assert {"--gres=gpu:h100_sxm:1", "--exact", "--cpus-per-task=1", "--mem=500"} <= set(step)
     step = jobs.step_command("r", none, "python3")
     assert {"--gres=none", "--overlap"} <= set(step)
     alone = jobs.command("r", first, "python3")
