@@ -189,7 +189,7 @@ class PcieLinks:
 
     def end(self) -> list[dict[str, Any]]:
         """Ends the process. What it saw: {"gpu": index, "at": time.monotonic(), "generation": …,
-        "width": …, "sm_mhz": …}, or with "error" in the place of both.
+        "width": …, "sm_mhz": …, "reasons": …}, or with "error" in the place of both.
         """
         status = self._process.poll()
         if status is None:
@@ -366,6 +366,9 @@ def _watch_pcie(nvml: Any, limit_s: float) -> None:
                 reading["width"] = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
                 kind = nvml.NVML_CLOCK_SM
                 reading["sm_mhz"] = _maybe(nvml, nvml.nvmlDeviceGetClockInfo, handle, kind)
+                reading["reasons"] = _maybe(
+                    nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle
+                )
             except nvml.NVMLError as error:
                 reading = {"gpu": index, "error": _sentence(error)}
             _say(**reading, at=time.monotonic())

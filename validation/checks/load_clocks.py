@@ -2,7 +2,8 @@
 
 What it checks   While a GPU copies from and to the host, NVML is asked for its SM clock, some fifty
                  times a second. The highest answer is at least half of the most that the board can;
-                 below three quarters is a warning.
+                 below three quarters is a warning. The reasons that the driver gave in each answer
+                 are told.
 Why it matters   A clock that somebody locked low for a measurement, or firmware that holds a board
                  back, shows nowhere while the board is idle: its clock is low then anyway.
 What to do       Reset locked and application clocks. If the clock stays low, read the reasons that
@@ -72,4 +73,6 @@ def _examine(gpu: computed.GpuAnswer, row: Fields, limit: Threshold) -> Iterator
     elif row.whole("samples") == 0 or not row.has("sm_mhz"):
         yield Finding(UNKNOWN, "NVML did not report its clock while it copied")
     elif (verdict := limit.judge(row.whole("sm_mhz") / most)) is not Verdict.PASS:
-        yield Finding(verdict, f"SM clock of {row.whole('sm_mhz')} MHz at work, {most} at most")
+        held_by = printable(row.text("held_by"), 80)
+        text = f"SM clock of {row.whole('sm_mhz')} MHz at work, {most} at most"
+        yield Finding(verdict, f"{text}; held back by {held_by}" if held_by else text)

@@ -172,6 +172,7 @@ def links(count):
                 "generation": 5,
                 "width": 16,
                 "sm_mhz": 1980,
+                "held_by": "",
             }
             for index in range(count)
         ],

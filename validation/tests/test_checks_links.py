@@ -100,6 +100,11 @@ def test_each_fault_is_named(changes, verdict, words):
         ([(gpu1("sm_mhz"), 300)], FAIL, "GPU 1: SM clock of 300 MHz at work, 1980 at most"),
         ([(gpu1("sm_mhz"), 1410)], WARN, "GPU 1: SM clock of 1410 MHz at work, 1980 at most"),
         ([(gpu1("sm_mhz"), 1500)], PASS, ""),
+        (
+            [(gpu1("sm_mhz"), 300), (gpu1("held_by"), "application clocks setting")],
+            FAIL,
+            "GPU 1: SM clock of 300 MHz at work, 1980 at most; held back by application clocks se",
+        ),
         ([(gpu1("sm_mhz"), None)], UNKNOWN, "GPU 1: NVML did not report its clock while it"),
         ([(gpu1("samples"), 0)], UNKNOWN, "GPU 1: NVML did not report its clock while it copied"),
         (unknown("clock_sm_max_mhz", standin_health.unsupported), UNKNOWN, "GPU 1: NVML does not"),
