@@ -514,6 +514,8 @@ def _no_gpu(check: str, node: Node) -> str | None:
 def _no_other(check: str, node: Node) -> str | None:
     if check == isolation.NAME:
         return _no_neighbour(node)
+    if check == "load_clocks" and node.gpus.mig:
+        return "NVML knows the clock of a whole GPU, and instances of MIG are declared"
     if check in ("peers", "nvlink", "links") and node.gpus.mig:
         return "MIG instances cannot reach another GPU"
     if check == "dcgm" and node.gpus.mig:
