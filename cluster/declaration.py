@@ -24,6 +24,12 @@ _GRES = re.compile(r"gpu(:[A-Za-z0-9_.-]+)?:[1-9][0-9]*")  # one of a list
 
 VIRTUAL = "virtual"
 
+# What Plumbline's roles install and another cluster may do without, and what a report says then.
+WITHOUT = {"dcgm": "DCGM", "munge": "MUNGE"}
+
+# Values that `python -m validation.declare` may have to read off a node, or to assume.
+DOUBTFUL = ("model", "mig", "fabric")
+
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
@@ -85,6 +91,9 @@ class Node:
     shared_filesystems: tuple[str, ...] = ()  # absolute paths
     switch: str = ""  # the leaf switch it is at
     rack: str = ""
+    without: tuple[str, ...] = ()  # software that it has not, of WITHOUT: its checks are skipped
+    seen: tuple[str, ...] = ()  # what was read off a node and declared by nobody, of DOUBTFUL
+    assumed: tuple[str, ...] = ()  # what was neither declared nor seen, of DOUBTFUL
 
     @property
     def hardware(self) -> str:
@@ -167,6 +176,12 @@ class Submission:
 NO_WISHES = Submission()
 NO_CONTAINER = "none"  # on the command line, where the inventory names an image
 
+
+def is_name(text: str) -> bool:
+    """Whether a node, a partition or a cluster may be called so in a declaration."""
+    return _NAME.fullmatch(text) is not None
+
+
 # What the plan decides: a wish must not change what is asked about.
 _OURS = (
     *(
@@ -226,7 +241,7 @@ class Declaration:
     partitions: tuple[Partition, ...]
     nodes: Mapping[str, Node]
     submission: Submission = NO_WISHES
-    # A switch, and those below it; the lowest are the nodes' own (or their racks).
+    # Each switch that others are below, and these; the lowest are where nodes are.
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -290,8 +305,8 @@ def _node(node: Mapping[str, Any], settings: Mapping[str, Any]) -> Node:
         node["fabric"],
         tuple((str(name), str(text)) for name, text in settings.get("environment", {}).items()),
         tuple(str(path) for path in settings.get("shared_filesystems", [])),
-        str(node.get("switch") or ""),
-        str(node.get("rack") or ""),
+        str(node.get("switch") or "").strip(),
+        str(node.get("rack") or "").strip(),
     )
 
 
@@ -345,6 +360,11 @@ def _plain_node(node: Node) -> dict[str, Any]:
         ),
         **({"switch": node.switch} if node.switch else {}),
         **({"rack": node.rack} if node.rack else {}),
+        **{
+            name: list(words)
+            for name in ("without", "seen", "assumed")
+            if (words := getattr(node, name))
+        },
     }
 
 
@@ -453,12 +473,18 @@ _READ = strict.table(
                     "shared_filesystems": strict.list_of(_absolute),
                     "switch": _name,
                     "rack": _name,
+                    "without": strict.list_of(strict.one_of(*WITHOUT)),
+                    "seen": strict.list_of(strict.one_of(*DOUBTFUL)),
+                    "assumed": strict.list_of(strict.one_of(*DOUBTFUL)),
                 },
             ),
             empty=False,
         ),
     },
-    {"submission": _SUBMISSION, "switches": strict.map_of(strict.list_of(_name, empty=False))},
+    {
+        "submission": _SUBMISSION,
+        "switches": strict.map_of(strict.list_of(strict.text, empty=False)),
+    },
 )
 
 
@@ -525,6 +551,9 @@ def parse(value: Any, source: str) -> Declaration:
             tuple(dict.fromkeys(item["shared_filesystems"] or ())),
             item["switch"] or "",
             item["rack"] or "",
+            without=tuple(dict.fromkeys(item["without"] or ())),
+            seen=tuple(dict.fromkeys(item["seen"] or ())),
+            assumed=tuple(dict.fromkeys(item["assumed"] or ())),
         )
         for item in read["nodes"]
     }
@@ -583,7 +612,9 @@ def _switch_problems(
 
 
 def load(path: Path) -> Declaration:
-    return parse(strict.load_json(path), str(path))
+    """A declaration in a file: YAML where its name says so, else JSON."""
+    yaml = path.suffix in (".yml", ".yaml")
+    return parse(strict.load_yaml(path) if yaml else strict.load_json(path), str(path))
 
 
 def _twice(names: list[str]) -> list[str]:

@@ -112,21 +112,26 @@ def start(folder: Path, *arguments: str) -> Started:
     return Started(process, folder)
 
 
-@pytest.fixture
-def run(request, tmp_path):
-    """A function that validates and writes the run's row; afterwards the cluster must be idle."""
+class Validation:
+    """Validates, and writes the row of what the run made of its fault."""
 
-    def whole(*arguments: str) -> Run:
-        return written(start(tmp_path / "run", *arguments).end())
+    def __init__(self, request: pytest.FixtureRequest, folder: Path) -> None:
+        self._request, self._folder = request, folder
 
-    def written(done: Run) -> Run:
-        params = getattr(request.node, "callspec", None)
-        name = params.id if params else request.node.name.removeprefix("test_").replace("_", " ")
-        done.write_row(name)
+    def __call__(self, *arguments: str) -> Run:
+        return self.written(start(self._folder, *arguments).end())
+
+    def written(self, done: Run) -> Run:
+        params = getattr(self._request.node, "callspec", None)
+        test = str(self._request.node.name).removeprefix("test_").replace("_", " ")
+        done.write_row(params.id if params and " " in params.id else test)
         return done
 
-    whole.written = written
-    yield whole
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Validation]:
+    """Validates when it is called; afterwards the cluster must be idle."""
+    yield Validation(request, tmp_path / "run")
     wait_until("an idle cluster", idle)
 
 

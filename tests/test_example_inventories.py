@@ -23,6 +23,7 @@ from playbooks.plugin_utils.site import Site
 from roles.slurm_associations.plugin_utils import declared as associations
 from tests.standins.inventories import REPOSITORY, judged, worked_out
 from tests.standins.slurm_files import of_role, policy
+from validation.localise import Topology
 
 # Whichever test asks first works out the inventory for the others.
 pytestmark = pytest.mark.heavy("works out an inventory of a thousand nodes")
@@ -81,6 +82,14 @@ def test_accounts_qos_and_users_fit_together_and_with_the_partitions(name: str) 
 def test_the_declaration_is_what_the_validation_reads(name: str) -> None:
     read = declaration.parse(dict(example(name)[1].declaration), "test")
     assert len(read.nodes) == SITES[name]["nodes"]
+
+
+def test_the_switches_of_a_centre_are_what_pairs_are_chosen_by() -> None:
+    read = declaration.parse(dict(example("centre")[1].declaration), "test")
+    assert read.switches == {"ib-spine": tuple(f"ib-leaf{number}" for number in range(1, 5))}
+    leaf, spine = Topology.declared(read).levels
+    assert set(leaf.groups) == set(read.switches["ib-spine"])
+    assert set(spine.groups["ib-spine"]) == set(read.nodes)
 
 
 @pytest.mark.parametrize("name", ["university", "centre"])

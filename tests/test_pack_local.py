@@ -76,7 +76,10 @@ def test_gpus_are_asked_and_a_missing_torch_is_a_failure(bare, packed, tmp_path)
     assert f"{packed.name} --local --only pcie" in answer.stdout
     assert f"{packed.name} --local --only gemm" not in answer.stdout  # cuda says it
     assert "No module named 'torch'" in answer.stdout
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "description", fake.name}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("run", "history.sqlite", "description"),
+        fake.name,
+    }
 
 
 def test_an_older_python_is_told_so(packed, tmp_path):

@@ -490,6 +490,25 @@ def test_the_environment_of_a_group_is_declared_for_its_nodes(tmp_path: Path) ->
     assert [node["environment"] for node in nodes] == [texts, texts]
 
 
+@pytest.mark.parametrize(
+    ("below", "declared"),
+    [
+        (["leaf1"], {"spine": ["leaf1"]}),
+        # There is no leaf2, which the role says.
+        ("leaf[1-2]", None),
+    ],
+)
+def test_places_and_the_switches_above_them_are_declared(
+    tmp_path: Path, below: object, declared: object
+) -> None:
+    children = good()
+    h100(children)["vars"] = HARDWARE | {"node_rack": "r7", "node_switch": "leaf1"}
+    tree = {"slurm_topology": {"plugin": "tree", "switches": {"spine": below}}}
+    document = judged(write(tmp_path, children, {"group_vars/all.yml": tree})).cluster.declaration
+    assert [(node["switch"], node["rack"]) for node in document["nodes"]] == [("leaf1", "r7")] * 2
+    assert document.get("switches") == declared
+
+
 def test_the_shared_filesystems_of_a_group_are_declared_for_its_nodes(tmp_path: Path) -> None:
     judgement = judged(with_hardware(tmp_path, validation_shared_filesystems=["/home", "/scratch"]))
     assert not judgement.sentences

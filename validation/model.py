@@ -6,6 +6,7 @@ module; it imports nothing of the package.
 
 import enum
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -147,6 +148,12 @@ class Job:
     environment: tuple[tuple[str, str], ...] = ()
     container: Container | None = None  # without one it runs on the node itself
     part: Part | None = None  # without one it asks for all GPUs of its nodes
+    pool: tuple[Node, ...] = ()  # of which `nodes` are a part; () where it takes all there are
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The names of the nodes that it may run on."""
+        return tuple(node.name for node in self.pool or self.nodes)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -404,6 +411,7 @@ class Result:
     # failure of several nodes says that it is one of them, and that nobody knows which.
     blamed: tuple[str, ...] | None = None
     unjudged: tuple[Sample, ...] = ()  # what a baseline can be recorded from
+    cause: str = ""  # why it is not green, in the words of `causes.name`
 
     def __post_init__(self) -> None:
         if self.verdict.green and (self.threshold is None or self.value is None):
@@ -459,10 +467,40 @@ EXIT_USAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
+class When:
+    """How a case of a check is known in the message of a finding, and what is looked at then.
+
+    words      a regular expression
+    commands   with {node} where a node's name belongs; none are those of the check
+    """
+
+    words: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One of several causes of what a check finds, and what to do about this one.
+
+    name     for machines: "too slow"
+    advice   the part of the check's advice that begins with the name
+    """
+
+    name: str
+    words: str
+    advice: str
+    commands: tuple[str, ...]
+
+    def found(self, message: str) -> re.Match[str] | None:
+        return re.search(self.words, message)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckInfo:
     """A check's documentation, as its module's docstring gives it.
 
     fewest_nodes   below which there is nothing to look at
+    cases          which causes its findings have, where there are several
     """
 
     name: str
@@ -473,6 +511,7 @@ class CheckInfo:
     advice: str
     commands: tuple[str, ...] = ()  # with {node} where a node's name belongs
     fewest_nodes: int = 1
+    cases: tuple[Case, ...] = ()
 
 
 class Standing(enum.Enum):
@@ -548,10 +587,27 @@ def node_reports(
     states: Mapping[str, str],
     results: Collection[Result],
     suite: Collection[str],
+    planned: Collection[PlannedCheck] = (),
 ) -> tuple[NodeReport, ...]:
-    """Each node's verdict out of the settled results; `suite` names all checks that it has."""
+    """Each node's verdict out of the settled results; `suite` names all checks that it has.
+
+    A check that some nodes of a group make for all of it was planned for all of them, and counts as
+    judged for each.
+    """
+    made = {result.key for result in results}
+    for_all: dict[str, set[str]] = {}
+    for plan in planned:
+        if plan.tier is Tier.CLUSTER and plan.key in made:
+            for name in plan.subject.nodes:
+                for_all.setdefault(name, set()).add(plan.check)
     return tuple(
-        _node_report(node, states.get(node.name, "unknown"), results, suite) for node in nodes
+        _node_report(
+            node,
+            states.get(node.name, "unknown"),
+            results,
+            [name for name in suite if name not in for_all.get(node.name, ())],
+        )
+        for node in nodes
     )
 
 

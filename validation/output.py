@@ -10,7 +10,8 @@ elsewhere.
 
 import logging
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,9 @@ from validation.report import plan as plan_report
 
 log = logging.getLogger(__name__)
 
-Render = Callable[[RunReport], str]
+# The text of a file, or its pieces where nobody is to hold all of it.
+Text = str | Iterator[str]
+Render = Callable[[RunReport], Text]
 
 _RENDERED: Mapping[str, Render] = {
     "summary.json": json.render,
@@ -39,8 +42,10 @@ _PLAN, _RESULTS, _JOBS = "plan.json", "results.jsonl", "jobs"
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._kept: dict[str, str] = {}  # what was written, by name
-        self._lines: list[str] = []
+        self._plan: Plan | None = None
+        self._kept: dict[str, str] = {}  # what jobs printed, by name
+        self._results: list[Result] = []
+        self._whole = True  # whether results.jsonl has all of them
         self._complained = False
 
     def prepare(self, plan: Plan) -> None:
@@ -59,19 +64,19 @@ class RunFolder:
             for stream in ("stdout", "stderr"):
                 for file in jobs.glob(f"*.{stream}"):
                     file.unlink()
-            self._kept[_PLAN] = plan_report.as_json(plan)
-            _write(self.path / _PLAN, self._kept[_PLAN])
+            self._plan = plan
+            _write(self.path / _PLAN, plan_report.as_json(plan))
             _write(self.path / _RESULTS, "")
         except OSError as error:
             raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
 
     def result(self, result: Result) -> None:
-        line = json.line(result)
-        self._lines.append(line)
+        self._results.append(result)
         try:
             with open(self.path / _RESULTS, "a", encoding="utf-8", errors="replace") as file:
-                file.write(line)
+                file.write(json.line(result))
         except OSError as error:
+            self._whole = False
             self._complain(error)
 
     def job(self, report: JobReport) -> None:
@@ -110,18 +115,27 @@ class RunFolder:
     def _write_all(self, path: Path, report: RunReport, problems: list[str]) -> None:
         """Everything, also what was written before: it may be gone since."""
         (path / _JOBS).mkdir(parents=True, exist_ok=True)
+        if self._plan is not None:
+            _write(path / _PLAN, plan_report.as_json(self._plan))
         for name, text in self._kept.items():
             _write(path / name, text)
-        _write(path / _RESULTS, "".join(self._lines))
+        if not (self._whole and path == self.path and self._all_there()):
+            _write(path / _RESULTS, map(json.line, self._results))
         for name, render in _RENDERED.items():
             try:
-                text = render(report)
+                _write(path / name, render(report))
+            except OSError:
+                raise
             except Exception as error:
                 # A fault of one report must not cost the others, nor the verdict.
                 log.exception("%s could not be made", name)
                 problems.append(f"{name} is missing: {error!r}")
-                continue
-            _write(path / name, text)
+
+    def _all_there(self) -> bool:
+        """Whether results.jsonl has a line for each result: it may be another file since."""
+        with suppress(OSError), open(self.path / _RESULTS, "rb") as file:
+            return sum(1 for _ in file) == len(self._results)
+        return False
 
     def _complain(self, error: OSError) -> None:
         """Once: what is missing is written again at the end."""
@@ -134,6 +148,7 @@ def _noted(report: RunReport, notes: list[str]) -> RunReport:
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: Text) -> None:
     # A node may answer with half a character, which no file can hold.
-    write_whole(path, text.encode("utf-8", "replace"))
+    pieces = (text,) if isinstance(text, str) else text
+    write_whole(path, (piece.encode("utf-8", "replace") for piece in pieces))

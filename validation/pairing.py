@@ -135,6 +135,18 @@ class Found:
             for item in self.narrowed
         )
 
+    def set_aside(self) -> frozenset[str]:
+        """Good nodes that the others can do without: the second of each bad link, and what is
+        behind a bad switch, where that is the smaller part. With them a job of all nodes would
+        only fail for what is known.
+        """
+        behind = [group.nodes for group in self.findings.groups]
+        everyone = {
+            result.subject.name for result in self.results if len(result.subject.nodes) == 1
+        }
+        few = [name for nodes in behind if 2 * len(nodes) < len(everyone) for name in nodes]
+        return frozenset([*few, *(link.nodes[1] for link in self.findings.links)])
+
     def named(self, result: Result) -> Result:
         """A failure of all nodes together, and what their pairs say of it."""
         among = set(result.subject.nodes)

@@ -6,17 +6,26 @@ so that one that never comes is noticed. `--dry-run` prints it.
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from cluster import hostlist
-from cluster.declaration import NO_WISHES, Container, Declaration, Gpus, Node, Partition, Submission
+from cluster.declaration import (
+    NO_WISHES,
+    WITHOUT,
+    Container,
+    Declaration,
+    Gpus,
+    Node,
+    Partition,
+    Submission,
+)
 from cluster.errors import UsageError
 from validation import localise, thresholds
-from validation.checks import isolation, network, pairs
+from validation.checks import checkpoint, isolation, network, pairs, resume
 from validation.checks.comparison import alike_host
 from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
@@ -30,7 +39,7 @@ from validation.thresholds import Rules
 AT_ONCE = 64  # jobs of the node tier at once
 
 # Jobs that measure: each has the network to itself.
-_MEASURED = ("all_reduce",)
+_MEASURED = ("all_reduce", "collectives", "scaling")
 
 # Of pairs: one, and what finds the name of what is bad.
 MOST_ROUNDS = localise.MOST_ROUNDS
@@ -48,6 +57,12 @@ _PART_MB = 512  # of memory for a job that leaves room for others: Python, and w
 
 # Of the node tier: what runs in a container, where one is asked for. So does the cluster tier.
 _IN_CONTAINERS = ("cuda", "compute")
+
+# What some of a group's nodes do for all of it: the payload, and which of the nodes that are left.
+_PARTS: Mapping[str, Callable[[Sequence[Node]], Sequence[Node]]] = {
+    checkpoint.PAYLOAD: checkpoint.part,
+    resume.PAYLOAD: resume.part,
+}
 
 # Decides which nodes may be given a job, so no selection leaves it out.
 ALWAYS = "slurm_state"
@@ -279,9 +294,11 @@ def make(
         for group in groups:
             subject = Subject(group.name, tuple(node.name for node in group.nodes))
             # One rank proves what it computes; where there are other nodes, more is to be proven.
-            alone = group.jobs[0].ranks == 1 and len(declaration.nodes) > 1
+            ranks = _ranks_per_node(group.nodes[0]) * len(group.nodes)
+            alone = ranks == 1 and len(declaration.nodes) > 1
             unproven = _alone(group.nodes[0], nodes) if alone else None
-            planned.append(PlannedCheck(name, Tier.CLUSTER, subject, unproven=unproven))
+            skip = _no_use_together(name, group.nodes)
+            planned.append(PlannedCheck(name, Tier.CLUSTER, subject, skip, unproven))
     return Plan(
         run_id,
         suite.name,
@@ -319,7 +336,10 @@ def _pairs(groups: Sequence[Group], declared: int) -> list[PlannedCheck]:
 
 
 def _with_nonce(job: Job, run_id: str, secret: str) -> Job:
-    return replace(job, config={**job.config, "nonce": f"{run_id}-{secret}-{job.name}"})
+    config = {**job.config, "nonce": f"{run_id}-{secret}-{job.name}"}
+    if "stamp" in config:  # what jobs of one run and group have in common
+        config["stamp"] = f"{run_id}-{secret}-{job.subject.name}"
+    return replace(job, config=config)
 
 
 def _contained(job: Job, container: Container | None) -> Job:
@@ -366,11 +386,14 @@ def _left_out(
 
 def shrink(job: Job, survivors: Collection[str]) -> Job | None:
     """The cluster job on the nodes that are left; None if they are too few to prove anything."""
-    left = tuple(node for node in job.nodes if node.name in survivors)
-    if len(left) == len(job.nodes):
+    pool = job.pool or job.nodes
+    left = tuple(node for node in pool if node.name in survivors)
+    if len(left) == len(pool):
         return job
-    if len(left) < min(2, len(job.nodes)):
+    if len(left) < min(2, len(pool)):
         return None
+    if job.payload in _PARTS:
+        left = tuple(_PARTS[job.payload](left))
     subject = Subject(job.subject.name, tuple(node.name for node in left))
     return replace(job, nodes=left, subject=subject)
 
@@ -388,6 +411,10 @@ def _chosen_checks(suite: Suite, selection: Selection) -> list[str]:
     if ALWAYS in selection.skip:
         raise UsageError(f"--skip: {ALWAYS} always runs, it decides which nodes may get a job")
     wanted = set(suite.checks if selection.only is None else selection.only) - set(selection.skip)
+    if resume.NAME in wanted and checkpoint.NAME not in wanted:
+        raise UsageError(
+            f"--only and --skip: {resume.NAME} needs {checkpoint.NAME}, which writes what it reads"
+        )
     if not wanted:
         raise UsageError("--only and --skip leave no check")
     always = {ALWAYS} & set(suite.checks)  # one machine alone has no Slurm
@@ -486,6 +513,8 @@ def _skipped(check: str, node: Node, container: Container | None) -> str | None:
     """Why a check is not made on a node, by what is declared."""
     if check == "torch" and container is not None:
         return "the container brings torch"
+    if check in node.without:
+        return f"the declaration says that the node has no {WITHOUT[check]}"
     return _no_use(check, node)
 
 
@@ -657,6 +686,7 @@ def _groups(
         jobs = tuple(
             _cluster_job(suite, check, suffix, name, tuple(members), kind.partition)
             for check in checks
+            if _no_use_together(check, members) is None
         )
         pair = None
         if suite.cluster[pairs.PAYLOAD]:
@@ -713,11 +743,16 @@ def _cluster_job(
     payload = CHECKS[check].payload
     assert payload is not None  # only slurm_state has none, and it is of the node tier
     backend = _backend(nodes[0])
+    pool: tuple[Node, ...] = ()
+    if payload in _PARTS:
+        pool, nodes = nodes, tuple(_PARTS[payload](nodes))
     template: JobTemplate = suite.cluster[payload][backend]
     config: dict[str, Any] = {"backend": backend, **template.config}
     ranks = _ranks_per_node(nodes[0]) * len(nodes)
     if "microbatches" in config:  # 1F1B needs one for every stage at least
         config["microbatches"] = max(config["microbatches"], min(ranks, LONGEST_CHAIN))
+    if payload in (checkpoint.PAYLOAD, resume.PAYLOAD):
+        config |= {"filesystem": _shared_by_all(pool)[0], "stamp": ""}
     config["cpus_per_rank"] = _cpus_per_rank(nodes)
     ceiling = suite.largest_bytes.get(nodes[0].fabric) if len(nodes) > 1 else None
     if "sizes_bytes" in config:
@@ -740,4 +775,24 @@ def _cluster_job(
         checks=(check,),
         cpus_per_task=_cpus_per_rank(nodes),
         environment=nodes[0].environment,
+        pool=pool,
     )
+
+
+def _shared_by_all(nodes: Sequence[Node]) -> list[str]:
+    """The shared filesystems that are declared for each of these nodes, in the first one's order.
+
+    A group's jobs use the first.
+    """
+    return [
+        path
+        for path in nodes[0].shared_filesystems
+        if all(path in node.shared_filesystems for node in nodes)
+    ]
+
+
+def _no_use_together(check: str, nodes: Sequence[Node]) -> str | None:
+    """Why a check has nothing to do on nodes that work together, by what is declared."""
+    if check in (checkpoint.NAME, resume.NAME) and not _shared_by_all(nodes):
+        return "no shared filesystem is declared"
+    return None

@@ -5,6 +5,7 @@ Nothing here may end a run: a terminal that goes away takes only the view with i
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
@@ -13,9 +14,11 @@ from cluster.text import duration, printable
 from validation import terminal
 from validation.model import JobReport, Result, Verdict
 from validation.output import RunFolder
+from validation.report import words
 from validation.slurm.client import JobProgress, Progress
 
 _PLAIN_EVERY_S = 2.0
+_SKIPS = 400  # characters of all that is skipped
 
 
 class Watcher:
@@ -41,6 +44,8 @@ class Watcher:
         self._shown_at = self._begun
         self._line: watching.Line | None = None
         self._reported: set[tuple[str, str]] = set()
+        self._alike: Counter[tuple[Verdict, str, str]] = Counter()
+        self._skipped: dict[str, dict[str, None]] = {}  # checks in their order, by message
 
     def __enter__(self) -> "Watcher":
         if not self._stream.closed and watching.is_live(self._stream, os.environ):
@@ -48,9 +53,11 @@ class Watcher:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._say_the_rest()
         self._with_line(lambda line: line.clear())
 
     def stage(self, text: str) -> None:
+        self._say_the_rest()
         self._stage = text
         self._say(text)
 
@@ -71,15 +78,41 @@ class Watcher:
         self._folder.job(report)
 
     def result(self, result: Result) -> None:
+        """What is not green, once for each fault; of many nodes alike the first ones, then a count.
+
+        What is skipped is one line, at the end of the stage.
+        """
         self._folder.result(result)
         message = printable(result.message.removeprefix("not run: "))
-        # What one fault does to several checks is told once, and what several nodes lack too.
-        skipped = result.verdict is Verdict.SKIP
-        notice = (result.check if skipped else result.subject.name, message)
-        if not result.verdict.green and message and notice not in self._reported:
-            self._reported.add(notice)
-            what = result.check if skipped else f"{result.check} {result.subject.name}"
-            self._say(f"  {result.verdict.name} {what}: {message}")
+        if result.verdict.green or not message:
+            return
+        if result.verdict is Verdict.SKIP:
+            self._skipped.setdefault(message, {})[result.check] = None
+            return
+        # What one fault does to several checks is told once.
+        notice = (result.subject.name, message)
+        if notice in self._reported:
+            return
+        self._reported.add(notice)
+        kind = (result.verdict, result.check, words.kind_of(message))
+        self._alike[kind] += 1
+        if self._alike[kind] <= words.FOLD:
+            self._say(f"  {result.verdict.name} {result.check} {result.subject.name}: {message}")
+
+    def _say_the_rest(self) -> None:
+        """What was counted in this stage and not told."""
+        for (verdict, check, _), number in self._alike.items():
+            if number > words.FOLD:
+                more = words.count(number - words.FOLD, "more node")
+                self._say(f"  {verdict.name} {check}: {more} alike")
+        if self._skipped:
+            reasons = "; ".join(
+                f"{words.listed(list(checks), 4)}: {message}"
+                for message, checks in self._skipped.items()
+            )
+            self._say(f"  SKIP {printable(reasons, _SKIPS)}")
+        self._alike.clear()
+        self._skipped.clear()
 
     def _step(self, progress: Progress) -> watching.Step:
         jobs = progress.jobs

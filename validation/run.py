@@ -23,8 +23,23 @@ from cluster import declaration, version
 from cluster.declaration import Declaration, Submission
 from cluster.errors import PlumblineError, UsageError
 from cluster.watching import fitted, table
-from validation import baseline, cluster, interrupts, local, plan, suites, terminal, textfile, tiers
+from validation import (
+    baseline,
+    cluster,
+    drain_steps,
+    draining,
+    interrupts,
+    local,
+    plan,
+    suites,
+    terminal,
+    textfile,
+    tiers,
+)
 from validation.checks.registry import CHECKS
+from validation.declaring import doubts
+from validation.drain_steps import Consent
+from validation.history import recording
 from validation.model import EXIT_USAGE, RunReport, node_reports, overall, settle
 from validation.output import RunFolder
 from validation.plan import Plan, Selection
@@ -32,6 +47,7 @@ from validation.progress import Watcher
 from validation.report import console
 from validation.report import plan as plan_report
 from validation.slurm.client import CommandLineClient, SlurmClient
+from validation.slurm.operator import Operator
 from validation.tiers import Walk
 from validation.transport import Transport, inventory
 from validation.transport.here import Here
@@ -76,6 +92,7 @@ def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRA
 
 
 def _run(options: argparse.Namespace) -> int:
+    _check_drains(options)
     selection = Selection(
         only=_names(options.only) if options.only is not None else None,
         skip=_names(options.skip or []),
@@ -89,41 +106,85 @@ def _run(options: argparse.Namespace) -> int:
     declared = cluster.declared(options, inventories)
     now = datetime.now(timezone.utc)
     run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    run_plan = plan.make(
-        declared, suite, selection, run_id, cluster.site_thresholds(options, inventories)
-    )
+    site = cluster.site_thresholds(options, inventories)
+    run_plan = plan.make(declared, suite, selection, run_id, site)
     if options.record_baseline is not None:
         baseline.check(options.record_baseline, run_plan.nodes)
+    transport = _transport(options, inventories, declared)
+    returning = None
+    if options.undrain:
+        returning = _returning(run_plan, Operator(transport))
+        run_plan = plan.make(declared, suite, _only(selection, returning), run_id, site)
     if options.dry_run:
         shown = plan_report.render(run_plan, console.terminal_width(sys.stdout))
         terminal.say(f"{shown}  dry run: nothing was submitted\n")
         return 0
-    transport = _transport(options, inventories, declared)
     if options.metrics is not None:
         textfile.check(options.metrics, transport)
+    consent = Consent(options.yes)
+    if returning is not None:
+        drain_steps.confirmed(returning, consent)
     # The id and not only the time: two runs may start in one second.
     folder = RunFolder(Path(options.output or f"results/{run_id}"))
     folder.prepare(run_plan)
     shown = plan_report.render(run_plan, console.terminal_width(sys.stderr))
     terminal.say(f"{shown}\n", sys.stderr)
     client = _client(options, transport, run_plan)
-    begin = time.monotonic()
-    with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
-        # A look at this machine costs nothing; through Ansible each costs a second or two.
-        walk = tiers.walk(run_plan, client, watcher, interval_s=1.0 if inventories else 0.3)
-        interrupts.ignored_from_now_on()
+    if returning is not None:
+        returning.begin()
+
+    def walked() -> RunReport:
+        begin = time.monotonic()
+        with Watcher(sys.stderr, folder, run_plan.longest_s) as watcher:
+            # A look at this machine costs nothing; through Ansible each costs a second or two.
+            walk = tiers.walk(run_plan, client, watcher, interval_s=1.0 if inventories else 0.3)
+            interrupts.ignored_from_now_on()
+        return _report(run_plan, walk, client, now, time.monotonic() - begin, options, folder)
+
     # Before anything is printed: a terminal that is gone must not cost the reports.
-    report = _report(run_plan, walk, client, now, time.monotonic() - begin, options, folder)
+    report = returning.around(walked) if returning is not None else walked()
     if options.record_baseline is not None:
         note = baseline.record(report, options.record_baseline)
         report = replace(report, notes=(*report.notes, note))
     if options.metrics is not None:
         report = textfile.publish(report, options.metrics, transport)
+    report = recording.record(report, options.history or recording.place(folder.path))
     report = folder.finish(report)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = console.terminal_width(sys.stdout)
     terminal.say(console.render(report, width=width, colour=colour))
+    if options.drain:
+        limit = options.drain_limit
+        report = drain_steps.after(report, Operator(transport), declared, limit, consent)
+        folder.finish(report)
     return report.exit_code
+
+
+def _check_drains(options: argparse.Namespace) -> None:
+    """Raises UsageError for options of draining that do not belong together."""
+    if not (options.drain or options.undrain):
+        return
+    if options.local:
+        raise UsageError("--drain and --undrain change nodes of Slurm, which --local has not")
+    if options.drain and options.undrain:
+        raise UsageError("--drain and --undrain are two runs: give one of them")
+    if options.undrain and options.reservation is not None:
+        raise UsageError("--undrain makes a reservation of its own: leave --reservation out")
+    if not 0 < options.drain_limit <= 100:
+        raise UsageError(f"--drain-limit: expected percent above 0, found {options.drain_limit:g}")
+
+
+def _returning(planned: Plan, operator: Operator) -> drain_steps.Returning:
+    checks = [check.check for check in planned.checks]
+    names = [node.name for node in planned.nodes]
+    return drain_steps.before(operator, names, checks, planned.run_id)
+
+
+def _only(selection: Selection, returning: drain_steps.Returning) -> Selection:
+    """The same checks on the nodes that may return, in the reservation that keeps them."""
+    nodes = draining.named(returning.returns)
+    submission = replace(selection.submission, reservation=returning.name)
+    return replace(selection, nodes=nodes, exclude=None, submission=submission)
 
 
 def _transport(
@@ -160,10 +221,12 @@ def _report(
         seconds=seconds,
         verdict=overall(planned.checks, walk.results),
         results=results,
-        nodes=node_reports(planned.nodes, walk.states, results, planned.suite_checks),
+        nodes=node_reports(
+            planned.nodes, walk.states, results, planned.suite_checks, planned.checks
+        ),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
-        notes=(*client.notes, *walk.notes),
+        notes=(*client.notes, *walk.notes, *doubts(planned.nodes)),
         left_out=planned.left_out,
         interrupted=walk.interrupted,
         repeat=_repeat(options),
@@ -208,11 +271,33 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
         "--output", metavar="DIR", help="folder for the results (default: results/<run id>)"
     )
     parser.add_argument(
+        "--history",
+        metavar="FILE",
+        type=Path,
+        help="file that remembers the runs (default: history.sqlite beside the results)",
+    )
+    parser.add_argument(
         "--metrics",
         metavar="DIR",
         type=PurePosixPath,
         help="also write metrics to this textfile folder of the host that submits the jobs",
     )
+    parser.add_argument(
+        "--drain", action="store_true", help="drain failing nodes afterwards, when asked and agreed"
+    )
+    parser.add_argument(
+        "--undrain",
+        action="store_true",
+        help="prove the nodes that a former --drain took out of service, return those that pass",
+    )
+    parser.add_argument(
+        "--drain-limit",
+        type=float,
+        default=draining.LIMIT_PERCENT,
+        metavar="PERCENT",
+        help="never drain more of a partition (default: %(default)g, and one node at least)",
+    )
+    parser.add_argument("--yes", action="store_true", help="with --drain or --undrain: do not ask")
     parser.add_argument("--dry-run", action="store_true", help="print the plan, submit nothing")
     parser.add_argument("--list", action="store_true", help="list suites and checks")
     cluster.add_data(parser)
@@ -256,7 +341,7 @@ def _repeat(options: argparse.Namespace) -> str:
     words += ["--here"] if options.here else []
     words += ["--local"] if options.local else []
     words += [word for text in options.inventory or [] for word in ("-i", text)]
-    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds", "metrics"):
+    for name in ("suite", "partition", *_WISHES, "declaration", "thresholds", "metrics", "history"):
         value = getattr(options, name)
         if value is not None:
             words += [f"--{name}", str(value)]

@@ -18,7 +18,7 @@ from cluster.slurm import job_reasons, node_states
 from cluster.slurm.job_reasons import Cause
 from cluster.slurm.node_states import NodeState
 from cluster.text import printable
-from validation import allocations, interrupts, pair_rounds, pairing
+from validation import allocations, causes, interrupts, pair_rounds, pairing
 from validation.checks import accounting, pairs, slurm_state
 from validation.checks.comparison import ComparedNode
 from validation.checks.identity import Identities
@@ -27,6 +27,7 @@ from validation.model import (
     Contact,
     Job,
     JobReport,
+    Key,
     Outcome,
     PlannedCheck,
     Reply,
@@ -79,6 +80,7 @@ class _Ledger:
         self.observer = observer
         self.results: list[Result] = []
         self.jobs: list[JobReport] = []
+        self._jobs: dict[Key, JobReport] = {}
         self.states: dict[str, str] = {}
         self.contact = Contact()
         self.slurm = ""
@@ -91,6 +93,8 @@ class _Ledger:
     def add(self, result: Result) -> None:
         if planned := self._planned.get(result.key):
             result = planned.allowed(result)
+        job = self._jobs.get(result.key)
+        result = replace(result, cause=causes.name(CHECKS[result.check].info, result, job))
         self.results.append(result)
         self.observer.result(result)
 
@@ -98,6 +102,7 @@ class _Ledger:
         """How a job ended, without a judgement."""
         report = JobReport(job, reply)
         self.jobs.append(report)
+        self._jobs |= dict.fromkeys((Key(name, job.subject.name) for name in job.checks), report)
         self.observer.job(report)
 
     def judge(self, job: Job, reply: Reply) -> None:
@@ -168,8 +173,9 @@ class _Ledger:
 
     def deserted(self, job: Job, survivors: set[str]) -> None:
         """A job that cannot run for want of nodes: the fault of those of them that failed."""
-        missing = [host for host in job.hosts if host not in survivors]
-        message = f"only {len(job.hosts) - len(missing)} of {len(job.hosts)} nodes left"
+        wanted = job.candidates
+        missing = [host for host in wanted if host not in survivors]
+        message = f"only {len(wanted) - len(missing)} of {len(wanted)} nodes left"
         at_fault = self.failed()
         failed = tuple(host for host in missing if host in at_fault)
         verdict = Verdict.FAIL if failed else Verdict.INCONCLUSIVE
@@ -419,6 +425,8 @@ def _cluster_tier(
     for group in plan.paired:
         _pair_up(ledger, client, group, survivors, states, interval_s)
     survivors -= ledger.failed()
+    for found in ledger.paired.values():
+        survivors -= found.set_aside()
     lanes = [_left(ledger, group.jobs, survivors) for group in plan.groups]
     skipped: list[tuple[Job, Reply]] = []
     for planned in cluster_batches(lanes):

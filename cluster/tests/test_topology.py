@@ -116,3 +116,16 @@ def test_what_is_no_topology_is_one_sentence(
 ) -> None:
     (problem,) = t.problems(topology, of)
     assert sentence in problem
+
+
+def test_switches_above_others_are_those_that_are_declared() -> None:
+    declared = {**TREE, "switches": {"s1": "leaf[1-2]", "core": ["s1"]}}
+    assert t.above(declared, FOUR) == {"s1": ["leaf1", "leaf2"], "core": ["s1"]}
+    assert t.above(TREE, FOUR) == {}  # nobody declared the one that joins them
+    assert t.above(BLOCK, FOUR) == {}
+    assert t.above({}, FOUR) == {}
+
+
+def test_switches_that_the_role_refuses_are_above_nothing() -> None:
+    assert t.above({**TREE, "switches": {"s1": "leaf[1-9]"}}, FOUR) == {}
+    assert t.above({**TREE, "switches": {"s1": "leaf[1-"}}, FOUR) == {}

@@ -1,16 +1,18 @@
 """all_reduce gives the right sum on every rank, and is fast enough.
 
 What it checks   The sum is right in every element of every call, at every size. Bus bandwidth at
-                 the largest size reaches the threshold and does not exceed what hardware can do.
-                 Exactly the requested ranks and nodes took part, with one version of torch and
-                 NCCL, over the declared fabric (from NCCL's own log). With a single rank, only the
-                 sum is judged.
+                 the largest size reaches the threshold and does not exceed what hardware can do. No
+                 size, and no single call, is far slower than the others let expect. Exactly the
+                 requested ranks and nodes took part, with one version of torch and NCCL, over the
+                 declared fabric (from NCCL's own log). With a single rank, only the sum is judged.
 Why it matters   Data-parallel training waits for the slowest all_reduce. A wrong sum spoils the
                  training.
-What to do       Too slow: a slow node or link delays all others. Over sockets although InfiniBand
-                 is declared: check the links of the named nodes, and NCCL_IB_HCA and similar
-                 variables in validation_environment. A wrong sum: take the named nodes out of
-                 service until memory and GPUs are tested. Too fast: check the clocks of the nodes.
+What to do       Too slow: a slow node or link delays all others. One size or one call too slow:
+                 look for packets that are lost or sent again, and for what else ran on the nodes.
+                 Over sockets: the declared InfiniBand was not used; check the links of the named
+                 nodes, and NCCL_IB_HCA and similar variables in validation_environment. A wrong
+                 sum: take the named nodes out of service until memory and GPUs are tested. Too
+                 fast: check the clocks of the nodes.
 
 Bus bandwidth = bytes / time * 2(n-1)/n for n ranks, 1 GB = 1e9 bytes (nccl-tests,
 doc/PERFORMANCE.md). It is computed here from the measured times; the payload's own figure must
@@ -18,11 +20,12 @@ agree with it.
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from validation.checks import transport
+from validation.checks import curve, transport
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.model import (
     Job,
@@ -34,12 +37,30 @@ from validation.model import (
     Threshold,
     Tier,
     Verdict,
+    When,
 )
-from validation.thresholds import Collective, CollectiveRule, Rules
+from validation.thresholds import Collective, CollectiveRule, Outliers, Rules
 
 NAME = "all_reduce"
 TIER = Tier.CLUSTER
 PAYLOAD = "all_reduce"
+
+CAUSES = {
+    "Too slow": When(
+        r"at least \S+ expected|close to the threshold", ("ssh {node} ip -statistics link",)
+    ),
+    "One size or one call too slow": When(
+        r"times what the other sizes|times the median", ("ssh {node} ip -statistics link",)
+    ),
+    "Over sockets": When(
+        r"ran over",
+        ("ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/*state */ports/*/rate'",),
+    ),
+    "A wrong sum": When(
+        r"elements of the sum", ("ssh {node} 'sudo dmesg | grep -i -e xid -e edac'",)
+    ),
+    "Too fast": When(r"more than any link carries", ("ssh {node} timedatectl",)),
+}
 
 _ELEMENT_BYTES = 4  # float32
 
@@ -51,10 +72,16 @@ class Size:
     bytes: int
     busbw_gbs: float
     wrong_by_rank: tuple[int, ...]
+    calls_s: tuple[float, ...]
+    work_s_by_rank: tuple[float, ...]
+
+    @property
+    def times(self) -> curve.Times:
+        return curve.Times(size_name(self.bytes), self.bytes, self.calls_s)
 
     @property
     def metric(self) -> Metric:
-        return Metric(f"busbw {_size(self.bytes)}", round(self.busbw_gbs, 4), "GB/s")
+        return Metric(f"busbw {size_name(self.bytes)}", round(self.busbw_gbs, 4), "GB/s")
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
@@ -70,13 +97,14 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         if measured != list(wanted):
             raise Unusable(f"measured sizes {measured}, asked for {list(wanted)}")
         sizes = [_read(row, job) for row in rows]
+        limits = rules.common.outliers[job.backend or ""]
         largest = sizes[-1]
-        links = _links(job, document)
-        rule = _rule(job, rules, largest.bytes, links)
+        links = links_of(job, document)
+        rule = rule_of(job, rules, largest.bytes, links)
         threshold = None if rule is None else rule.threshold
         fast = _too_fast(job, rules, sizes, links)
         value, message, blamed = largest.metric, "", None
-        unjudged = () if threshold else (_sample(job, largest, links),)
+        unjudged = () if threshold else (sample(job, largest.bytes, largest.metric, links),)
         if wrong := next((size for size in sizes if any(size.wrong_by_rank)), None):
             verdict = Verdict.FAIL
             value, threshold = _wrong(wrong)
@@ -92,9 +120,18 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             # Of one rank no link carries anything, so there is no speed to judge.
             verdict = Verdict.PASS
             value, threshold = _wrong(largest)
+        elif threshold is not None and threshold.judge(largest.busbw_gbs) is Verdict.FAIL:
+            verdict = Verdict.FAIL
+            message, blamed = who_is_slow(
+                _message(verdict, value, threshold), largest, document, limits
+            )
+        elif apart := curve.outliers([size.times for size in sizes], limits):
+            verdict = Verdict.FAIL
+            value, threshold = apart[0].value, apart[0].threshold
+            message, blamed = who_is_slow(apart[0].sentence, largest, document, limits)
         elif threshold is None:
             verdict = Verdict.INCONCLUSIVE
-            message = _nothing_to_judge_by(job, rules, value, links)
+            message = nothing_to_judge_by(job, rules, value, links)
         else:
             verdict = threshold.judge(largest.busbw_gbs)
             message = _message(verdict, value, threshold)
@@ -125,6 +162,8 @@ def _read(row: Fields, job: Job) -> Size:
     calls = cast(int, job.config["warmup"]) + cast(int, job.config["iterations"])
     if row.whole("calls_checked") != calls:
         raise Unusable(f"{row.whole('calls_checked')} of {calls} calls were checked")
+    calls_s = read_calls(row, job)
+    work_s = read_work(row, job)
     wrong = row.numbers("wrong_by_rank")
     if len(wrong) != job.ranks or any(count < 0 or count != int(count) for count in wrong):
         raise Unusable(f"wrong_by_rank has no count for each of {job.ranks} ranks: {wrong[:16]}")
@@ -132,21 +171,60 @@ def _read(row: Fields, job: Job) -> Size:
         row.number(name) for name in ("time_s_min", "time_s_median", "time_s_max")
     )
     if not 0 < shortest <= median <= longest:
-        raise Unusable(f"impossible times for {_size(size)}: {shortest}, {median}, {longest} s")
+        raise Unusable(f"impossible times for {size_name(size)}: {shortest}, {median}, {longest} s")
+    of_calls = (min(calls_s), statistics.median(calls_s), max(calls_s))
+    if any(
+        not math.isclose(claimed, actual)
+        for claimed, actual in zip((shortest, median, longest), of_calls, strict=True)
+    ):
+        raise Unusable(
+            f"the payload claims {shortest:.4g}, {median:.4g} and {longest:.4g} s for "
+            f"{size_name(size)}, its calls give {', '.join(f'{item:.4g}' for item in of_calls)}"
+        )
     bandwidth = bus_bandwidth(size, median, job.ranks)
     claimed = row.number("busbw_gbs")
     if not math.isclose(bandwidth, claimed, rel_tol=0.01, abs_tol=0.001):
         raise Unusable(
-            f"the payload claims {claimed:.4g} GB/s for {_size(size)}, its times give "
+            f"the payload claims {claimed:.4g} GB/s for {size_name(size)}, its times give "
             f"{bandwidth:.4g}"
         )
-    return Size(size, bandwidth, tuple(int(count) for count in wrong))
+    return Size(size, bandwidth, tuple(int(count) for count in wrong), calls_s, work_s)
+
+
+def read_calls(row: Fields, job: Job) -> tuple[float, ...]:
+    """Seconds of every call that was asked for, on the slowest rank."""
+    calls = row.numbers("calls_s")
+    if len(calls) != job.config["iterations"]:
+        raise Unusable(f"{len(calls)} calls were timed, {job.config['iterations']} asked for")
+    if not all(0 < seconds <= job.run_limit_s for seconds in calls):
+        raise Unusable(f"impossible times of calls: {min(calls):.3g} to {max(calls):.3g} s")
+    return calls
+
+
+def read_work(row: Fields, job: Job) -> tuple[float, ...]:
+    """Seconds of each rank's own work around a call."""
+    work = row.numbers("work_s_by_rank")
+    if len(work) != job.ranks:
+        raise Unusable(f"work_s_by_rank is of {len(work)} ranks, {job.ranks} were asked for")
+    if not all(0 < seconds <= job.run_limit_s for seconds in work):
+        raise Unusable(f"impossible times of work: {min(work):.3g} to {max(work):.3g} s")
+    return work
+
+
+def who_is_slow(
+    message: str, largest: Size, document: Document, limits: Outliers
+) -> tuple[str, tuple[str, ...] | None]:
+    """The message, with the node whose own work is slow, if it is one alone."""
+    slow = curve.slow_ranks([largest.work_s_by_rank], document.proof.ranks, limits.rank)
+    if slow is None or slow.host is None:
+        return message, None
+    return f"{message}; {slow.finding.sentence}", (slow.host,)
 
 
 def _wrong(size: Size) -> tuple[Metric, Threshold]:
     source = "all sums are whole numbers that float32 holds exactly"
     return (
-        Metric(f"wrong elements {_size(size.bytes)}", sum(size.wrong_by_rank)),
+        Metric(f"wrong elements {size_name(size.bytes)}", sum(size.wrong_by_rank)),
         Threshold("=", 0, "", "defined", source),
     )
 
@@ -163,7 +241,9 @@ def _who_is_wrong(size: Size, ranks: Sequence[Rank]) -> tuple[str, tuple[str, ..
         named += f" and {len(bad) - 4} more"
     if len(bad) == len(ranks):
         named = f"all {len(ranks)} ranks"
-    elements = f"{sum(size.wrong_by_rank)} elements of the sum over {_size(size.bytes)} are wrong"
+    elements = (
+        f"{sum(size.wrong_by_rank)} elements of the sum over {size_name(size.bytes)} are wrong"
+    )
     hosts = tuple(dict.fromkeys(rank.host for rank in bad))
     return f"{elements}, on {named}", hosts if len(hosts) == 1 else None
 
@@ -174,7 +254,7 @@ def _too_fast(
     """The first size that came faster than anything carries it."""
     for size in sizes:
         limits = [rules.common.bus_bandwidth[job.backend or ""]]
-        rule = _rule(job, rules, size.bytes, links)
+        rule = rule_of(job, rules, size.bytes, links)
         if rule is not None and rule.ceiling is not None:
             limits.append(rule.ceiling)
         for limit in limits:
@@ -183,15 +263,15 @@ def _too_fast(
     return None
 
 
-def _links(job: Job, document: Document) -> str | None:
+def links_of(job: Job, document: Document) -> str | None:
     logs = document.measured.items("transport") if job.backend == "nccl" else ()
     return transport.links([log.values for log in logs])
 
 
-def collective(job: Job, size: int, links: str | None) -> Collective:
+def collective(job: Job, size: int, links: str | None, operation: str = NAME) -> Collective:
     """What the speed of a job's largest size depends on."""
     return Collective(
-        NAME,
+        operation,
         cast(str, job.config["dtype"]),
         len(job.nodes),
         job.ranks_per_node,
@@ -202,13 +282,16 @@ def collective(job: Job, size: int, links: str | None) -> Collective:
     )
 
 
-def _rule(job: Job, rules: Rules, size: int, links: str | None) -> CollectiveRule | None:
-    return rules.model.collective(collective(job, size, links)) if rules.model else None
+def rule_of(
+    job: Job, rules: Rules, size: int, links: str | None, operation: str = NAME
+) -> CollectiveRule | None:
+    return rules.model.collective(collective(job, size, links, operation)) if rules.model else None
 
 
-def _sample(job: Job, size: Size, links: str | None) -> Sample:
+def sample(job: Job, size: int, metric: Metric, links: str | None, operation: str = NAME) -> Sample:
+    """The speed of the largest size, for a baseline."""
     keys = (
-        ("operation", NAME),
+        ("operation", operation),
         ("dtype", job.config["dtype"]),
         ("nodes", len(job.nodes)),
         ("ranks_per_node", job.ranks_per_node),
@@ -216,22 +299,25 @@ def _sample(job: Job, size: Size, links: str | None) -> Sample:
         # Within a node nothing goes over the network between them.
         ("fabric", job.nodes[0].fabric if len(job.nodes) > 1 else "any"),
         ("backend", job.backend),
-        ("min_bytes", size.bytes),
+        ("min_bytes", size),
     )
-    metric = size.metric
     repetitions = cast(int, job.config["iterations"])
     return Sample("collectives", keys, float(metric.value), metric.unit, repetitions)
 
 
-def _nothing_to_judge_by(job: Job, rules: Rules, value: Metric, links: str | None) -> str:
+def nothing_to_judge_by(
+    job: Job, rules: Rules, value: Metric, links: str | None, operations: str = ""
+) -> str:
+    """`operations`: where several were measured, those without a threshold."""
     measured = f"measured {value.value} {value.unit}"
     if rules.model is None:
         return f"no thresholds file for the model {rules.hardware}: {measured}; record a baseline"
     nodes = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
     inside = f"{links} inside, " if links else ""
+    of = f"{operations} on {rules.hardware}" if operations else rules.hardware
     return (
-        f"no threshold recorded for {rules.hardware}, {nodes} × {job.ranks_per_node} ranks, "
-        f"{inside}{job.nodes[0].fabric}, {job.backend}: {measured}; record a baseline"
+        f"no threshold recorded for {of}, {nodes} × {job.ranks_per_node} ranks, {inside}"
+        f"{job.nodes[0].fabric}, {job.backend}: {measured}; record a baseline"
     )
 
 
@@ -243,7 +329,7 @@ def _message(verdict: Verdict, value: Metric, threshold: Threshold) -> str:
     return f"{value.name} is {value.value} {value.unit}, at least {threshold.value} expected"
 
 
-def _size(size: int) -> str:
+def size_name(size: int) -> str:
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:g} {unit}"

@@ -17,12 +17,21 @@ from collections.abc import Iterator, Mapping
 
 from cluster.readers.nvml import CLOCK_REASONS
 from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "clocks"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "Heat": When(r"thermal slowdown|°C, the board slows down"),
+    "Power brake": When(r"power brake|reduced: hardware slowdown"),
+    "Limits": When(
+        r"limited by a setting|power limit|persistence mode",
+        ("ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'",),
+    ),
+}
 
 # https://docs.nvidia.com/deploy/nvml-api/api/group__nvmlClocksEventReasons.html: these reduce the
 # clocks by a factor of 2 or more, or because memory or GPU are too hot.

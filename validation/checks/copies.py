@@ -5,21 +5,28 @@ What it checks   Data is copied from page-locked host memory near the GPU to the
                  threshold, and does not exceed what the bus can do.
 Why it matters   Data loading, checkpoints and offloading use these copies. A link that trained with
                  half its lanes halves their speed, and nobody notices for years.
-What to do       Slow in both directions: the PCIe generation or width is below that of slot and
-                 board; reseat the board, check the riser and the firmware. Slow on all GPUs: check
-                 IOMMU, ACS and the CPU's power profile. A wrong byte: take the GPU out of service.
+What to do       Slow: if it is slow in both directions, the PCIe generation or width is below that
+                 of slot and board; reseat the board, check the riser and the firmware. If it is
+                 slow on all GPUs, check IOMMU, ACS and the CPU's power profile. A wrong byte: take
+                 the GPU out of service. Too fast: check the node's clock.
                  $ ssh {node} 'nvidia-smi -q -d PCIE; nvidia-smi topo -m'
 """
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, answer
-from validation.model import Job, Reply, Result, Tier
+from validation.model import Job, Reply, Result, Tier, When
 from validation.payloads.gpu_memory import DIRECTIONS
 from validation.thresholds import Rules
 
 NAME = "copies"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "Slow": When(r"at least \S+ expected|close to the threshold"),
+    "A wrong byte": When(r"bytes are wrong", ("ssh {node} dcgmi diag --run 3",)),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
+}
 
 WORDS = {"h2d": "from the host", "d2h": "to the host"}
 

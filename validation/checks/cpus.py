@@ -6,10 +6,10 @@ What it checks   The kernel reports exactly the declared number of CPUs. Process
 Why it matters   With fewer CPUs than slurm.conf declares, jobs share cores or slurmd drains the
                  node. With more, the surplus is never used. What runs outside of Slurm takes
                  CPUs away from jobs, and makes a training on many nodes as slow as this one.
-What to do       Compare the node with the declaration. If the number is half or double, SMT was
-                 switched in the firmware. A missing socket or core is a hardware fault. Of what
-                 runs outside of Slurm the process, its user and its command are named: end it, or
-                 move it to another machine.
+What to do       Another number: compare the node with the declaration. If the number is half or
+                 double, SMT was switched in the firmware. A missing socket or core is a hardware
+                 fault. In use: the processes, their users and commands are named: end them, or move
+                 them to another machine.
                  $ ssh {node} lscpu
                  $ ssh {node} sudo slurmd -C
                  $ ssh {node} 'ps -eo pid,user,pcpu,comm,cgroup --sort=-pcpu | head -20'
@@ -19,12 +19,26 @@ from dataclasses import dataclass
 
 from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "cpus"
 TIER = Tier.NODE
 PAYLOAD = "node"
+
+CAUSES = {
+    "Another number": When(
+        r"CPUs found",
+        (
+            "ssh {node} lscpu",
+            "ssh {node} sudo slurmd -C",
+        ),
+    ),
+    "In use": When(
+        r"outside of Slurm",
+        ("ssh {node} 'ps -eo pid,user,pcpu,comm,cgroup --sort=-pcpu | head -20'",),
+    ),
+}
 
 _LEAST = 1.0  # CPUs: of less nothing is told
 # One process that is busy, such as an update of packages, is a warning, however small the node is.

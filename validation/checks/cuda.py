@@ -17,12 +17,30 @@ What to do       The message is torch's own. `system not yet initialized` (802):
 from validation.checks import computed
 from validation.checks.document import Document, answer
 from validation.checks.gpus import cuda_names
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, When
 from validation.thresholds import Rules
 
 NAME = "cuda"
 TIER = Tier.NODE
 PAYLOAD = "cuda"
+
+CAUSES = {
+    "`system not yet initialized` (802)": When(
+        r"not yet initialized|\b802\b",
+        ("ssh {node} 'nvidia-smi; systemctl status nvidia-fabricmanager'",),
+    ),
+    "`driver … is too old`": When(r"too old", ("ssh {node} nvidia-smi",)),
+    "`no CUDA-capable device`": When(
+        r"no CUDA-capable device", ("ssh {node} 'ls -l /dev/nvidia[0-9]*; nvidia-smi -L'",)
+    ),
+    "`not compiled with CUDA`": When(
+        r"not compiled with CUDA",
+        ("ssh {node} \"/opt/plumbline/bin/python -c 'import torch; print(torch.version.cuda)'\"",),
+    ),
+    "On a single GPU": When(
+        r"^GPU [0-9]+: ", ("ssh {node} 'dmesg | grep -i -e xid -e nvrm | tail'",)
+    ),
+}
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

@@ -5,22 +5,31 @@ What it checks   `dcgmi diag` runs at the suite's level (3 in burn-in). Every de
                  read, and a missing answer are not a pass.
 Why it matters   The diagnostic loads memory, PCIe, power and computing units for a quarter of an
                  hour, as a training does for days, and finds faulty boards that pass short tests.
-What to do       The message is DCGM's own reason, with GPU and test. Run it again by hand with
-                 --verbose. Replace a GPU that fails twice. No connection, or no dcgmi: apply the
-                 role dcgm. Fewer GPUs than declared: see the check `gpus` first.
+What to do       The message is DCGM's own reason, with GPU and test. A test failed: run it again by
+                 hand with --verbose. Replace a GPU that fails twice. No connection, or no dcgmi:
+                 apply the role dcgm. Fewer GPUs than declared: see the check `gpus` first.
                  $ ssh {node} 'dcgmi discovery --list; systemctl status nvidia-dcgm'
                  $ ssh {node} 'dcgmi diag --run 3 --verbose'
 """
 
 from cluster.text import printable
 from validation.checks.document import Document, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads import dcgm_diag
 from validation.thresholds import Rules
 
 NAME = "dcgm"
 TIER = Tier.NODE
 PAYLOAD = "dcgm"
+
+CAUSES = {
+    "A test failed": When(r"[Ff]ail", ("ssh {node} 'dcgmi diag --run 3 --verbose'",)),
+    "No connection, or no dcgmi": When(
+        r"no dcgmi|not found|connect|hostengine",
+        ("ssh {node} 'dcgmi discovery --list; systemctl status nvidia-dcgm'",),
+    ),
+    "Fewer GPUs than declared": When(r"declared", ("ssh {node} 'dcgmi discovery --list'",)),
+}
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

@@ -2,34 +2,47 @@
 
 What it checks   The gradients of the first step (each rank's own and the average), the parameters
                  after each step and the losses equal a reference in float64 within the tolerance.
-                 The reference changes enough for a comparison. Exactly the requested ranks took
-                 part, with one version of torch and NCCL, over the declared fabric (from NCCL's own
-                 log).
+                 The reference changes enough for a comparison. A step takes no more than a generous
+                 multiple of the reference's, and no step a multiple of the others. Exactly the
+                 requested ranks took part, with one version of torch and NCCL, over the declared
+                 fabric (from NCCL's own log).
 Why it matters   Users run such trainings, and a training that ends without error can still be
                  wrong.
-What to do       The message says where the difference began. If one rank's own computation is
-                 wrong, its node is at fault: take it out of service until GPUs and memory are
-                 tested. If an average is wrong, all_reduce is: repair that first. Different
-                 versions of torch or NCCL: apply the role validation_runtime to the named nodes.
-                 Over sockets although InfiniBand is declared: see all_reduce.
+What to do       The message says where the difference began. What a rank computed: its node is at
+                 fault; take it out of service until GPUs and memory are tested. An average:
+                 all_reduce is wrong; repair that first. Different versions of torch or NCCL: apply
+                 the role validation_runtime to the named nodes. Over sockets: see all_reduce. The
+                 loss alone: the parameters are right, and the loss that torch reports is not;
+                 compare its version with that of other nodes.
 """
 
 from validation.checks import training, transport
 from validation.checks.document import Document, answer
-from validation.model import Job, Reply, Result, Tier
+from validation.model import Job, Reply, Result, Tier, When
 from validation.thresholds import Rules
 
 NAME = "ddp"
 TIER = Tier.CLUSTER
 PAYLOAD = "ddp"
 
-FIGURES = (training.COMPUTED, training.EXCHANGED)
+CAUSES = {
+    "What a rank computed": When(r"what was computed by|after step 1 of"),
+    "An average": When(r"averaged gradient|the parameters after step"),
+    "Different versions of torch or NCCL": When(r"different versions of"),
+    "Over sockets": When(r"ran over"),
+    "The loss alone": When(r"^loss difference is [^;]*$"),
+}
+
+FIGURES = (
+    training.COMPUTED,
+    training.Figure("exchanged", training.among("the averaged gradient of")),
+)
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         training_run = training.read(job, document, FIGURES, [job.ranks])
-        result = training.judge(job, NAME, document, training_run, rules)
+        result = training.judge(job, NAME, document, training_run, FIGURES, rules)
         return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)

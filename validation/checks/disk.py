@@ -16,13 +16,24 @@ What to do       Wrong bytes or an I/O error: take the node out of service and r
 from cluster.text import printable
 from validation.checks import host
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Tier
+from validation.model import Job, Metric, Reply, Result, Tier, When
 from validation.payloads.disk import BLOCK, DIRECT, DROPPED, IN_MEMORY
 from validation.thresholds import Rules
 
 NAME = "disk"
 TIER = Tier.NODE
 PAYLOAD = host.PAYLOAD
+
+CAUSES = {
+    "Wrong bytes or an I/O error": When(
+        r"bytes came back|[Ee]rror",
+        ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount -e nvme'",),
+    ),
+    "Read-only": When(
+        r"[Rr]ead-only", ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount -e nvme'",)
+    ),
+    "Slow": When(r"are needed", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)),
+}
 
 WRITE, READ = "disk write", "disk read"
 _UNJUDGED = {

@@ -6,7 +6,10 @@ Why it matters   Jobs on a lost GPU fail. If the library does not match the kern
                  an upgrade without a reboot, all jobs fail.
 What to do       Version mismatch: reboot the node. A lost GPU: look for XID 79, then try a cold
                  start, then have the board replaced. Insufficient permissions: check the device
-                 files and the job's cgroup. No answer in time: reboot the node.
+                 files and the job's cgroup. No answer in time: reboot the node. An odd answer: the
+                 GPU has no name, or other memory than its neighbours; reset it, then have the board
+                 replaced. Not loaded: load the kernel module `nvidia`, or apply the role
+                 nvidia_driver. Another number: see the check `gpus`.
                  $ ssh {node} 'nvidia-smi -L; cat /proc/driver/nvidia/version'
                  $ ssh {node} 'nvidia-smi -q | grep -i -e "bus id" -e vbios -e "recovery action"'
 """
@@ -25,12 +28,34 @@ from validation.checks.health import (
     read_gpus,
     summary,
 )
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When, worst
 from validation.thresholds import Rules
 
 NAME = "driver"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "Version mismatch": When(
+        r"[Mm]ismatch", ("ssh {node} 'nvidia-smi -L; cat /proc/driver/nvidia/version'",)
+    ),
+    "A lost GPU": When(
+        r"[Ll]ost|asks for a|fallen off",
+        (
+            "ssh {node} 'dmesg | grep -i -e xid -e nvrm'",
+            'ssh {node} \'nvidia-smi -q | grep -i -e "bus id" -e "recovery action"\'',
+        ),
+    ),
+    "Insufficient permissions": When(
+        r"[Ii]nsufficient [Pp]ermissions|without /dev/nvidia", ("ssh {node} 'ls -l /dev/nvidia*'",)
+    ),
+    "No answer in time": When(
+        r"to answer NVML|in time|did not answer", ("ssh {node} nvidia-smi -L",)
+    ),
+    "An odd answer": When(r"no name or no UUID|MiB of memory, others"),
+    "Not loaded": When(r"NVML cannot be asked", ("ssh {node} 'lsmod | grep nvidia; dkms status'",)),
+    "Another number": When(r"NVML counts", ("ssh {node} nvidia-smi -L",)),
+}
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

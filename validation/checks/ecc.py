@@ -9,8 +9,9 @@ Why it matters   An uncorrectable error ends the job that it hits. A board witho
                  protected from the next one. Millions of corrected errors come from a cell that is
                  about to fail.
 What to do       Uncorrectable or pending: drain the node and reset the GPU, or reboot. A failed
-                 remapping, errors that return after a reset, and more corrected errors or remapped
-                 rows than allowed: have the board replaced.
+                 remapping, and more corrected errors or remapped rows than allowed: have the board
+                 replaced; so too if errors return after a reset. ECC is
+                 off: switch it on (`nvidia-smi --ecc-config=1`), then reset the GPU or reboot.
                  $ ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'
                  $ ssh {node} sudo nvidia-smi --gpu-reset -i INDEX
 """
@@ -18,12 +19,27 @@ What to do       Uncorrectable or pending: drain the node and reset the GPU, or 
 from collections.abc import Iterator, Mapping
 
 from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty, over, word
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "ecc"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "Uncorrectable or pending": When(
+        r"uncorrectable ECC errors|waits for a reset",
+        (
+            "ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'",
+            "ssh {node} sudo nvidia-smi --gpu-reset -i INDEX",
+        ),
+    ),
+    "A failed remapping": When(
+        r"row failed|pages are retired",
+        ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'",),
+    ),
+    "ECC is off": When(r"ECC is off|ECC will be", ("ssh {node} 'nvidia-smi -q -d ECC'",)),
+}
 
 # facebookresearch/gcm check-nvidia-smi, read 2025-12: no uncorrected error, no pending or failed
 # remapping. Pending needs a reset and a failure a repair, says

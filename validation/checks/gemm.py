@@ -8,8 +8,9 @@ Why it matters   Training consists of matrix products. A slow GPU delays all oth
                  spoils what all of them learn.
 What to do       Wrong: take the GPU out of service and run the vendor's diagnostics. Slow: check
                  its power limit, clocks, temperature and throttle reasons under load, and what else
-                 runs on it. If all are slow, check power cap, cooling or clocks of the node. Too
-                 fast: check the node's clock.
+                 runs on it; if all are slow, check power cap, cooling or clocks of the node. Too
+                 fast: check the node's clock. Not supported: this torch, or the GPU, has no such
+                 type; install a torch for the GPU, or correct the model in the declaration.
                  $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
                  $ ssh {node} 'dcgmi diag -r 3'
 
@@ -21,13 +22,23 @@ import math
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, When
 from validation.thresholds import Rules
 from validation.thresholds.gpu import TFLOPS
 
 NAME = "gemm"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "Wrong": When(r"product is wrong", ("ssh {node} 'dcgmi diag -r 3'",)),
+    "Slow": When(
+        r"at least \S+ expected|close to the threshold",
+        ("ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'",),
+    ),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
+    "Not supported": When(r"ask for it|none of the types", ("ssh {node} nvidia-smi -L",)),
+}
 
 _GRID = 64  # rows and columns of a product that are sampled at most
 

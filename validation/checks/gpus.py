@@ -23,12 +23,24 @@ from cluster.hostlist import compress
 from cluster.text import printable
 from validation.checks.comparison import ComparedNode
 from validation.checks.document import Document, Unusable, answer, read
-from validation.model import Job, Metric, Reply, Result, Sample, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Sample, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "gpus"
 TIER = Tier.NODE
 PAYLOAD = "node"
+
+CAUSES = {
+    "Fewer than declared": When(r"device nodes found|NVML answers for"),
+    "Another name": When(r"NVML says|declared as", ("ssh {node} nvidia-smi -L",)),
+    "One GPU on two nodes": When(
+        r"one answers for the other",
+        (
+            "ssh {node} hostname",
+            "scontrol show node {node}",
+        ),
+    ),
+}
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

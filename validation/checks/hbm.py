@@ -7,13 +7,13 @@ What it checks   All GPUs of the node run a copy and a triad over buffers severa
                  that belong to their place, read back, and the same with every bit inverted.
 Why it matters   Most operations of a model wait for memory, and inference does so nearly always.
 What to do       Wrong elements: take the GPU out of service. Slow: check the memory clock, remapped
-                 rows, ECC errors, and what else runs on the GPU.
+                 rows, ECC errors, and what else runs on the GPU. Too fast: check the node's clock.
                  $ ssh {node} 'nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE'
 """
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads import gpu_fill
 from validation.payloads.gpu_memory import MOVED
 from validation.thresholds import Rules
@@ -22,6 +22,14 @@ from validation.thresholds.gpu import GBS
 NAME = "hbm"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "Wrong elements": When(
+        r"elements are wrong", ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER'",)
+    ),
+    "Slow": When(r"at least \S+ expected|close to the threshold"),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
+}
 
 CACHES = 4  # a buffer is at least so many L2 caches large
 

@@ -16,13 +16,18 @@ What to do       Wrong bytes: take the node out of service and replace the modul
 
 from validation.checks import host
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Tier
+from validation.model import Job, Metric, Reply, Result, Tier, When
 from validation.payloads.host_memory import CACHES
 from validation.thresholds import Rules
 
 NAME = "host_memory"
 TIER = Tier.NODE
 PAYLOAD = host.PAYLOAD
+
+CAUSES = {
+    "Wrong bytes": When(r"bytes came back", ("ssh {node} dmidecode --type memory",)),
+    "Slow": When(r"are needed"),
+}
 
 COPY = "memory copy"
 

@@ -8,10 +8,11 @@ What it checks   If the declared fabric is InfiniBand or RoCE, there are ports o
                  the number of cards are recorded (port_errors and same_hcas judge them).
 Why it matters   If a port is down or at half its rate, jobs use the other ports and are slower,
                  without any message.
-What to do       DOWN, Polling: check the cable and the switch port. INIT: the subnet manager is
-                 missing. A lower rate: reseat or replace the cable, and compare with the switch
-                 port. If a port is not meant to be used, name the others in NCCL_IB_HCA. Faster
-                 than declared: correct the fabric.
+What to do       DOWN, Polling: check the cable and the switch port. If a port is not meant to be
+                 used, name the others in NCCL_IB_HCA. INIT: the subnet manager is missing. A lower
+                 rate: reseat or replace the cable, and compare with the switch port. Faster than
+                 declared: correct the fabric. No port: the driver of the cards is not loaded, or
+                 the declared fabric is another.
                  $ ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/*state */ports/*/rate'
 """
 
@@ -22,12 +23,23 @@ from dataclasses import dataclass
 from cluster.readers.infiniband import COUNTERS, STATES
 from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When, worst
 from validation.thresholds import Rules
 
 NAME = "infiniband"
 TIER = Tier.NODE
 PAYLOAD = "host"
+
+CAUSES = {
+    "DOWN, Polling": When(r"DOWN|Polling|Disabled"),
+    "INIT": When(r"INIT", ("sminfo",)),
+    "A lower rate": When(r"declared(?!, and is faster)"),
+    "Faster than declared": When(r"and is faster"),
+    "No port": When(
+        r"no \w+ port that is meant|does not tell",
+        ("ssh {node} 'lspci | grep -i -e infiniband -e mellanox; ls /sys/class/infiniband'",),
+    ),
+}
 
 INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
 _UNKNOWN = "Unknown"  # what the kernel says of any other, such as EFA
@@ -256,7 +268,7 @@ def _examined(port: _Port, fabric: Fabric) -> Iterator[_Finding]:
         yield _Finding(Verdict.FAIL, f"{port.state}, {port.phys_state}", port.name)
     elif fabric.rate is not None and port.rate != fabric.rate:
         low = port.rate is None or port.rate < fabric.rate
-        text = f"{port.rate:g} Gbit/s, {fabric.rate} declared"
+        text = f"{port.rate:g} Gbit/s, {fabric.rate} declared" + ("" if low else ", and is faster")
         yield _Finding(Verdict.FAIL if low else Verdict.WARN, text, port.name)
 
 

@@ -7,10 +7,10 @@ What it checks   In a job's own process, locked memory (memlock) is unlimited if
 Why it matters   RDMA pins the memory that it sends from, and NCCL opens a socket per peer and
                  shares buffers of a node in /dev/shm. With a low limit they fail with "out of
                  memory" or "unhandled system error", at sizes that no small test reaches.
-What to do       Slurm passes the limits of the submitting shell on to the tasks. Set
+What to do       Memory, files: Slurm passes the limits of the submitting shell on to the tasks. Set
                  PropagateResourceLimitsExcept=MEMLOCK in slurm.conf, and LimitMEMLOCK=infinity and
-                 LimitNOFILE in slurmd's unit. A full /dev/shm contains files of jobs that have
-                 ended.
+                 LimitNOFILE in slurmd's unit. Shared memory: a full /dev/shm contains files of jobs
+                 that have ended.
                  $ ssh {node} 'systemctl show slurmd -p LimitMEMLOCK -p LimitNOFILE'
                  $ ssh {node} 'df -h /dev/shm; ls -l /dev/shm'
 """
@@ -21,13 +21,21 @@ from cluster.declaration import Node
 from cluster.text import printable
 from validation.checks import infiniband
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads.limits import RESOURCES, UNLIMITED
 from validation.thresholds import Rules
 
 NAME = "limits"
 TIER = Tier.NODE
 PAYLOAD = "host"
+
+CAUSES = {
+    "Memory, files": When(
+        r"locked memory|open files",
+        ("ssh {node} 'systemctl show slurmd -p LimitMEMLOCK -p LimitNOFILE'",),
+    ),
+    "Shared memory": When(r"/dev/shm", ("ssh {node} 'df -h /dev/shm; ls -l /dev/shm'",)),
+}
 
 # Below it somebody set it: Linux starts with it (INR_OPEN_MAX), and NCCL raises its own to the hard
 # limit (setFilesLimit).

@@ -22,12 +22,19 @@ from cluster.text import printable
 from validation.checks import computed, health
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.checks.health import Finding
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "links"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "PCIe": When(
+        r"PCIe", ('ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"',)
+    ),
+    "NVLink": When(r"NVLink", ("ssh {node} 'nvidia-smi nvlink --errorcounters'",)),
+}
 
 # NVIDIA/DCGM, DcgmHealthWatch.cpp and dcgm_gpu_hardware_limits.h: one NVLink replay or recovery
 # more fails, CRC errors fail at 100 a second ("only matter at rates of 100+ per second") and warn

@@ -4,8 +4,9 @@ What it checks   If whole GPUs are declared, MIG is off. If instances are declar
                  every GPU has exactly those of each profile. No change is pending until a reset.
 Why it matters   With MIG on, CUDA sees an instance instead of the GPU, or nothing if there is no
                  instance. NCCL refuses two instances of one GPU.
-What to do       Turn MIG off, or create the instances. The GPU must be idle, and some boards need a
-                 reset. Instances do not survive a reset: something must create them at every boot.
+What to do       Whole GPUs declared: turn MIG off. The GPU must be idle, and some boards need a
+                 reset. Instances declared: turn MIG on and create them. They do not survive a
+                 reset: something must create them at every boot.
                  $ ssh {node} 'nvidia-smi -L; nvidia-smi -q | grep -A 2 "MIG Mode"'
                  $ ssh {node} sudo nvidia-smi -i INDEX -mig 0
                  $ ssh {node} sudo nvidia-smi mig -i INDEX -cgi PROFILE,PROFILE -C
@@ -16,12 +17,29 @@ from collections.abc import Iterator, Mapping
 
 from cluster.text import printable
 from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "mig"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "Whole GPUs declared": When(
+        r"a whole GPU|will be on",
+        (
+            "ssh {node} 'nvidia-smi -L; nvidia-smi -q | grep -A 2 \"MIG Mode\"'",
+            "ssh {node} sudo nvidia-smi -i INDEX -mig 0",
+        ),
+    ),
+    "Instances declared": When(
+        r"is declared|will be off",
+        (
+            "ssh {node} 'nvidia-smi -L; nvidia-smi -q | grep -A 2 \"MIG Mode\"'",
+            "ssh {node} sudo nvidia-smi mig -i INDEX -cgi PROFILE,PROFILE -C",
+        ),
+    ),
+}
 
 _WHOLE = none_faulty("the inventory declares whole GPUs", "declared")
 _CUT = none_faulty("the inventory declares instances of MIG", "declared")

@@ -12,12 +12,21 @@ What to do       `Invalid credential`: the keys differ; copy the cluster's key t
 """
 
 from validation.checks.document import Document, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "munge"
 TIER = Tier.NODE
 PAYLOAD = "node"
+
+CAUSES = {
+    "`Invalid credential`": When(r"Invalid", ("ssh {node} sudo sha256sum /etc/munge/munge.key",)),
+    "`Expired` or `Rewound`": When(r"Expired|Rewound", ("ssh {node} timedatectl",)),
+    "No answer": When(
+        r"could not make|was not tried|no answer|Socket|unmunge|Success",
+        ("ssh {node} systemctl status munge",),
+    ),
+}
 
 _BOTH = "accepted both ways"
 _THRESHOLD = Threshold("=", _BOTH, "", "defined", "a credential is valid on every node or on none")

@@ -21,11 +21,19 @@ from cluster.hostlist import compress
 from cluster.text import printable
 from validation.checks.comparison import ComparedNode
 from validation.checks.document import Document, Fields, Unusable, read, unusable_result
-from validation.model import Job, Metric, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, When
 
 NAME = "network"
 TIER = Tier.NODE
 PAYLOAD = "node"
+
+CAUSES = {
+    "A name": When(
+        r"its name leads|has no address|which has",
+        ("ssh {node} 'getent ahosts {node}; ip -brief address'",),
+    ),
+    "A packet": When(r"packets of", ("ssh {node} ip link",)),
+}
 
 FEWEST_NODES = 2
 NEXT = 8  # nodes after each one whose names it is asked for

@@ -8,7 +8,8 @@ Why it matters   NCCL avoids a link that is down, at a fraction of the speed. Wi
                  CUDA does not start (error 802).
 What to do       Fabric not completed: the Fabric Manager does not run, or does not match the
                  driver's version. A link is down: reset all GPUs of the node. If it stays down, the
-                 fault is the board, its seat or the baseboard.
+                 fault is the board, its seat or the baseboard. Errors: look at them again after an
+                 hour of work; a link that counts on is about to fail.
                  $ ssh {node} 'nvidia-smi nvlink --status; nvidia-smi nvlink --errorcounters'
                  $ ssh {node} 'systemctl status nvidia-fabricmanager'
                  $ ssh {node} 'nvidia-smi -q | grep -A 4 Fabric'
@@ -22,12 +23,27 @@ from cluster.declaration import Gpus
 from cluster.text import printable
 from validation.checks.document import Fields
 from validation.checks.health import Finding, GpuValues, Unanswered, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "nvlink"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "Fabric not completed": When(
+        r"the fabric|joining",
+        (
+            "ssh {node} 'systemctl status nvidia-fabricmanager'",
+            "ssh {node} 'nvidia-smi -q | grep -A 4 Fabric'",
+        ),
+    ),
+    "A link is down": When(
+        r"is down|are down|NVLinks? (expected|are up)|has [0-9]+ NVLinks|does not tell",
+        ("ssh {node} 'nvidia-smi nvlink --status; nvidia-smi nvlink --errorcounters'",),
+    ),
+    "Errors": When(r"counted errors", ("ssh {node} 'nvidia-smi nvlink --errorcounters'",)),
+}
 
 # https://docs.nvidia.com/health-validation/reference/checks/nvlink.md, read 2026-11-21:
 # max_inactive_nvlinks 0. facebookresearch/gcm check-dcgmi fails from the first error counted; a

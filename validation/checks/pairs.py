@@ -22,7 +22,7 @@ The pairs are chosen, and the findings made, by validation.localise.
 from dataclasses import replace
 
 from validation.checks import all_reduce
-from validation.model import Job, Reply, Result, Tier
+from validation.model import Job, Reply, Result, Tier, When
 from validation.thresholds import Rules
 
 NAME = "pairs"
@@ -30,6 +30,13 @@ TIER = Tier.CLUSTER
 PAYLOAD = "pairs"
 
 FEWEST_NODES = 2
+
+# By the sentences of validation/localise/findings.py.
+CAUSES = {
+    "A node": When(r"failed with every partner"),
+    "A link": When(r"[Tt]he link between"),
+    "A switch": When(r"at fault as a whole|[Ww]hat (leads out of|joins)"),
+}
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

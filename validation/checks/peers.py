@@ -4,20 +4,27 @@ What it checks   Data is copied between all ordered pairs, one after another. Ev
                  unchanged. The bandwidth reaches the model's threshold for that number of GPUs, and
                  does not exceed what the links can do.
 Why it matters   One link that is slow or corrupts data affects every collective on the node.
-What to do       One GPU is slow with all others: check its NVLinks. One pair is slow: check the
-                 bridge or switch between them. Without NVLink, everything uses PCIe: check ACS and
-                 IOMMU. A wrong byte: take both GPUs out of service until you know which one it is.
+What to do       Slow: if one GPU is slow with all others, check its NVLinks. If one pair is slow,
+                 check the bridge or switch between them. Without NVLink, everything uses PCIe:
+                 check ACS and IOMMU. A wrong byte: take both GPUs out of service until you know
+                 which one it is. Too fast: check the node's clock.
                  $ ssh {node} 'nvidia-smi topo -m; nvidia-smi nvlink -s; nvidia-smi nvlink -e'
 """
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Reply, Result, Tier, Verdict
+from validation.model import Job, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "peers"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "Slow": When(r"at least \S+ expected|close to the threshold"),
+    "A wrong byte": When(r"bytes are wrong"),
+    "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
+}
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

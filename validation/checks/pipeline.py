@@ -5,42 +5,47 @@ What it checks   As ddp, with the 1F1B schedule in chains of at most 16 stages: 
                  that was used.
 Why it matters   A pipeline only sends between neighbours. It uses links that collectives avoid, and
                  wrong activations spoil the training.
-What to do       The message says where the difference began. If one rank's own computation is
-                 wrong, its node is at fault. If data between two ranks is wrong, the path between
-                 their nodes is: run all_reduce on these two alone (`--nodes`), and check the error
-                 counters of their network cards and ports.
+What to do       The message says where the difference began. What a rank computed: its node is at
+                 fault; take it out of service until GPUs and memory are tested. What went between
+                 two ranks: the path between their nodes is at fault; run all_reduce on these two
+                 alone (`--nodes`), and check the error counters of their network cards and ports.
+                 Different versions of torch or NCCL: apply the role validation_runtime to the named
+                 nodes. Over sockets: see all_reduce. The loss alone: the parameters are right, and
+                 the loss that torch reports is not; compare its version with that of other nodes.
 """
 
 import math
 
 from validation.checks import training, transport
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Reply, Result, Tier
+from validation.model import Job, Reply, Result, Tier, When
 from validation.thresholds import Rules
 
 NAME = "pipeline"
 TIER = Tier.CLUSTER
 PAYLOAD = "pipeline"
 
-FIGURES = (training.RECEIVED, training.COMPUTED, training.EXCHANGED)
+CAUSES = {
+    "What a rank computed": When(
+        r"what was computed by|the data of|the gradient of|the parameters after step"
+    ),
+    "What went between two ranks": When(r"what went from|what came back between"),
+    "Different versions of torch or NCCL": When(r"different versions of"),
+    "Over sockets": When(r"ran over"),
+    "The loss alone": When(r"^loss difference is [^;]*$"),
+}
 LONGEST_CHAIN = 16
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
-        stages = chains(job.ranks)
-        training_run = training.read(job, document, FIGURES, stages)
+        stages = training.chains(job.ranks, LONGEST_CHAIN)
+        training_run = training.read(job, document, training.PIPELINED, stages)
         right_schedule(job, document.measured, max(stages))
-        result = training.judge(job, NAME, document, training_run, rules)
+        result = training.judge(job, NAME, document, training_run, training.PIPELINED, rules)
         return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)
-
-
-def chains(ranks: int) -> list[int]:
-    """How many stages each chain has: as few chains as possible, as even as possible."""
-    count = math.ceil(ranks / LONGEST_CHAIN)
-    return [len(range(chain, ranks, count)) for chain in range(count)]
 
 
 def right_schedule(job: Job, measured: Fields, stages: int) -> None:

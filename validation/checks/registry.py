@@ -16,8 +16,10 @@ from validation.checks import (
     accounting,
     alike,
     all_reduce,
+    checkpoint,
     clock,
     clocks,
+    collectives,
     copies,
     cores,
     cpus,
@@ -27,18 +29,22 @@ from validation.checks import (
     disk,
     driver,
     ecc,
+    expert_parallel,
+    fsdp,
     gemm,
     gpus,
     hbm,
     host_memory,
     host_stragglers,
     hostname,
+    inference,
     infiniband,
     isolation,
     limits,
     links,
     load_clocks,
     memory,
+    mesh,
     mig,
     munge,
     network,
@@ -50,17 +56,21 @@ from validation.checks import (
     port_errors,
     processes,
     repeatable,
+    resume,
     same_hcas,
     same_product,
+    scaling,
+    schedules,
     shared_fs,
     slurm_state,
     stragglers,
+    tensor_parallel,
     tmp,
     torch,
     xid,
 )
 from validation.checks.comparison import ComparedNode
-from validation.model import CheckInfo, Job, Reply, Result, Tier, Verdict
+from validation.model import Case, CheckInfo, Job, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 Evaluate = Callable[[Job, Reply, Rules], Result]
@@ -97,15 +107,39 @@ def describe(module: ModuleType) -> CheckInfo:
         re.findall(rf"^({'|'.join(_SECTIONS)}) +(.+(?:\n +.*)*)", text, flags=re.MULTILINE)
     )
     lines = [line.strip() for line in sections["What to do"].splitlines()]
+    advice = " ".join(line for line in lines if not line.startswith("$ "))
+    commands = tuple(line[2:] for line in lines if line.startswith("$ "))
     return CheckInfo(
         module.NAME,
         module.TIER,
         text.splitlines()[0],
         _flow(sections["What it checks"]),
         _flow(sections["Why it matters"]),
-        " ".join(line for line in lines if not line.startswith("$ ")),
-        tuple(line[2:] for line in lines if line.startswith("$ ")),
+        advice,
+        commands,
         getattr(module, "FEWEST_NODES", 1),
+        _cases(advice, commands, getattr(module, "CAUSES", {})),
+    )
+
+
+def _cases(advice: str, commands: tuple[str, ...], causes: Mapping[str, When]) -> tuple[Case, ...]:
+    """The parts of the advice that begin with a cause and a colon, each up to the next.
+
+    Raises ValueError for a cause that the advice does not name exactly once.
+    """
+    for label in causes:
+        if advice.count(f"{label}:") != 1:
+            raise ValueError(f"the advice does not have {label!r} and a colon once: {advice}")
+    begins = {label: advice.index(f"{label}:") for label in causes}
+    ends = [*sorted(begins.values()), len(advice)]
+    return tuple(
+        Case(
+            label.replace("`", "").lower(),
+            when.words,
+            advice[begins[label] : next(end for end in ends if end > begins[label])].strip(),
+            when.commands or commands,
+        )
+        for label, when in causes.items()
     )
 
 
@@ -129,7 +163,8 @@ def _evaluate(module: ModuleType) -> Evaluate | None:
 
 def _alone(job: Job, result: Result) -> Result:
     """What one rank got right says nothing of communication, and the report must not sound so."""
-    if job.ranks > 1 or result.verdict is not Verdict.PASS:
+    others = len(job.candidates) > 1  # what one node resumes, two have written
+    if job.ranks > 1 or others or result.verdict is not Verdict.PASS:
         return result
     return replace(result, message=ALONE)
 
@@ -187,7 +222,17 @@ CHECKS: Mapping[str, Check] = {
         dcgm,
         pairs,
         all_reduce,
+        collectives,
         ddp,
         pipeline,
+        fsdp,
+        tensor_parallel,
+        schedules,
+        expert_parallel,
+        mesh,
+        checkpoint,
+        resume,
+        inference,
+        scaling,
     )
 }

@@ -6,9 +6,11 @@ What it checks   A product of seeded matrices is repeated under load. All bits a
                  `same_product`.
 Why it matters   A GPU that computes wrongly now and then reports no error. Its effect is noticed
                  weeks later, in a model.
-What to do       Take the named GPU out of service and run the vendor's diagnostics. If all GPUs
-                 differ between repetitions, the library is the cause, not the GPUs: compare the
-                 versions of torch and CUDA with those of a node that passes.
+What to do       Products differ: take the GPU out of service and run the vendor's diagnostics.
+                 If all GPUs differ between repetitions, the library is the cause, not the GPUs:
+                 compare the versions of torch and CUDA with those of a node that passes. Other
+                 numbers to multiply: the memory or the generator of random numbers of the named GPU
+                 is wrong; take it out of service.
                  $ ssh {node} 'dcgmi diag -r 3'
 """
 
@@ -18,12 +20,17 @@ from collections.abc import Sequence
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, When
 from validation.thresholds import Rules
 
 NAME = "repeatable"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "Products differ": When(r"one product came out"),
+    "Other numbers to multiply": When(r"numbers to multiply|other numbers than"),
+}
 
 _SAME = Threshold(
     "=",

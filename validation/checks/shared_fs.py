@@ -19,12 +19,23 @@ from collections.abc import Iterator
 
 from cluster.text import printable
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When, worst
 from validation.thresholds import Rules
 
 NAME = "shared_fs"
 TIER = Tier.NODE
 PAYLOAD = "host"
+
+CAUSES = {
+    "Not mounted": When(
+        r"nothing is mounted|No such file", ("ssh {node} 'findmnt; systemctl --failed'",)
+    ),
+    "No answer": When(
+        r"did not answer|to answer|Stale", ("ssh {node} 'dmesg | grep -i -e nfs -e lustre'",)
+    ),
+    "Not writable": When(r"cannot be written", ("ssh {node} findmnt",)),
+    "A local type": When(r"filesystem of a local disk", ("ssh {node} findmnt",)),
+}
 
 # What no other machine can have mounted too.
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "ramfs", "overlay")

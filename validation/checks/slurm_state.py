@@ -4,13 +4,16 @@ What it checks   sinfo lists the node, in a state in which it accepts jobs, with
                  memory, GPUs and GPU type. Its slurmd accepts connections.
 Why it matters   A node that is down, drained or unknown runs no jobs, and nobody notices until a
                  job waits for it. The node gets no job of this run.
-What to do       Read Slurm's reason. A node that is down does not answer: check its power, its
-                 network and slurmd. If its port refuses connections, slurmd has stopped within the
-                 last minutes or listens on another port. A drained node was taken out of service by
-                 an operator or a health check: repair what the reason says, then resume it. `inval`
-                 or different numbers: the node and slurm.conf disagree; `slurmd -C` on the node
-                 prints what it really has. GPUs of another type: the model in node_gpus, or
-                 slurm_node_gres, differs from slurm.conf, and Slurm would refuse the jobs.
+What to do       Drained: an operator or a health check took the node out of service; repair what
+                 the reason says, then resume it. Down: the node does not answer; check its power,
+                 its network and slurmd. No slurmd: its port refuses connections, so slurmd has
+                 stopped within the last minutes or listens on another port. Other numbers: the node
+                 and slurm.conf disagree; `slurmd -C` on the node prints what it really has. GPUs of
+                 another type: the model in node_gpus, or slurm_node_gres, differs from slurm.conf,
+                 and Slurm would refuse the jobs. Unknown to Slurm: the node is missing in
+                 slurm.conf, or the inventory has another name for it. Kept back: it is in a
+                 reservation, in maintenance, rebooting or powered down on purpose; wait, or give
+                 the run the reservation.
                  $ scontrol show node {node}
                  $ ssh {node} systemctl status slurmd munge
                  $ scontrol update nodename={node} state=resume
@@ -23,11 +26,51 @@ from dataclasses import replace
 from cluster.declaration import Node
 from cluster.slurm import node_states
 from cluster.slurm.node_states import NodeState
-from validation.model import Metric, Result, Subject, Threshold, Tier, Verdict
+from validation.model import Metric, Result, Subject, Threshold, Tier, Verdict, When
 
 NAME = "slurm_state"
 TIER = Tier.NODE
 PAYLOAD = None
+
+CAUSES = {
+    "Drained": When(
+        r"Slurm says (drain|fail)",
+        (
+            "scontrol show node {node}",
+            "scontrol update nodename={node} state=resume",
+        ),
+    ),
+    "Down": When(
+        r"Slurm says (down|error|unknown|future)|does not answer( |$|\()",
+        (
+            "ssh {node} systemctl status slurmd munge",
+            "ssh {node} journalctl --unit slurmd --lines 50",
+        ),
+    ),
+    "No slurmd": When(
+        r"slurmd does not answer:",
+        (
+            "ssh {node} systemctl status slurmd",
+            "ssh {node} journalctl --unit slurmd --lines 50",
+        ),
+    ),
+    "Other numbers": When(
+        r"Slurm counts|Slurm says inval",
+        (
+            "scontrol show node {node}",
+            "ssh {node} sudo slurmd -C",
+        ),
+    ),
+    "GPUs of another type": When(r"Slurm has", ("scontrol show node {node}",)),
+    "Unknown to Slurm": When(r"does not know this node", ("scontrol show nodes | grep NodeName",)),
+    "Kept back": When(
+        r"reservation|the node is|the node has",
+        (
+            "scontrol show node {node}",
+            "scontrol show reservation",
+        ),
+    ),
+}
 
 _EXPECTED = Threshold("in", "service", "", "defined", "states in which Slurm gives jobs")
 

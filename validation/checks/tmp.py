@@ -11,12 +11,19 @@ What to do       Read-only: the kernel found errors on the disk; its log names i
 """
 
 from validation.checks.document import Document, Fields, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "tmp"
 TIER = Tier.NODE
 PAYLOAD = "node"
+
+CAUSES = {
+    "Read-only": When(
+        r"[Rr]ead-only|[Ee]rror", ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount'",)
+    ),
+    "Full": When(r"MB are free|No space", ("ssh {node} 'df -h /tmp /var/spool; findmnt -T /tmp'",)),
+}
 
 _ROOM = Threshold("≥", 100, "MB", "defined", "less fails the first job that writes a file")
 

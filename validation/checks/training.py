@@ -8,34 +8,52 @@ the first figure that is off which tells whose fault it is.
 
 import itertools
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import Job, Metric, Rank, Result, Threshold, Verdict, worst
-from validation.thresholds import Rules, Tolerances
-
-# Figures of the first step, as the payloads call them.
-COMPUTED, RECEIVED, EXCHANGED = "computed", "received", "exchanged"
+from validation.model import Job, Metric, Rank, Result, Threshold, Value, Verdict, worst
+from validation.thresholds import Rules, Speeds, Tolerances
 
 LOSS = "loss difference"
 FIRST_STEP = "first-step difference"
 PARAMETERS = "parameter difference"
+PER_REFERENCE = "step time / reference's"
+SLOWEST = "slowest step / median"
+
+# What a step of the reference, and the median step, count as at least. Below it a pause of a busy
+# machine would be taken for a fault.
+SHORTEST_REFERENCE_S = 1e-3
+SHORTEST_STEP_S = 2e-3
 
 # The reference must move by so many tolerances, or a rank that did nothing would hardly differ.
 MOVEMENT = 100
 
 NOT_FINITE = "not finite"
 
+FAIL = Verdict.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """How far the weights of a step were off on one rank: the worst, whose they are, its own."""
+
+    weights: float
+    owner: int
+    own: float
+
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """One rank's differences; inf for what is not a number."""
+    """One rank's differences, or one stage's; inf for what is not a number."""
 
     rank: Rank
     first_step: dict[str, float]
     parameters: tuple[float, ...]  # after each step
     movement: float
+    gathered: tuple[Gathered, ...] = ()  # for each step, where weights are gathered at all
+    partners: Mapping[str, int] | None = None  # by figure, the rank on the other side of the worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +91,18 @@ class Training:
     parameters: int
     samples_per_s: float
     step_time_s: float
+    step_times_s: tuple[float, ...]
+    reference_step_s: float
 
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """The last rank of each curve's."""
-        return tuple(itertools.accumulate((curve.ranks for curve in self.curves), initial=-1))[1:]
+    def model(self, of: RankFigures) -> tuple[RankFigures, ...]:
+        """All that train one model with this one: in a pipeline its stages in order."""
+        ends = list(itertools.accumulate(curve.ranks for curve in self.curves))
+        last = next(end for end in ends if of.rank.rank < end)
+        first = last - self.curves[ends.index(last)].ranks
+        return tuple(item for item in self.ranks if first <= item.rank.rank < last)
 
-    def pair(self, rank: int) -> tuple[Rank, ...]:
-        """A rank and the next one."""
-        return tuple(item.rank for item in self.ranks if item.rank.rank in (rank, rank + 1))
+    def rank(self, number: int) -> Rank:
+        return next(item.rank for item in self.ranks if item.rank.rank == number)
 
     @property
     def movement(self) -> float:
@@ -92,7 +113,14 @@ class Training:
     def figures(self, tolerances: Tolerances) -> list[tuple[Metric, Threshold]]:
         """The largest difference of each kind, and what it is held against."""
         first = max(value for rank in self.ranks for value in rank.first_step.values())
-        parameters = max(value for rank in self.ranks for value in rank.parameters)
+        parameters = max(
+            value
+            for rank in self.ranks
+            for value in (
+                *rank.parameters,
+                *(max(found.weights, found.own) for found in rank.gathered),
+            )
+        )
         loss = max(curve.difference for curve in self.curves)
         return [
             (_metric(FIRST_STEP, first), tolerances.first_step),
@@ -100,41 +128,135 @@ class Training:
             (_metric(LOSS, loss), tolerances.loss),
         ]
 
+    def speeds(self, limits: Speeds) -> list[tuple[Metric, Threshold]]:
+        """How long steps take: the median one beside the reference's on one core, and the slowest
+        but the first, in which libraries still set themselves up, beside the median.
+        """
+        per_reference = self.step_time_s / max(self.reference_step_s, SHORTEST_REFERENCE_S)
+        slowest = max(self.step_times_s[1:]) / max(self.step_time_s, SHORTEST_STEP_S)
+        return [
+            (Metric(PER_REFERENCE, per_reference), limits.per_reference),
+            (Metric(SLOWEST, slowest), limits.slowest),
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a training first went wrong.
+    """Where a training first went wrong: at `ranks`.
 
-    Known when `ranks` are certainly those that did it; otherwise it is one of them, or what lies
-    between them.
+    Known when they are certainly those that did it. Otherwise it is one of them or of `others`, or
+    what lies between them.
     """
 
     what: str
     ranks: tuple[Rank, ...]
     known: bool
+    others: tuple[Rank, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(rank.host for rank in self.ranks))
+        return tuple(dict.fromkeys(rank.host for rank in (*self.ranks, *self.others)))
+
+    @property
+    def blamed(self) -> tuple[str, ...] | None:
+        return self.hosts if self.known or len(self.hosts) == 1 else None
 
 
-def read(job: Job, document: Document, figures: Sequence[str], together: Sequence[int]) -> Training:
-    """figures: of the first step; together: how many ranks train each model."""
-    measured = document.measured
+Locate = Callable[[Training, Sequence[RankFigures]], Origin]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of the first step, as the payload calls it, and where a fault is if it is off on
+    these ranks and all figures before it are right.
+
+    partner  the payload's word for the rank on the other side of what is the worst
+    """
+
+    name: str
+    locate: Locate
+    partner: str | None = None
+
+
+def own(what: str) -> Locate:
+    """What a rank did alone: no other can have spoiled it."""
+    return lambda training, off: Origin(what, tuple(item.rank for item in off), known=True)
+
+
+def among(what: str) -> Locate:
+    """What all ranks got from an exchange."""
+    return lambda training, off: Origin(what, tuple(item.rank for item in off), known=False)
+
+
+def within_model(what: str) -> Locate:
+    """What a rank got from all that train its model."""
+
+    def locate(training: Training, off: Sequence[RankFigures]) -> Origin:
+        others = tuple(item.rank for first in off[:1] for item in training.model(first))
+        return Origin(what, tuple(item.rank for item in off), False, others)
+
+    return locate
+
+
+def between(what: str, figure: str) -> Locate:
+    """What one rank got from another one."""
+
+    def locate(training: Training, off: Sequence[RankFigures]) -> Origin:
+        worst = max(off, key=lambda item: item.first_step[figure])
+        partner = (worst.partners or {})[figure]
+        return Origin(what, tuple(dict.fromkeys((training.rank(partner), worst.rank))), False)
+
+    return locate
+
+
+def read(
+    job: Job,
+    document: Document,
+    figures: Sequence[Figure],
+    together: Sequence[int],
+    *,
+    gathers: bool = False,
+) -> Training:
+    """together: how many ranks train each model; gathers: whether weights are gathered."""
+    return read_rows(
+        job, document, document.measured, figures, together, range(job.ranks), gathers=gathers
+    )
+
+
+def read_rows(
+    job: Job,
+    document: Document,
+    measured: Fields,
+    figures: Sequence[Figure],
+    together: Sequence[int],
+    order: Sequence[int],
+    *,
+    gathers: bool = False,
+) -> Training:
+    """As `read`, of a part of the answer; order: the rank of each row."""
     steps = job.config["steps"]
     if measured.whole("steps") != steps:
         raise Unusable(f"{measured.whole('steps')} steps were trained, {steps} were asked for")
     rows = measured.items("ranks")
     numbers = [row.whole("rank") for row in rows]
-    if numbers != list(range(job.ranks)):
-        raise Unusable(f"figures of the ranks {numbers[:16]}, asked for 0 to {job.ranks - 1}")
+    if numbers != list(order):
+        asked = (
+            f"0 to {job.ranks - 1}" if list(order) == list(range(job.ranks)) else list(order)[:16]
+        )
+        raise Unusable(f"figures of the ranks {numbers[:16]}, asked for {asked}")
     took_part = {rank.rank: rank for rank in document.proof.ranks}
     ranks = [
         RankFigures(
             took_part[number],
-            {name: _difference(row.inner("first_step"), name) for name in figures},
+            {figure.name: _difference(row.inner("first_step"), figure.name) for figure in figures},
             tuple(_difference(step, "parameters") for step in row.items("steps")),
             row.number("movement"),
+            tuple(_gathered(job, step) for step in row.items("steps")) if gathers else (),
+            {
+                figure.name: _rank(job, row.inner("first_step"), figure.partner)
+                for figure in figures
+                if figure.partner is not None
+            },
         )
         for number, row in zip(numbers, rows, strict=True)
     ]
@@ -159,27 +281,59 @@ def read(job: Job, document: Document, figures: Sequence[str], together: Sequenc
         measured.whole("parameters"),
         measured.number("samples_per_s"),
         measured.number("step_time_s_median"),
+        tuple(measured.numbers("step_times_s")),
+        measured.number("reference_step_s"),
     )
     if training.parameters == 0:
         raise Unusable("no parameters were compared")
     if training.samples_per_s <= 0 or training.step_time_s <= 0:
         raise Unusable("the training took no time")
+    if len(training.step_times_s) != steps or min(training.step_times_s) <= 0:
+        raise Unusable(f"not each of the {steps} steps took its time")
+    if not math.isclose(statistics.median(training.step_times_s), training.step_time_s):
+        raise Unusable("the median of the steps' times is another than the payload says")
+    if training.reference_step_s <= 0:
+        raise Unusable("the reference took no time")
     return training
 
 
-def judge(job: Job, check: str, document: Document, training: Training, rules: Rules) -> Result:
+def _rank(job: Job, fields: Fields, name: str) -> int:
+    number = fields.whole(name)
+    if number >= job.ranks:
+        raise Unusable(f"{name} is rank {number}, there are {job.ranks}")
+    return number
+
+
+def _gathered(job: Job, step: Fields) -> Gathered:
+    return Gathered(
+        _difference(step, "weights"), _rank(job, step, "owner"), _difference(step, "own")
+    )
+
+
+def judge(
+    job: Job,
+    check: str,
+    document: Document,
+    training: Training,
+    figures: Sequence[Figure],
+    rules: Rules,
+) -> Result:
+    """figures: of the first step, in the order in which they come about."""
     tolerances = rules.common.training[job.backend or ""]
-    figures = training.figures(tolerances)
-    value, threshold = max(figures, key=lambda figure: _ratio(*figure))
-    verdict = worst(limit.judge(metric.value) for metric, limit in figures)
+    speeds = training.speeds(rules.common.training_speed[job.backend or ""])
+    differences = training.figures(tolerances)
+    # What is as fast as it should be is told by its differences.
+    judged = differences + [each for each in speeds if each[1].judge(each[0].value) is FAIL]
+    value, threshold = max(judged, key=lambda figure: _ratio(*figure))
+    verdict = worst(limit.judge(metric.value) for metric, limit in judged)
     message, blamed = "", None
     needed = MOVEMENT * float(tolerances.parameters.value)
     if verdict is Verdict.FAIL:
-        origin = find_origin(training, tolerances)
+        origin = find_origin(training, figures, tolerances)
         message = f"{value.name} is {_number(value.value)}, at most {threshold.value:.2g} expected"
         if origin is not None:
             message += f"; it began with {origin.what} {_named(origin.ranks)}"
-            blamed = origin.hosts if origin.known or len(origin.hosts) == 1 else None
+            blamed = origin.blamed
     elif training.movement < needed:
         verdict = Verdict.INCONCLUSIVE
         message = (
@@ -199,60 +353,98 @@ def judge(job: Job, check: str, document: Document, training: Training, rules: R
         value,
         threshold,
         (
-            *(metric for metric, _ in figures),
+            *(metric for metric, _ in differences),
             Metric("reference's movement", training.movement),
             _metric("first loss", training.curves[0].losses[0]),
             _metric("last loss", training.curves[0].losses[-1]),
             Metric("parameters", training.parameters),
             Metric("samples per second", round(training.samples_per_s, 2), "1/s"),
             Metric("step time, median", training.step_time_s, "s"),
+            *(Metric(metric.name, _rounded(metric.value)) for metric, _ in speeds),
         ),
         document.proof,
         blamed,
     )
 
 
-def find_origin(training: Training, tolerances: Tolerances) -> Origin | None:
-    """The first figure that is off.
+def find_origin(
+    training: Training, figures: Sequence[Figure], tolerances: Tolerances
+) -> Origin | None:
+    """The first figure that is off, in the order in which they come about.
 
-    What a rank computed alone, no other can have spoiled. Then comes what the ranks exchanged,
-    along the chain in a pipeline: activations forwards, gradients backwards. Last come the
-    parameters: after the first step they follow from gradients that were found right, later ones
-    from another exchange.
+    First the weights that were gathered for the first step, then the first step's own figures. The
+    parameters after it follow from gradients that were found right; then come the next step's
+    weights, and parameters that follow from another exchange.
     """
     first, after = float(tolerances.first_step.value), float(tolerances.parameters.value)
-
-    def off(name: str) -> list[Rank]:
-        return [item.rank for item in training.ranks if item.first_step.get(name, 0.0) > first]
-
-    if ranks := off(COMPUTED):
-        return Origin("what was computed by", tuple(ranks), known=True)
-    if ranks := off(RECEIVED):
-        return _forwards(training, ranks[0])
-    if ranks := off(EXCHANGED):
-        if RECEIVED not in training.ranks[0].first_step:
-            return Origin("the averaged gradient of", tuple(ranks), known=False)
-        return _backwards(training, ranks[-1])
+    if origin := _gathering(training, 0, after):
+        return origin
+    for figure in figures:
+        if off := [item for item in training.ranks if item.first_step[figure.name] > first]:
+            return figure.locate(training, off)
     for step in range(len(training.ranks[0].parameters)):
+        if step and (origin := _gathering(training, step, after)):
+            return origin
         if ranks := [item.rank for item in training.ranks if item.parameters[step] > after]:
             what = f"the parameters after step {step + 1} of"
-            return Origin(what, tuple(ranks), known=step == 0)
+            return Origin(what, tuple(dict.fromkeys(ranks)), known=step == 0)
     return None
 
 
-def _forwards(training: Training, first: Rank) -> Origin:
-    """Where a pipeline's activations went wrong; `first` is the first stage that has them wrong."""
-    before = first.rank - 1
-    if before < 0 or before in training.ends:  # the first of its chain makes its data itself
-        return Origin("the data of", (first,), known=True)
-    return Origin("what went from", training.pair(before), known=False)
+def _gathering(training: Training, step: int, most: float) -> Origin | None:
+    """Where the weights of a step went wrong, if they did.
+
+    A rank that has its own shard wrong, after a step in which it was right, spoiled it itself, and
+    the others got it from there.
+    """
+    gathering = [item for item in training.ranks if item.gathered]
+    if spoiled := tuple(item.rank for item in gathering if item.gathered[step].own > most):
+        what = f"the weights for step {step + 1} that were held by"
+        return Origin(what, spoiled, known=True)
+    off = [item for item in gathering if item.gathered[step].weights > most]
+    if not off:
+        return None
+    worst = max(off, key=lambda item: item.gathered[step].weights)
+    pair = dict.fromkeys((training.rank(worst.gathered[step].owner), worst.rank))
+    what = f"the weights for step {step + 1} that went between"
+    return Origin(what, tuple(pair), False, tuple(item.rank for item in off))
 
 
-def _backwards(training: Training, last: Rank) -> Origin:
-    """Where a pipeline's gradient went wrong; `last` is the last stage that has it wrong."""
-    if last.rank in training.ends:  # the loss is its own, nothing came back to it
-        return Origin("the gradient of", (last,), known=True)
-    return Origin("what came back between", training.pair(last.rank), known=False)
+def forwards(training: Training, off: Sequence[RankFigures]) -> Origin:
+    """Where a pipeline's activations went wrong: the first stage that has them wrong."""
+    stages = training.model(off[0])
+    place = stages.index(off[0])
+    if place == 0:  # the first stage makes its data itself
+        return Origin("the data of", (off[0].rank,), known=True)
+    return Origin("what went from", _pair(stages[place - 1], off[0]), known=False)
+
+
+def backwards(training: Training, off: Sequence[RankFigures]) -> Origin:
+    """Where a pipeline's gradient went wrong: the last stage that has it wrong."""
+    stages = training.model(off[-1])
+    place = stages.index(off[-1])
+    if place == len(stages) - 1:  # the loss is its own, nothing came back to it
+        return Origin("the gradient of", (off[-1].rank,), known=True)
+    return Origin("what came back between", _pair(off[-1], stages[place + 1]), known=False)
+
+
+def _pair(*stages: RankFigures) -> tuple[Rank, ...]:
+    return tuple(dict.fromkeys(stage.rank for stage in stages))
+
+
+def chains(ranks: int, longest: int) -> list[int]:
+    """How many ranks each chain has: as few chains as possible, as even as possible."""
+    count = math.ceil(ranks / longest)
+    return [len(range(chain, ranks, count)) for chain in range(count)]
+
+
+# The figures that several trainings have.
+COMPUTED = Figure("computed", own("what was computed by"))
+PIPELINED = (
+    COMPUTED,
+    Figure("received", forwards),
+    Figure("exchanged", backwards),
+)
 
 
 def _named(ranks: Sequence[Rank]) -> str:
@@ -262,6 +454,10 @@ def _named(ranks: Sequence[Rank]) -> str:
 
 def _metric(name: str, value: float) -> Metric:
     return Metric(name, value if math.isfinite(value) else NOT_FINITE)
+
+
+def _rounded(value: Value) -> Value:
+    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 def _number(value: object) -> str:

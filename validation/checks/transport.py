@@ -1,6 +1,6 @@
 """Whether ranks spoke over what is declared, by NCCL's own logs of all ranks.
 
-all_reduce, ddp and pipeline are all held against it: each connects by itself, and a bandwidth means
+all_reduce and all trainings are held against it: each connects by itself, and a bandwidth means
 something only for the network it was measured on. InfiniBand that fell back to sockets must fail,
 and never become a baseline. What no log shows is not proven.
 """
@@ -57,6 +57,7 @@ _OWN_VERBS = "IB"
 _TELLS_RATES = (2, 24)  # the release from which on NCCL's own NET/IB tells the rate of each device
 
 _KINDS = ("P2P", "SHM", "NET", "COLLNET", "NVLS")
+_LONGEST = 300  # of what is shown beside a number
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\.")
 _RATE = re.compile(r"[a-z]+_[a-z]*([0-9]+)")
 
@@ -216,6 +217,35 @@ def cards(job: Job, reply: Reply) -> list[str]:
                     used = _devices(log, transport)
                     names |= dict.fromkeys(port for each in used for port in each.name.split("+"))
     return sorted(names)
+
+
+def chosen(summaries: Sequence[Mapping[str, Any]], function: str, size: int) -> str:
+    """The algorithm and protocol that NCCL chose for so many bytes of a function, in NCCL's words:
+    "RING SIMPLE"; several are joined by " or ". Empty where no log tells: NCCL before 2.23 names no
+    function, and it chooses none for what is sent from one rank to another.
+    """
+    ways: dict[str, None] = {}
+    for rank, summary in enumerate(summaries):
+        for item in Fields(summary, f"nccl_log[{rank}].").items("choices"):
+            if item.maybe_text("function") == function and (
+                item.whole("least_bytes") <= size <= item.whole("most_bytes")
+            ):
+                ways[f"{item.text('algorithm')} {item.text('protocol')}"] = None
+    return printable(" or ".join(ways), _LONGEST)
+
+
+def carriers(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Over what the channels of all ranks went, and which network devices: "NET/IB mlx5_0:1,
+    P2P/CUMEM"; as NCCL says it. Empty where no log tells.
+    """
+    ways: set[str] = set()
+    for rank, summary in enumerate(summaries):
+        log = _read(Fields(summary, f"nccl_log[{rank}]."), rank, "")
+        for transport in log.transports:
+            names = [device.name for device in _devices(log, transport)]
+            way = f"{transport.kind}/{transport.via}" if transport.via else transport.kind
+            ways.update([" ".join([way, name]) for name in names] or [way])
+    return printable(", ".join(sorted(ways)), _LONGEST)
 
 
 # --- reading ---------------------------------------------------------------------------------

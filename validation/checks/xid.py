@@ -6,9 +6,12 @@ What it checks   XIDs (GPUs) and SXIDs (NVSwitches) in the kernel log since the 
                  INCONCLUSIVE.
 Why it matters   XIDs are the driver's own reports of most faults of boards, links and memory, often
                  hours before anything else shows.
-What to do       Look the XID up in NVIDIA's catalog and follow it; then reboot the node, which
-                 clears the log. If the log may not be read, let Slurm's users read the journal
-                 (group systemd-journal), or set the sysctl kernel.dmesg_restrict to 0.
+What to do       A switch: follow NVIDIA's guide to the Fabric Manager; then reboot the node. A
+                 number: look it up with `python -m validation.explain xid NUMBER` and follow it;
+                 then reboot the node, which clears the log. The log may not be read: let Slurm's
+                 users read the journal (group systemd-journal), or set the sysctl
+                 kernel.dmesg_restrict to 0. The log is incomplete: its ring was too small since the
+                 boot; let journald keep it.
                  $ ssh {node} "sudo journalctl --dmesg --boot | grep -e Xid"
                  $ ssh {node} 'nvidia-smi -q | grep -i -e "bus id" -e "recovery action"'
 """
@@ -27,12 +30,29 @@ from validation.checks.health import (
     read_gpus,
     word,
 )
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "xid"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "A number": When(
+        r"\bXID ([0-9]+)",
+        (
+            "python -m validation.explain xid {found}",
+            'ssh {node} \'nvidia-smi -q | grep -i -e "bus id" -e "recovery action"\'',
+        ),
+    ),
+    "A switch": When(r"\bSXID", ('ssh {node} "sudo journalctl --dmesg --boot | grep -e SXid"',)),
+    "The log may not be read": When(
+        r"may not be read", ("ssh {node} sysctl kernel.dmesg_restrict",)
+    ),
+    "The log is incomplete": When(
+        r"no longer contains|how far back", ("ssh {node} journalctl --disk-usage",)
+    ),
+}
 
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})")
 

@@ -10,6 +10,7 @@ Everything here is pure: what to measure next, and what the measurements mean.
 
 from validation.localise.evidence import Seen
 from validation.localise.findings import Findings, Group, Link, Node, Undecided
+from validation.localise.rails import Hca, Rails, by_rail
 from validation.localise.ramp import Narrowed, narrow, ramp
 from validation.localise.rounds import MOST_ROUNDS, next_round
 from validation.localise.topology import Level, Topology
@@ -19,13 +20,16 @@ __all__ = [
     "MOST_ROUNDS",
     "Findings",
     "Group",
+    "Hca",
     "Level",
     "Link",
     "Narrowed",
     "Node",
+    "Rails",
     "Seen",
     "Topology",
     "Undecided",
+    "by_rail",
     "conclude",
     "narrow",
     "next_round",

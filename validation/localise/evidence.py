@@ -65,6 +65,8 @@ class Evidence:
 
     def between(self, one: str, other: str) -> set[int]:
         """The boundaries between two nodes."""
+        if self.paths[one] == self.paths[other]:
+            return set()
         return {
             self.sides[side].boundary
             for ours, theirs in zip(self.paths[one], self.paths[other], strict=True)
@@ -127,8 +129,9 @@ def _groups(
         Side(tuple(names), inside, min(numbers[inside], _opposite(inside, present, numbers, sizes)))
         for inside, names in labels.items()
     )
-    paths = {node: tuple(column.get(node, NOWHERE) for column in columns) for node in nodes}
-    return sides, paths
+    by_level = [[column.get(node, NOWHERE) for node in nodes] for column in columns]
+    paths = zip(*by_level, strict=True) if columns else ((),) * len(nodes)
+    return sides, dict(zip(nodes, paths, strict=True))
 
 
 def _opposite(

@@ -49,30 +49,33 @@ class Group:
             the same nodes, or because nothing crosses between any of them
     nodes   of the groups
     pairs   pairs across the boundary that failed although both nodes are good
-    inside  whether pairs inside are good
+    inside  whether pairs inside are good, or inside its parts
+    parts   groups none of which gets to another: what is above them is at fault
     """
 
     labels: tuple[str, ...]
     nodes: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...]
-    inside: bool
+    pairs: tuple[tuple[str, str], ...] = ()
+    inside: bool = False
+    parts: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        names = ", ".join(self.labels)
+        names = " and ".join(self.labels)
         if not self.inside:
             return (
                 f"{names} is at fault as a whole: each of its {len(self.nodes)} nodes "
                 f"({compress(self.nodes)}) failed with every partner, inside as well."
             )
-        if len(self.labels) == 1:
+        if not self.parts:
             return (
                 f"What leads out of {names} is at fault: all {len(self.pairs)} pairs across its "
-                "boundary fail, and pairs inside are good."
+                "boundary failed, and pairs inside are good."
             )
+        above = f"{names}, which joins" if self.labels != self.parts else "What joins"
         return (
-            f"What joins {names} is at fault: all {len(self.pairs)} pairs across fail, and pairs "
-            "inside are good."
+            f"{above} {', '.join(self.parts)}, is at fault: none of them gets to another, in "
+            f"{len(self.pairs)} pairs, and pairs inside are good."
         )
 
 
@@ -96,12 +99,16 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that is wrong or not known to be right. Nothing of both: `clear`."""
+    """Everything that is wrong or not known to be right. Nothing of both: `clear`.
+
+    good  nodes that ran well with another
+    """
 
     nodes: tuple[Node, ...] = ()
     links: tuple[Link, ...] = ()
     groups: tuple[Group, ...] = ()
     undecided: tuple[Undecided, ...] = ()
+    good: tuple[str, ...] = ()
 
     @property
     def clear(self) -> bool:

@@ -41,7 +41,7 @@ class Topology:
             if node.rack:
                 racks.setdefault(node.rack, []).append(node.name)
         levels = [("switch", switches), ("rack", racks)]
-        above = _above(declaration.switches, switches | racks)
+        above = _above(declaration.switches, racks | switches)
         levels += [("switch", groups) for groups in above]
         return cls.of((name, groups) for name, groups in levels)
 

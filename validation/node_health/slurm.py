@@ -6,10 +6,8 @@ after 60 s. So each call has a limit.
 
 from __future__ import annotations
 
-import re
-
 from cluster import processes
-from cluster.slurm import node_states
+from cluster.slurm import drain_reasons
 from validation.node_health.state import View
 
 LIMIT_S = 10.0
@@ -30,13 +28,11 @@ def parse(text: str) -> View:
     >>> parse("NodeName=n1 State=IDLE+DRAIN Reason=Prolog error [slurm@2026-11-22T06:00:00]")
     View(drained=True, reason='Prolog error')
     """
-    state = re.search(r"\bState=(\S+)", text)
     try:
-        words = node_states.words(state[1] if state else "")
+        node = drain_reasons.shown(text)
     except ValueError:
         raise SlurmError(f"scontrol says nothing of a state: {text.strip()[:120]}") from None
-    reason = re.search(r"\bReason=(.*?) \[[^\[\]]*@[^\[\]]*\]", text)
-    return View(bool(words & node_states.DRAINED), reason[1] if reason else "")
+    return View(node.drained, node.reason)
 
 
 def drain(node: str, reason: str) -> None:

@@ -2,13 +2,13 @@
 
     srun … python -m validation.payloads NAME CONFIG
 
-NAME is node, host, host_speed, health, cuda, compute, dcgm, isolation, pairs, all_reduce, ddp or
-pipeline; CONFIG is a JSON object, see each payload's Config. The answer is one JSON document on one
-line of standard output: from rank 0 of a collective payload, and from every task of the others,
-which look at one node. Everything else goes to standard error. An error ends the payload with a
-line there that begins with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is
-known whose fault it is; a wrong sum is no error but a measurement. Lines that begin with
-"plumbline: stage" say how far each rank is.
+NAME is a key of OF_NODE or COLLECTIVES below; CONFIG is a JSON object, see each payload's Config.
+The answer is one JSON document on one line of standard output: from rank 0 of a collective payload,
+and from every task of the others, which look at one node.
+Everything else goes to standard error. An error ends the payload with a line there that begins
+with "plumbline: ", after one with "plumbline: blamed HOST,…" where it is known whose fault it is;
+a wrong sum is no error but a measurement. Lines that begin with "plumbline: stage" say how far
+each rank is.
 """
 
 from __future__ import annotations
@@ -25,17 +25,27 @@ from cluster.errors import CannotRun
 from cluster.text import first_line
 from validation.payloads import (
     all_reduce,
+    checkpoint,
+    collectives,
     compute,
     cuda,
     dcgm,
     ddp,
     document,
+    expert_parallel,
+    fsdp,
     health,
     host,
     host_speed,
-    isolation,
+    inference,
+    killed,
+    look,
+    mesh,
     node,
     pipeline,
+    scaling,
+    schedules,
+    tensor_parallel,
 )
 from validation.payloads.config import GroupConfig, load
 from validation.payloads.group import Group, joined
@@ -47,10 +57,11 @@ USAGE = "usage: python -m validation.payloads NAME CONFIG"
 
 @dataclass(frozen=True)
 class Collective:
-    """A payload that all ranks run together."""
+    """A payload that all ranks run together. `killed`: each of them ends by SIGKILL, see killed."""
 
     config: type[GroupConfig]
     measure: Callable[[Any, Group], dict[str, Any]]
+    killed: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,13 +81,23 @@ OF_NODE = {
     "cuda": OfNode(cuda.Config, cuda.measure),
     "compute": OfNode(compute.Config, compute.measure),
     "dcgm": OfNode(dcgm.Config, dcgm.measure),
-    "isolation": OfNode(isolation.Config, isolation.measure),
+    "look": OfNode(look.Config, look.measure),
 }
 COLLECTIVES = {
     "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each
     "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
+    "collectives": Collective(collectives.Config, collectives.measure),
     "ddp": Collective(ddp.Config, ddp.measure),
     "pipeline": Collective(pipeline.Config, pipeline.measure),
+    "fsdp": Collective(fsdp.Config, fsdp.measure),
+    "tensor_parallel": Collective(tensor_parallel.Config, tensor_parallel.measure),
+    "schedules": Collective(schedules.Config, schedules.measure),
+    "expert_parallel": Collective(expert_parallel.Config, expert_parallel.measure),
+    "mesh": Collective(mesh.Config, mesh.measure),
+    "checkpoint": Collective(checkpoint.Config, checkpoint.write, killed=True),
+    "resume": Collective(checkpoint.Config, checkpoint.resume),
+    "inference": Collective(inference.Config, inference.measure),
+    "scaling": Collective(scaling.Config, scaling.measure),
 }
 NAMES = (*OF_NODE, *COLLECTIVES)
 
@@ -90,24 +111,48 @@ def main(arguments: Sequence[str]) -> int:
         complain(f"{USAGE}, with NAME one of {', '.join(NAMES)}")
         return 2
     name, config = arguments
+    if name in COLLECTIVES and COLLECTIVES[name].killed:
+        status, line = _killed(name, config)
+    else:
+        status, line = _answered(name, config)
+    if line:
+        # What a TaskProlog printed may lack its newline: the document is on a line of its own.
+        document.write_line(stdout, f"\n{line}")
+    return status
+
+
+def _answered(
+    name: str, config: str, report: killed.Report | None = None
+) -> tuple[int, str | None]:
+    """The status of a payload and its document, or its complaint."""
     try:
-        line = run(name, config, os.environ)
+        return 0, run(name, config, os.environ, report)
     except CannotRun as error:
         complain(f"{_who(name)}: {error}", error.blamed)
         time.sleep(error.linger_s)
-        return 1
     except Exception as error:
         traceback.print_exc()
         complain(f"{_who(name)}: {type(error).__name__}: {first_line(error)}")
-        return 1
-    if line is not None:
-        # What a TaskProlog printed may lack its newline: the document is on a line of its own.
-        document.write_line(stdout, f"\n{line}")
-    return 0
+    return 1, None
 
 
-def run(name: str, config: str, environ: Mapping[str, str]) -> str | None:
-    """The document of one payload, or None on the ranks that leave it to rank 0."""
+def _killed(name: str, config: str) -> tuple[int, str | None]:
+    """The same of a payload that is killed when it is done."""
+    try:
+        text = killed.after(lambda report: _answered(name, config, report)[0])
+    except CannotRun as error:
+        complain(f"{_who(name)}: {error}", (node_name(os.environ),))
+        return 1, None
+    return (1, None) if text is None else (0, text and document.with_end(text, "SIGKILL"))
+
+
+def run(
+    name: str, config: str, environ: Mapping[str, str], report: killed.Report | None = None
+) -> str | None:
+    """The document of one payload, or None on the ranks that leave it to rank 0.
+
+    report   takes it (or an empty text) while the group still stands, and does not return
+    """
     if (alone := OF_NODE.get(name)) is not None:
         what = load(alone.config, config)
         return document.encode(name, node.proof(environ), alone.measure(what), what.nonce)
@@ -116,6 +161,10 @@ def run(name: str, config: str, environ: Mapping[str, str]) -> str | None:
     with joined(loaded, environ) as group:
         measured = payload.measure(loaded, group)
         proof = group.proof()
+        if report is not None:
+            whole = document.encode(name, proof, measured, loaded.nonce)
+            group.part()
+            report(whole if group.rank == 0 else "")
     return document.encode(name, proof, measured, loaded.nonce) if group.rank == 0 else None
 
 

@@ -15,13 +15,14 @@ after it, both outside the timed region.
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import bandwidth
 from validation.payloads.config import GroupConfig, require, require_positive
 from validation.payloads.group import Group
+from validation.payloads.pattern import PERIOD, mix
+from validation.payloads.timed_calls import Call, timed
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 ITEM_BYTES = 4  # float32
 LARGEST_EXACT = 2**24
 MOST_RANKS = LARGEST_EXACT // 4  # so that the hash has some room
-PERIOD = 8191
 TILE_PERIODS = 512  # of the pattern at a time: 16 MiB, small beside any buffer worth measuring
 RANKS_AT_ONCE = 64  # in adding up the expected sum: 4 MiB of whole numbers
 
@@ -55,18 +55,21 @@ class Config(GroupConfig):
 @dataclass(frozen=True)
 class Measured:
     """One size. Seconds per call on the slowest rank; GB/s at the median; how many elements were
-    wrong on each rank, over all calls that were checked."""
+    wrong on each rank, over all calls that were checked; seconds of each rank's own work around a
+    call (timed_calls.Timed)."""
 
     bytes: int
     elements: int
     dtype: str
     calls_checked: int
+    calls_s: list[float]
     time_s_median: float
     time_s_min: float
     time_s_max: float
     algbw_gbs: float
     busbw_gbs: float
     wrong_by_rank: list[int]
+    work_s_by_rank: list[float]
 
 
 def contribution(first: int, last: int, ranks: int) -> torch.Tensor:
@@ -81,8 +84,8 @@ def contribution(first: int, last: int, ranks: int) -> torch.Tensor:
     half = largest // 2
     element = torch.arange(PERIOD)
     rank = torch.arange(first, last)
-    hashed = _mix(_mix(element + 1)[None, :] + rank[:, None])
-    sign = 1 - 2 * (_mix(element + PERIOD) & 1)
+    hashed = mix(mix(element + 1)[None, :] + rank[:, None])
+    sign = 1 - 2 * (mix(element + PERIOD) & 1)
     return sign[None, :] * (largest - ((hashed & 2**24 - 1) * half >> 24))  # faster than a modulo
 
 
@@ -96,21 +99,13 @@ def total(ranks: int) -> torch.Tensor:
     return sums
 
 
-def _mix(value: torch.Tensor) -> torch.Tensor:
-    """Spreads whole numbers over all 64 bits (splitmix64); products wrap around."""
-    value = value * -7046029254386353131
-    value = (value ^ (value >> 30 & 2**34 - 1)) * -4658895280553007687
-    value = (value ^ (value >> 27 & 2**37 - 1)) * -7723592293110705685
-    return value ^ (value >> 31 & 2**33 - 1)
-
-
 def measure(config: Config, group: Group) -> dict[str, Any]:
     """Every size in turn, see Measured, and over what, see Group.transport.
 
     Collective: all ranks must call it.
     """
-    mine = _tile(contribution(group.rank, group.rank + 1, group.size)[0], group.device)
-    expected = _tile(total(group.size), group.device)
+    mine = tile(contribution(group.rank, group.rank + 1, group.size)[0], group.device)
+    expected = tile(total(group.size), group.device)
     sizes = []
     for size in config.sizes_bytes:
         sizes.append(asdict(_measure_size(config, group, size, mine, expected)))
@@ -122,30 +117,33 @@ def _measure_size(
 ) -> Measured:
     import torch
 
-    group.watch.doing(f"summing {size} bytes")
-    buffer = torch.empty(size // ITEM_BYTES, dtype=torch.float32, device=group.device)
-    wrong = torch.zeros((), dtype=torch.int64, device=group.device)
-    for _ in range(config.warmup):
-        fill(buffer, mine)
-        reduce(buffer)
-        wrong += count_wrong(buffer, expected)
     group.watch.doing(f"timing {size} bytes")
-    timed = _time_cuda if group.device.type == "cuda" else _time_cpu
-    times = timed(config, buffer, mine, expected, wrong)
-
-    seconds = group.slowest(times)
+    buffer = torch.empty(size // ITEM_BYTES, dtype=torch.float32, device=group.device)
+    measured = timed(
+        Call(
+            fill=lambda _: fill(buffer, mine),
+            run=lambda _: reduce(buffer),
+            wrong=lambda _: count_wrong(buffer, expected),
+        ),
+        group.device,
+        config.warmup,
+        config.iterations,
+    )
+    seconds = group.slowest(measured.seconds)
     median = statistics.median(seconds)
     return Measured(
         bytes=size,
         elements=buffer.numel(),
         dtype=str(buffer.dtype).removeprefix("torch."),
-        calls_checked=config.warmup + config.iterations,
+        calls_checked=measured.checked,
+        calls_s=seconds,
         time_s_median=median,
         time_s_min=min(seconds),
         time_s_max=max(seconds),
         algbw_gbs=bandwidth.algbw(size, median),
         busbw_gbs=bandwidth.busbw("all_reduce", group.size, size, median),
-        wrong_by_rank=group.gather(int(wrong.item())),
+        wrong_by_rank=group.gather(int(measured.wrong.item())),
+        work_s_by_rank=group.gather(measured.work_s),
     )
 
 
@@ -177,59 +175,8 @@ def count_wrong(buffer: torch.Tensor, tile: torch.Tensor) -> torch.Tensor:
     return wrong
 
 
-def _tile(period: torch.Tensor, device: torch.device) -> torch.Tensor:
+def tile(period: torch.Tensor, device: torch.device) -> torch.Tensor:
     """TILE_PERIODS periods, float32."""
     import torch
 
     return period.to(device=device, dtype=torch.float32).repeat(TILE_PERIODS)
-
-
-def _time_cpu(
-    config: Config,
-    buffer: torch.Tensor,
-    mine: torch.Tensor,
-    expected: torch.Tensor,
-    wrong: torch.Tensor,
-) -> list[float]:
-    """Wall seconds of each call, begun together; adds to `wrong`."""
-    import torch.distributed as dist
-
-    seconds = []
-    for _ in range(config.iterations):
-        fill(buffer, mine)
-        dist.barrier()
-        start = time.perf_counter()
-        reduce(buffer)
-        seconds.append(time.perf_counter() - start)
-        wrong += count_wrong(buffer, expected)
-    return seconds
-
-
-def _time_cuda(
-    config: Config,
-    buffer: torch.Tensor,
-    mine: torch.Tensor,
-    expected: torch.Tensor,
-    wrong: torch.Tensor,
-) -> list[float]:
-    """Seconds of each call on the GPU's own clock, with one wait for the GPU at the end.
-
-    A reduction of a single element before each call lines the ranks' streams up, as the barrier
-    does on CPUs; a wait on the host would add its own delay to small sizes. Adds to `wrong`.
-    """
-    import torch
-
-    event: Any = torch.cuda.Event  # carries no annotations
-    events = [
-        (event(enable_timing=True), event(enable_timing=True)) for _ in range(config.iterations)
-    ]
-    line_up = torch.zeros(1, device=buffer.device)
-    for start, end in events:
-        fill(buffer, mine)
-        reduce(line_up)
-        start.record()
-        reduce(buffer)
-        end.record()
-        wrong += count_wrong(buffer, expected)
-    torch.cuda.synchronize()
-    return [start.elapsed_time(end) / 1000 for start, end in events]

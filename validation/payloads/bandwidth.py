@@ -1,11 +1,11 @@
 """Algorithm and bus bandwidth as nccl-tests defines them (doc/PERFORMANCE.md).
 
 algbw = S / t, with S the bytes and t the seconds of one operation; for all_gather, reduce_scatter
-and alltoall S is the total over all ranks. busbw = algbw times a factor of the number of ranks n,
+and all_to_all S is the total over all ranks. busbw = algbw times a factor of the number of ranks n,
 chosen so that busbw does not depend on n and can be compared with the hardware's links:
 
     all_reduce                                       2(n-1)/n
-    all_gather, reduce_scatter, alltoall, gather,
+    all_gather, reduce_scatter, all_to_all, gather,
     scatter                                           (n-1)/n
     broadcast, reduce, sendrecv                       1
 
@@ -18,7 +18,7 @@ _TRIPS = {  # how often each byte crosses a link, apart from the share a rank ke
     "all_reduce": 2,
     "all_gather": 1,
     "reduce_scatter": 1,
-    "alltoall": 1,
+    "all_to_all": 1,
     "gather": 1,
     "scatter": 1,
 }

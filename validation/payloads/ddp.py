@@ -70,6 +70,14 @@ def shares(ranks: int) -> list[float]:
     return [math.fsum(map(weight, range(k, ranks, count))) / ranks for k in range(count)]
 
 
+def mean_losses(losses: Sequence[Sequence[float]]) -> list[float]:
+    """Of each step, over the ranks with their weights; losses: of each rank."""
+    return [
+        math.fsum(weight(rank) * loss for rank, loss in enumerate(step)) / len(losses)
+        for step in zip(*losses, strict=True)
+    ]
+
+
 def measure(config: Config, group: Group) -> dict[str, Any]:
     """See training.report. Collective: all ranks must call it."""
     from validation.payloads.reference import difference
@@ -78,26 +86,26 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     group.watch.doing("training the reference")
     expected, alone = train_reference(config, group.rank, group.size)
     group.watch.doing("comparing")
-    everyones = zip(*group.gather(record.losses), strict=True)
-    losses = [
-        math.fsum(weight(rank) * loss for rank, loss in enumerate(step)) / group.size
-        for step in everyones
-    ]
+    losses = mean_losses(group.gather(record.losses))
     return training.report(
         group,
-        mine=training.figures(
-            group.rank,
-            first_step={
-                "computed": difference(record.computed, alone.gradients),
-                "exchanged": difference(record.exchanged, expected.first.gradients),
-            },
-            parameters=record.parameters,
-            reference=expected,
+        rows=training.everyones(
+            group,
+            training.figures(
+                group.rank,
+                first_step={
+                    "computed": difference(record.computed, alone.gradients),
+                    "exchanged": difference(record.exchanged, expected.first.gradients),
+                },
+                parameters=record.parameters,
+                reference=expected.parameters,
+            ),
         ),
         curves=[training.curve(group.size, losses, expected.losses)],
         parameters=sum(parameter.numel() for parameter in expected.parameters[0]),
         samples_per_step=config.batch_per_rank * group.size,
         step_times=record.step_times,
+        reference_step_s=expected.step_s,
     )
 
 
@@ -161,7 +169,11 @@ def train_reference(config: Config, rank: int, ranks: int) -> tuple[Reference, P
         return each.repeat_interleave(config.batch_per_rank)
 
     everyone = reference.train(
-        values, scale, training.batches(config, samples), weights(counts), config.lr
+        values,
+        reference.of_layers(scale),
+        training.batches(config, samples),
+        weights(counts),
+        config.lr,
     )
     mine = [weight(rank) if k == rank % len(counts) else 0.0 for k in range(len(counts))]
     inputs, targets = next(training.batches(config, samples))

@@ -30,6 +30,13 @@ def encode(
     return json.dumps(_spell_out(document), allow_nan=False, separators=(",", ":"))
 
 
+def with_end(line: str, signal: str) -> str:
+    """The document of a process that was killed, and by which signal."""
+    document = json.loads(line)
+    document["measured"]["ended_by"] = signal
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+
 def claim_stdout() -> int:
     """A file descriptor for the document; standard output itself becomes standard error.
 

@@ -14,7 +14,7 @@ import platform
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -26,7 +26,7 @@ from cluster.errors import CannotRun
 from cluster.text import first_line
 from validation.payloads import container, nccl_debug
 from validation.payloads.config import GroupConfig
-from validation.payloads.meeting import connect, meet
+from validation.payloads.meeting import TICK_S, connect, meet
 from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name, steering
 from validation.payloads.watch import Watch, mark
 
@@ -37,6 +37,7 @@ Json = TypeVar("Json")
 
 # Torch's own time limit comes so much later than ours, which knows who is silent.
 GRACE_S = 60.0
+PAUSE_S = 0.2  # between two looks whether a rank of the same node is ready
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Group:
     watch: Watch
     environment: Mapping[str, str]  # what steers the communication, as it came
     nccl_log: Path | None  # this rank's; None without NCCL
+    store: Any  # torch's, which rank 0 serves
 
     def gather(self, value: Json) -> list[Json]:
         """Every rank's value, in rank order, on every rank. The value must survive JSON."""
@@ -80,6 +82,22 @@ class Group:
     def slowest(self, seconds: Sequence[float]) -> list[float]:
         """The largest value over all ranks, place by place."""
         return [max(place) for place in zip(*self.gather(list(seconds)), strict=True)]
+
+    def on_each_node(self, what: str, work: Callable[[], Json]) -> list[Json | None]:
+        """What the first rank of each node came to, in rank order, None for the other ranks. These
+        wait without the GPU: a collective that waits for its peers would keep it busy.
+
+        Collective. `what` is a word of its own; `work` must not raise.
+        """
+        self.clock()
+        mine = None
+        key = f"{what}/{self.itself.host}"
+        if self.itself.local_rank == 0:
+            mine = work()
+            self.store.set(key, "")
+        while not self.store.check([key]):
+            time.sleep(PAUSE_S)
+        return self.gather(mine)
 
     def clock(self) -> float:
         """Seconds on this rank's clock, once its device has done all its work."""
@@ -100,6 +118,23 @@ class Group:
             "ranks": self.gather(asdict(self.itself)),
             "environment": dict(self.environment),
         }
+
+    def part(self) -> None:
+        """Returns once no rank needs another any more: each may now end at any moment. Collective.
+
+        The last step goes through the store alone, and rank 0, which serves it, returns last.
+        """
+        self.watch.doing("parting")
+        self._count("done")
+        self.store.add("parted", 1)
+        if self.rank == 0:
+            self._count("parted", 0)
+
+    def _count(self, name: str, mine: int = 1) -> None:
+        """Waits until every rank has counted itself."""
+        self.store.add(name, mine)
+        while self.store.add(name, 0) < self.size:
+            time.sleep(TICK_S)
 
     def transport(self) -> list[dict[str, Any]] | None:
         """What every rank's NCCL says of the way it took (nccl_log.Summary); None without NCCL.
@@ -159,6 +194,7 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
             watch=watch,
             environment=environment,
             nccl_log=log,
+            store=store,
         )
         if config.cpus_per_rank is not None:
             _require_cpus(group, config.cpus_per_rank)

@@ -22,13 +22,13 @@ in which a stage waits when all forwards and backwards take equally long and mes
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import training
+from validation.payloads.chains import Chain, chains, meet
 from validation.payloads.config import require, require_positive
 from validation.payloads.group import Group, release
 
@@ -65,17 +65,6 @@ class Config(training.TrainingConfig):
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Consecutive ranks, one stage each; `group` is torch's, None for the default group."""
-
-    ranks: range
-    group: Any = None
-
-    def stage_of(self, rank: int) -> int:
-        return rank - self.ranks.start
-
-
-@dataclass(frozen=True)
 class Stage:
     """What a rank found in its training.
 
@@ -93,14 +82,6 @@ class Stage:
     parameters: list[list[torch.Tensor]]
 
 
-def chains(ranks: int) -> list[range]:
-    """The ranks in as few chains as possible, of nearly equal length, the longer ones first."""
-    count = -(-ranks // LONGEST_CHAIN)
-    short, longer = divmod(ranks, count)
-    ends = [short * i + min(i, longer) for i in range(count + 1)]
-    return [range(first, end) for first, end in itertools.pairwise(ends)]
-
-
 def bubble_fraction(stages: int, microbatches: int) -> float:
     """Share of a step that an ideal 1F1B schedule leaves a stage idle."""
     return (stages - 1) / (microbatches + stages - 1)
@@ -113,13 +94,13 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     """
     from validation.payloads.reference import difference, forward, initial, layer_scale
 
-    everyone = chains(group.size)
+    everyone = chains(group.size, LONGEST_CHAIN)
     stages = len(everyone[0])
     require(
         config.microbatches >= stages,
         f"microbatches is {config.microbatches}, fewer than the {stages} stages",
     )
-    chain = meet_in_chains(group, everyone)
+    chain = meet(group, everyone)
     count, stage = len(chain.ranks), chain.stage_of(group.rank)
     values = initial(config.seed, config.width, count * config.layers_per_stage)
     scale = layer_scale(count * config.layers_per_stage)
@@ -137,15 +118,18 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     return {
         **training.report(
             group,
-            mine=training.figures(
-                group.rank,
-                first_step={
-                    "received": difference(record.entered, [received]),
-                    "computed": difference(record.left, [computed]),
-                    "exchanged": difference(record.exchanged, gradients),
-                },
-                parameters=record.parameters,
-                reference=expected,
+            rows=training.everyones(
+                group,
+                training.figures(
+                    group.rank,
+                    first_step={
+                        "received": difference(record.entered, [received]),
+                        "computed": difference(record.left, [computed]),
+                        "exchanged": difference(record.exchanged, gradients),
+                    },
+                    parameters=record.parameters,
+                    reference=expected.parameters,
+                ),
             ),
             curves=[
                 training.curve(len(ranks), losses[ranks[-1]], references[ranks[-1]])
@@ -154,27 +138,11 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
             parameters=sum(value.numel() for value in values),
             samples_per_step=config.samples * len(everyone),
             step_times=record.step_times,
+            reference_step_s=expected.step_s,
         ),
         "microbatches": config.microbatches,
         "bubble_fraction_ideal": bubble_fraction(stages, config.microbatches),
     }
-
-
-def meet_in_chains(group: Group, everyone: list[range]) -> Chain:
-    """This rank's chain, with its group connected. Collective."""
-    import torch
-    import torch.distributed as dist
-
-    if len(everyone) == 1:
-        return Chain(everyone[0])
-    chain = Chain(range(0))
-    for ranks in everyone:  # every rank makes all groups, in one order
-        process_group = dist.new_group(list(ranks))
-        if group.rank in ranks:
-            chain = Chain(ranks, process_group)
-    # point-to-point messages alone must not be the first thing a group does
-    dist.all_reduce(torch.zeros(1, device=group.device), group=chain.group)
-    return chain
 
 
 def _loss(config: Config) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -204,7 +172,7 @@ def train_stage(
         left.extend(training.copies([output]))
 
     stage = make_stage(config, group, chain, module)
-    schedule = _schedule(config, stage)
+    schedule = make_schedule(config, stage)
     optimizer = training.sgd(module, config.lr)
     watching = module.register_forward_hook(watch)
 
@@ -214,7 +182,7 @@ def train_stage(
         inputs, targets = inputs.to(group.device), targets.to(group.device)
         start = group.clock()
         optimizer.zero_grad()
-        shares = _step(schedule, stage, inputs, targets)
+        shares = run_schedule(schedule, [stage], inputs, targets)
         if not record.parameters:
             watching.remove()
             record.entered.append(torch.cat(entered))
@@ -237,7 +205,7 @@ def train_reference(config: Config, stages: int, stage: int) -> Reference:
     mean = 1 / (config.samples * config.width)
     return reference.train(
         reference.initial(config.seed, config.width, depth),
-        reference.layer_scale(depth),
+        reference.of_layers(reference.layer_scale(depth)),
         training.batches(config, config.samples),
         torch.full((config.samples,), mean, dtype=torch.float64),
         config.lr,
@@ -248,20 +216,14 @@ def train_reference(config: Config, stages: int, stage: int) -> Reference:
 def make_stage(
     config: Config, group: Group, chain: Chain, module: torch.nn.Module
 ) -> PipelineStage:
-    """This rank's stage, in the class that its backend and torch need (see held_sends).
-
-    The shapes are given, because working them out at run time sends pickled objects, for which
-    torch needs numpy.
+    """This rank's stage. The shapes are given, because working them out at run time sends pickled
+    objects, for which torch needs numpy.
     """
     import torch
-    from torch.distributed.pipelining import PipelineStage
 
-    from validation.payloads.held_sends import MENDED, HeldSendsStage
-
-    held = group.backend == "gloo" and release(torch.__version__) < MENDED
     stage = chain.stage_of(group.rank)
     shape = config.microbatch_size, config.width
-    return (HeldSendsStage if held else PipelineStage)(
+    return stage_class(group)(
         module,
         stage_index=stage,
         num_stages=len(chain.ranks),
@@ -273,26 +235,46 @@ def make_stage(
     )
 
 
-def _schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
+def stage_class(group: Group) -> type[PipelineStage]:
+    """The class of stages that the backend and torch need, see held_sends."""
+    import torch
+    from torch.distributed.pipelining import PipelineStage
+
+    from validation.payloads.held_sends import MENDED, HeldSendsStage
+
+    held = group.backend == "gloo" and release(torch.__version__) < MENDED
+    return HeldSendsStage if held else PipelineStage
+
+
+def without_scaling(schedule: type[Any]) -> dict[str, Any]:
+    """The option that leaves gradients as they are, where a schedule would scale them."""
+    scales = "scale_grads" in inspect.signature(schedule).parameters
+    return {"scale_grads": False} if scales else {}
+
+
+def make_schedule(config: Config, stage: PipelineStage) -> Schedule1F1B:
     from torch.distributed.pipelining import Schedule1F1B
 
-    scales = "scale_grads" in inspect.signature(Schedule1F1B).parameters
-    options: dict[str, Any] = {"scale_grads": False} if scales else {}
-    return Schedule1F1B(stage, config.microbatches, loss_fn=_loss(config), **options)
+    return Schedule1F1B(
+        stage, config.microbatches, loss_fn=_loss(config), **without_scaling(Schedule1F1B)
+    )
 
 
-def _step(
-    schedule: Schedule1F1B, stage: PipelineStage, inputs: torch.Tensor, targets: torch.Tensor
+def run_schedule(
+    schedule: Any, stages: Sequence[PipelineStage], inputs: torch.Tensor, targets: torch.Tensor
 ) -> list[torch.Tensor]:
-    """Runs all microbatches forward and backward; their shares of the loss on the last stage."""
+    """Runs all microbatches forward and backward through this rank's stages; their shares of the
+    loss where the last stage is.
+    """
     from validation.payloads.held_sends import HeldSendsStage
 
     shares: list[torch.Tensor] = []
-    arguments = (inputs,) if stage.is_first else ()
-    if stage.is_last:
+    arguments = (inputs,) if any(stage.is_first for stage in stages) else ()
+    if any(stage.is_last for stage in stages):
         schedule.step(*arguments, target=targets, losses=shares)
     else:
         schedule.step(*arguments)
-    if isinstance(stage, HeldSendsStage):
-        stage.wait_for_sends()
+    for stage in stages:
+        if isinstance(stage, HeldSendsStage):
+            stage.wait_for_sends()
     return shares

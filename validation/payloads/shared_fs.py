@@ -32,7 +32,7 @@ def look(path: str, home: str | None = None, mountinfo: Path = mounts.MOUNTINFO)
     os.listdir(path)
     seen, space = os.stat(path), os.statvfs(path)
     mount = mounts.covering(os.path.realpath(path), mountinfo)
-    folder = _folder(path, home)
+    folder = writable(path, home)
     return {
         "point": mount.point,
         "type": mount.type,
@@ -45,7 +45,8 @@ def look(path: str, home: str | None = None, mountinfo: Path = mounts.MOUNTINFO)
     }
 
 
-def _folder(path: str, home: str | None) -> str | None:
+def writable(path: str, home: str | None = None) -> str | None:
+    """Where this user may write: the path itself, else the home below it; None for nowhere."""
     if os.access(path, os.W_OK | os.X_OK):
         return path
     if home is None:

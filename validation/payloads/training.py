@@ -9,6 +9,8 @@ length or movement, so that a figure of 1 is a rank that did nothing.
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +22,7 @@ from validation.payloads.group import Group
 if TYPE_CHECKING:
     import torch
 
-    from validation.payloads.reference import Reference
+    from validation.payloads.transformer_reference import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +39,52 @@ class TrainingConfig(GroupConfig):
         require_positive(self, "steps", "width", "lr")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(TrainingConfig):
+    """tokens: of each sample; heads and hidden: what one tensor-parallel rank has of a block."""
+
+    tokens: int
+    heads: int
+    head_width: int
+    hidden: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "tokens", "heads", "head_width", "hidden")
+
+    def shape(self, depth: int, tensor: int = 1, experts: int = 1) -> Shape:
+        """Of a model of so many blocks, whose heads and hidden units so many ranks share."""
+        from validation.payloads.transformer_reference import Shape
+
+        return Shape(
+            self.width,
+            depth,
+            self.heads * tensor,
+            self.head_width,
+            self.hidden * tensor,
+            experts,
+        )
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """How far the weights of a step were off: where they are the worst, in the rank `owner`'s
+    shard, and in the rank's own. As parameters, and before the first step relative to themselves.
+    """
+
+    weights: float
+    owner: int
+    own: float
+
+
 @dataclass(frozen=True)
 class RankFigures:
     """How far one rank is from the reference.
 
     first_step   by name, what the first step gave; see the payloads
-    steps        after each step, "parameters": |parameters - reference| / |what the reference moved
-                 until then|, the worst of the rank's tensors
+    steps        of each step, "parameters" after it: |parameters - reference| / |what the reference
+                 moved until then|, the worst of the rank's tensors; where weights are gathered for
+                 a step also those, see Gathered
     movement     |what the reference moved in all| / |where it began|, the smallest of the tensors
     """
 
@@ -59,30 +100,41 @@ def curve(ranks: int, losses: Sequence[float], references: Sequence[float]) -> d
     return {"ranks": ranks, "steps": [{"loss": mine, "reference": ref} for mine, ref in steps]}
 
 
+def everyones(group: Group, mine: RankFigures) -> list[dict[str, Any]]:
+    """The figures of all ranks, in rank order. Collective."""
+    return group.gather(asdict(mine))
+
+
 def report(
     group: Group,
     *,
-    mine: RankFigures,
+    rows: Sequence[Mapping[str, Any]],
     curves: Sequence[Mapping[str, Any]],
     parameters: int,
     samples_per_step: int,
     step_times: Sequence[float],
+    reference_step_s: float,
 ) -> dict[str, Any]:
     """Joins what each rank found. Collective: all ranks must call it.
 
+    rows                 of all ranks, see everyones
     parameters           in the whole model
-    step_time_s_median   of the slowest rank in each step
+    step_times_s         of the slowest rank in each step; step_time_s_median of these
     samples_per_s        samples of all ranks / step_time_s_median
+    reference_step_s     a step of the reference, on the rank where it is the shortest
     transport            over what the ranks spoke, see Group.transport
     """
-    step_time = statistics.median(group.slowest(step_times))
+    slowest = group.slowest(step_times)
+    step_time = statistics.median(slowest)
     return {
         "steps": len(step_times),
         "curves": list(curves),
-        "ranks": group.gather(asdict(mine)),
+        "ranks": list(rows),
         "parameters": parameters,
         "samples_per_s": samples_per_step / step_time,
         "step_time_s_median": step_time,
+        "step_times_s": slowest,
+        "reference_step_s": min(group.gather(reference_step_s)),
         "transport": group.transport(),
     }
 
@@ -92,26 +144,51 @@ def figures(
     *,
     first_step: dict[str, float],
     parameters: Sequence[Sequence[torch.Tensor]],
-    reference: Reference,
+    reference: Sequence[Sequence[torch.Tensor]],
+    moved: float | None = None,
+    gathered: Sequence[Gathered] | None = None,
 ) -> RankFigures:
-    """parameters: the rank's, after each step; the reference kept the same ones."""
+    """parameters: the rank's, after each step; reference: the same ones, first as they began.
+
+    moved     how far the reference moved, where a rank may hold nothing of it
+    gathered  of each step
+    """
     from validation.payloads.reference import difference, movement
 
-    start, *after = reference.parameters
-    return RankFigures(
-        rank,
-        first_step,
-        [
-            {"parameters": difference(mine, theirs, start)}
-            for mine, theirs in zip(parameters, after, strict=True)
-        ],
-        movement(after[-1], start),
-    )
+    start, *after = reference
+    steps = [
+        {"parameters": difference(mine, theirs, start)}
+        for mine, theirs in zip(parameters, after, strict=True)
+    ]
+    if gathered is not None:
+        for step, found in zip(steps, gathered, strict=True):
+            step |= asdict(found)
+    if moved is None:
+        moved = movement(after[-1], start)
+    return RankFigures(rank, first_step, steps, moved)
 
 
 def copies(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """As they are now, on the CPU."""
-    return [tensor.detach().cpu().clone() for tensor in tensors]
+    """As they are now, on the CPU: what this rank has of them."""
+    return [local(tensor).detach().cpu().clone() for tensor in tensors]
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank has of a tensor that is spread over a mesh; any other is its own."""
+    part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
+
+
+def digest(tensors: Iterable[torch.Tensor]) -> str:
+    """sha256 of the bits of these tensors."""
+    content = hashlib.sha256()
+    for tensor in tensors:
+        held = tensor.detach().cpu().contiguous()
+        # Read where it lies: torch has no other way to a tensor's bytes that needs no numpy and
+        # does not make a Python object of each.
+        memory = ctypes.c_char * (held.numel() * held.element_size())
+        content.update(memory.from_address(held.data_ptr()) if held.numel() else b"")
+    return content.hexdigest()
 
 
 def gradients(model: torch.nn.Module) -> list[torch.Tensor]:
@@ -138,10 +215,28 @@ def batches(config: TrainingConfig, samples: int) -> Iterator[tuple[torch.Tensor
     The targets come from a fixed random map, so there is something to learn. The generator is the
     CPU's because a GPU's gives other numbers for the same seed.
     """
+    yield from _drawn(config, (samples,))
+
+
+def sequences(
+    config: TransformerConfig, samples: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """As batches, [samples, tokens, width]. A target depends on its token and on the one before,
+    which only attention can know.
+    """
+    yield from _drawn(config, (samples, config.tokens))
+
+
+def _drawn(
+    config: TrainingConfig, shape: tuple[int, ...]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     import torch
 
     generator = torch.Generator().manual_seed(config.seed + 1)  # the weights have the seed itself
     teacher = torch.randn(config.width, config.width, generator=generator) / config.width**0.5
     for _ in range(config.steps):
-        inputs = torch.randn(samples, config.width, generator=generator)
-        yield inputs, torch.tanh(inputs @ teacher)
+        inputs = torch.randn(*shape, config.width, generator=generator)
+        known = inputs.clone()
+        if len(shape) > 1:
+            known[:, 1:] += inputs[:, :-1]
+        yield inputs, torch.tanh(known @ teacher)

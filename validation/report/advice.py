@@ -4,16 +4,17 @@ A check's own advice fits a finding of that check: a value that was measured and
 that gave no answer says nothing of CPUs or links, so its advice follows from how it ended.
 """
 
-import enum
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.hostlist import compress
-from cluster.slurm import job_reasons, node_states
+from cluster.slurm import drain_reasons
 from cluster.text import printable
-from validation.model import JobReport, Key, Outcome, Reply, Result, RunReport, Tier, Verdict
+from validation import causes
+from validation.causes import Cause
+from validation.model import CheckInfo, JobReport, Key, Result, RunReport, Tier, Verdict
 from validation.report import words
 
 PORTS = (
@@ -22,28 +23,6 @@ PORTS = (
     "the controller, 6818 on every node, and SrunPortRange on the login node (any port if it is "
     "not set)."
 )
-
-
-class Cause(enum.Enum):
-    """Why a result is not green, as far as it decides what to do."""
-
-    FINDING = "finding"  # measured, and wrong: the check knows what to do
-    NO_THRESHOLD = "no threshold"
-    CONTROLLER = "controller"
-    REFUSED = "refused"
-    ACCOUNT = "account"
-    LOST = "lost"
-    OUT_OF_SERVICE = "out of service"
-    BUSY = "busy"
-    NOT_STARTED = "not started"
-    NO_TASK = "no task"
-    HUNG = "hung"
-    NOT_CONNECTED = "not connected"
-    ENDED_BADLY = "ended badly"
-    NO_ANSWER = "no answer"
-    NOT_RUN = "not run"  # follows from something else
-    UNPROVEN = "unproven"  # this run could not make the judgement
-    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +40,8 @@ _WITHOUT_A_JOB = (Cause.NOT_RUN, Cause.UNPROVEN)
 
 # Told check by check; any other cause is told once for all checks that it left without an answer.
 _OF_A_CHECK = (Cause.FINDING, Cause.NO_THRESHOLD)
+
+_COMMANDS = 2  # of a step, to find the fault or to mend it
 
 _READ = "less {err}"
 ADVICE: Mapping[Cause, Advice] = {
@@ -166,39 +147,6 @@ ADVICE: Mapping[Cause, Advice] = {
 }
 
 
-# The cases of a check's advice, by the words they begin with, and the messages that each is for.
-CASES: Mapping[str, Mapping[str, str]] = {
-    "all_reduce": {
-        "Too slow": r"at least \S+ expected|close to the threshold",
-        "Over sockets although InfiniBand is declared": r"over sockets",
-        "A wrong sum": r"elements of the sum",
-        "Too fast": r"more than any link carries",
-    },
-    "gpus": {
-        "Fewer than declared": r"device nodes found|NVML answers for",
-        "Another name": r"NVML says",
-        "One GPU on two nodes": r"one answers for the other",
-    },
-    "munge": {
-        "`Invalid credential`": r"Invalid credential",
-        "`Expired` or `Rewound`": r"Expired|Rewound",
-        "No answer": r"no answer",
-    },
-}
-
-
-def fitting_cases(check: str, text: str, message: str) -> str:
-    """Of a check's advice the cases that the message is about; all of it where none is known."""
-    begins = {text.index(f"{label}:"): pattern for label, pattern in CASES.get(check, {}).items()}
-    ends = [*sorted(begins)[1:], len(text)]
-    fitting = [
-        text[begin:end].strip()
-        for begin, end in zip(sorted(begins), ends, strict=False)
-        if re.search(begins[begin], message)
-    ]
-    return " ".join(fitting) or text
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """What to do about one cause: what was found, why, and commands to type."""
@@ -206,14 +154,6 @@ class Step:
     title: str
     advice: str
     commands: tuple[str, ...]
-
-
-# How torch, Gloo, NCCL and our payloads say that ranks do not reach each other.
-_CONNECTION = re.compile(
-    r"timed?[ -]?out|connect|unreachable|no route|rendezvous|watchdog|no sign of life|"
-    r"did not (come|join)",
-    re.I,
-)
 
 
 # A check that could not judge what another found broken says which: that one's advice is enough.
@@ -280,7 +220,7 @@ def _findings(report: RunReport) -> list[_Finding]:
     for result in report.results:
         if result.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
             job = jobs.get((result.check, result.subject.name))
-            findings.append(_Finding(result, job, cause(result, job)))
+            findings.append(_Finding(result, job, causes.of(result, job)))
     return findings
 
 
@@ -292,93 +232,15 @@ def _scope(finding: _Finding) -> int:
     return 1 if finding.result.tier is Tier.NODE else 2
 
 
-# --- causes ----------------------------------------------------------------------------------
-
-
-def cause(result: Result, job: JobReport | None) -> Cause:
-    if _right_alone(result, job):
-        return Cause.UNPROVEN
-    if result.value is not None:
-        return Cause.NO_THRESHOLD if result.threshold is None else Cause.FINDING
-    if job is None or job.reply is None:
-        if result.check == "slurm_state":
-            return Cause.CONTROLLER
-        return Cause.UNPROVEN if result.verdict is Verdict.INCONCLUSIVE else Cause.NOT_RUN
-    return _cause_of_reply(result, job, job.reply)
-
-
-def _right_alone(result: Result, job: JobReport | None) -> bool:
-    """Whether one rank was judged right, and communication was to be proven."""
-    judged = result.threshold is not None and result.verdict is Verdict.INCONCLUSIVE
-    return judged and result.blamed == () and job is not None and job.job.ranks == 1
-
-
-def _cause_of_reply(result: Result, job: JobReport, reply: Reply) -> Cause:
-    if _gone(job, reply):
-        return Cause.OUT_OF_SERVICE
-    cluster = result.tier is Tier.CLUSTER
-    if reply.outcome is Outcome.EXITED:
-        return _cause_of_exit(result, reply)
-    if reply.outcome is Outcome.QUEUE_LIMIT:
-        return Cause.BUSY if reply.busy else _by_reason(reply)
-    if reply.outcome is Outcome.RUN_LIMIT:
-        if _silent(job, reply):
-            return Cause.NO_TASK
-        return Cause.NOT_CONNECTED if cluster else Cause.HUNG
-    return _BY_OUTCOME[reply.outcome]
-
-
-def _gone(job: JobReport, reply: Reply) -> bool:
-    """Whether Slurm gave up a node of the job, which explains more than how the job ended."""
-    return reply.exit_code != 0 and any(
-        state.name in job.job.hosts and node_states.out_of_service(state) for state in reply.states
-    )
-
-
-def _by_reason(reply: Reply) -> Cause:
-    if job_reasons.of_account(reply.reason):
-        return Cause.ACCOUNT
-    return _BY_REASON.get(job_reasons.cause(reply.reason), Cause.NOT_STARTED)
-
-
-_BY_REASON = {
-    job_reasons.Cause.BUSY: Cause.BUSY,
-    job_reasons.Cause.LIMIT: Cause.REFUSED,
-    job_reasons.Cause.REQUEST: Cause.REFUSED,
-    job_reasons.Cause.CLUSTER: Cause.CONTROLLER,
-}
-_BY_OUTCOME = {
-    Outcome.CANCELLED: Cause.INTERRUPTED,
-    Outcome.NOT_SUBMITTED: Cause.REFUSED,
-    Outcome.LOST: Cause.LOST,
-    Outcome.SKIPPED: Cause.NOT_RUN,
-}
-
-
-def _cause_of_exit(result: Result, reply: Reply) -> Cause:
-    if reply.exit_code == 0:
-        # Where the answer was read, what it says is the check's to explain.
-        read = result.proof is not None and result.proof.python is not None
-        return Cause.FINDING if read else Cause.NO_ANSWER
-    if not reply.starts and reply.job_id is None:
-        if result.blamed != ():
-            return Cause.NOT_STARTED
-        return Cause.ACCOUNT if job_reasons.of_account(reply.stderr) else Cause.REFUSED
-    lost = result.tier is Tier.CLUSTER and _CONNECTION.search(result.message)
-    return Cause.NOT_CONNECTED if lost else Cause.ENDED_BADLY
-
-
-def _silent(job: JobReport, reply: Reply) -> list[str]:
-    """Hosts of the job on which no task said that it began."""
-    began = {start.host for start in reply.starts}
-    shorts = [host.partition(".")[0] for host in job.job.hosts]
-    # A domain makes no other node, but where two nodes differ by it alone.
-    short_began = {host.partition(".")[0] for host in began}
-    return [
-        host
-        for host, short in zip(job.job.hosts, shorts, strict=True)
-        if host not in began and not (short in short_began and shorts.count(short) == 1)
-    ]
+def of_finding(info: CheckInfo, result: Result) -> Advice:
+    """The advice of the case that a check has found; all of its advice where it is none of them."""
+    found = causes.case(info, result)
+    if found is None:
+        return Advice(info.advice, info.commands)
+    match = found.found(result.message)
+    # What the message names, such as the number of an XID.
+    word = match[1] or "" if match and match.re.groups else ""
+    return Advice(found.advice, tuple(c.replace("{found}", word) for c in found.commands))
 
 
 # --- steps -----------------------------------------------------------------------------------
@@ -391,12 +253,12 @@ def _step(report: RunReport, group: Sequence[_Finding]) -> Step:
     nodes = [] if first.cause in _NOBODYS else _at_fault(group)
     info = report.checks[first.result.check]
     measured = first.cause is Cause.FINDING
-    own = Advice(fitting_cases(info.name, info.advice, first.message), info.commands)
-    advice = own if measured else ADVICE[first.cause]
+    advice = of_finding(info, first.result) if measured else ADVICE[first.cause]
     # Where no node is at fault, none is to be looked at.
     fitting = [command for command in advice.commands if nodes or "{node}" not in command]
     if measured and first.result.tier is Tier.CLUSTER and first.job:
         fitting.insert(0, _READ)
+    del fitting[_COMMANDS:]
     if report.local:
         fitting = list(map(_here, fitting))
     commands = [_filled(command, report, first.job, nodes) for command in fitting]
@@ -418,7 +280,8 @@ def _at_fault(group: Iterable[_Finding]) -> list[str]:
 def _who(finding: _Finding, nodes: Sequence[str], checks: Sequence[str]) -> list[str]:
     """Whose fault it is, and in which checks, as far as that is known and matters."""
     of_a_check = finding.cause in _OF_A_CHECK or (nodes and finding.result.tier is Tier.CLUSTER)
-    names = [f"one of {compress(nodes)}" if finding.unknown else compress(nodes)] if nodes else []
+    listed = words.named(nodes)
+    names = [f"one of {listed}" if finding.unknown else listed] if nodes else []
     return [*names, words.listed(checks, 3)] if of_a_check else names
 
 
@@ -449,7 +312,7 @@ def _drain(nodes: Sequence[str], group: Sequence[_Finding]) -> str:
     first = group[0]
     alike = all(finding.message == first.message for finding in group)
     message = first.message if alike else words.kind_of(first.message)
-    reason = quoted(f"plumbline: {first.result.check}: {message}")
+    reason = quoted(drain_reasons.of_validation([first.result.check], message))
     return f"scontrol update nodename={shlex.quote(compress(nodes))} state=drain reason={reason}"
 
 
@@ -490,7 +353,7 @@ def _here(command: str) -> str:
 def _filled(command: str, report: RunReport, job: JobReport | None, nodes: Sequence[str]) -> str:
     """A command with the names of this run. {node} is where to look first."""
     hosts = list(job.job.hosts) if job else list(nodes)
-    if job and job.reply and (silent := _silent(job, job.reply)):
+    if job and job.reply and (silent := causes.silent(job, job.reply)):
         hosts = [host for host in silent if host in nodes] or silent
     elif nodes:
         hosts = [*nodes, *(host for host in hosts if host not in nodes)]

@@ -1,9 +1,12 @@
 """One page that needs nothing else: no script, no font, no picture from elsewhere.
 
-The page is a Jinja2 template with autoescape; whatever is put into it is first made one printable
-line. This module prepares what the template shows, and computes nothing but coordinates.
+Its own script only filters rows; the page is complete without it, and its policy lets a browser run
+no other. The page is a Jinja2 template with autoescape; whatever is put into it is first made one
+printable line. This module prepares what the template shows, and computes nothing but coordinates.
 """
 
+import base64
+import hashlib
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +25,15 @@ from validation.model import (
     RunReport,
     Standing,
     Threshold,
+    Tier,
     Verdict,
 )
-from validation.report import advice, words
+from validation.report import advice, scaling, words
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-# What is wrong stands first.
-_ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
+_LONG_LIST = 400  # characters of a node list in a cell
+_EACH = 20_000  # rows of nodes by themselves: more than that is no page
 _STANDINGS = (Standing.FAILING, Standing.SUSPECT, Standing.UNPROVEN, Standing.PASSING)
 
 
@@ -40,9 +44,10 @@ def check() -> None:
 
 def render(report: RunReport) -> str:
     rows = list(words.rows(report.results))
-    rows.sort(key=lambda row: _ORDER.index(row.verdict))
+    rows.sort(key=lambda row: words.WORST_FIRST.index(row.verdict))
     fine = (Verdict.PASS, Verdict.SKIP)
     proofs = {(r.check, r.subject.name): r.proof for r in report.results if r.proof}
+    each = list(words.folded_away(report.results))
     page = _environment().get_template("report.html.j2")
     text = page.render(
         report=report,
@@ -55,12 +60,24 @@ def render(report: RunReport) -> str:
         bad=[row for row in rows if row.verdict not in fine],
         good=[row for row in rows if row.verdict in fine],
         plots=list(_plots(report.results)),
+        scaled=list(map(_scaled, scaling.tables(report.results))),
         nodes=_nodes(report),
-        jobs=[_Ran.of(item, proofs) for item in report.jobs],
+        each=each[:_EACH],
+        more_of_each=max(len(each) - _EACH, 0),
+        jobs=list(_ran(report.jobs, proofs)),
+        script_hash=_script_hash(),
         sources=list(dict.fromkeys(_sources(report.results))),
         checks=[report.checks[name] for name in dict.fromkeys(r.check for r in report.results)],
     )
     return str(text)
+
+
+def page(template: str, **values: object) -> str:
+    """A page of another program's, from its template beside this one's.
+
+    Raises EnvironmentProblem where Jinja2 is missing.
+    """
+    return str(_environment().get_template(template).render(**values))
 
 
 @cache
@@ -97,6 +114,13 @@ def _environment() -> Any:
     return environment
 
 
+@cache
+def _script_hash() -> str:
+    """As the page's policy names it: of the text between the tags, as the template puts it."""
+    text = str(_environment().get_template("filter.js").render())
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 # --- nodes -----------------------------------------------------------------------------------
 
 
@@ -118,7 +142,7 @@ def _nodes(report: RunReport) -> list[_Group]:
     return [
         _Group(
             standing,
-            compress(item.node.name for item in items),
+            words.named([item.node.name for item in items], _LONG_LIST),
             state,
             ("one of those that failed together: " if standing is Standing.SUSPECT else "")
             + words.for_all([(item.node.name, item.reason) for item in items]),
@@ -140,6 +164,7 @@ class _Ran:
     job_id: str
     took: str
     proof: str
+    alone: bool = True  # whether it is one job
 
     @classmethod
     def of(cls, item: JobReport, proofs: Mapping[tuple[str, str], Proof]) -> "_Ran":
@@ -155,6 +180,33 @@ class _Ran:
             (reply and reply.job_id) or "–",
             "–" if seconds is None else duration(seconds),
             words.proof(proof) if proof else "–",
+        )
+
+
+def _ran(jobs: Sequence[JobReport], proofs: Mapping[tuple[str, str], Proof]) -> Iterator[_Ran]:
+    """Jobs of many nodes that ended well are one row, as long as they were asked for the same."""
+    groups: dict[object, list[JobReport]] = {}
+    for number, item in enumerate(jobs):
+        well = item.job.tier is Tier.NODE and item.reply and item.reply.exit_code == 0
+        image = item.job.container.image if item.job.container else ""
+        groups.setdefault((item.job.payload, image) if well else number, []).append(item)
+    for items in groups.values():
+        if len(items) <= words.FOLD:
+            yield from (_Ran.of(item, proofs) for item in items)
+            continue
+        seconds = [item.reply.seconds for item in items if item.reply and item.reply.seconds]
+        first = items[0].job
+        where = words.named([name for item in items for name in item.job.hosts])
+        took = f"{duration(min(seconds))} to {duration(max(seconds))}" if seconds else "–"
+        yield _Ran(
+            f"{first.payload}-… ({len(items)} jobs)",
+            f"1 rank on each of {where}"
+            + (f", in {first.container.image}" if first.container else ""),
+            words.ended(items[0].reply),
+            "–",
+            took,
+            "each node's own words are in results.jsonl",
+            alone=False,
         )
 
 
@@ -187,7 +239,7 @@ class _Tick:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Bus bandwidth over message size of one all_reduce, in the coordinates of its picture."""
+    """Bus bandwidth over message size of one operation, in the coordinates of its picture."""
 
     title: str
     verdict: Verdict
@@ -212,17 +264,21 @@ class Plot:
 
 def _plots(results: Sequence[Result]) -> Iterator[Plot]:
     for result in results:
-        measured = [
-            (metric.name.removeprefix("busbw "), float(metric.value))
-            for metric in result.metrics
-            if metric.name.startswith("busbw ") and not isinstance(metric.value, str)
-        ]
-        if len(measured) > 1:
-            yield _plot(result, measured)
+        by_way: dict[str, list[tuple[str, float]]] = {}
+        for metric in result.metrics:
+            if metric.name.startswith("busbw ") and not isinstance(metric.value, str):
+                # A check of several operations puts the operation before the size.
+                *words_before, number, unit = metric.name.removeprefix("busbw ").split(" ")
+                points = by_way.setdefault(" ".join(words_before), [])
+                points.append((f"{number} {unit}", float(metric.value)))
+        for way, measured in by_way.items():
+            if len(measured) > 1:
+                yield _plot(result, way, measured)
 
 
-def _plot(result: Result, measured: Sequence[tuple[str, float]]) -> Plot:
-    limit = _number(result.threshold)
+def _plot(result: Result, way: str, measured: Sequence[tuple[str, float]]) -> Plot:
+    judged = result.value is not None and result.value.name == f"busbw {way} {measured[-1][0]}"
+    limit = _number(result.threshold) if judged or not way else None
     top = _round_up(max([value for _, value in measured] + ([limit] if limit else [])))
     span_x, span_y = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
@@ -240,7 +296,7 @@ def _plot(result: Result, measured: Sequence[tuple[str, float]]) -> Plot:
     )
     ticks = tuple(_Tick(y(top * part / 4), words.number(top * part / 4)) for part in range(5))
     return Plot(
-        title=f"{result.check} on {compress(result.subject.nodes)}",
+        title=f"{way or result.check} on {compress(result.subject.nodes)}",
         verdict=result.verdict,
         width=_WIDTH,
         height=_HEIGHT,
@@ -251,6 +307,74 @@ def _plot(result: Result, measured: Sequence[tuple[str, float]]) -> Plot:
         ticks=ticks,
         limit=_Tick(y(limit), f"at least {words.number(limit)}") if limit else None,
     )
+
+
+# --- efficiency over ranks -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One efficiency at each size; what is not measured at a size has no point."""
+
+    name: str
+    style: str  # of its class in style.css
+    points: tuple[_Point, ...]
+
+    @property
+    def line(self) -> str:
+        return " ".join(f"{point.x},{point.y}" for point in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Efficiency over the number of ranks, in the coordinates of its picture, and the table."""
+
+    table: scaling.Table
+    width: int
+    height: int
+    left: int
+    right: int
+    bottom: int
+    lines: tuple[_Line, ...]
+    ticks: tuple[_Tick, ...]
+    sizes: tuple[tuple[float, str], ...]  # where on the axis each is, and its name
+
+    @property
+    def words(self) -> str:
+        """What the picture shows, for who cannot see it."""
+        return "; ".join(
+            f"{line.name}: " + ", ".join(f"{point.size} {point.value}" for point in line.points)
+            for line in self.lines
+        )
+
+
+def _scaled(table: scaling.Table) -> Scaled:
+    values = [value for _, line in table.lines for value in line if value is not None]
+    top = _round_up(max([1.0, *values]))
+    span_x, span_y = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+
+    def x(index: int) -> float:
+        return round(_LEFT + span_x * (index + 0.5) / len(table.sizes), 1)
+
+    def y(value: float) -> float:
+        return round(_HEIGHT - _BOTTOM - value / top * span_y, 1)
+
+    lines = tuple(
+        _Line(
+            name,
+            f"line{scaling.LINES.index(name)}",
+            tuple(
+                _Point(x(index), y(value), f"{table.sizes[index]} ranks", words.number(value))
+                for index, value in enumerate(line)
+                if value is not None
+            ),
+        )
+        for name, line in table.lines
+    )
+    ticks = tuple(_Tick(y(top * part / 4), words.number(top * part / 4)) for part in range(5))
+    sizes = tuple((x(index), str(ranks)) for index, ranks in enumerate(table.sizes))
+    frame = (_WIDTH, _HEIGHT, _LEFT, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
+    return Scaled(table, *frame, lines, ticks, sizes)
 
 
 def _number(limit: Threshold | None) -> float | None:

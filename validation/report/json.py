@@ -1,15 +1,29 @@
-"""The run as data: `summary.json`, and the lines of `results.jsonl`."""
+"""The run as data: `summary.json`, and the lines of `results.jsonl`.
+
+`summary.json` is made for large clusters: it is written in pieces, and what repeats for each node
+stands elsewhere. What a node measured beside its verdict, and the proof of it, is in
+`results.jsonl`; how a job was configured is in `plan.json`.
+"""
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from validation.model import JobReport, NodeReport, Result, RunReport, Standing, Verdict
+from validation.model import (
+    JobReport,
+    NodeReport,
+    Result,
+    RunReport,
+    Standing,
+    Threshold,
+    Tier,
+    Verdict,
+)
 from validation.report import words
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def plain(value: Any) -> Any:
@@ -30,8 +44,13 @@ def line(result: Result) -> str:
     return json.dumps(plain(result), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def render(report: RunReport) -> str:
-    document = {
+def render(report: RunReport) -> Iterator[str]:
+    """The pieces of `summary.json`: one key of the document a line, or one entry of a list."""
+    thresholds: dict[Threshold, int] = {}
+    for result in report.results:
+        if result.threshold is not None:
+            thresholds.setdefault(result.threshold, len(thresholds))
+    head = {
         "schema": SCHEMA,
         "run": report.run_id,
         "verdict": report.verdict.value,
@@ -53,11 +72,49 @@ def render(report: RunReport) -> str:
             for verdict in Verdict
         },
         **{f"{which.value}_nodes": words.standing(report, which) for which in Standing},
-        "nodes": [_node(item) for item in report.nodes],
-        "jobs": [_job(item) for item in report.jobs],
-        "results": [plain(result) for result in report.results],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    lists = {
+        "thresholds": map(plain, thresholds),
+        "nodes": map(_node, report.nodes),
+        "jobs": map(_job, report.jobs),
+        "results": (_result(result, thresholds) for result in report.results),
+    }
+    return document(head, lists)
+
+
+def document(head: Mapping[str, Any], lists: Mapping[str, Iterable[Any]]) -> Iterator[str]:
+    """A JSON object in pieces, of which none is long: a list may have an entry for each node."""
+    yield "{"
+    for number, (key, value) in enumerate(head.items()):
+        yield f"{',' if number else ''}\n  {json.dumps(key)}: {_compact(value)}"
+    for key, entries in lists.items():
+        yield f",\n  {json.dumps(key)}: ["
+        for number, entry in enumerate(entries):
+            yield f"{',' if number else ''}\n    {_compact(entry)}"
+        yield "\n  ]"
+    yield "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _result(result: Result, thresholds: Mapping[Threshold, int]) -> dict[str, Any]:
+    """`threshold` is the number of one in the document's list."""
+    limit = result.threshold
+    row = {
+        "check": result.check,
+        "tier": result.tier.value,
+        "subject": plain(result.subject),
+        "verdict": result.verdict.value,
+        "message": result.message,
+        "value": plain(result.value),
+        "threshold": None if limit is None else thresholds[limit],
+        "blamed": plain(result.blamed),
+    }
+    if result.tier is Tier.CLUSTER:
+        row |= {"metrics": plain(result.metrics), "proof": plain(result.proof)}
+    return row
 
 
 def _node(item: NodeReport) -> dict[str, Any]:
@@ -82,7 +139,6 @@ def _job(item: JobReport) -> dict[str, Any]:
         "backend": job.backend,
         "partition": job.partition,
         "container": plain(job.container),
-        "config": plain(job.config),
         "queue_limit_s": job.queue_limit_s,
         "run_limit_s": job.run_limit_s,
         "outcome": reply.outcome.value if reply else None,

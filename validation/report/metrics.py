@@ -1,23 +1,37 @@
 """`metrics.prom`: the run in Prometheus' text format, for node_exporter's textfile collector.
 
-A judgement is told with its verdict, its time, what was judged and what that was held against, each
-with the labels suite, check, subject and node. What else a node measured is told node by node where
-the judgement is not green; of all others it is told how far they lie apart, so that the file of a
-large cluster stays one that a scrape can carry. `node` is empty where the subject is several
-nodes: node_exporter hands that on, and Prometheus (`speaks_of_nodes` in its jobs) does not put the
-host there that the file lies on, which would accuse it.
+The file of a large cluster has to stay one that a scrape can carry, so what is fine is told in sum:
+of each check how many judgements came out how, how far what passing nodes measured lies apart, and
+how far from its threshold; of each node its worst verdict, and when a run judged it. A judgement of
+a node that neither passed nor is skipped is told by itself, and so is each of several nodes: with
+its verdict, and with what was judged and what that was held against. What was not run on a node
+because of another failure there is one series a node.
+
+`node` is empty where the subject is several nodes: node_exporter hands that on, and Prometheus
+(`speaks_of_nodes` in its jobs) does not put the host there that the file lies on, which would
+accuse it.
 
 What a partial run did not judge is not forgotten: see `render`.
 """
 
 import re
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from cluster.text import printable
-from validation.model import Metric, Result, RunReport, Standing, Tier, Verdict
+from validation.model import (
+    Metric,
+    Result,
+    RunReport,
+    Standing,
+    Threshold,
+    Tier,
+    Verdict,
+    worst,
+)
 from validation.report import words
 
 PREFIX = "plumbline_validation_"
@@ -29,13 +43,20 @@ _FAMILIES = {
     "results": "Judgements by verdict.",
     "nodes": "Nodes by what the run makes of them.",
     "left_out": "What a partial run was not asked for.",
-    "verdict": "1 for the verdict that was given last.",
-    "timestamp_seconds": "When the run began that gave it.",
+    "judged": "Judgements of single nodes by check and verdict.",
+    "spread": "The least, the median and the largest of what passing nodes measured.",
+    "margin": "The same of what was judged, divided by its threshold.",
+    "node_verdict": "1 for the worst of the verdicts that were given last of a node.",
+    "timestamp_seconds": "When the run began that judged it last.",
+    "verdict": "1 for the verdict that was given last, where it is not a pass of a single node.",
+    "not_run": "1 for the checks of a node that did not run because of another failure there.",
     "blamed": "1 for a node that is at fault for a failure of several nodes.",
     "value": "What was measured.",
-    "spread": "The least, the median and the largest of what passing nodes measured.",
     "threshold": "What the measured value was held against.",
 }
+
+# Of a check and a verdict, so many nodes are told with what they measured.
+_WITH_VALUES = 64
 
 
 @dataclass(frozen=True)
@@ -46,8 +67,10 @@ class Series:
 
     @property
     def judged(self) -> tuple[str, str] | None:
-        """Check and subject; None of what is about the run."""
-        return (self.labels["check"], self.labels["subject"]) if "subject" in self.labels else None
+        """Check and subject; None of what is about the run, and no check of a node as a whole."""
+        if "subject" not in self.labels:
+            return None
+        return self.labels.get("check", ""), self.labels["subject"]
 
 
 def render(report: RunReport, former: str = "") -> str:
@@ -56,23 +79,29 @@ def render(report: RunReport, former: str = "") -> str:
     A partial run replaces what it judged of single nodes. Of several nodes only a failure counts:
     that a few of them, or a few checks, passed does not take back what failed with all.
     """
-    series = list(_of_run(report))
-    earlier = parse(former) if report.left_out else []
-    known = {item.judged for item in earlier}
-    replaced = set()
-    for result in report.results:
-        key = (_text(result.check), _text(result.subject.name))
-        if key not in known or _counts(result):
-            replaced.add(key)
-            series += _of_result(report, result)
-    series += _spreads(report)
-    series = [*_kept(earlier, replaced), *series]
+    former_series = parse(former) if report.left_out else []
+    known = _Known.of(former_series)
+    counting = [r for r in report.results if not known.has(r) or _counts(r)]
+    told = _Told.of(counting)
+    replaced = {_key(result) for result in counting}
+    series = [
+        *_kept(former_series, replaced),
+        *_of_run(report),
+        *_sums(report),
+        *(item for result in told.alone for item in _of_result(report, result, told)),
+    ]
+    series += _not_run(report, former_series, replaced, told)
+    series += _of_nodes(report, former_series, counting, series)
     lines = []
     for family, text in _FAMILIES.items():
         if of_family := [item for item in series if item.family == family]:
             lines += [f"# HELP {PREFIX}{family} {text}", f"# TYPE {PREFIX}{family} gauge"]
             lines += [_line(item) for item in of_family]
     return "\n".join(lines) + "\n"
+
+
+def _key(result: Result) -> tuple[str, str]:
+    return _text(result.check), _text(result.subject.name)
 
 
 def _counts(result: Result) -> bool:
@@ -82,12 +111,79 @@ def _counts(result: Result) -> bool:
     return result.verdict is Verdict.FAIL
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What an earlier run judged. Of a node that passed, its check and itself are all that is
+    told.
+    """
+
+    alone: frozenset[tuple[str, str]]
+    checks: frozenset[str]
+    nodes: frozenset[str]
+
+    @classmethod
+    def of(cls, series: Collection[Series]) -> "_Known":
+        return cls(
+            frozenset(item.judged for item in series if item.judged and item.judged[0]),
+            frozenset(item.labels["check"] for item in series if item.family == "judged"),
+            frozenset(item.labels["node"] for item in series if item.family == "node_verdict"),
+        )
+
+    def has(self, result: Result) -> bool:
+        check, subject = _key(result)
+        if result.tier is Tier.NODE and check in self.checks and subject in self.nodes:
+            return True
+        return (check, subject) in self.alone
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Which results are told by themselves, and which as one series of their node."""
+
+    alone: tuple[Result, ...]
+    with_values: frozenset[tuple[str, str]]
+    not_run: tuple[Result, ...]
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> "_Told":
+        told = [r for r in results if r.tier is not Tier.NODE or r.verdict not in _FINE]
+        found: dict[str, list[Verdict]] = {}  # by node, what is more than a consequence
+        for result in told:
+            if not _follows(result):
+                found.setdefault(result.subject.name, []).append(result.verdict)
+        alone: list[Result] = []
+        follows: list[Result] = []
+        seen: Counter[tuple[str, Verdict]] = Counter()
+        with_values = set()
+        for result in told:
+            others = found.get(result.subject.name, ())
+            # Nothing hides behind what is less bad.
+            if _follows(result) and worst([result.verdict, *others]) in others:
+                follows.append(result)
+                continue
+            alone.append(result)
+            seen[result.check, result.verdict] += 1
+            if seen[result.check, result.verdict] <= _WITH_VALUES:
+                with_values.add(_key(result))
+        return cls(tuple(alone), frozenset(with_values), tuple(follows))
+
+
+_FINE = (Verdict.PASS, Verdict.SKIP)
+
+
+def _follows(result: Result) -> bool:
+    return (
+        result.tier is Tier.NODE and result.value is None and result.message.startswith("not run: ")
+    )
+
+
 def _kept(earlier: Iterable[Series], replaced: Collection[tuple[str, str]]) -> Iterator[Series]:
+    """What stands of each check; what is about a node as a whole is computed anew."""
     for item in earlier:
         if item.judged is None:
             if item.labels.get("partial") == "false":
                 yield item
-        elif item.judged not in replaced:
+        elif item.judged[0] and item.judged not in replaced:
             yield item
 
 
@@ -107,7 +203,47 @@ def _of_run(report: RunReport) -> Iterator[Series]:
         yield Series("left_out", {**scope, "what": what}, 1)
 
 
-def _of_result(report: RunReport, result: Result) -> Iterator[Series]:
+def _sums(report: RunReport) -> Iterator[Series]:
+    """What is not told node by node: how many, how far apart, how far from the threshold."""
+    scope = {"suite": report.suite, "partial": "true" if report.left_out else "false"}
+    verdicts: Counter[tuple[str, str]] = Counter()
+    numbers: dict[tuple[str, str, str], list[float]] = {}
+    margins: dict[tuple[str, str, str], list[float]] = {}
+    for result in report.results:
+        if result.tier is not Tier.NODE:
+            continue
+        verdicts[result.check, result.verdict.value] += 1
+        if result.verdict is not Verdict.PASS:
+            continue
+        for metric in _each(result):
+            if not isinstance(metric.value, str):
+                key = (result.check, _GPU.sub("GPU ", metric.name), metric.unit)
+                numbers.setdefault(key, []).append(metric.value)
+        limit, value = result.threshold, result.value
+        if limit and value and limit.op in ("≥", "≤") and (margin := _margin(value, limit)):
+            margins.setdefault((result.check, value.name, limit.op), []).append(margin)
+    for (check, verdict), count in verdicts.items():
+        yield Series("judged", {**scope, "check": check, "verdict": verdict}, count)
+    for (check, name, unit), values in numbers.items():
+        yield from _spread(
+            "spread", {**scope, "check": check, "metric": name, "unit": unit}, values
+        )
+    for (check, name, op), values in margins.items():
+        yield from _spread("margin", {**scope, "check": check, "metric": name, "op": op}, values)
+
+
+def _spread(family: str, labels: Mapping[str, str], values: Sequence[float]) -> Iterator[Series]:
+    for statistic, of in (("min", min), ("median", statistics.median), ("max", max)):
+        yield Series(family, {**labels, "statistic": statistic}, of(values))
+
+
+def _margin(value: Metric, limit: Threshold) -> float | None:
+    if isinstance(value.value, str) or isinstance(limit.value, str) or not limit.value:
+        return None
+    return value.value / limit.value
+
+
+def _of_result(report: RunReport, result: Result, told: _Told) -> Iterator[Series]:
     alone = result.tier is Tier.NODE
     what = {
         "suite": report.suite,
@@ -116,12 +252,15 @@ def _of_result(report: RunReport, result: Result) -> Iterator[Series]:
         "node": result.subject.name if alone else "",
     }
     yield Series("verdict", {**what, "verdict": result.verdict.value}, 1)
-    yield Series("timestamp_seconds", what, _began(report))
-    if result.verdict is Verdict.FAIL and not alone:
-        for node in result.blamed or ():
-            yield Series("blamed", {**what, "node": node}, 1)
+    if not alone:
+        yield Series("timestamp_seconds", what, _began(report))
+        if result.verdict is Verdict.FAIL:
+            for node in result.blamed or ():
+                yield Series("blamed", {**what, "node": node}, 1)
+    if _key(result) not in told.with_values:
+        return
     values: dict[tuple[str, str], float] = {}
-    for metric in _each(result) if _whole(result) else _judged(result):
+    for metric in _judged(result) if alone else _each(result):
         if not isinstance(metric.value, str):
             # A series that is there twice would cost all of node_exporter's.
             values.setdefault((metric.name, metric.unit), metric.value)
@@ -138,29 +277,58 @@ def _judged(result: Result) -> tuple[Metric, ...]:
 
 
 def _each(result: Result) -> tuple[Metric, ...]:
-    return (*_judged(result), *result.metrics)
+    """The judged one, and each other that is not the same told again."""
+    judged = _judged(result)
+    known = {(metric.name, metric.unit) for metric in judged}
+    return (*judged, *(m for m in result.metrics if (m.name, m.unit) not in known))
 
 
-def _whole(result: Result) -> bool:
-    """Whether all that was measured is told: of what is not green, and of nodes together."""
-    return result.tier is not Tier.NODE or result.verdict is not Verdict.PASS
+def _not_run(
+    report: RunReport,
+    earlier: Iterable[Series],
+    replaced: Collection[tuple[str, str]],
+    told: _Told,
+) -> Iterator[Series]:
+    """One series for each node and verdict, with the names of the checks."""
+    checks: dict[tuple[str, str], list[str]] = {}
+    for item in earlier:
+        if item.family == "not_run":
+            node = item.labels["node"]
+            names = [c for c in item.labels["checks"].split(",") if (c, node) not in replaced]
+            checks[node, item.labels["verdict"]] = names
+    for result in told.not_run:
+        check, node = _key(result)
+        checks.setdefault((node, result.verdict.value), []).append(check)
+    for (node, verdict), names in checks.items():
+        if names:
+            labels = {"suite": report.suite, "subject": node, "node": node, "verdict": verdict}
+            yield Series("not_run", {**labels, "checks": ",".join(names)}, 1)
 
 
-def _spreads(report: RunReport) -> Iterator[Series]:
-    """What is not told node by node, over the nodes that passed."""
-    numbers: dict[tuple[str, str, str], list[float]] = {}
-    for result in report.results:
-        if not _whole(result):
-            told = {(metric.name, metric.unit) for metric in _judged(result)}
-            for metric in result.metrics:
-                if not isinstance(metric.value, str) and (metric.name, metric.unit) not in told:
-                    key = (result.check, _GPU.sub("GPU ", metric.name), metric.unit)
-                    numbers.setdefault(key, []).append(metric.value)
-    scope = {"suite": report.suite, "partial": "true" if report.left_out else "false"}
-    for (check, name, unit), values in numbers.items():
-        labels = {**scope, "check": check, "metric": name, "unit": unit}
-        for statistic, of in (("min", min), ("median", statistics.median), ("max", max)):
-            yield Series("spread", {**labels, "statistic": statistic}, of(values))
+def _of_nodes(
+    report: RunReport,
+    earlier: Iterable[Series],
+    counting: Iterable[Result],
+    told: Iterable[Series],
+) -> Iterator[Series]:
+    """Each node's worst verdict, and when a run judged it."""
+    began: dict[str, float] = {}
+    for item in earlier:
+        if item.family == "timestamp_seconds" and "check" not in item.labels:
+            began[item.labels["node"]] = item.value
+    began |= {
+        _text(result.subject.name): _began(report)
+        for result in counting
+        if result.tier is Tier.NODE
+    }
+    verdicts: dict[str, list[Verdict]] = {node: [Verdict.PASS] for node in began}
+    for item in told:
+        if item.family in ("verdict", "not_run") and item.labels["node"] in verdicts:
+            verdicts[item.labels["node"]].append(Verdict(item.labels["verdict"]))
+    for node, when in began.items():
+        what = {"suite": report.suite, "subject": node, "node": node}
+        yield Series("node_verdict", {**what, "verdict": worst(verdicts[node]).value}, 1)
+        yield Series("timestamp_seconds", what, when)
 
 
 _GPU = re.compile(r"\bGPU \d+[, ]*")  # the GPUs of all nodes are one population

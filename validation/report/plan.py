@@ -151,7 +151,7 @@ def as_json(plan: Plan) -> str:
 
 def _job(job: Job) -> dict[str, object]:
     return {
-        **plain(job),
+        **{name: value for name, value in plain(job).items() if name != "pool"},
         "nodes": list(job.hosts),
         "ranks": job.ranks,
         "gres": job.gres,

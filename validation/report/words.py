@@ -1,7 +1,7 @@
 """How values, thresholds and verdicts are put into words; every report uses the same ones."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -22,7 +22,11 @@ from validation.model import (
 )
 
 FOLD = 4  # what is the same on more nodes than this is one row
+# What is wrong stands first.
+WORST_FIRST = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
+_KINDS = 12  # more rows than this of one check and verdict are one
 _LONG = 40  # characters; nodes whose list is longer are counted
+_LONG_LIST = 400  # characters of a node list in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Row:
     threshold: str
     verdict: Verdict
     message: str
+    nodes: tuple[str, ...] = ()  # of the node tier
 
 
 def number(value: Value) -> str:
@@ -125,38 +130,77 @@ def rows(results: Sequence[Result]) -> Iterator[Row]:
     yield from _on_many_nodes(table)
 
 
+def folded_away(results: Sequence[Result]) -> Iterator[Row]:
+    """Each node's own row of what did not pass, where the table has one row for many nodes."""
+    groups: dict[tuple[str, Verdict], list[Result]] = {}
+    for result in results:
+        if result.tier is Tier.NODE and result.verdict not in (Verdict.PASS, Verdict.SKIP):
+            groups.setdefault((result.check, result.verdict), []).append(result)
+    for alike in groups.values():
+        if len(alike) > FOLD:
+            yield from (_row(result, result.check, False) for result in alike)
+
+
 def _on_many_nodes(rows: Sequence[Row]) -> Iterator[Row]:
     """A rack without power says the same of each of its nodes: that is one row.
 
-    What differs in its numbers alone is the same: each node's own stands in summary.json.
+    What differs in its numbers alone is the same: each node's own stands in the page. Where a check
+    has many kinds of message, all of them are one row.
     """
-    alike: dict[Row, list[Row]] = {}
-    for row in rows:
+    for alike in _grouped(rows, _same_check):
+        shown: list[Row] = []
+        for same in _grouped(alike, _same_kind):
+            shown += [_of_many_nodes(same)] if len(same) > FOLD else same
+        yield from [_of_many_nodes(alike)] if len(shown) > _KINDS else shown
+
+
+def _grouped(rows: Iterable[Row], kind: Callable[[Row], Row]) -> Iterator[list[Row]]:
+    """Rows of the node tier by their kind; each that passes, or is of several nodes, alone."""
+    groups: dict[object, list[Row]] = {}
+    for number, row in enumerate(rows):
         alone = row.verdict is Verdict.PASS or row.tier != Tier.NODE.value
-        kind = row if alone else replace(row, subject="", value="", message=kind_of(row.message))
-        alike.setdefault(kind, []).append(row)
-    for members in alike.values():
-        if len(members) > FOLD:
-            yield _of_many_nodes(members)
-        else:
-            yield from members
+        groups.setdefault(number if alone else kind(row), []).append(row)
+    yield from groups.values()
+
+
+def _same_kind(row: Row) -> Row:
+    return replace(row, subject="", value="", nodes=(), message=kind_of(row.message))
+
+
+def _same_check(row: Row) -> Row:
+    return replace(row, subject="", value="", nodes=(), threshold="", message="")
 
 
 def _of_many_nodes(rows: Sequence[Row]) -> Row:
-    first, subjects = rows[0], [row.subject for row in rows]
-    names = compress(subjects)
-    shown = names if len(names) <= _LONG else count(len(subjects), "node")
+    first = rows[0]
+    nodes = tuple(dict.fromkeys(name for row in rows for name in row.nodes))
     values = listed(list(dict.fromkeys(row.value for row in rows)), 2)
-    message = for_all([(row.subject, row.message) for row in rows])
-    return replace(first, subject=shown, value=values, message=message)
+    limits = list(dict.fromkeys(row.threshold for row in rows))
+    return replace(
+        first,
+        nodes=nodes,
+        subject=named(nodes, _LONG),
+        value=values,
+        threshold=limits[0] if len(limits) == 1 else "as declared",
+        message=for_all([(row.subject, row.message) for row in rows]),
+    )
+
+
+def named(nodes: Sequence[str], long: int = 100) -> str:
+    """Nodes as a node list, or their number where that is longer than so many characters."""
+    names = compress(nodes)
+    return names if len(names) <= long else count(len(nodes), "node")
 
 
 def for_all(messages: Sequence[tuple[str, str]]) -> str:
     """One message for nodes whose messages are of one kind; each is a node's name and its own."""
     name, message = messages[0]
-    if any(other != message for _, other in messages):
-        return f"{message} (on {name}; with other numbers on the others)"
-    return message
+    if all(other == message for _, other in messages):
+        return message
+    beside = "with other numbers on the others"
+    if any(kind_of(other) != kind_of(message) for _, other in messages):
+        beside = "in other words on the others"
+    return f"{message} (on {name}; {beside})"
 
 
 def kind_of(message: str) -> str:
@@ -191,6 +235,7 @@ def _row(result: Result, check: str, several_groups: bool) -> Row:
         threshold(result.threshold),
         result.verdict,
         printable(result.message),
+        result.subject.nodes if result.tier is Tier.NODE else (),
     )
 
 
@@ -244,7 +289,7 @@ def headline(report: RunReport) -> list[str]:
     sentences = ["The run was interrupted before its end."] if report.interrupted else []
     sentences += _outcome(report, total)
     if unproven := standing(report, Standing.UNPROVEN):
-        sentences.append(f"Not proven: {compress(unproven)}.")
+        sentences.append(f"Not proven: {_in_a_sentence(unproven)}.")
     if report.left_out:
         sentences.append(f"This was a partial run. Left out: {'; '.join(report.left_out)}.")
     return [printable(sentence) for sentence in sentences]
@@ -262,19 +307,30 @@ def _outcome(report: RunReport, total: str) -> list[str]:
     sentences = []
     if failing := standing(report, Standing.FAILING):
         verb = "fails" if len(failing) == 1 else "fail"
-        sentences.append(f"{len(failing)} of {total} {verb}: {compress(failing)}.")
+        sentences.append(f"{len(failing)} of {total} {verb}: {_in_a_sentence(failing)}.")
     suspects: dict[tuple[str, ...], list[str]] = {}
     for result in report.results:
         alone = len(result.subject.nodes) == 1
         if result.verdict is Verdict.FAIL and result.blamed is None and not alone:
             suspects.setdefault(result.subject.nodes, []).append(result.check)
-    for nodes, checks in suspects.items():
+    for nodes, checks in list(suspects.items())[:FOLD]:
         sentences.append(
-            f"One of {compress(nodes)} is at fault in {listed(checks, 3)}; which one is not known."
+            f"One of {_in_a_sentence(nodes)} is at fault in {listed(checks, 3)}; which one is not "
+            "known."
         )
+    if len(suspects) > FOLD:
+        sentences.append(f"The same holds for {len(suspects) - FOLD} more groups of nodes.")
     if not sentences:
         sentences.append("Something failed, but no node is at fault.")
     return sentences
+
+
+def _in_a_sentence(nodes: Sequence[str]) -> str:
+    """Nodes as a node list; of many that lie apart, the first ones."""
+    names = compress(nodes)
+    if len(names) <= _LONG_LIST:
+        return names
+    return f"{compress(nodes[:FOLD])} and {len(nodes) - FOLD} more"
 
 
 def moment(iso: str) -> str:

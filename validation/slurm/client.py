@@ -23,7 +23,7 @@ from validation.transport import Transport
 log = logging.getLogger(__name__)
 
 # Slurm from source or from a site's packages is often outside a non-interactive shell's PATH.
-_PREPARE = """\
+PREPARE = """\
 PATH=$PATH:/usr/local/bin:/usr/local/slurm/bin:/opt/slurm/bin; export PATH
 p=/usr/bin/python3; [ -x $p ] || p=python3
 for v in $(env | sed -nE 's/^((SLURM|SINFO|SQUEUE|SCANCEL|SRUN|SACCTMGR)_[A-Z0-9_]+)=.*/\\1/p'); do
@@ -151,11 +151,11 @@ class CommandLineClient:
         return self._transport.notes
 
     def node_states(self) -> tuple[str, Mapping[str, NodeState]]:
-        done = self._transport.run(_PREPARE + SINFO, timeout_s=90)
+        done = self._transport.run(PREPARE + SINFO, timeout_s=90)
         if done.status == 127:
-            raise EnvironmentProblem(f"{self.via} has no Slurm commands: {_last(done.stderr)}")
+            raise EnvironmentProblem(f"{self.via} has no Slurm commands: {last_line(done.stderr)}")
         if done.status != 0:
-            raise SlurmDown(f"sinfo: {_last(done.stderr) or f'exit status {done.status}'}")
+            raise SlurmDown(f"sinfo: {last_line(done.stderr) or f'exit status {done.status}'}")
         version, _, table = done.stdout.partition("\n")
         return " ".join(version.split()[-1:]), parse_sinfo(table)  # "slurm-wlm 22.05.8"
 
@@ -163,7 +163,7 @@ class CommandLineClient:
         words = shlex.join([str(PATIENCE_S), *names])
         source = (Path(__file__).parent / "look.py").read_bytes()
         try:
-            done = self._transport.run(f"{_PREPARE}exec $p - {words}", source, timeout_s=120)
+            done = self._transport.run(f"{PREPARE}exec $p - {words}", source, timeout_s=120)
             answer = strict.parse_json(done.stdout) if done.status == 0 else {}
             return Contact(dict(answer.get("refused", {})), dict(answer.get("mute", {})))
         except (TransportError, ValueError) as error:
@@ -172,18 +172,18 @@ class CommandLineClient:
             return Contact()
 
     def accounting(self) -> Accounting:
-        done = self._transport.run(_PREPARE + ACCOUNTING, timeout_s=60)
+        done = self._transport.run(PREPARE + ACCOUNTING, timeout_s=60)
         first, _, clusters = done.stdout.strip().partition("\n")
         kind = first.removeprefix("kind").strip()
         if kind.endswith(("/none", "(null)")):
             return Accounting(kind, configured=False)
         if done.status == 0 and clusters.strip():
             return Accounting(kind)
-        why = _last(done.stderr) or f"sacctmgr ended with {done.status} and listed no cluster"
+        why = last_line(done.stderr) or f"sacctmgr ended with {done.status} and listed no cluster"
         return Accounting(kind, error=why)
 
     def knows_containers(self) -> bool:
-        return "--container-image" in self._transport.run(_PREPARE + HELP, timeout_s=60).stdout
+        return "--container-image" in self._transport.run(PREPARE + HELP, timeout_s=60).stdout
 
     def prepare(
         self,
@@ -231,11 +231,11 @@ class CommandLineBatch:
             f"$p {folder}/launcher.py start {folder} && exit\n"
             f"status=$?; rm -rf {folder}; exit $status"
         )
-        done = self._transport.run(_PREPARE + script, base64.b64encode(_tar(files)))
+        done = self._transport.run(PREPARE + script, base64.b64encode(_tar(files)))
         if done.status != 0:
             self._refused = True
             raise TransportError(
-                f"{self._transport.via} could not start jobs: {_last(done.stderr)}"
+                f"{self._transport.via} could not start jobs: {last_line(done.stderr)}"
             )
 
     def poll(self) -> Progress:
@@ -256,7 +256,7 @@ class CommandLineBatch:
         names = (shlex.quote(f"--name={name}") for name in self._names)
         script = "".join(f"scancel {name}\n" for name in names)
         try:
-            other.run(_PREPARE + script, timeout_s=90)
+            other.run(PREPARE + script, timeout_s=90)
         except TransportError as error:
             log.warning("%s", error)
 
@@ -265,18 +265,18 @@ class CommandLineBatch:
             return
         done = self._launcher("clean", "", 60)
         if done.status != 0:
-            why = _last(done.stderr)
+            why = last_line(done.stderr)
             log.warning("%s: %s was left behind: %s", self._transport.via, self._folder, why)
 
     def _launcher(self, verb: str, argument: str, timeout_s: float) -> Completed:
         folder = shlex.quote(self._folder)
         script = f"exec $p {folder}/launcher.py {verb} {folder} {argument}"
-        return self._transport.run(_PREPARE + script, timeout_s=timeout_s)
+        return self._transport.run(PREPARE + script, timeout_s=timeout_s)
 
     def _ask(self, verb: str, timeout_s: float) -> Progress:
         done = self._launcher(verb, str(self._offset), timeout_s)
         if done.status != 0:
-            raise TransportError(f"{self._transport.via}: {_last(done.stderr)}")
+            raise TransportError(f"{self._transport.via}: {last_line(done.stderr)}")
         try:
             answer = strict.parse_json(done.stdout.strip().splitlines()[-1])
             progress = tuple(
@@ -288,7 +288,7 @@ class CommandLineBatch:
             replies = tuple(parse_reply(record) for record in answer["finished"])
             lost = ""
             if not answer["alive"] and answer["state"] != "done":
-                lost = f"the launcher on {self._transport.via} died: {_last(answer['log'])}"
+                lost = f"the launcher on {self._transport.via} died: {last_line(answer['log'])}"
             self._offset = answer["offset"]
             return Progress(answer["state"] == "done", progress, replies, lost)
         except (ValueError, KeyError, IndexError, TypeError) as error:
@@ -355,6 +355,6 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _last(text: str) -> str:
+def last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return printable(lines[-1], 300) if lines else ""

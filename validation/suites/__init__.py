@@ -12,6 +12,7 @@ from cluster import strict
 from cluster.errors import DataError, UsageError
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.registry import CHECKS
+from validation.payloads.collectives import OPERATIONS
 from validation.payloads.gpu_gemm import KINDS
 
 FOLDER = Path(__file__).parent
@@ -56,11 +57,27 @@ _ALL_REDUCE: dict[str, strict.Reader] = {
     "warmup": strict.whole(1),
     "dtype": strict.one_of("float32"),
 }
+_TRANSFORMER: dict[str, strict.Reader] = {
+    **_TRAINING,
+    "tokens": strict.whole(2),
+    "heads": strict.whole(1),
+    "head_width": strict.whole(1),
+    "hidden": strict.whole(1),
+}
+_SHARDED: dict[str, strict.Reader] = {
+    **_TRANSFORMER,
+    "batch": strict.whole(1),
+    "depth": strict.whole(1),
+}
 
 # What each payload takes, beside its backend.
 _CONFIGS: dict[str, dict[str, strict.Reader]] = {
     "pairs": _ALL_REDUCE,
     "all_reduce": _ALL_REDUCE,
+    "collectives": {
+        **_ALL_REDUCE,
+        "operations": strict.list_of(strict.one_of(*OPERATIONS), empty=False),
+    },
     "ddp": {**_TRAINING, "batch_per_rank": strict.whole(1), "depth": strict.whole(1)},
     "pipeline": {
         **_TRAINING,
@@ -68,7 +85,61 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "microbatch_size": strict.whole(1),
         "layers_per_stage": strict.whole(1),
     },
+    "fsdp": _SHARDED,
+    "tensor_parallel": _SHARDED,
+    "schedules": {
+        **_TRANSFORMER,
+        "microbatches_per_rank": strict.whole(1),
+        "microbatch_size": strict.whole(1),
+        "blocks": strict.whole(1),
+    },
+    "expert_parallel": {**_SHARDED, "experts": strict.whole(1)},
+    "mesh": _SHARDED,
+    "checkpoint": {
+        **_TRAINING,
+        "depth": strict.whole(1),
+        "batch_per_slice": strict.whole(1),
+        "kept": strict.whole(2),
+    },
+    "inference": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
+        "seed": strict.whole(),
+        "vocabulary": strict.whole(2),
+        "width": strict.whole(1),
+        "heads": strict.whole(LONGEST_CHAIN),
+        "hidden": strict.whole(LONGEST_CHAIN),
+        "depth": strict.whole(1),
+        "prompts": strict.whole(1),
+        "prompt_tokens": strict.whole(1),
+        "new_tokens": strict.whole(2),
+    },
+    "scaling": {
+        "run_limit_s": strict.whole(1),
+        "timeout_s": strict.whole(1),
+        "join_timeout_s": strict.whole(1),
+        "seed": strict.whole(),
+        "vocabulary": strict.whole(2),
+        "width": strict.whole(1),
+        "heads": strict.whole(1),
+        "hidden": strict.whole(1),
+        "depth": strict.whole(1),
+        "sequence": strict.whole(1),
+        "batch": strict.whole(1),
+        "total": strict.whole(1),
+        "microbatches": strict.whole(LONGEST_CHAIN),
+        "microbatch_size": strict.whole(1),
+        "stage_width": strict.whole(1),
+        "stage_layers": strict.whole(1),
+        "steps": strict.whole(1),
+        "warmup": strict.whole(1),
+        "lr": strict.positive,
+    },
 }
+
+# What goes on with what another payload began is set up as that one.
+_GOES_ON = {"resume": "checkpoint"}
 
 _LIMIT: dict[str, strict.Reader] = {"run_limit_s": strict.whole(1)}
 
@@ -164,7 +235,8 @@ def read(path: Path) -> Suite:
     problems += _misnamed(path, fields)
     if fields["queue_limit_s"] > 240:
         problems.append("queue_limit_s: above 240 s; MUNGE credentials could expire in the queue")
-    needed = {CHECKS[name].payload for name in fields["checks"]} - {None}
+    payloads = {CHECKS[name].payload for name in fields["checks"]} - {None}
+    needed = {_GOES_ON.get(payload, payload) for payload in payloads if payload}
     problems += [
         f"{payload}: a check of the suite needs it, and nothing says how it runs"
         for payload in (*_NODE, *_CONFIGS)
@@ -198,7 +270,10 @@ def read(path: Path) -> Suite:
             sizes = config.get("sizes_bytes", ())
             if list(sizes) != sorted(set(sizes)):
                 problems.append(f"{payload}.{backend}.sizes_bytes: must rise")
+            if config.get("kept", 0) >= config.get("steps", 1):
+                problems.append(f"{payload}.{backend}.kept: must be below steps")
             cluster[payload][backend] = JobTemplate(limit, config)
+    cluster |= {payload: cluster[other] for payload, other in _GOES_ON.items()}
     if problems:
         raise DataError(str(path), problems)
     return Suite(

@@ -21,7 +21,7 @@ from typing import Any
 
 from cluster.errors import PlumblineError
 from cluster.slurm.node_states import NodeState
-from validation import tiers
+from validation import suites, tiers
 from validation.errors import TransportError, Unreachable
 from validation.model import (
     Accounting,
@@ -38,6 +38,7 @@ from validation.model import (
     overall,
     settle,
 )
+from validation.payloads.collectives import OPERATIONS
 from validation.plan import Plan, Selection
 from validation.slurm import launcher
 from validation.slurm.client import JobProgress, Progress, SlurmDown
@@ -46,6 +47,7 @@ from validation.tests.conftest import make_plan
 from validation.tests.judging import put
 
 Change = Callable[[Reply, Job], Reply]
+Place = tuple[str | int, ...]
 
 
 @dataclass
@@ -110,9 +112,9 @@ def world(seed: int) -> World:
     size = draw.randint(1, 3) if real else draw.randint(2, 6)
     fabric = (FABRIC,) if real and size > 1 else ()
     nodes = [(f"gpu{number}", model, count, *fabric) for number in range(1, size + 1)]
-    suite = "network" if size > 2 and draw.random() < 0.15 else "quick"
-    plan = make_plan(*nodes, selection=Selection(), suite=suite)
-    if fabric:
+    suite = suites.load("network") if size > 2 and draw.random() < 0.15 else whole_suite(draw)
+    plan = make_plan(*nodes, selection=Selection(), suite=suite, shared=("/scratch",))
+    if real:
         plan = with_a_bandwidth(plan, model)
     states = {
         node.name: NodeState(node.name, "idle", node.cpus, node.memory_mb, node.gpus.request)
@@ -121,13 +123,30 @@ def world(seed: int) -> World:
     return World(plan, draw, states)
 
 
+def whole_suite(draw: random.Random) -> suites.Suite:
+    """`quick`, the collectives of `network`, and one more training of the suite `training`."""
+    quick, network, training = (suites.load(name) for name in ("quick", "network", "training"))
+    check = draw.choice([name for name in training.checks if name not in quick.checks])
+    # What is resumed was written before.
+    trained = ("checkpoint", "resume") if check in ("checkpoint", "resume") else (check,)
+    more = {name: training.cluster[name] for name in trained}
+    more["collectives"] = network.cluster["collectives"]
+    return dataclasses.replace(
+        quick, checks=(*quick.checks, *more), cluster={**quick.cluster, **more}
+    )
+
+
 def with_a_bandwidth(plan: Plan, model: str) -> Plan:
-    """The plan, with what a site of several such nodes has recorded."""
+    """The plan, with what a site of such nodes has recorded."""
     rules = plan.rules[model]
     assert rules.model is not None
     inside = rules.model.collectives[0]
-    networked = dataclasses.replace(inside, nodes=None, links=None, fabric=FABRIC)
-    known = dataclasses.replace(rules.model, collectives=(*rules.model.collectives, networked))
+    recorded = [
+        dataclasses.replace(inside, operation=operation, nodes=nodes, links=None, fabric=fabric)
+        for operation in OPERATIONS
+        for nodes, fabric in ((1, None), (None, FABRIC))
+    ]
+    known = dataclasses.replace(rules.model, collectives=tuple(recorded))
     return dataclasses.replace(
         plan, rules={**plan.rules, model: dataclasses.replace(rules, model=known)}
     )
@@ -216,7 +235,7 @@ def healthy(job: Job) -> Reply:
         )
     elif job.payload == "cuda":
         document = standin.cuda(first.name, job.config)
-    elif job.payload in ("all_reduce", "pairs"):
+    elif job.payload in ("all_reduce", "pairs", "collectives"):
         speed = 470.0 if job.backend == "nccl" else 1.2
         answer = getattr(standin, job.payload)
         document = answer(
@@ -452,6 +471,11 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
             ("no time at all", row(-1, time_s_min=0.0, time_s_median=0.0), nobody),
             ("fewer elements", row(-1, elements=3), nobody),
         ]
+        if job.ranks > 1:  # of one rank alone nothing is communicated
+            faults += [
+                ("every size but the largest slow", _sizes_slow(("sizes",), 1000), nobody),
+                ("one call slow", _call_slow(("sizes",), 1000), nobody),
+            ]
         faults += [
             ("not every call checked", row(0, calls_checked=1), nobody),
             ("another dtype", row(0, dtype="float16"), nobody),
@@ -460,6 +484,20 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         rank = draw.randrange(job.ranks)
         faults.append(("wrong on one rank", _wrong(draw, [rank]), frozenset({_host(job, rank)})))
         return faults
+    own_kinds: dict[str, Callable[[], list[tuple[str, Change, frozenset[str]]]]] = {
+        "collectives": lambda: collective_faults(draw, job),
+        "schedules": lambda: schedule_faults(draw, job, nobody),
+        "scaling": lambda: scaling_faults(job, nobody),
+        "inference": lambda: inference_faults(draw, job, nobody),
+        "checkpoint": lambda: restart_faults(draw, job, nobody, its),
+        "resume": lambda: restart_faults(draw, job, nobody, its),
+    }
+    if job.payload in own_kinds:
+        return faults + own_kinds[job.payload]()
+    faults += [
+        ("ten thousand times slower", _slower(1e4), nobody),
+        ("one step a thousand times slower", at("step_times_s", 2, value=4.0), nobody),
+    ]
     values: dict[str, Any] = draw.choice(
         (
             {"steps": 1},
@@ -498,6 +536,226 @@ def cluster_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, fro
         two = own | {_host(job, max(rank - 1, 0))}
         received = at(*first_step, "received", value=off)
         faults.append(("received wrongly on one rank", received, two))
+    if job.payload in ("fsdp", "tensor_parallel", "mesh"):
+        step = ("ranks", rank, "steps", draw.randrange(5))
+        faults += [
+            ("stale weights on one rank", at(*step, "own", value=off), own),
+            ("weights gathered wrongly", at(*step, "weights", value=off), own),
+            ("in other rows", measured(rows=[99]), nobody),
+            ("sums wrong everywhere", _everywhere("received", off), nobody),
+        ]
+    if job.payload == "expert_parallel":
+        faults += [
+            (f"{name} wrongly from itself", at(*first_step, name, value=off), own)
+            for name in ("received", "returned")
+        ]
+        faults.append(("experts learn nothing", _everywhere("experts", off), nobody))
+    return faults
+
+
+def collective_faults(draw: random.Random, job: Job) -> list[tuple[str, Change, frozenset[str]]]:
+    """What is wrong with a sweep of all collectives, in one of its ways."""
+    nobody = frozenset(job.hosts) if len(job.hosts) == 1 else frozenset()
+    ways = standin.collectives(job.hosts, job.config, job.ranks_per_node)["measured"]["ways"]
+    way = draw.randrange(len(ways))
+    place: Place = ("ways", way, "sizes")
+    size = draw.randrange(len(ways[way]["sizes"]))
+    adding = ways[way]["operation"] in ("all_reduce", "reduce_scatter")
+    receiver, sender = (draw.randrange(job.ranks) for _ in range(2))
+    cell = [receiver, None if adding else sender, draw.randint(1, 9)]
+    own = frozenset({_host(job, receiver)})
+    # What went from one node to another, either can have spoiled: then nobody may be accused.
+    alone = own if adding or _host(job, sender) in own else frozenset()
+    call: Place = (*place, size, "calls_s", 0)
+    rank = draw.randrange(job.ranks)
+    faults = [
+        ("wrong elements", at(*place, size, "wrong", value=[cell]), alone),
+        ("a way is missing", altered(lambda d: d["measured"]["ways"].pop(way)), nobody),
+        ("ways in another order", altered(lambda d: d["measured"]["ways"].reverse()), nobody),
+        ("a size is missing", altered(lambda d: d["measured"]["ways"][way]["sizes"].pop()), nobody),
+        ("fewer bytes", at(*place, size, "bytes", value=4096 + 4), nobody),
+        ("not every call checked", at(*place, size, "calls_checked", value=1), nobody),
+        ("a call is missing", altered(lambda d: _at(d, *place, size, "calls_s").pop()), nobody),
+        ("no time at all", at(*call, value=0.0), nobody),
+        ("an absurd time", at(*call, value=10**400), nobody),
+        ("wrong is no list", at(*place, size, "wrong", value=None), nobody),
+        ("wrong on no rank", at(*place, size, "wrong", value=[[10**6, None, 1]]), nobody),
+    ]
+    if job.ranks > 1:
+        faults += [
+            ("too slow", _times_of(place, -1, 1 / draw.uniform(1e-6, 0.008)), nobody),
+            ("faster than light", _times_of(place, -1, 10 ** -draw.uniform(4, 6)), nobody),
+            ("one size slow", _times_of(place, size, 1e4), nobody),
+            ("every size but the largest slow", _sizes_slow(place, 1000), nobody),
+            ("one call slow", _call_slow(place, 1000), nobody),
+            ("a rank slow by itself", _work(rank, 200), frozenset({_host(job, rank)})),
+        ]
+    return faults
+
+
+def _at(document: dict[str, Any], *path: str | int) -> Any:
+    found: Any = document["measured"]
+    for key in path:
+        found = found[key]
+    return found
+
+
+def _scaled(row: dict[str, Any], factor: float) -> None:
+    """All times of a size, and all that follows from them."""
+    row["calls_s"] = [seconds * factor for seconds in row["calls_s"]]
+    for name in ("time_s_median", "time_s_min", "time_s_max"):
+        if name in row:
+            row[name] *= factor
+    for name in ("algbw_gbs", "busbw_gbs"):
+        if name in row:
+            row[name] /= factor
+
+
+def _times_of(sizes: Place, size: int, factor: float) -> Change:
+    return altered(lambda document: _scaled(_at(document, *sizes, size), factor))
+
+
+def _sizes_slow(sizes: Place, factor: float) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        for row in _at(document, *sizes)[:-1]:
+            _scaled(row, factor)
+
+    return altered(change)
+
+
+def _call_slow(sizes: Place, factor: float) -> Change:
+    """One call of the largest size."""
+
+    def change(document: dict[str, Any]) -> None:
+        row = _at(document, *sizes)[-1]
+        row["calls_s"][-1] *= factor
+        if "time_s_max" in row:
+            row["time_s_max"] = row["calls_s"][-1]
+
+    return altered(change)
+
+
+def _work(rank: int, factor: float) -> Change:
+    def change(document: dict[str, Any]) -> None:
+        for way in document["measured"]["ways"]:
+            way["work_s_by_rank"][rank] *= factor
+
+    return altered(change)
+
+
+def schedule_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    number = draw.randrange(3 if job.ranks > 1 else 2)
+    part = ("schedules", number)
+    rank = draw.randrange(min(job.ranks, 4))  # of the first chain's first stages
+    off = draw.choice((1.0, 2e-2, "nan", "inf"))
+    own = frozenset({_host(job, rank)})
+    two = own | {_host(job, max(rank - 1, 0))}
+    first_step = (*part, "ranks", rank, "first_step")
+    return [
+        ("no schedule", measured(schedules=[]), nobody),
+        ("a schedule is missing", altered(lambda d: d["measured"]["schedules"].pop()), nobody),
+        ("another schedule", at(*part, "schedule", value="zero bubble"), nobody),
+        ("a loss apart", at(*part, "curves", 0, "steps", 0, "loss", value=10.0), nobody),
+        ("computed wrongly by one stage", at(*first_step, "computed", value=off), own),
+        ("received wrongly by one stage", at(*first_step, "received", value=off), two),
+        (
+            "a stage's own optimizer",
+            at(*part, "ranks", rank, "steps", 0, "parameters", value=off),
+            own,
+        ),
+        ("one step a thousand times slower", at(*part, "step_times_s", 2, value=4.0), nobody),
+    ]
+
+
+def scaling_faults(job: Job, nobody: frozenset[str]) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong with a training that is measured at several sizes."""
+    return [
+        ("a size is missing", altered(lambda d: d["measured"]["sizes"].pop()), nobody),
+        ("a rank that did not train", at("sizes", -1, "took_part", value=0), nobody),
+        ("a wrong sum", at("sizes", -1, "summed", 0, value=2), nobody),
+        ("not in step", at("sizes", -1, "in_step", value=False), nobody),
+        ("a loss that is none", at("sizes", -1, "losses_finite", value=False), nobody),
+        ("no time", at("sizes", -1, "weak_s", value=0.0), nobody),
+        ("a step that never ended", at("sizes", -1, "weak_s", value="inf"), nobody),
+        ("no parameters", measured(parameters=0), nobody),
+        *(
+            (("ten thousand times slower together", at("sizes", -1, "weak_s", value=5e3), nobody),)
+            if job.ranks > 1
+            else ()
+        ),
+    ]
+
+
+def inference_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong when all ranks continue prompts together."""
+    rank = draw.randrange(job.ranks)
+    off = draw.choice((1.0, 1e-3, "nan", "inf"))
+    own = frozenset({_host(job, rank)})
+    place = draw.randrange(20)
+
+    def everywhere(document: dict[str, Any]) -> None:
+        for item in document["measured"]["ranks"]:
+            item["cache"][place] = off
+
+    return [
+        ("computed wrongly on one rank", at("ranks", rank, "computed", value=off), own),
+        ("a wrong cache on one rank", at("ranks", rank, "cache", place, value=off), own),
+        ("a wrong cache everywhere", altered(everywhere), nobody),
+        ("another token on one rank", at("ranks", rank, "first_cache", place, value=off), own),
+        ("wrong logits on one rank", at("ranks", rank, "logits", 0, value=off), own),
+        ("a wrong token that nobody counts", at("tokens", 0, 0, 0, value=9), nobody),
+        ("a token less", altered(lambda d: d["measured"]["expected"][0].pop()), nobody),
+        ("ties", measured(margin=1e-6), nobody),
+        ("other rows", measured(rows=[job.ranks + 1]), nobody),
+        ("no time", measured(decode_s=0.0), nobody),
+        ("no speed", measured(prefill_tokens_per_s=0.0), nobody),
+        ("a rank's figures missing", altered(lambda d: d["measured"]["ranks"].pop()), nobody),
+    ]
+
+
+def restart_faults(
+    draw: random.Random, job: Job, nobody: frozenset[str], its: frozenset[str]
+) -> list[tuple[str, Change, frozenset[str]]]:
+    """What goes wrong with a training that is killed and resumed."""
+    rank = draw.randrange(job.ranks)
+    unequal = at("ranks", rank, "equal", value=False)
+    faults = [
+        ("another step's losses", measured(first=1), nobody),
+        ("a loss is missing", altered(lambda d: d["measured"]["losses"].pop()), nobody),
+        ("a loss apart", at("losses", 0, value=2.0), nobody),
+        ("a loss that is none", at("losses", 0, value="nan"), nobody),
+        ("a rank's figures missing", altered(lambda d: d["measured"]["ranks"].pop()), nobody),
+        ("one rank unequal", unequal, nobody | {_host(job, rank)}),
+        ("a reference that stood still", at("ranks", 0, "movement", value=1e-9), nobody),
+        ("no time", measured(save_s=0.0, load_s=0.0), nobody),
+    ]
+    if job.payload == "checkpoint":
+        faults += [
+            ("not killed", measured(ended_by="SIGTERM"), nobody),
+            ("no file", measured(files=[]), nobody),
+        ]
+        return faults
+    seen_by = draw.choice((list(job.hosts), list(job.hosts[-1:])))
+    problem = {
+        "rank": 0,
+        "host": "gpu1",
+        "file": "__0_0.distcp",
+        "problem": draw.choice(("is stale: it holds the save before", "is torn: 1 of 2 bytes")),
+        "seen_by": seen_by,
+    }
+    missing = [{"host": host, "sentence": "nothing there"} for host in seen_by]
+    faults += [
+        ("a wrong file", measured(problems=[problem], problems_in_all=1), its),
+        ("nothing to resume", measured(missing=missing), its),
+        ("another step", measured(step=1), nobody),
+        ("wrong state", measured(wrong_state=["momentum.0"]), nobody),
+        ("the references before differ", measured(losses=[0.0] * 4), nobody),
+        ("no word of problems", altered(lambda d: d["measured"].pop("problems")), nobody),
+    ]
     return faults
 
 
@@ -541,17 +799,21 @@ def _still(document: dict[str, Any]) -> None:
         rank["movement"] = 1e-9
 
 
-def _speed(factor: float) -> Change:
-    """All times of the largest size divided by it, and all that follows from them."""
+def _slower(factor: float) -> Change:
+    """A training's steps, and all that follows from them."""
 
     def change(document: dict[str, Any]) -> None:
-        row = document["measured"]["sizes"][-1]
-        for name in ("time_s_median", "time_s_min", "time_s_max"):
-            row[name] /= factor
-        for name in ("algbw_gbs", "busbw_gbs"):
-            row[name] *= factor
+        training = document["measured"]
+        training["step_times_s"] = [factor * step for step in training["step_times_s"]]
+        training["step_time_s_median"] *= factor
+        training["samples_per_s"] /= factor
 
     return altered(change)
+
+
+def _speed(factor: float) -> Change:
+    """All times of the largest size divided by it, and all that follows from them."""
+    return _times_of(("sizes",), -1, 1 / factor)
 
 
 LOGIN = (
@@ -653,7 +915,9 @@ def with_fault(world: World) -> tuple[str, frozenset[str]]:
     kind = draw.choice(("slurm", "node", "node", "cluster", "cluster", "cluster", "login"))
     cluster_jobs = [job for group in world.plan.groups for job in group.jobs]
     of_several = None
-    if len(names) > 2 and (world.plan.suite == "network" or draw.random() < 0.1):
+    if world.plan.suite == "training":
+        kind = "cluster"
+    elif len(names) > 2 and (world.plan.suite == "network" or draw.random() < 0.1):
         of_several = between_nodes
     elif len(names) > 1 and world.plan.nodes[0].gpus.real and draw.random() < 0.2:
         of_several = shared_gpus
@@ -815,7 +1079,7 @@ def run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> Simulat
     except PlumblineError as error:
         return SimulatedRun(seed, fault, bad, None, {}, (f"exit 2: {error}",))
     results = settle(plan.checks, walk.results)
-    reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks)
+    reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks, plan.checks)
     return SimulatedRun(
         seed,
         fault,

@@ -40,21 +40,25 @@ def declare(*nodes, **changes):
 VIRTUAL = (("gpu1", "virtual", 2), ("gpu2", "virtual", 2))
 
 
-def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environments=None):
-    """`environments`: by a node's name, what the inventory declares for its payloads."""
+def make_plan(*nodes, selection=None, suite="quick", thresholds=None, environments=None, shared=()):
+    """`environments`: by a node's name, what the inventory declares for its payloads; `shared`: the
+    shared filesystems of each."""
     document = declare(*(nodes or VIRTUAL))
     for node in document["nodes"]:
+        if shared:
+            node["shared_filesystems"] = list(shared)
         if node["name"] in (environments or {}):
             node["environment"] = environments[node["name"]]
     return plan_of(document, selection, suite, thresholds)
 
 
 def plan_of(document, selection=None, suite="quick", thresholds=None):
-    """The plan for a declaration as JSON has it."""
+    """The plan for a declaration as JSON has it; the suite by its name, or as it is."""
     declared = declaration.parse(document, "test")
     chosen = selection or plan.Selection()
     run_id, secret = "20260102T030405Z-ab12", "0123456789abcdef"
-    return plan.make(declared, suites.load(suite), chosen, run_id, thresholds, secret)
+    loaded = suites.load(suite) if isinstance(suite, str) else suite
+    return plan.make(declared, loaded, chosen, run_id, thresholds, secret)
 
 
 def compact(value, indent=""):

@@ -165,7 +165,7 @@ class Walked:
         settled = settle(plan.checks, walk.results)
         self.verdicts = {(r.check, r.subject.name): r.verdict for r in settled}
         self.messages = {(r.check, r.subject.name): r.message for r in settled}
-        self.nodes = node_reports(plan.nodes, walk.states, settled, plan.suite_checks)
+        self.nodes = node_reports(plan.nodes, walk.states, settled, plan.suite_checks, plan.checks)
         self.standings = {report.node.name: report.standing for report in self.nodes}
         self.passed = self._messages(Verdict.PASS)
         self.failed = self._messages(Verdict.FAIL)

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from validation.checks.comparison import ComparedNode
@@ -33,7 +34,7 @@ class Answer:
 
 
 def _planned(payload: str, nodes: Any = REAL, suite: str = "quick") -> Job:
-    jobs: tuple[Job, ...] = make_plan(*nodes, suite=suite).jobs
+    jobs: tuple[Job, ...] = make_plan(*nodes, suite=suite, shared=SHARED).jobs
     return next(job for job in jobs if job.payload == payload)
 
 
@@ -108,8 +109,18 @@ def _dcgm() -> Answer:
 
 
 def _cluster(payload: str) -> Answer:
-    """The sum on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
-    job = _planned(payload, VIRTUAL if payload == "all_reduce" else REAL)
+    """Collectives on virtual GPUs, of which a bandwidth is known; the trainings by NCCL."""
+    suite = {"all_reduce": "quick", "collectives": "network"}.get(payload, "training")
+    return _answered(_planned(payload, REAL if suite == "training" else VIRTUAL, suite))
+
+
+def _restarted(payload: str) -> Answer:
+    """Four nodes, of which two write and two resume."""
+    return _answered(_planned(payload, NEIGHBOURS, "training"))
+
+
+def _answered(job: Job) -> Answer:
+    payload = job.payload
     answer = getattr(standin, payload)
     fabric = job.nodes[0].fabric
     return Answer(job, answer(job.hosts, job.config, job.ranks_per_node, fabric=fabric))
@@ -121,6 +132,9 @@ def _pair() -> Answer:
     return Answer(job, standin.pairs(job.hosts, job.config, job.ranks_per_node))
 
 
+RESTARTED = ("checkpoint", "resume", "inference", "scaling")
+TRAININGS = ("ddp", "pipeline", "fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
+
 _ANSWERS: dict[str, Callable[[], Answer]] = {
     "node": _node,
     "cuda": _cuda,
@@ -131,8 +145,9 @@ _ANSWERS: dict[str, Callable[[], Answer]] = {
     "dcgm": _dcgm,
     "pairs": _pair,
     "all_reduce": lambda: _cluster("all_reduce"),
-    "ddp": lambda: _cluster("ddp"),
-    "pipeline": lambda: _cluster("pipeline"),
+    "collectives": lambda: _cluster("collectives"),
+    **{payload: partial(_cluster, payload) for payload in TRAININGS},
+    **{payload: partial(_restarted, payload) for payload in RESTARTED},
 }
 ANSWERED = tuple(name for name, check in CHECKS.items() if check.payload)
 

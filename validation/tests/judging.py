@@ -3,8 +3,9 @@
 import copy
 import functools
 
-from validation import thresholds
+from validation import causes, thresholds
 from validation.checks.registry import CHECKS
+from validation.model import Verdict
 
 rules_of = functools.cache(thresholds.load)
 
@@ -16,7 +17,16 @@ def judged(check, job, reply, rules=None):
     result = evaluate(job, reply, rules or rules_of(job.nodes[0].hardware))
     assert (result.check, result.subject) == (check, job.subject)
     assert_printable(result)
+    assert_advised(result)
     return result
+
+
+def assert_advised(result):
+    """What a check has measured and found wrong is one of its cases, where it has any."""
+    info = CHECKS[result.check].info
+    measured = result.value is not None and result.threshold is not None
+    if info.cases and measured and result.verdict in (Verdict.FAIL, Verdict.WARN):
+        assert causes.case(info, result), f"{result.check}: no case for {result.message!r}"
 
 
 def assert_printable(result):

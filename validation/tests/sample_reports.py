@@ -26,7 +26,9 @@ def report_of(slurm, **changes):
         seconds=21.4,
         verdict=overall(slurm.plan.checks, walk.results),
         results=results,
-        nodes=node_reports(slurm.plan.nodes, walk.states, results, slurm.plan.suite_checks),
+        nodes=node_reports(
+            slurm.plan.nodes, walk.states, results, slurm.plan.suite_checks, slurm.plan.checks
+        ),
         jobs=walk.jobs,
         checks={name: check.info for name, check in CHECKS.items()},
         repeat="python -m validation.run --here",

@@ -363,6 +363,8 @@ def answer(payload, hosts, config, options, arguments):
         return standin.node(hosts[0], config, **arguments)
     if payload == "cuda":
         return standin.cuda(hosts[0], config, **arguments)
+    if payload == "look":
+        return standin.look(hosts[0], config, **arguments)
     if payload in ("health", "compute"):
         return of_gpus(payload, hosts[0], config, **arguments)
     if payload == "isolation":
@@ -415,11 +417,60 @@ def say(what, number, host, skew_s=0.0):
     print(line, file=sys.stderr, flush=True)
 
 
+# How scontrol writes what sinfo has as one word.
+WORDS = {"idle": "IDLE", "drained": "IDLE+DRAIN", "maint": "IDLE+MAINTENANCE", "down*": "DOWN*"}
+
+
+def changed(state, arguments):
+    """What an operator tells Slurm, and what becomes of the nodes."""
+    with (state / "told").open("a") as told:
+        told.write(json.dumps(arguments) + "\n")
+    verb, *_ = arguments
+    given = dict(word.partition("=")[::2] for word in arguments if "=" in word)
+    nodes = nodes_of(state)
+    kept = state / "reserved"
+    reserved = kept.read_text().split() if kept.exists() else []
+    if verb == "create":
+        kept.write_text(" ".join(expand(given["Nodes"])))
+    elif verb == "delete":
+        kept.unlink()
+        for name in reserved:
+            nodes[name][0] = "idle" if nodes[name][0] == "maint" else nodes[name][0]
+    elif given["State"] == "DRAIN":
+        nodes[given["NodeName"]][0] = "drained"
+        nodes[given["NodeName"]][-1] = given["Reason"]
+    else:
+        assert given["State"] == "RESUME"
+        nodes[given["NodeName"]][0] = "maint" if given["NodeName"] in reserved else "idle"
+        nodes[given["NodeName"]][-1] = "none"
+    (state / "nodes.new").write_text(json.dumps(nodes))
+    (state / "nodes.new").rename(state / "nodes.json")
+    return 0
+
+
 def scontrol(state, arguments):
-    assert arguments == ["show", "config"]
     faults = faults_of(state)
-    kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
-    print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
+    if arguments[0] in ("update", "create", "delete"):
+        return complain(faults["scontrol"]) if "scontrol" in faults else changed(state, arguments)
+    if arguments[-1] == "--json":
+        return complain("scontrol: unrecognized option '--json'")
+    if arguments == ["show", "config"]:
+        kind = faults.get("accounting_kind", "accounting_storage/slurmdbd")
+        print(f"Configuration data\nAccountingStorageType   = {kind}\nAuthType = auth/munge")
+        print("ClusterName = hpc1\nSLURM_VERSION = 24.11.5\nSlurmctldHost[0] = ctl1(192.0.2.1)")
+        return 0
+    nodes = nodes_of(state)
+    assert arguments[:3] == ["-a", "-o", "show"]
+    if arguments[3] == "partitions":
+        names = ",".join(nodes)
+        print(f"PartitionName=all AllowGroups=ALL Default=NO Hidden=NO Nodes={names} State=UP")
+        print(f"PartitionName=gpu AllowGroups=ALL Default=YES Hidden=NO Nodes={names} State=UP")
+        return 0
+    for name in expand(arguments[4]) if arguments[3] == "node" else nodes:
+        word, cpus, memory, gres, reason = nodes[name]
+        signed = "" if reason == "none" else f" Reason={reason} [root@2026-11-26T08:00:00]"
+        shown = f"State={WORDS.get(word, word)} ThreadsPerCore=1 Partitions=gpu,all{signed}"
+        print(f"NodeName={name} CPUTot={cpus} Gres={gres} RealMemory={memory} {shown}")
     return 0
 
 

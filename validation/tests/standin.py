@@ -64,6 +64,17 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
     return _document("node", {"host": host, "python": PYTHON}, {**measured, **changes}, config)
 
 
+def look(host, config, *, ports=(), dcgmi="/usr/bin/dcgmi", shared=(), **changes):
+    """What a node shows of itself; `changes` are those of its answer as `node`."""
+    measured = {
+        "node": node(host, **changes)["measured"],
+        "infiniband": {"ports": list(ports), "error": None},
+        "dcgmi": dcgmi,
+        "shared": list(shared),
+    }
+    return _document("look", {"host": host, "python": PYTHON}, measured, config)
+
+
 def cuda(host, config, *, name=GPU, errors=None):
     """What CUDA says of each GPU; `errors` by the GPU's number, in torch's words."""
     versions = {"error": None, "torch": "2.6.0", "cuda": "12.4"}
@@ -183,12 +194,14 @@ def all_reduce(
                 "elements": size // 4,
                 "dtype": "float32",
                 "calls_checked": config["warmup"] + config["iterations"],
+                "calls_s": calls(seconds, config["iterations"]),
                 "time_s_median": seconds,
                 "time_s_min": seconds * 0.9,
                 "time_s_max": seconds * 1.1,
                 "algbw_gbs": size / seconds / 1e9,
                 "busbw_gbs": busbw_gbs if ranks > 1 else 0.0,
                 "wrong_by_rank": [wrong] * ranks,
+                "work_s_by_rank": [0.001 + size / 1e11] * ranks,
             }
         )
     measured = {"sizes": sizes, "transport": transport(evidence, hosts, fabric), **changes}
@@ -200,6 +213,54 @@ def pairs(hosts, config, ranks_per_node=1, **changes):
     return {**all_reduce(hosts, config, ranks_per_node, **changes), "payload": "pairs"}
 
 
+def calls(median_s, count):
+    """Seconds of so many calls, an odd number or not, with this median."""
+    return [median_s * factor for factor in (0.9, *[1.0] * (count - 2), 1.1)][:count]
+
+
+# Of nccl-tests: how often each byte goes over a link, but for the share that a rank keeps.
+TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+IN_PLACE = {"all_reduce": [True], "broadcast": [True], "all_to_all": [False], "sendrecv": [False]}
+
+
+def collectives(
+    hosts, config, ranks_per_node=1, *, busbw_gbs=1.2, fabric="ethernet", latency_s=2e-5, **changes
+):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    ways = []
+    for operation in config["operations"]:
+        blocks = ranks if operation in ("all_gather", "reduce_scatter", "all_to_all") else 1
+        factor = TRIPS[operation] * (ranks - 1) / ranks if operation in TRIPS else 1
+        for in_place in IN_PLACE.get(operation, [False, True]):
+            sizes = []
+            for asked in config["sizes_bytes"]:
+                size = max(1, asked // 4 // blocks) * blocks * 4
+                seconds = latency_s + size * (factor or 1) / busbw_gbs / 1e9
+                sizes.append(
+                    {
+                        "bytes": size,
+                        "calls_s": calls(seconds, config["iterations"]),
+                        "calls_checked": config["warmup"] + config["iterations"],
+                        "wrong": [],
+                    }
+                )
+            work = [0.001 + config["sizes_bytes"][-1] / 1e11] * ranks
+            ways.append({**way_of(operation, in_place), "sizes": sizes, "work_s_by_rank": work})
+    real = config["backend"] == "nccl"
+    shown = {
+        "memory_bytes": 85_000_000_000 if real else None,
+        "nccl_tests": [] if real else None,
+        "transport": transport(evidence, hosts, fabric),
+    }
+    measured = {"ways": ways, **shown, **changes}
+    return _document("collectives", evidence, measured, config)
+
+
+def way_of(operation, in_place):
+    return {"operation": operation, "in_place": in_place}
+
+
 def transport(proof, hosts, fabric):
     """Every rank's log of NCCL, None with Gloo."""
     if proof["backend"] != "nccl":
@@ -208,8 +269,13 @@ def transport(proof, hosts, fabric):
     return [nccl_log(rank["rank"], len(ranks), rank["host"], hosts, fabric) for rank in ranks]
 
 
-def _training(config, ranks, first_step, together, **changes):
-    """`together`: how many ranks train each model; `first_step`: the names of its figures."""
+def _training(config, ranks, first_step, together, *, gathers=False, **changes):
+    """`together`: how many ranks train each model; `first_step`: the names of its figures.
+
+    ranks    how many, or the rank of each row
+    gathers  whether weights are gathered for each step
+    """
+    order = range(ranks) if isinstance(ranks, int) else ranks
     steps = config["steps"]
     losses = [2.5 * 0.9**step for step in range(steps)]
     measured = {
@@ -222,14 +288,19 @@ def _training(config, ranks, first_step, together, **changes):
             {
                 "rank": rank,
                 "first_step": dict.fromkeys(first_step, 3e-7),
-                "steps": [{"parameters": 2e-6} for _ in range(steps)],
+                "steps": [
+                    {"parameters": 2e-6, **(_gathered(rank) if gathers else {})}
+                    for _ in range(steps)
+                ],
                 "movement": 0.1,
             }
-            for rank in range(ranks)
+            for rank in order
         ],
         "parameters": 12480,
         "samples_per_s": 4000.0,
         "step_time_s_median": 0.004,
+        "step_times_s": [0.2, *(0.004 for _ in range(steps - 1))],
+        "reference_step_s": 0.002,
     }
     return {**measured, **changes}
 
@@ -255,6 +326,216 @@ def pipeline(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     }
     measured = {**_training(config, ranks, names, together, **schedule), **changes}
     return _document("pipeline", evidence, measured, config)
+
+
+def _gathered(rank):
+    return {"weights": 1e-6, "owner": rank, "own": 1e-6}
+
+
+def _chains(ranks, longest=8):
+    count = -(-ranks // longest)
+    return [len(range(chain, ranks, count)) for chain in range(count)]
+
+
+def _sharded(payload, models, hosts, config, ranks_per_node, fabric, changes):
+    """models: of so many ranks, rows and columns of ranks."""
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    together = [rows * columns for rows, columns in models(ranks)]
+    stood = {
+        "rows": [rows for rows, _ in models(ranks)],
+        "columns": [columns for _, columns in models(ranks)],
+    }
+    shown = {"transport": transport(evidence, hosts, fabric), **stood, **changes}
+    names = ("computed", "received", "exchanged")
+    measured = _training(config, ranks, names, together, gathers=True, **shown)
+    return _document(payload, evidence, measured, config)
+
+
+def fsdp(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    def models(ranks):
+        return [(ranks, 1)]
+
+    return _sharded("fsdp", models, hosts, config, ranks_per_node, fabric, changes)
+
+
+def tensor_parallel(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    def models(ranks):
+        return [(1, row) for row in _chains(ranks)]
+
+    return _sharded("tensor_parallel", models, hosts, config, ranks_per_node, fabric, changes)
+
+
+def mesh(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    def models(ranks):
+        evenly = ranks if ranks_per_node == 1 else ranks_per_node
+        fits = [n for n in range(1, 9) if n * n <= ranks and not evenly % n and not ranks % n]
+        return [(ranks // fits[-1], fits[-1])]
+
+    return _sharded("mesh", models, hosts, config, ranks_per_node, fabric, changes)
+
+
+def schedules(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks, names = evidence["world_size"], ("received", "computed", "exchanged")
+    parts = []
+    for schedule, stages in (("gpipe", 1), ("1f1b", 1), ("interleaved", 2)):
+        if ranks == 1 < stages:
+            continue
+        order, first = [], 0
+        for count in _chains(ranks):
+            order += list(range(first, first + count)) * stages
+            first += count
+        part = _training(config, order, names, _chains(ranks))
+        parts.append({"schedule": schedule, **part})
+    measured = {"schedules": parts, "transport": transport(evidence, hosts, fabric), **changes}
+    return _document("schedules", evidence, measured, config)
+
+
+def expert_parallel(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    names = ("computed", "received", "returned", "exchanged", "experts")
+    shown = {"transport": transport(evidence, hosts, fabric), **changes}
+    measured = _training(config, ranks, names, _chains(ranks), **shown)
+    for rank, row in enumerate(measured["ranks"]):
+        row["first_step"] |= {"received_from": rank, "returned_from": rank}
+    return _document("expert_parallel", evidence, measured, config)
+
+
+DIGEST = "5d" * 32
+
+
+def _restart(config, evidence, hosts, fabric, first, last):
+    """What both jobs of a killed training say of its steps from `first` to `last`."""
+    losses = [2.5 * 0.9**step for step in range(config["steps"])]
+    return {
+        "steps": config["steps"],
+        "first": first,
+        "losses": losses[first:last],
+        "reference": losses[first:last],
+        "range": losses[0] - losses[-1],
+        "ranks": [
+            {"rank": rank, "reference": DIGEST, "equal": True, "difference": 0.0, "movement": 0.3}
+            for rank in range(evidence["world_size"])
+        ],
+        "parameters": 16640,
+        "references_before": [DIGEST] if first else [],
+        "transport": transport(evidence, hosts, fabric),
+    }
+
+
+def checkpoint(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    files = [
+        {
+            "rank": rank["rank"],
+            "host": rank["host"],
+            "name": f"__{rank['rank']}_0.distcp",
+            "bytes": 70421,
+            "sha256": DIGEST,
+            "before": DIGEST[::-1],
+        }
+        for rank in evidence["ranks"]
+    ]
+    measured = {
+        **_restart(config, evidence, hosts, fabric, 0, config["kept"]),
+        "folder": f"{config['filesystem']}/plumbline-checkpoint-1000/{config['stamp']}",
+        "free_bytes": 1 << 40,
+        "files": files,
+        "save_s": 0.05,
+        "ended_by": "SIGKILL",
+        **changes,
+    }
+    return _document("checkpoint", evidence, measured, config)
+
+
+def resume(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    measured = {
+        **_restart(config, evidence, hosts, fabric, config["kept"], config["steps"]),
+        "missing": [],
+        "folder": f"{config['filesystem']}/plumbline-checkpoint-1000/{config['stamp']}",
+        "step": config["kept"],
+        "written_by": evidence["world_size"],
+        "problems": [],
+        "problems_in_all": 0,
+        "files_checked": 3,
+        "bytes": 144274,
+        "wrong_state": [],
+        "load_s": 0.03,
+        **changes,
+    }
+    return _document("resume", evidence, measured, config)
+
+
+def inference(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks, new = evidence["world_size"], config["new_tokens"]
+    count = -(-ranks // 16)
+    rows = [len(range(row, ranks, count)) for row in range(count)]
+
+    def tokens():
+        return [[prompt + number for number in range(new)] for prompt in range(config["prompts"])]
+
+    places = config["prompt_tokens"] + new - 1
+    measured = {
+        "rows": rows,
+        "tokens": [tokens() for _ in rows],
+        "expected": tokens(),
+        "margin": 0.0123,
+        "ranks": [
+            {
+                "rank": rank,
+                "computed": 3e-7,
+                "first_cache": [3e-7] * places,
+                "cache": [3e-7] * places,
+                "logits": [2e-7] * new,
+                "wrong_tokens": 0,
+                "first_wrong": 0,
+            }
+            for rank in range(ranks)
+        ],
+        "parameters": 131072,
+        "prefill_s": 0.01,
+        "prefill_tokens_per_s": 6400.0,
+        "decode_s": 0.3,
+        "decode_tokens_per_s": 200.0,
+        "transport": transport(evidence, hosts, fabric),
+        **changes,
+    }
+    return _document("inference", evidence, measured, config)
+
+
+def scaling(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
+    evidence = proof(hosts, ranks_per_node, config["backend"])
+    ranks = evidence["world_size"]
+    powers = [2**power for power in range(12) if 2**power < len(hosts)]
+    counts = sorted({1, ranks, *(ranks_per_node * count for count in powers)})
+    measured = {
+        "nodes": len(hosts),
+        "sizes": [
+            {
+                "ranks": count,
+                "took_part": count,
+                "summed": [count * (count + 1) // 2] * count,
+                "in_step": True,
+                "losses_finite": True,
+                "weak_s": 0.5 * (1 + 0.02 * (count > 1) + 0.01 * (count > 8)),
+                "strong_s": 0.9 / count * 1.05 if count <= config["total"] else None,
+                "pipeline_s": 0.1 * (1 + 1.1 * (count - 1) / config["microbatches"])
+                if count <= 16
+                else None,
+            }
+            for count in counts
+        ],
+        "parameters": 134217728,
+        "parameters_multiplied": 117440512,
+        "dtype": "bf16" if config["backend"] == "nccl" else "fp32",
+        "transport": transport(evidence, hosts, fabric),
+        **changes,
+    }
+    return _document("scaling", evidence, measured, config)
 
 
 def contained(document, system="Ubuntu 24.04.2 LTS", without=()):

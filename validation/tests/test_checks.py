@@ -1,5 +1,6 @@
 """Each check judges recorded answers: right ones pass, and each fault fails with its reason."""
 
+import statistics
 import time
 from dataclasses import replace
 
@@ -31,11 +32,14 @@ PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
 NODE_CHECKS = ("hostname", "cpus", "memory", "gpus", "tmp", "munge", "clock", "torch")
 CLUSTER_CHECKS = ("all_reduce", "ddp", "pipeline")
+# But for schedules, which has several answers in one.
+TRAININGS = ("ddp", "pipeline", "fsdp", "tensor_parallel", "expert_parallel", "mesh")
 ACCEPTED = MungeReply(None, 0, "Success (0)")
 
 
 def job_of(name, *nodes):
-    return next(job for job in make_plan(*nodes).jobs if job.name == name)
+    suite = "training" if name in (*TRAININGS, "schedules") else "quick"
+    return next(job for job in make_plan(*nodes, suite=suite).jobs if job.name == name)
 
 
 def reply_to(job, document, **changes):
@@ -64,7 +68,7 @@ ALL_REDUCE = job_of("all_reduce")
 DDP = job_of("ddp")
 PIPELINE = job_of("pipeline")
 HOSTS = ["gpu1", "gpu2"]
-JOBS = {"all_reduce": ALL_REDUCE, "ddp": DDP, "pipeline": PIPELINE}
+JOBS = {name: job_of(name) for name in ("all_reduce", *TRAININGS, "schedules")}
 
 
 def healthy(check, **changes):
@@ -530,6 +534,12 @@ SIZES = ["measured", "sizes"]
         ([*SIZES, 2, "time_s_max"], 0.0, "impossible times"),
         ([*SIZES, 2, "time_s_max"], 10**400, "is inf"),
         ([*SIZES, 2, "busbw_gbs"], 99.0, "the payload claims 99 GB/s for 4 MiB"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 5, "its calls give 0.007, 0.007, 0.007"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 4, "4 calls were timed, 5 asked for"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 4 + [0.0], "impossible times of calls"),
+        ([*SIZES, 2, "calls_s"], [0.007] * 4 + [1e6], "impossible times of calls"),
+        ([*SIZES, 2, "work_s_by_rank"], [0.007], "work_s_by_rank is of 1 ranks"),
+        ([*SIZES, 2, "work_s_by_rank"], [0.007, -1.0], "impossible times of work"),
         ([*SIZES, 2, "elements"], 1, "1 elements are not 4194304 bytes"),
         ([*SIZES, 2], ..., "measured sizes [65536, 1048576], asked for"),
         ([*SIZES, 2, "bytes"], 4, "asked for"),
@@ -586,6 +596,7 @@ def test_the_largest_size_is_judged_and_not_the_best():
     last = document["measured"]["sizes"][-1]
     for name in ("time_s_min", "time_s_median", "time_s_max"):
         last[name] *= 100
+    last["calls_s"] = [seconds * 100 for seconds in last["calls_s"]]
     last["busbw_gbs"] /= 100
     result = judge("all_reduce", job, document)
     assert result.verdict is FAIL
@@ -642,7 +653,7 @@ CURVE = ["measured", "curves", 0]
 ROW = ["measured", "ranks", 1]
 
 
-@pytest.mark.parametrize("check", ["ddp", "pipeline"])
+@pytest.mark.parametrize("check", TRAININGS)
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
@@ -675,7 +686,7 @@ def test_a_training_that_went_wrong_fails(check, path, value, reason):
     assert_fails(check, broken(check, path, value), reason)
 
 
-@pytest.mark.parametrize("check", ["ddp", "pipeline"])
+@pytest.mark.parametrize("check", TRAININGS)
 def test_a_difference_within_the_tolerance_passes_and_is_shown(check):
     result = judge(check, *broken(check, [*ROW, "steps", 4, "parameters"], 9e-5))
     assert result.verdict is PASS
@@ -683,7 +694,7 @@ def test_a_difference_within_the_tolerance_passes_and_is_shown(check):
     assert Metric("reference's movement", 0.1) in result.metrics
 
 
-@pytest.mark.parametrize("check", ["ddp", "pipeline"])
+@pytest.mark.parametrize("check", TRAININGS)
 @pytest.mark.parametrize(
     "still",
     [
@@ -739,6 +750,26 @@ def drifted(step, *ranks):
     return change
 
 
+def held(step, rank):
+    """A rank's own weights are off before a step, and so all have them from there."""
+
+    def change(rows):
+        for row in rows:
+            row["steps"][step].update(weights=0.5, owner=rank)
+        rows[rank]["steps"][step]["own"] = 0.5
+
+    return change
+
+
+def gathered(step, rank, owner):
+    """What one rank has of another's weights is off, which are right where they are held."""
+    return lambda rows: rows[rank]["steps"][step].update(weights=0.5, owner=owner)
+
+
+def came(name, rank, partner):
+    return lambda rows: rows[rank]["first_step"].update({name: 0.5, f"{name}_from": partner})
+
+
 @pytest.mark.parametrize(
     ("check", "change", "blamed", "words"),
     [
@@ -754,12 +785,140 @@ def drifted(step, *ranks):
         ("pipeline", off("exchanged", 3), ("n3",), "the gradient of rank 3 on n3"),
         ("pipeline", off("exchanged", 0, 1), None, "what came back between rank 1 on n1 and rank"),
         ("pipeline", drifted(0, 0), ("n0",), "the parameters after step 1 of rank 0 on n0"),
+        ("fsdp", off("computed", 2), ("n2",), "what was computed by rank 2 on n2"),
+        ("fsdp", off("exchanged", 3), None, "the averaged gradient of rank 3 on n3"),
+        ("fsdp", held(0, 1), ("n1",), "the weights for step 1 that were held by rank 1 on n1"),
+        ("fsdp", held(2, 1), ("n1",), "the weights for step 3 that were held by rank 1 on n1"),
+        (
+            "fsdp",
+            gathered(1, 2, 0),
+            None,
+            "the weights for step 2 that went between rank 0 on n0 a",
+        ),
+        ("fsdp", drifted(0, 1), ("n1",), "the parameters after step 1 of rank 1 on n1"),
+        ("tensor_parallel", held(0, 3), ("n3",), "the weights for step 1 that were held by rank 3"),
+        ("tensor_parallel", off("received", 1), None, "the sums that came to rank 1 on n1"),
+        (
+            "mesh",
+            off("received", 0, 1, 2, 3),
+            None,
+            "the sums that came to rank 0 on n0 and rank 1",
+        ),
+        ("expert_parallel", off("computed", 2), ("n2",), "what was computed by rank 2 on n2"),
+        (
+            "expert_parallel",
+            came("received", 2, 0),
+            None,
+            "the tokens that went from rank 0 on n0 a",
+        ),
+        (
+            "expert_parallel",
+            came("returned", 1, 3),
+            None,
+            "the tokens that came from rank 3 on n3 a",
+        ),
+        ("expert_parallel", off("exchanged", 0, 1, 2, 3), None, "the averaged gradient of rank 0"),
+        ("expert_parallel", off("experts", 3), None, "the gradient of the experts of rank 3 on n3"),
     ],
 )
 def test_a_training_says_where_it_began_to_go_wrong(check, change, blamed, words):
     accused, began_with = four(check, change)
     assert accused == blamed
     assert began_with.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (["rows"], [1, 1], "the ranks stood in 1, 1 rows, 2 were asked for"),
+        (["columns"], [2], "the ranks stood in 2 columns, 1 were asked for"),
+        (["ranks", 0, "steps", 1, "owner"], 2, "owner is rank 2, there are 2"),
+        (["ranks", 0, "steps", 1, "weights"], "inf", "parameter difference is not finite"),
+    ],
+)
+def test_a_model_that_was_split_another_way_than_asked_fails(path, value, words):
+    assert_fails("fsdp", broken("fsdp", ["measured", *path], value), words)
+
+
+def test_the_mesh_says_its_shape():
+    assert Metric("mesh", "2 data × 1 tensor") in judge("mesh", *healthy("mesh")).metrics
+    job = job_of("mesh", *FOUR)
+    result = judge("mesh", job, standin.mesh(job.hosts, job.config))
+    assert Metric("mesh", "2 data × 2 tensor") in result.metrics
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda parts: parts.pop(), "gpipe, 1f1b ran, gpipe, 1f1b, interleaved were asked for"),
+        (lambda parts: parts.clear(), "no schedule ran"),
+        (lambda parts: parts.reverse(), "interleaved, 1f1b, gpipe ran"),
+        (
+            lambda parts: parts[2]["ranks"].pop(),
+            "figures of the ranks [0, 1, 0], asked for [0, 1, ",
+        ),
+        (lambda parts: parts[1]["curves"][0]["steps"][1].update(loss=9.0), "1f1b: loss difference"),
+    ],
+)
+def test_every_schedule_must_have_run_and_be_right(change, words):
+    job, document = healthy("schedules")
+    change(document["measured"]["schedules"])
+    assert_fails("schedules", (job, document), words)
+
+
+def test_the_way_back_to_the_first_rank_is_named():
+    """Of four ranks with two stages each, the fifth stage gets what the fourth rank sends."""
+    job = job_of("schedules", *FOUR)
+    document = standin.schedules(job.hosts, job.config)
+    assert [row["rank"] for row in document["measured"]["schedules"][2]["ranks"]] == [
+        0,
+        1,
+        2,
+        3,
+    ] * 2
+    document["measured"]["schedules"][2]["ranks"][4]["first_step"]["received"] = 0.5
+    result = judge("schedules", job, document)
+    assert result.blamed is None
+    assert "interleaved: " in result.message
+    assert "what went from rank 3 on n3 and rank 0 on n0" in result.message
+
+
+@pytest.mark.parametrize("check", TRAININGS)
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ([1e4] * 5, "step time / reference's is 2e+04, at most 5e+03 expected"),
+        ([1, 1, 1e3, 1, 1], "slowest step / median is 1e+03, at most 5e+02 expected"),
+        ([1e3, 1, 1, 1, 1], None),  # libraries set themselves up
+        ([1, 1, 100, 1, 1], None),  # a machine that was busy with something else
+        ([100] * 5, None),
+    ],
+)
+def test_steps_that_take_too_long_are_seen(check, factors, words):
+    times = [0.004 * factor for factor in factors]
+    changes = {"step_times_s": times, "step_time_s_median": statistics.median(times)}
+    answer = healthy(check, **changes)
+    if words is None:
+        assert judge(check, *answer).verdict is PASS
+    else:
+        assert assert_fails(check, answer, words).blamed is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"step_times_s": [0.004] * 4}, "not each of the 5 steps took its time"),
+        ({"step_times_s": [0.004] * 4 + [0]}, "not each of the 5 steps took its time"),
+        ({"step_time_s_median": 0.001}, "the median of the steps' times is another"),
+        ({"reference_step_s": 0}, "the reference took no time"),
+    ],
+)
+def test_times_that_do_not_fit_together_fail(changes, words):
+    assert_fails("ddp", healthy("ddp", **changes), words)
+
+
+def test_a_reference_of_no_length_makes_no_step_slow():
+    assert judge("ddp", *healthy("ddp", reference_step_s=1e-9)).verdict is PASS
 
 
 def test_many_ranks_train_in_several_chains():
@@ -961,8 +1120,8 @@ def test_every_check_says_what_why_and_what_to_do(check):
     for text in (info.summary, info.what, info.why, info.advice):
         assert len(text) > 20
     # What the cluster tier finds needs the commands that fit the finding: the report has them.
-    # Pairs name the node or the link.
-    named = info.name == "pairs"
+    # Pairs name the node or the link, and a training that is resumed the file.
+    named = info.name in ("pairs", "checkpoint", "resume")
     assert bool(info.commands) == (info.tier is Tier.NODE or check.payload is None or named)
     assert all(command.format(node="gpu1") for command in info.commands)
 

@@ -38,11 +38,16 @@ TEXT = {"text": {"empty", "text", "nan"}, "word": {"text", "nan"}}
 Place = tuple[str | int, ...]
 
 
+def _words(text: str) -> Iterator[str]:
+    """With those of the groups in their places; a group may have others in it."""
+    for word in text.split():
+        yield from _words(GROUPS[word[1:]]) if word.startswith("@") else (word,)
+
+
 def table_of(check: str) -> dict[str, set[str]]:
     """The places that a check reads, and which odd values are right there."""
-    words = f"{TABLE['every']} {TABLE[check]}".split()
-    groups = (GROUPS[word[1:]].split() if word.startswith("@") else [word] for word in words)
-    split = (word.partition("=") for group in groups for word in group)
+    words = _words(f"{TABLE['every']} {TABLE[check]}")
+    split = (word.partition("=") for word in words)
     return {
         place: {kind for name in kinds.split(",") if name for kind in TEXT.get(name, {name})}
         for place, _, kinds in split

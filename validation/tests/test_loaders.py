@@ -350,9 +350,16 @@ def test_yaml_that_is_no_data_is_refused(tmp_path):
 
 def test_every_check_is_in_a_suite_and_in_the_order_of_all():
     deep = ("host", "host_speed", "health", "compute", "isolation", "dcgm", "pairs")
-    quick, gpu, local = (suites.load(name).checks for name in ("quick", "gpu", "local"))
+    quick, gpu, local, network = (
+        suites.load(name).checks for name in ("quick", "gpu", "local", "network")
+    )
     tier = {name: check.info.tier for name, check in CHECKS.items()}
-    assert quick == tuple(name for name, check in CHECKS.items() if check.payload not in deep)
+    slow: tuple[str, ...] = ("fsdp", "tensor_parallel", "schedules", "expert_parallel", "mesh")
+    of_quick = [name for name, check in CHECKS.items() if check.payload not in deep]
+    slow += ("checkpoint", "resume", "inference", "scaling")
+    assert quick == tuple(name for name in of_quick if name not in (*slow, "collectives"))
+    assert network == tuple(name for name in CHECKS if name in network)
+    assert suites.load("training").checks == ("slurm_state", "ddp", "pipeline", *slow)
     assert (*gpu, "dcgm") == tuple(
         name for name in CHECKS if tier[name] is Tier.NODE or CHECKS[name].payload is None
     )
@@ -392,10 +399,14 @@ def test_a_suite_for_gpus_leaves_time_to_answer():
 
 
 def test_a_suite_that_is_made_of_others_has_their_checks_and_their_jobs():
-    full, gpu, quick = (suites.load(name) for name in ("full", "gpu", "quick"))
+    names = ("full", "gpu", "quick", "network", "training")
+    full, gpu, quick, network, training = map(suites.load, names)
     assert set(full.checks) == set(CHECKS) - {"dcgm"}  # which takes a quarter of an hour
     assert full.node == gpu.node
-    assert full.cluster == quick.cluster
+    assert full.cluster == {
+        payload: quick.cluster[payload] or network.cluster[payload] or training.cluster[payload]
+        for payload in full.cluster
+    }
     assert full.largest_bytes == quick.largest_bytes
     assert full.queue_limit_s == max(gpu.queue_limit_s, quick.queue_limit_s)
 

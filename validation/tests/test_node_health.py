@@ -10,8 +10,9 @@ import pytest
 
 from cluster.declaration import Gpus
 from cluster.readers import infiniband, kernel_log, mounts, nvml
+from cluster.slurm import drain_reasons
 from validation.node_health import config as configs
-from validation.node_health import gpus, main, node, outcome, runner, state
+from validation.node_health import gpus, main, node, runner, state
 from validation.node_health.config import BadConfig, Check, HealthSettings
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
 from validation.tests import standin_health
@@ -495,8 +496,8 @@ def test_a_check_that_a_site_removed_while_it_failed_holds_nobody():
 
 
 def test_a_reason_is_one_line_for_machines_and_people():
-    assert outcome.reason("c", 'a\n"b"\x1b') == "[plumbline:c] a 'b'"
-    assert len(outcome.reason("c", "x" * 999)) == 200
+    assert drain_reasons.reason("c", 'a\n"b"\x1b') == "[plumbline:c] a 'b'"
+    assert len(drain_reasons.reason("c", "x" * 999)) == 200
 
 
 CHECK = {"command": ["/bin/true"], "contexts": ["check"], "on_fail": "log", "timeout_s": 3}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from cluster.slurm.drain_reasons import reason
 from validation.node_health import main, slurm, state
-from validation.node_health.outcome import reason
 from validation.node_health.state import Drain, Files, JobFailure, Step, View, decide, must_look
 
 BAD = {"gpu_ecc": reason("gpu_ecc", "GPU 1: 2 uncorrectable ECC errors")}

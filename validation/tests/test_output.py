@@ -177,6 +177,27 @@ def test_what_no_node_can_be_asked_is_said_once(tmp_path):
     assert stream.getvalue().count("SKIP") == 1
 
 
+def test_what_many_nodes_have_in_common_is_counted(tmp_path):
+    """1,024 nodes that fail each with its own number, and skip two checks, are a few lines."""
+    stream = io.StringIO()
+    (result, *_) = mixed_bag().results
+    with Watcher(stream, prepared(tmp_path)) as watcher:
+        watcher.stage("node tier")
+        for number in range(1024):
+            of_node = replace(result, subject=Subject.node(f"gpu{number}"))
+            failed = {"verdict": Verdict.FAIL, "message": f"{number + 10} CPUs found, 2 declared"}
+            watcher.result(replace(of_node, **failed))
+            for check in ("ecc", "xid"):
+                skip = {"verdict": Verdict.SKIP, "message": "no GPU is declared"}
+                watcher.result(replace(of_node, check=check, **skip))
+    _, *said = (line[len("00:00:00 ") :] for line in stream.getvalue().splitlines())
+    assert said == [
+        *(f"  FAIL {result.check} gpu{n}: {n + 10} CPUs found, 2 declared" for n in range(4)),
+        f"  FAIL {result.check}: 1020 more nodes alike",
+        "  SKIP ecc and xid: no GPU is declared",
+    ]
+
+
 class Screen(io.StringIO):
     def isatty(self):
         return True

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.slurm.node_states import NodeState
 from validation import plan as plans
-from validation import tiers
+from validation import suites, tiers
 from validation.model import Outcome, Reply, Standing, Verdict
 from validation.plan import Selection
 from validation.tests import standin
@@ -16,6 +16,9 @@ from validation.tests.fake_slurm import FakeSlurm, Silent, Walked
 PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 FIVE = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 6))
 FOUR, TWO = FIVE[:4], FIVE[:2]
+NETWORK = suites.load("network")
+# Of `network` what is about pairs; its other jobs of all nodes fail with a bad node too.
+PAIRS = replace(NETWORK, checks=tuple(name for name in NETWORK.checks if name != "collectives"))
 WAITED = "plumbline: pairs, rank 0 on {}: no progress for 30 s; all ranks still respond\n"
 
 
@@ -63,7 +66,7 @@ def pairs_of(slurm):
 
 @pytest.mark.parametrize("nodes", [TWO, FIVE[:3], FOUR, FIVE], ids=len)
 def test_each_node_of_a_healthy_cluster_passes(nodes):
-    slurm = Cluster(make_plan(*nodes, suite="network"))
+    slurm = Cluster(make_plan(*nodes, suite=PAIRS))
     run = walked(slurm)
     assert run.verdict is PASS
     assert set(run.standings.values()) == {Standing.PASSING}
@@ -73,7 +76,7 @@ def test_each_node_of_a_healthy_cluster_passes(nodes):
 @pytest.mark.parametrize("nodes", [FIVE[:3], FOUR, FIVE], ids=len)
 @pytest.mark.parametrize("bad", ["gpu1", "gpu3"])
 def test_a_slow_node_is_named_and_no_other(nodes, bad):
-    slurm = Cluster(make_plan(*nodes, suite="network"), slow=[bad])
+    slurm = Cluster(make_plan(*nodes, suite=PAIRS), slow=[bad])
     run = walked(slurm)
     assert list(run.failed) == [("pairs", bad)]
     assert run.failed["pairs", bad].startswith(f"{bad} is at fault: it failed with every partner")
@@ -82,7 +85,7 @@ def test_a_slow_node_is_named_and_no_other(nodes, bad):
 
 
 def test_two_bad_nodes_are_named_at_once():
-    slurm = Cluster(make_plan(*FIVE, suite="network"), slow=["gpu2"], cut=[("gpu5", "gpu1")])
+    slurm = Cluster(make_plan(*FIVE, suite=PAIRS), slow=["gpu2"], cut=[("gpu5", "gpu1")])
     slurm.cut = [{"gpu5", f"gpu{number}"} for number in (1, 2, 3, 4)]
     run = walked(slurm)
     assert list(run.failed) == [("pairs", "gpu2"), ("pairs", "gpu5")]
@@ -94,7 +97,7 @@ def test_two_bad_nodes_are_named_at_once():
 @pytest.mark.parametrize("nodes", [FOUR, FIVE], ids=len)
 @pytest.mark.parametrize("kind", ["cut", "slow_links"])
 def test_a_bad_link_is_named_and_no_node(nodes, kind):
-    slurm = Cluster(make_plan(*nodes, suite="network"), **{kind: [("gpu1", "gpu2")]})
+    slurm = Cluster(make_plan(*nodes, suite=PAIRS), **{kind: [("gpu1", "gpu2")]})
     run = walked(slurm)
     assert list(run.failed) == [("pairs", "gpu1-gpu2")]
     assert "the link between gpu1 and gpu2" in run.failed["pairs", "gpu1-gpu2"].lower()
@@ -105,12 +108,12 @@ def test_a_bad_link_is_named_and_no_node(nodes, kind):
 
 @pytest.mark.parametrize("nodes", [FOUR, FIVE], ids=len)
 def test_what_a_pair_fails_once_and_not_again_is_nobodys_fault(nodes):
-    slurm = Cluster(make_plan(*nodes, suite="network"), once=[("gpu1", "gpu2")])
+    slurm = Cluster(make_plan(*nodes, suite=PAIRS), once=[("gpu1", "gpu2")])
     assert walked(slurm).verdict is PASS
 
 
 def test_two_alone_cannot_be_told_apart():
-    run = walked(Cluster(make_plan(*TWO, suite="network"), cut=[("gpu1", "gpu2")]))
+    run = walked(Cluster(make_plan(*TWO, suite=PAIRS), cut=[("gpu1", "gpu2")]))
     assert list(run.failed) == [("pairs", "gpu[1-2]")]
     assert set(run.standings.values()) == {Standing.SUSPECT}
 
@@ -182,7 +185,7 @@ def test_an_idle_third_node_tells_two_apart():
 
 
 def test_all_pairs_of_a_round_are_steps_of_one_allocation():
-    slurm = Cluster(make_plan(*FOUR, suite="network"))
+    slurm = Cluster(make_plan(*FOUR, suite=PAIRS))
     walked(slurm)
     (shared,) = slurm.shared[1]
     assert [job.hosts for job in shared.jobs] == [("gpu1", "gpu2"), ("gpu3", "gpu4")]
@@ -195,7 +198,7 @@ EIGHT = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 9))
 
 
 def test_among_many_nodes_groups_find_a_link_that_was_in_no_pair():
-    slurm = Cluster(make_plan(*EIGHT, suite="network"), cut=[("gpu1", "gpu4")])
+    slurm = Cluster(make_plan(*EIGHT, suite=PAIRS), cut=[("gpu1", "gpu4")])
     run = walked(slurm)
     assert list(run.failed) == [("pairs", "gpu1-gpu4")]
     assert [n for n, s in run.standings.items() if s is not Standing.PASSING] == ["gpu1", "gpu4"]
@@ -204,12 +207,12 @@ def test_among_many_nodes_groups_find_a_link_that_was_in_no_pair():
 @pytest.mark.parametrize("link", [("gpu1", "gpu12"), ("gpu3", "gpu16"), ("gpu7", "gpu9")])
 def test_a_link_between_the_halves_of_many_nodes_is_found_crosswise(link):
     sixteen = tuple((f"gpu{number}", "virtual", 2) for number in range(1, 17))
-    run = walked(Cluster(make_plan(*sixteen, suite="network"), cut=[link]))
+    run = walked(Cluster(make_plan(*sixteen, suite=PAIRS), cut=[link]))
     assert list(run.failed) == [("pairs", "-".join(link))]
 
 
 def test_what_only_all_nodes_together_show_is_told_as_that():
-    slurm = Cluster(make_plan(*EIGHT, suite="network"))
+    slurm = Cluster(make_plan(*EIGHT, suite=PAIRS))
     slurm.cut = [{f"gpu{number}" for number in range(1, 9)}]
     run = walked(slurm)
     assert list(run.failed) == [("pairs", "gpu[1-8]")]
@@ -226,7 +229,7 @@ def test_a_job_of_many_that_fails_is_halved_until_it_is_small():
 
 
 def test_a_healthy_cluster_of_many_nodes_passes():
-    slurm = Cluster(make_plan(*EIGHT, suite="network"))
+    slurm = Cluster(make_plan(*EIGHT, suite=PAIRS))
     assert walked(slurm).verdict is PASS
     assert pairs_of(slurm)[4:] == [
         "pairs-0-gpu1-and-3-more", "pairs-0-gpu5-and-3-more", "pairs-0-gpu1-and-7-more"
@@ -272,7 +275,7 @@ class OnRails(FakeSlurm):
 
 def on_eight_gpus(slow=()):
     nodes = tuple((f"gpu{number}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 5))
-    plan = make_plan(*nodes, suite="network")
+    plan = make_plan(*nodes, suite=PAIRS)
     slurm = OnRails(plan, slow)
     for node in plan.nodes:
         names = [standin.GPU] * 8

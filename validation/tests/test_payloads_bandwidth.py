@@ -13,7 +13,7 @@ from validation.payloads.bandwidth import algbw, busbw, busbw_factor
         ("all_reduce", 8, 1.75),
         ("all_gather", 4, 0.75),
         ("reduce_scatter", 4, 0.75),
-        ("alltoall", 4, 0.75),
+        ("all_to_all", 4, 0.75),
         ("broadcast", 8, 1),
         ("reduce", 8, 1),
         ("sendrecv", 2, 1),

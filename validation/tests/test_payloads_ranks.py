@@ -20,15 +20,18 @@ import pytest
 
 from validation import suites
 from validation.checks.registry import ALONE
+from validation.model import Verdict
 
 torch = pytest.importorskip("torch", reason="the collective payloads are torch programs")
 
 from cluster.errors import CannotRun  # noqa: E402 - importorskip
 from validation.payloads import (  # noqa: E402 - importorskip
     all_reduce,
+    chains,
     ddp,
     layers,
     meeting,
+    pattern,
     pipeline,
     reference,
     training,
@@ -42,9 +45,9 @@ ROOT = Path(__file__).parents[2]
 torch.set_num_threads(1)
 
 
-def of_suite(payload):
-    """What the quick suite gives a payload on nodes without GPUs."""
-    config = {"backend": "gloo", **suites.load("quick").cluster[payload]["gloo"].config}
+def of_suite(payload, suite="quick"):
+    """What a suite gives a payload on nodes without GPUs."""
+    config = {"backend": "gloo", **suites.load(suite).cluster[payload]["gloo"].config}
     return json.loads(json.dumps(config))
 
 
@@ -197,13 +200,13 @@ def reduced(ranks, elements):
     for rank in ranks:
         part = torch.empty(elements)
         mine = all_reduce.contribution(rank, rank + 1, 4)[0]
-        all_reduce.fill(part, all_reduce._tile(mine, torch.device("cpu")))
+        all_reduce.fill(part, all_reduce.tile(mine, torch.device("cpu")))
         total += part
-    return total, all_reduce._tile(all_reduce.total(4), torch.device("cpu"))
+    return total, all_reduce.tile(all_reduce.total(4), torch.device("cpu"))
 
 
 def test_every_element_is_checked_also_beyond_one_tile():
-    elements = all_reduce.TILE_PERIODS * all_reduce.PERIOD + 100
+    elements = all_reduce.TILE_PERIODS * pattern.PERIOD + 100
     total, tile = reduced([0, 1, 2, 3], elements)
     assert all_reduce.count_wrong(total, tile) == 0
     total[elements - 1] = math.nan
@@ -274,9 +277,8 @@ def hold_the_formula_against_autograd():
     scale = reference.layer_scale(config.depth)
     weights = torch.linspace(0.5, 1.5, config.batch_per_rank, dtype=torch.float64)
     weights /= config.batch_per_rank * config.width
-    expected = reference.train(
-        values, scale, training.batches(config, config.batch_per_rank), weights, config.lr
-    )
+    data = training.batches(config, config.batch_per_rank)
+    expected = reference.train(values, reference.of_layers(scale), data, weights, config.lr)
     model = layers.stack(values, scale).double()
     optimizer = training.sgd(model, config.lr)
     for step, (inputs, targets) in enumerate(training.batches(config, config.batch_per_rank)):
@@ -340,20 +342,20 @@ def test_more_ranks_than_a_chain_has_stages_make_several_chains():
 
 
 def test_chains_are_even_and_short():
-    assert pipeline.chains(1) == [range(1)]
-    assert pipeline.chains(16) == [range(16)]
-    assert pipeline.chains(17) == [range(9), range(9, 17)]
+    assert chains.chains(1, 16) == [range(1)]
+    assert chains.chains(16, 16) == [range(16)]
+    assert chains.chains(17, 16) == [range(9), range(9, 17)]
     for ranks in (33, 100, 4096, 5000):
-        chains = pipeline.chains(ranks)
-        assert [rank for chain in chains for rank in chain] == list(range(ranks))
-        assert {len(chain) for chain in chains} <= {16, 15, 14, 13, 12, 11}
+        found = chains.chains(ranks, 16)
+        assert [rank for chain in found for rank in chain] == list(range(ranks))
+        assert {len(chain) for chain in found} <= {16, 15, 14, 13, 12, 11}
 
 
 @pytest.mark.parametrize("ranks", [2, 16, 500])
 def test_the_reference_of_a_rank_costs_no_more_with_more_ranks(ranks):
     """Samples and layers of the reference, whatever the number of ranks."""
     assert len(ddp.shares(ranks)) <= 8
-    assert max(map(len, pipeline.chains(ranks))) <= 16
+    assert max(map(len, chains.chains(ranks, pipeline.LONGEST_CHAIN))) <= 16
     assert sum(ddp.shares(ranks)) == pytest.approx(sum(map(ddp.weight, range(ranks))) / ranks)
     assert len({round(ddp.weight(rank), 6) for rank in range(ranks)}) == ranks
 
@@ -379,6 +381,18 @@ def test_a_rank_alone_shows_its_faults_too():
             assert item.result.message == ALONE
         else:
             assert item.result.blamed == ("gpu1",), item
+
+
+def test_steps_that_take_far_too_long_fail():
+    """By the ranks' clocks: nobody waits for it."""
+    slow = (
+        "from validation.payloads import group\nclock = group.Group.clock\n"
+        "group.Group.clock = lambda self: 1e5 * clock(self)"
+    )
+    measured = document_of(run_ranks("ddp", DDP, 2, faults={0: slow, 1: slow}))["measured"]
+    result = fault_table.judged("ddp", "gloo", 2, fault_table.HEALTHY, measured).result
+    assert result.verdict is Verdict.FAIL
+    assert result.message.startswith("step time / reference's is")
 
 
 NOT_A_NUMBER = """
@@ -419,8 +433,7 @@ def test_differences_are_relative_to_what_should_have_moved():
 
 def test_the_movement_is_that_of_all_steps():
     kept = [[torch.full((4,), value)] for value in (1.0, 1.5, 3.0)]
-    whole: Any = SimpleNamespace(parameters=kept)
-    row = training.figures(0, first_step={}, parameters=kept[1:], reference=whole)
+    row = training.figures(0, first_step={}, parameters=kept[1:], reference=kept)
     assert row.movement == 2
 
 

@@ -1,6 +1,8 @@
 """Reports of made-up runs: complete, well-formed, and harmless whatever a node says."""
 
+import base64
 import functools
+import hashlib
 import json
 import re
 import shlex
@@ -9,12 +11,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
 from cluster.slurm.node_states import NodeState
 from cluster.text import duration
+from validation import causes
+from validation.causes import Cause
 from validation.checks.registry import CHECKS
 from validation.model import (
     Key,
@@ -25,10 +28,13 @@ from validation.model import (
     RunReport,
     Standing,
     Start,
+    Subject,
+    Threshold,
     Tier,
     Verdict,
     exit_status,
     node_reports,
+    worst,
 )
 from validation.plan import Selection
 from validation.report import advice, console, html, junit, metrics, nodes, words
@@ -36,6 +42,7 @@ from validation.report import json as json_report
 from validation.slurm.client import SlurmDown
 from validation.tests.conftest import make_plan
 from validation.tests.fake_slurm import FakeSlurm
+from validation.tests.large_reports import large
 from validation.tests.sample_reports import evil, healthy, mixed_bag, report_of
 from validation.tests.standin import GPU
 
@@ -72,32 +79,57 @@ def test_what_fails_alike_on_many_nodes_is_one_row():
 
 
 @pytest.mark.parametrize(
-    ("check", "message", "begins"),
+    ("check", "message", "name"),
     [
-        ("all_reduce", "busbw 1 MiB is 3 GB/s, at least 9 expected", ["Too slow"]),
-        ("all_reduce", "5 elements of the sum over 1 MiB are wrong", ["A wrong sum"]),
+        ("all_reduce", "busbw 1 MiB is 3 GB/s, at least 9 expected", "too slow"),
+        ("all_reduce", "5 elements of the sum over 1 MiB are wrong", "a wrong sum"),
+        # The failure that counts stands first.
         (
             "all_reduce",
             "5 elements of the sum are wrong; NCCL ran over sockets on gpu1",
-            ["Over sockets", "A wrong sum"],
+            "a wrong sum",
         ),
-        ("gpus", "NVML says NVIDIA T4; h100_sxm is known as x", ["Another name"]),
-        ("munge", "another sentence", ["`Invalid", "`Expired", "No answer"]),
+        ("gpus", "NVML says NVIDIA T4; h100_sxm is known as x", "another name"),
+        ("infiniband", "mlx5_3:1: 800 Gbit/s, 400 declared, and is faster", "faster than declared"),
+        ("munge", "another sentence", None),
     ],
 )
-def test_advice_is_of_the_case_that_the_message_is_about(check, message, begins):
-    text = advice.fitting_cases(check, CHECKS[check].info.advice, message)
-    labels = sorted(advice.CASES[check], key=CHECKS[check].info.advice.index)
-    told = [label for label in labels if f"{label}:" in text]
-    assert [label.startswith(begin) for label, begin in zip(told, begins, strict=True)] == [
-        True for _ in begins
-    ]
+def test_a_finding_is_of_the_case_that_its_message_is_about(check, message, name):
+    info = CHECKS[check].info
+    value = Metric("seen", 1)
+    result = Result(check, info.tier, Subject.node("gpu1"), Verdict.FAIL, message, value)
+    found = causes.case(info, result)
+    assert (found and found.name) == name
+    told = advice.of_finding(info, result)
+    assert told.text == (found.advice if found else info.advice)
+    assert told.text.count(": ") >= 1 if found else told.text == info.advice
 
 
-def test_every_case_begins_where_the_advice_has_it():
-    for check, cases in advice.CASES.items():
-        for label in cases:
-            assert CHECKS[check].info.advice.count(f"{label}:") == 1
+def test_a_judge_may_name_the_case_itself():
+    info = CHECKS["all_reduce"].info
+    result = Result("all_reduce", info.tier, Subject.node("gpu1"), Verdict.FAIL, "x")
+    found = causes.case(info, replace(result, cause="too fast"))
+    assert found
+    assert found.advice.startswith("Too fast: check the clocks")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_cases_of_a_check_are_parts_of_its_advice(check):
+    info = CHECKS[check].info
+    parts = [case.advice for case in info.cases]
+    assert all(part in info.advice for part in parts)
+    assert len({case.name for case in info.cases}) == len(parts)
+    for case in info.cases:
+        assert case.commands == info.commands or 1 <= len(case.commands) <= 2
+        for command in case.commands:
+            command.format(node="gpu1", found="79")
+
+
+def test_advice_names_what_the_message_names():
+    info = CHECKS["xid"].info
+    text = "GPU 1: XID 79 (GPU has fallen off the bus)"
+    result = Result("xid", info.tier, Subject.node("gpu1"), Verdict.FAIL, text)
+    assert advice.of_finding(info, result).commands[0] == "python -m validation.explain xid 79"
 
 
 def test_what_differs_in_its_numbers_alone_is_one_row():
@@ -181,7 +213,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("href", "src")]
-        if tag != "meta":
+        if tag not in ("meta", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -191,15 +223,40 @@ class Page(HTMLParser):
 def test_the_page_is_well_formed_and_needs_nothing_else(report):
     page = Page(html.render(report))
     assert page.open == []
-    assert set(page.tags).isdisjoint({"script", "link", "img", "iframe"})
+    assert set(page.tags).isdisjoint({"link", "img", "iframe"})
     assert all(link.startswith("jobs/") for link in page.links)
 
 
 def test_the_page_escapes_what_nodes_say():
     text = html.render(evil())
-    assert "<script" not in text
+    assert text.count("<script") == 1
     assert "&lt;script&gt;" in text
     text.encode()
+
+
+def test_a_browser_runs_the_pages_own_script_and_no_other(report):
+    text = html.render(report)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in text
+    assert script == (html.TEMPLATES / "filter.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [80, 120, None])
+def test_a_large_run_in_which_every_node_fails_is_a_hundred_lines_and_a_page(width):
+    _, report = large(96, failing=True)
+    assert len(console.render(report, width=width).splitlines()) <= 100
+    rows = [row for row in words.rows(report.results) if row.verdict is Verdict.FAIL]
+    assert len(rows) <= 4 * words.FOLD
+    text = html.render(report)
+    failures = sum(result.verdict is Verdict.FAIL for result in report.results)
+    assert f"Each node by itself: {failures} rows" in text
+    for result in report.results[::50]:
+        if result.verdict is Verdict.FAIL:
+            assert result.message in text
+    assert "compute-… (96 jobs)" in text
+    assert len(text) < 400_000
 
 
 def test_the_page_says_verdict_proof_and_source():
@@ -217,7 +274,7 @@ def test_the_page_says_verdict_proof_and_source():
 
 
 def test_summary_json_is_complete(report):
-    text = json_report.render(report)
+    text = "".join(json_report.render(report))
     document = json.loads(text)
     assert document["verdict"] == report.verdict.value
     assert document["exit_code"] == report.exit_code
@@ -268,8 +325,21 @@ def samples(text):
         yield match[1], float(match[3])
 
 
-def test_metrics_have_every_verdict_node_and_value(report):
-    pairs = list(samples(metrics.render(report)))
+def told_in(text):
+    """Verdicts by check and subject, of all that a file tells by itself or as not run."""
+    told = {}
+    for item in metrics.parse(text):
+        if item.family == "verdict":
+            told[item.judged] = item.labels["verdict"]
+        elif item.family == "not_run":
+            for check in item.labels["checks"].split(","):
+                told[check, item.labels["node"]] = item.labels["verdict"]
+    return told
+
+
+def test_metrics_have_every_verdict_and_node(report):
+    text = metrics.render(report)
+    pairs = list(samples(text))
     series = dict(pairs)
     assert len(series) == len(pairs), "a series is there twice"
 
@@ -280,12 +350,49 @@ def test_metrics_have_every_verdict_node_and_value(report):
     assert sum(values("nodes")) == len(report.nodes)
     assert values("exit_code") == [report.exit_code]
     assert values("last_run_timestamp_seconds") == [BEGAN]
-    assert values("timestamp_seconds") == [BEGAN] * len(report.results)
-    for result in report.results:
-        what = of(result.check, result.subject.name, result.tier)
-        name = f'plumbline_validation_verdict{{{what},verdict="{result.verdict.value}"}}'
-        assert series[name] == 1
-    assert len(values("verdict")) == len(report.results)
+    alone = [result for result in report.results if result.tier is Tier.NODE]
+    assert sum(values("judged")) == len(alone)
+    fine = (Verdict.PASS, Verdict.SKIP)
+    assert told_in(text) == {
+        (result.check, result.subject.name): result.verdict.value
+        for result in report.results
+        if result.tier is Tier.CLUSTER or result.verdict not in fine
+    }
+    for node in report.nodes:
+        name = node.node.name
+        own = worst(result.verdict for result in alone if result.subject.name == name)
+        what = f'suite="quick",subject="{name}",node="{name}"'
+        assert series[f'plumbline_validation_node_verdict{{{what},verdict="{own.value}"}}'] == 1
+        assert series[f"plumbline_validation_timestamp_seconds{{{what}}}"] == BEGAN
+
+
+def test_what_did_not_run_on_a_node_is_one_series():
+    report = of_states(gpu1="drained", gpu2="idle")
+    told = [item for item in metrics.parse(metrics.render(report)) if item.family == "not_run"]
+    (of_gpu1,) = [item for item in told if item.labels["node"] == "gpu1"]
+    assert of_gpu1.labels["checks"].startswith("hostname,cpus,")
+    verdicts = [
+        item.labels["check"]
+        for item in metrics.parse(metrics.render(report))
+        if item.family == "verdict" and item.labels["node"] == "gpu1"
+    ]
+    assert verdicts == ["slurm_state"]
+    # Without the failure that it follows from, each stands for itself: alerts read those.
+    (first, *others) = [r for r in report.results if r.subject.name == "gpu1"]
+    passed = replace(healthy().results[0], verdict=Verdict.WARN)
+    assert passed.key == first.key
+    assert "not_run{" not in metrics.render(replace(report, results=(passed, *others)))
+
+
+def test_a_file_of_many_nodes_stays_small():
+    """1,024 nodes: see docs/understand/scale.md; this is a sixteenth of it."""
+    for failing, most in ((False, 128 << 10), (True, 180 << 10)):
+        _, report = large(64, failing)
+        text = metrics.render(report)
+        assert len(text.encode()) < most
+        failures = {r.key for r in report.results if r.verdict is Verdict.FAIL}
+        assert len(failures) == (256 if failing else 0)
+        assert {Key(*key) for key, v in told_in(text).items() if v == "fail"} == failures
 
 
 def of(check, subject, tier=Tier.NODE):
@@ -301,10 +408,11 @@ def test_what_is_about_several_nodes_is_told_of_no_host():
     assert together == {"accounting", "all_reduce", "ddp", "pipeline"}
 
 
-def test_metrics_have_what_a_value_was_held_against():
+def test_metrics_have_what_a_failure_was_held_against():
     report = healthy()
     (result,) = [r for r in report.results if r.key == Key("cpus", "gpu1")]
-    series = dict(samples(metrics.render(report)))
+    failed = replace(result, verdict=Verdict.FAIL)
+    series = dict(samples(metrics.render(replace(report, results=(failed,)))))
     what = of("cpus", "gpu1")
     measured = f'metric="{result.value.name}",unit="{result.value.unit}"'
     assert series[f"plumbline_validation_value{{{what},{measured}}}"] == result.value.value
@@ -312,7 +420,14 @@ def test_metrics_have_what_a_value_was_held_against():
     assert series[f"plumbline_validation_threshold{{{what},{limit}}}"] == result.threshold.value
 
 
-def test_what_passing_nodes_measured_beside_is_one_spread_and_whole_of_others():
+def test_of_what_fails_on_many_nodes_the_first_have_their_values():
+    _, report = large(96, failing=True)
+    text = metrics.render(report)
+    assert text.count('_verdict{suite="gpu",check="gemm"') == 96
+    assert text.count('_value{suite="gpu",check="gemm"') == 64
+
+
+def test_what_passing_nodes_measured_is_one_spread():
     report = healthy()
     (first, second) = [r for r in report.results if r.check == "cpus"]
     loads = {"gpu1": (3.0, 5.0), "gpu2": (7.0, 9.0)}
@@ -333,9 +448,28 @@ def test_what_passing_nodes_measured_beside_is_one_spread_and_whole_of_others():
     assert told == {f'{spread}"{name}"}}': n for name, n in (("min", 3), ("median", 6), ("max", 9))}
     failed = replace(second, verdict=Verdict.FAIL)
     series = dict(samples(metrics.render(replace(report, results=(first, failed)))))
-    own = f'plumbline_validation_value{{{of("cpus", "gpu2")},metric="GPU 0, load",unit="x"}}'
-    assert series[own] == 7.0
     assert series[f'{spread}"max"}}'] == 5.0  # of the node that passed
+
+
+def test_the_margin_is_what_was_judged_divided_by_its_threshold():
+    report = healthy()
+    limits = {"gpu1": 8.0, "gpu2": 4.0}  # of hardware that is not alike
+    results = tuple(
+        replace(
+            result,
+            value=Metric("speed", 10.0, "GB/s"),
+            threshold=Threshold("≥", limits[result.subject.name], "GB/s", "declared", "test"),
+        )
+        for result in report.results
+        if result.check == "cpus"
+    )
+    series = dict(samples(metrics.render(replace(report, results=results))))
+    what = 'suite="quick",partial="false",check="cpus",metric="speed",op="≥",statistic='
+    told = {name: value for name, value in series.items() if "_margin{" in name}
+    assert told == {
+        f'plumbline_validation_margin{{{what}"{name}"}}': value
+        for name, value in (("min", 1.25), ("median", 1.875), ("max", 2.5))
+    }
 
 
 def test_metrics_name_the_node_at_fault_among_several():
@@ -363,8 +497,11 @@ def test_metrics_never_have_a_series_twice():
 
 def test_metrics_are_read_as_they_were_written(report):
     later = replace(report, results=(), left_out=("checks",))
-    text = metrics.render(later, metrics.render(report))
-    assert text.count("_verdict{") == len(report.results)
+    before = metrics.render(report)
+    text = metrics.render(later, before)
+    assert told_in(text) == told_in(before)
+    for family in ("node_verdict", "timestamp_seconds"):
+        assert text.count(f"validation_{family}{{") == before.count(f"validation_{family}{{")
     with pytest.raises(ValueError, match="not written by a validation: 'up 1'"):
         metrics.parse("up 1")
 
@@ -374,14 +511,13 @@ def test_metrics_are_read_as_they_were_written(report):
 LATER = "2026-01-03T03:04:05+00:00"
 
 
-def judged(text):
-    """Verdict and time by check and subject."""
-    entries: dict[Any, dict[str, Any]] = {}
-    for series in metrics.parse(text):
-        if series.judged and series.family in ("verdict", "timestamp_seconds"):
-            value = series.labels.get("verdict", series.value)
-            entries.setdefault(series.judged, {})[series.family] = value
-    return {key: [of["verdict"], of["timestamp_seconds"]] for key, of in entries.items()}
+def began(text):
+    """When a run judged each node, and nodes together by check."""
+    return {
+        item.judged: item.value
+        for item in metrics.parse(text)
+        if item.family == "timestamp_seconds"
+    }
 
 
 def with_verdicts(report, verdicts):
@@ -394,9 +530,10 @@ def with_verdicts(report, verdicts):
 @pytest.mark.parametrize(
     ("check", "tier", "before", "after", "stands"),
     [
-        ("cpus", Tier.NODE, Verdict.FAIL, Verdict.PASS, "pass"),
+        ("cpus", Tier.NODE, Verdict.FAIL, Verdict.PASS, ""),
         ("cpus", Tier.NODE, Verdict.PASS, Verdict.FAIL, "fail"),
-        ("cpus", Tier.NODE, Verdict.FAIL, Verdict.SKIP, "skip"),
+        ("cpus", Tier.NODE, Verdict.PASS, Verdict.INCONCLUSIVE, None),
+        ("cpus", Tier.NODE, Verdict.FAIL, Verdict.SKIP, ""),
         ("cpus", Tier.NODE, Verdict.FAIL, Verdict.INCONCLUSIVE, None),
         ("all_reduce", Tier.CLUSTER, Verdict.PASS, Verdict.FAIL, "fail"),
         ("all_reduce", Tier.CLUSTER, Verdict.FAIL, Verdict.PASS, None),
@@ -409,19 +546,57 @@ def test_a_partial_run_replaces_what_it_can_judge(check, tier, before, after, st
     whole = with_verdicts(report, {(check, subject): before, ("munge", "gpu2"): Verdict.WARN})
     later = with_verdicts(report, {(check, subject): after})
     later = replace(later, left_out=("nodes: gpu2",), started=LATER)
-    text = metrics.render(later, metrics.render(whole))
-    entries = judged(text)
-    assert entries["munge", "gpu2"] == ["warn", BEGAN]
+    former = metrics.render(whole)
+    text = metrics.render(later, former)
+    told, times = told_in(text), began(text)
+    assert told["munge", "gpu2"] == "warn"
+    assert times["", "gpu2"] == BEGAN
+    of_subject = ("" if tier is Tier.NODE else check, subject)
     if stands is None:
-        assert entries[check, subject] == [before.value, BEGAN]
+        assert told.get((check, subject)) == told_in(former).get((check, subject))
+        assert times[of_subject] == BEGAN
     else:
-        assert entries[check, subject] == [stands, BEGAN + 86400]
+        assert told.get((check, subject), "") == stands
+        assert times[of_subject] == BEGAN + 86400
+    if tier is Tier.NODE:
+        worst_of = {
+            item.labels["node"]: item.labels["verdict"]
+            for item in metrics.parse(text)
+            if item.family == "node_verdict"
+        }
+        assert worst_of == {"gpu1": told.get((check, subject), "pass"), "gpu2": "warn"}
     runs = {
         series.labels["partial"]: series.value
         for series in metrics.parse(text)
         if series.family == "last_run_timestamp_seconds"
     }
     assert runs == {"false": BEGAN, "true": BEGAN + 86400}
+
+
+def test_what_did_not_run_is_replaced_check_by_check():
+    """gpu1 was drained; a run of two checks finds it in service, and the others stay open."""
+    former = metrics.render(of_states(gpu1="drained", gpu2="idle"))
+    later = with_verdicts(
+        healthy(),
+        {("slurm_state", "gpu1"): Verdict.PASS, ("cpus", "gpu1"): Verdict.PASS},
+    )
+    text = metrics.render(replace(later, left_out=("checks",), started=LATER), former)
+    told = told_in(text)
+    before = {key: v for key, v in told_in(former).items() if key[1] == "gpu1"}
+    assert {key: v for key, v in told.items() if key[1] == "gpu1"} == {
+        key: v for key, v in before.items() if key[0] not in ("slurm_state", "cpus")
+    }
+    (worst_of,) = [
+        item.labels["verdict"]
+        for item in metrics.parse(text)
+        if item.family == "node_verdict" and item.labels["node"] == "gpu1"
+    ]
+    assert worst_of == before["cpus", "gpu1"]
+    # A node that no run judged before is told with all that the run says of it.
+    new = with_verdicts(healthy(), {("cpus", "gpu2"): Verdict.INCONCLUSIVE})
+    lone = with_verdicts(healthy(), {("cpus", "gpu1"): Verdict.PASS})
+    text = metrics.render(replace(new, left_out=("checks",)), metrics.render(lone))
+    assert told_in(text) == {("cpus", "gpu2"): "inconclusive"}
 
 
 def test_a_second_partial_run_takes_the_place_of_the_first():
@@ -475,7 +650,7 @@ def test_what_a_partial_run_left_out_stands_in_every_report():
     sentence = "This was a partial run. Left out: checks: ddp, pipeline; nodes: gpu[3-4]."
     assert sentence in console.render(report)
     assert sentence in html.render(report)
-    document = json.loads(json_report.render(report))
+    document = json.loads("".join(json_report.render(report)))
     assert (document["partial"], document["left_out"]) == (True, list(LEFT_OUT))
     series = dict(samples(metrics.render(report)))
     scope = 'cluster="plumbline",suite="quick",partial="true"'
@@ -497,7 +672,7 @@ def test_a_whole_run_says_nothing_of_that():
     assert 'partial="false"' in metrics.render(report)
     for render in (console.render, html.render, junit.render):
         assert "partial" not in render(report)
-    assert json.loads(json_report.render(report))["partial"] is False
+    assert json.loads("".join(json_report.render(report)))["partial"] is False
 
 
 def test_no_node_of_a_partial_run_is_passing():
@@ -688,10 +863,9 @@ def kind_of(step):
     texts = {f"cause {cause.value}": entry.text for cause, entry in advice.ADVICE.items()}
     texts |= {f"check {name}": check.info.advice for name, check in CHECKS.items()}
     texts |= {
-        f"check {name}, its case": case
-        for name in advice.CASES
-        if (case := advice.fitting_cases(name, CHECKS[name].info.advice, step.title))
-        != CHECKS[name].info.advice
+        f"check {name}, case {case.name}": case.advice
+        for name, check in CHECKS.items()
+        for case in check.info.cases
     }
     fitting = [name for name, text in texts.items() if step.advice.startswith(text)]
     kind = max(fitting, key=lambda name: len(texts[name]))
@@ -739,7 +913,9 @@ def test_a_drain_command_quotes_cleanly_and_harmlessly():
     assert "'\"'" not in drain
     assert not set("`$\\!") & set(drain)
     reason = shlex.split(drain)[-1].removeprefix("reason=")
-    assert reason.startswith("plumbline: munge: the node refuses the login node's credential: Inv")
+    assert reason.startswith(
+        "[plumbline:validation/munge] the node refuses the login node's credential: Inv"
+    )
     # And a shell agrees.
     shown = subprocess.run(
         ["bash", "-c", drain.replace("scontrol", "printf '%s\\n'", 1)],
@@ -751,8 +927,8 @@ def test_a_drain_command_quotes_cleanly_and_harmlessly():
 
 
 def test_every_cause_has_words():
-    own = {advice.Cause.FINDING, advice.Cause.INTERRUPTED}
-    assert set(advice.ADVICE) == set(advice.Cause) - own
+    own = {Cause.FINDING, Cause.INTERRUPTED}
+    assert set(advice.ADVICE) == set(Cause) - own
     assert all(len(entry.text) > 20 for entry in advice.ADVICE.values())
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from cluster.errors import UsageError
 from validation import cluster as clusters
-from validation import run
+from validation import run, suites
 from validation.tests import simulated_slurm
 from validation.tests.processes import wait_for
 from validation.tests.simulated_cluster import FILES, ROOT
@@ -466,7 +466,7 @@ def test_metrics_are_put_where_prometheus_finds_them(cluster):
     assert cluster.run("--only", "slurm_state", "--metrics", str(folder))[0] == 0
     text = (folder / "plumbline_validation_quick.prom").read_text()
     assert text == (cluster.output / "metrics.prom").read_text()
-    assert 'check="slurm_state",subject="gpu1",node="gpu1",verdict="pass"} 1' in text
+    assert 'node_verdict{suite="quick",subject="gpu1",node="gpu1",verdict="pass"} 1' in text
 
 
 def test_a_sites_thresholds_are_used(cluster):
@@ -480,3 +480,31 @@ def test_a_sites_thresholds_are_used(cluster):
     status, out, _ = cluster.run("--only", "all_reduce", "--thresholds", str(folder))
     assert status == 1
     assert "at least 1.3 expected" in out
+
+
+def test_every_training_of_its_suite_runs_and_is_reported(cluster):
+    status, out, _ = cluster.install().run("--suite", "training")
+    assert status == 0, out
+    for check in suites.load("training").checks[1:]:
+        assert cluster.verdict_of(check, "virtual") == ("pass", "")
+
+
+def test_a_training_that_is_wrong_on_one_node_ends_red_and_names_it(cluster):
+    ranks = [
+        {
+            "rank": rank,
+            "first_step": {"computed": 3e-7, "received": 3e-7, "exchanged": 3e-7},
+            "steps": [
+                {"parameters": 2e-6, "weights": off, "owner": 1, "own": off * rank}
+                for off in (0, 0.5, 0.5, 0.5, 0.5)
+            ],
+            "movement": 0.1,
+        }
+        for rank in (0, 1)
+    ]
+    cluster.install(fsdp={"answer": {"measured": {"ranks": ranks}}})
+    status, _, _ = cluster.run("--suite", "training")
+    assert status == 1
+    verdict, message = cluster.verdict_of("fsdp", "virtual")
+    assert verdict == "fail"
+    assert "it began with the weights for step 2 that were held by rank 1 on gpu2" in message

@@ -136,7 +136,9 @@ def test_the_models_are_listed(capsys):
 def test_no_check_that_asks_a_file_is_left_out(check):
     source = inspect.getsource(sys.modules[f"validation.checks.{check}"])
     asks = re.search(
-        r"rules\.(model|common)|gpu_rules\(|cuda_names\(|host\.concluded|training\.judge", source
+        r"rules\.(model|common)|gpu_rules\(|cuda_names\(|host\.concluded|training\.judge"
+        r"|sharded\.evaluate|restart\.judge",
+        source,
     )
     assert bool(asks) == (check in LOOKED_UP)
 

@@ -31,6 +31,7 @@ from tests import cpu_limit
 ROOT = Path(__file__).parents[2]
 LIBRARIES = (
     "torch",
+    "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
     "torch.distributed.nn.functional",
     "torch.distributed.pipelining",

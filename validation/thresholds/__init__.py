@@ -19,7 +19,7 @@ not tell, such a rule does not fit. On SXM modules the form decides: their rules
 a node whose NVLinks are gone fails and does not merely lack a threshold.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -29,17 +29,32 @@ from cluster import strict
 from cluster.declaration import Node
 from cluster.errors import DataError
 from validation.model import Threshold
-from validation.thresholds import gpu, host, limits
+from validation.thresholds import gpu, host
+from validation.thresholds import limits as counted
 from validation.thresholds.gpu import GBS, GpuRules, Peak
-from validation.thresholds.sourced import ORIGIN, SOURCED, date, least, most, share, speed
+from validation.thresholds.sourced import (
+    ORIGIN,
+    SOURCED,
+    date,
+    efficiency,
+    least,
+    most,
+    share,
+    speed,
+)
 
 SHIPPED = Path(__file__).parent
 
 # A site may widen a tolerance, not make a check blind.
 MOST_CLOCK_OFFSET = 300.0
 MOST_TRAINING_DIFFERENCE = 1e-3
+MOST_TRAINING_SLOWNESS = 1e4
 
-OPERATIONS = ("all_reduce",)
+# A factor from which on nothing would be found any more, and as many seconds.
+MOST_OUTLIER = 100.0
+MOST_OUTLIER_S = 10.0
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
 DTYPES = ("float32",)
 LINKS = ("pcie", "nvlink", "nvswitch")
 
@@ -98,6 +113,12 @@ class ModelThresholds:
         return next((rule for rule in self.collectives if rule.fits(collective)), None)
 
 
+# What the files call the fields of the next ones.
+TOLERANCES = ("loss_difference", "first_step_difference", "parameter_difference")
+SPEEDS = ("step_per_reference", "slowest_step_per_median")
+OUTLIERS = ("size", "call", "rank")
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerances:
     """How far a distributed training may be from its reference; see checks/training.py."""
@@ -108,11 +129,43 @@ class Tolerances:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlier:
+    """How many times what it is compared with a time may be; by less than floor_s none differs."""
+
+    threshold: Threshold
+    floor_s: float
+
+    def exceeded(self, seconds: float, expected_s: float) -> bool:
+        far = seconds > float(self.threshold.value) * expected_s
+        return far and seconds - expected_s > self.floor_s
+
+
+@dataclass(frozen=True, slots=True)
+class Outliers:
+    """Of a collective: one size against all, one call against its size, one rank against all."""
+
+    size: Outlier
+    call: Outlier
+    rank: Outlier
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """How slow a distributed training's steps may be; see checks/training.py."""
+
+    per_reference: Threshold
+    slowest: Threshold
+
+
+@dataclass(frozen=True, slots=True)
 class Common:
     clock_offset: Threshold
     bus_bandwidth: Mapping[str, Threshold]  # by backend: what no hardware exceeds
+    outliers: Mapping[str, Outliers]  # by backend
     training: Mapping[str, Tolerances]  # by backend
     pairs: Mapping[str, Threshold]  # by backend: which part of the others' speed a pair must reach
+    training_speed: Mapping[str, Speeds]  # by backend
+    scaling: Mapping[str, Threshold]  # by backend: weak efficiency with all ranks
     gpu_peak: Peak  # what no GPU known here exceeds
     limits: Mapping[str, Threshold]  # by name, see thresholds/limits.py
 
@@ -170,19 +223,33 @@ MODEL = strict.table(
 _LIMIT = strict.table({"fail_above": strict.positive, **SOURCED}, {"warn_above": strict.positive})
 _SPEED_LIMIT = strict.table({"fail_above": speed, **SOURCED}, {"warn_above": speed})
 _SHARE = strict.table({"fail_below_share": share, **SOURCED})
-_TOLERANCES = strict.table(
-    {"loss_difference": _LIMIT, "first_step_difference": _LIMIT, "parameter_difference": _LIMIT}
+_EFFICIENCY = strict.table(
+    {"fail_below_efficiency": efficiency, **SOURCED}, {"warn_below_efficiency": efficiency}
 )
+_TOLERANCES = strict.table(dict.fromkeys(TOLERANCES, _LIMIT))
+_SPEEDS = strict.table(dict.fromkeys(SPEEDS, _LIMIT))
+
+_OUTLIER = strict.table(
+    {
+        "fail_above": strict.described(strict.positive, "times what it is compared with"),
+        "floor_s": strict.described(strict.positive, "by less than that no time differs"),
+        **SOURCED,
+    }
+)
+_OUTLIERS = strict.table(dict.fromkeys(OUTLIERS, _OUTLIER))
 
 COMMON = strict.table(
     {},
     {
         "clock_offset_s": _LIMIT,
+        "outliers": strict.table({}, {"gloo": _OUTLIERS, "nccl": _OUTLIERS}),
         "bus_bandwidth_gbs": strict.table({}, {"gloo": _SPEED_LIMIT, "nccl": _SPEED_LIMIT}),
         "training": strict.table({}, {"gloo": _TOLERANCES, "nccl": _TOLERANCES}),
         "pairs": strict.table({}, {"gloo": _SHARE, "nccl": _SHARE}),
+        "training_speed": strict.table({}, {"gloo": _SPEEDS, "nccl": _SPEEDS}),
+        "scaling": strict.table({}, {"gloo": _EFFICIENCY, "nccl": _EFFICIENCY}),
         "gpu_peak": gpu.PEAK,
-        "limits": limits.READER,
+        "limits": counted.READER,
     },
 )
 
@@ -235,6 +302,9 @@ def load_common(site: Path | None = None) -> Common:
     bandwidth: dict[str, Threshold] = {}
     training: dict[str, Tolerances] = {}
     shares: dict[str, Threshold] = {}
+    outliers: dict[str, Outliers] = {}
+    speeds: dict[str, Speeds] = {}
+    scaling: dict[str, Threshold] = {}
     peak: Peak | None = None
     named: dict[str, Threshold] = {}
     for place, read in _commons(site):
@@ -247,40 +317,64 @@ def load_common(site: Path | None = None) -> Common:
 
         if read["clock_offset_s"]:
             clock = limit(read["clock_offset_s"], "clock_offset_s", "s")
-        for backend, ceiling in (read["bus_bandwidth_gbs"] or {}).items():
-            if ceiling:
-                bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
-        for backend, tolerances in (read["training"] or {}).items():
-            if tolerances:
-                training[backend] = Tolerances(
-                    *(
-                        limit(tolerances[name], f"training.{backend}.{name}")
-                        for name in (
-                            "loss_difference",
-                            "first_step_difference",
-                            "parameter_difference",
-                        )
-                    )
-                )
-        for backend, part in (read["pairs"] or {}).items():
-            if part:
-                origin = {**part, "warn_below_share": None}
-                where = f"{place} pairs.{backend}"
-                shares[backend] = least(origin, "share", "", where)
+
+        def limits_of(
+            key: str, names: Sequence[str], values: Mapping[str, Any], limit: Any = limit
+        ) -> list[Threshold]:
+            return [limit(values[name], f"{key}.{name}") for name in names]
+
+        for backend, ceiling in _by_backend(read["bus_bandwidth_gbs"]):
+            bandwidth[backend] = limit(ceiling, f"bus_bandwidth_gbs.{backend}", GBS)
+        for backend, values in _by_backend(read["training"]):
+            limits = limits_of(f"training.{backend}", TOLERANCES, values)
+            training[backend] = Tolerances(*limits)
+        for backend, values in _by_backend(read["training_speed"]):
+            limits = limits_of(f"training_speed.{backend}", SPEEDS, values)
+            speeds[backend] = Speeds(*limits)
+        for backend, kinds in _by_backend(read["outliers"]):
+            outliers[backend] = _outliers(kinds, f"{place} outliers.{backend}")
+        shares |= _floors(read, "pairs", "share", place)
+        scaling |= _floors(read, "scaling", "efficiency", place)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
-        named |= limits.thresholds(read["limits"], place)
-    if clock is None or any(
-        by_backend.keys() != {"gloo", "nccl"} for by_backend in (bandwidth, training, shares)
-    ):
+        named |= counted.thresholds(read["limits"], place)
+    by_backend = (bandwidth, outliers, training, shares, speeds, scaling)
+    if clock is None or any(limits.keys() != {"gloo", "nccl"} for limits in by_backend):
         wanted = (
-            "clock_offset_s, bus_bandwidth_gbs, training and pairs are needed, for gloo and nccl"
+            "clock_offset_s, bus_bandwidth_gbs, outliers, training, training_speed, pairs and "
+            "scaling are needed, for gloo and nccl"
         )
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, training, shares, peak, _all_limits(named))
+    return Common(
+        clock, bandwidth, outliers, training, shares, speeds, scaling, peak, _all_limits(named)
+    )
+
+
+def _by_backend(
+    values: Mapping[str, Mapping[str, Any] | None] | None,
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What a file gives; it may leave out a backend, or all."""
+    yield from ((backend, given) for backend, given in (values or {}).items() if given)
+
+
+def _floors(read: Mapping[str, Any], name: str, key: str, place: str) -> dict[str, Threshold]:
+    """What a file gives by backend."""
+    warns = {f"warn_below_{key}": None}
+    return {
+        backend: least({**warns, **floor}, key, "", f"{place} {name}.{backend}")
+        for backend, floor in _by_backend(read[name])
+    }
+
+
+def _outliers(kinds: Mapping[str, Any], place: str) -> Outliers:
+    return Outliers(*(_outlier(kinds[kind], f"{place}.{kind}") for kind in OUTLIERS))
+
+
+def _outlier(read: Mapping[str, Any], place: str) -> Outlier:
+    return Outlier(most(read["fail_above"], "×", read, place), read["floor_s"])
 
 
 def _commons(site: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -295,7 +389,7 @@ def _commons(site: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _all_limits(named: Mapping[str, Threshold]) -> Mapping[str, Threshold]:
     """The limits, none of which may be missing."""
-    if missing := [name for name in limits.KINDS if name not in named]:
+    if missing := [name for name in counted.KINDS if name not in named]:
         raise DataError(str(SHIPPED / "common.yml"), [f"limits: {', '.join(missing)} missing"])
     return named
 
@@ -311,12 +405,28 @@ def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
         for name, limit in (tolerances or {}).items():
             why = "one rank's lost gradients no longer show"
             bounds.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
+    kinds = [
+        (f"outliers.{backend}.{kind}", outlier)
+        for backend, outliers in (read["outliers"] or {}).items()
+        for kind, outlier in (outliers or {}).items()
+    ]
+    lost = "a size, a call or a rank that stalls no longer shows"
+    bounds += [(where, outlier, MOST_OUTLIER, lost) for where, outlier in kinds]
+    for backend, speeds in (read["training_speed"] or {}).items():
+        for name, limit in (speeds or {}).items():
+            why = "a training ten thousand times slower no longer shows"
+            bounds.append((f"training_speed.{backend}.{name}", limit, MOST_TRAINING_SLOWNESS, why))
     problems = [
         f"{where}.fail_above: {limit['fail_above']:g} is too much, from {most:g} on {why}"
         for where, limit, most, why in bounds
         if limit and limit["fail_above"] >= most
     ]
-    problems += limits.problems(read["limits"])
+    problems += [
+        f"{where}.floor_s: {outlier['floor_s']:g} is too much, from {MOST_OUTLIER_S:g} on {lost}"
+        for where, outlier in kinds
+        if outlier["floor_s"] >= MOST_OUTLIER_S
+    ]
+    problems += counted.problems(read["limits"])
     if problems:
         raise DataError(str(path), problems)
 

@@ -7,8 +7,10 @@ from typing import cast
 from cluster.declaration import Node
 from validation.checks import (
     all_reduce,
+    checkpoint,
     clock,
     clocks,
+    collectives,
     copies,
     cores,
     cpus,
@@ -16,16 +18,24 @@ from validation.checks import (
     ddp,
     disk,
     ecc,
+    expert_parallel,
+    fsdp,
     gemm,
     gpus,
     hbm,
     host_memory,
     host_stragglers,
+    inference,
     load_clocks,
+    mesh,
     pcie,
     peers,
     pipeline,
     port_errors,
+    resume,
+    scaling,
+    schedules,
+    tensor_parallel,
 )
 from validation.model import Job, Threshold
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
@@ -58,14 +68,19 @@ _LIMITS: Mapping[str, tuple[str, ...]] = {
     load_clocks.NAME: ("gpu_load_clock_share",),
 }
 
+_TRAININGS = (ddp, pipeline, fsdp, tensor_parallel, schedules, expert_parallel, mesh)
+
 # Checks that ask something of these files. All others judge by what is declared or by definition.
 _MODULES = (
     *(gpus, clock, disk, host_memory, cuda, gemm, hbm, copies, peers),
-    *(all_reduce, ddp, pipeline),
+    *(all_reduce, collectives, *_TRAININGS, checkpoint, resume, inference, scaling),
 )
 LOOKED_UP = (*(module.NAME for module in _MODULES), *_LIMITS)
 # Without a threshold these are measured and end inconclusive; the others need none, or pass.
-JUDGED_BY_SPEED = (gemm.NAME, hbm.NAME, copies.NAME, peers.NAME, all_reduce.NAME)
+JUDGED_BY_SPEED = (
+    *(gemm.NAME, hbm.NAME, copies.NAME, peers.NAME),
+    *(all_reduce.NAME, collectives.NAME),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ def applied(plan: Plan, name: str) -> list[Applied]:
     """For a node of the plan and the group it works in, in the order of the checks."""
     node = next(node for node in plan.nodes if node.name == name)
     rules = plan.rules[node.hardware]
-    jobs = [job for job in plan.jobs if any(name == host.name for host in job.nodes)]
+    jobs = [job for job in plan.jobs if name in job.candidates]
     entries: list[Applied] = []
     for check in plan.checks:
         if check.check not in LOOKED_UP or name not in check.subject.nodes:
@@ -193,13 +208,26 @@ def _peers(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
 
 
 def _all_reduce(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield from _operation(check, job, node, rules, all_reduce.NAME)
+    yield from _outliers(check, job, rules)
+
+
+def _collectives(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    for operation in cast(Sequence[str], job.config["operations"]):
+        yield from _operation(check, job, node, rules, operation, f"{operation}, ")
+    yield from _outliers(check, job, rules)
+
+
+def _operation(
+    check: str, job: Job, node: Node, rules: Rules, operation: str, named: str = ""
+) -> Iterator[Applied]:
     size = cast(Sequence[int], job.config["sizes_bytes"])[-1]
     nodes = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
     backend = job.backend or ""
-    what = f"{nodes} × {job.ranks_per_node} ranks, {node.fabric}, {backend}, {size} bytes"
+    what = f"{named}{nodes} × {job.ranks_per_node} ranks, {node.fabric}, {backend}, {size} bytes"
 
     def rule(links: str) -> Threshold | None:
-        collective = all_reduce.collective(job, size, links or None)
+        collective = all_reduce.collective(job, size, links or None, operation)
         match = rules.model.collective(collective) if rules.model else None
         return None if match is None else match.threshold
 
@@ -208,11 +236,35 @@ def _all_reduce(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Appl
     yield from _peak(check, what, rules.common.bus_bandwidth[backend])
 
 
+def _outliers(check: str, job: Job, rules: Rules) -> Iterator[Applied]:
+    limits = rules.common.outliers[job.backend or ""]
+    yield Applied(check, "one size against the others", limits.size.threshold)
+    yield Applied(check, "one call against its median", limits.call.threshold)
+    yield Applied(check, "a rank's own work against the others'", limits.rank.threshold)
+
+
 def _training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
     tolerances = rules.common.training[job.backend or ""]
     yield Applied(check, "losses", tolerances.loss)
     yield Applied(check, "first step", tolerances.first_step)
     yield Applied(check, "parameters", tolerances.parameters)
+    speeds = rules.common.training_speed[job.backend or ""]
+    yield Applied(check, "step time per reference", speeds.per_reference)
+    yield Applied(check, "slowest step per median", speeds.slowest)
+
+
+def _first_step(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield Applied(check, "any figure", rules.common.training[job.backend or ""].first_step)
+
+
+def _restart(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    tolerances = rules.common.training[job.backend or ""]
+    yield Applied(check, "losses", tolerances.loss)
+    yield Applied(check, "parameters", tolerances.parameters)
+
+
+def _scaling(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield Applied(check, "weak efficiency", rules.common.scaling[job.backend or ""])
 
 
 _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
@@ -226,6 +278,10 @@ _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     copies.NAME: _copies,
     peers.NAME: _peers,
     all_reduce.NAME: _all_reduce,
-    ddp.NAME: _training,
-    pipeline.NAME: _training,
+    collectives.NAME: _collectives,
+    **{module.NAME: _training for module in _TRAININGS},
+    checkpoint.NAME: _restart,
+    resume.NAME: _restart,
+    inference.NAME: _first_step,
+    scaling.NAME: _scaling,
 }

@@ -85,6 +85,25 @@ def _share(value: Any, where: str, problems: strict.Problems) -> float | None:
 share = strict.Form(_share, {"type": "number", "minimum": LEAST_SHARE, "maximum": MOST_SHARE})
 
 
+# Of n ranks: the part of what n times one of them would do. Above the upper nobody passes.
+LEAST_EFFICIENCY, MOST_EFFICIENCY = 1e-4, 0.95
+
+
+def _efficiency(value: Any, where: str, problems: strict.Problems) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and LEAST_EFFICIENCY <= value <= MOST_EFFICIENCY:
+        return float(value)
+    problems.append(
+        f"{where}: expected a number from {LEAST_EFFICIENCY} to {MOST_EFFICIENCY}, found {value!r}"
+    )
+    return None
+
+
+efficiency = strict.Form(
+    _efficiency, {"type": "number", "minimum": LEAST_EFFICIENCY, "maximum": MOST_EFFICIENCY}
+)
+
+
 def least(rule: Mapping[str, Any], key: str, unit: str, place: str) -> Threshold:
     """fail_below_KEY and, where it is given, warn_below_KEY of a rule."""
     warn = rule[f"warn_below_{key}"]

@@ -45,6 +45,9 @@ ELSEWHERE = {
     "python -m validation.run --here": "test_3_validation.py runs it on login1",
     "python -m validation.run -i inventory/demo --container-image": "needs pyxis; its tests do it",
     "python -m validation.run -i inventory/demo --record-baseline": "real GPUs only; unit tests",
+    "python -m validation.history": "validation/tests/test_history.py",
+    "python -m validation.compare": "validation/tests/test_history.py",
+    "python -m validation.tests.": "validation/tests run short ones; no node is asked",
     'srun --nodelist="$(paste': "test_3_validation.py reads that file",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm -e": "molecule/interruptions/tests/test_users_with_jobs.py",

@@ -57,7 +57,7 @@ def test_every_host_is_scraped_over_tls_and_says_which_it_is(prometheus):
 
 def test_a_runs_verdicts_are_there_with_the_node_that_they_judge(proven, prometheus):
     assert proven.code == 0, proven.output
-    passed = 'plumbline_validation_verdict{check="munge",verdict="pass"} == 1'
+    passed = 'plumbline_validation_node_verdict{verdict="pass"} == 1'
     until(lambda: len(prometheus.query(passed)) == 3, seconds=60)
     assert {sample["metric"]["node"] for sample in prometheus.query(passed)} == {
         "gpu1",

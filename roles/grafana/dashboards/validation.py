@@ -32,9 +32,9 @@ def _family(name: str, where: str = 'suite=~"$suite"') -> str:
     return f"plumbline_validation_{name}{{{where}}}"
 
 
-def _worst(by: str) -> str:
-    verdicts = graded("plumbline_validation_verdict", "verdict", VERDICTS, _OF_NODES)
-    return f"max by ({by}) ({verdicts})"
+_WHOLE = f'{_WHAT},partial="false"'
+_PASSED = f'{_WHOLE},verdict="pass"'
+_SKIPPED = f'{_WHOLE},verdict="skip"'
 
 
 def _count(verdict: str) -> str:
@@ -43,10 +43,29 @@ def _count(verdict: str) -> str:
 
 
 def _to_threshold(operator: str) -> str:
+    """Of what is told by itself: failures, and what nodes did together."""
     value = f"max by ({_EACH}) ({_family('value', _OF_NODES)})"
     where = f'{_OF_NODES},op="{operator}"'
     return f"{value} / (max by ({_EACH}) ({_family('threshold', where)}) != 0)"
 
+
+def _closest(operator: str, statistic: str) -> str:
+    """Of the nodes that passed, the one that came closest to its threshold."""
+    where = f'{_WHOLE},op="{operator}",statistic="{statistic}"'
+    return f"max by (suite, check, metric) ({_family('margin', where)})"
+
+
+_GRADED = graded("plumbline_validation_verdict", "verdict", VERDICTS, _OF_NODES)
+_OF_EACH_NODE = graded(
+    "plumbline_validation_node_verdict", "verdict", VERDICTS, 'suite=~"$suite",node=~"$node"'
+)
+# What passed is told as a number of nodes; what did not pass, by itself.
+_COUNTED = " or ".join(
+    f"({_family('judged', where)} >= bool 1) * {grade}"
+    for where, grade in ((_PASSED, VERDICTS["pass"]), (_SKIPPED, VERDICTS["skip"]))
+)
+_WORST_OF_SUBJECTS = f"max by (subject) ({_GRADED} or {_OF_EACH_NODE})"
+_WORST_OF_CHECKS = f"max by (check) ({_GRADED} or {_COUNTED})"
 
 FAILURES = number(
     "Failures",
@@ -58,9 +77,9 @@ FAILURES = number(
 
 PASSED = number(
     "Passed",
-    "Passes in the last runs.",
+    "Passes of single nodes in the last complete runs.",
     "short",
-    _count("pass"),
+    f"sum({_family('judged', _PASSED)}) or vector(0)",
 )
 
 LAST_RUN = number(
@@ -109,14 +128,14 @@ WHAT_IS_NOT_A_PASS = rows(
 VERDICTS_OF_EACH_SUBJECT = states(
     "Verdicts of each subject",
     "The worst verdict of its checks.",
-    Query(_worst("subject"), "{{subject}}"),
+    Query(_WORST_OF_SUBJECTS, "{{subject}}"),
     GRADES,
 )
 
 VERDICTS_OF_EACH_CHECK = states(
     "Verdicts of each check",
     "The worst verdict of its subjects.",
-    Query(_worst("check"), "{{check}}"),
+    Query(_WORST_OF_CHECKS, "{{check}}"),
     GRADES,
 )
 
@@ -136,21 +155,25 @@ EXIT_CODE = graph(
 
 WHAT_MUST_BE_AT_LEAST_SOMETHING = graph(
     "What must be at least something",
-    "The measured value as a percentage of its threshold. Below 100 % it fails.",
+    "The measured value as a percentage of its threshold; of nodes that pass, the lowest. "
+    "Below 100 % it fails.",
     "percentunit",
     Query(_to_threshold("≥"), "{{check}} {{subject}} {{metric}}"),
+    Query(_closest("≥", "min"), "{{check}} {{metric}}, passing nodes"),
 )
 
 WHAT_MUST_BE_AT_MOST_SOMETHING = graph(
     "What must be at most something",
-    "The measured value as a percentage of its threshold. Above 100 % it fails.",
+    "The measured value as a percentage of its threshold; of nodes that pass, the highest. "
+    "Above 100 % it fails.",
     "percentunit",
     Query(_to_threshold("≤"), "{{check}} {{subject}} {{metric}}"),
+    Query(_closest("≤", "max"), "{{check}} {{metric}}, passing nodes"),
 )
 
 VALUES = rows(
     "Values",
-    "The last measured values and their thresholds, with units.",
+    "What failed and what nodes did together: the last values and their thresholds, with units.",
     {
         "suite": "Suite",
         "check": "Check",
@@ -183,8 +206,8 @@ BOARD = board(
         "Measured", [WHAT_MUST_BE_AT_LEAST_SOMETHING, WHAT_MUST_BE_AT_MOST_SOMETHING], [VALUES]
     ),
     variables=[
-        choice("suite", "Suite", "plumbline_validation_verdict"),
-        choice("check", "Check", 'plumbline_validation_verdict{suite=~"$suite"}'),
+        choice("suite", "Suite", "plumbline_validation_judged"),
+        choice("check", "Check", 'plumbline_validation_judged{suite=~"$suite"}'),
     ],
     since="now-30d",
 )

@@ -267,6 +267,11 @@ def of_validation() -> Iterator[Series]:
         labels = {**_target("gpu1"), **what}
         yield Series("plumbline_validation_value", labels, value)
         yield Series("plumbline_validation_threshold", {**labels, "op": operator}, limit)
+        margin = {**_target("ctl1"), "suite": "full", "partial": "false", "check": metric}
+        margin |= {"metric": metric, "op": operator}
+        for statistic in ("min", "median", "max"):
+            labels = {**margin, "statistic": statistic}
+            yield Series("plumbline_validation_margin", labels, value / limit)
 
 
 # --- hosts, and the monitoring itself ------------------------------------------------------------

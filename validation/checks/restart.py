@@ -1,0 +1,214 @@
+"""What the checks of a killed and resumed training share: a curve held against the reference.
+
+Where the references of all ranks are the same bit by bit, their arithmetic is, and then so must be
+the training: nothing in it rounds in another order (payloads/checkpoint.py). Elsewhere the
+tolerances of other trainings hold.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from validation.checks.document import Document, Fields, Unusable
+from validation.checks.training import MOVEMENT, NOT_FINITE
+from validation.model import Job, Metric, Rank, Result, Threshold, Verdict
+from validation.thresholds import Rules
+
+_EXACT = Threshold(
+    "=", 0, "steps and ranks", "defined", "the references of all ranks are equal bit by bit"
+)
+_DIGEST = 64  # hexadecimal digits of a sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One rank's losses and whole parameters beside its own reference's.
+
+    equal        whether both are, bit by bit
+    difference   of the parameters, relative to what the reference moved them by
+    """
+
+    rank: Rank
+    reference: str
+    equal: bool
+    difference: float  # inf for what is not a number
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A part of a training, consistent with what was asked for."""
+
+    first: int
+    losses: tuple[float, ...]
+    reference: tuple[float, ...]
+    range: float
+    movement: float
+    ranks: tuple[Trained, ...]
+    parameters: int
+    others: tuple[str, ...]  # the references of ranks of the job before
+
+    @property
+    def alike(self) -> bool:
+        """Whether all ranks compute the same bits."""
+        return len({*self.others, *(rank.reference for rank in self.ranks)}) == 1
+
+    @property
+    def steps_apart(self) -> list[int]:
+        pairs = zip(self.losses, self.reference, strict=True)
+        return [self.first + number + 1 for number, (a, b) in enumerate(pairs) if a != b]
+
+    @property
+    def ranks_apart(self) -> list[Trained]:
+        return [rank for rank in self.ranks if not rank.equal]
+
+    @property
+    def loss_difference(self) -> float:
+        apart = max(abs(a - b) for a, b in zip(self.losses, self.reference, strict=True))
+        return apart / self.range if self.range else (math.inf if apart else 0.0)
+
+
+def read(job: Job, document: Document, first: int, last: int) -> Restart:
+    """The part of the training from the step `first` to `last`."""
+    measured = document.measured
+    if measured.whole("steps") != job.config["steps"]:
+        raise Unusable(f"trained for {measured.whole('steps')} steps, not {job.config['steps']}")
+    if measured.whole("first") != first:
+        raise Unusable(f"begins with step {measured.whole('first') + 1}, not {first + 1}")
+    losses = tuple(number_or_inf(value) for value in _list(measured, "losses"))
+    reference = measured.numbers("reference")
+    if not len(losses) == len(reference) == last - first:
+        raise Unusable(f"has {len(losses)} losses of the {last - first} steps")
+    rows = measured.items("ranks")
+    if [row.whole("rank") for row in rows] != list(range(job.ranks)):
+        raise Unusable(f"figures of {len(rows)} ranks, asked for {job.ranks}")
+    took_part = {rank.rank: rank for rank in document.proof.ranks}
+    ranks = tuple(_trained(row, took_part[number]) for number, row in enumerate(rows))
+    movement = min(row.number("movement") for row in rows)
+    loss_range, parameters = measured.number("range"), measured.whole("parameters")
+    if parameters == 0 or loss_range < 0:
+        raise Unusable("nothing was trained")
+    others = tuple(_sha256(text) for text in _list(measured, "references_before"))
+    if first and not others:
+        raise Unusable("nothing is said of the references of the ranks before")
+    return Restart(first, losses, reference, loss_range, movement, ranks, parameters, others)
+
+
+def _trained(row: Fields, rank: Rank) -> Trained:
+    reference = _sha256(row.text("reference"))
+    difference = number_or_inf(row.values.get("difference"))
+    if difference < 0:
+        raise Unusable(f"a difference of {difference:.3g} to the reference")
+    equal = row.flag("equal")
+    if equal and difference:
+        raise Unusable(f"rank {rank.rank} is equal to its reference and differs by {difference}")
+    return Trained(rank, reference, equal, difference)
+
+
+def _sha256(value: object) -> str:
+    if not isinstance(value, str) or len(value) != _DIGEST:
+        raise Unusable(f"no sha256: {str(value)[:70]!r}")
+    return value
+
+
+def _list(fields: Fields, name: str) -> list[object]:
+    values = fields.values.get(name)
+    if not isinstance(values, list):
+        raise Unusable(f"{name} is no list")
+    return values
+
+
+def number_or_inf(value: object) -> float:
+    """inf for the texts that payloads write for what is not finite. Raises Unusable for others."""
+    if value in ("nan", "inf", "-inf"):
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unusable(f"{value!r} is no number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def judge(
+    job: Job,
+    check: str,
+    document: Document,
+    part: Restart,
+    rules: Rules,
+    more: Sequence[Metric],
+) -> Result:
+    """more: metrics of the check's own."""
+    tolerances = rules.common.training[job.backend or ""]
+    apart = max(rank.difference for rank in part.ranks)
+    metrics = (
+        Metric("loss difference", _finite(part.loss_difference)),
+        Metric("parameter difference", _finite(apart)),
+        Metric("reference's movement", part.movement),
+        Metric("first loss", _finite(part.losses[0])),
+        Metric("last loss", _finite(part.losses[-1])),
+        Metric("parameters", part.parameters),
+        Metric("ranks compute", "alike" if part.alike else "not alike"),
+        *more,
+    )
+    needed = MOVEMENT * float(tolerances.parameters.value)
+    value, threshold, message = _held(part, apart, tolerances.parameters, tolerances.loss)
+    verdict = threshold.judge(value.value)
+    if verdict is not Verdict.FAIL and not (part.movement >= needed and part.range > 0):
+        verdict = Verdict.INCONCLUSIVE
+        message = (
+            f"the reference moved by {part.movement:.2g} of itself, at least {needed:.2g} is "
+            "needed for a comparison"
+        )
+    blamed = _blamed(part) if verdict is Verdict.FAIL else None
+    return Result(
+        check,
+        job.tier,
+        job.subject,
+        verdict,
+        message if verdict is not Verdict.PASS else "",
+        value,
+        threshold,
+        metrics,
+        document.proof,
+        blamed,
+    )
+
+
+def _held(
+    part: Restart, apart: float, parameters: Threshold, loss: Threshold
+) -> tuple[Metric, Threshold, str]:
+    if part.alike:
+        steps, ranks = part.steps_apart, part.ranks_apart
+        value = Metric("unequal", len(steps) + len(ranks), "steps and ranks")
+        parts = []
+        if steps:
+            parts.append(f"the loss differs from the reference's from step {steps[0]} on")
+        if ranks:
+            named = " and ".join(f"rank {r.rank.rank} on {r.rank.host}" for r in ranks[:4])
+            more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
+            parts.append(f"losses or parameters differ on {named}{more}")
+        return value, _EXACT, "; ".join(parts)
+    figures = [
+        (Metric("loss difference", _finite(part.loss_difference)), loss),
+        (Metric("parameter difference", _finite(apart)), parameters),
+    ]
+    value, limit = max(figures, key=lambda figure: _ratio(*figure))
+    number = value.value if isinstance(value.value, str) else f"{value.value:.2g}"
+    return value, limit, f"{value.name} is {number}, at most {limit.value:.2g} expected"
+
+
+def _blamed(part: Restart) -> tuple[str, ...] | None:
+    """The node whose ranks alone are wrong; None where it is one of several."""
+    hosts = {rank.rank.host for rank in part.ranks}
+    wrong = {rank.rank.host for rank in part.ranks_apart}
+    if part.alike and len(wrong) == 1 < len(hosts) and not part.steps_apart:
+        return tuple(wrong)
+    return None
+
+
+def _finite(value: float) -> float | str:
+    return value if math.isfinite(value) else NOT_FINITE
+
+
+def _ratio(metric: Metric, limit: Threshold) -> float:
+    return math.inf if isinstance(metric.value, str) else metric.value / float(limit.value)
