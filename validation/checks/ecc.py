@@ -9,9 +9,9 @@ Why it matters   An uncorrectable error ends the job that it hits. A board witho
                  protected from the next one. Millions of corrected errors come from a cell that is
                  about to fail.
 What to do       Uncorrectable or pending: drain the node and reset the GPU, or reboot. A failed
-                 remapping, and more corrected errors or remapped rows than allowed: have the board
-                 replaced; so too if errors return after a reset. ECC is
-                 off: switch it on (`nvidia-smi --ecc-config=1`), then reset the GPU or reboot.
+                 remapping: have the board replaced; so too if errors return after a reset, or are
+                 more than allowed. ECC is off: switch it on (`nvidia-smi --ecc-config=1`), then
+                 reset the GPU or reboot.
                  $ ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'
                  $ ssh {node} sudo nvidia-smi --gpu-reset -i INDEX
 """
@@ -35,7 +35,7 @@ CAUSES = {
         ),
     ),
     "A failed remapping": When(
-        r"row failed|pages are retired",
+        r"row failed|, more than [0-9]",
         ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'",),
     ),
     "ECC is off": When(r"ECC is off|ECC will be", ("ssh {node} 'nvidia-smi -q -d ECC'",)),

@@ -25,7 +25,7 @@ PAYLOAD = computed.PAYLOAD
 
 CAUSES = {
     "Wrong elements": When(
-        r"elements are wrong", ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER'",)
+        r"(elements|words) are wrong", ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER'",)
     ),
     "Slow": When(r"at least \S+ expected|close to the threshold"),
     "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
