@@ -28,7 +28,7 @@ CAUSES = {
     "Heat": When(r"thermal slowdown|°C, the board slows down"),
     "Power brake": When(r"power brake|reduced: hardware slowdown"),
     "Limits": When(
-        r"limited by a setting|power limit|persistence mode",
+        r"limited by a setting|application clock|power limit|persistence mode",
         ("ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'",),
     ),
 }

@@ -32,7 +32,7 @@ CAUSES = {
     "Read-only": When(
         r"[Rr]ead-only", ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount -e nvme'",)
     ),
-    "Slow": When(r"are needed", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)),
+    "Slow": When(r"are needed|any machine does", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)),
 }
 
 WRITE, READ = "disk write", "disk read"

@@ -27,7 +27,7 @@ CAUSES = {
     "Wrong elements": When(
         r"(elements|words) are wrong", ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER'",)
     ),
-    "Slow": When(r"at least \S+ expected|close to the threshold"),
+    "Slow": When(r"at least \S+ expected|close to the threshold|were looked at"),
     "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
 }
 
