@@ -246,6 +246,9 @@ def healthy(job: Job) -> Reply:
     else:
         training = getattr(standin, job.payload)
         document = training(job.hosts, job.config, job.ranks_per_node, fabric=first.fabric)
+    text = standin.line(document)
+    if job.tier is Tier.NODE:  # stand-ins name the GPUs as if the node were gpu1
+        text = text.replace("GPU-gpu1-", f"GPU-{first.name}-")
     now = document["measured"].get("time_ns", 1_000)
     starts = tuple(Start(host, now, now) for host in job.hosts)
     return Reply(
@@ -253,7 +256,7 @@ def healthy(job: Job) -> Reply:
         Outcome.EXITED,
         0,
         "7",
-        standin.line(document).replace("GPU-gpu1-", f"GPU-{first.name}-"),
+        text,
         document_ns=now,
         submitted_ns=now,
         started_ns=now,
