@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from validation.checks import pairs
 from validation.model import Allocation, Job
+from validation.payloads import isolation
 
 
 def share(
@@ -27,11 +28,13 @@ def share(
         if len(kinds) == 1 and free.issuperset(lane[0].hosts):
             together = len(lane[0].hosts) == 1 or lane[0].payload == pairs.PAYLOAD
             several = () if together else lane[0].hosts
-            cpus = max(job.cpus_per_task or 0 for job in lane)
+            cpus = max(job.whole.cpus_per_task or 0 for job in lane)
             alike.setdefault((_shape(lane[0]), cpus, several), []).append(lane)
     allocations = []
     for same in alike.values():
-        for chunk in (same[start : start + most] for start in range(0, len(same), most)):
+        # Those that share a node begin together, or wait for each other in vain.
+        step = most - most % len(isolation.PARTS) if same[0][0].part else most
+        for chunk in (same[start : start + step] for start in range(0, len(same), step)):
             if sum(map(len, chunk)) > 1:
                 allocations.append(Allocation(f"steps-{chunk[0][0].name}", tuple(chunk)))
     return tuple(allocations)
@@ -44,4 +47,4 @@ def _kind(job: Job) -> tuple[object, ...]:
 
 def _shape(job: Job) -> tuple[object, ...]:
     """What all jobs of an allocation must ask for alike, on each node."""
-    return (job.tier, job.partition, job.gres, job.ranks_per_node)
+    return (job.tier, job.partition, job.whole.gres, job.ranks_per_node, job.part is None)

@@ -124,6 +124,14 @@ IMPORT_LIMIT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What a job asks for that leaves room for others on its node, such as one GPU of eight."""
+
+    gpus: int
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One srun: which payload, where, how many ranks, how long."""
 
@@ -142,6 +150,7 @@ class Job:
     cpus_per_task: int | None = None  # given, the job has its nodes to itself, with all they have
     environment: tuple[tuple[str, str], ...] = ()
     container: Container | None = None  # without one it runs on the node itself
+    part: Part | None = None  # without one it asks for all GPUs of its nodes
     pool: tuple[Node, ...] = ()  # of which `nodes` are a part; () where it takes all there are
 
     @property
@@ -160,7 +169,19 @@ class Job:
     @property
     def gres(self) -> str:
         """What it asks for on each node; empty without GPUs."""
-        return self.nodes[0].gpus.request
+        request = self.nodes[0].gpus.request
+        if self.part is None:
+            return request
+        if self.part.gpus == 0:
+            return "none"
+        return f"{request.partition(',')[0].rpartition(':')[0]}:{self.part.gpus}"
+
+    @property
+    def whole(self) -> "Job":
+        """The job that has all of its nodes, so that several that ask for a part run there."""
+        if self.part is None:
+            return self
+        return replace(self, part=None, cpus_per_task=self.nodes[0].cpus)
 
     @property
     def start_limit_s(self) -> int:
@@ -175,7 +196,8 @@ class Job:
     @property
     def gpu_hours(self) -> float:
         """What the job can cost at most, or its part of an allocation. A virtual GPU is free."""
-        gpus = sum(node.gpus.count for node in self.nodes if node.gpus.real)
+        real = [node.gpus.count for node in self.nodes if node.gpus.real]
+        gpus = sum(real) if self.part is None else self.part.gpus * len(real)
         return gpus * (self.start_limit_s + self.run_limit_s) / 3600
 
     @property

@@ -6,7 +6,7 @@ so that one that never comes is noticed. `--dry-run` prints it.
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -25,12 +25,14 @@ from cluster.declaration import (
 )
 from cluster.errors import UsageError
 from validation import localise, thresholds
-from validation.checks import checkpoint, network, pairs, resume
+from validation.checks import checkpoint, isolation, network, pairs, resume
+from validation.checks.comparison import alike_host
 from validation.checks.infiniband import declared as rdma_ports
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.registry import CHECKS
 from validation.localise import Topology
-from validation.model import IMPORT_LIMIT_S, Job, PlannedCheck, Subject, Tier
+from validation.model import IMPORT_LIMIT_S, Job, Part, PlannedCheck, Subject, Tier
+from validation.payloads.isolation import PARTS
 from validation.suites import JobTemplate, Suite
 from validation.thresholds import Rules
 
@@ -46,9 +48,12 @@ CARDS = "NCCL_IB_HCA"  # the variable that says which network cards NCCL may use
 
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
-_OF_GPUS = ("health", "cuda", "compute", "dcgm")
-_OF_REAL_GPUS = ("links", "same_product", "stragglers", "soak_stragglers")
+_OF_GPUS = ("health", "cuda", "compute", "dcgm", "isolation")
+_OF_REAL_GPUS = ("links", "load_clocks", "same_product", "stragglers", "soak_stragglers")
+_OF_PORTS = ("infiniband", "port_errors", "same_hcas")
 _ALONE = ("cuda", "compute", "host_speed", "dcgm", "soak")
+
+_PART_MB = 512  # of memory for a job that leaves room for others: Python, and what NVML takes
 
 # Of the node tier: what runs in a container, where one is asked for. So does the cluster tier.
 _IN_CONTAINERS = ("cuda", "compute", "soak")
@@ -154,8 +159,14 @@ class Plan:
         """The jobs of each node, which run one after another."""
         lanes: dict[str, list[Job]] = {}
         for job in self.node_jobs:
-            lanes.setdefault(job.hosts[0], []).append(job)
+            if job.part is None:
+                lanes.setdefault(job.hosts[0], []).append(job)
         return tuple(map(tuple, lanes.values()))
+
+    @property
+    def side_by_side(self) -> tuple[tuple[Job, ...], ...]:
+        """Jobs that share their node, after all others of it: those of a node follow each other."""
+        return tuple((job,) for job in self.node_jobs if job.part is not None)
 
     @property
     def gpu_hours(self) -> float:
@@ -172,6 +183,8 @@ class Plan:
         """Upper bound of the run's length: every job waits and runs up to all its limits."""
         limits = [_lane_s(lane) for lane in self.node_lanes]
         first = ceil(len(limits) / AT_ONCE) * max(limits, default=0)
+        beside = [_lane_s(lane) for lane in self.side_by_side]
+        first += ceil(len(beside) / AT_ONCE) * max(beside, default=0)
         batches = cluster_batches([list(group.jobs) for group in self.groups])
         return first + self.pairs_s + sum(max(map(_lane_s, lanes)) for lanes in batches)
 
@@ -238,14 +251,15 @@ def make(
         for name in names
         if CHECKS[name].info.tier is Tier.CLUSTER and CHECKS[name].payload and name != pairs.NAME
     ]
-    chosen_gpus, declared_gpus = _gpus(nodes), _gpus(declaration.nodes.values())
+    chosen, declared = _Others.of(nodes), _Others.of([*declaration.nodes.values()])
     node_jobs = tuple(
-        _node_job(suite, node, everybody, homes[node.name], payload, checks)
+        job
         for node in nodes
-        for payload, checks in _payloads(
-            node_checks, node, chosen_gpus, len(nodes), container
-        ).items()
+        for payload, checks in _payloads(node_checks, node, chosen, container).items()
+        for job in _parts(_node_job(suite, node, everybody, homes[node.name], payload, checks))
     )
+    meeting = secrets.token_hex(4)
+    node_jobs = tuple(_at_meeting(job, f"{run_id}-{meeting}") for job in node_jobs)
     groups = _groups(suite, nodes, homes, cluster_checks, pairs.NAME in names, declaration)
 
     def finished(jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -266,9 +280,8 @@ def make(
             name,
             Tier.NODE,
             Subject.node(node.name),
-            _skipped(name, node, container)
-            or _nothing_else(name, declared_gpus[node.gpus], len(declaration.nodes)),
-            _nothing_else(name, chosen_gpus[node.gpus], len(nodes)),
+            _skipped(name, node, container) or declared.too_few(name, node),
+            chosen.too_few(name, node),
         )
         for name in node_checks
         for node in nodes
@@ -486,15 +499,14 @@ def _cpus_per_rank(nodes: Sequence[Node]) -> int:
 def _payloads(
     checks: Sequence[str],
     node: Node,
-    gpus: Mapping[Gpus, int],
-    nodes: int,
+    others: "_Others",
     container: Container | None,
 ) -> dict[str, tuple[str, ...]]:
     """A node's payloads, in the order in which their checks stand, and the checks of each."""
     payloads: dict[str, tuple[str, ...]] = {}
     for name in checks:
         payload = CHECKS[name].payload
-        why_not = _skipped(name, node, container) or _nothing_else(name, gpus[node.gpus], nodes)
+        why_not = _skipped(name, node, container) or others.too_few(name, node)
         if payload is not None and why_not is None:
             payloads[payload] = (*payloads.get(payload, ()), name)
     return payloads
@@ -513,7 +525,7 @@ def _no_use(check: str, node: Node) -> str | None:
     """Why a check has nothing to look at on a node, by what is declared."""
     if check == "shared_fs" and not node.shared_filesystems:
         return "no shared filesystem is declared"
-    if check == "infiniband" and rdma_ports(node.fabric) is None:
+    if check in _OF_PORTS and rdma_ports(node.fabric) is None:
         return f"the declared fabric {node.fabric} is neither InfiniBand nor RoCE"
     return _no_gpu(check, node)
 
@@ -532,6 +544,10 @@ def _no_gpu(check: str, node: Node) -> str | None:
 
 
 def _no_other(check: str, node: Node) -> str | None:
+    if check == isolation.NAME:
+        return _no_neighbour(node)
+    if check == "load_clocks" and node.gpus.mig:
+        return "NVML knows the clock of a whole GPU, and instances of MIG are declared"
     if check in ("peers", "nvlink", "links") and node.gpus.mig:
         return "MIG instances cannot reach another GPU"
     if check == "dcgm" and node.gpus.mig:
@@ -541,22 +557,65 @@ def _no_other(check: str, node: Node) -> str | None:
     return None
 
 
-def _gpus(nodes: Iterable[Node]) -> Counter[Gpus]:
-    """How many GPUs the nodes of each kind have together."""
-    counts: Counter[Gpus] = Counter()
-    for node in nodes:
-        counts[node.gpus] += node.gpus.devices
-    return counts
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """What a node can be compared with: GPUs of each kind, alike hosts, and all nodes."""
 
+    gpus: Mapping[Gpus, int]
+    hosts: Mapping[Hashable, int]
+    nodes: int
 
-def _nothing_else(check: str, gpus: int, nodes: int) -> str | None:
-    """Why so many GPUs of a kind, or nodes, are too few for a check that compares them."""
-    if nodes < CHECKS[check].info.fewest_nodes:
-        return "there is no other node to reach"
-    fewest = CHECKS[check].fewest
-    if gpus >= fewest:
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> "_Others":
+        gpus: Counter[Gpus] = Counter()
+        for node in nodes:
+            gpus[node.gpus] += node.gpus.devices
+        return cls(gpus, Counter(map(alike_host, nodes)), len(nodes))
+
+    def too_few(self, check: str, node: Node) -> str | None:
+        """Why they are too few for a check that compares."""
+        needs = CHECKS[check]
+        if self.nodes < needs.info.fewest_nodes:
+            return "there is no other node to reach"
+        if (gpus := self.gpus[node.gpus]) < needs.fewest:
+            return f"{gpus} of these GPUs, and {needs.fewest} are needed for a comparison"
+        if (alike := self.hosts[alike_host(node)]) < needs.fewest_alike:
+            nodes = "node" if alike == 1 else "nodes"
+            return f"{alike} {nodes} of this kind, and {needs.fewest_alike} are needed to compare"
         return None
-    return f"{gpus} of these GPUs, and {fewest} are needed for a comparison"
+
+
+def _no_neighbour(node: Node) -> str | None:
+    """Why two jobs with a GPU each cannot be side by side on a node."""
+    if node.gpus.mig:
+        return "jobs share these GPUs: they are cut into instances of MIG"
+    if min(node.gpus.count, node.cpus) < 2:
+        return "two jobs cannot have a GPU and a CPU each"
+    return None
+
+
+def _parts(job: Job) -> tuple[Job, ...]:
+    """The job, or those that run side by side on its node in its place."""
+    if job.payload != isolation.NAME:
+        return (job,)
+    return tuple(
+        replace(
+            job,
+            name=f"{job.name}-{part}",
+            config={**job.config, "part": part},
+            part=Part(
+                0 if part == "none" else 1,
+                min(_PART_MB, job.nodes[0].memory_mb // (len(PARTS) + 1)),
+            ),
+        )
+        for part in PARTS
+    )
+
+
+def _at_meeting(job: Job, meeting: str) -> Job:
+    if job.part is None:
+        return job
+    return replace(job, config={**job.config, "meeting": f"{meeting}-{job.hosts[0]}"})
 
 
 def _node_job(
@@ -581,7 +640,12 @@ def _node_job(
     if payload == "host" and "shared_fs" in checks:
         config |= {"shared_filesystems": list(node.shared_filesystems)}
     if payload == "host_speed":
-        config |= {"disk": "disk" in checks, "memory": "host_memory" in checks}
+        compared = "host_stragglers" in checks
+        config |= {
+            "disk": compared or "disk" in checks,
+            "memory": compared or "host_memory" in checks,
+            "cores": compared or "cores" in checks,
+        }
     if payload == "soak":
         device = "cuda" if node.gpus.real else "cpu"
         gpus = max(1, node.gpus.devices)

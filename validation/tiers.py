@@ -448,6 +448,10 @@ def _node_tier(
         free = _free(states) - set(ledger.contact.mute)
         _run(ledger, client, lanes, states, free, interval_s)
         _refused_for_all(ledger)
+    beside = [lane for lane in ledger.plan.side_by_side if lane[0].hosts[0] in usable]
+    if beside:
+        ledger.observer.stage("node tier, jobs side by side on each node")
+        _run(ledger, client, beside, states, _free(states) - set(ledger.contact.mute), interval_s)
     ledger.compare()
 
 

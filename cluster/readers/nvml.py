@@ -171,7 +171,7 @@ def _gpu(index: int, names: Sequence[str], reply: _Said, limit_s: float) -> Nvml
 
 
 class PcieLinks:
-    """Asks for the PCIe links of all GPUs again and again, in a process of its own."""
+    """Asks for PCIe links and SM clocks of all GPUs again and again, in a process of its own."""
 
     def __init__(self, limit_s: float) -> None:
         """Begins. The process ends by itself after `limit_s`, or with the one that started it."""
@@ -189,7 +189,7 @@ class PcieLinks:
 
     def end(self) -> list[dict[str, Any]]:
         """Ends the process. What it saw: {"gpu": index, "at": time.monotonic(), "generation": …,
-        "width": …}, or with "error" in the place of both.
+        "width": …, "sm_mhz": …, "reasons": …}, or with "error" in the place of both.
         """
         status = self._process.poll()
         if status is None:
@@ -354,7 +354,7 @@ def _answer_gpu(nvml: Any, index: int, names: Sequence[str]) -> None:
 
 
 def _watch_pcie(nvml: Any, limit_s: float) -> None:
-    """Generation and width of every GPU's link, until nobody wants to know any more."""
+    """Every GPU's link and SM clock, until nobody wants to know any more."""
     parent, deadline = os.getppid(), time.monotonic() + limit_s
     gpus = range(nvml.nvmlDeviceGetCount())
     while os.getppid() == parent and time.monotonic() < deadline:
@@ -364,6 +364,11 @@ def _watch_pcie(nvml: Any, limit_s: float) -> None:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 reading["generation"] = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
                 reading["width"] = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
+                kind = nvml.NVML_CLOCK_SM
+                reading["sm_mhz"] = _maybe(nvml, nvml.nvmlDeviceGetClockInfo, handle, kind)
+                reading["reasons"] = _maybe(
+                    nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle
+                )
             except nvml.NVMLError as error:
                 reading = {"gpu": index, "error": _sentence(error)}
             _say(**reading, at=time.monotonic())
@@ -389,6 +394,15 @@ def _text(value: str | bytes) -> str:
 def _ecc(kind: str, since: str) -> Question:
     return lambda nvml, gpu: nvml.nvmlDeviceGetTotalEccErrors(
         gpu, getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{kind}"), getattr(nvml, f"NVML_{since}_ECC")
+    )
+
+
+def _ecc_sram(since: str) -> Question:
+    return lambda nvml, gpu: nvml.nvmlDeviceGetMemoryErrorCounter(
+        gpu,
+        nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+        getattr(nvml, f"NVML_{since}_ECC"),
+        nvml.NVML_MEMORY_LOCATION_SRAM,
     )
 
 
@@ -687,6 +701,8 @@ QUESTIONS: dict[str, Question] = {
     "ecc_volatile_corrected": _ecc("CORRECTED", "VOLATILE"),
     "ecc_aggregate_uncorrected": _ecc("UNCORRECTED", "AGGREGATE"),
     "ecc_aggregate_corrected": _ecc("CORRECTED", "AGGREGATE"),
+    "ecc_volatile_corrected_sram": _ecc_sram("VOLATILE"),
+    "ecc_aggregate_corrected_sram": _ecc_sram("AGGREGATE"),
     "remapped_rows": _remapped_rows,
     "retired_pages": _retired_pages,
     "pcie_generation": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
@@ -699,6 +715,8 @@ QUESTIONS: dict[str, Question] = {
     "fabric": _fabric,
     "clock_sm_mhz": _clock("nvmlDeviceGetClockInfo", "SM"),
     "clock_sm_max_mhz": _clock("nvmlDeviceGetMaxClockInfo", "SM"),
+    "clock_sm_app_mhz": _clock("nvmlDeviceGetApplicationsClock", "SM"),
+    "clock_sm_app_default_mhz": _clock("nvmlDeviceGetDefaultApplicationsClock", "SM"),
     "clock_memory_mhz": _clock("nvmlDeviceGetClockInfo", "MEM"),
     "clock_memory_max_mhz": _clock("nvmlDeviceGetMaxClockInfo", "MEM"),
     "clock_reasons": _clock_reasons,

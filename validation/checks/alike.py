@@ -1,9 +1,9 @@
 """Nodes of one kind have the same software and firmware, and so have their GPUs.
 
 What it checks   Driver, CUDA version of the driver, torch and kernel are the same on all nodes with
-                 the same number of GPUs of one model. Boards of one name have the same VBIOS and
-                 firmware, within a node and over all nodes. The majority is right if it is at least
-                 three.
+                 the same number of GPUs of one model. Boards of one name have the same VBIOS,
+                 firmware and BAR1, within a node and over all nodes. The majority is right if it is
+                 at least three.
 Why it matters   A training over different nodes is as slow as the oldest of them, or fails in a way
                  that nobody can reproduce. A board with another VBIOS was replaced, or missed an
                  update.
@@ -59,5 +59,7 @@ def _of_board(gpu: GpuValues) -> Iterator[Fact]:
             value = gpu.text(field)
             if value is not None:
                 yield Fact(gpu.index, what, (name,), value)
+        if (window := gpu.whole("bar1_total_mb")) is not None:
+            yield Fact(gpu.index, "BAR1", (name,), f"{window} MiB")
     except Unanswered as problem:
         raise Unusable(f"GPU {gpu.index} {problem}") from problem

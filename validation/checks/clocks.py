@@ -1,9 +1,9 @@
 """Nothing slows down the GPUs of a node.
 
 What it checks   Neither heat nor the power brake reduces the clocks, and there is no lasting
-                 hardware slowdown. The temperature is below the board's slowdown threshold. Clocks
-                 or a power limit that somebody lowered, and disabled persistence mode, are
-                 warnings.
+                 hardware slowdown. The temperature is below the board's slowdown threshold. The
+                 application clock is at least half of the board's default. Clocks or a power limit
+                 that somebody lowered less, and disabled persistence mode, are warnings.
 Why it matters   A board that is too hot or lacks power runs at half its clock or less, and all
                  other GPUs of a job wait for it.
 What to do       Heat: check fans, airflow and dust, then the board's heat sink. Power brake: check
@@ -13,11 +13,11 @@ What to do       Heat: check fans, airflow and dust, then the board's heat sink.
                  $ ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cluster.readers.nvml import CLOCK_REASONS
 from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "clocks"
@@ -28,7 +28,7 @@ CAUSES = {
     "Heat": When(r"thermal slowdown|°C, the board slows down"),
     "Power brake": When(r"power brake|reduced: hardware slowdown"),
     "Limits": When(
-        r"limited by a setting|power limit|persistence mode",
+        r"limited by a setting|application clock|power limit|persistence mode",
         ("ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'",),
     ),
 }
@@ -43,12 +43,26 @@ _LOWERED = "application clocks setting"
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
+    def everything(gpu: GpuValues) -> Iterator[Finding]:
+        yield from examine(gpu)
+        yield from lowered(gpu, rules.common.limits)
+
+    return each_gpu(NAME, job, reply, _THRESHOLD, everything, _measures)
 
 
 def examine(gpu: GpuValues) -> Iterator[Finding]:
     yield from held_back(gpu)
     yield from persistence(gpu)
+
+
+def lowered(gpu: GpuValues, limits: Mapping[str, Threshold]) -> Iterator[Finding]:
+    """An application clock below the board's default; boards from Hopper on need not have one."""
+    now, default = gpu.whole("clock_sm_app_mhz"), gpu.whole("clock_sm_app_default_mhz")
+    if now is None or not default:
+        return
+    verdict = limits["gpu_app_clock_share"].judge(now / default)
+    if verdict is not Verdict.PASS:
+        yield Finding(verdict, f"application clock {now} MHz, {default} MHz by default")
 
 
 def persistence(gpu: GpuValues) -> Iterator[Finding]:
@@ -87,6 +101,7 @@ def _measures(gpu: GpuValues) -> Iterator[Metric]:
     for name, label, unit, per in (
         ("clock_sm_mhz", "SM clock", "MHz", 1),
         ("clock_sm_max_mhz", "SM clock, most", "MHz", 1),
+        ("clock_sm_app_mhz", "application clock", "MHz", 1),
         ("clock_memory_mhz", "memory clock", "MHz", 1),
         ("clock_memory_max_mhz", "memory clock, most", "MHz", 1),
         ("temperature_c", "temperature", "°C", 1),

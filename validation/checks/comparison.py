@@ -1,6 +1,7 @@
 """What the checks share that hold nodes against each other, once all of them have answered.
 
-Compared is only what is alike by declaration: nodes with as many GPUs of one model. A value that
+Compared is only what is alike by declaration: nodes with as many GPUs of one model, and for what is
+of the host with as many CPUs. A value that
 most of them have is taken for the right one where most are three at least, and not all in one of
 several nodes: of two that differ nobody knows which one is wrong. Then all are told, and none of
 several nodes is accused.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cluster.declaration import Gpus
+from cluster.declaration import Node
 from cluster.hostlist import compress
 from cluster.text import printable
 from validation.checks.document import Document, Unusable, read, unusable_result
@@ -38,7 +39,7 @@ class ComparedNode:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something of a node, or of its GPU `index`, that has to be the same elsewhere.
+    """Something of a node, of its GPU `index` or of its `part`, that has to be the same elsewhere.
 
     what    in words: "VBIOS"
     equals  which facts have to have one value: those with this and `what` in common
@@ -48,10 +49,22 @@ class Fact:
     what: str
     equals: tuple[Hashable, ...]
     value: str
+    part: str = ""
 
     @property
     def key(self) -> Hashable:
-        return (self.what, self.index is None, self.equals)
+        return (self.what, self.units, self.equals)
+
+    @property
+    def units(self) -> str:
+        if self.part:
+            return "parts"
+        return "nodes" if self.index is None else "GPUs"
+
+    def of(self, host: str) -> str:
+        """Whose it is: "gpu3", "gpu3 GPU 1" or "gpu3 mlx5_0"."""
+        gpu = "" if self.index is None else f"GPU {self.index}"
+        return " ".join(word for word in (host, gpu, self.part) if word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,16 @@ class Facts:
 
 
 Said = TypeVar("Said")
+
+
+def alike_gpus(node: Node) -> Hashable:
+    """What nodes have in common whose GPUs are compared: as many of one model."""
+    return node.gpus
+
+
+def alike_host(node: Node) -> Hashable:
+    """What nodes have in common whose hosts are compared."""
+    return (node.gpus, node.cpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +105,15 @@ def of_each_kind(
     all_members: Iterable[ComparedNode],
     understand: Callable[[Job, Document], Said],
     judge: Callable[[Kind, Sequence[tuple[Job, Document, Said]]], Iterable[Result]],
+    alike: Callable[[Node], Hashable] = alike_gpus,
 ) -> list[Result]:
     """The results of all nodes that got a job: those that can be compared, kind by kind.
 
     `understand` raises Unusable for an answer that says nothing; that is the node's result then.
     """
-    kinds: dict[Gpus, list[ComparedNode]] = {}
+    kinds: dict[Hashable, list[ComparedNode]] = {}
     for member in all_members:
-        kinds.setdefault(member.job.nodes[0].gpus, []).append(member)
+        kinds.setdefault(alike(member.job.nodes[0]), []).append(member)
     results = []
     for members in kinds.values():
         answers = []
@@ -120,6 +144,7 @@ def all_equal(
     threshold: Threshold,
     all_members: Iterable[ComparedNode],
     understand: Callable[[Job, Document], Facts],
+    alike: Callable[[Node], Hashable] = alike_gpus,
 ) -> list[Result]:
     """Holds the facts of all nodes against each other; see Fact for which have to be equal."""
 
@@ -157,7 +182,7 @@ def all_equal(
                 None if any(findings.values()) else (),
             )
 
-    return of_each_kind(check, all_members, understand, judge)
+    return of_each_kind(check, all_members, understand, judge, alike)
 
 
 def _unlike(members: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str, Finding, bool]]:
@@ -176,8 +201,8 @@ def _unlike(members: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str, Finding,
     count = values.count(common)
     for host, fact in members:
         if fact.value != common:
-            units = "nodes" if fact.index is None else "GPUs"
-            text = f"{fact.what} {fact.value}, {count} of {len(values)} {units} have {common}"
+            most_have = f"{count} of {len(values)} {fact.units} have {common}"
+            text = f"{fact.part and f'{fact.part}: '}{fact.what} {fact.value}, {most_have}"
             yield host, Finding(Verdict.FAIL, text, fact.index), True
 
 
@@ -185,8 +210,7 @@ def _different(members: Sequence[tuple[str, Fact]]) -> str:
     """All values and who has them, where no value is that of most."""
     holders: dict[str, dict[str, None]] = {}
     for host, fact in members:
-        who = host if fact.index is None else f"{host} GPU {fact.index}"
-        holders.setdefault(fact.value, {})[who] = None
+        holders.setdefault(fact.value, {})[fact.of(host)] = None
     parts = []
     for value, those in list(holders.items())[:_SHOWN]:
         more = f" and {len(those) - _SHOWN} more" if len(those) > _SHOWN else ""

@@ -2,8 +2,8 @@
 
 What it checks   A file in the job's temporary folder (TMPDIR, or /tmp) is written, synced and read
                  back, bypassing the page cache if the filesystem allows it. Every byte is as
-                 written, and no call fails. The speed is always reported, and judged if there is a
-                 threshold.
+                 written, and no call fails. The speed is always reported. It is held against
+                 what any local disk does, and against a threshold of yours if there is one.
 Why it matters   Checkpoints, caches and data sets are stored there. A drive that returns wrong data
                  spoils a training without an error.
 What to do       Wrong bytes or an I/O error: take the node out of service and replace the drive.
@@ -15,7 +15,7 @@ What to do       Wrong bytes or an I/O error: take the node out of service and r
 
 from cluster.text import printable
 from validation.checks import host
-from validation.checks.document import Document, Unusable, answer
+from validation.checks.document import Document, Fields, Unusable, answer
 from validation.model import Job, Metric, Reply, Result, Tier, When
 from validation.payloads.disk import BLOCK, DIRECT, DROPPED, IN_MEMORY
 from validation.thresholds import Rules
@@ -32,7 +32,7 @@ CAUSES = {
     "Read-only": When(
         r"[Rr]ead-only", ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount -e nvme'",)
     ),
-    "Slow": When(r"are needed", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)),
+    "Slow": When(r"are needed|any machine does", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)),
 }
 
 WRITE, READ = "disk write", "disk read"
@@ -43,15 +43,25 @@ _UNJUDGED = {
 }
 
 
+def _cache(disk: Fields) -> str:
+    cache = disk.text("cache")
+    if cache not in _UNJUDGED:
+        raise Unusable(f"cache is {cache!r}, none of {', '.join(_UNJUDGED)}")
+    return cache
+
+
+def direct(disk: Fields) -> bool:
+    """Whether what was written and read went past the page cache, to a disk."""
+    return _cache(disk) == DIRECT
+
+
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         disk = host.part(document, "disk")
         folder, size, wrong = disk.text("folder"), disk.whole("bytes"), disk.whole("wrong")
         if (error := disk.maybe_text("error")) is not None:
             raise Unusable(f"{printable(folder, 80)}: {printable(error, 160)}")
-        cache = disk.text("cache")
-        if cache not in _UNJUDGED:
-            raise Unusable(f"cache is {cache!r}, none of {', '.join(_UNJUDGED)}")
+        unjudged = _UNJUDGED[_cache(disk)]
         if size == 0 or size % BLOCK or wrong > size:
             raise Unusable(f"{wrong} wrong bytes in a file of {size}")
         speeds = [
@@ -60,12 +70,13 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         ]
         metrics = [
             Metric("disk file", size // 2**20, "MiB"),
-            Metric("disk page cache", cache),
+            Metric("disk page cache", _cache(disk)),
             Metric("disk filesystem", printable(disk.text("type"), 40)),
             Metric("disk source", printable(disk.text("source"), 80)),
             Metric("disk free", disk.whole("free_mb"), "MiB"),
         ]
-        unjudged = _UNJUDGED[cache]
-        return host.concluded(NAME, job, document, rules, wrong, speeds, metrics, unjudged)
+        floor = rules.common.limits["disk_gbs"]
+        floors = {WRITE: floor, READ: floor}
+        return host.concluded(NAME, job, document, rules, wrong, speeds, metrics, unjudged, floors)
 
     return answer(NAME, job, reply, judge)

@@ -101,6 +101,12 @@ class Fields:
             raise Unusable(f"{where} is no mapping of texts")
         return dict(values)
 
+    def words(self, name: str) -> tuple[str, ...]:
+        values, where = self._get(name)
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise Unusable(f"{where} is no list of texts")
+        return tuple(values)
+
     def items(self, name: str) -> tuple["Fields", ...]:
         values, where = self._get(name)
         if not isinstance(values, list) or not all(isinstance(v, Mapping) for v in values):

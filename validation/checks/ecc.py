@@ -3,21 +3,23 @@
 What it checks   ECC is on if that is the board's default. Since the driver was loaded there was no
                  uncorrectable error. No memory row waits to be remapped, and none could not be
                  remapped; on boards before Ampere, the same for retired pages. Uncorrectable errors
-                 over the board's life and more than 10 retired pages are a warning. Corrected
-                 errors are recorded.
+                 over the board's life are a warning. Corrected errors, remapped rows and retired
+                 pages are counted, and held against the limits of common.yml.
 Why it matters   An uncorrectable error ends the job that it hits. A board without spare rows is not
-                 protected from the next one.
+                 protected from the next one. Millions of corrected errors come from a cell that is
+                 about to fail.
 What to do       Uncorrectable or pending: drain the node and reset the GPU, or reboot. A failed
-                 remapping: have the board replaced; so too if errors return after a reset. ECC is
-                 off: switch it on (`nvidia-smi --ecc-config=1`), then reset the GPU or reboot.
+                 remapping: have the board replaced; so too if errors return after a reset, or are
+                 more than allowed. ECC is off: switch it on (`nvidia-smi --ecc-config=1`), then
+                 reset the GPU or reboot.
                  $ ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'
                  $ ssh {node} sudo nvidia-smi --gpu-reset -i INDEX
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty, word
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
+from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty, over, word
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "ecc"
@@ -33,24 +35,50 @@ CAUSES = {
         ),
     ),
     "A failed remapping": When(
-        r"row failed|pages are retired",
+        r"row failed|, more than [0-9]",
         ("ssh {node} 'nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT'",),
     ),
     "ECC is off": When(r"ECC is off|ECC will be", ("ssh {node} 'nvidia-smi -q -d ECC'",)),
 }
 
 # facebookresearch/gcm check-nvidia-smi, read 2025-12: no uncorrected error, no pending or failed
-# remapping, at most 10 retired pages. Pending needs a reset and a failure a repair, says
+# remapping. Pending needs a reset and a failure a repair, says
 # https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/.
 _THRESHOLD = none_faulty(
     "no uncorrectable error, no pending or failed remapping: NVIDIA GPU memory error management, "
     "and the gate of facebookresearch/gcm"
 )
-MOST_RETIRED_PAGES = 10
+
+# What NVML counts, and the limit that it is held against.
+_COUNTED = (
+    ("ecc_volatile_corrected", "gpu_corrected_errors"),
+    ("ecc_aggregate_corrected", "gpu_corrected_errors_life"),
+    ("ecc_volatile_corrected_sram", "gpu_corrected_sram_errors"),
+    ("ecc_aggregate_corrected_sram", "gpu_corrected_sram_errors"),
+)
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    return each_gpu(NAME, job, reply, _THRESHOLD, examine, _measures)
+    def everything(gpu: GpuValues) -> Iterator[Finding]:
+        yield from examine(gpu)
+        yield from counted(gpu, rules.common.limits)
+
+    return each_gpu(NAME, job, reply, _THRESHOLD, everything, _measures)
+
+
+def counted(gpu: GpuValues, limits: Mapping[str, Threshold]) -> Iterator[Finding]:
+    """What is no fault by itself, and one in great numbers."""
+    for name, limit in _COUNTED:
+        if (count := gpu.whole(name)) is not None:
+            memory = " of caches and registers" if name.endswith("_sram") else ""
+            when = "in the board's life" if "aggregate" in name else "since the driver was loaded"
+            yield from over(limits[limit], count, f"corrected ECC errors{memory} {when}")
+    if rows := gpu.inner("remapped_rows"):
+        remapped = rows.whole("correctable") + rows.whole("uncorrectable")
+        yield from over(limits["gpu_remapped_rows"], remapped, "memory rows are remapped")
+    if pages := gpu.inner("retired_pages"):
+        retired = pages.whole("single_bit") + pages.whole("double_bit")
+        yield from over(limits["gpu_retired_pages"], retired, "memory pages are retired")
 
 
 def examine(gpu: GpuValues) -> Iterator[Finding]:
@@ -89,10 +117,6 @@ def _pages(gpu: GpuValues) -> Iterator[Finding]:
         return
     if word(pages, "pending", "yes", "no"):
         yield Finding(Verdict.FAIL, "a memory page waits for a reset to be retired")
-    retired = pages.whole("single_bit") + pages.whole("double_bit")
-    if retired > MOST_RETIRED_PAGES:
-        text = f"{retired} memory pages are retired, more than {MOST_RETIRED_PAGES}"
-        yield Finding(Verdict.WARN, text)
 
 
 def _measures(gpu: GpuValues) -> Iterator[Metric]:

@@ -6,7 +6,7 @@ GPU that gives no answers at all is a matter of the check `driver`; the others j
 that one lost GPU shows once, and as what it is.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -210,6 +210,14 @@ def summary(findings: Iterable[Finding]) -> str:
         who = f"GPU {', '.join(map(str, indices))}: " if indices else ""
         parts.append(f"{who}{text}")
     return printable("; ".join(parts), 300)
+
+
+def over(limit: Threshold, count: float, what: str) -> Iterator[Finding]:
+    """A finding where a count is above its limit, or above what is to be warned of."""
+    verdict = limit.judge(count)
+    if verdict is not Verdict.PASS:
+        allowed = limit.value if verdict is Verdict.FAIL else limit.warn
+        yield Finding(verdict, f"{count:,.12g} {what}, more than {allowed:,.12g}")
 
 
 def none_faulty(source: str, provenance: str = "defined") -> Threshold:

@@ -1,11 +1,11 @@
 """What the checks of the payload `host_speed` share: its answer, and how speeds are held.
 
 That data came back right is judged everywhere. A speed is judged where the site, or a file of the
-model, says what it must be; elsewhere it is measured and reported, and the result says what it was
-held against: the data alone.
+model, says what it must be; elsewhere it is measured and reported, held against a floor that any
+machine reaches, and the result says what it was held against: the data alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cluster.text import printable
@@ -33,7 +33,7 @@ def speed(what: str, size: int, seconds: float) -> Metric:
     """Bytes in seconds as a metric. Raises Unusable for a time in which nothing can happen."""
     if seconds < _SHORTEST_S:
         raise Unusable(f"{what}: {size} bytes in {seconds:g} s")
-    return Metric(what, round(size / seconds / 1e9, 3), GBS)
+    return Metric(what, float(f"{size / seconds / 1e9:.4g}"), GBS)
 
 
 def concluded(
@@ -45,9 +45,12 @@ def concluded(
     speeds: Sequence[Metric],
     metrics: Sequence[Metric] = (),
     unjudged: str = "",
+    floors: Mapping[str, Threshold] | None = None,
 ) -> Result:
     """The data judged, then each speed that a threshold is there for, by its name.
 
+    `floors` are what any machine reaches: a speed below is told, and is shown only then. Nothing is
+    too slow for a cache and fast enough for a disk, so they hold for both.
     `unjudged` says why the speeds are those of a cache: one that should be judged is inconclusive
     then, and none goes by its own name, so that nobody compares them.
     """
@@ -65,6 +68,15 @@ def concluded(
             verdict, message = Verdict.INCONCLUSIVE, unjudged
         elif verdict is not Verdict.PASS:
             message = f"{value.name} {value.value} {GBS}, {threshold.value} are needed"
+    if verdict is not Verdict.FAIL and floors:
+        low = [(floors[metric.name].judge(metric.value), metric) for metric in speeds]
+        lowest = worst(own for own, _ in low)
+        if lowest in (Verdict.FAIL, Verdict.WARN) and worst([verdict, lowest]) is not verdict:
+            verdict = lowest
+            value = next(metric for own, metric in low if own is lowest)
+            threshold = floors[value.name]
+            least = threshold.value if verdict is Verdict.FAIL else threshold.warn
+            message = f"{value.name} {value.value} {GBS}, any machine does {least}"
     if unjudged:
         speeds = [replace(metric, name=f"{metric.name}, cached") for metric in speeds]
     shown = tuple(metric for metric in (*speeds, *metrics) if metric != value)

@@ -5,7 +5,7 @@ What it checks   If the declared fabric is InfiniBand or RoCE, there are ports o
                  (validation_environment), only the ports that it names are judged. Otherwise these
                  are all InfiniBand ports, or at least one RoCE port: the node's other Ethernet
                  cards are listed too, and their faults are warnings. Error counters, firmware and
-                 the number of cards are recorded.
+                 the number of cards are recorded (port_errors and same_hcas judge them).
 Why it matters   If a port is down or at half its rate, jobs use the other ports and are slower,
                  without any message.
 What to do       DOWN, Polling: check the cable and the switch port. If a port is not meant to be
@@ -104,8 +104,7 @@ def state(items: Sequence[Fields], fabric: Fabric, hcas: str | None) -> State:
     ports = [_port(item) for item in items]
     if len({port.name for port in ports}) != len(ports):
         raise Unusable("the answer has a port twice")
-    used = [port for port in ports if port.layer in (fabric.layer, None)]
-    used = [port for port in used if hcas is None or named(hcas, port.name)]
+    used = [port for port in ports if _is_meant(port, fabric, hcas)]
     findings = [finding for port in used for finding in _examined(port, fabric)]
     good = {port.name for port in used} - {
         finding.port for finding in findings if finding.verdict is Verdict.FAIL
@@ -116,6 +115,24 @@ def state(items: Sequence[Fields], fabric: Fabric, hcas: str | None) -> State:
         findings = [_Finding(Verdict.WARN, f.text, f.port) for f in findings]
     verdict = worst([Verdict.PASS, *(finding.verdict for finding in findings)])
     return State(len(used), len(good), verdict, _summary(findings))
+
+
+def _is_meant(port: _Port, fabric: Fabric, hcas: str | None) -> bool:
+    of_layer = port.layer in (fabric.layer, None)
+    return of_layer and (hcas is None or named(hcas, port.name))
+
+
+def meant(items: Sequence[Fields], declared_fabric: str, hcas: str | None) -> dict[str, Fields]:
+    """The ports of an answer that the fabric has, or NCCL_IB_HCA names, by their names."""
+    fabric = declared(declared_fabric)
+    ports = ((_port(item), item) for item in items)
+    return {port.name: item for port, item in ports if fabric and _is_meant(port, fabric, hcas)}
+
+
+def every_port_of(declared_fabric: str, hcas: str | None) -> bool:
+    """Whether it is known which of a node's ports are the fabric's, see every_port."""
+    fabric = declared(declared_fabric)
+    return fabric is not None and every_port(fabric, hcas)
 
 
 def every_port(fabric: Fabric, hcas: str | None) -> bool:

@@ -46,26 +46,21 @@ _CRITICAL = ("replay", "recovery", "recovery_failed")
 _CRC = ("crc_flit", "crc_data")
 _CRC_PER_S = 100.0
 _PCIE_REPLAYS_PER_S = 8 / 60
+_SILENT = "NVML reported nothing about it before or after the measurements"
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Result:
         node = computed.read(job, document)
-        if not node.real:
-            raise Unusable("a CPU has no such links")
-        links = document.measured.inner("links")
-        problem = links.inner("nvml").maybe_text("error")
-        rows = links.items("gpus")
-        if len(rows) != len(node.gpus):
-            raise Unusable(f"the links of {len(rows)} GPUs, {len(node.gpus)} were measured")
-        seconds = links.number("seconds")
+        problem, all_rows = rows(node, document)
+        seconds = document.measured.inner("links").number("seconds")
         findings: list[Finding] = []
         metrics: list[Metric] = []
         if problem is not None:
             text = f"NVML could not be asked: {printable(problem, 200)}"
             findings.append(Finding(Verdict.INCONCLUSIVE, text))
         else:
-            for gpu, row in zip(node.gpus, rows, strict=True):
+            for gpu, row in zip(node.gpus, all_rows, strict=True):
                 if gpu.problem is None:
                     gpu_findings = _examine(gpu, row, seconds)
                     findings += [
@@ -81,32 +76,59 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     return answer(NAME, job, reply, judge)
 
 
-def _examine(gpu: computed.GpuAnswer, row: Fields, seconds: float) -> list[Finding]:
+def rows(node: computed.NodeAnswer, document: Document) -> tuple[str | None, tuple[Fields, ...]]:
+    """What NVML told of each GPU at work, and why it could not be asked, or None."""
+    if not node.real:
+        raise Unusable("a CPU has no such links")
+    links = document.measured.inner("links")
+    told = links.items("gpus")
+    if len(told) != len(node.gpus):
+        raise Unusable(f"the links of {len(told)} GPUs, {len(node.gpus)} were measured")
+    return links.inner("nvml").maybe_text("error"), told
+
+
+def told_before(gpu: computed.GpuAnswer, row: Fields) -> health.GpuValues | Finding:
+    """What NVML told of a GPU before the measurements, or what is wrong with that.
+
+    Raises Unusable for another GPU than the one that was measured.
+    """
     if not row.has("index"):
-        return [Finding(Verdict.INCONCLUSIVE, "NVML does not list it")]
-    if not row.has("before") or not row.has("after"):
-        return [
-            Finding(
-                Verdict.INCONCLUSIVE,
-                "NVML reported nothing about it before or after the measurements",
-            )
-        ]
-    before, after = (health.GpuValues(row.inner(when)) for when in ("before", "after"))
-    if {before.index, after.index} != {row.whole("index")}:
+        return Finding(Verdict.INCONCLUSIVE, "NVML does not list it")
+    if not row.has("before"):
+        return Finding(Verdict.INCONCLUSIVE, _SILENT)
+    before = health.GpuValues(row.inner("before"))
+    if before.index != row.whole("index"):
+        raise Unusable(f"{gpu.title}: NVML reported another GPU")
+    if before.error is not None:
+        return Finding(Verdict.FAIL, f"gives no answers: {printable(before.error, 120)}")
+    try:
+        uuid = before.text("uuid")
+    except health.Unanswered as problem:
+        return Finding(Verdict.FAIL, str(problem))
+    if (gpu.identity or "").startswith("GPU-") and uuid != gpu.identity:
+        raise Unusable(f"{gpu.title} is {gpu.identity}, NVML told of {uuid}")
+    return before
+
+
+def _examine(gpu: computed.GpuAnswer, row: Fields, seconds: float) -> list[Finding]:
+    before = told_before(gpu, row)
+    if isinstance(before, Finding):
+        return [before]
+    if not row.has("after"):
+        return [Finding(Verdict.INCONCLUSIVE, _SILENT)]
+    after = health.GpuValues(row.inner("after"))
+    if after.index != before.index:
         raise Unusable(
             f"{gpu.title}: NVML reported different GPUs before and after the measurements"
         )
-    if (error := before.error or after.error) is not None:
-        return [Finding(Verdict.FAIL, f"gives no answers: {printable(error, 120)}")]
+    if after.error is not None:
+        return [Finding(Verdict.FAIL, f"gives no answers: {printable(after.error, 120)}")]
     findings: list[Finding] = []
     try:
-        uuids = {before.text("uuid"), after.text("uuid")}
-        if len(uuids) != 1:
+        if before.text("uuid") != after.text("uuid"):
             raise Unusable(
                 f"{gpu.title}: NVML reported different GPUs before and after the measurements"
             )
-        if (gpu.identity or "").startswith("GPU-") and uuids != {gpu.identity}:
-            raise Unusable(f"{gpu.title} is {gpu.identity}, NVML told of {uuids.pop()}")
         findings += _pcie(row, before)
         findings += replays(before, after, seconds)
         findings += nvlink(before, after, seconds)

@@ -1,20 +1,25 @@
-"""Each GPU of a node has its full PCIe link.
+"""Each GPU of a node has its full PCIe link and window.
 
 What it checks   The link has all lanes that board and slot support, and runs at their generation.
                  An idle board may use a lower one to save power. A slot with fewer lanes or an
-                 older generation than the board is a warning.
-Why it matters   Half the lanes give half the bandwidth to the host and to a network adapter.
+                 older generation than the board is a warning. Boards whose memory fits into their
+                 window on the bus (BAR1) have one of that size.
+Why it matters   Half the lanes give half the bandwidth to the host and to a network adapter. With a
+                 small BAR1, network adapters reach only a part of the GPU's memory, and NCCL goes
+                 through the host.
 What to do       Power the node off and reseat the board or its riser. Check the slot's settings in
-                 the firmware (bifurcation, maximum speed).
+                 the firmware (bifurcation, maximum speed). Small BAR1: switch on Above 4G Decoding
+                 and Resizable BAR there.
                  $ ssh {node} 'nvidia-smi -q | grep -A 12 "GPU Link Info"'
+                 $ ssh {node} 'nvidia-smi -q -d MEMORY | grep -A 3 BAR1'
                  $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cluster.readers.nvml import CLOCK_REASONS
 from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
 from validation.thresholds import Rules
 
 NAME = "pcie"
@@ -48,9 +53,46 @@ SIXTEEN_LANES = frozenset(
 )
 
 
+# Boards that all of their memory can be reached of over the bus. A40 and L40S have a mode for
+# displays with 256 MiB, GeForce boards and T4 need not have more.
+WHOLE_BAR1 = frozenset(
+    {
+        "v100_sxm",
+        "v100_pcie",
+        "a30",
+        "a100_pcie",
+        "a100_sxm",
+        "h100_pcie",
+        "h100_nvl",
+        "h100_sxm",
+        "h200_nvl",
+        "h200_sxm",
+        "b200",
+        "l4",
+    }
+)
+
+
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     model = job.nodes[0].gpus.model
-    return each_gpu(NAME, job, reply, _THRESHOLD, lambda gpu: examine(gpu, model), _measures)
+
+    def everything(gpu: GpuValues) -> Iterator[Finding]:
+        yield from examine(gpu, model)
+        if model in WHOLE_BAR1:
+            yield from window(gpu, rules.common.limits)
+
+    return each_gpu(NAME, job, reply, _THRESHOLD, everything, _measures)
+
+
+def window(gpu: GpuValues, limits: Mapping[str, Threshold]) -> Iterator[Finding]:
+    """Where NVML knows both sizes, BAR1 is held against the board's memory."""
+    size, memory = gpu.whole("bar1_total_mb"), gpu.whole("memory_total_mb")
+    if size is None or not memory:
+        return
+    limit = limits["gpu_bar1_share"]
+    if limit.judge(size / memory) is not Verdict.PASS:
+        text = f"BAR1 of {size} MiB for {memory} MiB of memory"
+        yield Finding(limit.judge(size / memory), text)
 
 
 def examine(gpu: GpuValues, model: str) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from validation.checks import (
     clocks,
     collectives,
     copies,
+    cores,
     cpus,
     cuda,
     dcgm,
@@ -35,11 +36,14 @@ from validation.checks import (
     gpus,
     hbm,
     host_memory,
+    host_stragglers,
     hostname,
     inference,
     infiniband,
+    isolation,
     limits,
     links,
+    load_clocks,
     memory,
     mesh,
     mig,
@@ -50,10 +54,12 @@ from validation.checks import (
     pcie,
     peers,
     pipeline,
+    port_errors,
     processes,
     repeatable,
     resume,
     same_bits,
+    same_hcas,
     same_product,
     same_sums,
     scaling,
@@ -87,6 +93,7 @@ class Check:
                 judged by itself
     fewest      GPUs of alike nodes below which there is nothing to compare
     over_time   judges nodes by all rounds of a burn-in together; None where each round is judged
+    fewest_alike   alike nodes below which there is nothing to compare
     """
 
     info: CheckInfo
@@ -95,6 +102,7 @@ class Check:
     compare: Compare | None = None
     fewest: int = 0
     over_time: OverTime | None = None
+    fewest_alike: int = 0
 
 
 _SECTIONS = ("What it checks", "Why it matters", "What to do")
@@ -177,6 +185,7 @@ CHECKS: Mapping[str, Check] = {
         getattr(module, "compare", None),
         getattr(module, "FEWEST_GPUS", 0),
         getattr(module, "over_time", None),
+        getattr(module, "FEWEST_ALIKE", 0),
     )
     for module in (
         slurm_state,
@@ -193,8 +202,12 @@ CHECKS: Mapping[str, Check] = {
         limits,
         shared_fs,
         infiniband,
+        port_errors,
+        same_hcas,
         disk,
         host_memory,
+        cores,
+        host_stragglers,
         driver,
         ecc,
         xid,
@@ -210,9 +223,11 @@ CHECKS: Mapping[str, Check] = {
         copies,
         peers,
         links,
+        load_clocks,
         repeatable,
         same_product,
         stragglers,
+        isolation,
         dcgm,
         soak,
         drift,

@@ -239,7 +239,7 @@ def measure(
     """Everything, for each GPU; see the functions of gpu_device, gpu_gemm and gpu_memory.
 
     gpus    index, start (what CUDA says of the GPU), gemm, memory, copies: a row for each
-            measurement; `at_once` says on how many GPUs it ran at the same time
+            measurement; `at_once` says on how many GPUs it ran at the same time; fill: see gpu_fill
     pairs   a row for each ordered pair of GPUs
     links   see gpu_links.Links.result; None on a CPU
 
@@ -261,6 +261,7 @@ def measure(
             started = list(pool.map(GpuProcess.start, gpus))
             gemm = [_together(pool, gpus, message) for message in _gemm(config)]
             memory = [_together(pool, gpus, message) for message in _memory(config)]
+            fill = list(pool.map(lambda gpu: gpu.ask({"do": "fill"}), gpus))
             with links.watched() if links else nullcontext():
                 copies = [_one_by_one(gpus, message, links) for message in _copies(config)]
             usable = [number for number, gpu in enumerate(gpus) if gpu.usable]
@@ -283,6 +284,7 @@ def measure(
                 "start": started[number],
                 "gemm": [rows[number] for rows in gemm],
                 "memory": [rows[number] for rows in memory],
+                "fill": fill[number],
                 "copies": [rows[number] for rows in copies],
             }
             for number in range(total)

@@ -13,12 +13,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from cluster.readers import nvml
 
 LIMIT_S = 10.0  # that NVML may take for the node, and then for all GPUs at once
-ASKED = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")
+ASKED = (
+    "uuid",
+    "pci",
+    "pcie_generation_max",
+    "pcie_width_max",
+    "pcie_replays",
+    "nvlinks",
+    "clock_sm_max_mhz",
+)
 
 
 class Links:
@@ -62,7 +72,9 @@ class Links:
         seconds   between the two questions
         gpus      of each GPU, in the order of `identities`: `index` as NVML counts, None where it
                   lists no such GPU; `before` and `after`, see nvml.NvmlGpu; `samples` of the PCIe
-                  link while the GPU copied, and the highest `generation` and `width` among them
+                  link while the GPU copied, and the highest `generation`, `width` and `sm_mhz` (of
+                  the SM clock, None where NVML does not know it) among them; `held_by`: what held
+                  the clock back in every sample, in words
         """
         after: list[nvml.NvmlGpu] = []
         seconds = time.monotonic() - self._began
@@ -87,9 +99,20 @@ class Links:
                     "samples": len(samples),
                     "generation": max((item["generation"] for item in samples), default=None),
                     "width": max((item["width"] for item in samples), default=None),
+                    "sm_mhz": max(_known(samples, "sm_mhz"), default=None),
+                    "held_by": ", ".join(nvml.clock_reasons(_always(_known(samples, "reasons")))),
                 }
             )
         return {"nvml": asdict(self._system), "seconds": round(seconds, 3), "gpus": rows}
+
+
+def _known(samples: list[dict[str, Any]], name: str) -> list[int]:
+    return [item[name] for item in samples if item.get(name) is not None]
+
+
+def _always(masks: list[int]) -> int:
+    """The bits that are set in all of them; none where there is none."""
+    return reduce(and_, masks) if masks else 0
 
 
 def _is(gpu: nvml.NvmlGpu, uuid: str | None, bus: str | None) -> bool:

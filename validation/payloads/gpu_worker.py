@@ -6,6 +6,7 @@ The first line says what it measures, and each further one what to do next:
     {"do": "gemm", "dtype": "bf16", …}             answers {"ready": true}, waits for a line
     {"do": "soak", "seconds": 300, …}              the same, see soak.work
     {"do": "memory", "operation": "copy", …}       the same
+    {"do": "fill"}                                 all memory that is free
     {"do": "copies", "direction": "h2d", …}
     {"do": "pair", "source": 0, "target": 1, …}    positions among the GPUs that it sees
 
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.text import first_line
-from validation.payloads import document, gpu_device, gpu_gemm, gpu_memory, soak
+from validation.payloads import document, gpu_device, gpu_fill, gpu_gemm, gpu_memory, soak
 
 Message = dict[str, Any]
 
@@ -52,6 +53,10 @@ class Worker:
         # Several GB that a product needed and a copy may need.
         self._operands = None
         self._device.release()
+        if what == "fill":
+            answer = gpu_fill.whole(self._device)
+            self._device.release()
+            return answer
         measure = {"memory": self._memory, "copies": self._copies, "pair": self._pair}[what]
         return measure(message, self._device)
 

@@ -13,15 +13,15 @@ import os
 import re
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from validation.payloads import each_core
 from validation.payloads.config import require
 from validation.payloads.disk import different
 
-CPUS = Path("/sys/devices/system/cpu")
 MEMINFO = Path("/proc/meminfo")
 CACHES = 4  # the arrays are so many times as large as the caches
 _MIB = 2**20
@@ -30,7 +30,7 @@ _BLOCK = _MIB  # the pattern that fills an array
 _ROW = struct.Struct("<QdQ")  # copies, seconds, wrong bytes
 
 
-def measure(seconds: float, memory_bytes: int, cpus: Path = CPUS) -> dict[str, Any]:
+def measure(seconds: float, memory_bytes: int, cpus: Path = each_core.CPUS) -> dict[str, Any]:
     """Copies for so many seconds. All arrays together are no larger than `memory_bytes`.
 
     array_bytes   of one array of one process; it copies it as often as it can
@@ -39,28 +39,11 @@ def measure(seconds: float, memory_bytes: int, cpus: Path = CPUS) -> dict[str, A
                   that are wrong afterwards
     Raises CannotRun where a process did not end well.
     """
-    cores = one_of_each_core(os.sched_getaffinity(0), cpus)
+    cores = each_core.one_of_each(os.sched_getaffinity(0), cpus)
     caches = cache_bytes(cores, cpus)
     size = array_bytes(len(cores), caches, memory_bytes)
     require(size > 0, f"{memory_bytes // _MIB} MiB of memory are too few for {len(cores)} cores")
-    table = mmap.mmap(-1, _ROW.size * len(cores))  # a row for each process
-    ready, tell = os.pipe()
-    wait, go = os.pipe()
-    processes = []
-    for row, cpu in enumerate(cores):
-        process = os.fork()
-        if process == 0:
-            os.close(go)
-            _copy(cpu, size, seconds, (ready, tell, wait), table, row)
-        processes.append(process)
-    os.close(tell)
-    filled = 0
-    while signals := os.read(ready, 4096):  # ends when all are ready, or gone
-        filled += len(signals)
-    os.close(go)
-    statuses = [os.waitpid(process, 0)[1] for process in processes]
-    require(filled == len(cores) and not any(statuses), _why(cores, statuses))
-    rows = [_ROW.unpack_from(table, _ROW.size * row) for row in range(len(cores))]
+    rows = each_core.run(cores, _ROW, lambda: _prepared(size, seconds))
     return {
         "array_bytes": size,
         "cache_bytes": caches,
@@ -71,23 +54,15 @@ def measure(seconds: float, memory_bytes: int, cpus: Path = CPUS) -> dict[str, A
     }
 
 
-def _copy(
-    cpu: int, size: int, seconds: float, pipes: tuple[int, int, int], table: mmap.mmap, row: int
-) -> NoReturn:
-    """One core's process. Memory lies beside the core that touches it first."""
-    status = 1
-    try:
-        ready, tell, wait = pipes
-        os.close(ready)
-        os.sched_setaffinity(0, {cpu})
-        pattern = os.urandom(_BLOCK)
-        source, target = memoryview(mmap.mmap(-1, size)), memoryview(mmap.mmap(-1, size))
-        for place in range(0, size, _BLOCK):
-            source[place : place + _BLOCK] = pattern
-        target[:] = bytes(size)
-        os.write(tell, b".")
-        os.close(tell)
-        os.read(wait, 1)  # ends when all may begin
+def _prepared(size: int, seconds: float) -> Callable[[], each_core.Row]:
+    """One core's arrays, filled. Memory lies beside the core that touches it first."""
+    pattern = os.urandom(_BLOCK)
+    source, target = memoryview(mmap.mmap(-1, size)), memoryview(mmap.mmap(-1, size))
+    for place in range(0, size, _BLOCK):
+        source[place : place + _BLOCK] = pattern
+    target[:] = bytes(size)
+
+    def copy() -> each_core.Row:
         copies, started = 0, time.perf_counter()
         while (took := time.perf_counter() - started) < seconds or copies == 0:
             target[:] = source
@@ -96,20 +71,9 @@ def _copy(
             different(bytes(target[place : place + _BLOCK]), pattern)
             for place in range(0, size, _BLOCK)
         )
-        _ROW.pack_into(table, _ROW.size * row, copies, took, wrong)
-        status = 0
-    finally:
-        os._exit(status)
+        return copies, took, wrong
 
-
-def _why(cores: Sequence[int], statuses: Sequence[int]) -> str:
-    bad = [(cpu, status) for cpu, status in zip(cores, statuses, strict=True) if status]
-    if not bad:
-        return "not all processes began"
-    cpu, status = bad[0]
-    code = os.waitstatus_to_exitcode(status)
-    how = f"signal {-code}" if code < 0 else f"exit status {code}"
-    return f"{len(bad)} of {len(cores)} processes did not end well, on CPU {cpu} with {how}"
+    return copy
 
 
 def array_bytes(cores: int, caches: int, memory_bytes: int) -> int:
@@ -129,18 +93,7 @@ def available_bytes(limit_mb: int | None, meminfo: Path = MEMINFO) -> int:
     return free if limit_mb is None else min(free, limit_mb * _MIB)
 
 
-def one_of_each_core(allowed: set[int], cpus: Path = CPUS) -> list[int]:
-    """Of the allowed CPUs the first of each core: its threads share what reaches the memory."""
-    by_core: dict[str, int] = {}
-    for cpu in sorted(allowed):
-        siblings = str(cpu)
-        with suppress(OSError):
-            siblings = _text(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list")
-        by_core.setdefault(siblings, cpu)
-    return list(by_core.values())
-
-
-def cache_bytes(cores: Sequence[int], cpus: Path = CPUS) -> int:
+def cache_bytes(cores: Sequence[int], cpus: Path = each_core.CPUS) -> int:
     """The size of the last-level caches of these CPUs, each counted once."""
     sizes: dict[str, int] = {}
     for cpu in cores:

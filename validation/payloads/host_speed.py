@@ -1,4 +1,4 @@
-"""What the node's disk and memory do: data goes there and comes back, right, and in what time.
+"""What disk, memory and cores of the node do: what goes there comes back right, in what time.
 
 Standard library only. Each part is a process of its own with a hard time limit, one after another,
 because a copy on all cores would slow the disk's.
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cluster import apart
-from validation.payloads import disk, host_memory
+from validation.payloads import cores, disk, host_memory
 from validation.payloads.config import require_positive
 from validation.payloads.node import memory_limit_mb
 
@@ -22,16 +22,17 @@ _SHARE = 4  # of the memory that is available, a quarter at most is used
 class Config:
     """What the node is told.
 
-    disk, memory   which of them are asked for
-    disk_bytes     how much is written at most
-    disk_s         how long it is written at most, in seconds; reading it back takes its own time
-    memory_s       how long is copied
-    limit_s        the hard limit of each part
-    nonce          whose answer this is: it comes back in the document
+    disk, memory, cores   which of them are asked for
+    disk_bytes            how much is written at most
+    disk_s                how long it is written at most, in seconds; reading it back takes its own
+    memory_s              how long is copied
+    limit_s               the hard limit of each part
+    nonce                 whose answer this is: it comes back in the document
     """
 
     disk: bool
     memory: bool
+    cores: bool
     disk_bytes: int
     disk_s: float
     memory_s: float
@@ -43,9 +44,9 @@ class Config:
 
 
 def measure(config: Config) -> dict[str, Any]:
-    """What disk and memory did; None for what was not asked.
+    """What disk, memory and cores did; None for what was not asked.
 
-    Each has `found` (see disk.measure and host_memory.measure), or the error in place of it.
+    Each has `found` (see `measure` of disk, host_memory and cores), or the error in place of it.
     """
     most = host_memory.available_bytes(memory_limit_mb()) // _SHARE
     return {
@@ -53,6 +54,7 @@ def measure(config: Config) -> dict[str, Any]:
             config.disk, partial(disk.measure, config.disk_bytes, config.disk_s, most), config
         ),
         "memory": _part(config.memory, partial(host_memory.measure, config.memory_s, most), config),
+        "cores": _part(config.cores, cores.measure, config),
     }
 
 

@@ -111,7 +111,18 @@ def local_command(
 
 def step_command(run_id: str, job: Job, python: str, wishes: Sequence[str] = ()) -> tuple[str, ...]:
     """The same inside of an allocation, whose id the launcher puts in."""
-    return ("srun", *wishes, _named(run_id, job), *_nodes(job, job.nodes), *_task(job, python))
+    nodes = _nodes(job, job.nodes)
+    return ("srun", *wishes, _named(run_id, job), *nodes, *_beside(job), *_task(job, python))
+
+
+def _beside(job: Job) -> list[str]:
+    """How a step leaves the rest of its node to others: it has all CPUs otherwise.
+
+    One that asks for no GPU may share a CPU, where there is none left.
+    """
+    if job.part is None:
+        return []
+    return ["--exact" if job.part.gpus else "--overlap"]
 
 
 def allocation_command(
@@ -121,7 +132,7 @@ def allocation_command(
 
     A node that fails does not take it from the others.
     """
-    most = max(allocation.jobs, key=lambda job: job.cpus_per_task or 0)
+    most = max((job.whole for job in allocation.jobs), key=lambda job: job.cpus_per_task or 0)
     request = (*_nodes(most, allocation.nodes), *_of_its_own(most))
     limit = f"--time={slurm_time(allocation_limit_s(allocation))}"
     hold = ("sh", "-c", "echo plumbline: granted $SLURM_JOB_ID; exec cat")
@@ -151,6 +162,8 @@ def _nodes(job: Job, nodes: Sequence[Node]) -> list[str]:
     if job.cpus_per_task is not None:
         # srun gives a step of an exclusive job no more than it asks for, so it asks for everything.
         options += [f"--cpus-per-task={job.cpus_per_task}", "--mem=0"]
+    if job.part is not None:
+        options += ["--cpus-per-task=1", f"--mem={job.part.memory_mb}"]
     return options
 
 

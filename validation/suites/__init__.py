@@ -167,6 +167,7 @@ _NODE: dict[str, strict.Reader] = {
     ),
     "health": strict.table({**_LIMIT, "nvml_timeout_s": strict.positive}),
     "cuda": strict.table({**_LIMIT, "start_limit_s": strict.positive}),
+    "isolation": strict.table({**_LIMIT, "meet_s": strict.positive}),
     "dcgm": strict.table({**_LIMIT, "level": strict.whole(1), "limit_s": strict.positive}),
     "soak": strict.table(
         dict.fromkeys(

@@ -32,6 +32,7 @@ from validation.model import (
     Reply,
     Standing,
     Start,
+    Tier,
     Verdict,
     node_reports,
     overall,
@@ -41,7 +42,7 @@ from validation.payloads.collectives import OPERATIONS
 from validation.plan import Plan, Selection
 from validation.slurm import launcher
 from validation.slurm.client import JobProgress, Progress, SlurmDown
-from validation.tests import standin
+from validation.tests import standin, standin_nodes
 from validation.tests.conftest import make_plan
 from validation.tests.judging import put
 
@@ -240,9 +241,14 @@ def healthy(job: Job) -> Reply:
         document = answer(
             job.hosts, job.config, job.ranks_per_node, busbw_gbs=speed, fabric=first.fabric
         )
+    elif job.tier is Tier.NODE:
+        document = standin_nodes.document(job)
     else:
         training = getattr(standin, job.payload)
         document = training(job.hosts, job.config, job.ranks_per_node, fabric=first.fabric)
+    text = standin.line(document)
+    if job.tier is Tier.NODE:  # stand-ins name the GPUs as if the node were gpu1
+        text = text.replace("GPU-gpu1-", f"GPU-{first.name}-")
     now = document["measured"].get("time_ns", 1_000)
     starts = tuple(Start(host, now, now) for host in job.hosts)
     return Reply(
@@ -250,7 +256,7 @@ def healthy(job: Job) -> Reply:
         Outcome.EXITED,
         0,
         "7",
-        standin.line(document),
+        text,
         document_ns=now,
         submitted_ns=now,
         started_ns=now,
@@ -1061,15 +1067,15 @@ HABITS = (
 def faulty(seed: int) -> SimulatedRun:
     simulated = world(seed)
     fault, bad = with_fault(simulated)
-    return _run(seed, simulated, fault, bad)
+    return run(seed, simulated, fault, bad)
 
 
 def well(seed: int) -> SimulatedRun:
     simulated = world(seed)
-    return _run(seed, simulated, with_habits(simulated), frozenset())
+    return run(seed, simulated, with_habits(simulated), frozenset())
 
 
-def _run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> SimulatedRun:
+def run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> SimulatedRun:
     plan = simulated.plan
     try:
         walk = tiers.walk(plan, Slurm(simulated), Silent(), interval_s=0)

@@ -9,7 +9,13 @@ from typing import Any
 from validation.checks.comparison import ComparedNode
 from validation.checks.registry import CHECKS
 from validation.model import Job, MungeReply, Outcome, Reply, Result, Subject, Verdict
-from validation.tests import standin, standin_compute, standin_health, standin_host
+from validation.tests import (
+    standin,
+    standin_compute,
+    standin_health,
+    standin_host,
+    standin_isolation,
+)
 from validation.tests.conftest import make_plan
 from validation.tests.judging import rules_of
 
@@ -59,6 +65,27 @@ def _host(payload: str) -> Answer:
     else:
         measured = standin_host.host_speed(job.config)
     return Answer(job, standin.of_node(payload, "gpu1", measured, job.config))
+
+
+def _beside() -> list[Answer]:
+    """Of jobs side by side on one node."""
+    jobs = [job for job in make_plan(REAL[0], suite="gpu").jobs if job.payload == "isolation"]
+    return [
+        Answer(job, standin.of_node("isolation", "gpu1", measured, job.config))
+        for job in jobs
+        for measured in [standin_isolation.measured(job.config)]
+    ]
+
+
+def _hosts() -> list[Answer]:
+    """Of nodes whose hosts are compared: one may be lost, and the others are enough."""
+    nodes = [(f"gpu{number}", *REAL[0][1:]) for number in range(1, 7)]
+    jobs = [job for job in make_plan(*nodes, suite="gpu").jobs if job.payload == "host_speed"]
+    return [
+        Answer(job, standin.of_node("host_speed", job.hosts[0], measured, job.config))
+        for job in jobs
+        for measured in [standin_host.host_speed(job.config)]
+    ]
 
 
 def _health() -> Answer:
@@ -143,6 +170,10 @@ def healthy(check: str) -> Answer:
     assert payload
     if check == "network":
         return _neighbours()[0]
+    if check == "host_stragglers":
+        return _hosts()[0]
+    if check == "isolation":
+        return _beside()[0]
     if check == "peers":  # of fewer GPUs no bandwidth between two is known
         return _compute(8)
     return _ANSWERS[payload]()
@@ -153,6 +184,10 @@ def _others(check: str) -> tuple[tuple[Job, str], ...]:
     """Three more healthy nodes, for a check that compares."""
     if check == "network":
         return tuple((other.job, standin.line(other.document)) for other in _neighbours()[1:])
+    if check == "isolation":
+        return tuple((other.job, standin.line(other.document)) for other in _beside()[1:])
+    if check == "host_stragglers":
+        return tuple((other.job, standin.line(other.document)) for other in _hosts()[1:])
     others = []
     for number in (2, 3, 4):
         host = f"gpu{number}"
@@ -181,7 +216,7 @@ def result(check: str, job: Job, text: str, **changes: Any) -> Result:
         ComparedNode(other, replace(healthy, stdout=text), rules) for other, text in _others(check)
     )
     first, *rest = compare([ComparedNode(job, reply, rules), *others])
-    assert {other.verdict for other in rest} == {Verdict.PASS}  # it costs nobody else's verdict
+    assert {other.verdict for other in rest} <= {Verdict.PASS}  # it costs nobody else's verdict
     return first
 
 

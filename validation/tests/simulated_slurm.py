@@ -266,17 +266,23 @@ def refused(state, program, fault):
     return 0
 
 
+def has(entries, kind, count):
+    """Whether one of "gpu:h100:8" and so on is of the kind, and as many at least."""
+    split = (entry.rpartition(":") for entry in entries)
+    return any(of == kind and int(number) >= int(count) for of, _, number in split if of)
+
+
 def without_gres(state, program, hosts, options):
     """As slurmctld refuses a type that no node has, and one that these nodes have not."""
     had = {
         name: {item.split("(")[0] for item in fields[3].split(",")}
         for name, fields in nodes_of(state).items()
     }
-    for item in filter(None, options.get("gres", "").split(",")):
-        kind = item.rpartition(":")[0]
+    for item in filter(None, options.get("gres", "").removeprefix("none").split(",")):
+        kind, _, count = item.rpartition(":")
         if not any(entry.startswith(f"{kind}:") for each in had.values() for entry in each):
             why = INVALID_GRES
-        elif not all(item in had[host] for host in hosts if host in had):
+        elif not all(has(had[host], kind, count) for host in hosts if host in had):
             why = "Requested node configuration is not available"
         else:
             continue
@@ -361,6 +367,9 @@ def answer(payload, hosts, config, options, arguments):
         return standin.look(hosts[0], config, **arguments)
     if payload in ("health", "compute"):
         return of_gpus(payload, hosts[0], config, **arguments)
+    if payload == "isolation":
+        standin_isolation = importlib.import_module("validation.tests.standin_isolation")
+        return standin.of_node(payload, hosts[0], standin_isolation.measured(config), config)
     ranks_per_node = int(options["ntasks-per-node"])
     return getattr(standin, payload)(hosts, config, ranks_per_node, **arguments)
 

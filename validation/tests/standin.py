@@ -23,6 +23,12 @@ def way(host, **changes):
     return {**there, "mtu": 1500, "small": True, "large": True, **changes}
 
 
+def process(**changes):
+    """One that Slurm did not start."""
+    idle = {"pid": 1, "user": "root", "command": "systemd", "cpus": 0.04, "asked": 0.05}
+    return {**idle, **changes}
+
+
 def network(host, others):
     ways = [way(other) for other in others]
     return {"addresses": f"{address(host)} fe80::1", "ways": ways} if others else None
@@ -52,7 +58,7 @@ def node(host, config=None, *, cpus=2, memory_mb=2000, gpus=2, names=(), **chang
         "torch": "2.6.0",
         "torch_error": None,
         "memory_limit_mb": None,
-        "outside": {"cpus": 0.04, "largest": "systemd"},
+        "outside": {"cpus": 0.04, "asked": 0.05, "seconds": 0.5, "processes": [process()]},
         "network": network(host, (config or {}).get("other_nodes", ())),
         "system": {"boot_id": f"boot-{host}", "kernel": "6.12.0", "driver": None},
     }

@@ -4,6 +4,7 @@ import json
 
 from cluster.declaration import Gpus, Node
 from validation.model import Job, Outcome, Reply, Subject, Tier
+from validation.payloads import gpu_links
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 from validation.tests import standin, standin_health
 
@@ -107,6 +108,16 @@ def memory(operation, config, gbs):
     return {"operation": operation, "at_once": config["gpus"], "moved": moved, **figures}
 
 
+def fill(config, **changes):
+    """All memory of an H100 but what CUDA needs; of a CPU's place a little."""
+    real = config["device"] == "cuda"
+    total = 85_000_000_000 if real else 8 << 20
+    filled = (300 << 28) if real else 4 << 20
+    free = total - (600 << 20) if real else total
+    sizes = {"total": total, "free": free, "filled": filled, "passes": 2}
+    return {"error": None, **sizes, "wrong": 0, "first": None, "seconds": 1.1, **changes}
+
+
 def copy(direction, config, gbs=COPY_GBS):
     size = config.get("copy_bytes", 1 << 28)
     return {"direction": direction, **_moved(size, size, gbs, config)}
@@ -137,7 +148,7 @@ def start(index, config, name):
 
 
 def links(count):
-    names = ("uuid", "pci", "pcie_generation_max", "pcie_width_max", "pcie_replays", "nvlinks")
+    names = gpu_links.ASKED
 
     def gpu_readings(index):
         values = json.loads(json.dumps(standin_health.gpu(index)["values"]))  # nothing is shared
@@ -160,6 +171,8 @@ def links(count):
                 "samples": 9,
                 "generation": 5,
                 "width": 16,
+                "sm_mhz": 1980,
+                "held_by": "",
             }
             for index in range(count)
         ],
@@ -181,6 +194,7 @@ def document(of_job, tflops=None):
                 "start": start(index, config, name),
                 "gemm": [gemm(dtype, config, speeds[dtype]) for dtype in dtypes],
                 "memory": [memory(name, config, gbs) for name, gbs in MEMORY_GBS.items()],
+                "fill": fill(config),
                 "copies": [copy(direction, config) for direction in DIRECTIONS],
             }
             for index in range(count)

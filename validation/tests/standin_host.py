@@ -19,6 +19,7 @@ def port(number, **changes):
         "firmware": "28.39.2048",
         "board": "MT_0000000838",
         "counters": dict(COUNTERS),
+        "later": dict(COUNTERS),
         "unread": {},
         **changes,
     }
@@ -69,7 +70,12 @@ def host(config, fabric="ethernet"):
         "limits": limits(),
         "limit_s": config["limit_s"],
         "shared_filesystems": [shared(path) for path in config.get("shared_filesystems", ())],
-        "infiniband": {"ports": ports_of(fabric), "error": None},
+        "infiniband": {
+            "ports": ports_of(fabric),
+            "seconds": 2.0,
+            "uptime_s": 864000.0,
+            "error": None,
+        },
     }
 
 
@@ -94,7 +100,13 @@ def host_speed(config):
             for cpu in range(2)
         ],
     }
+    tried = {"tries": 900, "best_s": 0.0002, "wrong": 0}
+    cores = {
+        "bytes": 262144,
+        "cores": [{"cpu": cpu, "alone": dict(tried), "together": dict(tried)} for cpu in range(4)],
+    }
     return {
+        "cores": {"found": cores, "error": None} if config.get("cores") else None,
         "disk": {"found": disk, "error": None} if config["disk"] else None,
         "memory": {"found": memory, "error": None} if config["memory"] else None,
     }

@@ -482,20 +482,29 @@ def test_a_slow_line_does_not_make_a_clock_wrong():
         assert late.verdict is verdict
 
 
+STRESS = {"pid": 4711, "user": "ada", "command": "stress-ng", "cpus": 0.6}
+TOLD = "processes outside of Slurm ask for {:g} of 2 CPUs and have 0.6, for 3 s: pid 4711, ada, "
+
+
 @pytest.mark.parametrize(
-    ("cpus", "verdict", "words"),
+    ("asked", "verdict", "words"),
     [
-        (0.99, PASS, ""),
-        (1.0, WARN, "processes outside of Slurm use 1 of 2 CPUs, most: stress-ng"),
-        (1.97, WARN, "use 1.97 of 2 CPUs"),
-        (-1.0, FAIL, "-1 CPUs are used outside of Slurm"),
+        (0.9, PASS, ""),
+        (1.0, WARN, f"{TOLD.format(1.0)}stress-ng, 1 CPUs"),
+        (1.4, WARN, TOLD.format(1.4)),
+        (2.0, FAIL, f"{TOLD.format(2.0)}stress-ng, 2 CPUs"),
+        (-1.0, FAIL, "0.6 CPUs are used outside of Slurm, -1 asked for"),
     ],
 )
-def test_what_runs_outside_of_slurm_is_told(cpus, verdict, words):
-    answer = healthy("cpus", outside={"cpus": cpus, "largest": "stress-ng"})
-    result = judge("cpus", *answer)
+def test_what_runs_outside_of_slurm_is_told(asked, verdict, words):
+    processes = [{**STRESS, "asked": asked}]
+    outside = {"cpus": 0.6, "asked": asked, "seconds": 3.0, "processes": processes}
+    result = judge("cpus", *healthy("cpus", outside=outside))
     assert result.verdict is verdict
-    assert words in result.message
+    assert result.message.startswith(words)
+    assert bool(result.message) == bool(words)
+    if verdict is FAIL and asked > 0:
+        assert (result.value.value, result.threshold.value) == (1.0, 0.5)
 
 
 def test_a_clock_without_an_arrival_time_fails():

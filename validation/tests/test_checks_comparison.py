@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from validation import thresholds
-from validation.checks import alike, document, same_product, stragglers
+from validation.checks import alike, document, same_hcas, same_product, stragglers
 from validation.checks.comparison import ComparedNode, most
 from validation.model import Outcome, Reply, Subject, Verdict
-from validation.tests import standin, standin_compute, standin_health
+from validation.tests import standin, standin_compute, standin_health, standin_host
+from validation.tests.conftest import make_plan
 from validation.tests.judging import assert_printable, changed, put
 
 PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
@@ -383,3 +384,46 @@ def test_a_cpu_is_never_judged_for_speed():
         (result,) = CHECKS[check].compare([member(job, measured)])
         assert result.verdict is FAIL  # it is never planned: see plan._no_use
         assert "prove nothing about a GPU" in result.message
+
+
+# --- adapters of the fabric ------------------------------------------------------------------
+
+
+def adapters(*changes, nodes=4, count=2):
+    """What same_hcas says of nodes; changes are (node's number, port, key, value)."""
+    names = [(f"gpu{number}", "h100_sxm", 8, "ib_ndr400") for number in range(1, nodes + 1)]
+    jobs = [job for job in make_plan(*names, suite="gpu").jobs if job.payload == "host"]
+    members = []
+    for number, job in enumerate(jobs, start=1):
+        measured = standin_host.host(job.config)
+        measured["infiniband"]["ports"] = [standin_host.port(port) for port in range(count)]
+        for of, port, key, value in changes:
+            if of == number:
+                measured["infiniband"]["ports"][port][key] = value
+        members.append(member(job, measured))
+    return {result.subject.name: result for result in same_hcas.compare(members)}
+
+
+def test_an_adapter_with_other_firmware_is_named():
+    results = adapters((3, 1, "firmware", "28.35.1012"))
+    assert verdicts(results) == all_but(gpu3=FAIL)
+    assert results["gpu3"].message == ("mlx5_1: firmware 28.35.1012, 7 of 8 parts have 28.39.2048")
+
+
+def test_adapters_of_another_board_may_have_another_firmware():
+    other = ("firmware", "26.1"), ("board", "MT_0000000223")
+    changes = [(number, 1, *change) for number in range(1, 5) for change in other]
+    assert verdicts(adapters(*changes)) == all_but()
+
+
+def test_a_node_with_fewer_adapters_is_named():
+    results = adapters((2, 1, "link_layer", "Ethernet"))
+    assert verdicts(results) == all_but(gpu2=FAIL)
+    assert results["gpu2"].message == "HCAs 1, 3 of 4 nodes have 2"
+
+
+def test_of_two_nodes_that_differ_nobody_knows_which_is_wrong():
+    results = adapters(*((1, port, "firmware", "28.35.1012") for port in (0, 1)), nodes=2)
+    assert verdicts(results) == {"gpu1": FAIL, "gpu2": FAIL}
+    assert {result.blamed for result in results.values()} == {()}
+    assert "28.35.1012 on gpu1 mlx5_0, gpu1 mlx5_1" in results["gpu1"].message

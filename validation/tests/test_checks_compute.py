@@ -43,6 +43,10 @@ def memory(gbs):
     return standin.memory("copy", CONFIG, gbs)
 
 
+def fill(**changes):
+    return standin.fill({"device": "cuda"}, **changes)
+
+
 def copied(direction, gbs):
     return standin.copy(direction, CONFIG, gbs)
 
@@ -83,6 +87,12 @@ FAULTS = [
     ("gemm", gpu(6, *FP16, "rounding_error"), -1.0, "a difference of -1"),
     ("gemm", gpu(6, *FP16, "checked"), 4095, "4095 of 4096 elements"),
     ("hbm", gpu(6, "memory", 1, "wrong"), 1, "GPU 6, triad: 1 elements are wrong"),
+    ("hbm", gpu(6, "fill"), fill(wrong=1, first=[290, 17]), "GPU 6, all of its memory: 1 words"),
+    ("hbm", gpu(1, "fill"), fill(filled=40 << 30), "40960 MiB of 80462 were looked at in time"),
+    ("hbm", gpu(1, "fill"), fill(filled=0), "0 bytes of 84370854400 that are free"),
+    ("hbm", gpu(1, "fill"), fill(passes=1), "bytes of 84370854400 that are free"),
+    ("hbm", gpu(1, "fill"), fill(wrong=2), "2 words are wrong of"),
+    ("hbm", gpu(1, "fill"), {"error": "CUDA error: unspecified"}, "memory: CUDA error: unspec"),
     ("copies", gpu(6, "copies", 0, "wrong"), 3, "GPU 6, from the host: 3 bytes are"),
     ("peers", ("pairs", 8, "wrong"), 512, "GPU 1 to 2: 512 bytes are wrong"),
     # not the same again
@@ -158,6 +168,16 @@ def test_a_speed_that_is_close_to_the_threshold_is_a_warning():
     assert (result.verdict, result.message) == (
         WARN,
         "GPU 3, bf16 is 650.0 TFLOPS, close to the threshold; healthy: ≥ 672",
+    )
+
+
+def test_memory_that_somebody_else_holds_is_told():
+    free = 40 << 30
+    row = fill(free=free, filled=int(free * 0.95) - (3 << 28))
+    result = judge("hbm", EIGHT, broken(EIGHT, (gpu(2, "fill"), row)))
+    assert result.verdict is Verdict.WARN
+    assert result.message == (
+        "GPU 2, all of its memory: only 40960 MiB of 81062 are free, and were looked at"
     )
 
 

@@ -13,7 +13,7 @@ from validation.tests import standin_host as host
 from validation.tests.conftest import declare, plan_of
 from validation.tests.judging import judged
 
-CHECKS = ("limits", "shared_fs", "infiniband", "disk", "host_memory")
+CHECKS = ("limits", "shared_fs", "infiniband", "port_errors", "disk", "host_memory", "cores")
 PATHS = ["/home", "/scratch"]
 PORTS = 2
 
@@ -83,6 +83,14 @@ def one_port_is(**changes):
     return with_ports(*(host.port(number) for number in range(3)), host.port(3, **changes))
 
 
+def counting(later=None, **counters):
+    """The last of four ports counts so much, and after two seconds what is in `later`."""
+    first = {**host.COUNTERS, **counters}
+    last = {**first, **(later or {})}
+    ports = [*map(host.port, range(3)), host.port(3, counters=first, later=last)]
+    return with_ports(*ports)
+
+
 def with_disk(**changes):
     measured = healthy("disk")
     measured["disk"]["found"].update(changes)
@@ -145,6 +153,20 @@ CASES = {
         (with_ports(host.port(0), host.port(0)), FAIL, "the answer has a port twice"),
         (one_port_is(rate="fast"), FAIL, "'fast' is no rate of a port"),
         (one_port_is(state="ACTIVE"), FAIL, "'ACTIVE' is no state of a port"),
+    ],
+    "port_errors": [
+        (counting(symbol_error=10**9), FAIL, "mlx5_3:1: 1,000,000,000 symbol errors, 4,166,667 an"),
+        (counting(symbol_error=240 * 200), WARN, "mlx5_3:1: 48,000 symbol errors, 200 an hour"),
+        (counting(symbol_error=240 * 100, link_downed=10), PASS, ""),
+        (counting(link_downed=5000), FAIL, "mlx5_3:1: the link went down 5,000 times"),
+        (counting(link_downed=12), WARN, "mlx5_3:1: the link went down 12 times"),
+        (counting(link_error_recovery=101), FAIL, "mlx5_3:1: the link trained again 101 times"),
+        (counting(later={"symbol_error": 10}), FAIL, "mlx5_3:1: 10 symbol errors in 2 s"),
+        (counting(later={"symbol_error": 1}), WARN, "mlx5_3:1: 1 symbol errors in 2 s"),
+        (counting(later={"link_downed": 2}), FAIL, "mlx5_3:1: the link went down 1 times in 2 s"),
+        (counting(symbol_error=5, later={"symbol_error": 0}), PASS, ""),  # set back meanwhile
+        (counting(symbol_error=None, link_downed=None), PASS, ""),
+        (with_ports(), UNKNOWN, "there is no port to look at, see infiniband"),
     ],
     "disk": [
         (with_disk(wrong=3), FAIL, "3 bytes came back as others than were written"),
@@ -243,6 +265,25 @@ def test_the_words_of_the_contract_say_what_a_port_is(fabric, expected):
     assert infiniband.declared(fabric) == expected
 
 
+def test_errors_of_a_port_of_which_it_is_not_known_whether_it_is_meant_are_a_warning():
+    ports = [
+        host.port(number, link_layer="Ethernet", counters={**host.COUNTERS, "link_downed": downed})
+        for number, downed in enumerate((1, 5000))
+    ]
+    job = job_for("port_errors", "roce_100")
+    assert judge("port_errors", with_ports(*ports), job).verdict is WARN
+    job = job_for("port_errors", "roce_100", hcas="mlx5")
+    assert judge("port_errors", with_ports(*ports), job).verdict is FAIL
+    job = job_for("port_errors", "roce_100", hcas="mlx5_0")
+    assert judge("port_errors", with_ports(*ports), job).verdict is PASS
+
+
+def test_a_node_that_has_just_started_may_have_trained_its_links():
+    measured = counting(symbol_error=100)
+    measured["infiniband"]["uptime_s"] = 60.0
+    assert judge("port_errors", measured).verdict is PASS
+
+
 def test_a_slow_answer_of_a_file_server_is_a_warning():
     measured = healthy("shared_fs")
     measured["shared_filesystems"][0]["seconds"] = 7.5
@@ -335,3 +376,92 @@ def test_thresholds_that_contradict_themselves_are_refused(tmp_path):
     assert list(caught.value.problems) == [
         "host.disk_read_gbs.warn_below_gbs: lies below fail_below_gbs"
     ]
+
+
+# --- what any machine reaches ------------------------------------------------------------------
+
+
+DISK = 268435456  # bytes, as the suites have it
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "words"),
+    [
+        (1000, FAIL, "disk write 0.0002684 GB/s, any machine does 0.002"),
+        (10, WARN, "disk write 0.02684 GB/s, any machine does 0.05"),
+        (2.5, PASS, ""),  # a hard disk
+    ],
+)
+def test_a_disk_slower_than_any_is_found_without_a_threshold_of_the_site(seconds, verdict, words):
+    result = judge("disk", with_disk(bytes=DISK, write_s=seconds))
+    assert (result.verdict, result.message) == (verdict, words)
+    for cache in ("dropped", "in memory"):  # too slow for a cache is too slow for a disk
+        result = judge("disk", with_disk(bytes=DISK, write_s=seconds, cache=cache))
+        assert (result.verdict, result.message) == (verdict, words)
+
+
+def test_a_sites_own_threshold_says_more_than_the_floor(tmp_path):
+    rules = site(tmp_path, disk_write_gbs={"fail_below_gbs": 1.0})
+    result = judge("disk", with_disk(write_s=2.5), rules=rules)
+    assert (result.verdict, result.message) == (FAIL, "disk write 0.1074 GB/s, 1.0 are needed")
+
+
+def test_memory_slower_than_any_is_found():
+    measured = healthy("host_memory")
+    for core in measured["memory"]["found"]["cores"]:
+        core["copies"] = 1
+    result = judge("host_memory", measured)
+    assert (result.verdict, result.value.name) == (FAIL, "memory copy")
+    assert result.message == "memory copy 0.1341 GB/s, any machine does 0.2"
+
+
+# --- cores -------------------------------------------------------------------------------------
+
+
+def with_cores(*factors, how=("alone", "together"), wrong=0):
+    """Each core takes so much longer than a healthy one."""
+    measured = healthy("cores")
+    tried = {"tries": 900, "best_s": 0.0002, "wrong": 0}
+    cores = []
+    for cpu, factor in enumerate(factors):
+        slow = {**tried, "best_s": 0.0002 * factor, "wrong": wrong}
+        cores.append({"cpu": cpu, "alone": dict(tried), "together": dict(tried)})
+        cores[-1].update({name: dict(slow) for name in how})
+    measured["cores"]["found"]["cores"] = cores
+    return measured
+
+
+HYBRID = (*[1.0] * 8, *[2.2] * 16)  # efficient cores beside fast ones, and the other way round
+
+
+@pytest.mark.parametrize(
+    ("measured", "verdict", "words"),
+    [
+        (
+            with_cores(*[1] * 63, 200),
+            FAIL,
+            "CPU 63: 0.00655 GB/s alone, the median of 64 cores is 1.31",
+        ),
+        (with_cores(1, 1, 200, how=["together"]), FAIL, "CPU 2: 0.00655 GB/s together, the median"),
+        (with_cores(1, 200), FAIL, "CPU 1: 0.00655 GB/s alone, the median of 2 cores is 0.659"),
+        (with_cores(1, 1, 3), WARN, "CPU 2: 0.437 GB/s alone, the median of 3 cores is 1.31"),
+        (with_cores(*[1] * 6, *[9] * 5), FAIL, "CPU 6: 0.146 GB/s alone"),
+        (with_cores(*HYBRID), PASS, ""),
+        (with_cores(*[2.2] * 8, *[1.0] * 16), PASS, ""),
+        (with_cores(*(1 + cpu % 5 / 4 for cpu in range(48))), PASS, ""),  # a noisy hypervisor
+        (with_cores(1), PASS, ""),
+        (with_cores(1, 1, wrong=1), FAIL, "4 hashes are wrong"),
+        (with_cores(*[200] * 4), FAIL, "the median core hashes 0.00655 GB/s, 0.01 are needed"),
+        (with_cores(1, 0.001), FAIL, "CPU 1: 900 tries alone, the best in 2e-07 s"),
+    ],
+)
+def test_a_slow_core_is_named(measured, verdict, words):
+    result = judge("cores", measured)
+    assert result.verdict is verdict
+    assert result.message.startswith(words)
+    assert bool(result.message) == bool(words)
+
+
+def test_many_slow_cores_are_counted():
+    message = judge("cores", with_cores(*[1] * 60, *[200] * 5)).message
+    assert message.endswith("; and 2 more")

@@ -12,12 +12,12 @@ UNKNOWN = Verdict.INCONCLUSIVE
 JOB = standin.job(count=2, dtypes=["bf16"])
 
 
-def judge(*changes, job=JOB):
+def judge(*changes, job=JOB, check="links"):
     """A healthy answer with values changed, paths below `links`; `...` removes one."""
     document = standin.document(job)
     for path, value in changes:
         put(document["measured"]["links"], path, value)
-    return judged("links", job, standin.reply(job, document))
+    return judged(check, job, standin.reply(job, document))
 
 
 def gpu1(*path):
@@ -91,6 +91,33 @@ def test_each_fault_is_named(changes, verdict, words):
     result = judge(*changes)
     assert result.verdict is verdict
     assert words in result.message
+    assert (result.message == "") is (verdict is PASS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        ([(gpu1("sm_mhz"), 300)], FAIL, "GPU 1: SM clock of 300 MHz at work, 1980 at most"),
+        ([(gpu1("sm_mhz"), 1410)], WARN, "GPU 1: SM clock of 1410 MHz at work, 1980 at most"),
+        ([(gpu1("sm_mhz"), 1500)], PASS, ""),
+        (
+            [(gpu1("sm_mhz"), 300), (gpu1("held_by"), "application clocks setting")],
+            FAIL,
+            "GPU 1: SM clock of 300 MHz at work, 1980 at most; held back by application clocks se",
+        ),
+        ([(gpu1("sm_mhz"), None)], UNKNOWN, "GPU 1: NVML did not report its clock while it"),
+        ([(gpu1("samples"), 0)], UNKNOWN, "GPU 1: NVML did not report its clock while it copied"),
+        (unknown("clock_sm_max_mhz", standin_health.unsupported), UNKNOWN, "GPU 1: NVML does not"),
+        (unknown("clock_sm_max_mhz", standin_health.error), FAIL, "GPU 1: does not tell its clock"),
+        ([(gpu1("before"), None)], UNKNOWN, "GPU 1: NVML reported nothing about it before or"),
+        ([(gpu1("before", "index"), 0)], FAIL, "GPU 1: NVML reported another GPU"),
+        ([(("nvml", "error"), "no driver")], UNKNOWN, "NVML could not be asked: no driver"),
+    ],
+)
+def test_a_clock_that_stays_low_at_work_is_named(changes, verdict, words):
+    result = judge(*changes, check="load_clocks")
+    assert result.verdict is verdict
+    assert result.message.startswith(words)
     assert (result.message == "") is (verdict is PASS)
 
 

@@ -44,7 +44,7 @@ def test_what_asks_the_node_itself_stays_outside():
     deep = planned(("h1", "h100_sxm", 8), suite="gpu")
     inside = {job.payload: job.container for job in (*plan.jobs, *deep.jobs)}
     outside = {name for name, where in inside.items() if where is None}
-    assert outside == {"node", "host", "host_speed", "health"}
+    assert outside == {"node", "host", "host_speed", "health", "isolation"}
     assert {where for where in inside.values() if where} == {Container(IMAGE, None, "python3")}
     # The host needs no torch then.
     skipped = {check.check: check.skip for check in plan.checks if check.skip}

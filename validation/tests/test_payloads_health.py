@@ -637,7 +637,8 @@ def copied(links, number, seconds=0.3):
 def test_an_idle_link_counts_for_what_it_reaches_while_it_copies(described):
     described(board="l4")  # generation 1 while idle
     links = gpu_links.Links(60)
-    described("gpu.*.pcie_generation = 4", board="l4")
+    at_work = ("gpu.*.pcie_generation = 4", "gpu.*.clock_sm_mhz = 1800", "gpu.*.clock_reasons = 6")
+    described(*at_work, board="l4")
     with links.watched():
         copied(links, 0)
         copied(links, 1)
@@ -646,6 +647,9 @@ def test_an_idle_link_counts_for_what_it_reaches_while_it_copies(described):
     assert [gpu["generation"] for gpu in readings["gpus"]] == [4, 4]
     assert [gpu["width"] for gpu in readings["gpus"]] == [16, 16]
     assert all(gpu["samples"] > 1 for gpu in readings["gpus"])
+    assert [gpu["sm_mhz"] for gpu in readings["gpus"]] == [1800, 1800]
+    held_by = "application clocks setting, software power cap"
+    assert [gpu["held_by"] for gpu in readings["gpus"]] == [held_by, held_by]
     assert readings["nvml"]["driver"] == "580.82.07"
     assert set(readings["gpus"][0]["before"]["values"]) == set(gpu_links.ASKED)
 

@@ -20,7 +20,8 @@ import pytest
 from cluster import apart
 from cluster.errors import CannotRun
 from cluster.readers import infiniband, mounts
-from validation.payloads import disk, host, host_memory, host_speed, limits, shared_fs
+from validation.payloads import cores as cores_payload
+from validation.payloads import disk, each_core, host, host_memory, host_speed, limits, shared_fs
 from validation.payloads.config import load
 from validation.tests import standin_host
 from validation.tests.processes import runs, wait_for
@@ -238,7 +239,26 @@ def test_ports_are_read_as_the_kernel_shows_them(tmp_path):
     ports = [standin_host.port(number) for number in range(10, 12)]
     for port in ports:
         device(tmp_path, port["device"], port)
-    assert as_json(infiniband.read(tmp_path)) == ports
+    (tmp_path.parent / "uptime").write_text("4711.25 9000.00\n")
+    answer = as_json(host.ports_twice(tmp_path, tmp_path.parent / "uptime"))
+    assert answer["ports"] == ports
+    assert (answer["uptime_s"], answer["seconds"]) == (4711.25, pytest.approx(2, abs=1))
+
+
+def test_what_ports_count_while_they_are_looked_at(tmp_path, monkeypatch):
+    place = device(tmp_path, "mlx5_0", standin_host.port(0)) / "ports" / "1" / "counters"
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        (place / "symbol_error").write_text("1000\n")
+
+    monkeypatch.setattr(time, "sleep", wait)
+    (port,) = host.ports_twice(tmp_path)["ports"]
+    assert (port["counters"]["symbol_error"], port["later"]["symbol_error"]) == (0, 1000)
+    assert waited == [host.LOOK_S]
+    assert host.ports_twice(tmp_path / "none")["ports"] == []
+    assert len(waited) == 1
 
 
 def test_a_second_port_and_one_that_is_down(tmp_path):
@@ -372,7 +392,7 @@ def test_a_folder_that_is_read_only(open_path, monkeypatch):
 
 def test_the_memory_is_copied_on_every_core():
     result = as_json(host_memory.measure(0.05, 64 * MIB))
-    cores = host_memory.one_of_each_core(os.sched_getaffinity(0))
+    cores = each_core.one_of_each(os.sched_getaffinity(0))
     assert [core["cpu"] for core in result["cores"]] == cores
     for core in result["cores"]:
         assert core["copies"] >= 1
@@ -407,6 +427,40 @@ def test_a_wrong_bit_shows(monkeypatch):
 def test_one_byte_of_many_is_counted():
     assert disk.different(b"abcd" * 1000, b"abcd" * 1000) == 0
     assert disk.different(b"abcd", b"abce") == 1
+
+
+def test_every_core_is_timed_alone_and_with_the_others():
+    allowed = os.sched_getaffinity(0)
+    result = as_json(cores_payload.measure())
+    assert [core["cpu"] for core in result["cores"]] == each_core.one_of_each(allowed)
+    for core in result["cores"]:
+        for how in ("alone", "together"):
+            assert core[how]["tries"] >= cores_payload.FEWEST
+            assert 0 < core[how]["best_s"] < 1
+            assert core[how]["wrong"] == 0
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_a_core_that_computes_wrong_shows(monkeypatch):
+    monkeypatch.setattr(cores_payload, "DIGEST", "another")
+    for core in cores_payload.measure()["cores"]:
+        assert core["alone"]["wrong"] == core["alone"]["tries"]
+        assert core["together"]["wrong"] == core["together"]["tries"]
+
+
+def test_a_slow_core_has_no_good_try(monkeypatch):
+    """200 times slower, as an interrupted one is not: that has some good tries."""
+    usual, slow = time.perf_counter, {min(os.sched_getaffinity(0))}
+    calls = iter(range(10**9))
+
+    def clock():
+        factor = 200 if os.sched_getaffinity(0) == slow else 1
+        return usual() * factor + (0.05 if next(calls) % 9 == 0 else 0)
+
+    monkeypatch.setattr(time, "perf_counter", clock)
+    slowest, *others = cores_payload.measure()["cores"]
+    for other in others:
+        assert slowest["alone"]["best_s"] > 20 * other["alone"]["best_s"]
 
 
 def test_a_process_that_dies_is_told(monkeypatch):
@@ -444,9 +498,9 @@ def test_two_threads_of_a_core_are_one_and_its_cache_counts_once(tmp_path):
             (place / "level").write_text(f"{level}\n")
             (place / "size").write_text(f"{size}\n")
             (place / "shared_cpu_list").write_text(f"{shared}\n")
-    assert host_memory.one_of_each_core({1, 2, 3}, tmp_path) == [1, 2]
+    assert each_core.one_of_each({1, 2, 3}, tmp_path) == [1, 2]
     assert host_memory.cache_bytes([1, 2], tmp_path) == 96 * MIB
-    assert host_memory.one_of_each_core({0, 1}, tmp_path / "none") == [0, 1]
+    assert each_core.one_of_each({0, 1}, tmp_path / "none") == [0, 1]
     assert host_memory.cache_bytes([0, 1], tmp_path / "none") == 0
 
 
@@ -463,7 +517,7 @@ def test_what_is_free_is_at_most_what_the_job_may_have(tmp_path):
 
 
 def test_only_what_is_asked_is_measured(scratch):
-    results = host_speed.measure(host_speed.Config(disk=True, memory=False, **SPEED))
+    results = host_speed.measure(host_speed.Config(disk=True, memory=False, cores=False, **SPEED))
     assert results["memory"] is None
     assert results["disk"]["error"] is None
     assert results["disk"]["found"]["wrong"] == 0
@@ -471,7 +525,7 @@ def test_only_what_is_asked_is_measured(scratch):
 
 def test_a_disk_that_hangs_is_given_up(scratch, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: time.sleep(600))
-    config = host_speed.Config(disk=True, memory=True, **{**SPEED, "limit_s": 20})
+    config = host_speed.Config(disk=True, memory=True, cores=True, **{**SPEED, "limit_s": 20})
     results = host_speed.measure(config)
     assert results["disk"] == {"found": None, "error": "did not answer within 20 s"}
     assert results["memory"]["error"] is None
@@ -484,10 +538,10 @@ def test_a_disk_that_hangs_is_given_up(scratch, monkeypatch):
         (host.Config, {"shared_filesystems": ["home"]}, "'home', no absolute path"),
         (host.Config, {"shared_filesystems": []}, "not a list of texts"),
         (host.Config, {"limit_s": 0}, "limit_s is 0.0, not above zero"),
-        (host_speed.Config, {**SPEED, "disk": True}, 'lacks the key "memory"'),
+        (host_speed.Config, {**SPEED, "disk": True, "cores": True}, 'lacks the key "memory"'),
         (
             host_speed.Config,
-            {**SPEED, "disk": True, "memory": True, "disk_bytes": 0},
+            {**SPEED, "disk": True, "memory": True, "cores": True, "disk_bytes": 0},
             "disk_bytes is 0, not above zero",
         ),
     ],
@@ -501,7 +555,7 @@ def test_a_configuration_that_cannot_be_is_refused(kind, config, complaint):
     ("name", "config"),
     [
         ("host", {"limit_s": 10, "shared_filesystems": ["/tmp"]}),
-        ("host_speed", {**SPEED, "disk": True, "memory": True}),
+        ("host_speed", {**SPEED, "disk": True, "memory": True, "cores": True}),
     ],
 )
 def test_a_payload_answers_without_torch(tmp_path, name, config):

@@ -88,10 +88,11 @@ def test_the_driver_of_virtual_gpus_is_asked_where_a_stand_in_is_declared(nvml):
     run_plan = plan_of(document, suite="gpu")
     payloads = [job.payload for job in run_plan.node_jobs]
     first = ["node", "host", "host_speed"]
-    assert payloads == [*first, *(["health"] if nvml else []), "compute"]
+    beside = ["isolation"] * 3
+    assert payloads == [*first, *(["health"] if nvml else []), "compute", *beside]
     (check,) = [check for check in run_plan.checks if check.check == "driver"]
     assert check.skip == (None if nvml else "virtual GPUs have no driver")
-    compute = run_plan.node_jobs[-1]
+    compute = next(job for job in run_plan.node_jobs if job.payload == "compute")
     assert compute.config["device"] == "cpu"
 
 
@@ -356,7 +357,8 @@ def test_what_measures_a_node_has_it_to_itself():
     run_plan = make_plan(("h1", "h100_sxm", 8), suite="gpu")
     cpus = {job.payload: job.cpus_per_task for job in run_plan.node_jobs}
     alone = {"host_speed": 2, "cuda": 2, "compute": 2}
-    assert cpus == {"node": None, "host": None, "health": None, **alone}
+    shared = dict.fromkeys(("node", "host", "health", "isolation"))
+    assert cpus == {**shared, **alone}
     config = {job.payload: job.config for job in run_plan.node_jobs}["compute"]
     assert (config["device"], config["gpus"]) == ("cuda", 8)
 
@@ -371,7 +373,7 @@ def test_what_is_not_declared_of_a_host_is_skipped():
     reason = "the declared fabric ethernet is neither InfiniBand nor RoCE"
     assert skipped["infiniband", "c1"] == reason
     checks = {job.name: job.checks for job in run_plan.node_jobs}
-    assert checks["host-h1"] == ("limits", "infiniband")
+    assert checks["host-h1"] == ("limits", "infiniband", "port_errors")
     assert checks["host-c1"] == ("limits",)
 
 

@@ -68,6 +68,38 @@ def test_the_example_of_the_documentation_is_one(tmp_path):
     assert valid("h100_sxm", strict.load_yaml(tmp_path / "h100_sxm.yml"))
 
 
+def test_the_example_of_a_limit_is_one(tmp_path):
+    page = (thresholds.SHIPPED.parents[1] / "docs" / "reference" / "thresholds.md").read_text()
+    text = page.partition("### Limits")[2].partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "common.yml").write_text(text)
+    limits = thresholds.load_common(tmp_path).limits
+    shipped = thresholds.load_common().limits
+    assert (limits["ib_link_downed"].value, limits["ib_link_downed"].warn) == (400, 100)
+    assert {name for name in shipped if limits[name] != shipped[name]} == {"ib_link_downed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "problem"),
+    [
+        ("disk_gbs", {"fail_below": 1e-300}, "fail_below: expected a number from 1e-06 to 1e+06"),
+        ("core_speed_share", {"fail_below": 1e-9}, "fail_below: expected a number from 0.01 to 1"),
+        ("gpu_remapped_rows", {"fail_above": -1}, "fail_above: expected a number from 0 to 1e+12"),
+        ("gpu_remapped_rows", {"fail_below": 5}, "fail_below: unknown key"),
+        (
+            "gpu_remapped_rows",
+            {"fail_above": 5, "warn_above": 6},
+            "warn_above: lies beyond fail_above",
+        ),
+    ],
+)
+def test_a_limit_that_finds_nothing_is_refused(tmp_path, name, limit, problem):
+    sourced = {"provenance": "derived", "source": "test", "date": "2026", **limit}
+    (tmp_path / "common.yml").write_text(yaml.safe_dump({"limits": {name: sourced}}))
+    with pytest.raises(DataError) as caught:
+        thresholds.load_common(tmp_path)
+    assert any(f"limits.{name}.{problem}" in sentence for sentence in caught.value.problems)
+
+
 def places(value, path=()):
     """Every place in a document."""
     yield path

@@ -30,6 +30,7 @@ from cluster.declaration import Node
 from cluster.errors import DataError
 from validation.model import Threshold
 from validation.thresholds import gpu, host
+from validation.thresholds import limits as counted
 from validation.thresholds.gpu import GBS, GpuRules, Peak
 from validation.thresholds.sourced import (
     ORIGIN,
@@ -166,6 +167,7 @@ class Common:
     training_speed: Mapping[str, Speeds]  # by backend
     scaling: Mapping[str, Threshold]  # by backend: weak efficiency with all ranks
     gpu_peak: Peak  # what no GPU known here exceeds
+    limits: Mapping[str, Threshold]  # by name, see thresholds/limits.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,7 @@ COMMON = strict.table(
         "training_speed": strict.table({}, {"gloo": _SPEEDS, "nccl": _SPEEDS}),
         "scaling": strict.table({}, {"gloo": _EFFICIENCY, "nccl": _EFFICIENCY}),
         "gpu_peak": gpu.PEAK,
+        "limits": counted.READER,
     },
 )
 
@@ -303,13 +306,8 @@ def load_common(site: Path | None = None) -> Common:
     speeds: dict[str, Speeds] = {}
     scaling: dict[str, Threshold] = {}
     peak: Peak | None = None
-    for folder in reversed(_folders(site)):  # the site's word is the last
-        path = folder / "common.yml"
-        if not path.is_file():
-            continue
-        read = _read(path, COMMON)
-        _refuse_blind(path, read)
-        place = place_of(path)
+    named: dict[str, Threshold] = {}
+    for place, read in _commons(site):
 
         def limit(
             values: Mapping[str, Any], key: str, unit: str = "", place: str = place
@@ -339,6 +337,7 @@ def load_common(site: Path | None = None) -> Common:
         scaling |= _floors(read, "scaling", "efficiency", place)
         if read["gpu_peak"]:
             peak = gpu.peak(read["gpu_peak"], f"{place} gpu_peak")
+        named |= counted.thresholds(read["limits"], place)
     by_backend = (bandwidth, outliers, training, shares, speeds, scaling)
     if clock is None or any(limits.keys() != {"gloo", "nccl"} for limits in by_backend):
         wanted = (
@@ -349,7 +348,9 @@ def load_common(site: Path | None = None) -> Common:
     if peak is None or not _whole(peak):
         wanted = "gpu_peak is needed, for every dtype, memory, copies and peers"
         raise DataError(str(SHIPPED / "common.yml"), [wanted])
-    return Common(clock, bandwidth, outliers, training, shares, speeds, scaling, peak)
+    return Common(
+        clock, bandwidth, outliers, training, shares, speeds, scaling, peak, _all_limits(named)
+    )
 
 
 def _by_backend(
@@ -376,31 +377,48 @@ def _outlier(read: Mapping[str, Any], place: str) -> Outlier:
     return Outlier(most(read["fail_above"], "×", read, place), read["floor_s"])
 
 
+def _commons(site: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each common.yml and where it stands; the site's word is the last."""
+    for folder in reversed(_folders(site)):
+        path = folder / "common.yml"
+        if path.is_file():
+            read = _read(path, COMMON)
+            _refuse_blind(path, read)
+            yield place_of(path), read
+
+
+def _all_limits(named: Mapping[str, Threshold]) -> Mapping[str, Threshold]:
+    """The limits, none of which may be missing."""
+    if missing := [name for name in counted.KINDS if name not in named]:
+        raise DataError(str(SHIPPED / "common.yml"), [f"limits: {', '.join(missing)} missing"])
+    return named
+
+
 def _whole(peak: Peak) -> bool:
     return set(peak.gemm) == set(gpu.DTYPES) and None not in (peak.memory, peak.copies, peak.peers)
 
 
 def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
     """Raises DataError for tolerances under which a fault would pass."""
-    limits = [("clock_offset_s", read["clock_offset_s"], MOST_CLOCK_OFFSET, "MUNGE stops working")]
+    bounds = [("clock_offset_s", read["clock_offset_s"], MOST_CLOCK_OFFSET, "MUNGE stops working")]
     for backend, tolerances in (read["training"] or {}).items():
         for name, limit in (tolerances or {}).items():
             why = "one rank's lost gradients no longer show"
-            limits.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
+            bounds.append((f"training.{backend}.{name}", limit, MOST_TRAINING_DIFFERENCE, why))
     kinds = [
         (f"outliers.{backend}.{kind}", outlier)
         for backend, outliers in (read["outliers"] or {}).items()
         for kind, outlier in (outliers or {}).items()
     ]
     lost = "a size, a call or a rank that stalls no longer shows"
-    limits += [(where, outlier, MOST_OUTLIER, lost) for where, outlier in kinds]
+    bounds += [(where, outlier, MOST_OUTLIER, lost) for where, outlier in kinds]
     for backend, speeds in (read["training_speed"] or {}).items():
         for name, limit in (speeds or {}).items():
             why = "a training ten thousand times slower no longer shows"
-            limits.append((f"training_speed.{backend}.{name}", limit, MOST_TRAINING_SLOWNESS, why))
+            bounds.append((f"training_speed.{backend}.{name}", limit, MOST_TRAINING_SLOWNESS, why))
     problems = [
         f"{where}.fail_above: {limit['fail_above']:g} is too much, from {most:g} on {why}"
-        for where, limit, most, why in limits
+        for where, limit, most, why in bounds
         if limit and limit["fail_above"] >= most
     ]
     problems += [
@@ -408,6 +426,7 @@ def _refuse_blind(path: Path, read: Mapping[str, Any]) -> None:
         for where, outlier in kinds
         if outlier["floor_s"] >= MOST_OUTLIER_S
     ]
+    problems += counted.problems(read["limits"])
     if problems:
         raise DataError(str(path), problems)
 

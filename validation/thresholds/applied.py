@@ -1,6 +1,6 @@
 """By which threshold each check of a node, and of its group, would judge; before anything runs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -9,21 +9,29 @@ from validation.checks import (
     all_reduce,
     checkpoint,
     clock,
+    clocks,
     collectives,
     copies,
+    cores,
+    cpus,
     cuda,
     ddp,
     disk,
+    ecc,
     expert_parallel,
     fsdp,
     gemm,
     gpus,
     hbm,
     host_memory,
+    host_stragglers,
     inference,
+    load_clocks,
     mesh,
+    pcie,
     peers,
     pipeline,
+    port_errors,
     resume,
     scaling,
     schedules,
@@ -34,6 +42,31 @@ from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 from validation.plan import Plan
 from validation.thresholds import LINKS, Rules
 from validation.thresholds.gpu import NO_RULES
+from validation.thresholds.limits import KINDS
+
+# Checks that hold something against limits of common.yml, and which.
+_LIMITS: Mapping[str, tuple[str, ...]] = {
+    cpus.NAME: ("outside_cpu_share",),
+    port_errors.NAME: (
+        "ib_symbol_errors_per_hour",
+        "ib_link_downed",
+        "ib_link_error_recovery",
+        "ib_new_symbol_errors",
+        "ib_new_link_downed",
+    ),
+    cores.NAME: ("core_speed_share", "core_gbs"),
+    host_stragglers.NAME: ("alike_host_share",),
+    ecc.NAME: (
+        "gpu_corrected_errors",
+        "gpu_corrected_errors_life",
+        "gpu_corrected_sram_errors",
+        "gpu_remapped_rows",
+        "gpu_retired_pages",
+    ),
+    pcie.NAME: ("gpu_bar1_share",),
+    clocks.NAME: ("gpu_app_clock_share",),
+    load_clocks.NAME: ("gpu_load_clock_share",),
+}
 
 _TRAININGS = (ddp, pipeline, fsdp, tensor_parallel, schedules, expert_parallel, mesh)
 
@@ -42,7 +75,7 @@ _MODULES = (
     *(gpus, clock, disk, host_memory, cuda, gemm, hbm, copies, peers),
     *(all_reduce, collectives, *_TRAININGS, checkpoint, resume, inference, scaling),
 )
-LOOKED_UP = tuple(module.NAME for module in _MODULES)
+LOOKED_UP = (*(module.NAME for module in _MODULES), *_LIMITS)
 # Without a threshold these are measured and end inconclusive; the others need none, or pass.
 JUDGED_BY_SPEED = (
     *(gemm.NAME, hbm.NAME, copies.NAME, peers.NAME),
@@ -79,7 +112,8 @@ def applied(plan: Plan, name: str) -> list[Applied]:
             words = "runs on CPUs, no speed is judged"
             entries.append(Applied(check.check, check.tier.value, words=words))
         else:
-            entries += _OF[check.check](check.check, job, node, rules)
+            judged = _OF.get(check.check, _limits)
+            entries += judged(check.check, job, node, rules)
     return entries
 
 
@@ -113,15 +147,22 @@ def _names(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
         yield Applied(check, "names of the model", words=" or ".join(names))
 
 
+def _limits(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    for name in _LIMITS[check]:
+        yield Applied(check, KINDS[name].what, rules.common.limits[name])
+
+
 def _clock(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
     yield Applied(check, "offset", rules.common.clock_offset)
 
 
 def _host(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
-    """Only a site says how fast its disks and its memory are."""
+    """What a site says of its disks and its memory, or else what any machine does."""
     known = rules.model.host if rules.model else {}
-    for what in (disk.WRITE, disk.READ) if check == disk.NAME else (host_memory.COPY,):
-        yield Applied(check, what, known.get(what), "" if what in known else "shown, not judged")
+    of_disk = check == disk.NAME
+    floor = rules.common.limits["disk_gbs" if of_disk else "memory_copy_gbs"]
+    for what in (disk.WRITE, disk.READ) if of_disk else (host_memory.COPY,):
+        yield Applied(check, what, known.get(what, floor))
 
 
 def _gemm(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:

@@ -26,6 +26,8 @@ _ANY = {
     "ecc_volatile_corrected": "0",
     "ecc_aggregate_uncorrected": "0",
     "ecc_aggregate_corrected": "0",
+    "ecc_volatile_corrected_sram": "0",
+    "ecc_aggregate_corrected_sram": "0",
     "pcie_width": "16",
     "pcie_width_max": "16",
     "pcie_replays": "0",
@@ -73,6 +75,8 @@ def _clocks(sm: int, sm_max: int, memory: int, memory_max: int) -> dict[str, str
     return {
         "clock_sm_mhz": str(sm),
         "clock_sm_max_mhz": str(sm_max),
+        "clock_sm_app_mhz": str(sm_max),
+        "clock_sm_app_default_mhz": str(sm_max),
         "clock_memory_mhz": str(memory),
         "clock_memory_max_mhz": str(memory_max),
     }

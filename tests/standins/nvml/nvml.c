@@ -371,6 +371,16 @@ Return nvmlDeviceGetTotalEccErrors(Device *gpu, unsigned kind, unsigned since,
     return big(gpu, "nvmlDeviceGetTotalEccErrors", name, to);
 }
 
+Return nvmlDeviceGetMemoryErrorCounter(Device *gpu, unsigned kind, unsigned since,
+                                       unsigned where, unsigned long long *to) {
+    char name[64];
+    if (kind > 1 || since > 1) return INVALID_ARGUMENT;
+    if (where != 7) return NOT_SUPPORTED; /* NVML_MEMORY_LOCATION_SRAM */
+    snprintf(name, sizeof name, "ecc_%s_%s_sram", since ? "aggregate" : "volatile",
+             kind ? "uncorrected" : "corrected");
+    return big(gpu, "nvmlDeviceGetMemoryErrorCounter", name, to);
+}
+
 Return nvmlDeviceGetRemappedRows(Device *gpu, unsigned *correctable, unsigned *uncorrectable,
                                  unsigned *pending, unsigned *failure) {
     const char *function = "nvmlDeviceGetRemappedRows";
@@ -525,6 +535,14 @@ Return nvmlDeviceGetClockInfo(Device *gpu, unsigned kind, unsigned *to) {
 
 Return nvmlDeviceGetMaxClockInfo(Device *gpu, unsigned kind, unsigned *to) {
     return clock_of(gpu, "nvmlDeviceGetMaxClockInfo", kind, "_max", to);
+}
+
+Return nvmlDeviceGetApplicationsClock(Device *gpu, unsigned kind, unsigned *to) {
+    return clock_of(gpu, "nvmlDeviceGetApplicationsClock", kind, "_app", to);
+}
+
+Return nvmlDeviceGetDefaultApplicationsClock(Device *gpu, unsigned kind, unsigned *to) {
+    return clock_of(gpu, "nvmlDeviceGetDefaultApplicationsClock", kind, "_app_default", to);
 }
 
 /* More than one value, with commas: one for each time it is asked. */
