@@ -19,10 +19,12 @@ What to do       A node: take it out of service, and compare its CPUs, GPUs and 
 The pairs are chosen, and the findings made, by validation.localise.
 """
 
+import statistics
 from dataclasses import replace
 
 from validation.checks import all_reduce
-from validation.model import Job, Reply, Result, Tier, When
+from validation.checks.document import read
+from validation.model import Job, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "pairs"
@@ -43,6 +45,17 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     """What one pair's answer says by itself, as of any all_reduce of two nodes.
 
     Without a threshold it is inconclusive; what the other pairs reach is then all there is to hold
-    it against (validation.pairing).
+    it against (validation.pairing). The speed is that of all calls together: a node that stalls now
+    and then shows in their mean, and not in their median.
     """
-    return replace(all_reduce.evaluate(job, reply, rules), check=NAME)
+    result = replace(all_reduce.evaluate(job, reply, rules), check=NAME)
+    if result.value is None or result.value.unit != "GB/s" or result.verdict is Verdict.FAIL:
+        return result
+    largest = read(job, reply).measured.items("sizes")[-1]
+    size, calls = largest.whole("bytes"), largest.numbers("calls_s")
+    speed = all_reduce.bus_bandwidth(size, statistics.mean(calls), job.ranks)
+    value = replace(result.value, value=round(speed, 4))
+    if result.threshold is None or result.threshold.judge(speed) is not Verdict.FAIL:
+        return replace(result, value=value)
+    message = f"{value.name} is {value.value} GB/s, at least {result.threshold.value} expected"
+    return replace(result, verdict=Verdict.FAIL, value=value, message=message)

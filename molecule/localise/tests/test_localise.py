@@ -48,14 +48,14 @@ def dropped(node: str, rule: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def slow(*nodes: str) -> Iterator[None]:
-    """These nodes, all that runs on them, get a tenth of a CPU."""
+    """These nodes, all that runs on them, get a twentieth of a CPU."""
     limit = ("podman", "update", "--cpus={cpus}", "{name}")
 
     def give(cpus: str) -> None:
         for node in nodes:
             of_container(node, *(word.replace("{cpus}", cpus) for word in limit))
 
-    give("0.1")
+    give("0.05")
     try:
         yield
     finally:
