@@ -471,8 +471,8 @@ _READ = strict.table(
                 {
                     "environment": strict.map_of(strict.text),
                     "shared_filesystems": strict.list_of(_absolute),
-                    "switch": _name,
-                    "rack": _name,
+                    "switch": strict.text,
+                    "rack": strict.text,
                     "without": strict.list_of(strict.one_of(*WITHOUT)),
                     "seen": strict.list_of(strict.one_of(*DOUBTFUL)),
                     "assumed": strict.list_of(strict.one_of(*DOUBTFUL)),

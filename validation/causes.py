@@ -155,6 +155,13 @@ COMMON = (
         _LOOK,
     ),
     Case(
+        "another gpu",
+        r"is known as",
+        "The GPU is not the declared model: correct node_gpus in the inventory, or the node. A "
+        "board that the thresholds do not know yet is added to `nvml_names` of your own file.",
+        _LOOK,
+    ),
+    Case(
         NOT_MEASURED,
         r"see cuda\b",
         "The GPU did not do the work that was to be measured. See the check `cuda` first; then "

@@ -12,6 +12,8 @@ What to do       The message says where the difference began. What a rank comput
                  Different versions of torch or NCCL: apply the role validation_runtime to the named
                  nodes. Over sockets: see all_reduce. The loss alone: the parameters are right, and
                  the loss that torch reports is not; compare its version with that of other nodes.
+                 Slow steps: run the suite network, which finds a slow node or link, and look for
+                 what else uses the nodes.
 """
 
 import math
@@ -33,7 +35,9 @@ CAUSES = {
     "Different versions of torch or NCCL": When(r"different versions of"),
     "Over sockets": When(r"ran over"),
     "The loss alone": When(r"^loss difference is [^;]*$"),
+    "Slow steps": When(r"step time / reference|slowest step / median"),
 }
+
 LONGEST_CHAIN = 16
 
 

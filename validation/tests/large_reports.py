@@ -37,7 +37,13 @@ from validation.model import (
 )
 from validation.output import RunFolder
 from validation.report import console
-from validation.tests import standin, standin_compute, standin_health, standin_host
+from validation.tests import (
+    standin,
+    standin_compute,
+    standin_health,
+    standin_host,
+    standin_isolation,
+)
 from validation.tests.conftest import declare, plan_of
 from validation.tests.fake_slurm import FakeSlurm
 from validation.tests.sample_reports import report_of
@@ -76,6 +82,8 @@ class GpuSlurm(FakeSlurm):
                 measured = standin_health.measured(count)
                 for gpu in measured["gpus"]:
                     gpu["values"]["uuid"] = f"GPU-{host}-{gpu['index']}"
+            case "isolation":
+                measured = standin_isolation.measured(job.config, count)
             case "compute":
                 measured = self._compute(job, host)
             case _:

@@ -136,7 +136,7 @@ def test_no_tier_waits_for_a_node_that_is_dead(cluster, trouble, words, most_s):
     assert time.monotonic() - begin < most_s + 2 * (begin - well)
     assert status == 1
     assert words in out
-    assert "scontrol show node gpu4" in out
+    assert re.search(r"(scontrol show node|ssh) gpu4\b", out), out
     assert cluster.lines("failing_nodes.txt") == ["gpu4"]
     assert cluster.lines("passing_nodes.txt") == ["gpu1", "gpu2", "gpu3"]
     assert cluster.verdict_of("pipeline", "virtual")[0] == "pass"
@@ -341,7 +341,8 @@ def test_two_runs_in_one_second_have_a_folder_each(cluster, monkeypatch):
     for _ in range(2):
         status = run.main([*cluster.arguments()[:3], "--only", "slurm_state"])
         assert status == 0
-    assert len(list((cluster.path / "results").iterdir())) == 2
+    folders = [path for path in (cluster.path / "results").iterdir() if path.is_dir()]
+    assert len(folders) == 2
 
 
 def test_thresholds_that_would_hold_for_other_inventories_are_refused(tmp_path, capsys):
@@ -485,8 +486,10 @@ def test_a_sites_thresholds_are_used(cluster):
 def test_every_training_of_its_suite_runs_and_is_reported(cluster):
     status, out, _ = cluster.install().run("--suite", "training")
     assert status == 0, out
+    unshared = {"checkpoint", "resume"}  # these two need a shared filesystem
     for check in suites.load("training").checks[1:]:
-        assert cluster.verdict_of(check, "virtual") == ("pass", "")
+        verdict, message = cluster.verdict_of(check, "virtual")
+        assert verdict == ("skip" if check in unshared else "pass"), (check, message)
 
 
 def test_a_training_that_is_wrong_on_one_node_ends_red_and_names_it(cluster):
