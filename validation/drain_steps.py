@@ -12,7 +12,7 @@ from cluster.text import printable
 from validation import draining, terminal
 from validation.draining import Return
 from validation.model import RunReport
-from validation.slurm.operator import Drain, Operator, Refused, reserve_words, resume_command
+from validation.slurm.admin import Drain, Operator, Refused, reserve_words, resume_command
 
 # How long slurmctld may take to hear of a node that it has resumed (its pings: SlurmdTimeout / 3).
 SETTLE_S = 120.0

@@ -14,7 +14,7 @@ from cluster.slurm.drain_reasons import Shown
 from cluster.text import printable
 from validation.causes import Cause
 from validation.model import NodeReport, Result, RunReport, Standing
-from validation.slurm.operator import Drain
+from validation.slurm.admin import Drain
 
 LIMIT_PERCENT = 10.0
 

@@ -56,8 +56,8 @@ from validation.plan import Plan
 from validation.progress import Watcher
 from validation.report import console
 from validation.report import plan as plan_report
+from validation.slurm.admin import Operator
 from validation.slurm.client import CommandLineClient
-from validation.slurm.operator import Operator
 
 PROGRAM = ("python", "-m", "validation.run")
 

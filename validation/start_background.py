@@ -17,7 +17,7 @@ from validation import background, burn_in, kept, terminal, tiers
 from validation.going import Asked, Going, asked_by, begun_now, report_of, transport_of
 from validation.output import RunFolder
 from validation.progress import Watcher
-from validation.slurm import queue
+from validation.slurm import pending
 from validation.slurm.client import CommandLineClient, SlurmDown
 
 # Options of a run that make no sense for tests that nobody waits for.
@@ -56,7 +56,7 @@ class _Tests:
         self._transport = transport_of(options, asked)
         self._state = store.read()
         self._done: list[background.Trial] = []
-        self._not_preempted = queue.not_preempted(self._transport, self._plan.submission.qos)
+        self._not_preempted = pending.not_preempted(self._transport, self._plan.submission.qos)
         if self._not_preempted:
             text = f"{self._not_preempted}: nothing is tested while any job waits\n"
             terminal.say(text, sys.stderr)
@@ -94,7 +94,7 @@ class _Tests:
             timer.cancel()
 
     def _blocked(self) -> str:
-        if not self._not_preempted or not (count := queue.pending(self._transport)):
+        if not self._not_preempted or not (count := pending.pending(self._transport)):
             return ""
         return f"{count} jobs wait in the queue, and none of them pre-empts a test"
 

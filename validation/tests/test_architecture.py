@@ -4,6 +4,7 @@ What it stands on is in tests/test_architecture.py.
 """
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,9 @@ def test_the_launcher_needs_the_standard_library_only():
     }  # fmt: skip
     # Python 3.10 parses it.
     ast.parse((PACKAGE / "slurm" / "launcher.py").read_text("utf-8"), feature_version=(3, 10))
+
+
+def test_nothing_beside_the_launcher_hides_a_module_of_pythons_own():
+    """Started by its path, it finds the files of its folder before the standard library's."""
+    beside = {path.stem for path in (PACKAGE / "slurm").glob("*.py")}
+    assert beside & sys.stdlib_module_names == set()

@@ -11,7 +11,7 @@ from cluster.slurm import drain_reasons
 from cluster.slurm.drain_reasons import Shown, shown
 from validation import draining
 from validation.model import Standing
-from validation.slurm.operator import Drain
+from validation.slurm.admin import Drain
 from validation.tests.sample_reports import evil, healthy, mixed_bag
 
 OURS = "[plumbline:validation/gpus] 1 GPU device nodes found, 2 declared"
