@@ -38,6 +38,7 @@ from validation.payloads import (
     host,
     host_speed,
     inference,
+    isolation,
     killed,
     look,
     mesh,
@@ -83,6 +84,7 @@ OF_NODE = {
     "cuda": OfNode(cuda.Config, cuda.measure),
     "compute": OfNode(compute.Config, compute.measure),
     "dcgm": OfNode(dcgm.Config, dcgm.measure),
+    "isolation": OfNode(isolation.Config, isolation.measure),
     "look": OfNode(look.Config, look.measure),
     "soak": OfNode(soak.Config, soak.measure),
 }

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from validation.checks.registry import CHECKS
+from validation.payloads import __main__ as payloads
+
 PACKAGE = Path(__file__).parent.parent
 FILES = sorted(
     path for path in PACKAGE.rglob("*.py") if "tests" not in path.relative_to(PACKAGE).parts
@@ -81,3 +84,8 @@ def test_nothing_beside_the_launcher_hides_a_module_of_pythons_own():
     """Started by its path, it finds the files of its folder before the standard library's."""
     beside = {path.stem for path in (PACKAGE / "slurm").glob("*.py")}
     assert beside & sys.stdlib_module_names == set()
+
+
+def test_every_check_has_a_payload_that_can_be_started():
+    known = set(payloads.NAMES)
+    assert {check.payload for check in CHECKS.values() if check.payload} <= known
