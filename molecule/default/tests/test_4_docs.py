@@ -46,7 +46,7 @@ ELSEWHERE = {
     "python -m validation.run -i inventory/demo --container-image": "needs pyxis; its tests do it",
     "python -m validation.run -i inventory/demo --record-baseline": "real GPUs only; unit tests",
     "python -m validation.run -i inventory/demo --suite burn-in": "test_burn_in.py, with a clock",
-    "python -m validation.run -i inventory/demo --background": "validation/tests/test_background.py",
+    "python -m validation.run -i inventory/demo --background": "test_background.py, simulated",
     "systemctl status plumbline-background": "roles/validation_runtime's tests",
     "journalctl -u plumbline-background": "roles/validation_runtime's tests",
     "python3 -m venv ~/plumbline": "the wheel's own tests, in a folder of their own",
