@@ -130,9 +130,8 @@ def of_rails(rounds: Rounds, rails: Sequence[str]) -> tuple[Result, ...]:
     """What is bad of each of several rails; `names` has no node that is bad as a whole."""
     if len(rails) < 2 or len(rounds.names) < 2:
         return ()
-    results: list[Result] = []
-    for rail in rails:
-        measured: list[Measured] = []
+    by_rail: dict[str, list[Measured]] = {rail: [] for rail in rails}
+    for rail, measured in by_rail.items():
 
         def take(number: int, measured: list[Measured] = measured) -> Take:
             def judge(job: Job, reply: Reply) -> None:
@@ -141,13 +140,7 @@ def of_rails(rounds: Rounds, rails: Sequence[str]) -> tuple[Result, ...]:
             return judge
 
         _until_named(rounds, measured, take, rail)
-        found = pairing.found(rounds.names, rounds.topology, measured, rounds.share)
-        results += [
-            replace(result, message=f"{rail}: {result.message}")
-            for result in found.results
-            if not result.verdict.green
-        ]
-    return tuple(results)
+    return pairing.of_rails(rounds.names, rounds.topology, by_rail, rounds.share)
 
 
 def _until_named(

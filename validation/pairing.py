@@ -5,13 +5,14 @@ Pure: validation.tiers runs the pairs, validation.localise chooses them and draw
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from cluster.hostlist import compress
 from validation.checks import pairs
 from validation.localise import Findings, Narrowed, Seen, Topology, conclude
+from validation.localise import by_rail as rails_of
 from validation.model import Metric, Result, Subject, Threshold, Tier, Verdict
 
 
@@ -57,13 +58,16 @@ def _sound(item: Measured) -> float | None:
     return None if item.result.verdict is Verdict.FAIL else item.busbw_gbs
 
 
-def seen(measured: Sequence[Measured], share: Threshold) -> list[Seen]:
+def seen(
+    measured: Sequence[Measured], share: Threshold, typical: float | None = None
+) -> list[Seen]:
     """Which pairs are good, which are not, and of which nothing is known.
 
-    Of a pair that was measured again the last time counts.
+    Of a pair that was measured again the last time counts. `typical` is the speed that they are
+    held against where others than these pairs tell it.
     """
     last = {frozenset(item.nodes): item for item in measured}.values()
-    typical = reference([*last])
+    typical = typical or reference([*last])
     return [Seen(item.nodes, _good(item, share, typical), item.round) for item in last]
 
 
@@ -233,6 +237,60 @@ def _of_several(
         failed = [item for item in measured if _good(item, share, typical) is False]
         if any(set(item.nodes) & set(doubt.nodes) for item in failed):
             yield result(compress(doubt.nodes), doubt.nodes, doubt.reason.rstrip("."), None)
+
+
+def of_rails(
+    names: Sequence[str],
+    topology: Topology,
+    by_rail: Mapping[str, Sequence[Measured]],
+    share: Threshold,
+) -> tuple[Result, ...]:
+    """What is bad of several rails, by the pairs over each. Nothing where all is well.
+
+    All rails are held against the same speed: one that is slow for every node is slow.
+    """
+    everything = [item for measured in by_rail.values() for item in measured]
+    typical = reference(everything)
+    judged = {rail: seen(measured, share, typical) for rail, measured in by_rail.items()}
+    found = rails_of(names, topology, judged)
+
+    def result(
+        subject: Subject, sentence: str, items: Sequence[Measured], blamed: tuple[str, ...] | None
+    ) -> Result:
+        bad = _count(items, share, typical)
+        message = "; ".join(filter(None, [sentence.rstrip("."), _why(items, share, typical)]))
+        verdict = Verdict.FAIL if bad[0].value else Verdict.INCONCLUSIVE
+        what = (subject, verdict, message, *bad)
+        return Result(pairs.NAME, Tier.CLUSTER, *what, blamed=blamed)
+
+    results = [
+        result(
+            Subject.node(node.name),
+            node.sentence,
+            [item for item in everything if node.name in item.nodes],
+            None,
+        )
+        for node in found.nodes
+    ]
+    results += [
+        result(
+            Subject.node(hca.node),
+            hca.sentence,
+            [item for item in by_rail[hca.rail] if hca.node in item.nodes],
+            None,
+        )
+        for hca in found.hcas
+    ]
+    told = {rail: f"The rail {rail} is at fault: no pair ran well over it" for rail in found.lost}
+    told |= {
+        rail: f"Over {rail}: {' '.join(findings.sentences)}"
+        for rail, findings in found.rest.items()
+    }
+    results += [
+        result(Subject(f"rail {rail}", tuple(names)), sentence, by_rail[rail], ())
+        for rail, sentence in told.items()
+    ]
+    return tuple(results)
 
 
 def _partner(item: Measured, name: str) -> str:

@@ -37,7 +37,7 @@ FEWEST_NODES = 2
 CAUSES = {
     "A node": When(r"failed with every partner"),
     "A link": When(r"[Tt]he link between"),
-    "A switch": When(r"at fault as a whole|[Ww]hat (leads out of|joins)"),
+    "A switch": When(r"at fault as a whole|[Ww]hat (leads out of|joins)|^The rail"),
 }
 
 

@@ -512,7 +512,7 @@ def _dcp() -> Any:
     (`_tensor_to_object`, 2.6 to 2.13).
     """
     try:
-        import numpy  # noqa: F401
+        import numpy  # noqa: F401 - whether it is there
     except ImportError:
         distributed: Any = importlib.import_module("torch.distributed.distributed_c10d")
 

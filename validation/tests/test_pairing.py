@@ -296,6 +296,14 @@ def test_each_rail_is_measured_by_itself():
 def test_a_slow_card_of_one_node_is_named():
     run = walked(on_eight_gpus(slow=[("gpu3", "mlx5_1:1")]))
     assert list(run.failed) == [("pairs", "gpu3")]
-    assert run.failed["pairs", "gpu3"].startswith("mlx5_1:1: gpu3 is at fault")
+    assert run.failed["pairs", "gpu3"].startswith("mlx5_1:1 of gpu3 is at fault")
     assert run.standings["gpu3"] is Standing.FAILING
     assert sorted(map(str, run.standings.values())).count(str(Standing.PASSING)) == 3
+
+
+def test_a_rail_that_is_slow_for_every_node_is_named():
+    """Beside each other its pairs are alike; the other rail shows what they lack."""
+    run = walked(on_eight_gpus(slow=[(f"gpu{number}", "mlx5_1:1") for number in range(1, 5)]))
+    assert list(run.failed) == [("pairs", "rail mlx5_1:1")]
+    assert run.failed["pairs", "rail mlx5_1:1"].startswith("The rail mlx5_1:1 is at fault")
+    assert set(run.standings.values()) == {Standing.UNPROVEN}
