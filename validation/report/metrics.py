@@ -220,7 +220,9 @@ def _sums(report: RunReport) -> Iterator[Series]:
                 key = (result.check, _GPU.sub("GPU ", metric.name), metric.unit)
                 numbers.setdefault(key, []).append(metric.value)
         limit, value = result.threshold, result.value
-        if limit and value and limit.op in ("≥", "≤") and (margin := _margin(value, limit)):
+        if not limit or not value or limit.op not in ("≥", "≤"):
+            continue
+        if (margin := _margin(value, limit)) is not None:
             margins.setdefault((result.check, value.name, limit.op), []).append(margin)
     for (check, verdict), count in verdicts.items():
         yield Series("judged", {**scope, "check": check, "verdict": verdict}, count)

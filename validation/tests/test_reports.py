@@ -472,6 +472,22 @@ def test_the_margin_is_what_was_judged_divided_by_its_threshold():
     }
 
 
+def test_a_margin_of_zero_is_a_margin():
+    report = healthy()
+    (result,) = [
+        replace(
+            result,
+            value=Metric("difference", 0.0, "s"),
+            threshold=Threshold("≤", 1.0, "s", "declared", "test"),
+        )
+        for result in report.results
+        if (result.check, result.subject.name) == ("clock", "gpu1")
+    ]
+    series = dict(samples(metrics.render(replace(report, results=(result,)))))
+    margins = [value for name, value in series.items() if "_margin{" in name]
+    assert margins == [0.0, 0.0, 0.0]
+
+
 def test_metrics_name_the_node_at_fault_among_several():
     report = healthy()
     (result,) = [r for r in report.results if r.check == "all_reduce"]
