@@ -73,9 +73,16 @@ class Run:
 
     def failed(self) -> dict[str, str]:
         """What failed, and each failure's message, by check."""
+        return self._messages("fail")
+
+    def passed(self) -> set[str]:
+        """The checks of which something passed."""
+        return set(self._messages("pass"))
+
+    def _messages(self, verdict: str) -> dict[str, str]:
         lines = (self.folder / "results.jsonl").read_text().splitlines()
         results = [json.loads(line) for line in lines]
-        return {item["check"]: item["message"] for item in results if item["verdict"] == "fail"}
+        return {item["check"]: item["message"] for item in results if item["verdict"] == verdict}
 
     def fails(self, *nodes: str) -> None:
         """These nodes, and for them alone."""

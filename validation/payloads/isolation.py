@@ -108,8 +108,8 @@ def _is_there(config: Config, name: str) -> bool:
         caller.settimeout(_POLL_S)
         try:
             caller.connect(_address(config, name))
-        except TimeoutError:
-            return True  # it listens, and its queue is full
+        except BlockingIOError:
+            return True  # it listens, and the others' calls, which nobody takes, fill its queue
         except OSError:
             return False
     return True

@@ -3,6 +3,7 @@
 import copy
 import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,6 +183,15 @@ def config(part, meet_s=30.0, meeting="x"):
     return payload.Config(part=part, meeting=f"{meeting}-{os.getpid()}", meet_s=meet_s)
 
 
+def test_a_job_is_there_however_often_it_was_asked_for():
+    """Those that wait for a third call a second one many times, and nobody takes their calls."""
+    first = config("first", meeting="z")
+    assert not payload._is_there(first, "first")
+    with payload._present(first, "first"):
+        assert all(payload._is_there(first, "first") for _ in range(100))
+    assert not payload._is_there(first, "first")
+
+
 def test_jobs_meet_look_and_stay_until_the_others_have_looked(tmp_path, monkeypatch):
     (tmp_path / "nvidia0").write_text("")
     (tmp_path / "nvidiactl").write_text("")
@@ -201,6 +211,7 @@ def test_jobs_meet_look_and_stay_until_the_others_have_looked(tmp_path, monkeypa
     threads = [threading.Thread(target=run, args=(part,)) for part in ALL]
     for thread in threads:
         thread.start()
+        time.sleep(5 * payload._POLL_S)  # the first ones ask several times
     for thread in threads:
         thread.join(60)
     assert {part: set(answer["met"]) for part, answer in answers.items()} == {

@@ -6,10 +6,12 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.live_validator import CLUSTER, Run, fault, on, run
+from tests.live_validator import CLUSTER, Run, fault, in_the_payload, on, run
 
 __all__ = ["run"]
 
@@ -158,3 +160,86 @@ def test_an_idle_third_node_tells_two_apart(run):
         done = run("--nodes", "gpu[1-2]")
     assert done.nodes("failing") == ["gpu2"], done.output[-4000:]
     assert done.nodes("suspect") == []
+
+
+# --- trainings ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(tmp_path) -> list[str]:
+    """Options that declare what the nodes share: a checkpoint lies there."""
+    declared = {"all": {"vars": {"validation_shared_filesystems": ["/shared/home"]}}}
+    path = Path(tmp_path / "shared.yml")
+    path.write_text(yaml.safe_dump(declared))
+    return ["-i", str(path)]
+
+
+# One of the two ranks of a node.
+SECOND = "import os\nif os.environ.get('SLURM_LOCALID') == '1':\n"
+
+FROZEN = f"""{SECOND}
+    import signal
+    import torch.distributed
+
+    def freeze(*given, **options):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    torch.distributed.all_to_all_single = freeze
+"""
+
+STALE = f"""{SECOND}
+    import torch
+
+    class Stale(torch.optim.SGD):
+        def step(self, closure=None):
+            if not self.state:  # the first step alone
+                super().step(closure)
+
+    torch.optim.SGD = Stale
+"""
+
+TORN = f"""{SECOND}
+    import glob
+
+    (path,) = glob.glob("/shared/home/**/plumbline-checkpoint-*/**/__1_0.distcp", recursive=True)
+    os.truncate(path, os.path.getsize(path) // 2)
+"""
+
+
+def test_trainings_without_any_fault(run, shared):
+    done = run(*shared, "--suite", "training")
+    assert done.code == 0, done.output[-4000:]
+    assert done.nodes("passing") == ALL
+    assert done.passed() >= {"fsdp", "checkpoint", "resume", "inference", "scaling"}
+
+
+def test_trainings_without_any_fault_on_four(run, shared, four):
+    done = run(*shared, "--suite", "training", *four)
+    assert done.code == 0, done.output[-4000:]
+    assert done.nodes("passing") == ALL[:4]
+
+
+def test_a_rank_is_frozen_in_all_to_all(run):
+    with in_the_payload(("gpu3",), "collectives", FROZEN):
+        done = run("--suite", "network")
+    only(done, "gpu3")
+    assert "all_to_all" in done.failed()["collectives"]
+
+
+def test_a_shard_is_stale(run):
+    """Rank 3: the second of gpu2."""
+    with in_the_payload(("gpu2",), "fsdp", STALE):
+        done = run("--suite", "training", "--only", "pairs,ddp,fsdp")
+    only(done, "gpu2")
+    assert "rank 3" in done.failed()["fsdp"]
+
+
+def test_a_file_of_a_checkpoint_is_torn(run, shared):
+    """All nodes read it alike: nobody is at fault but who keeps the files."""
+    with in_the_payload(("gpu5",), "resume", TORN):
+        done = run(*shared, "--suite", "training", "--only", "checkpoint,resume")
+    assert done.code == 1, done.output[-4000:]
+    assert done.nodes("failing") == []
+    assert list(done.failed()) == ["resume"]
+    assert "__1_0.distcp" in done.failed()["resume"]
+    assert "rank 1" in done.failed()["resume"]
