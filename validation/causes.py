@@ -168,6 +168,21 @@ COMMON = (
         "read its XID, and reset the GPU.",
         _LOOK,
     ),
+    Case(
+        "seen by another check",
+        r", see (?!cuda\b)(\w+)",
+        "Another check of the same node says why nothing could be judged: repair what it found.",
+        ("python -m validation.explain {found}",),
+    ),
+)
+# Of what was not judged at all, where nothing else fits.
+UNUSABLE = Case(
+    "unusable answer",
+    r"$",
+    "The answer is not one to what was asked for; the message says in what it differs. Read what "
+    "the job printed, and look for a container that was not started, a variable that Slurm's "
+    "prolog changed, or another version of torch or of the driver on this node.",
+    ("less {out}",),
 )
 
 
@@ -177,13 +192,13 @@ def case(info: CheckInfo, result: Result) -> Case | None:
     The judge may have named it; else it is the one whose words stand first in the message: the
     worst of several findings begins it.
     """
-    known = (*info.cases, *COMMON)
+    known = (*info.cases, *COMMON, *((UNUSABLE,) if result.value is None else ()))
     named = [item for item in known if item.name == result.cause]
     if named:
         return named[0]
     found = [(match.start(), item) for item in known if (match := item.found(result.message))]
     if not found and result.value is not None and result.value.value == NOT_MEASURED:
-        return COMMON[-1]
+        return next(item for item in COMMON if item.name == NOT_MEASURED)
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 

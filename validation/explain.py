@@ -41,6 +41,7 @@ _SHOWN = 5  # of what is alike
 _WIDTH = 100
 
 _CAUSES = tuple(cause.value for cause in Cause)
+_COMMON = (*causes.COMMON, causes.UNUSABLE)
 _ENTRY = strict.table({"meaning": strict.text, "who": strict.text})
 _CURED = strict.table({"meaning": strict.text, "cure": strict.text})
 _CAUSED = strict.table({"meaning": strict.text, "cause": strict.one_of(*_CAUSES)})
@@ -48,6 +49,8 @@ _READER = strict.table(
     {
         "who": strict.map_of(strict.text),
         "checks": strict.map_of(strict.list_of(strict.text)),
+        "cases": strict.map_of(strict.list_of(strict.text)),
+        "common": strict.map_of(_ENTRY),
         "causes": strict.map_of(strict.text),
         "severities": strict.map_of(_ENTRY),
         "actions": strict.map_of(strict.text),
@@ -90,8 +93,9 @@ def known() -> Mapping[str, Any]:
     problems: strict.Problems = []
     read = _READER(strict.load_yaml(FILE), "", problems)
     if not problems:
-        named = [*read["checks"], *read["causes"].values()]
-        named += [entry["who"] for entry in (*read["severities"].values(), *read["lines"])]
+        entries = (*read["severities"].values(), *read["common"].values(), *read["lines"])
+        named = [*read["checks"], *read["cases"], *read["causes"].values()]
+        named += [entry["who"] for entry in entries]
         problems = [f"who: there is no {name}" for name in named if name not in read["who"]]
     if problems:
         raise DataError(str(FILE), problems)
@@ -108,7 +112,7 @@ def of_check(name: str, case: str, runs: Sequence[Run]) -> Answer:
     if not case:
         meaning = f"{info.summary} {info.what} {info.why}"
         commands = (*info.commands[:2], again)
-        return _checked(info, name, meaning, info.advice, commands, _found(runs, name, ""))
+        return _checked(info, "", meaning, info.advice, commands, _found(runs, name, ""))
     names = [item.name for item in info.cases]
     if case not in names:
         causes = ", ".join(names) or "none that are told apart"
@@ -116,20 +120,22 @@ def of_check(name: str, case: str, runs: Sequence[Run]) -> Answer:
     item = info.cases[names.index(case)]
     commands = tuple(c.replace("{found}", "NUMBER") for c in item.commands[:2]) or (again,)
     evidence = _found(runs, name, case)
-    return _checked(info, f"{name}: {case}", info.summary, item.advice, commands, evidence)
+    return _checked(info, case, info.summary, item.advice, commands, evidence)
 
 
 def _checked(
     info: CheckInfo,
-    title: str,
+    case: str,
     meaning: str,
     cure: str,
     commands: Sequence[str],
     evidence: tuple[str, ...],
 ) -> Answer:
-    whose = (who for who, names in known()["checks"].items() if info.name in names)
+    of_it = (("cases", case), ("checks", info.name))
+    whose = (who for kind, it in of_it for who, names in known()[kind].items() if it in names)
     who = next(whose, "vendor" if info.tier is Tier.NODE else "network")
     filled = tuple(_of_a_node(command) for command in commands)
+    title = f"{info.name}: {case}" if case else info.name
     return Answer(title, meaning, cure, filled, _who(who), evidence)
 
 
@@ -312,7 +318,7 @@ def _of_found(found: Found) -> Answer:
     """What a result of a run asks for."""
     if found.cause in _CAUSES and found.cause != Cause.FINDING.value:
         return of_cause(Cause(found.cause), ())
-    common = [case for case in causes.COMMON if case.name == found.cause]
+    common = [case for case in _COMMON if case.name == found.cause]
     if common:
         return _of_common(common[0], ())
     if found.check not in CHECKS:
@@ -436,7 +442,7 @@ def vocabulary() -> dict[str, Callable[[Sequence[Run]], Answer]]:
         add(name, partial(of_check, name, ""))
         for case in check.info.cases:
             add(f"{name} {case.name}", partial(of_check, name, case.name))
-    for case in causes.COMMON:
+    for case in _COMMON:
         add(case.name, partial(_of_common, case))
     for code in xids.load().by_code:
         add(f"xid {code}", partial(of_xid, code))
@@ -456,8 +462,9 @@ def vocabulary() -> dict[str, Callable[[Sequence[Run]], Answer]]:
 def _of_common(case: Case, runs: Sequence[Run]) -> Answer:
     commands = tuple(map(_of_a_node, case.commands))
     evidence = _found(runs, "", case.name)
-    meaning = "A GPU was asked in vain."
-    return Answer(case.name, meaning, case.advice, commands, _who("vendor"), evidence)
+    entry = known()["common"][case.name]
+    who = _who(entry["who"])
+    return Answer(case.name, entry["meaning"], case.advice, commands, who, evidence)
 
 
 def _of_entry(entry: Mapping[str, Any], runs: Sequence[Run] = ()) -> Answer:

@@ -8,11 +8,9 @@ What it checks   The sum is right in every element of every call, at every size.
 Why it matters   Data-parallel training waits for the slowest all_reduce. A wrong sum spoils the
                  training.
 What to do       Too slow: a slow node or link delays all others. One size or one call too slow:
-                 look for packets that are lost or sent again, and for what else ran on the nodes.
-                 Over sockets: the declared InfiniBand was not used; check the links of the named
-                 nodes, and NCCL_IB_HCA and similar variables in validation_environment. A wrong
-                 sum: take the named nodes out of service until memory and GPUs are tested. Too
-                 fast: check the clocks of the nodes.
+                 look for packets that are lost or sent again, and for what else ran on the nodes. A
+                 wrong sum: take the named nodes out of service until memory and GPUs are tested.
+                 Too fast: check the clocks of the nodes.
 
 Bus bandwidth = bytes / time * 2(n-1)/n for n ranks, 1 GB = 1e9 bytes (nccl-tests,
 doc/PERFORMANCE.md). It is computed here from the measured times; the payload's own figure must
@@ -25,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from validation.checks import curve, transport
+from validation.checks import commands, curve, transport
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.model import (
     Job,
@@ -46,21 +44,14 @@ TIER = Tier.CLUSTER
 PAYLOAD = "all_reduce"
 
 CAUSES = {
-    "Too slow": When(
-        r"at least \S+ expected|close to the threshold", ("ssh {node} ip -statistics link",)
-    ),
+    "Too slow": When(r"at least \S+ expected|close to the threshold", (commands.PACKETS,)),
     "One size or one call too slow": When(
-        r"times what the other sizes|times the median", ("ssh {node} ip -statistics link",)
+        r"times what the other sizes|times the median", (commands.PACKETS,)
     ),
-    "Over sockets": When(
-        r"ran over",
-        ("ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/*state */ports/*/rate'",),
-    ),
-    "A wrong sum": When(
-        r"elements of the sum", ("ssh {node} 'sudo dmesg | grep -i -e xid -e edac'",)
-    ),
-    "Too fast": When(r"more than any link carries", ("ssh {node} timedatectl",)),
+    "A wrong sum": When(r"elements of the sum", (commands.KERNEL,)),
+    "Too fast": When(r"more than any link carries", (commands.CLOCK,)),
 }
+SHARED = (transport,)
 
 _ELEMENT_BYTES = 4  # float32
 

@@ -6,10 +6,9 @@ What it checks   The first half of a group's nodes trains a model whose paramete
                  is free. The losses and parameters equal the reference, bit by bit where the ranks
                  compute alike. Every process then ends by SIGKILL. `resume` loads what was written.
 Why it matters   Large trainings live from checkpoints: each of them is killed sooner or later.
-What to do       Not the same filesystem: compare the mounts of the named node with the others'.
-                 Too little free: remove files, or declare another filesystem first in
-                 validation_shared_filesystems. Differences from the reference: see ddp.
-                 $ ssh {node} 'findmnt; df -h'
+What to do       Not the same filesystem: compare the mounts of the named node with the others'. Too
+                 little free: remove files, or declare another filesystem first in
+                 validation_shared_filesystems.
 """
 
 from collections.abc import Sequence
@@ -23,6 +22,8 @@ from validation.thresholds import Rules
 NAME = "checkpoint"
 TIER = Tier.CLUSTER
 PAYLOAD = "checkpoint"
+
+SHARED = (restart, transport)
 
 SIGNAL = "SIGKILL"
 

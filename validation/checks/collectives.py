@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from cluster.text import printable
-from validation.checks import all_reduce, curve, transport
+from validation.checks import all_reduce, commands, curve, transport
 from validation.checks.all_reduce import size_name
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads import bandwidth
 from validation.payloads.collectives import OPERATIONS, WAYS, fitting, moved
 from validation.thresholds import Rules
@@ -38,6 +38,19 @@ from validation.thresholds import Rules
 NAME = "collectives"
 TIER = Tier.CLUSTER
 PAYLOAD = "collectives"
+
+CAUSES = {
+    "Wrong elements": When(r"elements of .* are wrong", (commands.KERNEL, commands.COUNTERS)),
+    "Slow at the largest size": When(
+        r"at least \S+ expected|close to the threshold", (commands.PACKETS, commands.PORTS)
+    ),
+    "Slow at one size or in one call": When(
+        r"times what the other sizes|times the median", (commands.PACKETS, commands.BUSY)
+    ),
+    "A rank's own work": When(r"for their own work", (commands.BUSY,)),
+    "Too fast": When(r"more than any link carries", (commands.CLOCK,)),
+}
+SHARED = (transport,)
 
 # How NCCL's log names an operation. What goes from one rank to another it does not name.
 _FUNCTIONS = {

@@ -8,6 +8,11 @@ several nodes is accused.
 
 A node that could not be compared, because the others did not answer, is inconclusive. The cost
 grows with the number of answers and not with its square.
+
+What to do       No majority: an update or a replacement is incomplete; find out which value is
+                 meant, and give it to all nodes. Nothing to compare with: the other nodes of this
+                 kind did not answer, or nothing tells the value; repair these nodes first, then
+                 repeat the run with all of them.
 """
 
 from collections import Counter
@@ -20,8 +25,15 @@ from cluster.hostlist import compress
 from cluster.text import printable
 from validation.checks.document import Document, Unusable, read, unusable_result
 from validation.checks.health import Finding, summary
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
+
+CAUSES = {
+    "No majority": When(r"which is right is not known"),
+    "Nothing to compare with": When(
+        r"nothing to compare|no other node answered|does not tell", ("sinfo --Node --long",)
+    ),
+}
 
 FEWEST = 3  # that most have to be
 

@@ -6,11 +6,10 @@ What it checks   Each core hashes a buffer that fits into its own cache, again a
                  warning. The median itself must be what any processor reaches.
 Why it matters   A core that is held at its lowest clock, or drowned in interrupts, makes a job wait
                  at every step, and the node's load and the other cores look as usual.
-What to do       Restart the node. If the core is slow again, look for clock limits and interrupts
-                 of that core, then have the processor replaced. Wrong hashes: take the node out of
-                 service and have the processor replaced.
-                 $ ssh {node} 'grep MHz /proc/cpuinfo | sort | uniq -c; cpupower frequency-info'
-                 $ ssh {node} 'dmesg | grep -i -e mce -e throttl; head -40 /proc/interrupts'
+What to do       A slow core: restart the node. If the core is slow again, look for clock limits and
+                 interrupts of that core, then have the processor replaced. All cores slow: look at
+                 the power profile in the firmware, at the governor and at what else runs there.
+                 Wrong hashes: take the node out of service and have the processor replaced.
 
 Fast and efficient cores beside each other (Intel hybrid, Arm big.LITTLE) differ by less than that,
 and a busy hypervisor takes time from all tries of a core only for as long as it holds it.
@@ -20,15 +19,23 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from validation.checks import host
+from validation.checks import commands, host
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads.cores import FEWEST, SIZE
 from validation.thresholds import Rules
 
 NAME = "cores"
 TIER = Tier.NODE
 PAYLOAD = host.PAYLOAD
+
+CAUSES = {
+    "A slow core": When(r"the median of \d+ cores"),
+    "All cores slow": When(
+        r"the median core hashes", ("ssh {node} cpupower frequency-info", commands.BUSY)
+    ),
+    "Wrong hashes": When(r"hashes are wrong", (commands.KERNEL,)),
+}
 
 SPEED = "hashing of a core"
 _RIGHT = Threshold("=", 0, "hashes", "defined", "a hash of the same bytes is the same everywhere")

@@ -8,32 +8,19 @@ What it checks   The gradients of the first step (each rank's own and the averag
                  fabric (from NCCL's own log).
 Why it matters   Users run such trainings, and a training that ends without error can still be
                  wrong.
-What to do       The message says where the difference began. What a rank computed: its node is at
-                 fault; take it out of service until GPUs and memory are tested. An average:
-                 all_reduce is wrong; repair that first. Different versions of torch or NCCL: apply
-                 the role validation_runtime to the named nodes. Over sockets: see all_reduce. The
-                 loss alone: the parameters are right, and the loss that torch reports is not;
-                 compare its version with that of other nodes. Slow steps: run the suite network,
-                 which finds a slow node or link, and look for what else uses the nodes.
+What to do       The message says where the difference began.
 """
 
 from validation.checks import training, transport
 from validation.checks.document import Document, answer
-from validation.model import Job, Reply, Result, Tier, When
+from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
 NAME = "ddp"
 TIER = Tier.CLUSTER
 PAYLOAD = "ddp"
 
-CAUSES = {
-    "What a rank computed": When(r"what was computed by|after step 1 of"),
-    "An average": When(r"averaged gradient|the parameters after step"),
-    "Different versions of torch or NCCL": When(r"different versions of"),
-    "Over sockets": When(r"ran over"),
-    "The loss alone": When(r"^loss difference is [^;]*$"),
-    "Slow steps": When(r"step time / reference|slowest step / median"),
-}
+SHARED = (training, transport)
 
 FIGURES = (
     training.COMPUTED,

@@ -7,9 +7,9 @@ What it checks   The median speed under load in the last hour is compared with t
                  in the place of GPUs share their host with others: a failure only below a tenth.
 Why it matters   A board that warms up slowly, dries out its thermal paste or loses a fan is fast in
                  every short test.
-What to do       Compare temperature, clock and power of the first and the last hour in rounds.html,
-                 then check cooling and the power supply.
-                 $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,CLOCK'
+What to do       Slower at the end: compare temperature, clock and power of the first and the last
+                 hour in rounds.html, then check cooling and the power supply. Too short: no node is
+                 at fault; give the burn-in more time.
 """
 
 import statistics
@@ -18,11 +18,16 @@ from collections.abc import Sequence
 from cluster.text import printable
 from validation.checks import soaked
 from validation.checks.soaked import NodeOverTime, Window
-from validation.model import Metric, Result, Threshold, Tier, Verdict, worst
+from validation.model import Metric, Result, Threshold, Tier, Verdict, When, worst
 
 NAME = "drift"
 TIER = Tier.NODE
 PAYLOAD = soaked.PAYLOAD
+
+CAUSES = {
+    "Slower at the end": When(r"at the beginning"),
+    "Too short": When(r"too short"),
+}
 
 _HOUR_NS = 3600 * 10**9
 FEWEST_WINDOWS = 4  # of a quarter's median nothing is known below that many in all

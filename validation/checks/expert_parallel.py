@@ -7,10 +7,8 @@ What it checks   As ddp, for a mixture of experts over at most 8 neighbours: the
 Why it matters   Mixtures of experts send every token across the network twice a layer, in parts of
                  unequal length. No other training tries all_to_all, and tokens that come to the
                  wrong expert raise no error.
-What to do       The message says where the difference began. If one rank's own computation is
-                 wrong, or it has another's experts, its node is at fault. If tokens are wrong
-                 between two ranks, the path between their nodes is: run all_reduce on these two
-                 alone (`--nodes`), and check the error counters of their network cards and ports.
+What to do       The message says where the difference began. A rank that has another's experts has
+                 computed wrongly.
 """
 
 from validation.checks import training, transport
@@ -22,6 +20,8 @@ from validation.thresholds import Rules
 NAME = "expert_parallel"
 TIER = Tier.CLUSTER
 PAYLOAD = "expert_parallel"
+
+SHARED = (training, transport)
 
 LONGEST_ROW = 8
 FIGURES = (

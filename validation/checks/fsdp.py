@@ -5,20 +5,19 @@ What it checks   As ddp, with torch's fully_shard: the weights that each rank ga
                  parameters, the losses, the speed, and the network that was used.
 Why it matters   Large models are trained so. Weights travel in every step, not only gradients, by
                  all_gather and reduce_scatter, which all_reduce and ddp do not try.
-What to do       The message says where the difference began. If one rank's own weights or its own
-                 computation are wrong, its node is at fault: take it out of service until GPUs and
-                 memory are tested. If weights are right where they are held and wrong where they
-                 were gathered, the path between the named nodes is: run all_reduce on these alone
-                 (`--nodes`).
+What to do       The message says where the difference began. Weights that are right where they are
+                 held and wrong where they were gathered went wrong between two ranks.
 """
 
-from validation.checks import sharded
+from validation.checks import sharded, training, transport
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
 NAME = "fsdp"
 TIER = Tier.CLUSTER
 PAYLOAD = "fsdp"
+
+SHARED = (training, transport)
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

@@ -8,10 +8,11 @@ What it checks   The speed of the local disk, of copies in memory and of the med
 Why it matters   No number that Plumbline ships says how fast your disks and processors are. A disk
                  at a hundredth of its speed, or a processor at its lowest clock, makes every job
                  wait for this node.
-What to do       Compare the named node with a fast one: the drive and its wear, what else writes to
-                 it, memory modules and their slots, the processor's power profile in the firmware.
-                 $ ssh {node} 'lsblk -o NAME,MODEL,ROTA,SIZE; findmnt -T /tmp'
-                 $ ssh {node} 'cpupower frequency-info; dmidecode --type memory | grep -i speed'
+What to do       Compare the named node with a fast one. A slow disk: look at the drive and its
+                 wear, and at what else writes to it. Slow memory or cores: look at the memory
+                 modules and their slots, and at the processor's power profile in the firmware. Too
+                 few nodes alike: no node is at fault; select more of them, or declare what is alike
+                 as alike.
 """
 
 import re
@@ -22,12 +23,23 @@ from cluster.text import printable
 from validation.checks import cores, disk, host, host_memory
 from validation.checks.comparison import ComparedNode, Kind, alike_host, of_each_kind
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, worst
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, When, worst
 
 NAME = "host_stragglers"
 TIER = Tier.NODE
 PAYLOAD = host.PAYLOAD
 FEWEST_ALIKE = 5
+
+CAUSES = {
+    "A slow disk": When(
+        r"disk (?:write|read)", ("ssh {node} 'lsblk -o NAME,MODEL,ROTA,SIZE; findmnt -T /tmp'",)
+    ),
+    "Slow memory or cores": When(
+        r"memory copy|hashing of a core",
+        ("ssh {node} 'cpupower frequency-info; dmidecode --type memory | grep -i speed'",),
+    ),
+    "Too few nodes alike": When(r"too few to find|could be compared", ("sinfo --Node --long",)),
+}
 
 Figures = dict[str, Metric]  # by what they can be compared with
 

@@ -8,26 +8,37 @@ What it checks   Rows of at most 16 ranks share every layer of a transformer (te
                  within the tolerance. Tokens per second are reported, not judged.
 Why it matters   A wrong cache or sum gives wrong answers without any error. Each new token waits
                  for several small all_reduce, one after another, on all ranks.
-What to do       The message says what was wrong first. What one rank computed, or has in its cache,
-                 is its node's fault: take it out of service until GPUs and memory are tested. If
-                 all ranks are wrong at once, what they added up is: run all_reduce on these nodes.
+What to do       The message says what was wrong first. What a rank computed: its own numbers or its
+                 cache are wrong, so its node is at fault; take it out of service until GPUs and
+                 memory are tested. The logits: if these of one rank alone are wrong, its node is at
+                 fault; otherwise the last sum is. What ranks added up: run all_reduce on these
+                 nodes alone (`--nodes`), and repair what it finds. Equally likely tokens: no node
+                 is at fault; the model of your own suite leaves too little between them.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from validation.checks import training, transport
+from validation.checks import commands, training, transport
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.checks.pipeline import LONGEST_CHAIN
 from validation.checks.restart import number_or_inf
 from validation.checks.training import NOT_FINITE
-from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "inference"
 TIER = Tier.CLUSTER
 PAYLOAD = "inference"
+
+CAUSES = {
+    "What a rank computed": When(r"computed differs|the KV cache of", (commands.KERNEL,)),
+    "The logits": When(r"the logits of", (commands.KERNEL, commands.COUNTERS)),
+    "What ranks added up": When(r"added up is wrong", (commands.PACKETS, commands.COUNTERS)),
+    "Equally likely tokens": When(r"nearly as likely", (commands.TORCH,)),
+}
+SHARED = (transport,)
 
 # Less of the logits' spread between the largest two, and rounding could choose (payloads/decoder).
 MARGIN = 0.01

@@ -6,10 +6,13 @@ What it checks   Three jobs run side by side on the node: two ask for one GPU ea
                  reach the same. Whatever CUDA_VISIBLE_DEVICES says, a job can leave it unset.
 Why it matters   Without confinement a job that counts its GPUs itself uses those of its neighbour:
                  both slow down or run out of memory, and one user's data is open to another.
-What to do       Set ConstrainDevices=yes in cgroup.conf and task/cgroup in TaskPlugin
-                 (slurm_constrain: true), name the device files in gres.conf, and restart slurmd.
-                 $ ssh {node} 'scontrol show config | grep -i -e constrain -e taskplugin'
-                 $ ssh {node} 'cat /etc/slurm/cgroup.conf /etc/slurm/gres.conf; ls -l /dev/nvidia*'
+What to do       Reaches too much: set ConstrainDevices=yes in cgroup.conf and task/cgroup in
+                 TaskPlugin (slurm_constrain: true), name the device files in gres.conf, and restart
+                 slurmd. Reaches none: gres.conf names another device file than the driver made;
+                 correct it. One GPU for two jobs: gres.conf has one device file twice, or Slurm
+                 shares GPUs between jobs. Other device files: the node has more or fewer GPUs than
+                 declared; see gpus. Not side by side: nothing is proven; other jobs were in the
+                 way, so repeat the run when the node is free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +21,24 @@ from dataclasses import dataclass
 from cluster.text import printable
 from validation.checks.comparison import ComparedNode
 from validation.checks.document import Document, Unusable, read, unusable_result
-from validation.model import Metric, Result, Threshold, Tier, Verdict
+from validation.model import Metric, Result, Threshold, Tier, Verdict, When
 from validation.payloads.isolation import PARTS
 
 NAME = "isolation"
 TIER = Tier.NODE
 PAYLOAD = "isolation"
+
+CAUSES = {
+    "Reaches too much": When(r"reaches /dev/nvidia|NVML lists [1-9]"),
+    "Reaches none": When(
+        r"reaches none|NVML lists 0", ("ssh {node} 'cat /etc/slurm/gres.conf; ls -l /dev/nvidia*'",)
+    ),
+    "One GPU for two jobs": When(r"two jobs were given", ("ssh {node} cat /etc/slurm/gres.conf",)),
+    "Other device files": When(r"device files of GPUs", ("ssh {node} 'ls -l /dev/nvidia*'",)),
+    "Not side by side": When(
+        r"no answer of the job|did not run beside", ("squeue --nodelist={node}",)
+    ),
+}
 
 _THRESHOLD = Threshold("=", 0, "GPUs", "defined", "a job reaches what Slurm gave it, and no more")
 _WANTED = {"first": 1, "second": 1, "none": 0}

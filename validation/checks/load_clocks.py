@@ -6,10 +6,10 @@ What it checks   While a GPU copies from and to the host, NVML is asked for its 
                  are told.
 Why it matters   A clock that somebody locked low for a measurement, or firmware that holds a board
                  back, shows nowhere while the board is idle: its clock is low then anyway.
-What to do       Reset locked and application clocks. If the clock stays low, read the reasons that
-                 the driver gives under load, and look at power and cooling of the node.
-                 $ ssh {node} 'sudo nvidia-smi -rgc; sudo nvidia-smi -rac'
-                 $ ssh {node} 'nvidia-smi -q -d CLOCK,PERFORMANCE,POWER'
+What to do       A low clock: reset locked and application clocks. If the clock stays low, read the
+                 reasons that the driver gives under load, and look at power and cooling of the
+                 node. Not known: NVML did not tell the clock, so nothing is proven; repair what
+                 `driver` reports, or update the driver.
 
 A board that copies is far from its limit of power and heat: products of matrices slow a healthy one
 down, copies do not.
@@ -21,12 +21,20 @@ from cluster.text import printable
 from validation.checks import computed, health, links
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.checks.health import Finding
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "load_clocks"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "A low clock": When(r"SM clock of \d+ MHz at work"),
+    "Not known": When(
+        r"NVML (?:does not|did not|could not)|before the measurements",
+        ("ssh {node} nvidia-smi -q -d CLOCK",),
+    ),
+}
 
 _THRESHOLD = health.none_faulty("the clock that NVML says the board can have", "derived")
 

@@ -6,19 +6,22 @@ What it checks   As fsdp and tensor_parallel together: torch's fully_shard over 
                  cannot be divided so has rows of one rank.
 Why it matters   Large trainings are laid out so. Each rank belongs to several groups at once, and
                  collectives of different groups are under way side by side.
-What to do       As for fsdp and tensor_parallel; repair what these report first.
+What to do       Repair first what fsdp and tensor_parallel report. The message says where the
+                 difference began.
 """
 
 import math
 from dataclasses import replace
 
-from validation.checks import sharded
+from validation.checks import sharded, training, transport
 from validation.model import Job, Metric, Reply, Result, Tier
 from validation.thresholds import Rules
 
 NAME = "mesh"
 TIER = Tier.CLUSTER
 PAYLOAD = "mesh"
+
+SHARED = (training, transport)
 
 LONGEST_ROW = 8
 

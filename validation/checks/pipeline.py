@@ -5,38 +5,21 @@ What it checks   As ddp, with the 1F1B schedule in chains of at most 16 stages: 
                  that was used.
 Why it matters   A pipeline only sends between neighbours. It uses links that collectives avoid, and
                  wrong activations spoil the training.
-What to do       The message says where the difference began. What a rank computed: its node is at
-                 fault; take it out of service until GPUs and memory are tested. What went between
-                 two ranks: the path between their nodes is at fault; run all_reduce on these two
-                 alone (`--nodes`), and check the error counters of their network cards and ports.
-                 Different versions of torch or NCCL: apply the role validation_runtime to the named
-                 nodes. Over sockets: see all_reduce. The loss alone: the parameters are right, and
-                 the loss that torch reports is not; compare its version with that of other nodes.
-                 Slow steps: run the suite network, which finds a slow node or link, and look for
-                 what else uses the nodes.
+What to do       The message says where the difference began.
 """
 
 import math
 
 from validation.checks import training, transport
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Reply, Result, Tier, When
+from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
 NAME = "pipeline"
 TIER = Tier.CLUSTER
 PAYLOAD = "pipeline"
 
-CAUSES = {
-    "What a rank computed": When(
-        r"what was computed by|the data of|the gradient of|the parameters after step"
-    ),
-    "What went between two ranks": When(r"what went from|what came back between"),
-    "Different versions of torch or NCCL": When(r"different versions of"),
-    "Over sockets": When(r"ran over"),
-    "The loss alone": When(r"^loss difference is [^;]*$"),
-    "Slow steps": When(r"step time / reference|slowest step / median"),
-}
+SHARED = (training, transport)
 
 LONGEST_CHAIN = 16
 

@@ -6,11 +6,10 @@ What it checks   Of each port that is meant (see infiniband), how often its link
                  two seconds, the link does not go down and there are not ten symbol errors more.
 Why it matters   A cable or a transceiver that is about to fail is up, at full rate, and repeats
                  what it lost: jobs are slower or end with a timeout, and the ports look well.
-What to do       Clean or replace the cable or transceiver at this port, then the card. Reset the
-                 counters afterwards, or restart the node: they only ever grow. If many nodes count
-                 errors towards one switch, look there.
-                 $ ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/counters/*'
-                 $ ssh {node} 'sudo perfquery -x; sudo mlxlink -d DEVICE -c -e'
+What to do       A link that goes down: clean or replace the cable or transceiver at this port, then
+                 the card. Symbol errors: the same, and if many nodes count errors towards one
+                 switch, look there. Reset the counters afterwards, or restart the node: they only
+                 ever grow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,12 +17,17 @@ from collections.abc import Iterator, Mapping
 from cluster.text import printable
 from validation.checks import infiniband
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When, worst
 from validation.thresholds import Rules
 
 NAME = "port_errors"
 TIER = Tier.NODE
 PAYLOAD = "host"
+
+CAUSES = {
+    "A link that goes down": When(r"the link (?:went down|trained again)"),
+    "Symbol errors": When(r"symbol errors"),
+}
 
 _THRESHOLD = Threshold(
     "=", 0, "ports", "defined", "each port held against the limits of common.yml"

@@ -109,14 +109,22 @@ _SECTIONS = ("What it checks", "Why it matters", "What to do")
 
 
 def describe(module: ModuleType) -> CheckInfo:
-    """A check's documentation out of its module's docstring."""
+    """A check's documentation out of its module's docstring.
+
+    What it has in common with other checks (SHARED) brings its own advice and causes.
+    """
     text = inspect.getdoc(module) or ""
-    sections = dict(
-        re.findall(rf"^({'|'.join(_SECTIONS)}) +(.+(?:\n +.*)*)", text, flags=re.MULTILINE)
-    )
+    sections = _sections(module)
     lines = [line.strip() for line in sections["What to do"].splitlines()]
-    advice = " ".join(line for line in lines if not line.startswith("$ "))
     commands = tuple(line[2:] for line in lines if line.startswith("$ "))
+    own = [line for line in lines if not line.startswith("$ ")]
+    shared: Sequence[ModuleType] = getattr(module, "SHARED", ())
+    advice = _flow(" ".join([*own, *(_sections(part)["What to do"] for part in shared)]))
+    causes = {
+        label: when
+        for part in (module, *shared)
+        for label, when in getattr(part, "CAUSES", {}).items()
+    }
     return CheckInfo(
         module.NAME,
         module.TIER,
@@ -126,8 +134,13 @@ def describe(module: ModuleType) -> CheckInfo:
         advice,
         commands,
         getattr(module, "FEWEST_NODES", 1),
-        _cases(advice, commands, getattr(module, "CAUSES", {})),
+        _cases(advice, commands, causes),
     )
+
+
+def _sections(module: ModuleType) -> dict[str, str]:
+    text = inspect.getdoc(module) or ""
+    return dict(re.findall(rf"^({'|'.join(_SECTIONS)}) +(.+(?:\n +.*)*)", text, flags=re.MULTILINE))
 
 
 def _cases(advice: str, commands: tuple[str, ...], causes: Mapping[str, When]) -> tuple[Case, ...]:

@@ -3,16 +3,33 @@
 Where the references of all ranks are the same bit by bit, their arithmetic is, and then so must be
 the training: nothing in it rounds in another order (payloads/checkpoint.py). Elsewhere the
 tolerances of other trainings hold.
+
+What to do       Other bits: the training went another way than the same training without an end;
+                 take a named node out of service until its GPUs and memory are tested, and run ddp
+                 where none is named. Beyond the tolerance: as for ddp, which says where the
+                 difference begins; run it on the same nodes. No comparison: no node is at fault;
+                 the training of your own suite has too few steps for a difference to show.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from validation.checks import commands
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.training import MOVEMENT, NOT_FINITE
-from validation.model import Job, Metric, Rank, Result, Threshold, Verdict
+from validation.model import Job, Metric, Rank, Result, Threshold, Verdict, When
 from validation.thresholds import Rules
+
+CAUSES = {
+    "Other bits": When(
+        r"the loss differs from|losses or parameters differ", (commands.KERNEL, commands.TORCH)
+    ),
+    "Beyond the tolerance": When(
+        r"(?:loss|parameter) difference is", (commands.KERNEL, commands.TORCH)
+    ),
+    "No comparison": When(r"the reference moved by", (commands.TORCH,)),
+}
 
 _EXACT = Threshold(
     "=", 0, "steps and ranks", "defined", "the references of all ranks are equal bit by bit"

@@ -10,24 +10,34 @@ What it checks   The other half of the group's nodes looks at every file that `c
                  of ddp elsewhere.
 Why it matters   A checkpoint that cannot be loaded, or an old one that can, costs days of work.
 What to do       Stale or torn: the file server, or the client of the node that wrote the file,
-                 acknowledged writes that it did not keep: check its log, its mount options (NFS:
+                 acknowledged writes that it did not keep; check its log, its mount options (NFS:
                  hard, not async on the server) and its caches. Seen by one node only: that node's
-                 mount. Nothing to load: see checkpoint.
-                 $ ssh {node} 'findmnt; dmesg | grep -i -e nfs -e lustre -e error'
+                 mount is at fault. Nothing to load: the checkpoint is not where these nodes look
+                 for it; compare their mounts with those of the nodes that wrote. What was loaded:
+                 the files are right, so these nodes' memory or their version of torch is not;
+                 compare it with that of the nodes that wrote.
 """
 
 from collections.abc import Sequence
 
 from cluster.text import printable
-from validation.checks import restart, transport
+from validation.checks import commands, restart, transport
 from validation.checks.checkpoint import Item
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "resume"
 TIER = Tier.CLUSTER
 PAYLOAD = "resume"
+
+CAUSES = {
+    "Stale or torn": When(r"of rank \d+ on \S+ (?!.*sees it so)"),
+    "Seen by one node only": When(r"of rank \d+ on \S+ (?=.*sees it so)"),
+    "Nothing to load": When(r"nothing to resume", ("ssh {node} 'findmnt; df -h'",)),
+    "What was loaded": When(r"what was loaded of them", (commands.KERNEL, commands.TORCH)),
+}
+SHARED = (restart, transport)
 
 _SOUND = Threshold("=", 0, "files", "defined", "sha256 of what each rank wrote")
 _LOADED = Threshold("=", 0, "tensors", "defined", "sha256 of each tensor when it was written")

@@ -5,10 +5,12 @@ What it checks   Under load, each GPU repeats a product of large matrices and an
                  GPUs of one model with the same software. Where GPUs differ, the majority is right.
 Why it matters   This is how silent corruption is found: a GPU that computes wrongly once in hours
                  reports no error, and a training that uses it goes wrong without a trace.
-What to do       Take the named GPU out of service and run the vendor's diagnostics. If all GPUs
-                 differ between rounds, the library is the cause: compare the versions of torch and
-                 CUDA with those of a node that passes.
-                 $ ssh {node} 'dcgmi diag -r 3'
+What to do       Other bits in one round: take the named GPU out of service and run the vendor's
+                 diagnostics. If all GPUs differ between rounds, the library is the cause, so
+                 compare the versions of torch and CUDA with those of a node that passes. Other bits
+                 than equal GPUs: take the named GPU out of service and run the vendor's
+                 diagnostics. No majority: compare one more node like these; then the one that is
+                 wrong has a name.
 """
 
 from collections import Counter
@@ -17,11 +19,17 @@ from collections.abc import Sequence
 from cluster.text import printable
 from validation.checks import comparison, soaked
 from validation.checks.soaked import NodeOverTime, Stretch
-from validation.model import Metric, Result, Threshold, Tier, Verdict
+from validation.model import Metric, Result, Threshold, Tier, Verdict, When
 
 NAME = "same_bits"
 TIER = Tier.NODE
 PAYLOAD = soaked.PAYLOAD
+
+CAUSES = {
+    "Other bits in one round": When(r"came out in \d+ ways"),
+    "Other bits than equal GPUs": When(r"than most equal GPUs have"),
+    "No majority": When(r"equal GPUs have different results"),
+}
 
 _SAME = Threshold(
     "=",

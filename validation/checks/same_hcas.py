@@ -6,24 +6,31 @@ What it checks   Adapters with one board id, of the declared fabric, have the sa
 Why it matters   Firmware decides how an adapter reacts to congestion and retries. One that missed
                  an update is slow or drops its link together with the others, and with nobody
                  alone.
-What to do       Give the named adapter the firmware that the others have, and restart the node. If
-                 there is no majority, an update is incomplete.
-                 $ ssh {node} 'cd /sys/class/infiniband; grep . */fw_ver */board_id'
-                 $ ssh {node} 'sudo mlxfwmanager --query'
+What to do       Other firmware: give the named adapter the firmware that the others have, and
+                 restart the node. Another number of HCAs: look for a card that is missing, is
+                 switched off, or is more than declared.
 """
 
 from collections.abc import Hashable, Sequence
 
 from cluster.declaration import Node
-from validation.checks import infiniband
+from validation.checks import comparison, infiniband
 from validation.checks.comparison import ComparedNode, Fact, Facts, all_equal
 from validation.checks.document import Document, Unusable
-from validation.model import Job, Metric, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, When
 
 NAME = "same_hcas"
 TIER = Tier.NODE
 PAYLOAD = "host"
 FEWEST_ALIKE = 2
+
+CAUSES = {
+    "Other firmware": When(r"firmware (?!differs)\S+, \d+ of"),
+    "Another number of HCAs": When(
+        r"HCAs \d+, \d+ of", ("ssh {node} 'lspci | grep -i -e infiniband -e mellanox'",)
+    ),
+}
+SHARED = (comparison,)
 
 _THRESHOLD = Threshold("=", 0, "values", "defined", "what most nodes have, if at least three agree")
 

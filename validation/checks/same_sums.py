@@ -5,9 +5,10 @@ What it checks   all_reduce, all_gather and broadcast of seeded random numbers a
                  result. In a burn-in, so do all rounds over the same nodes. NCCL adds along a ring.
 Why it matters   Numbers that change on their way, in a network card or in a GPU's memory, change a
                  training without an error.
-What to do       Take the named node out of service, test its memory and GPUs, and check the error
-                 counters of its network cards. Where no rank differs from the others, repeat the
-                 run with half of the nodes.
+What to do       A node that differs: take the named node out of service, test its memory and GPUs,
+                 and check the error counters of its network cards. No node differs: all ranks have
+                 the same wrong numbers, so repeat the run with half of the nodes until the cause is
+                 among few.
 """
 
 import re
@@ -16,14 +17,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.text import printable
+from validation.checks import commands
 from validation.checks.document import Document, Unusable, answer, read
-from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads.same_sums import OPERATIONS
 from validation.thresholds import Rules
 
 NAME = "same_sums"
 TIER = Tier.CLUSTER
 PAYLOAD = "same_sums"
+
+CAUSES = {
+    "A node that differs": When(r"otherwise on", (commands.KERNEL, commands.COUNTERS)),
+    "No node differs": When(r"came out in \d+ ways(?!, otherwise)", (commands.COUNTERS,)),
+}
 
 _SAME = Threshold("=", 1, "results", "defined", "the same numbers are added in the same order")
 _HASH = re.compile(r"[0-9a-f]{16}")

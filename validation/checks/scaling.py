@@ -9,10 +9,13 @@ What it checks   Each size trains with exactly its ranks: a sum over them is rig
 Why it matters   Twice the nodes that are not nearly twice as fast waste the difference, and where
                  the curve bends shows what limits it: the links in a node, those between two, or a
                  switch.
-What to do       Find the size at which efficiency falls. At one node: see peers and nvlink. At two
-                 nodes: see all_reduce and the transport that it names. Later: run the suite
-                 network, which names slow nodes, links and groups. Once it is as it should be, set
-                 your own threshold (`scaling` in common.yml).
+What to do       Not together: the ranks of one size did not train one model, so no time of it
+                 counts; run all_reduce and ddp on these nodes. Faster than the hardware: check the
+                 clocks of the nodes, and peak and name of the GPU in the thresholds file. Too
+                 little gained: find the size at which efficiency falls. At one node, see peers and
+                 nvlink. At two nodes, see all_reduce and the transport that it names. Later, run
+                 the suite network, which names slow nodes, links and groups. Once it is as it
+                 should be, set your own threshold (`scaling` in common.yml).
 
 tokens per second = ranks * batch * sequence / step time
 weak efficiency   = tokens per second of n ranks / (n * tokens per second of one)
@@ -29,15 +32,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from validation.checks import transport
+from validation.checks import commands, transport
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.checks.pipeline import LONGEST_CHAIN
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "scaling"
 TIER = Tier.CLUSTER
 PAYLOAD = "scaling"
+
+CAUSES = {
+    "Not together": When(
+        r"ranks trained|a sum over|that trained together|is not finite", (commands.KERNEL,)
+    ),
+    "Faster than the hardware": When(r"more than the hardware", (commands.CLOCK,)),
+    "Too little gained": When(r"at least \S+ expected", (commands.BUSY, commands.PACKETS)),
+}
+SHARED = (transport,)
 
 WEAK, STRONG = "weak efficiency", "strong efficiency"
 PIPELINE, IDEAL = "pipeline efficiency", "pipeline efficiency, ideal"

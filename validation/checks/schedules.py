@@ -6,8 +6,7 @@ What it checks   As pipeline, one after another: GPipe, 1F1B, and interleaved 1F
 Why it matters   Schedules differ in who sends when, and in how much is under way at once. With two
                  stages on a rank the last rank sends to the first one, over a link that no other
                  pipeline uses.
-What to do       The message says under which schedule, and where the difference began. Then as for
-                 pipeline.
+What to do       The message says under which schedule, and where the difference began.
 """
 
 from collections.abc import Sequence
@@ -21,6 +20,8 @@ from validation.thresholds import Rules
 NAME = "schedules"
 TIER = Tier.CLUSTER
 PAYLOAD = "schedules"
+
+SHARED = (training, transport)
 
 LONGEST_CHAIN = 8
 STAGES = {"gpipe": 1, "1f1b": 1, "interleaved": 2}  # of a rank

@@ -7,25 +7,50 @@ What it checks   All GPUs multiply random numbers for the whole time of the suit
                  devices are a warning. On nodes without GPUs the CPUs do the work.
 Why it matters   Heat, power supply and weak solder joints show under load, after minutes or hours,
                  and not in a short test.
-What to do       Heat: check fans, airflow and dust. Power brake: check the power supplies. New
-                 errors: run the vendor's diagnostics on the named GPU. A GPU that did not work to
-                 the end: see the kernel's log of that time.
-                 $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,ECC'
-                 $ ssh {node} 'sudo dmesg -T | tail -50; ip -s link'
+What to do       Heat: check fans, airflow and dust. Power brake: check the power supplies. A limit
+                 that was set: reset clocks and the power limit, or declare that they are meant. New
+                 errors: run the vendor's diagnostics on the named GPU. A network device that counts
+                 errors: check its cable and its port at the switch. Not known: NVML did not tell
+                 what was asked; see driver. A GPU that did not work to the end: see the kernel's
+                 log of that time.
 """
 
 from collections.abc import Iterator, Sequence
 
 from cluster.text import printable
-from validation.checks import clocks, health, links, soaked
+from validation.checks import clocks, commands, health, links, soaked
 from validation.checks.document import Document, Fields, Unusable, answer
 from validation.checks.health import Finding, GpuValues, Unanswered
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, worst
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When, worst
 from validation.thresholds import Rules
 
 NAME = "soak"
 TIER = Tier.NODE
 PAYLOAD = soaked.PAYLOAD
+
+_DIAGNOSED = ("ssh {node} dcgmi diag -r 3", "ssh {node} 'nvidia-smi -q -d ECC'")
+CAUSES = {
+    "Heat": When(
+        r"clocks are reduced: (?!.*power brake)|the board slows down",
+        ("ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE'",),
+    ),
+    "Power brake": When(
+        r"clocks are reduced: (?=.*power brake)",
+        ("ssh {node} 'nvidia-smi -q -d POWER,PERFORMANCE'",),
+    ),
+    "A limit that was set": When(
+        r"limited by a setting|power limit", ("ssh {node} 'nvidia-smi -q -d CLOCK,POWER'",)
+    ),
+    "New errors": When(
+        r"ECC errors under load|waits for a reset|PCIe replays|counted new errors", _DIAGNOSED
+    ),
+    "A network device that counts errors": When(r"\S+ counted \d+ ", (commands.PACKETS,)),
+    "Not known": When(r"NVML|were reset during", ("ssh {node} nvidia-smi -q",)),
+    "A GPU that did not work to the end": When(
+        r"^(?:GPU \d+|MIG instance \d+|CPU)(?:: (?!it could)| was under load)",
+        ("ssh {node} 'sudo dmesg -T | tail -50'",),
+    ),
+}
 
 # Heat that lasts; the first moments of a load may show what passes.
 _LASTING = 3

@@ -6,23 +6,32 @@ What it checks   The median speed of each GPU over all rounds is compared with t
                  falls so far below its own median in more than a tenth of the time.
 Why it matters   All GPUs of a training wait for the slowest one, and for one that is slow now and
                  then.
-What to do       Check the GPU's temperature, clocks, power limit and throttle reasons in
-                 rounds.html beside those of its neighbours.
-                 $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,CLOCK'
+What to do       Slow all the time: check the GPU's temperature, clocks, power limit and throttle
+                 reasons in rounds.html beside those of its neighbours. Slow now and then: look
+                 there at what changes when it is slow, and for other processes. Too few GPUs: no
+                 node is at fault; select more nodes of this kind.
 """
 
 import statistics
 from collections.abc import Sequence
 
 from cluster.text import printable
-from validation.checks import soaked, stragglers
+from validation.checks import commands, soaked, stragglers
 from validation.checks.soaked import NodeOverTime, Stretch
-from validation.model import Metric, Result, Threshold, Tier, Verdict, worst
+from validation.model import Metric, Result, Threshold, Tier, Verdict, When, worst
 
 NAME = "soak_stragglers"
 TIER = Tier.NODE
 PAYLOAD = soaked.PAYLOAD
 FEWEST_GPUS = stragglers.FEWEST_GPUS
+
+CAUSES = {
+    "Slow all the time": When(r"does \S+ products/s"),
+    "Slow now and then": When(
+        r"is slow now and then", ("ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER'", commands.BUSY)
+    ),
+    "Too few GPUs": When(r"too few to find", ("sinfo --Node --long",)),
+}
 
 _SHARE = 0.1  # of the windows that may lie below
 _STEADY = Threshold("≤", 1.0, "", "derived", "all of the time", _SHARE)

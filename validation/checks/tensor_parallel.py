@@ -5,18 +5,19 @@ What it checks   As ddp, with torch's ColwiseParallel and RowwiseParallel over a
                  and parameters, the losses, the speed, and the network that was used.
 Why it matters   Models whose layers do not fit one GPU are trained and served so. Every layer waits
                  for a sum over the ranks, so a wrong slice or a slow link spoils each of them.
-What to do       The message says where the difference began. If one rank's weights or its own
-                 computation are wrong, its node is at fault. If a sum is wrong, all_reduce between
-                 the ranks of that row is: run it on their nodes alone (`--nodes`).
+What to do       The message says where the difference began. A sum is made by the ranks of one row,
+                 so only their nodes are concerned.
 """
 
-from validation.checks import sharded, training
+from validation.checks import sharded, training, transport
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
 NAME = "tensor_parallel"
 TIER = Tier.CLUSTER
 PAYLOAD = "tensor_parallel"
+
+SHARED = (training, transport)
 
 LONGEST_ROW = 8
 

@@ -4,6 +4,19 @@ The payload says for every rank how far it is from the reference, relative to th
 length or movement, in the order in which the figures come about: what the first step gave, then
 the parameters after each step. A fault spreads to all ranks from the next exchange on, so it is
 the first figure that is off which tells whose fault it is.
+
+What to do       What a rank computed: its node is at fault; take it out of service until GPUs and
+                 memory are tested. An average or a sum: what the ranks add up together came out
+                 wrong; run all_reduce on these nodes alone (`--nodes`), and repair what it finds.
+                 What went between two ranks: the path between their nodes is at fault; run
+                 all_reduce on these two alone (`--nodes`), and check the error counters of their
+                 network cards and ports. The loss alone: the parameters are right, and the loss
+                 that torch reports is not; compare its version with that of other nodes. Slow
+                 steps: run the suite network, which finds a slow node or link, and look for what
+                 else uses the nodes. Close to the tolerance: the result still counts as right;
+                 compare the version of torch and the speed with those of earlier runs. No
+                 comparison: no node is at fault; the training of your own suite has too few steps
+                 for a difference to show.
 """
 
 import itertools
@@ -12,9 +25,35 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from validation.checks import commands
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import Job, Metric, Rank, Result, Threshold, Value, Verdict, worst
+from validation.model import Job, Metric, Rank, Result, Threshold, Value, Verdict, When, worst
 from validation.thresholds import Rules, Speeds, Tolerances
+
+CAUSES = {
+    "What a rank computed": When(
+        r"what was computed by|the data of|the gradient of (?!the experts)|after step 1 of|"
+        r"that were held by",
+        (commands.KERNEL,),
+    ),
+    "An average or a sum": When(
+        r"the averaged gradient of|the gradient of the experts|the sums that|after step (?!1 of)",
+        (commands.PACKETS, commands.COUNTERS),
+    ),
+    "What went between two ranks": When(
+        r"what went from|what came back between|the tokens that|that went between",
+        (commands.PACKETS, commands.COUNTERS),
+    ),
+    "The loss alone": When(
+        r"loss difference is [^;,]*, at most [^;]*(?:$|; (?!it began))", (commands.TORCH,)
+    ),
+    "Slow steps": When(
+        r"(?:step time / reference's|slowest step / median) is [^;]*(?:$|; (?!it began))",
+        (commands.BUSY, commands.PACKETS),
+    ),
+    "Close to the tolerance": When(r"close to the \S+ allowed", (commands.TORCH,)),
+    "No comparison": When(r"the reference moved by", (commands.TORCH,)),
+}
 
 LOSS = "loss difference"
 FIRST_STEP = "first-step difference"

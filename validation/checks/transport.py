@@ -3,6 +3,18 @@
 all_reduce and all trainings are held against it: each connects by itself, and a bandwidth means
 something only for the network it was measured on. InfiniBand that fell back to sockets must fail,
 and never become a baseline. What no log shows is not proven.
+
+What to do       Different versions of torch or NCCL: apply the role validation_runtime to the named
+                 nodes. Another network than declared: the declared fabric was not used, or not at
+                 its rate; check the links of the named nodes, and NCCL_IB_HCA and similar variables
+                 in validation_environment. A better network than declared: nothing is slow; correct
+                 node_fabric in the inventory, so that this network is proven. A port that failed:
+                 NCCL lost it during the job and went on over the others; check cables and error
+                 counters of the named nodes. Slower than it could be: the network is right, and a
+                 part of it is not used; look for ports that are down, for the module
+                 nvidia_peermem, and at NVLink. Not in NCCL's log: what the ranks ran over is not
+                 proven; remove NCCL_DEBUG variables from validation_environment, and report the
+                 version of NCCL if that does not help.
 """
 
 import re
@@ -13,8 +25,28 @@ from typing import Any
 
 from cluster.declaration import Gpus
 from cluster.text import printable
+from validation.checks import commands
 from validation.checks.document import Document, Fields, Unusable, read
-from validation.model import Job, Reply, Result, Verdict, worst
+from validation.model import Job, Reply, Result, Verdict, When, worst
+
+_BETTER = r"NVLink between|RoCE on [^;]*, ethernet"
+CAUSES = {
+    "Different versions of torch or NCCL": When(r"different versions of", (commands.TORCH,)),
+    "Another network than declared": When(rf"ran over (?!{_BETTER})", (commands.PORTS,)),
+    "A better network than declared": When(rf"ran over (?:{_BETTER})", (commands.PORTS,)),
+    "A port that failed": When(
+        r"a port of the network failed",
+        (commands.COUNTERS, "ssh {node} 'sudo dmesg -T | tail -50'"),
+    ),
+    "Slower than it could be": When(
+        r"NCCL found \d+ ports|did not use GPUDirect|GPUs of one node reached each other",
+        (commands.PORTS, commands.TOPOLOGY),
+    ),
+    "Not in NCCL's log": When(
+        r"NCCL's log (?:shows no|does not show)|of NCCL's log|the NCCL log of|no fabric that",
+        (commands.TORCH,),
+    ),
+}
 
 SOCKETS = "sockets"
 INFINIBAND = "InfiniBand"

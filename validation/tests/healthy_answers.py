@@ -17,7 +17,7 @@ from validation.tests import (
     standin_isolation,
 )
 from validation.tests.conftest import make_plan
-from validation.tests.judging import rules_of
+from validation.tests.judging import assert_advised, rules_of
 
 REAL = tuple((f"gpu{number}", "h100_sxm", 2, "ib_ndr400") for number in (1, 2))
 VIRTUAL = tuple((f"gpu{number}", "virtual", 2) for number in (1, 2))
@@ -203,8 +203,14 @@ def _others(check: str) -> tuple[tuple[Job, str], ...]:
 def result(check: str, job: Job, text: str, **changes: Any) -> Result:
     """Of this answer; a check that compares has three healthy ones beside it.
 
-    `changes` are of the reply that brings it.
+    `changes` are of the reply that brings it. Whatever it is, it is one of the check's cases.
     """
+    found = _result(check, job, text, **changes)
+    assert_advised(found)
+    return found
+
+
+def _result(check: str, job: Job, text: str, **changes: Any) -> Result:
     rules = rules_of(job.nodes[0].hardware)
     healthy = Reply(job.name, Outcome.EXITED, 0, "17", text, document_ns=ARRIVED_NS, munge=MUNGE)
     reply = replace(healthy, **changes)

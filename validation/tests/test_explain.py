@@ -26,7 +26,7 @@ def words():
     """Everything that the program can print and that a person may ask about."""
     yield from CHECKS
     yield from (f"{n} {case.name}" for n, c in CHECKS.items() for case in c.info.cases)
-    yield from (case.name for case in causes.COMMON)
+    yield from (case.name for case in (*causes.COMMON, causes.UNUSABLE))
     yield from (f"xid {code}" for code in xids.load().by_code)
     for kind in (Cause, Outcome, Verdict, Standing):
         yield from (word.value for word in kind)
@@ -56,7 +56,10 @@ def test_the_data_has_nothing_that_is_never_asked_for():
     assert set(known["outcomes"]) == {outcome.value for outcome in Outcome}
     assert set(known["reasons"]) == {cause.value for cause in job_reasons.Cause}
     assert set(known["words"]) == {word.value for word in (*Verdict, *Standing)}
-    assert {name for names in known["checks"].values() for name in names} <= set(CHECKS)
+    assert sorted(name for names in known["checks"].values() for name in names) == sorted(CHECKS)
+    cases = {case.name for check in CHECKS.values() for case in check.info.cases}
+    assert {name for names in known["cases"].values() for name in names} <= cases
+    assert set(known["common"]) == {case.name for case in (*causes.COMMON, causes.UNUSABLE)}
 
 
 @pytest.mark.parametrize(

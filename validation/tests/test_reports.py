@@ -883,6 +883,8 @@ def kind_of(step):
         for name, check in CHECKS.items()
         for case in check.info.cases
     }
+    common = (*causes.COMMON, causes.UNUSABLE)
+    texts |= {f"case {case.name}": case.advice for case in common}
     fitting = [name for name, text in texts.items() if step.advice.startswith(text)]
     kind = max(fitting, key=lambda name: len(texts[name]))
     return f"{kind} {step.advice.removeprefix(texts[kind])}".rstrip()

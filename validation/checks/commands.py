@@ -1,0 +1,10 @@
+"""Commands that several checks propose, with {node} where a node's name belongs."""
+
+BUSY = "ssh {node} 'ps -eo pid,user,pcpu,comm,cgroup --sort=-pcpu | head -20'"
+CLOCK = "ssh {node} timedatectl"
+COUNTERS = "ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/counters/*'"
+KERNEL = "ssh {node} 'sudo dmesg | grep -i -e xid -e edac'"
+PACKETS = "ssh {node} ip -statistics link"
+PORTS = "ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/*state */ports/*/rate'"
+TOPOLOGY = "ssh {node} nvidia-smi topo -m"
+TORCH = "ssh {node} \"/opt/plumbline/bin/python -c 'import torch; print(torch.__version__)'\""
