@@ -192,7 +192,8 @@ def case(info: CheckInfo, result: Result) -> Case | None:
     The judge may have named it; else it is the one whose words stand first in the message: the
     worst of several findings begins it.
     """
-    known = (*info.cases, *COMMON, *((UNUSABLE,) if result.value is None else ()))
+    last = (UNUSABLE,) if result.value is None else ()
+    known: tuple[Case, ...] = (*info.cases, *COMMON, *last)
     named = [item for item in known if item.name == result.cause]
     if named:
         return named[0]

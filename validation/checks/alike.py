@@ -7,24 +7,26 @@ What it checks   Driver, CUDA version of the driver, torch and kernel are the sa
 Why it matters   A training over different nodes is as slow as the oldest of them, or fails in a way
                  that nobody can reproduce. A board with another VBIOS was replaced, or missed an
                  update.
-What to do       Give the named node what the others have: the package brings the driver and its
-                 firmware, the server's vendor the VBIOS, and the role validation_runtime torch. If
-                 there is no majority, an update is incomplete.
-                 $ ssh {node} 'nvidia-smi -q | grep -i -e "driver version" -e vbios -e gsp'
-                 $ ssh {node} uname -r
+What to do       Another value: give the named node what the others have: the package brings the
+                 driver and its firmware, the server's vendor the VBIOS, and the role
+                 validation_runtime torch.
 """
 
 from collections.abc import Iterator, Sequence
 
+from validation.checks import comparison
 from validation.checks.comparison import ComparedNode, Fact, Facts, all_equal
 from validation.checks.document import Document, Unusable
 from validation.checks.health import GpuValues, Unanswered, answering
-from validation.model import Job, Metric, Result, Threshold, Tier
+from validation.model import Job, Metric, Result, Threshold, Tier, When
 
 NAME = "alike"
 TIER = Tier.NODE
 PAYLOAD = "health"
 FEWEST_GPUS = 2
+
+CAUSES = {"Another value": When(r", \d+ of \d+ \w+ have")}
+SHARED = (comparison,)
 
 _THRESHOLD = Threshold("=", 0, "values", "defined", "what most nodes have, if at least three agree")
 _OF_BOARDS = {"vbios": "VBIOS", "gsp_firmware": "GSP firmware"}

@@ -28,7 +28,9 @@ CAUSES = {
         r"no dcgmi|not found|connect|hostengine",
         ("ssh {node} 'dcgmi discovery --list; systemctl status nvidia-dcgm'",),
     ),
-    "Fewer GPUs than declared": When(r"declared", ("ssh {node} 'dcgmi discovery --list'",)),
+    "Fewer GPUs than declared": When(
+        r"declared|GPUs passed", ("ssh {node} 'dcgmi discovery --list'",)
+    ),
 }
 
 

@@ -10,7 +10,8 @@ Why it matters   An idle link uses a slow generation, so a badly trained link on
                  training fails on it.
 What to do       PCIe: reseat the board, check the riser and the slot's settings in the firmware.
                  NVLink: reset all GPUs of the node. If the counters grow again, the fault is the
-                 board, its seat or the baseboard.
+                 board, its seat or the baseboard. Not known: NVML did not tell what was asked,
+                 so nothing is proven; see driver.
                  $ ssh {node} 'nvidia-smi -q -d PCIE; nvidia-smi nvlink --errorcounters'
                  $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
 """
@@ -33,6 +34,7 @@ CAUSES = {
     "PCIe": When(
         r"PCIe", ('ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"',)
     ),
+    "Not known": When(r"NVML (?:could|reported|does)", ("ssh {node} nvidia-smi -q",)),
     "NVLink": When(r"NVLink", ("ssh {node} 'nvidia-smi nvlink --errorcounters'",)),
 }
 

@@ -20,7 +20,10 @@ TIER = Tier.NODE
 PAYLOAD = "node"
 
 CAUSES = {
-    "`Invalid credential`": When(r"Invalid", ("ssh {node} sudo sha256sum /etc/munge/munge.key",)),
+    "`Invalid credential`": When(
+        r"Invalid|refuses (?!.*(?:Expired|Rewound|Socket|unmunge|Success))",
+        ("ssh {node} sudo sha256sum /etc/munge/munge.key",),
+    ),
     "`Expired` or `Rewound`": When(r"Expired|Rewound", ("ssh {node} timedatectl",)),
     "No answer": When(
         r"could not make|was not tried|no answer|Socket|unmunge|Success",

@@ -12,7 +12,8 @@ Why it matters   A job of many nodes runs at the speed of its slowest link, and 
 What to do       A node: take it out of service, and compare its CPUs, GPUs and network interfaces
                  with those of its peers. A link: check the cable, the switch port and the route
                  between the two nodes, and firewall rules on either of them. A switch: check its
-                 uplinks and the ports to the named nodes.
+                 uplinks and the ports to the named nodes. Not told apart: too few good nodes were
+                 left to pair with; repeat the run with more nodes.
                  $ ssh {node} ip -statistics link
                  $ ssh {node} nft list ruleset
 
@@ -22,7 +23,7 @@ The pairs are chosen, and the findings made, by validation.localise.
 import statistics
 from dataclasses import replace
 
-from validation.checks import all_reduce
+from validation.checks import all_reduce, transport
 from validation.checks.document import read
 from validation.model import Job, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
@@ -38,7 +39,13 @@ CAUSES = {
     "A node": When(r"failed with every partner"),
     "A link": When(r"[Tt]he link between"),
     "A switch": When(r"at fault as a whole|[Ww]hat (leads out of|joins)|^The rail"),
+    "Not told apart": When(
+        r"failed with (?!every partner)|fail with each other and are|whether it|"
+        r"not measured with any|ran well with no other",
+        ("sinfo --Node --long",),
+    ),
 }
+SHARED = (all_reduce, transport)
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:

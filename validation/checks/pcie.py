@@ -7,24 +7,33 @@ What it checks   The link has all lanes that board and slot support, and runs at
 Why it matters   Half the lanes give half the bandwidth to the host and to a network adapter. With a
                  small BAR1, network adapters reach only a part of the GPU's memory, and NCCL goes
                  through the host.
-What to do       Power the node off and reseat the board or its riser. Check the slot's settings in
-                 the firmware (bifurcation, maximum speed). Small BAR1: switch on Above 4G Decoding
-                 and Resizable BAR there.
-                 $ ssh {node} 'nvidia-smi -q | grep -A 12 "GPU Link Info"'
-                 $ ssh {node} 'nvidia-smi -q -d MEMORY | grep -A 3 BAR1'
-                 $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
+What to do       Fewer lanes, or an older generation: power the node off and reseat the board or its
+                 riser; check the slot's settings in the firmware (bifurcation, maximum speed).
+                 Small BAR1: switch on Above 4G Decoding and Resizable BAR there. Not known: this
+                 board or driver does not tell its link; update the driver, or leave out this check.
 """
 
 from collections.abc import Iterator, Mapping
 
 from cluster.readers.nvml import CLOCK_REASONS
 from validation.checks.health import Finding, GpuValues, each_gpu, none_faulty
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "pcie"
 TIER = Tier.NODE
 PAYLOAD = "health"
+
+CAUSES = {
+    "Fewer lanes, or an older generation": When(
+        r"PCIe lanes|PCIe generation",
+        ('ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"',),
+    ),
+    "Small BAR1": When(r"BAR1 of", ("ssh {node} 'nvidia-smi -q -d MEMORY | grep -A 3 BAR1'",)),
+    "Not known": When(
+        r"does not know", ("ssh {node} 'nvidia-smi -q | grep -A 12 \"GPU Link Info\"'",)
+    ),
+}
 
 _THRESHOLD = none_faulty("the link that NVML says board and slot can have")
 _IDLE = 1 << CLOCK_REASONS.index("idle")

@@ -113,6 +113,8 @@ def _wrong_files(job: Job, document: Document) -> Result | None:
     problems = [item for item in measured.items("problems") if item.values]
     if not count and not problems:
         return None
+    if not problems:
+        raise Unusable(f"{count} files are wrong, and none is named")
     hosts = set(document.proof.hosts)
     seers = [set(_seen_by(item)) for item in problems]
     message = "; ".join(map(_sentence, problems[:_SHOWN]))

@@ -6,9 +6,9 @@ What it checks   For one product of seeded matrices, in each type that the GPU s
                  right if at least three agree.
 Why it matters   A GPU that computes wrongly reports no error. Its effect is noticed weeks later, in
                  a model.
-What to do       Take the named GPU out of service and run the vendor's diagnostics. If there is no
-                 majority, add nodes of the same kind to the run to show which one is wrong.
-                 $ ssh {node} 'dcgmi diag -r 3'
+What to do       Another product: take the named GPU out of service and run the vendor's
+                 diagnostics. If there is no majority, add nodes of the same kind to the run to show
+                 which one is wrong.
 
 Under other software a product may come out otherwise without a fault: other kernels add up in
 another order, and each rounds. So such GPUs are not held against each other.
@@ -16,15 +16,18 @@ another order, and each rounds. So such GPUs are not held against each other.
 
 from collections.abc import Sequence
 
-from validation.checks import computed, repeatable
+from validation.checks import comparison, computed, repeatable
 from validation.checks.comparison import ComparedNode, Fact, Facts, all_equal
 from validation.checks.document import Document, Unusable
-from validation.model import Job, Result, Threshold, Tier
+from validation.model import Job, Result, Threshold, Tier, When
 
 NAME = "same_product"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
 FEWEST_GPUS = 2
+
+CAUSES = {"Another product": When(r", \d+ of \d+ \w+ have")}
+SHARED = (comparison,)
 
 _THRESHOLD = Threshold(
     "=",

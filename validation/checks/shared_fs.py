@@ -10,7 +10,8 @@ Why it matters   Jobs on a node without the mount lose their output or fill the 
 What to do       Not mounted: mount it, and find out why it was not mounted at boot. No answer:
                  check the server and the network to it. Not writable: declare a folder in which
                  users may write, such as the parent of their homes. A local type: it is not a
-                 shared filesystem, unless this node is the server.
+                 shared filesystem, unless this node is the server. Another error: the kernel's log
+                 says more about it.
                  $ ssh {node} 'findmnt; systemctl --failed'
                  $ ssh {node} 'dmesg | grep -i -e nfs -e lustre'
 """
@@ -32,6 +33,11 @@ CAUSES = {
     ),
     "No answer": When(
         r"did not answer|to answer|Stale", ("ssh {node} 'dmesg | grep -i -e nfs -e lustre'",)
+    ),
+    "Another error": When(
+        r"^/\S+: (?!nothing is mounted|cannot be written|\w+ is the filesystem|took .* to answer|"
+        r".*(?:No such file|did not answer|Stale))",
+        ("ssh {node} 'findmnt; systemctl --failed'", "ssh {node} 'sudo dmesg -T | tail -50'"),
     ),
     "Not writable": When(r"cannot be written", ("ssh {node} findmnt",)),
     "A local type": When(r"filesystem of a local disk", ("ssh {node} findmnt",)),
@@ -79,7 +85,7 @@ def _judged(item: Fields, limit_s: float) -> tuple[Verdict, str]:
     if seconds < 0:
         raise Unusable(f"{item.text('path')}: answered after {seconds:g} s")
     if (error := item.maybe_text("error")) is not None:
-        return Verdict.FAIL, printable(error, 80)
+        return Verdict.FAIL, printable(error or "no reason given", 80)
     mount = item.inner("found")
     kind, written = mount.text("type"), mount.maybe_text("written")
     if mount.text("point") == "/":

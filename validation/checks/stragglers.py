@@ -8,12 +8,12 @@ What it checks   The figures are matrix products of each type, GPU memory, and c
                  a failure. The node's slowest figure is shown.
 Why it matters   A training over many GPUs runs at the speed of the slowest one, and no other check
                  distinguishes a slow GPU from a slow model.
-What to do       One GPU of a node: check its temperature, power and throttle reasons under load.
-                 All GPUs of a node: check its power supply, cooling, clocks and CPU power profile,
-                 and what else runs there. Only copies from and to the host: check the link of that
-                 GPU.
-                 $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
-                 $ ssh {node} 'nvidia-smi topo -m; lscpu | grep -e NUMA -e MHz'
+What to do       A slow GPU: if it is one of a node, check its temperature, power and throttle
+                 reasons under load. If it is all of a node, check its power supply, cooling, clocks
+                 and CPU power profile, and what else runs there. If only copies from and to the
+                 host are slow, check the link of that GPU. Figures that are missing: another check
+                 says why; see cuda and gemm. Too few to compare: no node is at fault; select more
+                 nodes of this kind.
 
 The centre is the median, and the spread the median absolute deviation (MAD), because neither moves
 with the outlier that is looked for. Under five values neither says anything.
@@ -28,12 +28,18 @@ from cluster.text import printable
 from validation.checks import computed, copies, gemm, hbm
 from validation.checks.comparison import ComparedNode, Kind, of_each_kind
 from validation.checks.document import Document, Unusable
-from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, worst
+from validation.model import Job, Metric, Result, Threshold, Tier, Verdict, When, worst
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 
 NAME = "stragglers"
 TIER = Tier.NODE
 PAYLOAD = computed.PAYLOAD
+
+CAUSES = {
+    "A slow GPU": When(r"the median of \d+ GPUs is"),
+    "Figures that are missing": When(r"not measured", ("ssh {node} nvidia-smi",)),
+    "Too few to compare": When(r"too few to find", ("sinfo --Node --long",)),
+}
 
 FEWEST_GPUS = 5
 

@@ -5,7 +5,8 @@ What it checks   /tmp is writable and has free space. slurmd's spool folder exis
 Why it matters   If /tmp is full or read-only, jobs fail with misleading messages. Without its spool
                  folder slurmd starts no job.
 What to do       Read-only: the kernel found errors on the disk; its log names it. Full: find what
-                 fills it, usually files of jobs that ended long ago.
+                 fills it, usually files of jobs that ended long ago. Not writable: the folder is
+                 missing, or its owner or mode is wrong.
                  $ ssh {node} 'df -h /tmp /var/spool; findmnt -T /tmp'
                  $ ssh {node} 'dmesg | grep -i -e "I/O error" -e remount'
 """
@@ -21,6 +22,9 @@ PAYLOAD = "node"
 CAUSES = {
     "Read-only": When(
         r"[Rr]ead-only|[Ee]rror", ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount'",)
+    ),
+    "Not writable": When(
+        r"^/\S+: (?!.*(?:[Rr]ead-only|[Ee]rror|No space|MB are free))", ("ssh {node} ls -ld /tmp",)
     ),
     "Full": When(r"MB are free|No space", ("ssh {node} 'df -h /tmp /var/spool; findmnt -T /tmp'",)),
 }
