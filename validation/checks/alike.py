@@ -10,6 +10,8 @@ Why it matters   A training over different nodes is as slow as the oldest of the
 What to do       Another value: give the named node what the others have: the package brings the
                  driver and its firmware, the server's vendor the VBIOS, and the role
                  validation_runtime torch.
+                 $ ssh {node} 'nvidia-smi -q | grep -i -e "driver version" -e vbios -e gsp'
+                 $ ssh {node} uname -r
 """
 
 from collections.abc import Iterator, Sequence

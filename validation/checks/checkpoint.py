@@ -9,6 +9,7 @@ Why it matters   Large trainings live from checkpoints: each of them is killed s
 What to do       Not the same filesystem: compare the mounts of the named node with the others'. Too
                  little free: remove files, or declare another filesystem first in
                  validation_shared_filesystems.
+                 $ ssh {node} 'findmnt; df -h'
 """
 
 from collections.abc import Sequence

@@ -10,6 +10,8 @@ What to do       A slow core: restart the node. If the core is slow again, look 
                  interrupts of that core, then have the processor replaced. All cores slow: look at
                  the power profile in the firmware, at the governor and at what else runs there.
                  Wrong hashes: take the node out of service and have the processor replaced.
+                 $ ssh {node} 'grep MHz /proc/cpuinfo | sort | uniq -c; cpupower frequency-info'
+                 $ ssh {node} 'dmesg | grep -i -e mce -e throttl; head -40 /proc/interrupts'
 
 Fast and efficient cores beside each other (Intel hybrid, Arm big.LITTLE) differ by less than that,
 and a busy hypervisor takes time from all tries of a core only for as long as it holds it.

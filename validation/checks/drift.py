@@ -10,6 +10,7 @@ Why it matters   A board that warms up slowly, dries out its thermal paste or lo
 What to do       Slower at the end: compare temperature, clock and power of the first and the last
                  hour in rounds.html, then check cooling and the power supply. Too short: no node is
                  at fault; give the burn-in more time.
+                 $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,CLOCK'
 """
 
 import statistics

@@ -32,7 +32,7 @@ PAYLOAD = "node"
 
 CAUSES = {
     "Fewer than declared": When(r"device nodes found|NVML answers for"),
-    "Another name": When(r"NVML says|declared as", ("ssh {node} nvidia-smi -L",)),
+    "Another name": When(r"NVML says|declared as|has board names", ("ssh {node} nvidia-smi -L",)),
     "One GPU on two nodes": When(
         r"one answers for the other",
         (

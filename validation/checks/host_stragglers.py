@@ -13,6 +13,8 @@ What to do       Compare the named node with a fast one. A slow disk: look at th
                  modules and their slots, and at the processor's power profile in the firmware. Too
                  few nodes alike: no node is at fault; select more of them, or declare what is alike
                  as alike.
+                 $ ssh {node} 'lsblk -o NAME,MODEL,ROTA,SIZE; findmnt -T /tmp'
+                 $ ssh {node} 'cpupower frequency-info; dmidecode --type memory | grep -i speed'
 """
 
 import re
@@ -141,7 +143,7 @@ def _result(
         message = f"too few alike nodes have the same to compare: {', '.join(lacking)}"
     lowest = min(shares, key=lambda what: shares[what], default=None)
     value = (
-        Metric("compared", 0, "figures")
+        None
         if lowest is None
         else Metric(f"{figures[lowest].name}, of the median", float(f"{shares[lowest]:.3g}"))
     )

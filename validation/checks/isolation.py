@@ -13,6 +13,8 @@ What to do       Reaches too much: set ConstrainDevices=yes in cgroup.conf and t
                  shares GPUs between jobs. Other device files: the node has more or fewer GPUs than
                  declared; see gpus. Not side by side: nothing is proven; other jobs were in the
                  way, so repeat the run when the node is free.
+                 $ ssh {node} 'scontrol show config | grep -i -e constrain -e taskplugin'
+                 $ ssh {node} 'cat /etc/slurm/cgroup.conf /etc/slurm/gres.conf; ls -l /dev/nvidia*'
 """
 
 from collections.abc import Iterator, Sequence

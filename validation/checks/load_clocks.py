@@ -10,6 +10,8 @@ What to do       A low clock: reset locked and application clocks. If the clock 
                  reasons that the driver gives under load, and look at power and cooling of the
                  node. Not known: NVML did not tell the clock, so nothing is proven; repair what
                  `driver` reports, or update the driver.
+                 $ ssh {node} 'sudo nvidia-smi -rgc; sudo nvidia-smi -rac'
+                 $ ssh {node} 'nvidia-smi -q -d CLOCK,PERFORMANCE,POWER'
 
 A board that copies is far from its limit of power and heat: products of matrices slow a healthy one
 down, copies do not.

@@ -10,6 +10,7 @@ Why it matters   Ranks and Slurm's daemons find each other by name: with a wrong
 What to do       A name: correct the line of /etc/hosts on the node (a run of the playbook writes
                  it), or the DNS. A packet: compare the MTU of the interfaces on both nodes and of
                  the switch ports between them, and look for a firewall that drops large packets.
+                 Nothing to compare with: no other node answered; repair these first.
                  $ ssh {node} 'getent ahosts {node}; ip -brief address'
                  $ ssh {node} ip link
 """
@@ -32,6 +33,7 @@ CAUSES = {
         r"its name leads|has no address|which has",
         ("ssh {node} 'getent ahosts {node}; ip -brief address'",),
     ),
+    "Nothing to compare with": When(r"no other node answered", ("sinfo --Node --long",)),
     "A packet": When(r"packets of", ("ssh {node} ip link",)),
 }
 

@@ -11,6 +11,9 @@ What to do       Fewer lanes, or an older generation: power the node off and res
                  riser; check the slot's settings in the firmware (bifurcation, maximum speed).
                  Small BAR1: switch on Above 4G Decoding and Resizable BAR there. Not known: this
                  board or driver does not tell its link; update the driver, or leave out this check.
+                 $ ssh {node} 'nvidia-smi -q | grep -A 12 "GPU Link Info"'
+                 $ ssh {node} 'nvidia-smi -q -d MEMORY | grep -A 3 BAR1'
+                 $ ssh {node} "sudo lspci -vv -d 10de: | grep -e 10de -e LnkCap: -e LnkSta:"
 """
 
 from collections.abc import Iterator, Mapping

@@ -10,6 +10,8 @@ What to do       A link that goes down: clean or replace the cable or transceive
                  the card. Symbol errors: the same, and if many nodes count errors towards one
                  switch, look there. Reset the counters afterwards, or restart the node: they only
                  ever grow.
+                 $ ssh {node} 'cd /sys/class/infiniband; grep . */ports/*/counters/*'
+                 $ ssh {node} 'sudo perfquery -x; sudo mlxlink -d DEVICE -c -e'
 """
 
 from collections.abc import Iterator, Mapping

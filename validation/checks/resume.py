@@ -16,6 +16,7 @@ What to do       Stale or torn: the file server, or the client of the node that 
                  for it; compare their mounts with those of the nodes that wrote. What was loaded:
                  the files are right, so these nodes' memory or their version of torch is not;
                  compare it with that of the nodes that wrote.
+                 $ ssh {node} 'findmnt; dmesg | grep -i -e nfs -e lustre -e error'
 """
 
 from collections.abc import Sequence

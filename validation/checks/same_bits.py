@@ -11,6 +11,7 @@ What to do       Other bits in one round: take the named GPU out of service and 
                  than equal GPUs: take the named GPU out of service and run the vendor's
                  diagnostics. No majority: compare one more node like these; then the one that is
                  wrong has a name.
+                 $ ssh {node} 'dcgmi diag -r 3'
 """
 
 from collections import Counter

@@ -9,6 +9,8 @@ Why it matters   Firmware decides how an adapter reacts to congestion and retrie
 What to do       Other firmware: give the named adapter the firmware that the others have, and
                  restart the node. Another number of HCAs: look for a card that is missing, is
                  switched off, or is more than declared.
+                 $ ssh {node} 'cd /sys/class/infiniband; grep . */fw_ver */board_id'
+                 $ ssh {node} 'sudo mlxfwmanager --query'
 """
 
 from collections.abc import Hashable, Sequence

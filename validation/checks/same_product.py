@@ -9,6 +9,7 @@ Why it matters   A GPU that computes wrongly reports no error. Its effect is not
 What to do       Another product: take the named GPU out of service and run the vendor's
                  diagnostics. If there is no majority, add nodes of the same kind to the run to show
                  which one is wrong.
+                 $ ssh {node} 'dcgmi diag -r 3'
 
 Under other software a product may come out otherwise without a fault: other kernels add up in
 another order, and each rounds. So such GPUs are not held against each other.

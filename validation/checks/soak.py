@@ -13,6 +13,8 @@ What to do       Heat: check fans, airflow and dust. Power brake: check the powe
                  errors: check its cable and its port at the switch. Not known: NVML did not tell
                  what was asked; see driver. A GPU that did not work to the end: see the kernel's
                  log of that time.
+                 $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,ECC'
+                 $ ssh {node} 'sudo dmesg -T | tail -50; ip -s link'
 """
 
 from collections.abc import Iterator, Sequence

@@ -10,6 +10,7 @@ What to do       Slow all the time: check the GPU's temperature, clocks, power l
                  reasons in rounds.html beside those of its neighbours. Slow now and then: look
                  there at what changes when it is slow, and for other processes. Too few GPUs: no
                  node is at fault; select more nodes of this kind.
+                 $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,CLOCK'
 """
 
 import statistics

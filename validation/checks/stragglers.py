@@ -14,6 +14,8 @@ What to do       A slow GPU: if it is one of a node, check its temperature, powe
                  host are slow, check the link of that GPU. Figures that are missing: another check
                  says why; see cuda and gemm. Too few to compare: no node is at fault; select more
                  nodes of this kind.
+                 $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
+                 $ ssh {node} 'nvidia-smi topo -m; lscpu | grep -e NUMA -e MHz'
 
 The centre is the median, and the spread the median absolute deviation (MAD), because neither moves
 with the outlier that is looked for. Under five values neither says anything.

@@ -44,7 +44,7 @@ from validation.slurm import launcher
 from validation.slurm.client import JobProgress, Progress, SlurmDown
 from validation.tests import standin, standin_nodes
 from validation.tests.conftest import make_plan
-from validation.tests.judging import put
+from validation.tests.judging import assert_advised, put
 
 Change = Callable[[Reply, Job], Reply]
 Place = tuple[str | int, ...]
@@ -1082,6 +1082,8 @@ def run(seed: int, simulated: World, fault: str, bad: frozenset[str]) -> Simulat
     except PlumblineError as error:
         return SimulatedRun(seed, fault, bad, None, {}, (f"exit 2: {error}",))
     results = settle(plan.checks, walk.results)
+    for result in results:
+        assert_advised(result)
     reports = node_reports(plan.nodes, walk.states, results, plan.suite_checks, plan.checks)
     return SimulatedRun(
         seed,

@@ -16,8 +16,7 @@ def judged(check, job, reply, rules=None):
     assert evaluate is not None
     result = evaluate(job, reply, rules or rules_of(job.nodes[0].hardware))
     assert (result.check, result.subject) == (check, job.subject)
-    assert_printable(result)
-    assert_advised(result)
+    assert_told(result)
     return result
 
 
@@ -40,11 +39,12 @@ def assert_advised(result):
         assert causes.case(CHECKS[result.check].info, result), f"{result.check}: {result.message}"
 
 
-def assert_printable(result):
-    """Its message is one short line, and no sentence with a full stop."""
+def assert_told(result):
+    """Its message is one short line, and no sentence with a full stop; and one of its cases."""
     assert "\n" not in result.message
     assert len(result.message) <= 320
     assert not result.message.endswith(".")
+    assert_advised(result)
 
 
 def put(document, path, value):

@@ -10,7 +10,7 @@ from validation.checks.comparison import ComparedNode, most
 from validation.model import Outcome, Reply, Subject, Verdict
 from validation.tests import standin, standin_compute, standin_health, standin_host
 from validation.tests.conftest import make_plan
-from validation.tests.judging import assert_printable, changed, put
+from validation.tests.judging import assert_told, changed, put
 
 PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
@@ -48,7 +48,7 @@ def compared(check, nodes, *changes, count=2, silent=()):
     results = CHECKS[check].compare(asked_of)
     for result in results:
         assert result.check == check
-        assert_printable(result)
+        assert_told(result)
     return {result.subject.name: result for result in results}
 
 

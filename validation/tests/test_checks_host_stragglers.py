@@ -12,7 +12,7 @@ from validation.model import Outcome, Reply, Verdict
 from validation.plan import Selection
 from validation.tests import standin, standin_host
 from validation.tests.conftest import declare, make_plan, plan_of
-from validation.tests.judging import assert_printable, put
+from validation.tests.judging import assert_told, put
 
 PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
@@ -36,7 +36,7 @@ def compared(count, *changes, silent=(), every=lambda number, measured: None):
         members.append(ComparedNode(job, None if number in silent else reply, RULES))
     results = host_stragglers.compare(members)
     for result in results:
-        assert_printable(result)
+        assert_told(result)
     return {result.subject.name: result for result in results}
 
 

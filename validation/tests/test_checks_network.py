@@ -7,7 +7,7 @@ from validation.checks.comparison import ComparedNode
 from validation.model import Outcome, Reply, Verdict
 from validation.tests import standin
 from validation.tests.conftest import make_plan
-from validation.tests.judging import assert_printable, changed, rules_of
+from validation.tests.judging import assert_told, changed, rules_of
 
 PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 
@@ -34,7 +34,7 @@ def compared(count, *changes, silent=()):
         members.append(ComparedNode(job, given, rules_of(job.nodes[0].hardware)))
     results = network.compare(members)
     for result in results:
-        assert_printable(result)
+        assert_told(result)
     return {result.subject.name: result for result in results}
 
 

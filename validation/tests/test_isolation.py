@@ -18,7 +18,7 @@ from validation.payloads import isolation as payload
 from validation.slurm import job as jobs
 from validation.tests import standin, standin_isolation
 from validation.tests.conftest import make_plan
-from validation.tests.judging import assert_printable, put
+from validation.tests.judging import assert_told, put
 
 PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
@@ -42,7 +42,7 @@ def judged(*changes, model="h100_sxm", silent=(), **of_all):
         reply = Reply(job.name, Outcome.EXITED, 0, "17", text)
         members.append(ComparedNode(job, None if part in silent else reply, thresholds.load(model)))
     (result,) = isolation.compare(members)
-    assert_printable(result)
+    assert_told(result)
     return result
 
 

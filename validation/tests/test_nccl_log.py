@@ -569,7 +569,11 @@ def judge(texts, hosts=TWO_NODES, fabric="ib_ndr400", gpus=H100):
 
 
 def judged(summaries, hosts, fabric, gpus):
-    return transport.judge(documents(summaries), hosts, fabric, gpus)
+    """What the logs speak against, which is one of the causes of whatever ran over them."""
+    problem = transport.judge(documents(summaries), hosts, fabric, gpus)
+    words = [when.words for when in transport.CAUSES.values()]
+    assert problem is None or sum(bool(re.search(each, problem.sentence)) for each in words) == 1
+    return problem
 
 
 def recorded(name, fabric, gpus):

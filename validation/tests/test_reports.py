@@ -874,6 +874,10 @@ DRAINED = {
 }
 
 
+def of_it(step):
+    return {f"check {name}" for name in CHECKS if re.search(rf"\b{name}\b", step.title)}
+
+
 def kind_of(step):
     """Whose words a step has: a cause's or a check's; and those that stand behind them."""
     texts = {f"cause {cause.value}": entry.text for cause, entry in advice.ADVICE.items()}
@@ -886,7 +890,8 @@ def kind_of(step):
     common = (*causes.COMMON, causes.UNUSABLE)
     texts |= {f"case {case.name}": case.advice for case in common}
     fitting = [name for name, text in texts.items() if step.advice.startswith(text)]
-    kind = max(fitting, key=lambda name: len(texts[name]))
+    # Checks may have a case in common.
+    kind = max(fitting, key=lambda name: (len(texts[name]), name.split(",")[0] in of_it(step)))
     return f"{kind} {step.advice.removeprefix(texts[kind])}".rstrip()
 
 
