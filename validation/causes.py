@@ -156,7 +156,7 @@ COMMON = (
     ),
     Case(
         "another gpu",
-        r"is known as",
+        r"is known as|none of its GPUs before",
         "The GPU is not the declared model: correct node_gpus in the inventory, or the node. A "
         "board that the thresholds do not know yet is added to `nvml_names` of your own file.",
         _LOOK,

@@ -8,7 +8,7 @@ Why it matters   A board that is too hot or lacks power runs at half its clock o
                  other GPUs of a job wait for it.
 What to do       Heat: check fans, airflow and dust, then the board's heat sink. Power brake: check
                  the power supplies and the cables to the board. Limits: set or reset them with
-                 nvidia-smi.
+                 nvidia-smi. Not known: this board or driver does not tell; update the driver.
                  $ ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE,POWER,CLOCK'
                  $ ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'
 """
@@ -27,6 +27,7 @@ PAYLOAD = "health"
 CAUSES = {
     "Heat": When(r"thermal slowdown|°C, the board slows down"),
     "Power brake": When(r"power brake|reduced: hardware slowdown"),
+    "Not known": When(r"NVML does not know", ("ssh {node} 'nvidia-smi -q -d PERFORMANCE'",)),
     "Limits": When(
         r"limited by a setting|application clock|power limit|persistence mode",
         ("ssh {node} 'sudo nvidia-smi -rac; sudo nvidia-smi -rgc; sudo nvidia-smi -pm 1'",),

@@ -9,6 +9,7 @@ Why it matters   Checkpoints, caches and data sets are stored there. A drive tha
 What to do       Wrong bytes or an I/O error: take the node out of service and replace the drive.
                  Read-only: the kernel has found errors before. Slow: check the drive's wear, what
                  else writes to it, and whether it is the drive that you meant.
+                 No speed known: the file stayed in memory; set TMPDIR to a folder on a disk.
                  $ ssh {node} 'findmnt -T /tmp; df -h /tmp'
                  $ ssh {node} 'dmesg | grep -i -e "I/O error" -e remount -e nvme'
 """
@@ -31,6 +32,9 @@ CAUSES = {
     ),
     "Read-only": When(
         r"[Rr]ead-only", ("ssh {node} 'dmesg | grep -i -e \"I/O error\" -e remount -e nvme'",)
+    ),
+    "No speed known": When(
+        r"cannot be bypassed|no disk to measure", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)
     ),
     "Slow": When(r"are needed|any machine does", ("ssh {node} 'findmnt -T /tmp; df -h /tmp'",)),
 }

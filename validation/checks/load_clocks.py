@@ -33,7 +33,7 @@ PAYLOAD = computed.PAYLOAD
 CAUSES = {
     "A low clock": When(r"SM clock of \d+ MHz at work"),
     "Not known": When(
-        r"NVML (?:does not|did not|could not)|before the measurements",
+        r"NVML (?:does not|did not|could not|reported nothing)",
         ("ssh {node} nvidia-smi -q -d CLOCK",),
     ),
 }

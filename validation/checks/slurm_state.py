@@ -13,7 +13,8 @@ What to do       Drained: an operator or a health check took the node out of ser
                  and Slurm would refuse the jobs. Unknown to Slurm: the node is missing in
                  slurm.conf, or the inventory has another name for it. Kept back: it is in a
                  reservation, in maintenance, rebooting or powered down on purpose; wait, or give
-                 the run the reservation.
+                 the run the reservation. A new state: this release of Slurm has a state that is not
+                 known here; Slurm's manual says what it means.
                  $ scontrol show node {node}
                  $ ssh {node} systemctl status slurmd munge
                  $ scontrol update nodename={node} state=resume
@@ -62,6 +63,10 @@ CAUSES = {
         ),
     ),
     "GPUs of another type": When(r"Slurm has", ("scontrol show node {node}",)),
+    "A new state": When(
+        r"^Slurm says (?!drain|fail|down|error|unknown|future|inval)\S+$",
+        ("scontrol show node {node}",),
+    ),
     "Unknown to Slurm": When(r"does not know this node", ("scontrol show nodes | grep NodeName",)),
     "Kept back": When(
         r"reservation|the node is|the node has",

@@ -33,11 +33,11 @@ PAYLOAD = soaked.PAYLOAD
 _DIAGNOSED = ("ssh {node} dcgmi diag -r 3", "ssh {node} 'nvidia-smi -q -d ECC'")
 CAUSES = {
     "Heat": When(
-        r"clocks are reduced: (?!.*power brake)|the board slows down",
+        clocks.CAUSES["Heat"].words,
         ("ssh {node} 'nvidia-smi -q -d TEMPERATURE,PERFORMANCE'",),
     ),
     "Power brake": When(
-        r"clocks are reduced: (?=.*power brake)",
+        clocks.CAUSES["Power brake"].words,
         ("ssh {node} 'nvidia-smi -q -d POWER,PERFORMANCE'",),
     ),
     "A limit that was set": When(
