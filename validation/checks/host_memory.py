@@ -9,8 +9,8 @@ Why it matters   Data loaders and copies to the GPUs depend on the host's memory
                  module that is missing or in the wrong slot halves it without an error.
 What to do       Wrong bytes: take the node out of service and replace the module that the firmware
                  names. Slow: compare the modules, their slots and speed, and the firmware's NUMA
-                 settings with those of a fast node. No speed known: the node has too little free memory
-                 beside its caches; free some, and repeat the run.
+                 settings with those of a fast node. No speed known: the node has too little free
+                 memory beside its caches; free some, and repeat the run.
                  $ ssh {node} 'free -m; lscpu | grep -i numa'
                  $ ssh {node} dmidecode --type memory
 """
