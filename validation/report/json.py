@@ -87,16 +87,16 @@ def document(head: Mapping[str, Any], lists: Mapping[str, Iterable[Any]]) -> Ite
     """A JSON object in pieces, of which none is long: a list may have an entry for each node."""
     yield "{"
     for number, (key, value) in enumerate(head.items()):
-        yield f"{',' if number else ''}\n  {json.dumps(key)}: {_compact(value)}"
+        yield f"{',' if number else ''}\n  {json.dumps(key)}: {compact(value)}"
     for key, entries in lists.items():
         yield f",\n  {json.dumps(key)}: ["
         for number, entry in enumerate(entries):
-            yield f"{',' if number else ''}\n    {_compact(entry)}"
+            yield f"{',' if number else ''}\n    {compact(entry)}"
         yield "\n  ]"
     yield "\n}\n"
 
 
-def _compact(value: Any) -> str:
+def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -1,16 +1,26 @@
-"""A plan, for people (`--dry-run`) and as data (`plan.json`)."""
+"""A plan, for people (`--dry-run`) and as data (`plan.json`).
 
-import json
-from collections.abc import Callable, Sequence
+`plan.json` is made for large clusters: what is the same of many nodes stands there once, with a
+node list. `{node}` in the name and configuration of a job stands for the name of its node.
+"""
 
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from cluster.declaration import Node
 from cluster.hostlist import compress
 from cluster.text import duration
 from cluster.watching import fitted, table
-from validation.model import Job, PlannedCheck, Tier
+from validation.model import Job, PlannedCheck, Subject, Tier
 from validation.plan import ALWAYS, AT_ONCE, MOST_ROUNDS, Plan
 from validation.report import words
-from validation.report.json import plain
+from validation.report.json import compact, document, plain
 from validation.thresholds.applied import JUDGED_BY_SPEED, applied
+
+SCHEMA = 2
+
+_T = TypeVar("_T")
 
 _HEADER = ("tier", "job", "nodes", "ranks", "GPUs", "backend", "partition", "limit", "checks")
 _FOLD = 8  # jobs of the node tier on more nodes than this are one row
@@ -134,25 +144,104 @@ def _row(job: Job) -> tuple[str, ...]:
 
 
 def as_json(plan: Plan) -> str:
-    document = {
-        "schema": 1,
+    head = {
+        "schema": SCHEMA,
         "run": plan.run_id,
         "suite": plan.suite,
         "cluster": plan.cluster,
         "python": plan.python,
         "at_most": {"seconds": plan.longest_s, "gpu_hours": round(plan.gpu_hours, 4)},
-        "nodes": plain(plan.nodes),
-        "checks": plain(plan.checks),
-        "jobs": [_job(job) for job in plan.jobs],
         "thresholds": plain(plan.rules),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _job(job: Job) -> dict[str, object]:
-    return {
-        **{name: value for name, value in plain(job).items() if name != "pool"},
-        "nodes": list(job.hosts),
-        "ranks": job.ranks,
-        "gres": job.gres,
+    lists = {
+        "nodes": [_declared(nodes) for nodes in _alike(plan.nodes, _but_for_its_name)],
+        "checks": [_checks(checks) for checks in _alike(plan.checks, _but_for_its_node)],
+        "jobs": [_jobs(jobs) for jobs in _alike(plan.jobs, _kind_of_job)],
     }
+    return "".join(document(head, lists))
+
+
+def _alike(items: Iterable[_T], kind: Callable[[_T], Hashable]) -> Iterable[list[_T]]:
+    groups: dict[Hashable, list[_T]] = {}
+    for item in items:
+        groups.setdefault(kind(item), []).append(item)
+    return groups.values()
+
+
+def _but_for_its_name(node: Node) -> Hashable:
+    return replace(node, name="")
+
+
+def _but_for_its_node(check: PlannedCheck) -> Hashable:
+    return replace(check, subject=Subject("", ())) if _of_one_node(check.subject) else check
+
+
+def _kind_of_job(job: Job) -> Hashable:
+    return compact(_pattern(job)), tuple(job.config)
+
+
+def _of_one_node(subject: Subject) -> bool:
+    return subject == Subject.node(subject.name)
+
+
+def _declared(nodes: Sequence[Node]) -> dict[str, Any]:
+    declared = plain(nodes[0])
+    del declared["name"]
+    return {"nodes": compress(node.name for node in nodes), **declared}
+
+
+def _checks(checks: Sequence[PlannedCheck]) -> dict[str, Any]:
+    first = checks[0]
+    return {
+        "check": first.check,
+        "tier": first.tier.value,
+        "together": None if _of_one_node(first.subject) else first.subject.name,
+        "nodes": compress(name for check in checks for name in check.subject.nodes),
+        "skip": first.skip,
+        "unproven": first.unproven,
+    }
+
+
+def _jobs(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Jobs of one pattern. What `config` has of each node by itself is in `config_of`."""
+    first = jobs[0]
+    pattern = _pattern(first)
+    configs = [_config(job) for job in jobs]
+    same = [name for name in first.config if all(c[name] == configs[0][name] for c in configs)]
+    apart = [name for name in first.config if name not in same]
+    return {
+        **pattern,
+        "nodes": compress(name for job in jobs for name in job.hosts),
+        "config": {name: configs[0][name] for name in same},
+        "config_of": {
+            name: {job.hosts[0]: plain(job.config[name]) for job in jobs} for name in apart
+        },
+    }
+
+
+def _pattern(job: Job) -> dict[str, Any]:
+    """A job without its node, or of several nodes the whole job without its configuration."""
+    alone = _of_one_node(job.subject)
+    shown = {
+        "name": _of_its_node(job, job.name),
+        "together": None if alone else job.subject.name,
+        "nodes": "" if alone else compress(job.hosts),
+    }
+    left_out = (*shown, "subject", "pool", "config")
+    rest = {
+        field.name: plain(getattr(job, field.name))
+        for field in fields(job)
+        if field.name not in left_out
+    }
+    return {**shown, **rest, "ranks": job.ranks, "gres": job.gres}
+
+
+def _config(job: Job) -> dict[str, Any]:
+    return {name: _of_its_node(job, plain(value)) for name, value in job.config.items()}
+
+
+def _of_its_node(job: Job, value: Any) -> Any:
+    """A text with the name of the job's node in it, as that of each other node is."""
+    if isinstance(value, str) and _of_one_node(job.subject):
+        return value.replace(f"-{job.subject.name}", "-{node}")
+    return value

@@ -141,6 +141,25 @@ def folded_away(results: Sequence[Result]) -> Iterator[Row]:
             yield from (_row(result, result.check, False) for result in alike)
 
 
+def alike(results: Sequence[Result]) -> Iterator[list[Result]]:
+    """Results that say the same of many nodes together, each other one alone.
+
+    As in the table, what differs in its numbers alone is the same, and where a check has many kinds
+    of message, all of them are. What passed is alike.
+    """
+    checks: dict[object, dict[str, list[Result]]] = {}
+    for number, result in enumerate(results):
+        alone = len(result.subject.nodes) != 1
+        key = number if alone else (result.check, result.tier, result.verdict)
+        kind = "" if result.verdict is Verdict.PASS else kind_of(result.message)
+        checks.setdefault(key, {}).setdefault(kind, []).append(result)
+    for kinds in checks.values():
+        shown: list[list[Result]] = []
+        for same in kinds.values():
+            shown += [same] if len(same) > FOLD else [[result] for result in same]
+        yield from [[r for same in shown for r in same]] if len(shown) > _KINDS else shown
+
+
 def _on_many_nodes(rows: Sequence[Row]) -> Iterator[Row]:
     """A rack without power says the same of each of its nodes: that is one row.
 
@@ -239,7 +258,8 @@ def _row(result: Result, check: str, several_groups: bool) -> Row:
     )
 
 
-def _folded(results: Sequence[Result]) -> Row:
+def range_of(results: Sequence[Result]) -> tuple[str, str]:
+    """Value and threshold of nodes that say the same."""
     values = [result.value for result in results if result.value]
     texts = list(dict.fromkeys(metric(value) for value in values))
     numbers = [v.value for v in values if not isinstance(v.value, str)]
@@ -247,15 +267,20 @@ def _folded(results: Sequence[Result]) -> Row:
         unit = values[0].unit
         value = f"{number(min(numbers))} … {number(max(numbers))} {unit}".strip()
     else:
-        value = listed(texts, 2)
+        value = listed(texts or [metric(None)], 2)
     limits = list(dict.fromkeys(threshold(result.threshold) for result in results))
+    return value, limits[0] if len(limits) == 1 else "as declared"
+
+
+def _folded(results: Sequence[Result]) -> Row:
+    value, limit = range_of(results)
     first = results[0]
     return Row(
         first.tier.value,
         first.check,
         count(len(results), "node"),
         value,
-        limits[0] if len(limits) == 1 else "as declared",
+        limit,
         first.verdict,
         "",
     )

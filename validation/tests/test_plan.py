@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cluster import declaration
+from cluster import declaration, hostlist
 from cluster.declaration import Submission
 from cluster.errors import DataError, UsageError
 from validation import plan, suites
@@ -30,9 +30,7 @@ def skipped_of(run_plan):
 def test_the_quick_plan_of_the_virtual_cluster(golden):
     run_plan = make_plan()
     golden("plan_virtual.txt", plan_report.render(run_plan))
-    text = plan_report.as_json(run_plan)
-    document = json.loads(text)
-    assert text == json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    document = json.loads(plan_report.as_json(run_plan))
     # What they are is in their own files, with many words.
     assert document.pop("thresholds") == json.loads(json.dumps(plain(run_plan.rules)))
     golden("plan_virtual.json", compact(document) + "\n")
@@ -304,10 +302,82 @@ def test_one_node_is_no_substitute_for_several():
 def test_the_plan_as_json_says_what_each_job_is(golden):
     document = json.loads(plan_report.as_json(make_plan(*MIXED)))
     jobs = {job["name"]: job for job in document["jobs"]}
-    assert jobs["all_reduce-h100_sxm"]["nodes"] == ["h1", "h2"]
+    assert jobs["all_reduce-h100_sxm"]["nodes"] == "h[1-2]"
     assert jobs["all_reduce-h100_sxm"]["ranks"] == 16
     assert jobs["all_reduce-h100_sxm"]["gres"] == "gpu:h100_sxm:8"
     assert document["at_most"]["gpu_hours"] > 0
+
+
+def unfolded_jobs(document):
+    """What each job is, out of what is the same of many."""
+    for entry in document["jobs"]:
+        names = hostlist.expand(entry["nodes"])
+        for name in names if entry["together"] is None else [entry["together"]]:
+            own = {key: values[name] for key, values in entry["config_of"].items()}
+            same = {
+                key: value.replace("{node}", name) if isinstance(value, str) else value
+                for key, value in entry["config"].items()
+            }
+            yield {
+                **{key: entry[key] for key in entry if key not in ("config_of", "together")},
+                "name": entry["name"].replace("{node}", name),
+                "subject": name,
+                "nodes": [name] if entry["together"] is None else names,
+                "config": {**same, **own},
+            }
+
+
+@pytest.mark.parametrize("suite", ["quick", "gpu", "full"])
+def test_the_plan_as_json_has_every_job_node_and_check(suite):
+    others = [(f"gpu{number}", "h100_sxm", 8, "ib_ndr400") for number in range(1, 12)]
+    environments = {"gpu3": {"NCCL_DEBUG": "WARN"}}
+    made = make_plan(*MIXED, *others, suite=suite, environments=environments, shared=["/home"])
+    document = json.loads(plan_report.as_json(made))
+    found = {job["name"]: job for job in unfolded_jobs(document)}
+    assert len(found) == len(made.jobs)
+    for job in made.jobs:
+        told, is_ = found[job.name], json.loads(json.dumps(plain(job)))
+        del is_["pool"]
+        expected = {
+            **is_,
+            "subject": job.subject.name,
+            "nodes": list(job.hosts),
+            "ranks": job.ranks,
+            "gres": job.gres,
+        }
+        assert {**told, "nodes": sorted(told["nodes"])} == {
+            **expected,
+            "nodes": sorted(expected["nodes"]),
+        }
+    declared = {}
+    for entry in document["nodes"]:
+        for name in hostlist.expand(entry.pop("nodes")):
+            declared[name] = {"name": name, **entry}
+    assert declared == {node.name: json.loads(json.dumps(plain(node))) for node in made.nodes}
+    owed = set()
+    for entry in document["checks"]:
+        names = hostlist.expand(entry["nodes"])
+        of = [entry["together"]] if entry["together"] else names
+        owed |= {(entry["check"], entry["tier"], n, entry["skip"], entry["unproven"]) for n in of}
+    assert owed == {
+        (c.check, c.tier.value, c.subject.name, c.skip, c.unproven) for c in made.checks
+    }
+
+
+def test_the_plan_of_a_large_cluster_is_a_small_file():
+    """1,024 nodes: see docs/understand/scale.md. A node more costs its neighbours' names."""
+    few, more = (
+        len(
+            plan_report.as_json(
+                make_plan(
+                    *((f"gpu{n}", "h100_sxm", 8, "ib_ndr400") for n in range(100, 100 + number)),
+                    suite="gpu",
+                )
+            )
+        )
+        for number in (16, 80)
+    )
+    assert (more - few) / 64 < 128
 
 
 # --- what is declared for the payloads -----------------------------------------------------------

@@ -177,13 +177,15 @@ def test_nothing_that_a_node_says_reaches_the_terminal_raw():
 def test_junit_is_well_formed_and_counts_right(report):
     root = ET.fromstring(junit.render(report).encode())
     cases = root.findall("./testsuite/testcase")
-    assert len(cases) == len(report.results) == int(root.get("tests", ""))
+    groups = list(words.alike(report.results))
+    assert sum(map(len, groups)) == len(report.results)
+    assert len(cases) == len(groups) == int(root.get("tests", ""))
     for tag, attribute, verdict in (
         ("failure", "failures", Verdict.FAIL),
         ("error", "errors", Verdict.INCONCLUSIVE),
         ("skipped", "skipped", Verdict.SKIP),
     ):
-        expected = sum(result.verdict is verdict for result in report.results)
+        expected = sum(group[0].verdict is verdict for group in groups)
         assert len(root.findall(f"./testsuite/testcase/{tag}")) == expected
         assert int(root.get(attribute, "")) == expected
         assert sum(int(suite.get(attribute, "")) for suite in root) == expected
@@ -198,6 +200,57 @@ def test_junit_names_node_and_check():
     }
     assert failed["plumbline.node.gpu3", "gpus"] == "1 GPU device nodes found, 2 declared"
     assert "elements of the sum" in failed["plumbline.cluster.virtual", "all_reduce"]
+
+
+def test_junit_of_many_nodes_stays_small_and_has_what_each_said():
+    """1,024 nodes: see docs/understand/scale.md; this is a sixteenth of it."""
+    for failing, most in ((False, 16 << 10), (True, 48 << 10)):
+        _, report = large(64, failing)
+        text = junit.render(report)
+        assert len(text.encode()) < most
+        root = ET.fromstring(text.encode())
+        cases = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
+        assert len(set(cases)) == len(cases)
+        assert {result.verdict for result in report.results} == {
+            *((Verdict.FAIL,) if failing else ()),
+            *(Verdict.PASS, Verdict.SKIP),
+        }
+        said = [line for case in root.iter("failure") for line in (case.text or "").splitlines()]
+        for result in report.results:
+            if result.verdict is Verdict.FAIL and result.check != "cpus":
+                assert f"{result.subject.name}: {result.message}" in said
+    (cpus,) = [
+        case for case in root.iter("testcase") if (case.get("name") or "").startswith("cpus")
+    ]
+    assert cpus.get("name") == "cpus fail: # CPUs found, # declared"
+    (failure,) = cpus
+    assert failure.get("message") == "on 64 nodes: 1 CPUs found, 2 declared"
+    assert (failure.text or "").startswith("nodes: gpu[1-64] (64)\nvalue: 1 CPUs\nthreshold: ")
+
+
+def test_junit_has_one_case_for_a_check_that_many_nodes_pass():
+    passed = next(r for r in healthy().results if r.check == "cpus")
+    for number, expected in ((words.FOLD, words.FOLD), (words.FOLD + 1, 1)):
+        nodes = [Subject.node(f"gpu{n}") for n in range(number)]
+        results = tuple(replace(passed, subject=subject) for subject in nodes)
+        root = ET.fromstring(junit.render(replace(healthy(), results=results)).encode())
+        assert len(list(root.iter("testcase"))) == expected
+    (case,) = root.iter("testcase")
+    assert (case.get("classname"), case.get("name")) == ("plumbline.node", "cpus")
+    assert (case[0].text or "").startswith(f"nodes: gpu[0-{words.FOLD}] ({words.FOLD + 1})\n")
+
+
+def test_junit_says_of_many_nodes_what_has_no_value():
+    (result, *_) = mixed_bag().results
+    said = {"verdict": Verdict.INCONCLUSIVE, "message": "not run: no answer", "value": None}
+    results = tuple(
+        replace(result, subject=Subject.node(f"gpu{number}"), threshold=None, **said)
+        for number in range(9)
+    )
+    root = ET.fromstring(junit.render(replace(healthy(), results=results)).encode())
+    (error,) = root.iter("error")
+    assert error.get("message") == "on 9 nodes: not run: no answer"
+    assert error.text == "nodes: gpu[0-8] (9)\nvalue: –\nthreshold: –"
 
 
 # --- HTML ------------------------------------------------------------------------------------
