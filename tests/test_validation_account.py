@@ -11,7 +11,7 @@ import pytest
 from cluster import declaration
 from playbooks.plugin_utils.judge import cautions
 from tests.live_cluster import REPOSITORY
-from tests.standins.inventories import good, site, write
+from tests.standins.inventories import good, hosts, site, write
 
 ACCOUNT = "plumbline-validation"
 ALICE = {"name": "alice", "account": "physics"}
@@ -101,6 +101,23 @@ def test_accounting_hides_jobs_where_it_knows_who_has_them(declared):
     assert of(declared(), "ctl1", "slurm_database_private_data") == [[]]
     users = declared(slurm_accounts=[PHYSICS], slurm_users=[ALICE])
     assert of(users, "ctl1", "slurm_database_private_data") == [["jobs", "usage"]]
+
+
+@pytest.mark.parametrize(
+    ("monitored", "variables", "folder"),
+    [
+        (False, {}, ""),  # nobody would read it
+        (True, {}, "/var/lib/prometheus/node-exporter-validation"),
+        (True, {"node_exporter_textfile_folder": "/srv/textfiles"}, "/srv/textfiles-validation"),
+        (True, {"validation_user": "alice"}, ""),  # the site's own may not write there
+    ],
+)
+def test_tests_in_the_background_tell_prometheus_where_it_is(
+    tmp_path, monitored, variables, folder
+):
+    groups = {**good(), **({"monitoring": hosts(mon1="10.0.0.3")} if monitored else {})}
+    read = site(write(tmp_path / "i", groups, {"group_vars/all.yml": variables}))
+    assert of(read, "login1", "validation_runtime_background_metrics") == [folder]
 
 
 def test_its_home_is_where_homes_are(declared):

@@ -10,7 +10,7 @@ Nothing here knows Slurm or the terminal: whoever starts the loop says what is i
 import fcntl
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from cluster.files import write_whole
 from cluster.slurm import node_states
 from cluster.slurm.node_states import NodeState
 from validation import typed
-from validation.model import EXIT_CODES, JobReport, Outcome, Result, Verdict, worst
+from validation.model import EXIT_CODES, JobReport, Outcome, Result, RunReport, Verdict, worst
 
 SCHEMA = 1
 STATE, LOCK = "state.json", "lock"
@@ -128,6 +128,30 @@ def judged(node: str, results: Iterable[Result], jobs: Iterable[JobReport]) -> T
     decisive = next((result for result in heard if not result.verdict.green), None)
     message = f"{decisive.check}: {decisive.message}" if decisive else ""
     return Trial(node, worst(result.verdict for result in heard), message)
+
+
+def told(report: RunReport, trials: Iterable[Trial]) -> RunReport | None:
+    """The report without what says nothing: nodes that were pre-empted, and of those that failed
+    before that what was cut short. None where nothing is left.
+    """
+    verdicts = {trial.node: trial.verdict for trial in trials if trial.verdict is not None}
+    silent = {
+        (node, check)
+        for item in report.jobs
+        if _preempted(item)
+        for node in item.job.hosts
+        for check in item.job.checks
+    }
+    results = tuple(
+        result
+        for result in report.results
+        if verdicts.keys() >= set(result.subject.nodes)
+        and not any((node, result.check) in silent for node in result.subject.nodes)
+    )
+    if not results:
+        return None
+    nodes = tuple(item for item in report.nodes if item.node.name in verdicts)
+    return replace(report, results=results, nodes=nodes, verdict=worst(verdicts.values()))
 
 
 def _preempted(item: JobReport) -> bool:

@@ -8,20 +8,22 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from cluster.errors import EnvironmentProblem, UsageError
 from cluster.slurm.node_states import NodeState
-from validation import background, burn_in, kept, terminal, tiers
+from validation import background, burn_in, kept, terminal, textfile, tiers
 from validation.going import Asked, Going, asked_by, begun_now, report_of, transport_of
+from validation.model import RunReport
 from validation.output import RunFolder
 from validation.progress import Watcher
 from validation.slurm import pending
 from validation.slurm.client import CommandLineClient, SlurmDown
 
 # Options of a run that make no sense for tests that nobody waits for.
-_UNSUITED = ("local", "duration", "keep_going", "record_baseline", "metrics", "dry_run")
+_UNSUITED = ("local", "duration", "keep_going", "record_baseline", "dry_run")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,6 +56,8 @@ class _Tests:
         self._options, self._asked, self._store = options, asked, store
         self._plan = asked.plan("", "")
         self._transport = transport_of(options, asked)
+        if options.metrics is not None:
+            textfile.check(options.metrics, self._transport)
         self._state = store.read()
         self._done: list[background.Trial] = []
         self._not_preempted = pending.not_preempted(self._transport, self._plan.submission.qos)
@@ -113,10 +117,11 @@ class _Tests:
         with Watcher(sys.stderr, folder, planned.longest_s) as watcher:
             walk = tiers.walk(planned, client, watcher, asked.interval_s)
         seconds = round(time.monotonic() - begin, 1)
-        report = folder.finish(report_of(planned, walk, client, going, seconds))
+        report = report_of(planned, walk, client, going, seconds)
+        trials = [background.judged(name, report.results, walk.jobs) for name in names]
+        folder.finish(replace(report, notes=(*report.notes, *self._publish(report, trials))))
         found = []
-        for name in names:
-            test = background.judged(name, report.results, walk.jobs)
+        for name, test in zip(names, trials, strict=True):
             word = "untested" if test.verdict is None else test.verdict.name
             terminal.say(f"{name}  {word}  {test.message}".rstrip() + "\n")
             at = moment.isoformat(timespec="seconds")
@@ -125,6 +130,16 @@ class _Tests:
         if walk.interrupted:
             raise KeyboardInterrupt
         return found
+
+    def _publish(self, report: RunReport, trials: Sequence[background.Trial]) -> tuple[str, ...]:
+        """Put the metrics where Prometheus finds them; notes where that could not be done."""
+        folder, told = self._options.metrics, background.told(report, trials)
+        if folder is None or told is None:
+            return ()
+        notes = textfile.publish(replace(told, notes=()), folder, self._transport).notes
+        for note in notes:
+            terminal.say(f"note: {note}\n", sys.stderr)
+        return notes
 
     def _keep(self, state: background.State) -> None:
         self._store.write(state)

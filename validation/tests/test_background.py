@@ -1,6 +1,7 @@
 """Tests in the background: who is next, what a test says of its node, and what is remembered."""
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -10,7 +11,9 @@ from cluster.slurm.node_states import NodeState
 from validation import background
 from validation.background import LastTest, State, Store, Trial
 from validation.model import JobReport, Metric, Outcome, Reply, Result, Threshold, Verdict
+from validation.report import metrics
 from validation.tests.conftest import make_plan
+from validation.tests.sample_reports import healthy
 from validation.tests.simulated_cluster import FILES
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=timezone.utc)
@@ -267,6 +270,64 @@ def test_a_failing_node_is_told_and_a_preempted_one_is_not_accused(cluster):
     assert "gpu2  FAIL  cpus: " in out
     state = json.loads((cluster.output / "state.json").read_text())
     assert list(state["nodes"]) == ["gpu2"]
+
+
+def test_each_test_tells_prometheus_of_its_nodes(cluster):
+    """What other runs found out stays, with its age; a node that was pre-empted is not accused."""
+    few = {"answer": {"measured": {"cpus": 1}}}
+    cluster.install(**{"node-gpu2": few})
+    folder = cluster.path / "textfiles"
+    folder.mkdir()
+    told = ("--metrics", str(folder), "--qos", "scavenger")
+    assert start(cluster, *told)[0] == 1
+    path = folder / "plumbline_validation_quick.prom"
+    first = {(item.family, item.labels.get("node")): item for item in series(path)}
+    assert first["node_verdict", "gpu1"].labels["verdict"] == "pass"
+    assert first["node_verdict", "gpu2"].labels["verdict"] == "fail"
+    assert first["timestamp_seconds", "gpu1"].value > 0
+    assert first["exit_code", None].labels["partial"] == "true"
+    # A week later gpu1 is pre-empted, and gpu2 is repaired.
+    preempted = {"stderr": "slurmstepd: error: *** STEP 7.0 CANCELLED DUE TO PREEMPTION ***"}
+    (cluster.path / "state" / "faults.json").write_text(json.dumps({"node-gpu1": preempted}))
+    status, out, err = start(cluster, "--every", "1s", *told)
+    assert (status, "gpu1  untested" in out) == (0, True), out + err
+    second = {(item.family, item.labels.get("node")): item for item in series(path)}
+    assert second["node_verdict", "gpu2"].labels["verdict"] == "pass"
+    for family in ("node_verdict", "timestamp_seconds"):
+        assert second[family, "gpu1"] == first[family, "gpu1"]
+    assert second["timestamp_seconds", "gpu2"].value >= first["timestamp_seconds", "gpu2"].value
+    assert not any(item.family == "verdict" for item in series(path))
+
+
+def series(path):
+    return metrics.parse(path.read_text())
+
+
+def test_where_metrics_cannot_be_put_nothing_is_tested(cluster):
+    status, out, err = start(cluster.install(), "--metrics", str(cluster.path / "gone"))
+    assert (status, out) == (2, "")
+    assert "--metrics: " in err
+    assert "is no folder there" in err
+
+
+def test_what_was_cut_short_is_not_told():
+    report = healthy()
+    jobs = tuple(
+        JobReport(item.job, PREEMPTED.reply) if item.job.name == "node-gpu1" else item
+        for item in report.jobs
+    )
+    report = replace(report, jobs=jobs)
+    trials = [Trial("gpu1", Verdict.FAIL), Trial("gpu2", Verdict.PASS)]
+    told = background.told(report, trials)
+    assert told is not None
+    assert told.verdict is Verdict.FAIL
+    assert {r.check for r in told.results if r.subject.name == "gpu1"}.isdisjoint(JOB.checks)
+    assert {r.check for r in told.results if r.subject.name == "gpu2"} >= set(JOB.checks)
+    only = background.told(report, [Trial("gpu1", None), Trial("gpu2", Verdict.PASS)])
+    assert only is not None
+    assert {name for r in only.results for name in r.subject.nodes} == {"gpu2"}
+    assert [item.node.name for item in only.nodes] == ["gpu2"]
+    assert background.told(report, [Trial("gpu1", None), Trial("gpu2", None)]) is None
 
 
 @pytest.mark.long

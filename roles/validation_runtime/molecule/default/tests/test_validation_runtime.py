@@ -60,7 +60,8 @@ def test_the_timer_of_the_validation_in_the_background_waits(host):
     assert (verified.rc, verified.stderr) == (0, "")
     command = re.search(r"^ExecStart=(.+)$", host.file(service).content_string, re.MULTILINE)
     assert command
-    assert command[1].endswith(" --at-most=50m --qos=scavenger")
+    metrics = "--metrics=/var/lib/prometheus/node-exporter-validation"
+    assert command[1].endswith(f" --at-most=50m {metrics} --qos=scavenger")
     program = command[1].split(" --", 1)[0]
     with host.sudo("plumbline-validation"):
         assert "burn-in" in host.check_output(f"{program} --list")
