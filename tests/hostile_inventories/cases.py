@@ -556,6 +556,14 @@ def accounting() -> Iterator[Case]:
     yield qos("preempt: [nobody]", "nobody")
     yield qos("flags: [NoSuchFlag]", "nosuchflag")
     yield qos("max_wal: 1-0", "max_wal")
+    for name, declared, on, words in (
+        ("lnog", "[{name: long}]", "true", "validation_background_qos names the QOS lnog"),
+        ("long", "[{name: long}]", "true", ACCEPTED),
+        ("lnog", "[]", "true", ACCEPTED),  # the site keeps them by hand
+        ("lnog", "[{name: long}]", "false", ACCEPTED),
+    ):
+        text = f"validation_background: {on}\nvalidation_background_qos: {name}"
+        yield _more(f"background {name} {declared} {on}", words, f"slurm_qos: {declared}\n{text}")
     for text, words in (
         ("slurm_qos: [{name: a}, {name: a}]", "a"),
         ("slurm_qos: [{name: 'a b'}]", "a b"),

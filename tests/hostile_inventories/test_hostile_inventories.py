@@ -22,6 +22,8 @@ SHORT = (
     "slurm_state_save_location: spool/slurm",
     "qos limits: {MaxTRESPerUser: {'gres/gpu:h100': 8}}",
     "qos limits: {MaxTRESPerUser: {'gres/gpu:h100_sxm': 8}}",
+    "background lnog [{name: long}] true",
+    "background lnog [] true",
     "yaml number as name",
     "yaml unknown tag",
     "loop of itself",

@@ -405,15 +405,23 @@ def partition_problems(
 
 
 def submission_problems(
-    submission: Entry, accounts: Sequence[Entry], qos: Sequence[Entry]
+    submission: Entry,
+    accounts: Sequence[Entry],
+    qos: Sequence[Entry],
+    background_qos: str = "",
 ) -> list[str]:
-    """The account and the QOS that the validation's jobs name, in the same way."""
+    """The account and the QOS that the validation's jobs name, in the same way.
+
+    background_qos  of its tests in the background; empty where there are none
+    """
     known = _known(accounts, qos)
     reader = _Reader()
     for option, kind in (("account", "account"), ("qos", "QOS")):
         name, names = submission.get(option), known[kind]
         if name and names is not None:
             reader.known(f"validation_submission: {option}", kind, str(name).lower(), names)
+    if background_qos and (names := known["QOS"]) is not None:
+        reader.known("validation_background_qos", "QOS", str(background_qos).lower(), names)
     return reader.problems
 
 
@@ -431,10 +439,11 @@ def problems(
     users: Sequence[Entry],
     partitions: Sequence[Entry] = (),
     submission: Entry = NOWHERE,
+    background_qos: str = "",
 ) -> list[str]:
     """All that is wrong, told at once."""
     return [
         *read(accounts, qos, users)[1],
         *partition_problems(partitions, accounts, qos),
-        *submission_problems(submission, accounts, qos),
+        *submission_problems(submission, accounts, qos, background_qos),
     ]

@@ -147,6 +147,22 @@ def test_the_validation_submits_with_what_is_declared():
     assert "validation_submission: account names the account phisics, which is not" in refusal
 
 
+@pytest.mark.parametrize("name", ["", "long", "Urgent", "normal"])
+def test_tests_in_the_background_have_a_qos_that_is_declared(name):
+    assert problems(ACCOUNTS, QOS, [], background_qos=name) == []
+
+
+def test_a_qos_of_tests_in_the_background_that_nobody_declares_is_refused():
+    (near,) = problems(ACCOUNTS, QOS, [], background_qos="lnog")
+    assert near == (
+        "slurm_associations: validation_background_qos names the QOS lnog, which is not declared; "
+        "did you mean long?"
+    )
+    (far,) = problems(ACCOUNTS, QOS, [], background_qos="scavenger")
+    assert "which is not declared; declare it, or use one of" in far
+
+
 def test_what_is_kept_by_hand_is_not_judged():
     partitions = [{"name": "gpu", "settings": {"QOS": "mine", "AllowAccounts": "ours"}}]
-    assert problems([], [], [], partitions, {"account": "ours", "qos": "mine"}) == []
+    submission = {"account": "ours", "qos": "mine"}
+    assert problems([], [], [], partitions, submission, background_qos="mine") == []
