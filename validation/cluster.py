@@ -13,6 +13,10 @@ from validation.transport import inventory
 
 SITE_THRESHOLDS = Path("/etc/plumbline/thresholds")
 
+# The virtual cluster on this machine; the file with its nodes is there while it is up.
+DEMO = inventory.ROOT / "inventory" / "demo"
+DEMO_NODES = "nodes.yml"
+
 
 def add_place(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
     """Options that say where the cluster is; a program may add another to the group."""
@@ -61,6 +65,11 @@ def inventories(options: argparse.Namespace) -> list[str]:
             raise UsageError(f"-i: there is no inventory {text}")
         # Ansible reads "host1,host2" as a list of hosts, everything else as a path.
         absolute.append(text if "," in text else str(Path(text).resolve()))
+    if absolute == [str(DEMO.resolve())] and not (DEMO / DEMO_NODES).is_file():
+        raise UsageError(
+            f"-i: the demo cluster is not up, so {sources[0]} has no nodes; start it with "
+            "scripts/demo, or give the inventory of your own cluster"
+        )
     return absolute
 
 

@@ -407,6 +407,25 @@ def test_without_a_cluster_it_says_how_to_name_one(capsys, monkeypatch):
     assert "there is no inventory /nowhere" in capsys.readouterr().err
 
 
+def test_a_demo_cluster_that_is_not_up_is_said_to_be_so(tmp_path, capsys, monkeypatch):
+    demo = tmp_path / "demo"
+    demo.mkdir()
+    monkeypatch.setattr(clusters, "DEMO", demo)
+    for options in ([], ["--background"], ["--declaration", "/nowhere"]):
+        assert run.main(["-i", str(demo), *options]) == 2
+        assert capsys.readouterr().err == (
+            f"validation: -i: the demo cluster is not up, so {demo} has no nodes; start it with "
+            "scripts/demo, or give the inventory of your own cluster\n"
+        )
+    # While it is up, or where its nodes are in another inventory.
+    monkeypatch.setattr(inventory, "declaration", lambda named: {"nodes": len(named)})
+    assert run.main(["-i", str(demo), "-i", str(tmp_path)]) == 2
+    assert "not up" not in capsys.readouterr().err
+    (demo / clusters.DEMO_NODES).touch()
+    assert run.main(["-i", str(demo)]) == 2
+    assert "not up" not in capsys.readouterr().err
+
+
 def test_a_broken_declaration_is_a_usage_error(cluster):
     cluster.install()
     (cluster.path / "cluster.json").write_text('{"schema": 2, "nodes": 1}')
