@@ -553,6 +553,8 @@ def words(folders, program, monkeypatch, tmp_path):
     for name in ("scontrol", "sinfo", "squeue", "srun", "sacct", "sacctmgr"):
         program(name, f'echo "{name} $*" >> {log}; echo "NodeName=n1 State=IDLE Weight=1"')
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    # The tests' own process would keep it, and come before all others of the machine.
+    monkeypatch.setattr(os, "nice", lambda _: None)
     return lambda: log.read_text().splitlines() if log.exists() else []
 
 
