@@ -89,7 +89,7 @@ def read(document: Mapping[str, Any]) -> Run:
                 str(item["verdict"]),
                 str(item["message"]),
                 str(item.get("cause", "")),  # runs before there was one
-                None if item["blamed"] is None else tuple(map(str, item["blamed"])),
+                None if item.get("blamed") is None else tuple(map(str, item["blamed"])),
             )
             for item in document["results"]
         ),

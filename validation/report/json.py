@@ -112,11 +112,11 @@ def _result(result: Result, thresholds: Mapping[Threshold, int]) -> dict[str, An
         "value": plain(result.value),
         "threshold": None if limit is None else thresholds[limit],
         "blamed": plain(result.blamed),
-        **({"cause": result.cause} if result.cause else {}),
+        "cause": result.cause or None,
     }
     if result.tier is Tier.CLUSTER:
         row |= {"metrics": plain(result.metrics), "proof": plain(result.proof)}
-    return row
+    return _known(row)
 
 
 def _node(item: NodeReport) -> dict[str, Any]:
@@ -132,19 +132,23 @@ def _node(item: NodeReport) -> dict[str, Any]:
 
 def _job(item: JobReport) -> dict[str, Any]:
     job, reply = item.job, item.reply
-    return {
+    row = {
         "name": job.name,
         "payload": job.payload,
         "nodes": list(job.hosts),
-        "ranks": job.ranks,
-        "ranks_per_node": job.ranks_per_node,
         "backend": job.backend,
-        "partition": job.partition,
         "container": plain(job.container),
-        "queue_limit_s": job.queue_limit_s,
-        "run_limit_s": job.run_limit_s,
-        "outcome": reply.outcome.value if reply else None,
-        "exit_code": reply.exit_code if reply else None,
-        "slurm_job_id": reply.job_id if reply else None,
-        "seconds": round(reply.seconds, 2) if reply and reply.seconds is not None else None,
     }
+    if reply:
+        row |= {
+            "outcome": reply.outcome.value,
+            "exit_code": reply.exit_code,
+            "slurm_job_id": reply.job_id,
+            "seconds": None if reply.seconds is None else round(reply.seconds, 2),
+        }
+    return _known(row)
+
+
+def _known(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not known: there are many rows."""
+    return {key: value for key, value in row.items() if value is not None}

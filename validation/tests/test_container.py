@@ -307,7 +307,7 @@ def test_a_run_in_a_container_says_which(cluster, monkeypatch):
     assert status == 0, out
     assert f"in {IMAGE}" in out.splitlines()[0]
     summary = cluster.summary()
-    images = {job["name"]: (job["container"] or {}).get("image") for job in summary["jobs"]}
+    images = {job["name"]: job.get("container", {}).get("image") for job in summary["jobs"]}
     assert images == {
         **dict.fromkeys(("node-gpu1", "node-gpu2")),
         **dict.fromkeys(RANKS, IMAGE),
