@@ -336,6 +336,12 @@ def test_summary_json_is_complete(report):
     assert sorted(named) == sorted(item.node.name for item in report.nodes)
 
 
+def test_summary_json_of_many_nodes_stays_small():
+    """10 MB for 1,024 nodes: see docs/understand/scale.md; this is a sixteenth of it."""
+    _, report = large(64, failing=True)
+    assert sum(len(piece.encode()) for piece in json_report.render(report)) < 10_000_000 / 16
+
+
 def test_every_result_is_one_line(report):
     for result in report.results:
         line = json_report.line(result)
