@@ -52,13 +52,13 @@ def _more(count: int) -> str:
     return f" and {count} more" if count > 0 else ""
 
 
-def wrapped(text: str, width: int, indent: str = "", hanging: str = "    ") -> list[str]:
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """A sentence as lines of this width; names and paths stay whole, whatever their length."""
     return textwrap.wrap(
         text,
         max(width, LEAST),
         initial_indent=indent,
-        subsequent_indent=indent + hanging,
+        subsequent_indent=indent + "    ",
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -12,8 +12,8 @@ from typing import TextIO
 from cluster import watching
 from cluster.text import duration, printable
 from validation import terminal
+from validation.execution.folder import RunFolder
 from validation.model import JobReport, Result, Verdict
-from validation.output import RunFolder
 from validation.report import words
 from validation.slurm.client import JobProgress, Progress
 

@@ -23,35 +23,26 @@ from cluster.errors import PlumblineError, UsageError
 from cluster.watching import fitted, table
 from validation import (
     baseline,
-    burn_in,
     cluster,
-    drain_steps,
-    draining,
     interrupts,
-    kept,
     local,
-    start_background,
-    start_burn_in,
     suites,
     terminal,
     textfile,
     tiers,
 )
+from validation.background import start as background
+from validation.burn_in import start as burn_in
 from validation.checks.registry import CHECKS
-from validation.drain_steps import Consent, Returning
-from validation.going import (
-    CONTAINER,
-    WISHES,
-    Going,
-    asked_by,
-    begun_now,
-    report_of,
-    transport_of,
-)
+from validation.drain import decision, steps
+from validation.drain.steps import Consent, Returning
+from validation.execution import journal
+from validation.execution.folder import RunFolder
+from validation.execution.going import Going, begun_now, report_of
+from validation.execution.journal import Begun, Earlier
+from validation.execution.request import CONTAINER, WISHES, asked_by, seconds_of, transport_of
 from validation.history import recording
-from validation.kept import Begun, Earlier
 from validation.model import EXIT_USAGE, RunReport
-from validation.output import RunFolder
 from validation.plan import Plan
 from validation.progress import Watcher
 from validation.report import console
@@ -80,7 +71,7 @@ def main(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRA
             if options.resume is not None:
                 return _resume(options, parser)
             if options.background:
-                return start_background.run(options)
+                return background.run(options)
             return _run(options, words)
         except PlumblineError as error:
             terminal.say(f"validation: {error}\n", sys.stderr)
@@ -101,9 +92,9 @@ def _resume(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
         raise UsageError(
             f"--resume: the run goes on as it was started; leave out --{given[0].replace('_', '-')}"
         )
-    folder = RunFolder(kept.folder_of(options.resume))
+    folder = RunFolder(journal.folder_of(options.resume))
     folder.lock()
-    begun = kept.begun(folder.path)
+    begun = journal.begun(folder.path)
     if Path.cwd() != Path(begun.directory):
         raise UsageError(
             f"--resume: the run was started in {begun.directory}; resume it there "
@@ -126,7 +117,7 @@ def _run(
     """One run, or with `resumed` what is left of one, in its folder."""
     _check_drains(options)
     if options.duration is not None:
-        burn_in.seconds_of(options.duration)
+        seconds_of(options.duration)
     elif options.keep_going:
         raise UsageError("--keep-going: give --duration too; a run without it has one round")
     asked = asked_by(options)
@@ -139,7 +130,7 @@ def _run(
     returning = None
     if options.undrain:
         returning = _returning(run_plan, Operator(transport))
-        asked = asked.in_reservation(draining.named(returning.returns), returning.name)
+        asked = asked.in_reservation(decision.named(returning.returns), returning.name)
         run_plan = asked.plan(begun.run_id, begun.secret)
     if options.dry_run:
         shown = plan_report.render(run_plan, console.terminal_width(sys.stdout))
@@ -149,19 +140,19 @@ def _run(
         textfile.check(options.metrics, transport)
     consent = Consent(options.yes)
     if returning is not None:
-        drain_steps.confirmed(returning, consent)
+        steps.confirmed(returning, consent)
     earlier = Earlier()
     if resumed and not options.local:
         CommandLineClient(transport, begun.run_id, run_plan.python).end_earlier(begun.run_id)
     if resumed:
         folder = resumed[0]
-        earlier = kept.earlier(folder.path, begun, asked.follows_from(run_plan))
+        earlier = journal.earlier(folder.path, begun, asked.follows_from(run_plan))
         begun = replace(begun, parts=begun.parts + 1)
         folder.reopen(run_plan, begun, earlier)
     else:
         begun = replace(begun, follows_from=asked.follows_from(run_plan))
         # The id and not only the time: two runs may start in one second.
-        folder = RunFolder(Path(options.output or kept.RESULTS / begun.run_id))
+        folder = RunFolder(Path(options.output or journal.RESULTS / begun.run_id))
         folder.prepare(run_plan, begun)
     shown = plan_report.render(run_plan, console.terminal_width(sys.stderr))
     terminal.say(f"{shown}\n", sys.stderr)
@@ -180,7 +171,7 @@ def _walked(
     not cost the reports.
     """
     if going.options.duration is not None:
-        return start_burn_in.run(going, run_plan)
+        return burn_in.run(going, run_plan)
     client = going.client(run_plan)
 
     def walked() -> RunReport:
@@ -216,7 +207,7 @@ def _check_drains(options: argparse.Namespace) -> None:
 def _returning(planned: Plan, operator: Operator) -> Returning:
     checks = [check.check for check in planned.checks]
     names = [node.name for node in planned.nodes]
-    return drain_steps.before(operator, names, checks, planned.run_id)
+    return steps.before(operator, names, checks, planned.run_id)
 
 
 def _finish(report: RunReport, going: Going, consent: Consent) -> int:
@@ -234,7 +225,7 @@ def _finish(report: RunReport, going: Going, consent: Consent) -> int:
     terminal.say(console.render(report, width=width, colour=colour))
     if options.drain:
         operator, limit = Operator(transport), options.drain_limit
-        report = drain_steps.after(report, operator, going.asked.declared, limit, consent)
+        report = steps.after(report, operator, going.asked.declared, limit, consent)
         folder.finish(report)
     return report.exit_code
 
@@ -306,7 +297,7 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--drain-limit",
         type=float,
-        default=draining.LIMIT_PERCENT,
+        default=decision.LIMIT_PERCENT,
         metavar="PERCENT",
         help="never drain more of a partition (default: %(default)g, and one node at least)",
     )

@@ -19,12 +19,13 @@ agree with it.
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from validation.checks import commands, curve, transport
-from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks.document import Document, Fields, Unusable
+from validation.checks.together import Judged, answer, expected, hosts, named
 from validation.model import (
     Job,
     Metric,
@@ -81,67 +82,60 @@ def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         wanted = cast(Sequence[int], job.config["sizes_bytes"])
         rows = document.measured.items("sizes")
         measured = [row.whole("bytes") for row in rows]
         if measured != list(wanted):
             raise Unusable(f"measured sizes {measured}, asked for {list(wanted)}")
         sizes = [_read(row, job) for row in rows]
-        limits = rules.common.outliers[job.backend or ""]
-        largest = sizes[-1]
         links = links_of(job, document)
-        rule = rule_of(job, rules, largest.bytes, links)
-        threshold = None if rule is None else rule.threshold
-        fast = _too_fast(job, rules, sizes, links)
-        value, message, blamed = largest.metric, "", None
-        unjudged = () if threshold else (sample(job, largest.bytes, largest.metric, links),)
-        if wrong := next((size for size in sizes if any(size.wrong_by_rank)), None):
-            verdict = Verdict.FAIL
-            value, threshold = _wrong(wrong)
-            message, blamed = _who_is_wrong(wrong, document.proof.ranks)
-        elif fast is not None:
-            verdict = Verdict.FAIL
-            value, threshold = fast
-            message = (
-                f"{value.name} is {value.value} {value.unit}, more than any link carries "
-                f"({threshold.value}): the measurement is wrong"
-            )
-        elif job.ranks == 1:
-            # Of one rank no link carries anything, so there is no speed to judge.
-            verdict = Verdict.PASS
-            value, threshold = _wrong(largest)
-        elif threshold is not None and threshold.judge(largest.busbw_gbs) is Verdict.FAIL:
-            verdict = Verdict.FAIL
-            message, blamed = who_is_slow(
-                _message(verdict, value, threshold), largest, document, limits
-            )
-        elif apart := curve.outliers([size.times for size in sizes], limits):
-            verdict = Verdict.FAIL
-            value, threshold = apart[0].value, apart[0].threshold
-            message, blamed = who_is_slow(apart[0].sentence, largest, document, limits)
-        elif threshold is None:
-            verdict = Verdict.INCONCLUSIVE
-            message = nothing_to_judge_by(job, rules, value, links)
-        else:
-            verdict = threshold.judge(largest.busbw_gbs)
-            message = _message(verdict, value, threshold)
-        result = Result(
-            NAME,
-            TIER,
-            job.subject,
-            verdict,
-            message,
-            value,
-            threshold,
-            tuple(size.metric for size in sizes),
-            document.proof,
-            blamed,
-            unjudged,
-        )
-        return transport.held_against(result, job, document)
+        found = _judged(job, rules, sizes, document, links)
+        metrics = tuple(size.metric for size in sizes)
+        unjudged: tuple[Sample, ...] = ()
+        if rule_of(job, rules, sizes[-1].bytes, links) is None:
+            unjudged = (sample(job, sizes[-1].bytes, sizes[-1].metric, links),)
+        return replace(found, metrics=metrics, unjudged=unjudged)
 
     return answer(NAME, job, reply, judge)
+
+
+def _judged(
+    job: Job, rules: Rules, sizes: Sequence[Size], document: Document, links: str | None
+) -> Judged:
+    if wrong := next((size for size in sizes if any(size.wrong_by_rank)), None):
+        message, blamed = _who_is_wrong(wrong, document.proof.ranks)
+        return Judged(Verdict.FAIL, message, *_wrong(wrong), blamed)
+    for size in sizes:
+        rule = rule_of(job, rules, size.bytes, links)
+        for found in too_fast(job, rules, size.metric, size.busbw_gbs, rule):
+            return found
+    if job.ranks == 1:
+        # Of one rank no link carries anything, so there is no speed to judge.
+        return Judged(Verdict.PASS, "", *_wrong(sizes[-1]))
+    return _speed(job, rules, sizes, document, links)
+
+
+def _speed(
+    job: Job, rules: Rules, sizes: Sequence[Size], document: Document, links: str | None
+) -> Judged:
+    limits = rules.common.outliers[job.backend or ""]
+    largest = sizes[-1]
+    rule = rule_of(job, rules, largest.bytes, links)
+    value = largest.metric
+    threshold = None if rule is None else rule.threshold
+    verdict = None if threshold is None else threshold.judge(largest.busbw_gbs)
+    if threshold is not None and verdict is Verdict.FAIL:
+        message = expected(verdict, value, threshold)
+        message, blamed = who_is_slow(message, largest, document, limits)
+        return Judged(verdict, message, value, threshold, blamed)
+    if apart := curve.outliers([size.times for size in sizes], limits):
+        message, blamed = who_is_slow(apart[0].sentence, largest, document, limits)
+        return Judged(Verdict.FAIL, message, apart[0].value, apart[0].threshold, blamed)
+    if threshold is None or verdict is None:
+        message = nothing_to_judge_by(job, rules, value, links)
+        return Judged(Verdict.INCONCLUSIVE, message, value, None)
+    return Judged(verdict, expected(verdict, value, threshold), value, threshold)
 
 
 def _read(row: Fields, job: Job) -> Size:
@@ -150,10 +144,7 @@ def _read(row: Fields, job: Job) -> Size:
         raise Unusable(f"summed {row.text('dtype')}, {job.config['dtype']} was asked for")
     if row.whole("elements") * _ELEMENT_BYTES != size:
         raise Unusable(f"{row.whole('elements')} elements are not {size} bytes of float32")
-    calls = cast(int, job.config["warmup"]) + cast(int, job.config["iterations"])
-    if row.whole("calls_checked") != calls:
-        raise Unusable(f"{row.whole('calls_checked')} of {calls} calls were checked")
-    calls_s = read_calls(row, job)
+    calls_s = read_calls(row, job, size_name(size))
     work_s = read_work(row, job)
     wrong = row.numbers("wrong_by_rank")
     if len(wrong) != job.ranks or any(count < 0 or count != int(count) for count in wrong):
@@ -182,11 +173,16 @@ def _read(row: Fields, job: Job) -> Size:
     return Size(size, bandwidth, tuple(int(count) for count in wrong), calls_s, work_s)
 
 
-def read_calls(row: Fields, job: Job) -> tuple[float, ...]:
-    """Seconds of every call that was asked for, on the slowest rank."""
+def read_calls(row: Fields, job: Job, name: str) -> tuple[float, ...]:
+    """Seconds of every call that was asked for, on the slowest rank; each one was checked."""
+    asked = cast(int, job.config["warmup"]) + cast(int, job.config["iterations"])
+    if row.whole("calls_checked") != asked:
+        raise Unusable(f"{name}: {row.whole('calls_checked')} of {asked} calls were checked")
     calls = row.numbers("calls_s")
     if len(calls) != job.config["iterations"]:
-        raise Unusable(f"{len(calls)} calls were timed, {job.config['iterations']} asked for")
+        raise Unusable(
+            f"{name}: {len(calls)} calls were timed, {job.config['iterations']} asked for"
+        )
     if not all(0 < seconds <= job.run_limit_s for seconds in calls):
         raise Unusable(f"impossible times of calls: {min(calls):.3g} to {max(calls):.3g} s")
     return calls
@@ -227,31 +223,28 @@ def _who_is_wrong(size: Size, ranks: Sequence[Rank]) -> tuple[str, tuple[str, ..
     all nodes but one was spoiled there.
     """
     bad = [rank for rank in ranks if size.wrong_by_rank[rank.rank]]
-    named = " and ".join(f"rank {rank.rank} on {rank.host}" for rank in bad[:4])
-    if len(bad) > 4:
-        named += f" and {len(bad) - 4} more"
-    if len(bad) == len(ranks):
-        named = f"all {len(ranks)} ranks"
+    who = f"all {len(ranks)} ranks" if len(bad) == len(ranks) else named(bad)
     elements = (
         f"{sum(size.wrong_by_rank)} elements of the sum over {size_name(size.bytes)} are wrong"
     )
-    hosts = tuple(dict.fromkeys(rank.host for rank in bad))
-    return f"{elements}, on {named}", hosts if len(hosts) == 1 else None
+    blamed = hosts(bad)
+    return f"{elements}, on {who}", blamed if len(blamed) == 1 else None
 
 
-def _too_fast(
-    job: Job, rules: Rules, sizes: Sequence[Size], links: str | None
-) -> tuple[Metric, Threshold] | None:
-    """The first size that came faster than anything carries it."""
-    for size in sizes:
-        limits = [rules.common.bus_bandwidth[job.backend or ""]]
-        rule = rule_of(job, rules, size.bytes, links)
-        if rule is not None and rule.ceiling is not None:
-            limits.append(rule.ceiling)
-        for limit in limits:
-            if limit.judge(size.busbw_gbs) is Verdict.FAIL:
-                return size.metric, limit
-    return None
+def too_fast(
+    job: Job, rules: Rules, value: Metric, speed: float, rule: CollectiveRule | None
+) -> Iterator[Judged]:
+    """What came faster than anything carries it, for each limit that says so."""
+    limits = [rules.common.bus_bandwidth[job.backend or ""]]
+    if rule is not None and rule.ceiling is not None:
+        limits.append(rule.ceiling)
+    for limit in limits:
+        if limit.judge(speed) is Verdict.FAIL:
+            message = (
+                f"{value.name} is {value.value} {value.unit}, more than any link carries "
+                f"({limit.value}): the measurement is wrong"
+            )
+            yield Judged(Verdict.FAIL, message, value, limit)
 
 
 def links_of(job: Job, document: Document) -> str | None:
@@ -310,14 +303,6 @@ def nothing_to_judge_by(
         f"no threshold recorded for {of}, {nodes} × {job.ranks_per_node} ranks, {inside}"
         f"{job.nodes[0].fabric}, {job.backend}: {measured}; record a baseline"
     )
-
-
-def _message(verdict: Verdict, value: Metric, threshold: Threshold) -> str:
-    if verdict is Verdict.PASS:
-        return ""
-    if verdict is Verdict.WARN:
-        return f"{value.value} {value.unit} is close to the threshold; healthy: ≥ {threshold.warn}"
-    return f"{value.name} is {value.value} {value.unit}, at least {threshold.value} expected"
 
 
 def size_name(size: int) -> str:

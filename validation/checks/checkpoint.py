@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from validation.checks import restart, transport
-from validation.checks.document import Document, Unusable, answer
+from validation.checks.document import Document, Unusable
+from validation.checks.together import Judged, answer
 from validation.model import Job, Metric, Reply, Result, Tier
 from validation.thresholds import Rules
 
@@ -42,7 +43,7 @@ def part(nodes: Sequence[Item]) -> Sequence[Item]:
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         measured = document.measured
         kept = job.config["kept"]
         assert isinstance(kept, int)
@@ -63,7 +64,6 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             Metric("files", len(files)),
             Metric("time to write", round(seconds, 3), "s"),
         )
-        result = restart.judge(job, NAME, document, part, rules, more)
-        return transport.held_against(result, job, document)
+        return restart.judge(job, part, rules, more)
 
     return answer(NAME, job, reply, judge)

@@ -23,13 +23,14 @@ Bus bandwidth is nccl-tests' (doc/PERFORMANCE.md), computed here from the median
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from cluster.text import printable
 from validation.checks import all_reduce, commands, curve, transport
 from validation.checks.all_reduce import size_name
-from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks.document import Document, Fields, Unusable
+from validation.checks.together import Judged, answer, expected, named
 from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads import bandwidth
 from validation.payloads.collectives import OPERATIONS, WAYS, fitting, moved
@@ -113,17 +114,8 @@ class Way:
         return self.sizes[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    verdict: Verdict
-    sentence: str
-    value: Metric
-    threshold: Threshold | None
-    blamed: tuple[str, ...] | None = None
-
-
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         ways = _read(job, document)
         seconds = _second_opinions(job, document)
         links = all_reduce.links_of(job, document)
@@ -138,21 +130,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             unjudged = tuple(way for way in ways if way not in [way for way, _ in known])
         if unjudged:
             findings.append(_without_threshold(job, rules, unjudged, links))
-        verdict, message, value, threshold, blamed = _together(findings, judged)
-        result = Result(
-            NAME,
-            TIER,
-            job.subject,
-            verdict,
-            message,
-            value,
-            threshold,
-            (*_metrics(job, document, ways), *_beside(seconds)),
-            document.proof,
-            blamed,
-            tuple(_samples(job, unjudged, links)),
+        return replace(
+            _together(findings, judged),
+            metrics=(*_metrics(job, document, ways), *_beside(seconds)),
+            unjudged=tuple(_samples(job, unjudged, links)),
         )
-        return transport.held_against(result, job, document)
 
     return answer(NAME, job, reply, judge)
 
@@ -207,10 +189,7 @@ def _size(
     size = row.whole("bytes")
     if size != (expected := moved(operation, asked, job.ranks)):
         raise Unusable(f"{name}: {size} bytes were moved, {expected} asked for")
-    calls = cast(int, job.config["warmup"]) + cast(int, job.config["iterations"])
-    if row.whole("calls_checked") != calls:
-        raise Unusable(f"{name}: {row.whole('calls_checked')} of {calls} calls were checked")
-    calls_s = all_reduce.read_calls(row, job)
+    calls_s = all_reduce.read_calls(row, job, name)
     median = curve.Times(name, size, calls_s).median_s
     speed = bandwidth.busbw(operation, job.ranks, size, median)
     wrong = tuple(_cell(item, operation, ranks) for item in _cells(row))
@@ -294,7 +273,7 @@ def _no_wrong_elements(ways: Sequence[Way]) -> tuple[Metric, Threshold]:
     return Metric("wrong elements", count), Threshold("=", 0, "", "defined", source)
 
 
-def _wrong_elements(ways: Sequence[Way], job: Job) -> Iterator[_Finding]:
+def _wrong_elements(ways: Sequence[Way], job: Job) -> Iterator[Judged]:
     """The first size of each way that has any."""
     _, threshold = _no_wrong_elements(ways)
     for way in ways:
@@ -304,19 +283,17 @@ def _wrong_elements(ways: Sequence[Way], job: Job) -> Iterator[_Finding]:
         count = sum(item.elements for item in size.wrong)
         value = Metric(f"wrong elements {size.name}", count)
         sentence = f"{count} elements of {size.name} are wrong, {_where(size.wrong, job)}"
-        yield _Finding(
-            Verdict.FAIL, sentence, value, threshold, at_fault(way.operation, size.wrong)
-        )
+        yield Judged(Verdict.FAIL, sentence, value, threshold, at_fault(way.operation, size.wrong))
 
 
-def _wrong_by_nccl_tests(seconds: Sequence[Second]) -> Iterator[_Finding]:
+def _wrong_by_nccl_tests(seconds: Sequence[Second]) -> Iterator[Judged]:
     """It ran on one node alone, so what is wrong there is that node's own fault."""
     threshold = Threshold("=", 0, "", "defined", "nccl-tests knows every element beforehand")
     for second in seconds:
         if second.wrong:
             value = Metric(f"wrong elements {second.name}", second.wrong)
             sentence = f"{second.wrong} elements of {second.name} are wrong, on {second.host} alone"
-            yield _Finding(Verdict.FAIL, sentence, value, threshold, (second.host,))
+            yield Judged(Verdict.FAIL, sentence, value, threshold, (second.host,))
 
 
 def _where(wrong: Sequence[Wrong], job: Job) -> str:
@@ -329,8 +306,7 @@ def _where(wrong: Sequence[Wrong], job: Job) -> str:
 def _some(ranks: Sequence[Rank], of: int) -> str:
     if len(ranks) == of and of > 1:
         return f"all {of} ranks"
-    named = " and ".join(f"rank {rank.rank} on {rank.host}" for rank in ranks[:2])
-    return named + (f" and {len(ranks) - 2} more" if len(ranks) > 2 else "")
+    return named(ranks, most=2)
 
 
 def at_fault(operation: str, wrong: Sequence[Wrong]) -> tuple[str, ...] | None:
@@ -360,72 +336,55 @@ def _limit(job: Job, rules: Rules, way: Way, links: str | None) -> Threshold | N
     return None if rule is None else rule.threshold
 
 
-def _speeds(job: Job, rules: Rules, ways: Sequence[Way], links: str | None) -> Iterator[_Finding]:
+def _speeds(job: Job, rules: Rules, ways: Sequence[Way], links: str | None) -> Iterator[Judged]:
     """Sizes that came faster than anything carries them; the largest against its threshold."""
     for way in ways:
-        limits = [rules.common.bus_bandwidth[job.backend or ""]]
-        size = way.largest
-        rule = all_reduce.rule_of(job, rules, size.asked_bytes, links, way.operation)
-        if rule is not None and rule.ceiling is not None:
-            limits.append(rule.ceiling)
+        rule = all_reduce.rule_of(job, rules, way.largest.asked_bytes, links, way.operation)
         for size in way.sizes:
-            for limit in limits:
-                if limit.judge(size.busbw_gbs) is Verdict.FAIL:
-                    sentence = (
-                        f"{size.name} came with {size.metric.value} GB/s, more than any link "
-                        f"carries ({limit.value}): the measurement is wrong"
-                    )
-                    yield _Finding(Verdict.FAIL, sentence, size.metric, limit)
+            yield from all_reduce.too_fast(job, rules, size.metric, size.busbw_gbs, rule)
         if rule is None:
             continue
         value, threshold = way.largest.metric, rule.threshold
         verdict = threshold.judge(way.largest.busbw_gbs)
-        sentence = f"{value.name} is {value.value} GB/s, "
-        if verdict is Verdict.FAIL:
-            sentence += f"at least {threshold.value} expected"
-            yield _Finding(verdict, sentence, value, threshold)
-        elif verdict is Verdict.WARN:
-            sentence += f"close to the threshold; healthy: ≥ {threshold.warn}"
-            yield _Finding(verdict, sentence, value, threshold)
+        if verdict is not Verdict.PASS:
+            yield Judged(verdict, expected(verdict, value, threshold), value, threshold)
 
 
-def _apart(job: Job, rules: Rules, ways: Sequence[Way], document: Document) -> Iterator[_Finding]:
+def _apart(job: Job, rules: Rules, ways: Sequence[Way], document: Document) -> Iterator[Judged]:
     """What is slow beside the others: sizes, calls, ranks."""
     limits = rules.common.outliers[job.backend or ""]
     for way in ways:
         for found in curve.outliers([size.times for size in way.sizes], limits):
-            yield _Finding(Verdict.FAIL, found.sentence, found.value, found.threshold)
+            yield Judged(Verdict.FAIL, found.sentence, found.value, found.threshold)
     work = [way.work_s_by_rank for way in ways]
     if slow := curve.slow_ranks(work, document.proof.ranks, limits.rank):
         found = slow.finding
         blamed = None if slow.host is None else (slow.host,)
-        yield _Finding(Verdict.FAIL, found.sentence, found.value, found.threshold, blamed)
+        yield Judged(Verdict.FAIL, found.sentence, found.value, found.threshold, blamed)
 
 
 def _without_threshold(
     job: Job, rules: Rules, unjudged: Sequence[Way], links: str | None
-) -> _Finding:
+) -> Judged:
     names = ", ".join(dict.fromkeys(way.operation for way in unjudged))
     value = unjudged[0].largest.metric
     sentence = all_reduce.nothing_to_judge_by(job, rules, value, links, names)
-    return _Finding(Verdict.INCONCLUSIVE, sentence, value, None)
+    return Judged(Verdict.INCONCLUSIVE, sentence, value, None)
 
 
-def _together(
-    findings: Sequence[_Finding], judged: Sequence[tuple[Metric, Threshold]]
-) -> tuple[Verdict, str, Metric, Threshold | None, tuple[str, ...] | None]:
+def _together(findings: Sequence[Judged], judged: Sequence[tuple[Metric, Threshold]]) -> Judged:
     """The worst findings in a sentence. A node is at fault where one finding names it, and no
     other names another one."""
     for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.WARN):
         if of_it := [finding for finding in findings if finding.verdict is verdict]:
             more = f"; and {len(of_it) - _NAMED} more" if len(of_it) > _NAMED else ""
-            text = "; ".join(finding.sentence for finding in of_it[:_NAMED])
+            text = "; ".join(finding.message for finding in of_it[:_NAMED])
             named = {finding.blamed for finding in of_it} - {None}
             blamed = named.pop() if len(named) == 1 else None
             message = printable(text, _LONGEST - len(more)) + more
-            return verdict, message, of_it[0].value, of_it[0].threshold, blamed
+            return Judged(verdict, message, of_it[0].value, of_it[0].threshold, blamed)
     value, threshold = min(judged, key=_room)
-    return Verdict.PASS, "", value, threshold, None
+    return Judged(Verdict.PASS, "", value, threshold)
 
 
 def _room(item: tuple[Metric, Threshold]) -> float:

@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from validation.checks.together import named
 from validation.model import Metric, Rank, Threshold
 from validation.thresholds import Outlier, Outliers
 
@@ -150,12 +151,10 @@ def slow_ranks(
     }
     if not slow:
         return None
-    named = " and ".join(f"rank {rank.rank} on {rank.host}" for rank in [*slow][:4])
-    if len(slow) > 4:
-        named += f" and {len(slow) - 4} more"
     factor = max(slow.values())
+    need = "needs" if len(slow) == 1 else "need"
     sentence = (
-        f"{named} {'needs' if len(slow) == 1 else 'need'} {factor:.3g} times as long as the other "
+        f"{named([*slow])} {need} {factor:.3g} times as long as the other "
         f"ranks for their own work between two calls; at most {limit.threshold.value:g} times "
         "expected"
     )

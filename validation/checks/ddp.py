@@ -12,7 +12,8 @@ What to do       The message says where the difference began.
 """
 
 from validation.checks import training, transport
-from validation.checks.document import Document, answer
+from validation.checks.document import Document
+from validation.checks.together import Judged, answer
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
@@ -29,9 +30,8 @@ FIGURES = (
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         training_run = training.read(job, document, FIGURES, [job.ranks])
-        result = training.judge(job, NAME, document, training_run, FIGURES, rules)
-        return transport.held_against(result, job, document)
+        return training.judge(job, training_run, FIGURES, rules)
 
     return answer(NAME, job, reply, judge)

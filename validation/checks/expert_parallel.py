@@ -12,7 +12,8 @@ What to do       The message says where the difference began. A rank that has an
 """
 
 from validation.checks import training, transport
-from validation.checks.document import Document, answer
+from validation.checks.document import Document
+from validation.checks.together import Judged, answer
 from validation.checks.training import Figure
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
@@ -34,10 +35,9 @@ FIGURES = (
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         rows = training.chains(job.ranks, LONGEST_ROW)
         training_run = training.read(job, document, FIGURES, rows)
-        result = training.judge(job, NAME, document, training_run, FIGURES, rules)
-        return transport.held_against(result, job, document)
+        return training.judge(job, training_run, FIGURES, rules)
 
     return answer(NAME, job, reply, judge)

@@ -16,15 +16,15 @@ What to do       The message says what was wrong first. What a rank computed: it
                  is at fault; the model of your own suite leaves too little between them.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from validation.checks import commands, training, transport
-from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks import commands, together, training, transport
+from validation.checks.document import Document, Fields, Unusable
 from validation.checks.pipeline import LONGEST_CHAIN
-from validation.checks.restart import number_or_inf
-from validation.checks.training import NOT_FINITE
+from validation.checks.restart import difference
+from validation.checks.together import Judged, answer, of_each
+from validation.checks.training import finite
 from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
@@ -69,7 +69,7 @@ class RankFigures:
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         measured = document.measured
         ranks = _read(job, document)
         wrong = sum(rank.wrong_tokens for rank in ranks)
@@ -80,26 +80,15 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             )
         limit = rules.common.training[job.backend or ""].first_step
         worst = max(rank.worst for rank in ranks)
-        shown = Metric("largest difference", worst if math.isfinite(worst) else NOT_FINITE)
+        shown = Metric("largest difference", finite(worst))
         tokens = Metric("wrong tokens", wrong, "tokens")
         value, threshold = (tokens, _SAME) if wrong else (shown, limit)
         verdict = threshold.judge(value.value)
         message, blamed = "", None
         if verdict is Verdict.FAIL:
             message, blamed = _what(ranks, float(limit.value))
-        result = Result(
-            NAME,
-            TIER,
-            job.subject,
-            verdict,
-            message,
-            value,
-            threshold,
-            (tokens, shown, *_metrics(measured)),
-            document.proof,
-            blamed,
-        )
-        return transport.held_against(result, job, document)
+        metrics = (tokens, shown, *_metrics(measured))
+        return Judged(verdict, message, value, threshold, blamed, metrics)
 
     return answer(NAME, job, reply, judge)
 
@@ -116,14 +105,9 @@ def _read(job: Job, document: Document) -> list[RankFigures]:
     tokens = measured.values.get("tokens")
     if not isinstance(tokens, list) or len(tokens) != len(rows):
         raise Unusable(f"there are no tokens of each of the {len(rows)} rows")
-    items = measured.items("ranks")
-    if [item.whole("rank") for item in items] != list(range(job.ranks)):
-        raise Unusable(f"figures of {len(items)} ranks, asked for {job.ranks}")
-    took_part = {rank.rank: rank for rank in document.proof.ranks}
     row_of = [number for number, count in enumerate(rows) for _ in range(count)]
-    ranks = [
-        _figures(job, item, took_part[number], row_of[number]) for number, item in enumerate(items)
-    ]
+    each = of_each(document, measured.items("ranks"), range(job.ranks))
+    ranks = [_figures(job, item, rank, row_of[rank.rank]) for rank, item in each]
     for number, of_row in enumerate(tokens):
         first = next(rank for rank in ranks if rank.row == number)
         if (of_row == expected) is not (first.wrong_tokens == 0):
@@ -136,7 +120,7 @@ def _figures(job: Job, item: Fields, rank: Rank, row: int) -> RankFigures:
     figures = RankFigures(
         rank,
         row,
-        _difference(item.values.get("computed")),
+        difference(item.values.get("computed")),
         _differences(item, "first_cache"),
         _differences(item, "cache"),
         _differences(item, "logits"),
@@ -162,14 +146,7 @@ def _differences(item: Fields, name: str) -> tuple[float, ...]:
     values = item.values.get(name)
     if not isinstance(values, list):
         raise Unusable(f"{name} is no list")
-    return tuple(map(_difference, values))
-
-
-def _difference(value: object) -> float:
-    number = number_or_inf(value)
-    if number < 0:
-        raise Unusable(f"a difference of {number:.3g} to the formula")
-    return number
+    return tuple(map(difference, values))
 
 
 def _metrics(measured: Fields) -> list[Metric]:
@@ -215,9 +192,8 @@ def _what(ranks: Sequence[RankFigures], limit: float) -> tuple[str, tuple[str, .
 
 
 def _hosts(ranks: Sequence[RankFigures]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(rank.rank.host for rank in ranks))
+    return together.hosts([rank.rank for rank in ranks])
 
 
 def _named(ranks: Sequence[RankFigures]) -> str:
-    names = [f"rank {rank.rank.rank} on {rank.rank.host}" for rank in ranks[:4]]
-    return " and ".join(names) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
+    return together.named([rank.rank for rank in ranks])

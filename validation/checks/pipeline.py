@@ -11,7 +11,8 @@ What to do       The message says where the difference began.
 import math
 
 from validation.checks import training, transport
-from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks.document import Document, Fields, Unusable
+from validation.checks.together import Judged, answer
 from validation.model import Job, Reply, Result, Tier
 from validation.thresholds import Rules
 
@@ -25,12 +26,11 @@ LONGEST_CHAIN = 16
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         stages = training.chains(job.ranks, LONGEST_CHAIN)
         training_run = training.read(job, document, training.PIPELINED, stages)
         right_schedule(job, document.measured, max(stages))
-        result = training.judge(job, NAME, document, training_run, training.PIPELINED, rules)
-        return transport.held_against(result, job, document)
+        return training.judge(job, training_run, training.PIPELINED, rules)
 
     return answer(NAME, job, reply, judge)
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from validation.checks import commands
 from validation.checks.document import Document, Fields, Unusable
-from validation.checks.training import MOVEMENT, NOT_FINITE
-from validation.model import Job, Metric, Rank, Result, Threshold, Verdict, When
+from validation.checks.together import Judged, named, of_each
+from validation.checks.training import finite, ratio, unmoved
+from validation.model import Job, Metric, Rank, Threshold, Verdict, When
 from validation.thresholds import Rules
 
 CAUSES = {
@@ -96,10 +97,8 @@ def read(job: Job, document: Document, first: int, last: int) -> Restart:
     if not len(losses) == len(reference) == last - first:
         raise Unusable(f"has {len(losses)} losses of the {last - first} steps")
     rows = measured.items("ranks")
-    if [row.whole("rank") for row in rows] != list(range(job.ranks)):
-        raise Unusable(f"figures of {len(rows)} ranks, asked for {job.ranks}")
-    took_part = {rank.rank: rank for rank in document.proof.ranks}
-    ranks = tuple(_trained(row, took_part[number]) for number, row in enumerate(rows))
+    each = of_each(document, rows, range(job.ranks))
+    ranks = tuple(_trained(row, rank) for rank, row in each)
     movement = min(row.number("movement") for row in rows)
     loss_range, parameters = measured.number("range"), measured.whole("parameters")
     if parameters == 0 or loss_range < 0:
@@ -112,13 +111,11 @@ def read(job: Job, document: Document, first: int, last: int) -> Restart:
 
 def _trained(row: Fields, rank: Rank) -> Trained:
     reference = _sha256(row.text("reference"))
-    difference = number_or_inf(row.values.get("difference"))
-    if difference < 0:
-        raise Unusable(f"a difference of {difference:.3g} to the reference")
+    apart = difference(row.values.get("difference"))
     equal = row.flag("equal")
-    if equal and difference:
-        raise Unusable(f"rank {rank.rank} is equal to its reference and differs by {difference}")
-    return Trained(rank, reference, equal, difference)
+    if equal and apart:
+        raise Unusable(f"rank {rank.rank} is equal to its reference and differs by {apart}")
+    return Trained(rank, reference, equal, apart)
 
 
 def _sha256(value: object) -> str:
@@ -134,6 +131,13 @@ def _list(fields: Fields, name: str) -> list[object]:
     return values
 
 
+def difference(value: object) -> float:
+    number = number_or_inf(value)
+    if number < 0:
+        raise Unusable(f"a difference of {number:.3g} to the reference")
+    return number
+
+
 def number_or_inf(value: object) -> float:
     """inf for the texts that payloads write for what is not finite. Raises Unusable for others."""
     if value in ("nan", "inf", "-inf"):
@@ -146,49 +150,28 @@ def number_or_inf(value: object) -> float:
         return math.inf
 
 
-def judge(
-    job: Job,
-    check: str,
-    document: Document,
-    part: Restart,
-    rules: Rules,
-    more: Sequence[Metric],
-) -> Result:
+def judge(job: Job, part: Restart, rules: Rules, more: Sequence[Metric]) -> Judged:
     """more: metrics of the check's own."""
     tolerances = rules.common.training[job.backend or ""]
     apart = max(rank.difference for rank in part.ranks)
     metrics = (
-        Metric("loss difference", _finite(part.loss_difference)),
-        Metric("parameter difference", _finite(apart)),
+        Metric("loss difference", finite(part.loss_difference)),
+        Metric("parameter difference", finite(apart)),
         Metric("reference's movement", part.movement),
-        Metric("first loss", _finite(part.losses[0])),
-        Metric("last loss", _finite(part.losses[-1])),
+        Metric("first loss", finite(part.losses[0])),
+        Metric("last loss", finite(part.losses[-1])),
         Metric("parameters", part.parameters),
         Metric("ranks compute", "alike" if part.alike else "not alike"),
         *more,
     )
-    needed = MOVEMENT * float(tolerances.parameters.value)
     value, threshold, message = _held(part, apart, tolerances.parameters, tolerances.loss)
     verdict = threshold.judge(value.value)
-    if verdict is not Verdict.FAIL and not (part.movement >= needed and part.range > 0):
-        verdict = Verdict.INCONCLUSIVE
-        message = (
-            f"the reference moved by {part.movement:.2g} of itself, at least {needed:.2g} is "
-            "needed for a comparison"
-        )
+    still = unmoved(part.movement if part.range > 0 else 0.0, tolerances)
+    if verdict is not Verdict.FAIL and still:
+        verdict, message = Verdict.INCONCLUSIVE, still
     blamed = _blamed(part) if verdict is Verdict.FAIL else None
-    return Result(
-        check,
-        job.tier,
-        job.subject,
-        verdict,
-        message if verdict is not Verdict.PASS else "",
-        value,
-        threshold,
-        metrics,
-        document.proof,
-        blamed,
-    )
+    shown = message if verdict is not Verdict.PASS else ""
+    return Judged(verdict, shown, value, threshold, blamed, metrics)
 
 
 def _held(
@@ -201,15 +184,14 @@ def _held(
         if steps:
             parts.append(f"the loss differs from the reference's from step {steps[0]} on")
         if ranks:
-            named = " and ".join(f"rank {r.rank.rank} on {r.rank.host}" for r in ranks[:4])
-            more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
-            parts.append(f"losses or parameters differ on {named}{more}")
+            those = named([item.rank for item in ranks])
+            parts.append(f"losses or parameters differ on {those}")
         return value, _EXACT, "; ".join(parts)
     figures = [
-        (Metric("loss difference", _finite(part.loss_difference)), loss),
-        (Metric("parameter difference", _finite(apart)), parameters),
+        (Metric("loss difference", finite(part.loss_difference)), loss),
+        (Metric("parameter difference", finite(apart)), parameters),
     ]
-    value, limit = max(figures, key=lambda figure: _ratio(*figure))
+    value, limit = max(figures, key=lambda figure: ratio(*figure))
     number = value.value if isinstance(value.value, str) else f"{value.value:.2g}"
     return value, limit, f"{value.name} is {number}, at most {limit.value:.2g} expected"
 
@@ -221,11 +203,3 @@ def _blamed(part: Restart) -> tuple[str, ...] | None:
     if part.alike and len(wrong) == 1 < len(hosts) and not part.steps_apart:
         return tuple(wrong)
     return None
-
-
-def _finite(value: float) -> float | str:
-    return value if math.isfinite(value) else NOT_FINITE
-
-
-def _ratio(metric: Metric, limit: Threshold) -> float:
-    return math.inf if isinstance(metric.value, str) else metric.value / float(limit.value)

@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from cluster.text import printable
 from validation.checks import commands, restart, transport
 from validation.checks.checkpoint import Item
-from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks.document import Document, Fields, Unusable
+from validation.checks.together import Judged, answer
 from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
@@ -59,7 +60,7 @@ def part(nodes: Sequence[Item]) -> Sequence[Item]:
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         measured = document.measured
         if nothing := _nothing(job, document):
             return nothing
@@ -72,7 +73,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             raise Unusable(f"the checkpoint is of step {measured.whole('step')}, not {kept}")
         part = restart.read(job, document, kept, steps)
         if names := measured.values.get("wrong_state"):
-            return _wrong_state(job, document, names)
+            return _wrong_state(names)
         if names != []:
             raise Unusable("the answer does not say what was loaded")
         files, seconds = measured.whole("files_checked"), measured.number("load_s")
@@ -84,13 +85,12 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             Metric("written by", measured.whole("written_by"), "ranks"),
             Metric("time to load", round(seconds, 3), "s"),
         )
-        result = restart.judge(job, NAME, document, part, rules, more)
-        return transport.held_against(result, job, document)
+        return restart.judge(job, part, rules, more)
 
     return answer(NAME, job, reply, judge)
 
 
-def _nothing(job: Job, document: Document) -> Result | None:
+def _nothing(job: Job, document: Document) -> Judged | None:
     """The failure where there is no checkpoint: of those nodes that alone do not see it."""
     missing = document.measured.items("missing")
     if not missing:
@@ -102,12 +102,10 @@ def _nothing(job: Job, document: Document) -> Result | None:
         message += f", on {', '.join(blamed[:8])} alone"
     value = Metric("ranks without a checkpoint", len(missing), "ranks")
     threshold = Threshold("=", 0, "ranks", "defined", "the check checkpoint wrote one")
-    return Result(
-        NAME, TIER, job.subject, Verdict.FAIL, message, value, threshold, (), document.proof, blamed
-    )
+    return Judged(Verdict.FAIL, message, value, threshold, blamed)
 
 
-def _wrong_files(job: Job, document: Document) -> Result | None:
+def _wrong_files(job: Job, document: Document) -> Judged | None:
     """The failure of files that are not what was written."""
     measured = document.measured
     count = measured.whole("problems_in_all")
@@ -127,9 +125,7 @@ def _wrong_files(job: Job, document: Document) -> Result | None:
     if blamed:
         message += f"; only {', '.join(blamed[:8])} sees it so"
     value = Metric("wrong files", count, "files")
-    return Result(
-        NAME, TIER, job.subject, Verdict.FAIL, message, value, _SOUND, (), document.proof, blamed
-    )
+    return Judged(Verdict.FAIL, message, value, _SOUND, blamed)
 
 
 def _sentence(item: Fields) -> str:
@@ -144,12 +140,10 @@ def _seen_by(item: Fields) -> list[str]:
     return hosts
 
 
-def _wrong_state(job: Job, document: Document, names: object) -> Result:
+def _wrong_state(names: object) -> Judged:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Unusable(f"wrong_state is no list of names: {names!r}")
     shown = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
     message = f"the files are right, but what was loaded of them is not what was written: {shown}"
     value = Metric("wrong tensors", len(names), "tensors")
-    return Result(
-        NAME, TIER, job.subject, Verdict.FAIL, message, value, _LOADED, (), document.proof
-    )
+    return Judged(Verdict.FAIL, message, value, _LOADED)

@@ -29,12 +29,13 @@ MFU               = (6 P + 12 L H Q T) * tokens per second / (ranks * peak): P p
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from validation.checks import commands, transport
-from validation.checks.document import Document, Fields, Unusable, answer
+from validation.checks.document import Document, Fields, Unusable
 from validation.checks.pipeline import LONGEST_CHAIN
+from validation.checks.together import Judged, answer, expected
 from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 
@@ -47,7 +48,9 @@ CAUSES = {
         r"ranks trained|a sum over|that trained together|is not finite", (commands.KERNEL,)
     ),
     "Faster than the hardware": When(r"more than the hardware", (commands.CLOCK,)),
-    "Too little gained": When(r"at least \S+ expected", (commands.BUSY, commands.PACKETS)),
+    "Too little gained": When(
+        r"at least \S+ expected|close to the threshold", (commands.BUSY, commands.PACKETS)
+    ),
 }
 SHARED = (transport,)
 
@@ -89,7 +92,7 @@ def sizes(ranks: int, nodes: int) -> list[int]:
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         measured = document.measured
         rows = measured.items("sizes")
         wanted = sizes(job.ranks, len(job.nodes))
@@ -97,17 +100,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             raise Unusable(f"measured with {counts[:16]} ranks, asked for {wanted}")
         if wrong := [problem for row in rows if (problem := _wrong(row))]:
             value = Metric("sizes that did not train together", len(wrong), "sizes")
-            return Result(
-                NAME,
-                TIER,
-                job.subject,
-                Verdict.FAIL,
-                wrong[0],
-                value,
-                _MEASURED,
-                (),
-                document.proof,
-            )
+            return Judged(Verdict.FAIL, wrong[0], value, _MEASURED)
         found = [_read(row, job) for row in rows]
         dtype = measured.text("dtype")
         if dtype not in _DTYPES:
@@ -116,19 +109,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         metrics = [
             metric for size in found for metric in _metrics(job, measured, found[0], size, peak)
         ]
-        value, threshold, verdict, message = _judged(job, found, metrics, rules)
-        result = Result(
-            NAME,
-            TIER,
-            job.subject,
-            verdict,
-            message,
-            value,
-            threshold,
-            tuple(metrics),
-            document.proof,
-        )
-        return transport.held_against(result, job, document)
+        return replace(_judged(job, found, metrics, rules), metrics=tuple(metrics))
 
     return answer(NAME, job, reply, judge)
 
@@ -197,25 +178,20 @@ def _metrics(
     return metrics
 
 
-def _judged(
-    job: Job, found: list[Size], metrics: list[Metric], rules: Rules
-) -> tuple[Metric, Threshold, Verdict, str]:
+def _judged(job: Job, found: list[Size], metrics: list[Metric], rules: Rules) -> Judged:
     used = [metric for metric in metrics if metric.name.startswith(MFU)]
     for metric in used:
         if _PEAK.judge(metric.value) is Verdict.FAIL:
             message = f"{metric.name} is {metric.value}, more than the hardware can: it is no time"
-            return metric, _PEAK, Verdict.FAIL, message
+            return Judged(Verdict.FAIL, message, metric, _PEAK)
     if job.ranks == 1:
         value = Metric("sizes that did not train together", 0, "sizes")
-        return value, _MEASURED, Verdict.PASS, ""
+        return Judged(Verdict.PASS, "", value, _MEASURED)
     name = found[-1].named(WEAK)
     value = next(metric for metric in metrics if metric.name == name)
     floor = rules.common.scaling[job.backend or ""]
     verdict = floor.judge(value.value)
-    message = ""
-    if verdict is not Verdict.PASS:
-        message = f"{value.name} is {value.value}, at least {floor.value} expected"
-    return value, floor, verdict, message
+    return Judged(verdict, expected(verdict, value, floor), value, floor)
 
 
 def _whole(config: Mapping[str, Any], name: str) -> int:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from validation.checks import training, transport
-from validation.checks.document import Document, Unusable, answer
+from validation.checks.document import Document, Unusable
+from validation.checks.together import Judged, answer
 from validation.model import Job, Reply, Result, Tier, worst
 from validation.thresholds import Rules
 
@@ -28,7 +29,7 @@ STAGES = {"gpipe": 1, "1f1b": 1, "interleaved": 2}  # of a rank
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         # One rank alone has nothing to interleave.
         asked = [name for name, stages in STAGES.items() if stages == 1 or job.ranks > 1]
         parts = document.measured.items("schedules")
@@ -42,12 +43,11 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         for name, part in zip(asked, parts, strict=True):
             order = order_of(chains, STAGES[name])
             run = training.read_rows(job, document, part, training.PIPELINED, chains, order)
-            result = training.judge(job, NAME, document, run, training.PIPELINED, rules)
+            result = training.judge(job, run, training.PIPELINED, rules)
             message = f"{name}: {result.message}" if result.message else ""
             results.append(replace(result, message=message))
         verdict = worst(result.verdict for result in results)
-        first = next(result for result in results if result.verdict is verdict)
-        return transport.held_against(first, job, document)
+        return next(result for result in results if result.verdict is verdict)
 
     return answer(NAME, job, reply, judge)
 

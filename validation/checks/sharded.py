@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from validation.checks import training, transport
-from validation.checks.document import Document, Unusable, answer
+from validation.checks import training
+from validation.checks.document import Document, Unusable
+from validation.checks.together import Judged, answer
 from validation.checks.training import Figure
 from validation.model import Job, Reply, Result
 from validation.thresholds import Rules
@@ -29,7 +30,7 @@ class Model:
 
 
 def evaluate(check: str, job: Job, reply: Reply, rules: Rules, models: Sequence[Model]) -> Result:
-    def judge(document: Document) -> Result:
+    def judge(document: Document) -> Judged:
         together = [model.ranks for model in models]
         training_run = training.read(job, document, FIGURES, together, gathers=True)
         for name, asked in (
@@ -39,7 +40,6 @@ def evaluate(check: str, job: Job, reply: Reply, rules: Rules, models: Sequence[
             if (had := list(document.measured.numbers(name))) != asked:
                 stood, wanted = (", ".join(f"{n:g}" for n in counts) for counts in (had, asked))
                 raise Unusable(f"the ranks stood in {stood} {name}, {wanted} were asked for")
-        result = training.judge(job, check, document, training_run, FIGURES, rules)
-        return transport.held_against(result, job, document)
+        return training.judge(job, training_run, FIGURES, rules)
 
     return answer(check, job, reply, judge)

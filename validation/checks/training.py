@@ -27,7 +27,8 @@ from dataclasses import dataclass
 
 from validation.checks import commands
 from validation.checks.document import Document, Fields, Unusable
-from validation.model import Job, Metric, Rank, Result, Threshold, Value, Verdict, When, worst
+from validation.checks.together import Judged, named, of_each
+from validation.model import Job, Metric, Rank, Threshold, Value, Verdict, When, worst
 from validation.thresholds import Rules, Speeds, Tolerances
 
 CAUSES = {
@@ -162,9 +163,9 @@ class Training:
         )
         loss = max(curve.difference for curve in self.curves)
         return [
-            (_metric(FIRST_STEP, first), tolerances.first_step),
-            (_metric(PARAMETERS, parameters), tolerances.parameters),
-            (_metric(LOSS, loss), tolerances.loss),
+            (Metric(FIRST_STEP, finite(first)), tolerances.first_step),
+            (Metric(PARAMETERS, finite(parameters)), tolerances.parameters),
+            (Metric(LOSS, finite(loss)), tolerances.loss),
         ]
 
     def speeds(self, limits: Speeds) -> list[tuple[Metric, Threshold]]:
@@ -277,16 +278,9 @@ def read_rows(
     if measured.whole("steps") != steps:
         raise Unusable(f"{measured.whole('steps')} steps were trained, {steps} were asked for")
     rows = measured.items("ranks")
-    numbers = [row.whole("rank") for row in rows]
-    if numbers != list(order):
-        asked = (
-            f"0 to {job.ranks - 1}" if list(order) == list(range(job.ranks)) else list(order)[:16]
-        )
-        raise Unusable(f"figures of the ranks {numbers[:16]}, asked for {asked}")
-    took_part = {rank.rank: rank for rank in document.proof.ranks}
     ranks = [
         RankFigures(
-            took_part[number],
+            rank,
             {figure.name: _difference(row.inner("first_step"), figure.name) for figure in figures},
             tuple(_difference(step, "parameters") for step in row.items("steps")),
             row.number("movement"),
@@ -297,7 +291,7 @@ def read_rows(
                 if figure.partner is not None
             },
         )
-        for number, row in zip(numbers, rows, strict=True)
+        for rank, row in of_each(document, rows, order)
     ]
     if any(len(rank.parameters) != steps for rank in ranks):
         raise Unusable(f"parameters were not compared after each of the {steps} steps")
@@ -349,60 +343,55 @@ def _gathered(job: Job, step: Fields) -> Gathered:
     )
 
 
-def judge(
-    job: Job,
-    check: str,
-    document: Document,
-    training: Training,
-    figures: Sequence[Figure],
-    rules: Rules,
-) -> Result:
+def judge(job: Job, training: Training, figures: Sequence[Figure], rules: Rules) -> Judged:
     """figures: of the first step, in the order in which they come about."""
     tolerances = rules.common.training[job.backend or ""]
     speeds = training.speeds(rules.common.training_speed[job.backend or ""])
     differences = training.figures(tolerances)
     # What is as fast as it should be is told by its differences.
     judged = differences + [each for each in speeds if each[1].judge(each[0].value) is FAIL]
-    value, threshold = max(judged, key=lambda figure: _ratio(*figure))
+    value, threshold = max(judged, key=lambda figure: ratio(*figure))
     verdict = worst(limit.judge(metric.value) for metric, limit in judged)
     message, blamed = "", None
-    needed = MOVEMENT * float(tolerances.parameters.value)
     if verdict is Verdict.FAIL:
         origin = find_origin(training, figures, tolerances)
         message = f"{value.name} is {_number(value.value)}, at most {threshold.value:.2g} expected"
         if origin is not None:
-            message += f"; it began with {origin.what} {_named(origin.ranks)}"
+            message += f"; it began with {origin.what} {named(origin.ranks)}"
             blamed = origin.blamed
-    elif training.movement < needed:
-        verdict = Verdict.INCONCLUSIVE
-        message = (
-            f"the reference moved by {training.movement:.2g} of itself, at least {needed:.2g} is "
-            "needed for a comparison"
-        )
+    elif still := unmoved(training.movement, tolerances):
+        verdict, message = Verdict.INCONCLUSIVE, still
     elif verdict is Verdict.WARN:
         message = (
             f"{value.name} is {_number(value.value)}, close to the {threshold.value:.2g} allowed"
         )
-    return Result(
-        check,
-        job.tier,
-        job.subject,
+    return Judged(
         verdict,
         message,
         value,
         threshold,
+        blamed,
         (
             *(metric for metric, _ in differences),
             Metric("reference's movement", training.movement),
-            _metric("first loss", training.curves[0].losses[0]),
-            _metric("last loss", training.curves[0].losses[-1]),
+            Metric("first loss", finite(training.curves[0].losses[0])),
+            Metric("last loss", finite(training.curves[0].losses[-1])),
             Metric("parameters", training.parameters),
             Metric("samples per second", round(training.samples_per_s, 2), "1/s"),
             Metric("step time, median", training.step_time_s, "s"),
             *(Metric(metric.name, _rounded(metric.value)) for metric, _ in speeds),
         ),
-        document.proof,
-        blamed,
+    )
+
+
+def unmoved(movement: float, tolerances: Tolerances) -> str:
+    """Why nothing can be compared with a reference that moved too little; nothing where it can."""
+    needed = MOVEMENT * float(tolerances.parameters.value)
+    if movement >= needed:
+        return ""
+    return (
+        f"the reference moved by {movement:.2g} of itself, at least {needed:.2g} is needed for a "
+        "comparison"
     )
 
 
@@ -486,13 +475,8 @@ PIPELINED = (
 )
 
 
-def _named(ranks: Sequence[Rank]) -> str:
-    names = [f"rank {rank.rank} on {rank.host}" for rank in ranks[:4]]
-    return " and ".join(names) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
-
-
-def _metric(name: str, value: float) -> Metric:
-    return Metric(name, value if math.isfinite(value) else NOT_FINITE)
+def finite(value: float) -> float | str:
+    return value if math.isfinite(value) else NOT_FINITE
 
 
 def _rounded(value: Value) -> Value:
@@ -503,7 +487,7 @@ def _number(value: object) -> str:
     return f"{value:.2g}" if isinstance(value, float) else str(value)
 
 
-def _ratio(metric: Metric, threshold: Threshold) -> float:
+def ratio(metric: Metric, threshold: Threshold) -> float:
     return math.inf if isinstance(metric.value, str) else metric.value / float(threshold.value)
 
 

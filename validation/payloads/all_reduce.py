@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import bandwidth
-from validation.payloads.config import GroupConfig, require, require_positive
+from validation.payloads.config import GroupConfig, require
 from validation.payloads.group import Group
 from validation.payloads.pattern import PERIOD, mix
 from validation.payloads.timed_calls import Call, timed
@@ -45,7 +45,6 @@ class Config(GroupConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "iterations", "warmup")
         require(self.dtype == "float32", f'dtype is "{self.dtype}", and only float32 is supported')
         for size in self.sizes_bytes:
             whole = size > 0 and size % ITEM_BYTES == 0

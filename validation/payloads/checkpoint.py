@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import CannotRun
 from validation.payloads import checkpoint_files as files
 from validation.payloads import training
-from validation.payloads.config import require, require_positive
+from validation.payloads.config import require
 from validation.payloads.ddp import SLICES
 from validation.payloads.group import Group
 
@@ -62,7 +62,6 @@ class Config(training.TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "depth", "batch_per_slice")
         require(2 <= self.kept < self.steps, f"kept is {self.kept}, not from 2 to steps - 1")
 
 

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import all_reduce, nccl_tests
-from validation.payloads.config import GroupConfig, require, require_positive
+from validation.payloads.config import require
 from validation.payloads.group import Group
 from validation.payloads.pattern import EVERYBODY, PERIOD, Messages
 from validation.payloads.timed_calls import Call, timed
@@ -59,27 +59,18 @@ NCCL_TESTS_SHARE = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(GroupConfig):
-    """operations: see WAYS; sizes_bytes: measured in this order; iterations and warmup: calls per
-    size and way.
-    """
+class Config(all_reduce.Config):
+    """operations: see WAYS; iterations and warmup: calls per size and way."""
 
     operations: tuple[str, ...]
-    sizes_bytes: tuple[int, ...]
     iterations: int = 10
     warmup: int = 2
-    dtype: str = "float32"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "iterations", "warmup")
-        require(self.dtype == "float32", f'dtype is "{self.dtype}", and only float32 is supported')
         for operation in self.operations:
             known = ", ".join(OPERATIONS)
             require(operation in WAYS, f'operations has "{operation}", not one of {known}')
-        for size in self.sizes_bytes:
-            whole = size > 0 and size % ITEM_BYTES == 0
-            require(whole, f"sizes_bytes has {size}, no multiple of {ITEM_BYTES} bytes")
 
 
 @dataclass(frozen=True)

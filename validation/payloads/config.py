@@ -22,7 +22,7 @@ BACKENDS = ("gloo", "nccl")
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig:
-    """What every collective payload is told.
+    """What every collective payload is told. Every number but the seed is above zero.
 
     backend          "gloo" or "nccl"; there is no fallback from one to the other
     timeout_s        how long the ranks wait for each other in each exchange, in seconds
@@ -39,9 +39,9 @@ class GroupConfig:
 
     def __post_init__(self) -> None:
         require(self.backend in BACKENDS, f'backend is "{self.backend}", not gloo or nccl')
-        require_positive(self, "timeout_s", "join_timeout_s")
-        if self.cpus_per_rank is not None:
-            require_positive(self, "cpus_per_rank")
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        numbers = [name for name, value in values.items() if isinstance(value, int | float)]
+        require_positive(self, *(name for name in numbers if name != "seed"))
 
 
 def load(kind: type[Loaded], text: str) -> Loaded:

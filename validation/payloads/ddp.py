@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import training
-from validation.payloads.config import require_positive
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
@@ -37,26 +36,12 @@ class Config(training.TrainingConfig):
     batch_per_rank: int
     depth: int
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "batch_per_rank", "depth")
-
 
 @dataclass(frozen=True)
-class Replica:
-    """What a rank found in its training.
+class Replica(training.Record):
+    """computed: its own gradient of the first step, before it was averaged."""
 
-    losses      of its slice, before each step
-    computed    its own gradient of the first step
-    exchanged   the averaged gradient of the first step
-    parameters  after each step
-    """
-
-    losses: list[float]
-    step_times: list[float]
-    computed: list[torch.Tensor]
-    exchanged: list[torch.Tensor]
-    parameters: list[list[torch.Tensor]]
+    computed: list[torch.Tensor] = field(default_factory=list)
 
 
 def weight(rank: int) -> float:
@@ -123,7 +108,7 @@ def train_replica(config: Config, group: Group) -> Replica:
     first = group.rank % count * config.batch_per_rank
     mine = slice(first, first + config.batch_per_rank)
 
-    record = Replica([], [], [], [], [])
+    record = Replica()
     for inputs, targets in training.batches(config, config.batch_per_rank * count):
         group.watch.doing(f"training step {len(record.losses) + 1}")
         inputs, targets = inputs[mine].to(group.device), targets[mine].to(group.device)

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 
 from validation.payloads import ddp, training
 from validation.payloads.chains import Chain, chains, meet
-from validation.payloads.config import require_positive
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
@@ -50,33 +49,22 @@ class Config(training.TransformerConfig):
     depth: int
     experts: int
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "batch", "depth", "experts")
-
 
 @dataclass(frozen=True)
-class Record:
-    """What a rank found in its training.
+class Record(training.Record):
+    """A rank keeps also
 
-    losses      of its data, before each step
     entered     each block in the first step
     attended    what attention added, block by block
     arrived     tokens at its experts, block by block, rank by rank; `made` what became of them, and
                 `returned` what came back for its own
-    exchanged   its gradient of the first step, of all that it has
-    parameters  all that it has, after each step
     """
 
-    losses: list[float] = field(default_factory=list)
-    step_times: list[float] = field(default_factory=list)
     entered: list[torch.Tensor] = field(default_factory=list)
     attended: list[torch.Tensor] = field(default_factory=list)
     arrived: list[torch.Tensor] = field(default_factory=list)
     made: list[torch.Tensor] = field(default_factory=list)
     returned: list[torch.Tensor] = field(default_factory=list)
-    exchanged: list[torch.Tensor] = field(default_factory=list)
-    parameters: list[list[torch.Tensor]] = field(default_factory=list)
 
 
 def measure(config: Config, group: Group) -> dict[str, Any]:

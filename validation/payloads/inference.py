@@ -20,47 +20,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from validation.payloads import training
 from validation.payloads.chains import chains, meet
-from validation.payloads.config import GroupConfig, require, require_positive
+from validation.payloads.config import require
 from validation.payloads.group import Group
 from validation.payloads.pipeline import LONGEST_CHAIN
 
 if TYPE_CHECKING:
     import torch
 
-    from validation.payloads.decoder import Continued, Part, Seen, Shape, Weights
+    from validation.payloads.decoder import Continued, Part, Seen, Weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(GroupConfig):
-    """A model (see decoder.Shape), and how many prompts of how many tokens are continued by how
-    many. seed: of weights and prompts, the same on all ranks.
-    """
+class Config(training.DecoderConfig):
+    """How many prompts of how many tokens are continued by how many."""
 
-    seed: int
-    vocabulary: int
-    width: int
-    heads: int
-    hidden: int
-    depth: int
     prompts: int
     prompt_tokens: int
     new_tokens: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "vocabulary", "width", "hidden", "depth", "prompts")
-        require_positive(self, "prompt_tokens", "new_tokens")
         for key in ("heads", "hidden"):
             value = getattr(self, key)
             require(value >= LONGEST_CHAIN, f"{key} is {value}, fewer than {LONGEST_CHAIN} ranks")
-        require(self.width % (2 * self.heads) == 0, "width is no even multiple of heads")
-
-    @property
-    def shape(self) -> Shape:
-        from validation.payloads.decoder import Shape
-
-        return Shape(self.vocabulary, self.width, self.heads, self.hidden, self.depth)
 
 
 @dataclass(frozen=True)

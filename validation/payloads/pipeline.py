@@ -24,12 +24,12 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import training
 from validation.payloads.chains import Chain, chains, meet
-from validation.payloads.config import require, require_positive
+from validation.payloads.config import require
 from validation.payloads.group import Group, release
 
 if TYPE_CHECKING:
@@ -49,10 +49,6 @@ class Config(training.TrainingConfig):
     microbatch_size: int
     layers_per_stage: int
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "microbatches", "microbatch_size", "layers_per_stage")
-
     @property
     def samples(self) -> int:
         """Of one step of one chain."""
@@ -65,21 +61,13 @@ class Config(training.TrainingConfig):
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What a rank found in its training.
-
-    losses      before each step; only the last stage sees them
-    entered     by the stage in the first step, [samples, width], and what left it
-    exchanged   the stage's gradient of the first step
-    parameters  after each step
+class Stage(training.Record):
+    """What entered the stage in the first step, [samples, width], and what left it; only the last
+    stage sees the losses.
     """
 
-    losses: list[float]
-    step_times: list[float]
-    entered: list[torch.Tensor]
-    left: list[torch.Tensor]
-    exchanged: list[torch.Tensor]
-    parameters: list[list[torch.Tensor]]
+    entered: list[torch.Tensor] = field(default_factory=list)
+    left: list[torch.Tensor] = field(default_factory=list)
 
 
 def bubble_fraction(stages: int, microbatches: int) -> float:
@@ -176,7 +164,7 @@ def train_stage(
     optimizer = training.sgd(module, config.lr)
     watching = module.register_forward_hook(watch)
 
-    record = Stage([], [], [], [], [], [])
+    record = Stage()
     for inputs, targets in training.batches(config, config.samples):
         group.watch.doing(f"training step {len(record.losses) + 1}")
         inputs, targets = inputs.to(group.device), targets.to(group.device)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from validation.payloads.config import GroupConfig, require, require_positive
+from validation.payloads.config import GroupConfig, require
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class Config(GroupConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "size_bytes", "seconds", "least")
         require(self.size_bytes % 8 == 0, f"size_bytes is {self.size_bytes}, no multiple of 8")
         require(self.least > 1, "least is 1: nothing to compare with")
 

@@ -27,18 +27,16 @@ from typing import TYPE_CHECKING, Any
 
 from validation.payloads import pipeline, training
 from validation.payloads.chains import Chain
-from validation.payloads.config import GroupConfig, require, require_positive
+from validation.payloads.config import require
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
     import torch
 
-    from validation.payloads.decoder import Shape
-
 
 @dataclass(frozen=True, kw_only=True)
-class Config(GroupConfig):
-    """A model (see decoder.Shape) and its data.
+class Config(training.DecoderConfig):
+    """The data of the model, and a pipeline.
 
     sequence        tokens of each sequence
     batch           sequences of each rank in a step, where the work grows with the ranks
@@ -48,12 +46,6 @@ class Config(GroupConfig):
     steps, warmup   that are timed, and that go before
     """
 
-    seed: int
-    vocabulary: int
-    width: int
-    heads: int
-    hidden: int
-    depth: int
     sequence: int
     batch: int
     total: int
@@ -67,20 +59,10 @@ class Config(GroupConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "vocabulary", "width", "heads", "hidden", "depth", "sequence")
-        require_positive(self, "batch", "total", "microbatch_size", "stage_width", "stage_layers")
-        require_positive(self, "steps", "warmup", "lr")
-        require(self.width % (2 * self.heads) == 0, "width is no even multiple of heads")
         require(
             self.microbatches >= pipeline.LONGEST_CHAIN,
             f"microbatches is {self.microbatches}, fewer than {pipeline.LONGEST_CHAIN} stages",
         )
-
-    @property
-    def shape(self) -> Shape:
-        from validation.payloads.decoder import Shape
-
-        return Shape(self.vocabulary, self.width, self.heads, self.hidden, self.depth)
 
 
 def sizes(ranks: int, nodes: int) -> list[int]:

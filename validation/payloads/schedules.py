@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from validation.payloads import pipeline, training
 from validation.payloads.chains import Chain, chains, meet
-from validation.payloads.config import require_positive
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
@@ -54,10 +53,6 @@ class Config(training.TransformerConfig):
     microbatches_per_rank: int
     microbatch_size: int
     blocks: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "microbatches_per_rank", "microbatch_size", "blocks")
 
     def microbatches(self, ranks: int) -> int:
         return self.microbatches_per_rank * ranks

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from validation.payloads import ddp, fully_shard, training
-from validation.payloads.config import require_positive
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
@@ -50,10 +49,6 @@ class Config(training.TransformerConfig):
 
     batch: int
     depth: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "batch", "depth")
 
 
 @dataclass(frozen=True)
@@ -112,24 +107,17 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Record:
-    """What a rank found in its training.
+class Record(training.Record):
+    """A rank's own are shards. It keeps also
 
-    losses      of its row, before each step
     weights     that it multiplied with in each step
     entered     each half of each block in the first step
     shares      of each half's sum, that it added in the first step
-    exchanged   its shards of the averaged gradient of the first step
-    parameters  its shards after each step
     """
 
-    losses: list[float] = field(default_factory=list)
-    step_times: list[float] = field(default_factory=list)
     weights: list[list[torch.Tensor]] = field(default_factory=list)
     entered: list[torch.Tensor] = field(default_factory=list)
     shares: list[torch.Tensor] = field(default_factory=list)
-    exchanged: list[torch.Tensor] = field(default_factory=list)
-    parameters: list[list[torch.Tensor]] = field(default_factory=list)
 
 
 def measure(config: Config, group: Group, cell: Cell, models: Sequence[Model]) -> dict[str, Any]:

@@ -13,15 +13,16 @@ import ctypes
 import hashlib
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from validation.payloads.config import GroupConfig, require_positive
+from validation.payloads.config import GroupConfig, require
 from validation.payloads.group import Group
 
 if TYPE_CHECKING:
     import torch
 
+    from validation.payloads import decoder
     from validation.payloads.transformer_reference import Shape
 
 
@@ -34,10 +35,6 @@ class TrainingConfig(GroupConfig):
     width: int
     lr: float
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "steps", "width", "lr")
-
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(TrainingConfig):
@@ -47,10 +44,6 @@ class TransformerConfig(TrainingConfig):
     heads: int
     head_width: int
     hidden: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "tokens", "heads", "head_width", "hidden")
 
     def shape(self, depth: int, tensor: int = 1, experts: int = 1) -> Shape:
         """Of a model of so many blocks, whose heads and hidden units so many ranks share."""
@@ -64,6 +57,43 @@ class TransformerConfig(TrainingConfig):
             self.hidden * tensor,
             experts,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig(GroupConfig):
+    """A model, see decoder.Shape. seed: of weights and data, the same on all ranks."""
+
+    seed: int
+    vocabulary: int
+    width: int
+    heads: int
+    hidden: int
+    depth: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.width % (2 * self.heads) == 0, "width is no even multiple of heads")
+
+    @property
+    def shape(self) -> decoder.Shape:
+        from validation.payloads.decoder import Shape
+
+        return Shape(self.vocabulary, self.width, self.heads, self.hidden, self.depth)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What every rank found in its training.
+
+    losses      of its data, before each step
+    exchanged   its own of the averaged gradient of the first step
+    parameters  its own, after each step
+    """
+
+    losses: list[float] = field(default_factory=list)
+    step_times: list[float] = field(default_factory=list)
+    exchanged: list[torch.Tensor] = field(default_factory=list)
+    parameters: list[list[torch.Tensor]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

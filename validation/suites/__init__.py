@@ -38,10 +38,13 @@ class Suite:
     largest_bytes: Mapping[str, int]  # by fabric: all_reduce between nodes goes no further
 
 
-_TRAINING: dict[str, strict.Reader] = {
+_GROUP: dict[str, strict.Reader] = {
     "run_limit_s": strict.whole(1),
     "timeout_s": strict.whole(1),
     "join_timeout_s": strict.whole(1),
+}
+_TRAINING: dict[str, strict.Reader] = {
+    **_GROUP,
     "seed": strict.whole(),
     "steps": strict.whole(2),
     "width": strict.whole(1),
@@ -49,9 +52,7 @@ _TRAINING: dict[str, strict.Reader] = {
 }
 
 _ALL_REDUCE: dict[str, strict.Reader] = {
-    "run_limit_s": strict.whole(1),
-    "timeout_s": strict.whole(1),
-    "join_timeout_s": strict.whole(1),
+    **_GROUP,
     "sizes_bytes": strict.list_of(strict.whole(4), empty=False),
     "iterations": strict.whole(1),
     "warmup": strict.whole(1),
@@ -102,9 +103,7 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "kept": strict.whole(2),
     },
     "inference": {
-        "run_limit_s": strict.whole(1),
-        "timeout_s": strict.whole(1),
-        "join_timeout_s": strict.whole(1),
+        **_GROUP,
         "seed": strict.whole(),
         "vocabulary": strict.whole(2),
         "width": strict.whole(1),
@@ -116,9 +115,7 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "new_tokens": strict.whole(2),
     },
     "scaling": {
-        "run_limit_s": strict.whole(1),
-        "timeout_s": strict.whole(1),
-        "join_timeout_s": strict.whole(1),
+        **_GROUP,
         "seed": strict.whole(),
         "vocabulary": strict.whole(2),
         "width": strict.whole(1),
@@ -137,9 +134,7 @@ _CONFIGS: dict[str, dict[str, strict.Reader]] = {
         "lr": strict.positive,
     },
     "same_sums": {
-        "run_limit_s": strict.whole(1),
-        "timeout_s": strict.whole(1),
-        "join_timeout_s": strict.whole(1),
+        **_GROUP,
         "size_bytes": strict.whole(8),
         "seconds": strict.positive,
         "least": strict.whole(2),

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from validation.execution.folder import RunFolder
 from validation.model import (
     Job,
     JobReport,
@@ -35,7 +36,6 @@ from validation.model import (
     node_reports,
     worst,
 )
-from validation.output import RunFolder
 from validation.report import console
 from validation.tests import (
     standin,

@@ -29,8 +29,6 @@ SIZES = (16, 64, 256, 1024, 4096, 16384)
 SWITCHES = {16: (4, 8), 64: (8, 32), 256: (16, 64), 1024: (16, 256), 4096: (32, 512)}
 LARGEST = (32, 2048)
 BAD_NODES, BAD_LINKS = 0.05, 0.01
-# All pairs of more nodes are counted, not measured.
-MOST_FOR_ALL_PAIRS = 64
 
 Pair = tuple[str, str]
 Link = frozenset[str]

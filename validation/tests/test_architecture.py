@@ -31,7 +31,7 @@ def imports(path):
     return {name for name in modules if name.split(".")[0] == "validation"}
 
 
-INNER = ("run", "progress", "output", "tiers")
+INNER = ("run", "progress", "execution", "tiers")
 
 # What files below a place must not import; the first place that fits counts.
 FORBIDDEN = {

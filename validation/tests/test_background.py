@@ -8,8 +8,9 @@ import pytest
 
 from cluster.errors import UsageError
 from cluster.slurm.node_states import NodeState
-from validation import background
-from validation.background import LastTest, State, Store, Trial
+from validation.background import loop
+from validation.background.loop import Trial
+from validation.background.state import LastTest, State, Store, unused
 from validation.model import JobReport, Metric, Outcome, Reply, Result, Threshold, Verdict
 from validation.report import metrics
 from validation.tests.conftest import make_plan
@@ -50,7 +51,7 @@ class Cluster:
             "states": lambda: states(**self.words),
             **self.options,
         }
-        return background.loop(NODES, self.state, test=self.test, keep=self.kept.append, **options)
+        return loop.loop(NODES, self.state, test=self.test, keep=self.kept.append, **options)
 
 
 def test_the_untested_come_first_then_the_oldest():
@@ -101,7 +102,7 @@ def test_a_preempted_test_is_no_failure_and_comes_first_the_next_time():
     assert session.exit_code == 0
     state = cluster.kept[-1]
     assert "gpu1" not in state.nodes
-    assert background.due(NODES, state, NOW, 7 * DAY) == ["gpu1"]
+    assert loop.due(NODES, state, NOW, 7 * DAY) == ["gpu1"]
 
 
 @pytest.mark.parametrize(
@@ -176,13 +177,11 @@ OWN = JOB.checks[0]
     ],
 )
 def test_the_verdict_of_a_test(found, job, verdict):
-    assert background.judged("gpu1", found, [job]).verdict is verdict
+    assert loop.judged("gpu1", found, [job]).verdict is verdict
 
 
 def test_a_test_of_another_node_says_nothing():
-    assert (
-        background.judged("gpu9", [result(OWN, Verdict.PASS)], []).verdict is Verdict.INCONCLUSIVE
-    )
+    assert loop.judged("gpu9", [result(OWN, Verdict.PASS)], []).verdict is Verdict.INCONCLUSIVE
 
 
 # --- what is remembered ----------------------------------------------------------------------
@@ -221,7 +220,7 @@ def test_a_state_that_is_not_ours_is_refused(tmp_path, text):
 def test_folders_of_good_tests_go_when_newer_ones_come():
     before = State({"gpu1": days_ago(9, run="a"), "gpu2": days_ago(9, "fail", "b")})
     after = before.with_test("gpu1", days_ago(0, run="c")).with_test("gpu2", days_ago(0, run="d"))
-    assert background.unused(before, after) == {"a"}
+    assert unused(before, after) == {"a"}
 
 
 # --- the whole program -----------------------------------------------------------------------
@@ -318,16 +317,16 @@ def test_what_was_cut_short_is_not_told():
     )
     report = replace(report, jobs=jobs)
     trials = [Trial("gpu1", Verdict.FAIL), Trial("gpu2", Verdict.PASS)]
-    told = background.told(report, trials)
+    told = loop.told(report, trials)
     assert told is not None
     assert told.verdict is Verdict.FAIL
     assert {r.check for r in told.results if r.subject.name == "gpu1"}.isdisjoint(JOB.checks)
     assert {r.check for r in told.results if r.subject.name == "gpu2"} >= set(JOB.checks)
-    only = background.told(report, [Trial("gpu1", None), Trial("gpu2", Verdict.PASS)])
+    only = loop.told(report, [Trial("gpu1", None), Trial("gpu2", Verdict.PASS)])
     assert only is not None
     assert {name for r in only.results for name in r.subject.nodes} == {"gpu2"}
     assert [item.node.name for item in only.nodes] == ["gpu2"]
-    assert background.told(report, [Trial("gpu1", None), Trial("gpu2", None)]) is None
+    assert loop.told(report, [Trial("gpu1", None), Trial("gpu2", None)]) is None
 
 
 @pytest.mark.long

@@ -13,11 +13,14 @@ import pytest
 import yaml
 
 from cluster.errors import UsageError
-from validation import burn_in, plan, rounds, run, suites, tiers
+from validation import plan, run, suites, tiers
+from validation.burn_in import page as pages
+from validation.burn_in import rounds
 from validation.checks import drift, same_bits, soak, soak_stragglers, soaked
 from validation.checks.comparison import ComparedNode
 from validation.errors import TransportError
-from validation.kept import NotTheSame
+from validation.execution.journal import NotTheSame
+from validation.execution.request import seconds_of
 from validation.model import Outcome, Reply, Verdict, overall
 from validation.tests import standin
 from validation.tests.conftest import make_plan
@@ -57,7 +60,7 @@ class Loop:
         return tiers.walk(plan, slurm, Silent(), interval_s=0)
 
     def run(self):
-        ended = burn_in.loop(
+        ended = rounds.loop(
             self.plan,
             self.plan_of,
             self.walk,
@@ -109,7 +112,7 @@ def test_what_was_not_judged_in_one_round_is_not_green_in_the_end():
 
 
 def test_what_only_the_first_round_makes_counts_for_all(monkeypatch):
-    monkeypatch.setattr(burn_in, "ONCE", ("cpus",))
+    monkeypatch.setattr(rounds, "ONCE", ("cpus",))
     without = make_plan(suite="burn-in", selection=plan.Selection(skip=("cpus",)))
     for cpus, expected in ((2, PASS), (1, FAIL)):
         loop = Loop({1: {"node-gpu1": {"cpus": cpus}}}, keep_going=True)
@@ -175,7 +178,7 @@ def test_an_interrupted_burn_in_proves_nothing_and_goes_on():
     assert all("interrupted" in r.message for r in ended.results if r.verdict is FAIL)
     assert not any(r.verdict.green for r in ended.results)
     text = "".join(item.line() for item in ended.rounds)
-    before = burn_in.read(text + text[:200], "rounds.jsonl")
+    before = rounds.read(text + text[:200], "rounds.jsonl")
     assert before == ended.rounds
     again = Loop(before=before)
     ended, verdict = again.run()
@@ -202,9 +205,9 @@ def test_contact_that_is_lost_between_two_rounds_ends_it_with_what_is_known():
 def test_a_torn_line_costs_its_round_and_any_other_is_refused():
     ended, _ = Loop(duration_s=150).run()
     line = ended.rounds[0].line()
-    assert burn_in.read(line + line[:-1], "rounds.jsonl") == ended.rounds[:1]
+    assert rounds.read(line + line[:-1], "rounds.jsonl") == ended.rounds[:1]
     with pytest.raises(UsageError, match=r"rounds.jsonl, line 1 cannot be read"):
-        burn_in.read("{}\n" + line, "rounds.jsonl")
+        rounds.read("{}\n" + line, "rounds.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -212,18 +215,18 @@ def test_a_torn_line_costs_its_round_and_any_other_is_refused():
     [("24h", 86400), ("20m", 1200), ("2h30m", 9000), ("1d", 86400), ("90s", 90)],
 )
 def test_durations(text, seconds):
-    assert burn_in.seconds_of(text) == seconds
+    assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "24", "h", "-1h", "0h", "1.5h", "30m2h", "forever"])
 def test_what_is_no_duration(text):
     with pytest.raises(UsageError, match="is no duration; give one such as 24h or 2h30m"):
-        burn_in.seconds_of(text)
+        seconds_of(text)
 
 
 def test_the_page_shows_each_round_and_the_curves_of_each_node():
     ended, _ = Loop({2: {"ddp": {"steps": 4}}}, keep_going=True).run()
-    page = rounds.render(ended.rounds, "Burn-in of <plumbline>", ended.notes)
+    page = pages.render(ended.rounds, "Burn-in of <plumbline>", ended.notes)
     assert "Burn-in of &lt;plumbline&gt;" in page
     assert page.count("<polyline") == 2 * 2  # speed and clock of two nodes
     assert "CPU of gpu2" in page

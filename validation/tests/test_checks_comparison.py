@@ -382,7 +382,7 @@ def test_a_cpu_is_never_judged_for_speed():
     measured = standin_compute.document(job)["measured"]
     for check in ("stragglers", "same_product"):
         (result,) = CHECKS[check].compare([member(job, measured)])
-        assert result.verdict is FAIL  # it is never planned: see plan._no_use
+        assert result.verdict is FAIL  # it is never planned: see plan.skips
         assert "prove nothing about a GPU" in result.message
 
 

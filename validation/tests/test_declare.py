@@ -14,8 +14,12 @@ from cluster.declaration import Gpus, Node, Submission
 from cluster.errors import DataError
 from cluster.slurm import scontrol
 from cluster.slurm.scontrol import SlurmConfig, SlurmNode, SlurmPartition
-from validation import declare, declaring, explain, plan, run, suites
-from validation.declaring import Look, Undeclarable
+from validation import explain, plan, run, suites
+from validation.declare import __main__ as program
+from validation.declare import whole
+from validation.declare.guess import guess_fabric, guess_gpus
+from validation.declare.kinds import Kind, Look, Undeclarable, kinds
+from validation.declare.text import render
 from validation.payloads import look
 from validation.payloads import node as node_payload
 from validation.tests import standin
@@ -145,7 +149,7 @@ def looked(names=(H100,) * 8, **changes):
 
 
 def gpus(gres, look=None):
-    return declaring.guess_gpus(declaring.Kind((slurm(gres=gres),)).gres, look)
+    return guess_gpus(Kind((slurm(gres=gres),)).gres, look)
 
 
 @pytest.mark.parametrize(
@@ -249,13 +253,13 @@ def test_what_slurm_and_the_node_say_otherwise_is_told():
     ],
 )
 def test_the_fabric_is_that_of_the_ports_that_are_up(ports, fabric, comments):
-    guess = declaring.guess_fabric(looked(ports=tuple(ports)))
+    guess = guess_fabric(looked(ports=tuple(ports)))
     assert (guess.fabric, guess.seen, guess.assumed) == (fabric, ("fabric",), ())
     assert len(guess.comments) == comments
 
 
 def test_without_a_look_the_fabric_is_assumed():
-    assert declaring.guess_fabric(None).assumed == ("fabric",)
+    assert guess_fabric(None).assumed == ("fabric",)
 
 
 @pytest.mark.parametrize(
@@ -269,13 +273,13 @@ def test_without_a_look_the_fabric_is_assumed():
 )
 def test_a_node_in_service_is_looked_at(states, chosen):
     nodes = [slurm(f"n{number}", "gpu:8", *words) for number, words in enumerate(states)]
-    (kind,) = declaring.kinds(nodes)
+    (kind,) = kinds(nodes)
     assert (kind.to_look_at and kind.to_look_at.name) == chosen
 
 
 def test_nodes_of_one_type_and_different_counts_are_two_kinds():
     nodes = [slurm("a", "gpu:h100:8"), slurm("b", "gpu:h100:4"), slurm("c", "gpu:h100:8(S:0)")]
-    assert [kind.names for kind in declaring.kinds(nodes)] == ["a,c", "b"]
+    assert [kind.names for kind in kinds(nodes)] == ["a,c", "b"]
 
 
 # --- the whole -------------------------------------------------------------------------------
@@ -286,7 +290,7 @@ CONFIG = SlurmConfig("hpc1", "24.11.5", ("ctl1",), "auth/munge", "(null)")
 def declared(nodes, partitions=None, looks=None, config=CONFIG):
     names = tuple(node.name for node in nodes)
     partitions = partitions or [SlurmPartition("gpu", names, True, True, True)]
-    return declaring.declare(
+    return whole.declare(
         config,
         nodes,
         partitions,
@@ -299,7 +303,7 @@ def declared(nodes, partitions=None, looks=None, config=CONFIG):
 
 def read_again(result, tmp_path):
     file = tmp_path / "declaration.yml"
-    file.write_text(declaring.render(result, "24.11.5", str(file)))
+    file.write_text(render(result, "24.11.5", str(file)))
     return declaration.load(file)
 
 
@@ -374,11 +378,11 @@ def test_doubts_are_notes_of_a_run():
         Node(f"n{number}", 1, 1, Gpus("x", 1), "ethernet", seen=("model",), assumed=("fabric",))
         for number in (1, 2, 3)
     ]
-    assert declaring.doubts(nodes) == [
+    assert whole.doubts(nodes) == [
         "the model of n[1-3] is seen on the nodes, not declared",
         "the fabric of n[1-3] is assumed",
     ]
-    assert declaring.doubts([replace(nodes[0], seen=(), assumed=())]) == []
+    assert whole.doubts([replace(nodes[0], seen=(), assumed=())]) == []
 
 
 @pytest.mark.parametrize(
@@ -400,7 +404,7 @@ def declare_here(cluster, monkeypatch, tmp_path):
     def run(*more):
         file = tmp_path / "declaration.yml"
         words = ["--from-slurm", "--python", sys.executable, "--output", str(file), *more]
-        status = declare.main(words)
+        status = program.main(words)
         return status, file, *cluster.capsys.readouterr()
 
     return run
@@ -495,7 +499,7 @@ PAGES = ("any-slurm-cluster.md", "validate.md")
 def test_the_commands_of_the_pages_have_options_that_there_are(page):
     parsers = {
         "validation.run": lambda: run._parser(run.PROGRAM),
-        "validation.declare": declare._parser,
+        "validation.declare": program._parser,
         "validation.explain": explain._parser,
     }
     text = (ROOT / "docs/operate" / page).read_text(encoding="utf-8")

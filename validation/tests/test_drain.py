@@ -9,7 +9,7 @@ import pytest
 from cluster.declaration import Partition
 from cluster.slurm import drain_reasons
 from cluster.slurm.drain_reasons import Shown, shown
-from validation import draining
+from validation.drain import decision
 from validation.model import Standing
 from validation.slurm.admin import Drain
 from validation.tests.sample_reports import evil, healthy, mixed_bag
@@ -97,7 +97,7 @@ def test_no_more_than_a_share_of_a_partition(nodes, failing, before, percent, dr
     of = partition(nodes)
     states = idle(*of.nodes)
     states |= idle(*of.nodes[nodes - before :], words="DRAIN", reason=OURS)
-    plan = draining.plan(drains(*of.nodes[:failing]), states, [of], percent)
+    plan = decision.plan(drains(*of.nodes[:failing]), states, [of], percent)
     assert len(plan.drains) == drained
     if not drained:
         assert f"nothing is drained: {failing} of the {nodes} nodes of partition gpu" in str(plan)
@@ -105,7 +105,7 @@ def test_no_more_than_a_share_of_a_partition(nodes, failing, before, percent, dr
 
 def test_the_smallest_partition_that_a_node_is_in_decides():
     small = Partition("small", ("n1", "n2"), False)
-    plan = draining.plan(drains("n1", "n2"), idle(*partition(40).nodes), [partition(40), small])
+    plan = decision.plan(drains("n1", "n2"), idle(*partition(40).nodes), [partition(40), small])
     assert plan.drains == ()
     assert "partition small" in plan.notes[-1]
 
@@ -113,7 +113,7 @@ def test_the_smallest_partition_that_a_node_is_in_decides():
 @pytest.mark.parametrize("words", ["DRAIN", "DOWN", "NOT_RESPONDING", "MAINTENANCE", "FAIL"])
 def test_a_node_that_is_not_in_service_is_left_alone(words):
     states = idle("n1") | idle("n2", words=words, reason="bad fan")
-    plan = draining.plan(drains("n1", "n2", "n3"), states, [partition(40)])
+    plan = decision.plan(drains("n1", "n2", "n3"), states, [partition(40)])
     assert [drain.node for drain in plan.drains] == ["n1"]
     assert plan.notes == (
         f"n2 is not drained: Slurm has it as {words} (bad fan)",
@@ -122,14 +122,14 @@ def test_a_node_that_is_not_in_service_is_left_alone(words):
 
 
 def test_only_failing_nodes_are_proposed_and_only_for_failures_of_their_own():
-    assert draining.proposed(healthy()) == ()
+    assert decision.proposed(healthy()) == ()
     report = mixed_bag()
     suspects = [n.node.name for n in report.nodes if n.standing is Standing.SUSPECT]
     assert suspects
-    (drain,) = draining.proposed(report)  # gpu2 is drained already: slurm_state alone
+    (drain,) = decision.proposed(report)  # gpu2 is drained already: slurm_state alone
     assert drain == Drain("gpu3", OURS)
-    assert draining.proposed(replace(report, interrupted=True)) == ()
-    for drain in draining.proposed(evil()):
+    assert decision.proposed(replace(report, interrupted=True)) == ()
+    for drain in decision.proposed(evil()):
         assert drain.reason.isprintable()
 
 
@@ -140,7 +140,7 @@ def test_what_says_nothing_of_the_node_drains_none(cause):
         replace(n, own_failures=tuple(replace(r, cause=cause) for r in n.own_failures))
         for n in report.nodes
     )
-    assert draining.proposed(replace(report, nodes=nodes)) == ()
+    assert decision.proposed(replace(report, nodes=nodes)) == ()
 
 
 # --- whole runs ------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_a_node_that_somebody_drains_between_plan_and_answer_is_left_alone(clust
         path.write_text(json.dumps(nodes))
         return True
 
-    monkeypatch.setattr("validation.drain_steps.Consent.given", given)
+    monkeypatch.setattr("validation.drain.steps.Consent.given", given)
     _, out, _ = cluster.run(*quick("--drain", "--yes"))
     assert now(cluster)["gpu2"] == ("drained", "bad fan")
     assert "gpu2 is not drained: it is IDLE+DRAIN meanwhile (bad fan)" in out

@@ -17,11 +17,11 @@ import pytest
 
 from cluster.errors import DataError
 from validation.compare import __main__ as compare_program
+from validation.execution.folder import RunFolder
 from validation.history import __main__ as program
 from validation.history import figures, plots, recording, runs, store
 from validation.history.figures import Worse
 from validation.model import Metric, Verdict
-from validation.output import RunFolder
 from validation.tests.large_reports import large
 from validation.tests.noisy_runs import DAY_S, noisy, unchanged
 from validation.tests.sample_reports import healthy, mixed_bag

@@ -16,10 +16,9 @@ torch = pytest.importorskip("torch", reason="the collective payloads are torch p
 from validation.payloads import collectives, pattern  # noqa: E402 - importorskip
 from validation.payloads.config import load  # noqa: E402 - importorskip
 from validation.tests.test_payloads_ranks import (  # noqa: E402 - importorskip
-    complaint_of,
     document_of,
+    named_by_the_others,
     run_ranks,
-    start_ranks,
 )
 
 RANKS = 3
@@ -151,16 +150,8 @@ def instead(result, given, exchange=c.exchange, calls=[]):
 c.exchange = instead"""
     _, config = of_suite()
     config |= {"operations": ["all_to_all"], "sizes_bytes": [524288], "timeout_s": 4}
-    complaints = []
-    with start_ranks("collectives", config, RANKS, faults={frozen: freeze}) as processes:
-        for rank, process in enumerate(processes):
-            if rank != frozen:
-                assert process.wait(180) == 1
-                complaints.append(complaint_of(process.err))
-    for sentence, blamed in complaints:
-        assert f"no sign of life from rank {frozen} on gpu{frozen + 1}" in sentence
+    for sentence in named_by_the_others("collectives", config, RANKS, frozen, freeze):
         assert "(while timing all_to_all of 524288 bytes)" in sentence
-        assert blamed == [f"gpu{frozen + 1}"]
 
 
 def test_nccl_tests_runs_once_on_a_node_and_the_other_ranks_wait():

@@ -120,6 +120,20 @@ def complaint_of(stderr):
     return line, blamed
 
 
+def named_by_the_others(payload, config, ranks, frozen, fault):
+    """What the other ranks say, who all name the frozen one."""
+    complaints = []
+    with start_ranks(payload, config, ranks, faults={frozen: fault}) as processes:
+        for rank, process in enumerate(processes):
+            if rank != frozen:
+                assert process.wait(180) == 1
+                complaints.append(complaint_of(process.err))
+    for sentence, blamed in complaints:
+        assert f"no sign of life from rank {frozen} on gpu{frozen + 1}" in sentence
+        assert blamed == [f"gpu{frozen + 1}"]
+    return [sentence for sentence, _ in complaints]
+
+
 def refused(*arguments, **options):
     """What each rank complains of and whom it blames, where all of them end without an answer."""
     results = run_ranks(*arguments, **options)
@@ -532,16 +546,8 @@ def test_a_frozen_rank_is_named_by_the_others(frozen):
     """It stops in its third call; nobody else knows more than that somebody does not answer."""
     fault = reducing("len(calls) == 3 and os.kill(os.getpid(), signal.SIGSTOP); reduce(buffer)")
     config = {**ALL_REDUCE, "timeout_s": 4}
-    complaints = []
-    with start_ranks("all_reduce", config, 3, faults={frozen: fault}) as processes:
-        for rank, process in enumerate(processes):
-            if rank != frozen:
-                assert process.wait(180) == 1
-                complaints.append(complaint_of(process.err))
-    for sentence, blamed in complaints:
-        assert f"no sign of life from rank {frozen} on gpu{frozen + 1}" in sentence
+    for sentence in named_by_the_others("all_reduce", config, 3, frozen, fault):
         assert "no progress for 4 s (while timing 65536 bytes)" in sentence
-        assert blamed == [f"gpu{frozen + 1}"]
 
 
 def test_behind_a_cut_link_each_side_names_the_other():

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import UsageError
-from validation import kept, run, tiers
-from validation.kept import Earlier, NotTheSame
+from validation import run, tiers
+from validation.execution import journal
+from validation.execution.folder import RunFolder
+from validation.execution.journal import Earlier, NotTheSame
 from validation.model import JobReport, Outcome, Reply, Verdict
-from validation.output import RunFolder
 from validation.tests import simulated_slurm, standin
 from validation.tests.conftest import make_plan
 from validation.tests.fake_slurm import FakeSlurm, Silent
@@ -138,14 +139,14 @@ def test_it_is_refused_where_something_changed(broken_off, tmp_path):
     file.write_text("{}")
     assert "is not what this version writes" in refusal()
     file.write_text(text)
-    lock = kept.Lock(cluster.output)
+    lock = journal.Lock(cluster.output)
     assert "belongs to a run that is not over yet" in refusal()
     lock.release()
     assert (cluster.output / "jobs.jsonl").read_bytes() == before
     status, _, err = resumed(cluster)
     assert status == 0, err
     with pytest.raises(UsageError, match="there is no run 'nowhere'"):
-        kept.folder_of("nowhere")
+        journal.folder_of("nowhere")
 
 
 # --- what is kept ----------------------------------------------------------------------------
@@ -172,7 +173,7 @@ def gone_on(plan, earlier, boots=BOOTS, **changes):
 def test_the_answers_of_a_whole_run_give_its_results_again(tmp_path):
     plan = make_plan()
     path, before = kept_of(plan, tmp_path, pipeline=None)
-    earlier = kept.read_lines(path)
+    earlier = journal.read_lines(path)
     slurm, walk = gone_on(plan, replace(earlier, boots=BOOTS))
     assert slurm.started[0] == ["node-gpu1", "node-gpu2"]
     again = {r.key: r.verdict for r in walk.results}
@@ -184,7 +185,7 @@ def test_the_answers_of_a_whole_run_give_its_results_again(tmp_path):
 def test_a_failure_before_the_interruption_stays_one(tmp_path):
     plan = make_plan()
     path, _ = kept_of(plan, tmp_path, all_reduce={"wrong": 9})
-    slurm, walk = gone_on(plan, replace(kept.read_lines(path), boots=BOOTS))
+    slurm, walk = gone_on(plan, replace(journal.read_lines(path), boots=BOOTS))
     assert slurm.started == [["node-gpu1", "node-gpu2"]]
     (failed,) = [result for result in walk.results if result.verdict is Verdict.FAIL]
     assert (failed.check, "of the sum" in failed.message) == ("all_reduce", True)
@@ -198,7 +199,7 @@ def test_a_failure_before_the_interruption_stays_one(tmp_path):
 def test_what_is_not_known_for_certain_is_asked_again(tmp_path, boots):
     plan = make_plan()
     path, _ = kept_of(plan, tmp_path)
-    slurm, _ = gone_on(plan, replace(kept.read_lines(path), boots=BOOTS), boots=boots)
+    slurm, _ = gone_on(plan, replace(journal.read_lines(path), boots=BOOTS), boots=boots)
     assert slurm.started == [["node-gpu1", "node-gpu2"], ["all_reduce", "ddp", "pipeline"]]
 
 
@@ -211,7 +212,7 @@ def test_an_answer_of_another_run_does_not_count(tmp_path):
         for job in other.groups[0].jobs
     ]
     other = replace(other, groups=(replace(other.groups[0], jobs=tuple(jobs)),))
-    slurm, _ = gone_on(other, replace(kept.read_lines(path), boots=BOOTS))
+    slurm, _ = gone_on(other, replace(journal.read_lines(path), boots=BOOTS))
     assert slurm.started[1] == ["all_reduce", "ddp", "pipeline"]
 
 
@@ -220,7 +221,7 @@ def test_a_node_with_another_driver_or_kernel_ends_it(tmp_path, what):
     plan = make_plan()
     path, _ = kept_of(plan, tmp_path)
     system = {"boot_id": "boot-gpu2", "kernel": "6.12.0", "driver": None, what: "other"}
-    earlier = replace(kept.read_lines(path), boots=BOOTS)
+    earlier = replace(journal.read_lines(path), boots=BOOTS)
     with pytest.raises(NotTheSame, match=r"gpu2 has another .*, now other\): start a new run"):
         gone_on(plan, earlier, **{"node-gpu2": {"system": system}})
 
@@ -230,8 +231,8 @@ def test_only_what_came_to_its_end_is_kept(tmp_path, outcome):
     plan = make_plan()
     job = plan.groups[0].jobs[0]
     path = tmp_path / "jobs.jsonl"
-    path.write_text(kept.line(JobReport(job, Reply(job.name, outcome, 0)), 5.0))
-    earlier = replace(kept.read_lines(path), boots=BOOTS)
+    path.write_text(journal.line(JobReport(job, Reply(job.name, outcome, 0)), 5.0))
+    earlier = replace(journal.read_lines(path), boots=BOOTS)
     asked_again = outcome not in (Outcome.EXITED, Outcome.RUN_LIMIT)
     assert (earlier.reply(job, BOOTS) is None) is asked_again
     assert earlier.seconds == 5
@@ -241,16 +242,16 @@ def test_a_torn_last_line_is_one_job_more_to_ask_and_another_one_is_refused(tmp_
     plan = make_plan()
     job = plan.groups[0].jobs[0]
     reply = Reply(job.name, Outcome.EXITED, 0, stdout="\ud800 half a character", states=())
-    line = kept.line(JobReport(job, reply), 5.0)
+    line = journal.line(JobReport(job, reply), 5.0)
     path = tmp_path / "jobs.jsonl"
     for torn in ("", line[:40], line[:-1]):
         path.write_text(line + torn)
-        earlier = kept.read_lines(path)
+        earlier = journal.read_lines(path)
         assert list(earlier.replies.values()) == [reply]
         assert earlier.lines == (line,)
     path.write_text(line[:40] + "\n" + line)
     with pytest.raises(UsageError, match="line 1 cannot be read"):
-        kept.read_lines(path)
+        journal.read_lines(path)
 
 
 def test_a_run_that_was_just_started_knows_nothing():
@@ -276,7 +277,7 @@ def test_pairs_of_nodes_that_were_judged_are_not_paired_again(tmp_path):
     plan = make_plan(*((name, "virtual", 2) for name in names), suite="network")
     boots = dict.fromkeys(names, "BootTime=1, SlurmdStartTime=1")
     path, before = kept_of(plan, tmp_path)
-    earlier = replace(kept.read_lines(path), boots=boots)
+    earlier = replace(journal.read_lines(path), boots=boots)
     slurm, walk = gone_on(plan, earlier, boots=boots)
     assert slurm.started == [[f"node-{name}" for name in names]]
     assert {r.key: r.verdict for r in walk.results} == {r.key: r.verdict for r in before.results}

@@ -11,7 +11,7 @@ from cluster.declaration import Submission
 from cluster.errors import EnvironmentProblem
 from cluster.slurm import node_states
 from cluster.slurm.node_states import NodeState
-from validation import interrupts, tiers
+from validation import interrupts
 from validation.checks.registry import ALONE, CHECKS
 from validation.errors import TransportError, Unreachable
 from validation.model import (
@@ -28,6 +28,7 @@ from validation.slurm.client import Progress, SlurmDown
 from validation.tests import standin
 from validation.tests.conftest import make_plan
 from validation.tests.fake_slurm import FakeBatch, FakeSlurm, walk, walked
+from validation.tiers import ledger
 
 PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
@@ -369,7 +370,7 @@ def test_a_check_that_breaks_fails_and_hides_nothing(monkeypatch, caplog):
 
     check = CHECKS["ddp"]
     broken = {**CHECKS, "ddp": type(check)(check.info, check.payload, explode)}
-    monkeypatch.setattr(tiers, "CHECKS", broken)
+    monkeypatch.setattr(ledger, "CHECKS", broken)
     slurm = FakeSlurm(make_plan())
     run = walked(slurm)
     assert list(run.failed) == [("ddp", "virtual")]
@@ -402,7 +403,7 @@ def test_a_comparison_that_breaks_accuses_no_node(monkeypatch, caplog):
             raise ZeroDivisionError("oops")
         return compare(members)
 
-    monkeypatch.setattr(tiers, "CHECKS", {**CHECKS, "clock": replace(clock, compare=explode)})
+    monkeypatch.setattr(ledger, "CHECKS", {**CHECKS, "clock": replace(clock, compare=explode)})
     run = walked(FakeSlurm(make_plan()))
     assert {key for key in run.failed if key[0] == "clock"} == {
         ("clock", "gpu1"),

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import EnvironmentProblem
-from validation import output, terminal
-from validation.kept import Begun
+from validation import terminal
+from validation.execution import folder as folders
+from validation.execution.folder import RunFolder
+from validation.execution.journal import Begun
 from validation.model import JobReport, Outcome, Reply, Subject, Verdict
-from validation.output import RunFolder
 from validation.progress import Watcher
 from validation.report import html
 from validation.slurm.client import JobProgress, Progress
@@ -92,7 +93,7 @@ def test_a_report_that_cannot_be_made_costs_only_itself(tmp_path, monkeypatch):
     def explode(report):
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(output, "_RENDERED", {**output._RENDERED, "summary.json": explode})
+    monkeypatch.setattr(folders, "_RENDERED", {**folders._RENDERED, "summary.json": explode})
     folder = prepared(tmp_path)
     report = folder.finish(healthy())
     assert files(folder.path) == FILES - {"summary.json"}

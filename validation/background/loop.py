@@ -2,61 +2,22 @@
 
 Nobody waits for it: jobs of others pre-empt its jobs, or, where Slurm does not pre-empt, it starts
 none while any job waits. A test that was pre-empted says nothing of its node, which comes first the
-next time. What was tested when is kept in one file beside the results.
+next time.
 
 Nothing here knows Slurm or the terminal: whoever starts the loop says what is idle, and tests.
 """
 
-import fcntl
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
-from cluster import strict
-from cluster.errors import EnvironmentProblem, UsageError
-from cluster.files import write_whole
 from cluster.slurm import node_states
 from cluster.slurm.node_states import NodeState
-from validation import typed
+from validation.background.state import LastTest, State
 from validation.model import EXIT_CODES, JobReport, Outcome, Result, RunReport, Verdict, worst
-
-SCHEMA = 1
-STATE, LOCK = "state.json", "lock"
 
 # As Slurm tells a job's user: "*** JOB 7 ON gpu1 CANCELLED AT … DUE TO PREEMPTION ***".
 _PREEMPTED = "DUE TO PREEMPTION"
-
-
-@dataclass(frozen=True, slots=True)
-class LastTest:
-    """The last test of a node that came to its end.
-
-    at       UTC, ISO 8601
-    verdict  see Verdict
-    run      the folder of its results
-    seconds  how long it took
-    """
-
-    at: str
-    verdict: str
-    run: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What was tested when."""
-
-    nodes: Mapping[str, LastTest] = field(default_factory=dict)
-
-    def with_test(self, node: str, tested: LastTest) -> "State":
-        return State({**self.nodes, node: tested})
-
-    @property
-    def longest_s(self) -> float:
-        return max((tested.seconds for tested in self.nodes.values()), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +49,10 @@ class Session:
 
 def due(nodes: Iterable[str], state: State, now: datetime, every: timedelta) -> list[str]:
     """The nodes whose last test is older than `every`: the untested, then the oldest first."""
-    ages = {name: _at(state.nodes.get(name)) for name in nodes}
+    ages = {name: state.tested(name) for name in nodes}
     old = [name for name, at in ages.items() if at is None or now - at >= every]
     earliest = datetime.min.replace(tzinfo=timezone.utc)
     return sorted(old, key=lambda name: ages[name] or earliest)
-
-
-def _at(tested: LastTest | None) -> datetime | None:
-    return datetime.fromisoformat(tested.at) if tested else None
 
 
 def idle(names: Iterable[str], states: Mapping[str, NodeState]) -> list[str]:
@@ -208,62 +165,3 @@ def loop(
         # One that was pre-empted comes first the next time, and not at once again.
         waiting = [name for name in waiting if name not in free]
     return Session(tuple(tests), ended, begun_with)
-
-
-# --- the file --------------------------------------------------------------------------------
-
-
-class Store:
-    """The state beside the results, for one process at a time."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises UsageError while another process has it, EnvironmentProblem without a folder."""
-        self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = open(folder / LOCK, "a", encoding="utf-8")  # noqa: SIM115 - held
-        except OSError as error:
-            raise EnvironmentProblem(f"{folder}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._lock.close()
-            raise UsageError(f"--background: another one works in {folder}") from error
-
-    def read(self) -> State:
-        """Raises UsageError for a file that is not what this program writes."""
-        path = self.folder / STATE
-        try:
-            document = strict.parse_json(path.read_text(encoding="utf-8"))
-            if document.pop("schema") != SCHEMA:
-                raise ValueError("another schema")
-            state: State = typed.read(State, document)
-            for tested in state.nodes.values():
-                _at(tested)
-        except FileNotFoundError:
-            return State()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(
-                f"--background: {path} cannot be read ({error}); remove it, and all nodes count as "
-                "untested"
-            ) from error
-        return state
-
-    def write(self, state: State) -> None:
-        """Raises EnvironmentProblem."""
-        nodes = {name: asdict(tested) for name, tested in state.nodes.items()}
-        text = json.dumps({"schema": SCHEMA, "nodes": nodes}, indent=1) + "\n"
-        try:
-            write_whole(self.folder / STATE, text, sync=True)
-        except OSError as error:
-            raise EnvironmentProblem(f"{self.folder / STATE}: {error.strerror}") from error
-
-    def close(self) -> None:
-        self._lock.close()
-
-
-def unused(before: State, after: State) -> Collection[str]:
-    """Folders of good tests that newer ones replace."""
-    used = {tested.run for tested in after.nodes.values()}
-    good = {item.run for item in before.nodes.values() if item.verdict == Verdict.PASS.value}
-    return good - used

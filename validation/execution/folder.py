@@ -1,8 +1,8 @@
 """The folder that a run leaves behind.
 
 `results.jsonl` grows while the run goes on, so that an interrupted one leaves what it knew, and
-`jobs.jsonl` with it, out of which it can go on (see kept). All other files appear at the end, each
-at once and complete.
+`jobs.jsonl` with it, out of which it can go on (see journal). All other files appear at the end,
+each at once and complete.
 
 Once jobs run, nothing that happens to the folder may end the run or change its verdict: what is
 known is kept in memory too, a folder that is gone is made anew, and if that fails the reports go
@@ -21,8 +21,8 @@ from pathlib import Path
 
 from cluster.errors import EnvironmentProblem, UsageError
 from cluster.files import write_whole
-from validation import kept
-from validation.kept import Begun, Earlier
+from validation.execution import journal
+from validation.execution.journal import Begun, Earlier
 from validation.model import JobReport, Reply, Result, RunReport, Standing
 from validation.plan import Plan
 from validation.report import html, json, junit, metrics, nodes
@@ -64,7 +64,7 @@ class RunFolder:
         self._begun: Begun | None = None
         self._since = time.monotonic()
         self._earlier: tuple[Reply, ...] = ()
-        self._lock: kept.Lock | None = None
+        self._lock: journal.Lock | None = None
         self._complained = False
 
     def prepare(self, plan: Plan, begun: Begun | None = None) -> None:
@@ -79,8 +79,8 @@ class RunFolder:
                 raise UsageError(
                     f"--output: {self.path} contains something other than an earlier run"
                 )
-            self._lock = kept.Lock(self.path)
-            for name in (*_RENDERED, _PLAN, _RESULTS, kept.RUN, kept.JOBS, LINES, PAGE):
+            self._lock = journal.Lock(self.path)
+            for name in (*_RENDERED, _PLAN, _RESULTS, journal.RUN, journal.JOBS, LINES, PAGE):
                 (self.path / name).unlink(missing_ok=True)
             shutil.rmtree(self.path / ROUNDS, ignore_errors=True)
             jobs = self.path / _JOBS
@@ -91,17 +91,17 @@ class RunFolder:
             self._plan = plan
             _write(self.path / _PLAN, plan_report.as_json(plan))
             _write(self.path / _RESULTS, "")
-            _write(self.path / kept.JOBS, "")
+            _write(self.path / journal.JOBS, "")
             if begun is not None:
                 self._begun = begun
-                kept.write(self.path, begun)
+                journal.write(self.path, begun)
         except OSError as error:
             raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
 
     def lock(self) -> None:
         """Keep others out of a run's folder before it is read. Raises UsageError."""
         try:
-            self._lock = kept.Lock(self.path)
+            self._lock = journal.Lock(self.path)
         except OSError as error:
             raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
 
@@ -118,8 +118,8 @@ class RunFolder:
                 (self.path / name).unlink(missing_ok=True)
             (self.path / _JOBS).mkdir(exist_ok=True)
             _write(self.path / _RESULTS, "")
-            _write(self.path / kept.JOBS, "".join(self._jobs))  # without a line that is torn
-            kept.write(self.path, begun)
+            _write(self.path / journal.JOBS, "".join(self._jobs))  # without a line that is torn
+            journal.write(self.path, begun)
         except OSError as error:
             raise EnvironmentProblem(f"{self.path}: {error.strerror}") from error
 
@@ -129,7 +129,7 @@ class RunFolder:
             return
         self._begun = replace(self._begun, boots={**boots, **self._begun.boots})
         try:
-            kept.write(self.path, self._begun)
+            journal.write(self.path, self._begun)
         except OSError as error:
             self._complain(error)
 
@@ -161,10 +161,10 @@ class RunFolder:
         if report.reply is None:
             return
         if not any(report.reply is reply for reply in self._earlier):
-            line = kept.line(report, time.monotonic() - self._since)
+            line = journal.line(report, time.monotonic() - self._since)
             self._jobs.append(line)
             try:
-                _append(self.path / kept.JOBS, line)
+                _append(self.path / journal.JOBS, line)
             except OSError as error:
                 self._complain(error)
         for stream in ("stdout", "stderr"):
@@ -207,9 +207,9 @@ class RunFolder:
             _write(path / name, text)
         if not (self._whole and path == self.path and self._all_there()):
             _write(path / _RESULTS, map(json.line, self._results))
-        _write(path / kept.JOBS, iter(self._jobs))
+        _write(path / journal.JOBS, iter(self._jobs))
         if self._begun is not None:
-            kept.write(path, self._begun)
+            journal.write(path, self._begun)
         for name, render in _RENDERED.items():
             try:
                 _write(path / name, render(report))

@@ -24,9 +24,12 @@ from cluster.hostlist import compress
 from cluster.slurm import scontrol
 from cluster.slurm.scontrol import SlurmConfig, SlurmNode, SlurmPartition
 from cluster.text import printable
-from validation import declaring, interrupts, terminal
+from validation import interrupts, terminal
 from validation.checks.document import Unusable, read
-from validation.declaring import Kind, Look, Undeclarable
+from validation.declare import whole
+from validation.declare.guess import UNSAID_FABRIC, request_of
+from validation.declare.kinds import Kind, Look, Undeclarable, kinds, look_of
+from validation.declare.text import render
 from validation.errors import TransportError
 from validation.model import EXIT_USAGE, Job, Reply, Subject, Tier
 from validation.plan import AT_ONCE
@@ -70,14 +73,13 @@ def _declare(options: argparse.Namespace, transport: Transport) -> int:
     submission = Submission(**{name: getattr(options, name) for name in _WISHES})
     looks: Mapping[str, Look | str] = {}
     if options.look:
-        usable, _ = declaring.housed(nodes, partitions)
-        kinds = declaring.kinds(usable)
-        looks = look(transport, kinds, partitions, options, submission)
+        usable, _ = whole.housed(nodes, partitions)
+        looks = look(transport, kinds(usable), partitions, options, submission)
     login = socket.gethostname().partition(".")[0]
-    result = declaring.declare(config, nodes, partitions, looks, login, options.python, submission)
+    result = whole.declare(config, nodes, partitions, looks, login, options.python, submission)
     # What cannot be read again would be found by the next run only.
     declaration.parse(declaration.plain(result.declaration), "the declaration")
-    text = declaring.render(result, config.version, str(options.output))
+    text = render(result, config.version, str(options.output))
     if to_stdout:
         terminal.say(text)
         return 0
@@ -89,14 +91,14 @@ def _declare(options: argparse.Namespace, transport: Transport) -> int:
     return 0
 
 
-def _tell(result: declaring.Result, looks: Mapping[str, Look | str], file: Path) -> None:
+def _tell(result: whole.Result, looks: Mapping[str, Look | str], file: Path) -> None:
     count = len(result.declaration.nodes)
     lines = [f"{file}: {count} nodes of {len(result.kinds)} kinds"]
     lines += [f"  left out: {sentence}" for sentence in result.left_out]
     lines += [
         f"  {node}: not looked at: {why}" for node, why in looks.items() if isinstance(why, str)
     ]
-    lines += [f"  {note}" for note in declaring.doubts(result.declaration.nodes.values())]
+    lines += [f"  {note}" for note in whole.doubts(result.declaration.nodes.values())]
     lines += [
         "read it and correct it, then:",
         f"  python -m validation.run --here --declaration {file} --dry-run",
@@ -146,7 +148,7 @@ def _scontrol(transport: Transport, words: str) -> str:
 
 def look(
     transport: Transport,
-    kinds: Sequence[Kind],
+    of_nodes: Sequence[Kind],
     partitions: Sequence[SlurmPartition],
     options: argparse.Namespace,
     submission: Submission,
@@ -155,7 +157,7 @@ def look(
     run_id = f"declare-{secrets.token_hex(4)}"
     looks: dict[str, Look | str] = {}
     jobs = []
-    for kind in kinds:
+    for kind in of_nodes:
         node = kind.to_look_at
         if node is None:
             looks[kind.nodes[0].name] = f"none of {kind.names} is in service"
@@ -183,14 +185,14 @@ def _home(node: SlurmNode, partitions: Sequence[SlurmPartition], wanted: str | N
 
 
 def _job(kind: Kind, node: SlurmNode, partition: str, run_id: str) -> Job:
-    request = declaring.request_of(kind.gres)
+    request = request_of(kind.gres)
     gpus = declaration.Gpus("unknown", kind.gres.total(), gres=request)
     return Job(
         name=f"look-{node.name}",
         payload="look",
         tier=Tier.NODE,
         subject=Subject.node(node.name),
-        nodes=(Node(node.name, node.cpus, node.memory_mb, gpus, declaring.UNSAID_FABRIC),),
+        nodes=(Node(node.name, node.cpus, node.memory_mb, gpus, UNSAID_FABRIC),),
         ranks_per_node=1,
         backend=None,
         partition=partition,
@@ -226,7 +228,7 @@ def _look(job: Job, reply: Reply | None) -> Look | str:
     if reply is None:
         return "nothing is known of its job"
     try:
-        return declaring.look_of(job.hosts[0], read(job, reply))
+        return look_of(job.hosts[0], read(job, reply))
     except Unusable as why:
         return printable(str(why), 200)
 

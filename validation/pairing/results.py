@@ -1,6 +1,6 @@
 """What pairs of nodes measured, held against each other, and what follows for each node.
 
-Pure: validation.tiers runs the pairs, validation.localise chooses them and draws the conclusion.
+Pure: rounds runs the pairs, validation.localise chooses them and draws the conclusion.
 """
 
 import statistics

@@ -1,29 +1,22 @@
-"""A run between its command line and its report: what is asked, of whom, and who does it.
+"""What the command line asks for, and of which cluster.
 
 Shared by a single run, a burn-in and tests in the background.
 """
 
 import argparse
-import secrets
-import shlex
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from cluster import declaration
 from cluster.declaration import Declaration, Submission
 from cluster.errors import UsageError
-from validation import cluster, kept, local, plan, suites
-from validation.checks.registry import CHECKS
-from validation.declaring import doubts
-from validation.kept import Begun
-from validation.model import Outcome, RunReport, Tier, node_reports, overall, settle
-from validation.output import RunFolder
+from validation import cluster, local, plan, suites
+from validation.execution import journal
+from validation.model import Tier
 from validation.plan import Plan, Selection
-from validation.slurm.client import CommandLineClient, SlurmClient
 from validation.suites import Suite
-from validation.tiers import Walk
 from validation.transport import Transport, inventory
 from validation.transport.here import Here
 
@@ -40,6 +33,9 @@ CONTAINER = {
     "mounts": "mounts of the container: SOURCE:TARGET,…",
     "python": "the Python in it, with torch (default: python3)",
 }
+
+
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class Asked:
         return asked.without([name for name in self.suite.checks if name in more])
 
     def follows_from(self, planned: Plan) -> dict[str, str]:
-        return kept.follows_from(self.declared, self.suite, planned)
+        return journal.follows_from(self.declared, self.suite, planned)
 
 
 def asked_by(options: argparse.Namespace) -> Asked:
@@ -101,104 +97,11 @@ def asked_by(options: argparse.Namespace) -> Asked:
     return Asked(selection, suite, tuple(inventories), declared, thresholds)
 
 
-def begun_now(arguments: Sequence[str], now: datetime) -> Begun:
-    run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    started = now.isoformat(timespec="seconds")
-    return Begun(run_id, secrets.token_hex(8), started, str(Path.cwd()), tuple(arguments), {})
-
-
 def transport_of(options: argparse.Namespace, asked: Asked) -> Transport:
     if options.here or options.local:
         return Here()
     declared = asked.declared
     return inventory.Inventory(asked.inventories, declared.submit_hosts, declared.submission.user)
-
-
-@dataclass(frozen=True, slots=True)
-class Going:
-    """A run that has begun: what it was asked, and what it goes through."""
-
-    options: argparse.Namespace
-    asked: "Asked"
-    begun: Begun
-    transport: Transport
-    folder: RunFolder
-
-    def client(self, planned: Plan, number: int = 0) -> SlurmClient:
-        """For one walk through a plan; `number` is that of a round."""
-        slurm_id = self.begun.slurm_id(number)
-        if self.options.local:
-            return local.LocalClient(slurm_id, planned.python)
-        wishes = planned.submission.words
-        return CommandLineClient(self.transport, slurm_id, planned.python, wishes)
-
-
-def report_of(
-    planned: Plan, walk: Walk, client: SlurmClient, going: Going, seconds: float
-) -> RunReport:
-    options, begun, folder = going.options, going.begun, going.folder
-    results = tuple(settle(planned.checks, walk.results))
-    return RunReport(
-        run_id=planned.run_id,
-        suite=planned.suite,
-        cluster=planned.cluster,
-        via=client.via,
-        slurm=walk.slurm,
-        started=begun.started,
-        seconds=seconds,
-        verdict=overall(planned.checks, walk.results),
-        results=results,
-        nodes=node_reports(
-            planned.nodes, walk.states, results, planned.suite_checks, planned.checks
-        ),
-        jobs=walk.jobs,
-        checks={name: check.info for name, check in CHECKS.items()},
-        notes=(*client.notes, *walk.notes, *doubts(planned.nodes)),
-        left_out=planned.left_out,
-        interrupted=walk.interrupted,
-        repeat=_repeat(options),
-        resume=_resume_command(options, walk, folder),
-        local=options.local,
-        output=str(folder.path),
-    )
-
-
-def _resume_command(options: argparse.Namespace, walk: Walk, folder: RunFolder) -> str:
-    """The command line that goes on with a run that did not come to its end; empty for others."""
-    if options.local or not (walk.interrupted or lost(walk)):
-        return ""
-    return shlex.join([*options.program, "--resume", str(folder.path)])
-
-
-def lost(walk: Walk) -> bool:
-    """Whether contact was lost on the way."""
-    return any(item.reply and item.reply.outcome is Outcome.LOST for item in walk.jobs)
-
-
-def _repeat(options: argparse.Namespace) -> str:
-    """The command line for another run like this one, without its selection of nodes."""
-    words = [*options.program]
-    words += ["--here"] if options.here else []
-    words += ["--local"] if options.local else []
-    words += [word for text in options.inventory or [] for word in ("-i", text)]
-    for name in (
-        "suite",
-        "duration",
-        "partition",
-        *WISHES,
-        "declaration",
-        "thresholds",
-        "metrics",
-        "history",
-    ):
-        value = getattr(options, name)
-        if value is not None:
-            words += [f"--{name}", str(value)]
-    for name in CONTAINER:
-        if (value := getattr(options, f"container_{name}")) is not None:
-            words.append(f"--container-{name}={value}")
-    words += [f"--srun-option={option}" for option in options.srun_option or []]
-    return shlex.join(words)
 
 
 def _submission(options: argparse.Namespace) -> Submission:
@@ -221,3 +124,15 @@ def _submission(options: argparse.Namespace) -> Submission:
 
 def _names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
+def seconds_of(text: str, option: str = "--duration") -> int:
+    """A duration such as 24h, 20m or 2h30m. Raises UsageError."""
+    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip())
+    parts = match.groups() if match else ()
+    total = sum(
+        int(part) * unit for part, unit in zip(parts, _UNITS.values(), strict=False) if part
+    )
+    if total <= 0:
+        raise UsageError(f"{option}: {text!r} is no duration; give one such as 24h or 2h30m")
+    return total

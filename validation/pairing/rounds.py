@@ -11,11 +11,12 @@ carries all there is while NCCL_IB_HCA names no other. So a slow card is told fr
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from validation import localise, pairing
+from validation import localise
 from validation.checks import transport
 from validation.localise import Narrowed, Seen, Topology
 from validation.model import Job, Reply, Result, Threshold
-from validation.pairing import Found, Measured
+from validation.pairing import results
+from validation.pairing.results import Found, Measured
 from validation.plan import MOST_ROUNDS, Group
 
 EVERY_LINK = 6  # nodes up to which each pair is tried: five rounds of three pairs
@@ -60,13 +61,13 @@ def of_nodes(rounds: Rounds, *, groups: bool) -> tuple[Found, tuple[str, ...]]:
         return judge
 
     _until_named(rounds, measured, take, None)
-    found = pairing.found(rounds.names, rounds.topology, measured, rounds.share)
+    found = results.found(rounds.names, rounds.topology, measured, rounds.share)
     if not found.findings.clear or len(rounds.names) <= EVERY_LINK:
         return found, tuple(rails)
     narrowed = _groups(rounds, grow=groups)
     for small in (item.nodes for item in narrowed if len(item.nodes) <= EVERY_LINK):
         _until_named(replace(rounds, names=small), measured, take, None)
-    found = pairing.found(rounds.names, rounds.topology, measured, rounds.share)
+    found = results.found(rounds.names, rounds.topology, measured, rounds.share)
     named = [set(link.nodes) for link in found.findings.links]
     left = (item for item in narrowed if not any(link <= set(item.nodes) for link in named))
     return replace(found, narrowed=tuple(left)), tuple(rails)
@@ -122,7 +123,7 @@ def _failing(rounds: Rounds, groups: Sequence[tuple[str, ...]]) -> list[tuple[st
     nodes = {node.name: node for node in rounds.group.nodes}
     lanes = [[rounds.group.job_of(0, [nodes[name] for name in group])] for group in groups]
     rounds.run(f"groups of {len(groups[0])} nodes of {rounds.group.name}", lanes, take)
-    ok = {one.nodes: one.ok for one in pairing.seen(measured, rounds.share)}
+    ok = {one.nodes: one.ok for one in results.seen(measured, rounds.share)}
     return [group for group in groups if ok.get(group) is False]
 
 
@@ -140,7 +141,7 @@ def of_rails(rounds: Rounds, rails: Sequence[str]) -> tuple[Result, ...]:
             return judge
 
         _until_named(rounds, measured, take, rail)
-    return pairing.of_rails(rounds.names, rounds.topology, by_rail, rounds.share)
+    return results.of_rails(rounds.names, rounds.topology, by_rail, rounds.share)
 
 
 def _until_named(
@@ -152,12 +153,12 @@ def _until_named(
     few = rail is None and len(rounds.names) <= EVERY_LINK
     most = MOST_ROUNDS + 1 + (EVERY_LINK if few else 0)  # the last one confirms
     for number in range(1, most + 1):
-        seen = pairing.seen(measured, rounds.share)
+        seen = results.seen(measured, rounds.share)
         chosen = localise.next_round(rounds.names, rounds.topology, seen, rounds.referees)
         findings = localise.conclude(rounds.names, rounds.topology, seen)
-        chosen += pairing.to_confirm(findings, measured, chosen)
+        chosen += results.to_confirm(findings, measured, chosen)
         if not chosen and few:
-            chosen = pairing.untried(rounds.names, measured)
+            chosen = results.untried(rounds.names, measured)
         if not chosen:
             return
         lanes = [[group.job_of(number, [nodes[name] for name in pair], rail)] for pair in chosen]

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.text import duration
-from validation import burn_in
-from validation.burn_in import Round
+from validation.burn_in.rounds import Round, first_failure
 from validation.checks.soaked import Stretch
 from validation.report import html
 
@@ -52,7 +51,7 @@ def render(rounds: Sequence[Round], title: str, notes: Sequence[str]) -> str:
         "rounds.html.j2",
         title=title,
         notes=notes,
-        first=burn_in.first_failure(rounds),
+        first=first_failure(rounds),
         rows=rows,
         panels=list(panels(rounds)),
         width=WIDTH,

@@ -1,15 +1,19 @@
-"""Starts a burn-in, or goes on with one: gives the rounds of burn_in.py their plans and folders."""
+"""Starts a burn-in, or goes on with one: gives the rounds their plans and folders."""
 
 import sys
 import time
 from dataclasses import replace
 
-from validation import burn_in, interrupts, kept, output, rounds, terminal, tiers
-from validation.burn_in import Round
-from validation.going import Going, lost, report_of
-from validation.kept import Earlier
+from validation import interrupts, terminal, tiers
+from validation.burn_in import page, rounds
+from validation.burn_in.rounds import Round
+from validation.execution import folder as folders
+from validation.execution import journal
+from validation.execution.folder import RoundFolder
+from validation.execution.going import Going, lost, report_of
+from validation.execution.journal import Earlier
+from validation.execution.request import seconds_of
 from validation.model import RunReport
-from validation.output import RoundFolder
 from validation.plan import Plan
 from validation.progress import Watcher
 from validation.slurm.client import SlurmClient
@@ -19,17 +23,17 @@ from validation.tiers import Walk
 def run(going: Going, first: Plan) -> RunReport:
     """Rounds of the suite for a duration."""
     folder, begun = going.folder, going.begun
-    place = folder.path / output.LINES
+    place = folder.path / folders.LINES
     text = place.read_text(encoding="utf-8") if begun.parts > 1 and place.exists() else ""
-    before = burn_in.read(text, str(place))
-    folder.more(output.LINES, "".join(item.line() for item in before))
-    first_jobs = folder.path / output.ROUNDS / "0001" / kept.JOBS
-    looks = kept.read_lines(first_jobs).looks if before and first_jobs.exists() else {}
-    duration_s = burn_in.seconds_of(going.options.duration)
+    before = rounds.read(text, str(place))
+    folder.more(folders.LINES, "".join(item.line() for item in before))
+    first_jobs = folder.path / folders.ROUNDS / "0001" / journal.JOBS
+    looks = journal.read_lines(first_jobs).looks if before and first_jobs.exists() else {}
+    duration_s = seconds_of(going.options.duration)
     last: list[tuple[SlurmClient, RoundFolder]] = []
 
     def plan_of(number: int) -> Plan:
-        once = () if number == 1 else burn_in.ONCE
+        once = () if number == 1 else rounds.ONCE
         skip = [name for name in once if name in going.asked.suite.checks]
         return going.asked.without(skip).plan(begun.run_id, f"{begun.secret}-{number}")
 
@@ -49,11 +53,11 @@ def run(going: Going, first: Plan) -> RunReport:
         return replace(walk, interrupted=walk.interrupted or lost(walk))
 
     def keep(item: Round) -> None:
-        folder.more(output.LINES, item.line(), line=True)
+        folder.more(folders.LINES, item.line(), line=True)
         if item.number > 1 and item.verdict.green:
             last[0][1].remove()
 
-    ended = burn_in.loop(
+    ended = rounds.loop(
         first,
         plan_of,
         walk_of,
@@ -70,5 +74,5 @@ def run(going: Going, first: Plan) -> RunReport:
     report = report_of(first, whole, last[0][0], going, seconds)
     report = replace(report, notes=(*ended.notes, *report.notes))
     title = f"Burn-in of {report.cluster}: {report.verdict.name}"
-    folder.more(output.PAGE, rounds.render(ended.rounds, title, ended.notes))
+    folder.more(folders.PAGE, page.render(ended.rounds, title, ended.notes))
     return report

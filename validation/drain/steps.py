@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from cluster.declaration import Declaration
 from cluster.errors import PlumblineError, UsageError
 from cluster.text import printable
-from validation import draining, terminal
-from validation.draining import Return
+from validation import terminal
+from validation.drain import decision
+from validation.drain.decision import Return
 from validation.model import RunReport
 from validation.slurm.admin import Drain, Operator, Refused, reserve_words, resume_command
 
@@ -39,13 +40,13 @@ def after(
     report: RunReport, operator: Operator, declared: Declaration, percent: float, consent: Consent
 ) -> RunReport:
     """Drain what the run found failing, if that is wanted. The report says what was done."""
-    wanted = draining.proposed(report)
+    wanted = decision.proposed(report)
     if not wanted:
         return report
     try:
         everybody = [name for partition in declared.partitions for name in partition.nodes]
         shown = operator.look(list(dict.fromkeys(everybody)))
-        plan = draining.plan(wanted, shown, declared.partitions, percent)
+        plan = decision.plan(wanted, shown, declared.partitions, percent)
         notes = [*plan.notes, *_drained(plan.drains, operator, consent)]
     except PlumblineError as error:
         notes = [f"nothing is drained: {error}"]
@@ -63,9 +64,9 @@ def _drained(drains: Sequence[Drain], operator: Operator, consent: Consent) -> l
     what = "this node" if len(drains) == 1 else f"these {len(drains)} nodes"
     if not consent.possible:
         terminal.say("".join(f"  {drain.command}\n" for drain in drains))
-        return [f"nothing is drained: no terminal to ask, and no --yes: {draining.named(drains)}"]
+        return [f"nothing is drained: no terminal to ask, and no --yes: {decision.named(drains)}"]
     if not consent.given(f"Drain {what}?"):
-        return [f"nothing is drained: declined for {draining.named(drains)}"]
+        return [f"nothing is drained: declined for {decision.named(drains)}"]
     done, notes = [], []
     try:
         for drain in drains:
@@ -75,7 +76,7 @@ def _drained(drains: Sequence[Drain], operator: Operator, consent: Consent) -> l
                 done.append(drain)
     except PlumblineError as error:
         notes.append(str(error))
-    return [f"drained: {draining.named(done)}", *notes] if done else notes
+    return [f"drained: {decision.named(done)}", *notes] if done else notes
 
 
 # --- returning -------------------------------------------------------------------------------
@@ -146,15 +147,15 @@ class Returning:
 
     def end(self, report: RunReport | None) -> list[str]:
         """Keep in service what passes now, drain the rest again; what was done, in sentences."""
-        passing = [item for item in self.returns if report and draining.proven(item, report)]
+        passing = [item for item in self.returns if report and decision.proven(item, report)]
         rest = [item for item in self.returns if item not in passing]
         notes = [*self.notes, *self.kept]
         if problem := self._again(rest):
             return [*notes, problem]
         if passing:
-            notes.insert(0, f"returned to service: {draining.named(passing)}")
+            notes.insert(0, f"returned to service: {decision.named(passing)}")
         if rest:
-            notes.append(f"drained again, with the former reason: {draining.named(rest)}")
+            notes.append(f"drained again, with the former reason: {decision.named(rest)}")
         return notes
 
     def _again(self, items: Sequence[Return]) -> str:
@@ -175,7 +176,7 @@ def before(
     run_id: str,
 ) -> Returning:
     """What --undrain would return. Raises UsageError where there is nothing of that kind."""
-    returns, notes = draining.returnable(names, operator.look(names), suite)
+    returns, notes = decision.returnable(names, operator.look(names), suite)
     if not returns:
         told = f": {'; '.join(notes)}" if notes else ""
         raise UsageError(f"--undrain: no selected node has been drained by a validation{told}")

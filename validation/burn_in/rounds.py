@@ -10,7 +10,6 @@ Nothing here knows Slurm, files or the terminal: a round is made by whoever star
 
 import json
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -24,7 +23,7 @@ from validation.checks.comparison import ComparedNode
 from validation.checks.registry import CHECKS
 from validation.checks.same_sums import Sums
 from validation.checks.soaked import NodeOverTime, Stretch
-from validation.kept import NotTheSame
+from validation.execution.journal import NotTheSame
 from validation.model import INTERRUPTED, Key, Result, Tier, Verdict, settle, worst
 from validation.plan import Plan
 from validation.report.json import plain
@@ -37,8 +36,6 @@ ONCE = ("dcgm",)
 
 # Judged at the end alone: half a burn-in says nothing of its last hour.
 _AT_THE_END = ("drift", "soak_stragglers")
-
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +99,6 @@ class Ended:
         if (first := first_failure(self.rounds)) is not None:
             notes.append(f"first failure: {first}")
         return tuple(notes)
-
-
-def seconds_of(text: str, option: str = "--duration") -> int:
-    """A duration such as 24h, 20m or 2h30m. Raises UsageError."""
-    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip())
-    parts = match.groups() if match else ()
-    total = sum(
-        int(part) * unit for part, unit in zip(parts, _UNITS.values(), strict=False) if part
-    )
-    if total <= 0:
-        raise UsageError(f"{option}: {text!r} is no duration; give one such as 24h or 2h30m")
-    return total
 
 
 def first_failure(rounds: Iterable[Round]) -> str | None:

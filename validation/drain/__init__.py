@@ -1,0 +1,5 @@
+"""Takes nodes out of service, and returns them.
+
+decision   which nodes
+steps      shown first, asked for, then done and noted
+"""
