@@ -1,0 +1,127 @@
+"""Runs over time on the same nodes: a burn-in that is interrupted, tests that a job pre-empts, and
+what ten runs say of a node that got slower.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live_cluster import PLAIN, REPOSITORY
+from tests.live_validator import CLUSTER, INVENTORY, fault, idle, on, start, wait_until
+
+ALL = [f"gpu{number}" for number in range(1, 6)]
+
+
+@pytest.fixture(autouse=True)
+def idle_afterwards():
+    yield
+    wait_until("an idle cluster", idle)
+
+
+def program(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", f"validation.{name}", *map(str, arguments)]
+    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+# --- a burn-in ------------------------------------------------------------------------------------
+
+ROUND = ("--suite", "burn-in", "--skip", "dcgm")
+
+
+def rounds(folder: Path) -> list[dict]:
+    path = folder / "rounds.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.long
+def test_a_burn_in_of_twenty_minutes_goes_on_after_an_interruption(tmp_path):
+    folder = tmp_path / "burn-in"
+    begun = start(folder, *ROUND, "--duration", "20m")
+    wait_until("two rounds", lambda: len(rounds(folder)) >= 2, 900)
+    begun.process.send_signal(signal.SIGINT)
+    interrupted = begun.end()
+    assert f"--resume {folder}" in interrupted.output
+    before = rounds(folder)
+    wait_until("an idle cluster", idle)
+    done = subprocess.run(
+        [sys.executable, "-m", "validation.run", "--resume", str(folder)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    after = rounds(folder)
+    assert after[: len(before)] == before
+    assert len(after) > len(before)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["seconds"] >= 20 * 60
+    assert summary["passing_nodes"] == ALL
+    passed = {item["check"] for item in summary["results"] if item["verdict"] == "pass"}
+    assert passed >= {"soak", "drift", "same_bits", "soak_stragglers", "same_sums"}
+
+
+# --- in the background ----------------------------------------------------------------------------
+
+
+def test_a_job_preempts_a_test_in_the_background(tmp_path):
+    """The job starts at once; the node that was being tested comes first the next time."""
+    folder, background = tmp_path / "background", ("--background", "--qos", "scavenger")
+    begun = start(folder, *background, "--suite", "gpu", "--at-most", "10m")
+    ours = "squeue -h -t R -q scavenger -o %N"
+    wait_until("a test", lambda: on("ctl1", ours).strip() in ALL)
+    tested = on("ctl1", ours).strip()
+    job = "runuser -u ada -- sbatch --parsable --chdir=/tmp -N5 --exclusive --wrap 'sleep 600'"
+    number = on("login1", job).strip()
+    wait_until("the job", lambda: on("ctl1", f"squeue -h -t R -j {number}") != "", 60)
+    begun.process.send_signal(signal.SIGINT)
+    said = begun.end()
+    assert f"{tested}  untested" in said.output
+    on("ctl1", f"scancel {number}")
+    wait_until("an idle cluster", idle)
+    state = json.loads((folder / "state.json").read_text())
+    again = start(folder, *background, "--suite", "gpu", "--at-most", "5m", "--every", "1h").end()
+    first = again.output.index(f"{tested}  PASS")
+    known = [name for name in ALL if f'"{name}"' in json.dumps(state) and name != tested]
+    assert all(f"{name}  PASS" not in again.output[:first] for name in ALL), known
+
+
+# --- ten runs -------------------------------------------------------------------------------------
+
+
+def test_a_node_that_got_slower_is_named_and_noise_is_not(tmp_path):
+    """Five runs, five alike, five with half a CPU less on gpu3: all of them pass."""
+
+    def runs(name: str) -> list[Path]:
+        folders = [tmp_path / f"{name}{number}" for number in range(5)]
+        for folder in folders:
+            done = start(folder, "--suite", "gpu", "--only", "cores").end()
+            assert done.code == 0, done.output[-4000:]
+        return folders
+
+    def compare(before: list[Path], after: list[Path]) -> subprocess.CompletedProcess[str]:
+        history = ("--history", tmp_path / "history.sqlite")
+        return program("compare", *history, "--before", *before, "--after", *after)
+
+    first, second = runs("first"), runs("second")
+    same = compare(first, second)
+    assert same.returncode == 0, same.stdout + same.stderr
+    container = f"plumbline-{CLUSTER}-gpu3"
+    subprocess.run(["podman", "update", "--cpus=1", container], check=True, capture_output=True)
+    try:
+        third = runs("third")
+    finally:
+        subprocess.run(["podman", "update", "--cpus=2", container], check=True, capture_output=True)
+    worse = compare(second, third)
+    assert worse.returncode == 1, worse.stdout + worse.stderr
+    assert "gpu3" in worse.stdout
+    assert not any(name in worse.stdout for name in ALL if name != "gpu3"), worse.stdout
+    shown = program("history", "--history", tmp_path / "history.sqlite", "gpu3")
+    assert shown.returncode == 0, shown.stderr
+    assert "cores" in shown.stdout
