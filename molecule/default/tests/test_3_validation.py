@@ -34,6 +34,7 @@ def test_the_jobs_are_accounted(node, proven):
     assert [rest for job, _, *rest in rows if job == allocation] == [["COMPLETED", "3"]], shown
 
 
+@pytest.mark.long  # by default test_7 runs its checks, with a stand-in for NVML
 def test_the_gpu_suite_runs_on_cpus_where_gpus_are_virtual(node, operator, tmp_path):
     """Each node to itself, its payloads one after another as steps of one allocation.
 

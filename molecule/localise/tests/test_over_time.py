@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live_cluster import PLAIN, REPOSITORY
-from tests.live_validator import CLUSTER, INVENTORY, fault, idle, on, start, wait_until
+from tests.live_cluster import REPOSITORY
+from tests.live_validator import CLUSTER, idle, on, start, wait_until
 
 ALL = [f"gpu{number}" for number in range(1, 6)]
 
