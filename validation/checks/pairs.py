@@ -6,14 +6,17 @@ What it checks   Nodes sum up buffers two by two, all pairs of a round at once. 
                  not are paired with nodes that are good, until the finding has a name: a node that
                  is bad with every partner, a link between two nodes that are good with all others,
                  or a switch behind which every pair is bad. Where NCCL uses several network cards
-                 of a node, the same is done over each of them alone.
+                 of a node, the same is done over each of them alone. Hardly anything that a node
+                 sends over TCP meanwhile has to be sent again.
 Why it matters   A job of many nodes runs at the speed of its slowest link, and its own failure does
                  not tell which one that is. Two nodes that fail together look alike.
-What to do       A node: take it out of service, and compare its CPUs, GPUs and network interfaces
-                 with those of its peers. A link: check the cable, the switch port and the route
-                 between the two nodes, and firewall rules on either of them. A switch: check its
-                 uplinks and the ports to the named nodes. Not told apart: too few good nodes were
-                 left to pair with; repeat the run with more nodes.
+What to do       Packets are lost: read the error counters of both interfaces and of their switch
+                 ports, and check the cables and modules between them. A node: take it out of
+                 service, and compare its CPUs, GPUs and network interfaces with those of its peers.
+                 A link: check the cable, the switch port and the route between the two nodes, and
+                 firewall rules on either of them. A switch: check its uplinks and the ports to the
+                 named nodes. Not told apart: too few good nodes were left to pair with; repeat the
+                 run with more nodes.
                  $ ssh {node} ip -statistics link
                  $ ssh {node} nft list ruleset
 
@@ -24,8 +27,8 @@ import statistics
 from dataclasses import replace
 
 from validation.checks import all_reduce, transport
-from validation.checks.document import read
-from validation.model import Job, Reply, Result, Tier, Verdict, When
+from validation.checks.document import Fields, Unusable, read, unusable_result
+from validation.model import Job, Metric, Reply, Result, Tier, Verdict, When
 from validation.thresholds import Rules
 
 NAME = "pairs"
@@ -36,6 +39,10 @@ FEWEST_NODES = 2
 
 # By the sentences of validation/localise/findings.py.
 CAUSES = {
+    "Packets are lost": When(
+        r"TCP segments again",
+        ("ssh {node} ip -statistics link", "ssh {node} nstat -az TcpRetransSegs TcpExtTCPTimeouts"),
+    ),
     "A node": When(r"failed with every partner"),
     "A link": When(r"[Tt]he link between"),
     "A switch": When(r"at fault as a whole|[Ww]hat (leads out of|joins)|^The rail"),
@@ -46,6 +53,8 @@ CAUSES = {
     ),
 }
 SHARED = (all_reduce, transport)
+
+_FEWEST_SENT, _FEWEST_AGAIN = 1000, 10  # segments
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
@@ -58,11 +67,40 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     result = replace(all_reduce.evaluate(job, reply, rules), check=NAME)
     if result.value is None or result.value.unit != "GB/s" or result.verdict is Verdict.FAIL:
         return result
-    largest = read(job, reply).measured.items("sizes")[-1]
+    measured = read(job, reply).measured
+    try:
+        host, share = _sent_again(job, measured)
+    except Unusable as unusable:
+        return unusable_result(NAME, job, reply, unusable)
+    largest = measured.items("sizes")[-1]
     size, calls = largest.whole("bytes"), largest.numbers("calls_s")
     speed = all_reduce.bus_bandwidth(size, statistics.mean(calls), job.ranks)
     value = replace(result.value, value=round(speed, 4))
-    if result.threshold is None or result.threshold.judge(speed) is not Verdict.FAIL:
-        return replace(result, value=value)
-    message = f"{value.name} is {value.value} GB/s, at least {result.threshold.value} expected"
-    return replace(result, verdict=Verdict.FAIL, value=value, message=message)
+    if result.threshold is not None and result.threshold.judge(speed) is Verdict.FAIL:
+        message = f"{value.name} is {value.value} GB/s, at least {result.threshold.value} expected"
+        return replace(result, verdict=Verdict.FAIL, value=value, message=message)
+    limit = rules.common.limits["tcp_again_share"]
+    if limit.judge(share) is Verdict.FAIL:
+        most = float(limit.value)
+        message = f"{host} sent {share:.1%} of its TCP segments again, at most {most:.0%} expected"
+        value = Metric("TCP segments sent again", round(share, 4), "")
+        return replace(result, verdict=Verdict.FAIL, message=message, value=value, threshold=limit)
+    return replace(result, value=value)
+
+
+def _sent_again(job: Job, measured: Fields) -> tuple[str, float]:
+    """The node that sent the largest share again, and that share. All of its ranks count the same.
+
+    Of few segments nothing can be told: over RDMA there are hardly any.
+    """
+    rows = measured.items("tcp")
+    if len(rows) != job.ranks:
+        raise Unusable(f"tcp is of {len(rows)} ranks, {job.ranks} were asked for")
+    shares = [("", 0.0)]
+    for number, row in enumerate(rows):
+        sent, again = row.whole("sent"), row.whole("again")
+        if again > sent:
+            raise Unusable(f"{again} of {sent} TCP segments were sent again")
+        if sent >= _FEWEST_SENT and again >= _FEWEST_AGAIN:
+            shares.append((job.hosts[number // job.ranks_per_node], again / sent))
+    return max(shares, key=lambda item: item[1])

@@ -43,6 +43,7 @@ from validation.payloads import (
     look,
     mesh,
     node,
+    pairs,
     pipeline,
     same_sums,
     scaling,
@@ -89,7 +90,7 @@ OF_NODE = {
     "soak": OfNode(soak.Config, soak.measure),
 }
 COLLECTIVES = {
-    "pairs": Collective(all_reduce.Config, all_reduce.measure),  # of two nodes each
+    "pairs": Collective(all_reduce.Config, pairs.measure),
     "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
     "collectives": Collective(collectives.Config, collectives.measure),
     "ddp": Collective(ddp.Config, ddp.measure),

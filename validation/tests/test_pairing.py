@@ -25,10 +25,11 @@ WAITED = "plumbline: pairs, rank 0 on {}: no progress for 30 s; all ranks still 
 class Cluster(FakeSlurm):
     """Nodes and links that are slow or cut; whoever works with them is."""
 
-    def __init__(self, plan, slow=(), cut=(), slow_links=(), once=()):
+    def __init__(self, plan, slow=(), cut=(), slow_links=(), once=(), lossy=()):
         super().__init__(plan)
         self.slow, self.cut = set(slow), [set(link) for link in cut]
         self.slow_links = [set(link) for link in slow_links]
+        self.lossy = [set(link) for link in lossy]  # as fast as others
         self.once = [set(link) for link in once]  # links that fail the first time
         self.change = self._change
 
@@ -42,6 +43,10 @@ class Cluster(FakeSlurm):
             return replace(reply, exit_code=1, stdout="", stderr=WAITED.format(job.hosts[0]))
         if self.slow & hosts or any(link <= hosts for link in self.slow_links):
             return self._slower(job, reply)
+        if job.payload == "pairs" and hosts in self.lossy:
+            rows = [{"sent": 9000, "again": 450}] * job.ranks
+            document = standin.pairs(job.hosts, job.config, job.ranks_per_node, tcp=rows)
+            return replace(reply, stdout=standin.line(document))
         return reply
 
     def _slower(self, job, reply):
@@ -95,12 +100,13 @@ def test_two_bad_nodes_are_named_at_once():
 
 
 @pytest.mark.parametrize("nodes", [FOUR, FIVE], ids=len)
-@pytest.mark.parametrize("kind", ["cut", "slow_links"])
+@pytest.mark.parametrize("kind", ["cut", "slow_links", "lossy"])
 def test_a_bad_link_is_named_and_no_node(nodes, kind):
     slurm = Cluster(make_plan(*nodes, suite=PAIRS), **{kind: [("gpu1", "gpu2")]})
     run = walked(slurm)
     assert list(run.failed) == [("pairs", "gpu1-gpu2")]
     assert "the link between gpu1 and gpu2" in run.failed["pairs", "gpu1-gpu2"].lower()
+    assert ("of its TCP segments again" in run.failed["pairs", "gpu1-gpu2"]) == (kind == "lossy")
     standings = {name: Standing.PASSING for name, *_ in nodes}
     standings |= dict.fromkeys(("gpu1", "gpu2"), Standing.UNPROVEN)
     assert run.standings == standings
