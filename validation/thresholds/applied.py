@@ -28,6 +28,7 @@ from validation.checks import (
     inference,
     load_clocks,
     mesh,
+    pairs,
     pcie,
     peers,
     pipeline,
@@ -66,6 +67,7 @@ _LIMITS: Mapping[str, tuple[str, ...]] = {
     pcie.NAME: ("gpu_bar1_share",),
     clocks.NAME: ("gpu_app_clock_share",),
     load_clocks.NAME: ("gpu_load_clock_share",),
+    pairs.NAME: ("tcp_again_share",),
 }
 
 _TRAININGS = (ddp, pipeline, fsdp, tensor_parallel, schedules, expert_parallel, mesh)
@@ -107,13 +109,15 @@ def applied(plan: Plan, name: str) -> list[Applied]:
         if words := check.skip or check.unproven:
             entries.append(Applied(check.check, check.tier.value, words=words))
             continue
+        if check.check in _LIMITS:
+            entries += _limits(check.check, rules)
+            continue
         job = next(job for job in jobs if check.check in job.checks)
         if job.payload == gemm.PAYLOAD and not node.gpus.real:
             words = "runs on CPUs, no speed is judged"
             entries.append(Applied(check.check, check.tier.value, words=words))
         else:
-            judged = _OF.get(check.check, _limits)
-            entries += judged(check.check, job, node, rules)
+            entries += _OF[check.check](check.check, job, node, rules)
     return entries
 
 
@@ -147,7 +151,7 @@ def _names(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
         yield Applied(check, "names of the model", words=" or ".join(names))
 
 
-def _limits(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+def _limits(check: str, rules: Rules) -> Iterator[Applied]:
     for name in _LIMITS[check]:
         yield Applied(check, KINDS[name].what, rules.common.limits[name])
 
