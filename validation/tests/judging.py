@@ -59,7 +59,7 @@ def put(document, path, value):
 
 
 def changed(document, *changes):
-    """A copy in which (path, value) are put. By pickle: it takes a third of copy.deepcopy's time."""
+    """A copy in which (path, value) are put. By pickle, which is faster than deepcopy."""
     document = pickle.loads(pickle.dumps(document))
     for path, value in changes:
         put(document, path, value)
