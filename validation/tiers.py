@@ -8,7 +8,7 @@ result: what could not run says why, and is a failure.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -84,6 +84,7 @@ class _Ledger:
         self.observer = observer
         self.earlier = earlier
         self.results: list[Result] = []
+        self._known: set[Key] = set()  # of the results
         self.jobs: list[JobReport] = []
         self._jobs: dict[Key, JobReport] = {}
         self.states: dict[str, str] = {}
@@ -101,6 +102,7 @@ class _Ledger:
         job = self._jobs.get(result.key)
         result = replace(result, cause=causes.name(CHECKS[result.check].info, result, job))
         self.results.append(result)
+        self._known.add(result.key)
         self.observer.result(result)
 
     def recall(
@@ -211,15 +213,14 @@ class _Ledger:
 
     def fail_rest(
         self,
-        applies: Callable[[PlannedCheck], bool],
+        checks: Iterable[PlannedCheck],
         message: str,
         verdict: Verdict = Verdict.FAIL,
         blamed: tuple[str, ...] | None = (),
     ) -> None:
-        """A result that is not green for each planned check that has none yet."""
-        known = {result.key for result in self.results}
-        for check in self.plan.checks:
-            if check.key in known or not applies(check):
+        """A result that is not green for each of these planned checks that has none yet."""
+        for check in checks:
+            if check.key in self._known:
                 continue
             what = (check.check, check.tier, check.subject)
             if check.skip is not None:
@@ -231,9 +232,8 @@ class _Ledger:
 
     def complete(self) -> bool:
         """Whether everything was asked about and came to its own end."""
-        known = {result.key for result in self.results}
         cancelled = any(i.reply and i.reply.outcome is Outcome.CANCELLED for i in self.jobs)
-        return not cancelled and all(check.key in known for check in self.plan.checks)
+        return not cancelled and all(check.key in self._known for check in self.plan.checks)
 
     def found_something(self) -> bool:
         """Whether a job answered, or something is known to be wrong with a node or with Slurm."""
@@ -337,12 +337,12 @@ def walk(
             raise  # no job answered: there is nothing that a report could tell
         log.error("%s", error)
         ledger.compare()
-        ledger.fail_rest(lambda check: True, f"not run: {error}")
+        ledger.fail_rest(ledger.plan.checks, f"not run: {error}")
     ledger.compare()
     # One that came while the last was tidied up changes nothing any more.
     interrupted = interrupted and not ledger.complete()
     ledger.fail_rest(
-        lambda check: True,
+        ledger.plan.checks,
         INTERRUPTED if interrupted else "no result",
     )
     return Walk(
@@ -369,8 +369,10 @@ def _tiers(ledger: _Ledger, client: SlurmClient, interval_s: float) -> None:
         try:
             states = _ask_slurm(ledger, client)
         except SlurmDown as down:
-            ledger.fail_rest(lambda check: check.check == ALWAYS, str(down))
-            ledger.fail_rest(lambda check: True, f"not run: {down}")
+            ledger.fail_rest(
+                (check for check in ledger.plan.checks if check.check == ALWAYS), str(down)
+            )
+            ledger.fail_rest(ledger.plan.checks, f"not run: {down}")
             return
         usable = ledger.survivors()
     _node_tier(ledger, client, usable, states, interval_s)
@@ -389,11 +391,12 @@ def _ask_slurm(ledger: _Ledger, client: SlurmClient) -> Mapping[str, NodeState]:
         )
     reserved = plan.submission.reservation is not None
     results = [slurm_state.evaluate(node, states.get(node.name), reserved) for node in plan.nodes]
+    of_node = _node_checks(plan)
     for result in _in_contact(ledger, client, results, states):
         ledger.add(result)
         if not result.verdict.green:
             ledger.fail_rest(
-                _node_check_of(result.subject.name),
+                of_node.get(result.subject.name, ()),
                 f"not run: {result.message}",
                 result.verdict,
                 result.blamed,
@@ -634,9 +637,13 @@ def _refusal(reply: Reply) -> str:
     return refusal[0] if refusal[1] is not Cause.CLUSTER else ""
 
 
-def _node_check_of(name: str) -> Callable[[PlannedCheck], bool]:
-    subject = Subject.node(name)
-    return lambda check: check.tier is Tier.NODE and check.subject == subject
+def _node_checks(plan: Plan) -> Mapping[str, Sequence[PlannedCheck]]:
+    """The checks of the node tier, by the node that they are about."""
+    checks: dict[str, list[PlannedCheck]] = {node.name: [] for node in plan.nodes}
+    for check in plan.checks:
+        if check.tier is Tier.NODE and check.subject == Subject.node(check.subject.name):
+            checks[check.subject.name].append(check)
+    return checks
 
 
 def _run(
