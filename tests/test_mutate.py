@@ -48,7 +48,7 @@ def test_the_faults_of_a_line(source: str, faults: set[str]) -> None:
     assert made_from(source) == faults
 
 
-@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.long)])
 def test_every_fault_is_a_program_that_is_another_one(every: int) -> None:
     file = "validation/model.py"
     source = (REPOSITORY / file).read_text(encoding="utf-8")
