@@ -75,7 +75,9 @@ ALL: dict[str, Any] = {
 
 
 def _text(value: Any) -> str:
-    return "---\n" + str(yaml.safe_dump(value, sort_keys=False))
+    """By libyaml where there is one: the same text in a tenth of the time."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return "---\n" + str(yaml.dump(value, Dumper=dumper, sort_keys=False))
 
 
 def _inventory(children: Mapping[str, Any]) -> str:

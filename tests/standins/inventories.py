@@ -6,10 +6,12 @@ import copy
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 import yaml
 from ansible import context
+from ansible._internal._templating._jinja_bits import AnsibleEnvironment
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
@@ -24,6 +26,14 @@ from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+# How an environment's templates are written: what `jinja2.lexer.get_lexer` asks for.
+SYNTAX = (
+    *("block_start_string", "block_end_string", "variable_start_string", "variable_end_string"),
+    *("comment_start_string", "comment_end_string", "line_statement_prefix"),
+    *("line_comment_prefix", "trim_blocks", "lstrip_blocks", "newline_sequence"),
+    "keep_trailing_newline",
+)
 
 HARDWARE: dict[str, Any] = {
     "node_cpus": {"sockets": 1, "cores_per_socket": 8, "threads_per_core": 2},
@@ -78,6 +88,55 @@ def write(
 def ready() -> None:
     """Ansible's plugins can be found; asking twice is an error."""
     init_plugin_loader()
+    _compile_once()
+
+
+def _compile_once() -> None:
+    """What a template compiles to is kept for all sites; values are given to it later.
+
+    It depends on the text and on how the templates of an environment are written.
+    """
+    compile_ = AnsibleEnvironment.compile
+    kept: dict[Any, CodeType] = {}
+
+    def compiled(environment: AnsibleEnvironment, source: Any, **options: Any) -> Any:
+        if not isinstance(source, str):
+            return compile_(environment, source, **options)
+        syntax = tuple(getattr(environment, name) for name in SYNTAX)
+        key = (str(source), syntax, *sorted(options.items()))
+        if key not in kept:
+            kept[key] = compile_(environment, source, **options)
+        return kept[key]
+
+    setattr(AnsibleEnvironment, "compile", compiled)  # noqa: B010 - mypy refuses another method
+
+
+class OursOnce(DataLoader):
+    """Ansible's reader of files; ours, which no test changes, are read once for all sites."""
+
+    _ours: ClassVar[dict[tuple[str, bool], Any]] = {}
+
+    def load_from_file(
+        self,
+        file_name: str,
+        cache: str = "all",
+        unsafe: bool = False,
+        json_only: bool = False,
+        trusted_as_template: bool = False,
+    ) -> Any:
+        if not (unsafe and file_name.startswith(f"{REPOSITORY}/roles/")):
+            return super().load_from_file(file_name, cache, unsafe, json_only, trusted_as_template)
+        key = (file_name, trusted_as_template)
+        if key not in self._ours:
+            self._ours[key] = super().load_from_file(
+                file_name, cache, unsafe, json_only, trusted_as_template
+            )
+        return self._ours[key]
+
+
+@cache
+def our_specs() -> dict[str, dict[str, Any]]:
+    return read_specs(REPOSITORY / "roles")
 
 
 def site(*sources: Path, extra: Mapping[str, Any] | None = None) -> Site:
@@ -86,7 +145,7 @@ def site(*sources: Path, extra: Mapping[str, Any] | None = None) -> Site:
     paths = [str(source) for source in sources]
     arguments = [f"{name}={value}" for name, value in (extra or {}).items()]
     context.CLIARGS = ImmutableDict(inventory=paths, extra_vars=tuple(arguments))
-    loader = DataLoader()
+    loader = OursOnce()
     loader.set_basedir(str(REPOSITORY / "playbooks"))
     inventory = InventoryManager(loader=loader, sources=paths)
     variables = VariableManager(loader=loader, inventory=inventory)
@@ -110,7 +169,7 @@ def judged(*sources: Path, roles: Path | None = None, playbook: Path | None = No
     return judge(
         site(*sources),
         contract.load(),
-        read_specs(folder),
+        read_specs(roles) if roles else our_specs(),
         folder=folder,
         playbook=playbook or REPOSITORY / "playbooks" / "slurm-cluster.yml",
     )

@@ -5,6 +5,7 @@ well, there is no document or more than one, or it comes from other ranks or nod
 A check's own judgement sees only documents that are what they claim to be.
 """
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -331,18 +332,29 @@ def _failed_nodes(job: Job, stderr: str) -> tuple[str, ...]:
 
 def _only_document(reply: Reply) -> Mapping[str, Any]:
     # Sites and libraries print to stdout too (TaskProlog, NCCL_DEBUG): only our lines count.
-    lines = [line for line in reply.stdout.splitlines() if line.lstrip().startswith(_MARK)]
+    lines = _marked(reply.stdout)
     if not lines:
         detail = _complaint(reply.stderr)
         raise Unusable("no answer on stdout" + (f"; stderr ends: {detail}" if detail else ""))
     if len(lines) > 1:
         raise Unusable(f"{len(lines)} answers instead of one: the ranks ran as separate jobs")
     try:
-        document = strict.parse_json(lines[0])
+        document = _parsed(lines[0])
     except (ValueError, RecursionError) as error:
         raise Unusable(f"the answer cannot be read: {error}") from error
     assert isinstance(document, dict)  # it starts with a brace
     return document
+
+
+# Each of a node's checks reads the same answer, one after the other.
+@functools.lru_cache(maxsize=8)
+def _marked(stdout: str) -> tuple[str, ...]:
+    return tuple(line for line in stdout.splitlines() if line.lstrip().startswith(_MARK))
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(line: str) -> Any:
+    return strict.parse_json(line)
 
 
 def _node_proof(proof: Fields, reply: Reply) -> Proof:

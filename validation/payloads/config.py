@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import typing
@@ -64,8 +65,13 @@ def load(kind: type[Loaded], text: str) -> Loaded:
     for key in sorted(needed):
         require(key in values, f'the config lacks the key "{key}"')
 
-    types = typing.get_type_hints(kind)
+    types = _types(kind)
     return kind(**{key: _READERS[types[key]](key, value) for key, value in values.items()})
+
+
+@functools.cache
+def _types(kind: type[Loaded]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def require(condition: bool, sentence: str) -> None:

@@ -5,6 +5,7 @@ the payloads' code reaches every task as a zip archive on srun's stdin, the answ
 srun's stdout. Everything here is pure but `bundle`, which reads the checkout's own files.
 """
 
+import functools
 import io
 import json
 import zipfile
@@ -274,6 +275,7 @@ def waited_in_vain(reply: Reply) -> bool:
     return launcher.waited_in_vain(reply.outcome.value, reply.exit_code, reply.stderr, WAITED)
 
 
+@functools.cache
 def bundle() -> bytes:
     """The payloads' code as a zip archive, the same bytes each time."""
     files = closure.files_of(*PROGRAMS)

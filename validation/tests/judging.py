@@ -1,7 +1,7 @@
 """What a check says of an answer, and answers in which one thing is changed."""
 
-import copy
 import functools
+import pickle
 
 from validation import causes, thresholds
 from validation.checks.registry import CHECKS
@@ -59,8 +59,8 @@ def put(document, path, value):
 
 
 def changed(document, *changes):
-    """A copy in which (path, value) are put."""
-    document = copy.deepcopy(document)
+    """A copy in which (path, value) are put. By pickle, which is faster than deepcopy."""
+    document = pickle.loads(pickle.dumps(document))
     for path, value in changes:
         put(document, path, value)
     return document

@@ -21,7 +21,7 @@ a node whose NVLinks are gone fails and does not merely lack a threshold.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +272,16 @@ def schemas() -> dict[str, Mapping[str, Any]]:
 
 def load(hardware: str, site: Path | None = None) -> Rules:
     """The rules for one kind of node. Raises DataError with every problem of a file."""
+    return _shipped(hardware) if site is None else _load(hardware, site)
+
+
+@cache
+def _shipped(hardware: str) -> Rules:
+    """Those of ours alone: the files are as long there as the program."""
+    return _load(hardware, None)
+
+
+def _load(hardware: str, site: Path | None) -> Rules:
     models = [
         model for folder in _folders(site) if (model := _load_model(folder, hardware)) is not None
     ]

@@ -76,12 +76,12 @@ def walk(
             raise  # no job answered: there is nothing that a report could tell
         log.error("%s", error)
         ledger.compare()
-        ledger.fail_rest(lambda check: True, f"not run: {error}")
+        ledger.fail_rest(ledger.plan.checks, f"not run: {error}")
     ledger.compare()
     # One that came while the last was tidied up changes nothing any more.
     interrupted = interrupted and not ledger.complete()
     ledger.fail_rest(
-        lambda check: True,
+        ledger.plan.checks,
         INTERRUPTED if interrupted else "no result",
     )
     return Walk(
@@ -108,8 +108,10 @@ def _tiers(ledger: Ledger, client: SlurmClient, interval_s: float) -> None:
         try:
             states = _ask_slurm(ledger, client)
         except SlurmDown as down:
-            ledger.fail_rest(lambda check: check.check == ALWAYS, str(down))
-            ledger.fail_rest(lambda check: True, f"not run: {down}")
+            ledger.fail_rest(
+                (check for check in ledger.plan.checks if check.check == ALWAYS), str(down)
+            )
+            ledger.fail_rest(ledger.plan.checks, f"not run: {down}")
             return
         usable = ledger.survivors()
     _node_tier(ledger, client, usable, states, interval_s)
@@ -128,11 +130,12 @@ def _ask_slurm(ledger: Ledger, client: SlurmClient) -> Mapping[str, NodeState]:
         )
     reserved = plan.submission.reservation is not None
     results = [slurm_state.evaluate(node, states.get(node.name), reserved) for node in plan.nodes]
+    of_node = _node_checks(plan)
     for result in _in_contact(ledger, client, results, states):
         ledger.add(result)
         if not result.verdict.green:
             ledger.fail_rest(
-                _node_check_of(result.subject.name),
+                of_node.get(result.subject.name, ()),
                 f"not run: {result.message}",
                 result.verdict,
                 result.blamed,
@@ -375,6 +378,10 @@ def _refusal(reply: Reply) -> str:
     return refusal[0] if refusal[1] is not Cause.CLUSTER else ""
 
 
-def _node_check_of(name: str) -> Callable[[PlannedCheck], bool]:
-    subject = Subject.node(name)
-    return lambda check: check.tier is Tier.NODE and check.subject == subject
+def _node_checks(plan: Plan) -> Mapping[str, Sequence[PlannedCheck]]:
+    """The checks of the node tier, by the node that they are about."""
+    checks: dict[str, list[PlannedCheck]] = {node.name: [] for node in plan.nodes}
+    for check in plan.checks:
+        if check.tier is Tier.NODE and check.subject == Subject.node(check.subject.name):
+            checks[check.subject.name].append(check)
+    return checks

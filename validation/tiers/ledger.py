@@ -1,7 +1,7 @@
 """Results and jobs of a walk so far, and which nodes they speak against."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -54,6 +54,7 @@ class Ledger:
         self.observer = observer
         self.earlier = earlier
         self.results: list[Result] = []
+        self._known: set[Key] = set()  # of the results
         self.jobs: list[JobReport] = []
         self._jobs: dict[Key, JobReport] = {}
         self.states: dict[str, str] = {}
@@ -71,6 +72,7 @@ class Ledger:
         job = self._jobs.get(result.key)
         result = replace(result, cause=causes.name(CHECKS[result.check].info, result, job))
         self.results.append(result)
+        self._known.add(result.key)
         self.observer.result(result)
 
     def recall(
@@ -181,15 +183,14 @@ class Ledger:
 
     def fail_rest(
         self,
-        applies: Callable[[PlannedCheck], bool],
+        checks: Iterable[PlannedCheck],
         message: str,
         verdict: Verdict = Verdict.FAIL,
         blamed: tuple[str, ...] | None = (),
     ) -> None:
-        """A result that is not green for each planned check that has none yet."""
-        known = {result.key for result in self.results}
-        for check in self.plan.checks:
-            if check.key in known or not applies(check):
+        """A result that is not green for each of these planned checks that has none yet."""
+        for check in checks:
+            if check.key in self._known:
                 continue
             what = (check.check, check.tier, check.subject)
             if check.skip is not None:
@@ -201,9 +202,8 @@ class Ledger:
 
     def complete(self) -> bool:
         """Whether everything was asked about and came to its own end."""
-        known = {result.key for result in self.results}
         cancelled = any(i.reply and i.reply.outcome is Outcome.CANCELLED for i in self.jobs)
-        return not cancelled and all(check.key in known for check in self.plan.checks)
+        return not cancelled and all(check.key in self._known for check in self.plan.checks)
 
     def found_something(self) -> bool:
         """Whether a job answered, or something is known to be wrong with a node or with Slurm."""

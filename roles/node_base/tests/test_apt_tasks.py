@@ -5,10 +5,12 @@ from pathlib import Path
 import yaml
 
 ROLES = Path(__file__).resolve().parents[2]
+# Of libyaml where there is one: it reads the tasks of all roles in a tenth of the time.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def tasks_of(path: Path):
-    for task in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
+    for task in yaml.load(path.read_text(encoding="utf-8"), LOADER) or []:
         yield task
         for section in ("block", "rescue", "always"):
             yield from task.get(section, [])
