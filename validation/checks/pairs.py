@@ -6,8 +6,8 @@ What it checks   Nodes sum up buffers two by two, all pairs of a round at once. 
                  not are paired with nodes that are good, until the finding has a name: a node that
                  is bad with every partner, a link between two nodes that are good with all others,
                  or a switch behind which every pair is bad. Where NCCL uses several network cards
-                 of a node, the same is done over each of them alone. Hardly anything that a node
-                 sends over TCP meanwhile has to be sent again.
+                 of a node, the same is done over each of them alone. Of what a node sends over
+                 TCP meanwhile hardly anything is lost.
 Why it matters   A job of many nodes runs at the speed of its slowest link, and its own failure does
                  not tell which one that is. Two nodes that fail together look alike.
 What to do       Packets are lost: read the error counters of both interfaces and of their switch
@@ -40,8 +40,11 @@ FEWEST_NODES = 2
 # By the sentences of validation/localise/findings.py.
 CAUSES = {
     "Packets are lost": When(
-        r"TCP segments again",
-        ("ssh {node} ip -statistics link", "ssh {node} nstat -az TcpRetransSegs TcpExtTCPTimeouts"),
+        r"TCP segments from",
+        (
+            "ssh {node} ip -statistics link",
+            "ssh {node} nstat -az TcpRetransSegs TcpExtTCPDSACKRecvSegs",
+        ),
     ),
     "A node": When(r"failed with every partner"),
     "A link": When(r"[Tt]he link between"),
@@ -54,7 +57,7 @@ CAUSES = {
 }
 SHARED = (all_reduce, transport)
 
-_FEWEST_SENT, _FEWEST_AGAIN = 1000, 10  # segments
+_FEWEST_SENT, _FEWEST_LOST = 1000, 10  # segments
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
@@ -69,7 +72,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         return result
     measured = read(job, reply).measured
     try:
-        host, share = _sent_again(job, measured)
+        host, share = _lost(job, measured)
     except Unusable as unusable:
         return unusable_result(NAME, job, reply, unusable)
     largest = measured.items("sizes")[-1]
@@ -79,17 +82,19 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     if result.threshold is not None and result.threshold.judge(speed) is Verdict.FAIL:
         message = f"{value.name} is {value.value} GB/s, at least {result.threshold.value} expected"
         return replace(result, verdict=Verdict.FAIL, value=value, message=message)
-    limit = rules.common.limits["tcp_again_share"]
+    limit = rules.common.limits["tcp_lost_share"]
     if limit.judge(share) is Verdict.FAIL:
         most = float(limit.value)
-        message = f"{host} sent {share:.1%} of its TCP segments again, at most {most:.0%} expected"
-        value = Metric("TCP segments sent again", round(share, 4), "")
+        message = (
+            f"{share:.1%} of the TCP segments from {host} were lost, at most {most:.0%} expected"
+        )
+        value = Metric("TCP segments lost", round(share, 4), "")
         return replace(result, verdict=Verdict.FAIL, message=message, value=value, threshold=limit)
     return replace(result, value=value)
 
 
-def _sent_again(job: Job, measured: Fields) -> tuple[str, float]:
-    """The node that sent the largest share again, and that share. All of its ranks count the same.
+def _lost(job: Job, measured: Fields) -> tuple[str, float]:
+    """The node of whose segments most were lost, and their share. All of its ranks count the same.
 
     Of few segments nothing can be told: over RDMA there are hardly any.
     """
@@ -98,9 +103,9 @@ def _sent_again(job: Job, measured: Fields) -> tuple[str, float]:
         raise Unusable(f"tcp is of {len(rows)} ranks, {job.ranks} were asked for")
     shares = [("", 0.0)]
     for number, row in enumerate(rows):
-        sent, again = row.whole("sent"), row.whole("again")
+        sent, again, needless = (row.whole(name) for name in ("sent", "again", "needless"))
         if again > sent:
             raise Unusable(f"{again} of {sent} TCP segments were sent again")
-        if sent >= _FEWEST_SENT and again >= _FEWEST_AGAIN:
-            shares.append((job.hosts[number // job.ranks_per_node], again / sent))
+        if sent >= _FEWEST_SENT and again - needless >= _FEWEST_LOST:
+            shares.append((job.hosts[number // job.ranks_per_node], (again - needless) / sent))
     return max(shares, key=lambda item: item[1])

@@ -1,7 +1,8 @@
-"""all_reduce of two nodes, and how much of what each sent over TCP it had to send again.
+"""all_reduce of two nodes, and how much of what each sent over TCP was lost on its way.
 
 A link that loses a packet now and then is as fast as others in the median: TCP sends again what was
-lost, mostly within the time of a call.
+lost, mostly within the time of a call. It also sends again what was only late, as on busy nodes;
+the receiver tells of that (DSACK, RFC 2883), and it counts as needless.
 """
 
 from __future__ import annotations
@@ -15,31 +16,45 @@ from validation.payloads import all_reduce
 if TYPE_CHECKING:
     from validation.payloads.group import Group
 
-SNMP = Path("/proc/net/snmp")
+PROC_NET = Path("/proc/net")
 
 
 @dataclass(frozen=True)
 class Segments:
-    """TCP segments that a node sent to anybody, and those of them that it sent again."""
+    """TCP segments that a node sent to anybody, those of them that it sent again, and those of
+    these that had arrived before.
+    """
 
     sent: int
     again: int
+    needless: int
+
+    def since(self, before: Segments) -> Segments:
+        return Segments(
+            self.sent - before.sent, self.again - before.again, self.needless - before.needless
+        )
 
 
-def segments(snmp: Path = SNMP) -> Segments:
-    """Since the node started (RFC 1213: tcpOutSegs, tcpRetransSegs; Linux counts the latter in the
-    former, too). Raises OSError and ValueError where the kernel does not tell.
+def segments(proc: Path = PROC_NET) -> Segments:
+    """Since the node started: OutSegs, which has those sent again on Linux, and RetransSegs of RFC
+    1213, and TCPDSACKRecvSegs of Linux 5.10, before which only the messages were counted.
+
+    Raises OSError, KeyError and ValueError where the kernel does not tell.
     """
-    lines = [line.split() for line in snmp.read_text(encoding="ascii").splitlines()]
-    names, values = (line for line in lines if line[0] == "Tcp:")
-    counters = dict(zip(names[1:], map(int, values[1:]), strict=True))
-    return Segments(counters["OutSegs"], counters["RetransSegs"])
+    tcp = _counters(proc / "snmp", "Tcp:")
+    extended = _counters(proc / "netstat", "TcpExt:")
+    needless = extended.get("TCPDSACKRecvSegs", extended["TCPDSACKRecv"])
+    return Segments(tcp["OutSegs"], tcp["RetransSegs"], needless)
+
+
+def _counters(path: Path, kind: str) -> dict[str, int]:
+    lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+    names, values = (line[1:] for line in lines if line and line[0] == kind)
+    return dict(zip(names, map(int, values), strict=True))
 
 
 def measure(config: all_reduce.Config, group: Group) -> dict[str, Any]:
     """See all_reduce.measure; and each rank's Segments meanwhile. Collective."""
     before = segments()
     measured = all_reduce.measure(config, group)
-    after = segments()
-    mine = Segments(after.sent - before.sent, after.again - before.again)
-    return {**measured, "tcp": group.gather(asdict(mine))}
+    return {**measured, "tcp": group.gather(asdict(segments().since(before)))}

@@ -1,4 +1,4 @@
-"""TCP segments that are sent again between two nodes: what is counted, and what it is judged by."""
+"""TCP segments that are lost between two nodes: what is counted, and what it is judged by."""
 
 import pytest
 
@@ -15,18 +15,28 @@ Tcp: 1 200 -1 7000 9000 45 0
 Udp: InDatagrams
 Udp: 3
 """
+NETSTAT = """TcpExt: SyncookiesSent TCPDSACKRecv{}
+TcpExt: 0 7{}
+IpExt: InNoRoutes
+IpExt: 0
+"""
 
 
-def test_segments_are_those_of_the_kernel(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "value", "needless"), [("", "", 7), (" TCPDSACKRecvSegs", " 41", 41)]
+)
+def test_segments_are_those_of_the_kernel(tmp_path, name, value, needless):
     (tmp_path / "snmp").write_text(SNMP)
-    assert pairs.segments(tmp_path / "snmp") == pairs.Segments(9000, 45)
+    (tmp_path / "netstat").write_text(NETSTAT.format(name, value))
+    assert pairs.segments(tmp_path) == pairs.Segments(9000, 45, needless)
     there = pairs.segments()
     assert 0 <= there.again <= there.sent
+    assert there.since(there) == pairs.Segments(0, 0, 0)
 
 
 def judged(*segments):
     job = healthy_answers.healthy("pairs").job
-    rows = [{"sent": sent, "again": again} for sent, again in segments]
+    rows = [dict(zip(("sent", "again", "needless"), each, strict=True)) for each in segments]
     answer = standin.pairs(job.hosts, job.config, job.ranks_per_node, tcp=rows)
     reply = Reply(job.name, Outcome.EXITED, 0, "17", standin.line(answer))
     return check.evaluate(job, reply, thresholds.load("virtual"))
@@ -35,15 +45,16 @@ def judged(*segments):
 @pytest.mark.parametrize(
     ("segments", "verdict", "words"),
     [
-        ([(9000, 80), (9000, 0)], Verdict.PASS, ""),
-        ([(9000, 450), (9000, 2)], Verdict.FAIL, "gpu1 sent 5.0% of its TCP segments again"),
-        ([(9000, 2), (9000, 450)], Verdict.FAIL, "gpu2 sent 5.0% of its TCP segments again"),
-        ([(900, 90), (9000, 9)], Verdict.PASS, ""),  # too few to tell
-        ([(9000, 0)], Verdict.FAIL, "tcp is of 1 ranks, 2 were asked for"),
-        ([(9, 10), (9, 0)], Verdict.FAIL, "10 of 9 TCP segments were sent again"),
+        ([(9000, 80, 0), (9000, 0, 0)], Verdict.PASS, ""),
+        ([(9000, 450, 0), (9000, 2, 0)], Verdict.FAIL, "5.0% of the TCP segments from gpu1 were"),
+        ([(9000, 2, 0), (9000, 550, 100)], Verdict.FAIL, "5.0% of the TCP segments from gpu2 were"),
+        ([(9000, 450, 445), (9000, 450, 460)], Verdict.PASS, ""),  # they were only late
+        ([(900, 90, 0), (9000, 9, 0)], Verdict.PASS, ""),  # too few to tell
+        ([(9000, 0, 0)], Verdict.FAIL, "tcp is of 1 ranks, 2 were asked for"),
+        ([(9, 10, 0), (9, 0, 0)], Verdict.FAIL, "10 of 9 TCP segments were sent again"),
     ],
 )
-def test_a_node_that_sends_again_what_was_lost_fails_its_pair(segments, verdict, words):
+def test_a_way_that_loses_segments_fails_its_pair(segments, verdict, words):
     result = judged(*segments)
     assert (result.verdict, result.blamed) == (verdict, None)
     assert result.message.startswith(words)

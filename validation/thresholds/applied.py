@@ -67,7 +67,7 @@ _LIMITS: Mapping[str, tuple[str, ...]] = {
     pcie.NAME: ("gpu_bar1_share",),
     clocks.NAME: ("gpu_app_clock_share",),
     load_clocks.NAME: ("gpu_load_clock_share",),
-    pairs.NAME: ("tcp_again_share",),
+    pairs.NAME: ("tcp_lost_share",),
 }
 
 _TRAININGS = (ddp, pipeline, fsdp, tensor_parallel, schedules, expert_parallel, mesh)

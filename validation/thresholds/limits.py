@@ -46,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
     "alike_host_share": Kind("a host's speed, of the median of alike nodes", "", low=True),
     "disk_gbs": Kind("a local disk, written or read", "GB/s", low=True),
     "memory_copy_gbs": Kind("copies in the host's memory, all cores together", "GB/s", low=True),
-    "tcp_again_share": Kind("TCP segments between two nodes that were sent again", ""),
+    "tcp_lost_share": Kind("TCP segments that were lost between two nodes", ""),
     "outside_cpu_share": Kind("CPUs that processes outside of Slurm ask for", ""),
 }
 
