@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible._internal._templating._jinja_bits import AnsibleEnvironment
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import trust_as_template
-from jinja2 import Environment
 
 from playbooks.plugin_utils.site import Engine
 from playbooks.plugin_utils.values import Values
@@ -20,13 +20,14 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Jinja was asked to compile."""
     ready()
     asked: list[str] = []
-    compile_ = Environment.compile
+    compile_ = AnsibleEnvironment.compile
 
-    def counted(self: Environment, source: Any, *args: Any, **kwargs: Any) -> Any:
+    def counted(self: AnsibleEnvironment, source: Any, *args: Any, **kwargs: Any) -> Any:
         asked.append(str(source))
         return compile_(self, source, *args, **kwargs)
 
-    monkeypatch.setattr(Environment, "compile", counted)
+    # Where the tests' own, which keeps what other tests compiled, is as well: see `ready`.
+    monkeypatch.setattr(AnsibleEnvironment, "compile", counted)
     return asked
 
 
