@@ -221,7 +221,8 @@ def test_trainings_without_any_fault_on_four(run, shared, four):
 def test_a_rank_is_frozen_in_all_to_all(run):
     with in_the_payload(("gpu3",), "collectives", FROZEN):
         done = run("--suite", "network")
-    only(done, "gpu3")
+    done.fails("gpu3")
+    assert done.nodes("suspect") == []
     assert "all_to_all" in done.failed()["collectives"]
 
 
