@@ -14,7 +14,16 @@ from datetime import datetime, timedelta, timezone
 from cluster.slurm import node_states
 from cluster.slurm.node_states import NodeState
 from validation.background.state import LastTest, State
-from validation.model import EXIT_CODES, JobReport, Outcome, Result, RunReport, Verdict, worst
+from validation.model import (
+    EXIT_CODES,
+    INTERRUPTED,
+    JobReport,
+    Outcome,
+    Result,
+    RunReport,
+    Verdict,
+    worst,
+)
 
 # As Slurm tells a job's user: "*** JOB 7 ON gpu1 CANCELLED AT … DUE TO PREEMPTION ***".
 _PREEMPTED = "DUE TO PREEMPTION"
@@ -22,7 +31,7 @@ _PREEMPTED = "DUE TO PREEMPTION"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One test of one node, as it came out; the verdict is None where it was pre-empted."""
+    """One test of one node, as it came out; the verdict is None where it was cut short."""
 
     node: str
     verdict: Verdict | None
@@ -67,7 +76,10 @@ def idle(names: Iterable[str], states: Mapping[str, NodeState]) -> list[str]:
 
 
 def judged(node: str, results: Iterable[Result], jobs: Iterable[JobReport]) -> Trial:
-    """What a test says of a node. What was pre-empted, or waited for others, says nothing of it."""
+    """What a test says of a node.
+
+    What was pre-empted, waited for others or was interrupted says nothing of it.
+    """
     mine = [item for item in jobs if node in item.job.hosts]
     cut_short = [item for item in mine if _preempted(item)]
     silent = {check for item in cut_short for check in item.job.checks}
@@ -76,20 +88,22 @@ def judged(node: str, results: Iterable[Result], jobs: Iterable[JobReport]) -> T
         for result in results
         if node in result.subject.nodes and result.verdict is not Verdict.SKIP
     ]
-    heard = [result for result in own if result.check not in silent]
+    heard = [r for r in own if r.check not in silent and r.message != INTERRUPTED]
     failed = next((result for result in heard if result.verdict is Verdict.FAIL), None)
     if failed is not None:
         return Trial(node, Verdict.FAIL, f"{failed.check}: {failed.message}")
     if cut_short:
         return Trial(node, None, f"pre-empted during {cut_short[0].job.name}")
+    if any(result.message == INTERRUPTED for result in own):
+        return Trial(node, None, INTERRUPTED)
     decisive = next((result for result in heard if not result.verdict.green), None)
     message = f"{decisive.check}: {decisive.message}" if decisive else ""
     return Trial(node, worst(result.verdict for result in heard), message)
 
 
 def told(report: RunReport, trials: Iterable[Trial]) -> RunReport | None:
-    """The report without what says nothing: nodes that were pre-empted, and of those that failed
-    before that what was cut short. None where nothing is left.
+    """The report without what says nothing: nodes that were pre-empted or whose test was
+    interrupted, and of those that failed before that what was cut short. None where nothing is left.
     """
     verdicts = {trial.node: trial.verdict for trial in trials if trial.verdict is not None}
     silent = {
@@ -102,7 +116,8 @@ def told(report: RunReport, trials: Iterable[Trial]) -> RunReport | None:
     results = tuple(
         result
         for result in report.results
-        if verdicts.keys() >= set(result.subject.nodes)
+        if result.message != INTERRUPTED
+        and verdicts.keys() >= set(result.subject.nodes)
         and not any((node, result.check) in silent for node in result.subject.nodes)
     )
     if not results:

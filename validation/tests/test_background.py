@@ -11,7 +11,16 @@ from cluster.slurm.node_states import NodeState
 from validation.background import loop
 from validation.background.loop import Trial
 from validation.background.state import LastTest, State, Store, unused
-from validation.model import JobReport, Metric, Outcome, Reply, Result, Threshold, Verdict
+from validation.model import (
+    INTERRUPTED,
+    JobReport,
+    Metric,
+    Outcome,
+    Reply,
+    Result,
+    Threshold,
+    Verdict,
+)
 from validation.report import metrics
 from validation.tests.conftest import make_plan
 from validation.tests.sample_reports import healthy
@@ -174,6 +183,13 @@ OWN = JOB.checks[0]
         ),
         ([result(OWN, Verdict.FAIL)], reply(Outcome.RUN_LIMIT), Verdict.FAIL),
         ([], reply(), Verdict.INCONCLUSIVE),
+        # Somebody ended it before the rest was asked.
+        ([result(OWN, Verdict.PASS), result("disk", Verdict.FAIL, INTERRUPTED)], reply(), None),
+        (
+            [result(OWN, Verdict.FAIL, "broken"), result("disk", Verdict.FAIL, INTERRUPTED)],
+            reply(),
+            Verdict.FAIL,
+        ),
     ],
 )
 def test_the_verdict_of_a_test(found, job, verdict):
