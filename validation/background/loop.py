@@ -102,8 +102,8 @@ def judged(node: str, results: Iterable[Result], jobs: Iterable[JobReport]) -> T
 
 
 def told(report: RunReport, trials: Iterable[Trial]) -> RunReport | None:
-    """The report without what says nothing: nodes that were pre-empted or whose test was
-    interrupted, and of those that failed before that what was cut short. None where nothing is left.
+    """The report without what says nothing: nodes whose test was cut short, and of those that
+    failed before that what was cut short. None where nothing is left.
     """
     verdicts = {trial.node: trial.verdict for trial in trials if trial.verdict is not None}
     silent = {
