@@ -62,9 +62,9 @@ def test_a_burn_in_of_twenty_minutes_goes_on_after_an_interruption(tmp_path):
     assert len(after) > len(before)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["seconds"] >= 20 * 60
-    assert summary["passing_nodes"] == ALL
+    assert summary["unproven_nodes"] == ALL  # without dcgm it proves no node
     passed = {item["check"] for item in summary["results"] if item["verdict"] == "pass"}
-    assert passed >= {"soak", "drift", "same_bits", "soak_stragglers", "same_sums"}
+    assert passed >= {"soak", "drift", "same_bits", "same_sums"}
 
 
 # --- in the background ----------------------------------------------------------------------------
