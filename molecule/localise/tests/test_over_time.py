@@ -1,6 +1,4 @@
-"""Runs over time on the same nodes: a burn-in that is interrupted, tests that a job pre-empts, and
-what ten runs say of a node that got slower.
-"""
+"""Runs over time on the same nodes: a burn-in that is interrupted, tests that a job pre-empts."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live_cluster import REPOSITORY
-from tests.live_validator import CLUSTER, idle, on, start, wait_until
+from tests.live_validator import idle, on, start, wait_until
 
 ALL = [f"gpu{number}" for number in range(1, 6)]
 
@@ -22,11 +20,6 @@ ALL = [f"gpu{number}" for number in range(1, 6)]
 def idle_afterwards():
     yield
     wait_until("an idle cluster", idle)
-
-
-def program(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", f"validation.{name}", *map(str, arguments)]
-    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
 # --- a burn-in ------------------------------------------------------------------------------------
@@ -89,38 +82,3 @@ def test_a_job_preempts_a_test_in_the_background(tmp_path):
     passed = [line.split()[0] for line in again.output.splitlines() if line.endswith("  PASS")]
     assert passed, again.output
     assert passed[0] == tested
-
-
-# --- ten runs -------------------------------------------------------------------------------------
-
-
-def test_a_node_that_got_slower_is_named_and_noise_is_not(tmp_path):
-    """Five runs, five alike, five with half a CPU less on gpu3: all of them pass."""
-
-    def runs(name: str) -> list[Path]:
-        folders = [tmp_path / f"{name}{number}" for number in range(5)]
-        for folder in folders:
-            done = start(folder, "--suite", "gpu", "--only", "cores").end()
-            assert done.code == 0, done.output[-4000:]
-        return folders
-
-    def compare(before: list[Path], after: list[Path]) -> subprocess.CompletedProcess[str]:
-        history = ("--history", tmp_path / "history.sqlite")
-        return program("compare", *history, "--before", *before, "--after", *after)
-
-    first, second = runs("first"), runs("second")
-    same = compare(first, second)
-    assert same.returncode == 0, same.stdout + same.stderr
-    container = f"plumbline-{CLUSTER}-gpu3"
-    subprocess.run(["podman", "update", "--cpus=1", container], check=True, capture_output=True)
-    try:
-        third = runs("third")
-    finally:
-        subprocess.run(["podman", "update", "--cpus=2", container], check=True, capture_output=True)
-    worse = compare(second, third)
-    assert worse.returncode == 1, worse.stdout + worse.stderr
-    assert "gpu3" in worse.stdout
-    assert not any(name in worse.stdout for name in ALL if name != "gpu3"), worse.stdout
-    shown = program("history", "--history", tmp_path / "history.sqlite", "gpu3")
-    assert shown.returncode == 0, shown.stderr
-    assert "cores" in shown.stdout
