@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -169,7 +168,7 @@ def test_an_idle_third_node_tells_two_apart(run):
 def shared(tmp_path) -> list[str]:
     """Options that declare what the nodes share: a checkpoint lies there."""
     declared = {"all": {"vars": {"validation_shared_filesystems": ["/shared/home"]}}}
-    path = Path(tmp_path / "shared.yml")
+    path = tmp_path / "shared.yml"
     path.write_text(yaml.safe_dump(declared))
     return ["-i", str(path)]
 
