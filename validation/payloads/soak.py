@@ -309,9 +309,11 @@ def work(
     single_s = gpu_timing.warmed_up(multiply, 3, device.watch)
     began = device.watch.clock()
     windows: list[Row] = []
-    while (at_s := device.watch.clock() - began) < seconds:
+    # Two windows at least: on a host that others keep busy the first may last as long as the load,
+    # and one alone has nothing to be compared with.
+    while (at_s := device.watch.clock() - began) < seconds or len(windows) < 2:
         products, busy_s = 0, 0.0
-        until = min(at_s + window_s, seconds)
+        until = at_s + window_s if len(windows) < 2 else min(at_s + window_s, seconds)
         while (left := until - (device.watch.clock() - began)) > 0:
             # No longer than a second in a row, so that the window ends when it should.
             times = gpu_timing.time_each(

@@ -1,6 +1,7 @@
 """The load of a burn-in on this machine's CPU, and what is read of the node meanwhile."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -83,6 +84,24 @@ def test_the_cpus_work_to_the_end_and_give_the_same_bits_each_time():
     assert len({window["attention"] for window in windows}) == 1
     assert measured["samples"]["host"]
     assert measured["counters"]["before"].keys() == {"gpus", "net"}
+
+
+def test_where_the_first_window_lasts_as_long_as_the_load_a_second_one_follows(monkeypatch):
+    pytest.importorskip("torch")
+    from validation.payloads import gpu_device  # noqa: PLC0415 - needs torch
+
+    bits = soak.gpu_gemm.bits
+
+    def late(numbers):
+        time.sleep(0.1)  # as where others have the CPUs
+        return bits(numbers)
+
+    monkeypatch.setattr(soak.gpu_gemm, "bits", late)
+    device, _ = gpu_device.start("cpu")
+    options = {name: CONFIG[name] for name in ("dtype", "size", "attention", "seed")}
+    done = soak.work(device, **options, window_s=0.05, seconds=0.1, begin=lambda: None)
+    assert len(done["windows"]) == 2
+    assert done["windows"][0]["at_s"] > 0.1
 
 
 def test_a_wrong_product_changes_its_hash():
