@@ -139,9 +139,10 @@ def _counted(job: Job, document: Document, device: str) -> list[Finding]:
 def _gpu(before: GpuValues, after: GpuValues, document: Document) -> list[Finding]:
     if before.index != after.index:
         raise Unusable("NVML told of different GPUs before and after the load")
-    if (error := before.error or after.error) is not None:
-        text = f"gives no answers: {printable(error, 120)}"
-        return [Finding(Verdict.FAIL, text, before.index)]
+    for gpu in (before, after):
+        if gpu.error is not None:
+            text = f"gives no answers: {printable(gpu.error, 120)}"
+            return [Finding(Verdict.FAIL, text, before.index)]
     findings: list[Finding] = []
     try:
         for name, verdict in (("uncorrected", Verdict.FAIL), ("corrected", Verdict.WARN)):

@@ -3,6 +3,7 @@
 Standard library only: the simulated Slurm uses it too, in processes of its own.
 """
 
+import copy
 import json
 import time
 
@@ -588,8 +589,10 @@ def soak(
         }
         for index in range(count)
     ]
-    net = {"eth0": {"rx_errors": 0, "tx_errors": 0}}
-    counted = [nvml_counters(index) for index in range(count)] if device == "cuda" else []
+    counters = {
+        "gpus": [nvml_counters(index) for index in range(count)] if device == "cuda" else [],
+        "net": {"eth0": {"rx_errors": 0, "tx_errors": 0}},
+    }
     seen = [nvml_sample(hosts[0], index) for index in range(count)] if device == "cuda" else []
     host = {"load": 2.0, "mhz": 2600.0, "mhz_least": 2500.0, "temperature_c": None}
     measured = {
@@ -598,8 +601,8 @@ def soak(
         "gpus": gpus,
         "samples": samples or {"gpus": seen, "host": [{"at_s": 4.0, **host}]},
         "counters": {
-            "before": {"gpus": counted, "net": net},
-            "after": after or {"gpus": counted, "net": net},
+            "before": counters,
+            "after": after or copy.deepcopy(counters),
         },
     }
     return of_node("soak", hosts[0], {**measured, **changes}, config)
