@@ -43,6 +43,15 @@ def on(node: str, command: str) -> str:
     return done.stdout
 
 
+def of_container(node: str, *command: str) -> str:
+    """What a command of this machine's prints; {pid} is that of the node's init."""
+    name = f"plumbline-{CLUSTER}-{node}"
+    shown = ["podman", "inspect", "--format={{.State.Pid}}", name]
+    pid = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.strip()
+    filled = [word.replace("{pid}", pid).replace("{name}", name) for word in command]
+    return subprocess.run(filled, capture_output=True, text=True, check=True).stdout
+
+
 def wait_until(what: str, condition, seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -128,7 +128,8 @@ class Operator:
         if done.status != 0:
             why = last_line(done.stderr) or f"exit status {done.status}"
             right = any(word in why.lower() for word in _DENIED)
-            hint = "; it needs an operator of Slurm (AdminLevel=Operator), or root" if right else ""
+            needs = "it needs an administrator of Slurm (AdminLevel=Admin), or root"
+            hint = f"; {needs}" if right else ""
             raise Refused(f"Slurm did not {what} for {self._transport.via}: {why}{hint}")
         return done.stdout
 

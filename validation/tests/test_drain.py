@@ -208,7 +208,7 @@ def test_a_refusal_is_one_sentence(cluster):
     status, out, _ = cluster.run(*quick("--drain", "--yes"))
     assert status == 1
     assert "Slurm did not drain gpu2 for" in out
-    assert f"{denied}; it needs an operator of Slurm (AdminLevel=Operator), or root" in out
+    assert f"{denied}; it needs an administrator of Slurm (AdminLevel=Admin), or root" in out
 
 
 def test_a_node_that_somebody_drains_between_plan_and_answer_is_left_alone(cluster, monkeypatch):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
-from tests.live_validator import CLUSTER, Run, fault, in_the_payload, on, run
+from tests.live_validator import Run, fault, in_the_payload, of_container, on, run
 
 __all__ = ["run"]
 
@@ -23,15 +22,6 @@ def address(node: str) -> str:
 
 def others(*named: str) -> list[str]:
     return [node for node in ALL if node not in named]
-
-
-def of_container(node: str, *command: str) -> str:
-    """What a command of this machine's prints; {pid} is that of the node's init."""
-    name = f"plumbline-{CLUSTER}-{node}"
-    shown = ["podman", "inspect", "--format={{.State.Pid}}", name]
-    pid = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.strip()
-    filled = [word.replace("{pid}", pid).replace("{name}", name) for word in command]
-    return subprocess.run(filled, capture_output=True, text=True, check=True).stdout
 
 
 @contextlib.contextmanager
