@@ -546,6 +546,12 @@ def test_a_declaration_that_is_none_is_refused(broken, tmp_path):
         configs.read(tmp_path / "c.json")
 
 
+@pytest.fixture(autouse=True)
+def _as_urgent_as_before(monkeypatch):
+    """The tests' own process would stay urgent, and come before all others of the machine."""
+    monkeypatch.setattr(os, "nice", lambda _: None)
+
+
 @pytest.fixture
 def words(folders, program, monkeypatch, tmp_path):
     """Commands of Slurm that count: what was said to slurmctld."""
@@ -553,8 +559,6 @@ def words(folders, program, monkeypatch, tmp_path):
     for name in ("scontrol", "sinfo", "squeue", "srun", "sacct", "sacctmgr"):
         program(name, f'echo "{name} $*" >> {log}; echo "NodeName=n1 State=IDLE Weight=1"')
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
-    # The tests' own process would keep it, and come before all others of the machine.
-    monkeypatch.setattr(os, "nice", lambda _: None)
     return lambda: log.read_text().splitlines() if log.exists() else []
 
 
