@@ -47,7 +47,8 @@ ELSEWHERE = {
     "python -m validation.run -i inventory/demo --record-baseline": "real GPUs only; unit tests",
     "python -m validation.run -i inventory/demo --suite burn-in": "test_burn_in.py, with a clock",
     "python -m validation.run -i inventory/demo --background": "test_background.py, simulated",
-    "python -m validation.run -i inventory/demo --undrain": "validation/tests/test_drain.py",
+    "python -m validation.run -i inventory/demo --drain": "molecule/localise; test_drain.py",
+    "python -m validation.run -i inventory/demo --undrain": "molecule/localise; test_drain.py",
     "systemctl status plumbline-background": "roles/validation_runtime's tests",
     "journalctl -u plumbline-background": "roles/validation_runtime's tests",
     "python3 -m venv ~/plumbline": "would write into the home of who runs this",
@@ -109,6 +110,7 @@ SAME = {
     "scripts/role-chains": "scripts/test, stage roles",
     "python -m validation.run -i inventory/demo": "test_3, as --suite quick",
     "python -m validation.run -i inventory/demo --suite full": "test_7_nvml.py",
+    "python -m validation.run -i inventory/demo --suite network --only collectives": "test_7, full",
     "python -m validation.run -i inventory/demo "
     "--metrics /var/lib/prometheus/node-exporter-validation": "conftest.py, for test_3 and test_8",
 }

@@ -76,10 +76,19 @@ def test_a_healthy_cluster_passes_and_no_health_check_is_skipped(validate):
         assert done.hosts(check) == NODES
 
 
-def test_a_node_with_a_fault_takes_no_part_in_what_follows(validate, up, tmp_path):
+# Checks of all tiers: which node is at fault, who goes on, and with whom.
+EACH_TIER = "slurm_state,hostname,gpus,driver,clocks,gemm,hbm,all_reduce,ddp,pipeline"
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [("--only", EACH_TIER), pytest.param(("--skip", ",".join(LONG)), marks=pytest.mark.long)],
+    ids=["each tier", "all but the long ones"],
+)
+def test_a_node_with_a_fault_takes_no_part_in_what_follows(validate, up, tmp_path, chosen):
     """Described in a folder, as an operator does it; all tiers.
 
-    A warning keeps nobody out. What takes long ran above; a run without it proves no node.
+    A warning keeps nobody out. A run without some checks proves no node.
     """
     folder = tmp_path / "described"
     folder.mkdir()
@@ -87,7 +96,7 @@ def test_a_node_with_a_fault_takes_no_part_in_what_follows(validate, up, tmp_pat
     (folder / "gpu2.conf").write_text("# one board is lost\ngpu.1.error.* = GPU_IS_LOST\n")
     up("--nvml", str(folder))
     try:
-        done = validate("--suite", "full", "--skip", ",".join(LONG))
+        done = validate("--suite", "full", *chosen)
     finally:
         up("--nvml")
     assert done.code == 1, done.output
