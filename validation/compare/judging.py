@@ -7,8 +7,9 @@ and chance alone makes no such move in one of a hundred comparisons (of twenty w
 few runs or nodes for that), all figures taken together.
 
 With three runs or more on each side (or as many ways to call them before and after) the runs are
-the sample. With fewer, the nodes are: each against itself; a single node is found only where it
-moved as no other did. Where there are too few of both, it cannot be told.
+the sample. With fewer, the nodes are, for what each measures by itself: each against itself; a
+single node is found only where it moved as no other did. Where there are too few of both, and for
+what nodes measure with each other, it cannot be told.
 """
 
 import enum
@@ -17,9 +18,11 @@ import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from validation.checks.registry import CHECKS
 from validation.compare import chance
 from validation.history.figures import Worse, pooled, worse
 from validation.history.runs import Figure, Judged
+from validation.model import Tier
 
 LEAST = 0.03  # a smaller change is not named, however sure it is
 LEVEL, LEVEL_OF_FEW = 0.01, 0.05  # of all figures together
@@ -32,6 +35,7 @@ FEWEST_VALUES = 4  # of a node in a run, such as its GPUs': one value that is fa
 ALONE = 2.5  # times `least`, that a node has to move for that
 _SEVERAL = 3  # runs before, of which one may have been as bad
 _REMOVED = 4  # nodes from which on what all of them do is taken off each
+_MORE_RUNS = "to tell whether by chance takes more runs (3 on each side)"
 _FLOOR = 0.001  # of a figure that hardly varies, as a ratio
 
 
@@ -297,10 +301,10 @@ def _finding(
 
 
 def _by_nodes(tables: Sequence[_Table], before: int, least: float) -> Iterator[Finding]:
-    paired = [table for table in tables if len(table.nodes) >= FEWEST_NODES]
     groups: dict[tuple[str, ...], list[_Table]] = {}
-    for table in paired:
-        groups.setdefault(tuple(table.nodes), []).append(table)
+    for table in tables:
+        if len(table.nodes) >= FEWEST_NODES and _alone(table.check):
+            groups.setdefault(tuple(table.nodes), []).append(table)
     for nodes, alike in groups.items():
         moves = [[_moved(table.nodes[node].middle, before) for node in nodes] for table in alike]
         level = _level(2 ** len(nodes))
@@ -315,7 +319,24 @@ def _by_nodes(tables: Sequence[_Table], before: int, least: float) -> Iterator[F
                 why = "within its spread" if clear else f"moved by less than {least:.0%}"
             yield _of_nodes(table, before, outcome, why, p)
     for table in tables:
+        if len(table.nodes) >= FEWEST_NODES and not _alone(table.check):
+            yield _of_one_network(table, before, least)
         yield from _single(table, before, least)
+
+
+def _alone(check: str) -> bool:
+    """Whether each node measures it by itself, so that one says something the others do not."""
+    return check in CHECKS and CHECKS[check].info.tier is Tier.NODE
+
+
+def _of_one_network(table: _Table, before: int, least: float) -> Finding:
+    """What nodes measure with each other goes up and down on all of them: they are one sample."""
+    moved = statistics.median(_moved(row.middle, before) for row in table.nodes.values())
+    if moved >= math.log1p(least):
+        outcome, why = Outcome.CANNOT_TELL, f"it moved; {_MORE_RUNS}"
+    else:
+        outcome, why = Outcome.NOT_WORSE, f"moved by less than {least:.0%}"
+    return _of_nodes(table, before, outcome, why, None)
 
 
 def _of_nodes(table: _Table, before: int, outcome: Outcome, why: str, p: float | None) -> Finding:
@@ -341,7 +362,7 @@ def _single(table: _Table, before: int, least: float) -> Iterator[Finding]:
             why = f"most of its {row.count} values moved as no other node's did"
             yield _finding(question, before, Outcome.WORSE, why, None)
         elif worst_of[node] >= far and not _as_before(row.worst, before):
-            why = "it moved; to tell whether by chance takes more runs (3 on each side)"
+            why = f"it moved; {_MORE_RUNS}"
             yield _finding(question, before, Outcome.CANNOT_TELL, why, None)
         elif len(table.nodes) < FEWEST_NODES:
             small = worst_of[node] < math.log1p(least)

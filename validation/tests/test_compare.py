@@ -134,6 +134,25 @@ def test_one_run_that_is_as_one_before_is_not_worse():
     assert item.outcome is Outcome.CANNOT_TELL
 
 
+def test_one_slow_day_of_a_shared_network_says_nothing_of_the_nodes():
+    """Seen on virtual nodes: of ten pairs of equal runs two came out at -11 % and -16 %."""
+
+    def measured(run, factor):
+        values = [Figure("pairs", f"gpu{n}", "busbw to gpu9", "GB/s", factor + n) for n in range(5)]
+        return Side(f"run{run}", "network", run * DAY_S, (), tuple(values))
+
+    found = compare([measured(0, 10.0)], [measured(1, 8.0)])
+    assert found.of(Outcome.WORSE) == []
+    (item,) = [item for item in found.findings if item.where == EVERYWHERE]
+    assert item.outcome is Outcome.CANNOT_TELL
+    assert item.why == "it moved; to tell whether by chance takes more runs (3 on each side)"
+    assert compare([measured(0, 10.0)], [measured(1, 9.9)]).of(Outcome.CANNOT_TELL) == []
+    both = [measured(run, 10.0) for run in range(5)] + [measured(run, 8.0) for run in range(5, 10)]
+    assert ("busbw to gpu9", EVERYWHERE) in {
+        (item.figure, item.where) for item in compare(both[:5], both[5:]).of(Outcome.WORSE)
+    }
+
+
 def test_what_is_not_measured_any_more_is_not_green():
     before, after = noisy(1, [unchanged] * 2, nodes=8)
     figures = tuple(figure for figure in after.figures if figure.subject != "gpu3")

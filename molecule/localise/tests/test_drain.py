@@ -7,8 +7,8 @@ from tests.live_validator import fault, on, run
 __all__ = ["run"]
 
 RIGHTS = "sacctmgr -i modify user plumbline-validation set adminlevel={}"
-WRONG = r"cp /etc/hosts /root/hosts; sed -i -E 's/^\S+(\s+gpu1\b)/192.0.2.1\1/' /etc/hosts"
-ASKED = ("--suite", "network", "--yes")
+LOST, FOUND = "mv /dev/nvidia1 /root/", "mv /root/nvidia1 /dev/"
+ASKED = ("--only", "slurm_state,gpus", "--yes")
 
 
 def standing() -> dict[str, str]:
@@ -19,14 +19,14 @@ def standing() -> dict[str, str]:
 
 def test_a_failing_node_is_drained_and_returned_once_it_passes(run):
     with fault("ctl1", RIGHTS.format("Admin"), RIGHTS.format("None")):
-        with fault("gpu2", WRONG, "cp /root/hosts /etc/hosts"):
+        with fault("gpu2", LOST, FOUND):
             done = run(*ASKED, "--drain")
             assert done.nodes("failing") == ["gpu2"], done.output[-4000:]
             assert standing().keys() == {"gpu2"}
-            assert standing()["gpu2"].startswith("[plumbline:validation/network]")
+            assert standing()["gpu2"].startswith("[plumbline:validation/gpus]")
             still = run(*ASKED, "--undrain")
-            assert still.code == 1, still.output[-4000:]
-            assert standing()["gpu2"].startswith("[plumbline:validation/network]")
+            assert still.nodes("failing") == ["gpu2"], still.output[-4000:]
+            assert standing()["gpu2"].startswith("[plumbline:validation/gpus]")
         returned = run(*ASKED, "--undrain")
         assert returned.code == 0, returned.output[-4000:]
         assert standing() == {}
