@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import CannotRun
-from validation.payloads import soak
+from validation.payloads import gpu_gemm, soak
 from validation.payloads.config import load
 
 CONFIG: dict[str, Any] = {
@@ -90,13 +90,13 @@ def test_where_the_first_window_lasts_as_long_as_the_load_a_second_one_follows(m
     pytest.importorskip("torch")
     from validation.payloads import gpu_device  # noqa: PLC0415 - needs torch
 
-    bits = soak.gpu_gemm.bits
+    bits = gpu_gemm.bits
 
     def late(numbers):
         time.sleep(0.1)  # as where others have the CPUs
         return bits(numbers)
 
-    monkeypatch.setattr(soak.gpu_gemm, "bits", late)
+    monkeypatch.setattr(gpu_gemm, "bits", late)
     device, _ = gpu_device.start("cpu")
     options = {name: CONFIG[name] for name in ("dtype", "size", "attention", "seed")}
     done = soak.work(device, **options, window_s=0.05, seconds=0.1, begin=lambda: None)
