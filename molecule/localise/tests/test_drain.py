@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.live_validator import fault, on, run
 
 __all__ = ["run"]
@@ -15,6 +17,13 @@ def standing() -> dict[str, str]:
     """Of each node that Slurm gives no jobs: the reason."""
     lines = on("ctl1", "sinfo -h -N -t drain,down,maint,resv -o '%N %E'").splitlines()
     return dict(line.split(" ", 1) for line in lines)
+
+
+@pytest.fixture(autouse=True)
+def in_service_afterwards():
+    yield
+    for node in standing():
+        on("ctl1", f"scontrol update nodename={node} state=resume")
 
 
 def test_a_failing_node_is_drained_and_returned_once_it_passes(run):
