@@ -1,7 +1,7 @@
 """Fixtures of roles' scenarios: runs of the role beside molecule's own, with other variables or
 interrupted ones.
 
-A run costs about six seconds of CPU: cases of which one outcome is asked go into one run together
+A run costs some seconds of CPU: cases of which one outcome is asked go into one run together
 (`attempts`). Refusals that variables alone decide are no runs at all: tests/test_role_refusals.py.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import processes
+from tests import ansible_processes
 
 PLAIN = {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "NO_COLOR": "1"}
 SHARED_INVENTORY = Path(__file__).resolve().parents[1] / "molecule/shared/inventory/roles.yml"
@@ -91,8 +91,10 @@ def played(folder: Path, tasks=None, *arguments: str, **variables: object) -> Ru
     playbook.write_text(json.dumps([head | {"tasks": tasks or whole}]))
     inventory = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
     inventories = (f"--inventory={path}" for path in (inventory, SHARED_INVENTORY))
-    argv = ("ansible-playbook", *inventories, playbook, *arguments)
-    done = processes.run(*argv, env=os.environ | PLAIN, timeout=900)
+    environment = os.environ | PLAIN
+    done = ansible_processes.run(
+        *inventories, playbook, *arguments, cwd=Path.cwd(), env=environment, timeout=900
+    )
     return Run(done.returncode, " ".join((done.stdout + done.stderr).split()))
 
 

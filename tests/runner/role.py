@@ -23,11 +23,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import ansible_processes
 from tests.runner import chains
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIG = REPOSITORY / ".config/molecule"
 VIRTUAL_CLUSTER = REPOSITORY / "scripts/virtual-cluster"
+PLAYBOOK = "ansible-playbook"
 
 # What molecule leaves out, in converge and when it converges again.
 SKIPPED = "molecule-notest,notest"
@@ -54,7 +56,7 @@ class Scenario:
     def playbook(self, name: str, *options: str, skipped: str = SKIPPED) -> list[str]:
         inventory = f"--inventory={self.inventory}"
         wanted = [inventory, f"--skip-tags={skipped}", *options, *self.playbook_arguments]
-        return ["ansible-playbook", *wanted, self.playbooks[name]]
+        return [PLAYBOOK, *wanted, self.playbooks[name]]
 
 
 def read(role: str) -> Scenario:
@@ -120,19 +122,25 @@ def run(step: str, command: Sequence[str], scenario: Scenario) -> None:
     print(f"\n=== {step}: {shlex.join(command)}", flush=True)
     begin = time.monotonic()
     with tempfile.TemporaryFile() as output:
-        done = subprocess.run(
-            command,
-            cwd=scenario.folder,
-            env=scenario.environment,
-            stdout=output if step == "idempotence" else None,
-            stderr=subprocess.STDOUT if step == "idempotence" else None,
-            check=False,
-        )
+        if command[0] == PLAYBOOK and step != "idempotence":
+            code = ansible_processes.status(
+                command[1:], cwd=scenario.folder, env=scenario.environment
+            )
+        else:
+            # Converging again has a process of its own: there a set has another order than before.
+            code = subprocess.run(
+                command,
+                cwd=scenario.folder,
+                env=scenario.environment,
+                stdout=output if step == "idempotence" else None,
+                stderr=subprocess.STDOUT if step == "idempotence" else None,
+                check=False,
+            ).returncode
         output.seek(0)
         text = output.read().decode(errors="replace")
     print(f"{text}=== {step} ended after {time.monotonic() - begin:.0f} s", flush=True)
-    if done.returncode:
-        raise Failed(f"{step} failed with exit status {done.returncode}")
+    if code:
+        raise Failed(f"{step} failed with exit status {code}")
     if step == "idempotence" and CHANGED.search(text):
         raise Failed("converged once more, the role changed something: see `changed` above")
 

@@ -1,0 +1,63 @@
+"""tests/ansible_processes.py: runs that begin where Ansible is loaded are runs like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import ansible_processes, processes
+from tests.conftest import REPOSITORY
+
+LOCAL = ("-i", "localhost,")
+
+
+@pytest.fixture
+def playbook(tmp_path: Path) -> Any:
+    """A function that writes a play on this machine."""
+
+    def write(*tasks: dict[str, Any]) -> Path:
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
+        path = tmp_path / "play.yml"
+        path.write_text(json.dumps([play | {"tasks": tasks}]))
+        return path
+
+    return write
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"ansible.builtin.debug": {"msg": text}}
+
+
+def test_a_run_says_what_it_says_in_a_process_of_its_own(playbook):
+    play = playbook(say("{{ ['b', 'a'] | sort }}"), say("{{ lookup('env', 'WORD') }}"))
+    environment = os.environ | {"WORD": "hello"}
+    arguments = (*LOCAL, play, "--check")
+    forked = ansible_processes.run(*arguments, env=environment)
+    own = processes.run(processes.ANSIBLE_PLAYBOOK, *arguments, env=environment, cwd=REPOSITORY)
+    assert "hello" in own.stdout
+    assert (forked.returncode, forked.stdout, forked.stderr) == (0, own.stdout, own.stderr)
+
+
+def test_a_run_that_fails_has_ansibles_status(playbook, tmp_path):
+    failed = ansible_processes.run(*LOCAL, playbook({"ansible.builtin.fail": {"msg": "no"}}))
+    assert (failed.returncode, "failed=1" in failed.stdout) == (2, True)
+    missing = ansible_processes.run(*LOCAL, tmp_path / "none.yml")
+    assert (missing.returncode, "could not be found" in missing.stderr) == (1, True)
+
+
+def test_a_run_knows_nothing_of_the_one_before(playbook):
+    fact = {"ansible.builtin.set_fact": {"colour": "red"}}
+    assert ansible_processes.run(*LOCAL, playbook(fact)).returncode == 0
+    shown = ansible_processes.run(*LOCAL, playbook(say("{{ colour | default('unknown') }}")))
+    assert "unknown" in shown.stdout
+
+
+def test_a_run_that_lasts_too_long_is_ended(playbook):
+    play = playbook({"ansible.builtin.pause": {"seconds": 60}})
+    with pytest.raises(TimeoutError, match=r"not ended after 0.5 s"):
+        ansible_processes.run(*LOCAL, play, timeout=0.5)
+    assert ansible_processes.run(*LOCAL, playbook(say("next"))).returncode == 0
