@@ -21,6 +21,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -29,6 +30,10 @@ from tests import cpu_limit
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = ("ANSIBLE_", "COLUMNS", "HOME", "NO_COLOR")
+# Output as tests read it.
+PLAIN = {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "NO_COLOR": "1"}
+# How a process is told of the server that it is handed.
+HANDED = "PLUMBLINE_ANSIBLE_SERVER"
 
 # --- where the tests are --------------------------------------------------------------------------
 
@@ -58,68 +63,95 @@ def status(
 ) -> int:
     """The exit status of a run, whose output goes to two files, or where this process's goes."""
     environment = dict(os.environ if env is None else env)
-    settings = {key: environment[key] for key in environment if key.startswith(SETTINGS)}
-    server = _server(str(cwd), frozenset(settings.items()))
-    return server.answer(
-        {
-            "arguments": list(arguments),
-            "environment": environment,
-            "output": output and list(map(str, output)),
-        },
-        timeout,
-    )
+    order = {
+        "arguments": list(arguments),
+        "environment": environment,
+        "output": output and list(map(str, output)),
+    }
+    return _server(str(cwd), _settings(environment)).answer(order, timeout)
+
+
+def handed_on(*, cwd: Path, env: Mapping[str, str]) -> tuple[dict[str, str], tuple[int, int]]:
+    """What a process needs to use the server of this one: variables, and open files.
+
+    It is for one process at a time.
+    """
+    settings = _settings(env)
+    server = _server(str(cwd), settings)
+    told = {"cwd": str(cwd), "settings": dict(settings), "files": server.files}
+    return {HANDED: json.dumps(told)}, server.files
 
 
 class Server:
-    """Ends with the process that asked for it, which waits for it and is charged for its work.
+    """What answers by two pipes: to a line with an order two lines, a process and its status."""
 
-    What it takes until it has loaded all is no test's own: whichever came first would pay for it.
-    """
-
-    def __init__(self, cwd: str, environment: Mapping[str, str]) -> None:
-        asked, self._orders = os.pipe()
-        self._answers, answered = os.pipe()
-        # -P: the folder that a run begins in has no modules for it, as with ansible-playbook.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tests.ansible_processes", str(asked), str(answered)],
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            pass_fds=(asked, answered),
-        )
-        os.close(asked)
-        os.close(answered)
-        self._lines = os.fdopen(self._answers, encoding="utf-8")
-        atexit.register(self.end)
-        cpu_limit.share(float(self._line(None)))
+    def __init__(self, orders: int, answers: int) -> None:
+        self.files = (orders, answers)
+        self._lines = os.fdopen(answers, encoding="utf-8", closefd=False)
 
     def answer(self, order: Mapping[str, Any], timeout: float | None) -> int:
-        os.write(self._orders, f"{json.dumps(order)}\n".encode())
-        pid = int(self._line(None))
+        os.write(self.files[0], f"{json.dumps(order)}\n".encode())
+        pid = int(self.line())
         try:
-            return int(self._line(timeout))
+            return int(self.line(timeout))
         except TimeoutError:
             os.kill(pid, signal.SIGKILL)
-            self._line(None)
+            self.line()
             raise
 
-    def _line(self, timeout: float | None) -> str:
-        # One line answers one question, so none waits in the buffer.
+    def line(self, timeout: float | None = None) -> str:
+        # Each is asked for before the next one is written, so none waits in the buffer.
         if not select.select([self._lines], [], [], timeout)[0]:
             raise TimeoutError(f"Ansible has not ended after {timeout} s")
         if not (line := self._lines.readline()):
             raise RuntimeError("the server has ended; what it said is on standard error")
         return line
 
-    def end(self) -> None:
-        os.close(self._orders)
-        self._process.wait()
+
+def _settings(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(item for item in environment.items() if item[0].startswith(SETTINGS))
 
 
 @functools.cache
 def _server(cwd: str, settings: frozenset[tuple[str, str]]) -> Server:
+    """The one that this process was handed, if it is of these settings; else one of its own."""
+    told = json.loads(os.environ.get(HANDED, "{}"))
+    if told and (told["cwd"], told["settings"]) == (cwd, dict(settings)):
+        for file in told["files"]:
+            os.set_inheritable(file, False)
+        return Server(*told["files"])
+    return _started(cwd, settings)
+
+
+def _started(cwd: str, settings: frozenset[tuple[str, str]]) -> Server:
+    """Ends with the process that asked for it, which waits for it and is charged for its work.
+
+    What it takes until it has loaded all is no test's own: whichever came first would pay for it.
+    """
+    asked, orders = os.pipe()
+    answers, answered = os.pipe()
     others = {key: os.environ[key] for key in os.environ if not key.startswith(SETTINGS)}
-    return Server(cwd, others | dict(settings))
+    # -P: the folder that a run begins in has no modules for it, as with ansible-playbook.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "tests.ansible_processes", str(asked), str(answered)],
+        cwd=cwd,
+        env=others | dict(settings),
+        stdin=subprocess.DEVNULL,
+        pass_fds=(asked, answered),
+    )
+    os.close(asked)
+    os.close(answered)
+
+    def end() -> None:
+        # Not by closing the pipe, which a process that was handed it may hold open.
+        with suppress(BrokenPipeError):
+            os.write(orders, b"null\n")
+        process.wait()
+
+    atexit.register(end)
+    server = Server(orders, answers)
+    cpu_limit.share(float(server.line()))
+    return server
 
 
 # --- the server -----------------------------------------------------------------------------------
@@ -147,12 +179,13 @@ def load() -> Callable[[], int | None]:
 
 
 def serve(orders: IO[str], answers: IO[str]) -> list[str] | None:
-    """Answers until nobody asks any more. Returns a second time in each process that it starts,
-    with the arguments of its run.
+    """Answers until it is told to end, or nobody is left who could. Returns a second time in each
+    process that it starts, with the arguments of its run.
     """
     print(time.process_time(), file=answers, flush=True)
     for line in orders:
-        order = json.loads(line)
+        if (order := json.loads(line)) is None:
+            break
         if (pid := os.fork()) == 0:
             orders.close()
             answers.close()

@@ -19,7 +19,6 @@ import pytest
 
 from tests import ansible_processes
 
-PLAIN = {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "NO_COLOR": "1"}
 SHARED_INVENTORY = Path(__file__).resolve().parents[1] / "molecule/shared/inventory/roles.yml"
 CHANGED = re.compile(r"\bchanged: \[")
 
@@ -91,7 +90,7 @@ def played(folder: Path, tasks=None, *arguments: str, **variables: object) -> Ru
     playbook.write_text(json.dumps([head | {"tasks": tasks or whole}]))
     inventory = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
     inventories = (f"--inventory={path}" for path in (inventory, SHARED_INVENTORY))
-    environment = os.environ | PLAIN
+    environment = os.environ | ansible_processes.PLAIN
     done = ansible_processes.run(
         *inventories, playbook, *arguments, cwd=Path.cwd(), env=environment, timeout=900
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,22 @@ def test_a_run_knows_nothing_of_the_one_before(playbook):
 
 
 def test_a_run_that_lasts_too_long_is_ended(playbook):
-    play = playbook({"ansible.builtin.pause": {"seconds": 60}})
+    play = playbook({"ansible.builtin.pause": {"seconds": 3}})
     with pytest.raises(TimeoutError, match=r"not ended after 0.5 s"):
         ansible_processes.run(*LOCAL, play, timeout=0.5)
     assert ansible_processes.run(*LOCAL, playbook(say("next"))).returncode == 0
+
+
+def test_a_process_that_is_handed_a_server_starts_none(playbook):
+    variables, files = ansible_processes.handed_on(cwd=REPOSITORY, env=os.environ)
+    program = (
+        "import sys; from tests import ansible_processes as a; "
+        "a._started = None; print(a.run(*sys.argv[1:]).stdout)"
+    )
+    command = (sys.executable, "-c", program, *LOCAL, playbook(say("handed")))
+    for environment in (os.environ | variables, os.environ | variables | {"NO_COLOR": "other"}):
+        done = processes.run(*command, env=environment, cwd=REPOSITORY, pass_fds=files)
+        # One of other settings would have to start one.
+        assert (done.returncode, "handed" in done.stdout) == (
+            (0, True) if environment.get("NO_COLOR") != "other" else (1, False)
+        )

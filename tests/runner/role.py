@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,28 +122,45 @@ def run(step: str, command: Sequence[str], scenario: Scenario) -> None:
     """
     print(f"\n=== {step}: {shlex.join(command)}", flush=True)
     begin = time.monotonic()
-    with tempfile.TemporaryFile() as output:
-        if command[0] == PLAYBOOK and step != "idempotence":
-            code = ansible_processes.status(
-                command[1:], cwd=scenario.folder, env=scenario.environment
-            )
-        else:
-            # Converging again has a process of its own: there a set has another order than before.
-            code = subprocess.run(
-                command,
-                cwd=scenario.folder,
-                env=scenario.environment,
-                stdout=output if step == "idempotence" else None,
-                stderr=subprocess.STDOUT if step == "idempotence" else None,
-                check=False,
-            ).returncode
-        output.seek(0)
-        text = output.read().decode(errors="replace")
+    text = ""
+    with tempfile.TemporaryDirectory(prefix="plumbline-step-") as folder:
+        output = Path(folder) / "output" if step == "idempotence" else None
+        code = status(step, command, scenario, output)
+        if output:
+            text = output.read_text(encoding="utf-8", errors="replace")
     print(f"{text}=== {step} ended after {time.monotonic() - begin:.0f} s", flush=True)
     if code:
         raise Failed(f"{step} failed with exit status {code}")
     if step == "idempotence" and CHANGED.search(text):
         raise Failed("converged once more, the role changed something: see `changed` above")
+
+
+def status(step: str, command: Sequence[str], scenario: Scenario, output: Path | None) -> int:
+    """The exit status of a step.
+
+    Two servers run the playbooks: the one that converges again, and then for the role's tests, is
+    not the one that converged. There, a set has another order.
+    """
+    folder, environment = scenario.folder, dict(scenario.environment)
+    again = environment | ansible_processes.PLAIN
+    if command[0] == PLAYBOOK:
+        environment = again if step == "idempotence" else environment
+        files = (output, output) if output else None
+        return ansible_processes.status(command[1:], cwd=folder, env=environment, output=files)
+    files_handed: tuple[int, ...] = ()
+    if step == "verify":
+        variables, files_handed = ansible_processes.handed_on(cwd=folder, env=again)
+        environment = environment | variables
+    with output.open("wb") if output else nullcontext() as stdout:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=stdout,
+            stderr=subprocess.STDOUT if output else None,
+            pass_fds=files_handed,
+            check=False,
+        ).returncode
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
