@@ -65,10 +65,11 @@ def status(
     environment = dict(os.environ if env is None else env)
     order = {
         "arguments": list(arguments),
+        "cwd": str(cwd),
         "environment": environment,
         "output": output and list(map(str, output)),
     }
-    return _server(str(cwd), _settings(environment)).answer(order, timeout)
+    return _server(_settings(cwd, environment)).answer(order, timeout)
 
 
 def handed_on(*, cwd: Path, env: Mapping[str, str]) -> tuple[dict[str, str], tuple[int, int]]:
@@ -76,9 +77,9 @@ def handed_on(*, cwd: Path, env: Mapping[str, str]) -> tuple[dict[str, str], tup
 
     It is for one process at a time.
     """
-    settings = _settings(env)
-    server = _server(str(cwd), settings)
-    told = {"cwd": str(cwd), "settings": dict(settings), "files": server.files}
+    settings = _settings(cwd, env)
+    server = _server(settings)
+    told = {"settings": dict(settings), "files": server.files}
     return {HANDED: json.dumps(told)}, server.files
 
 
@@ -108,22 +109,27 @@ class Server:
         return line
 
 
-def _settings(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset(item for item in environment.items() if item[0].startswith(SETTINGS))
+def _settings(cwd: Path, environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """What Ansible reads once, as it is loaded."""
+    settings = {key: environment[key] for key in environment if key.startswith(SETTINGS)}
+    configuration = cwd / settings.get("ANSIBLE_CONFIG", "ansible.cfg")
+    settings["ANSIBLE_CONFIG"] = str(configuration.resolve())
+    assert settings["ANSIBLE_CONFIG"] == str(ROOT / "ansible.cfg"), configuration
+    return frozenset(settings.items())
 
 
 @functools.cache
-def _server(cwd: str, settings: frozenset[tuple[str, str]]) -> Server:
+def _server(settings: frozenset[tuple[str, str]]) -> Server:
     """The one that this process was handed, if it is of these settings; else one of its own."""
     told = json.loads(os.environ.get(HANDED, "{}"))
-    if told and (told["cwd"], told["settings"]) == (cwd, dict(settings)):
+    if told and told["settings"] == dict(settings):
         for file in told["files"]:
             os.set_inheritable(file, False)
         return Server(*told["files"])
-    return _started(cwd, settings)
+    return _started(settings)
 
 
-def _started(cwd: str, settings: frozenset[tuple[str, str]]) -> Server:
+def _started(settings: frozenset[tuple[str, str]]) -> Server:
     """Ends with the process that asked for it, which waits for it and is charged for its work.
 
     What it takes until it has loaded all is no test's own: whichever came first would pay for it.
@@ -131,10 +137,10 @@ def _started(cwd: str, settings: frozenset[tuple[str, str]]) -> Server:
     asked, orders = os.pipe()
     answers, answered = os.pipe()
     others = {key: os.environ[key] for key in os.environ if not key.startswith(SETTINGS)}
-    # -P: the folder that a run begins in has no modules for it, as with ansible-playbook.
+    # -P: the folder that it begins in has no modules for it, as with ansible-playbook.
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "tests.ansible_processes", str(asked), str(answered)],
-        cwd=cwd,
+        cwd=ROOT,
         env=others | dict(settings),
         stdin=subprocess.DEVNULL,
         pass_fds=(asked, answered),
@@ -189,7 +195,7 @@ def serve(orders: IO[str], answers: IO[str]) -> list[str] | None:
         if (pid := os.fork()) == 0:
             orders.close()
             answers.close()
-            _become(order["environment"], order["output"])
+            _become(order["cwd"], order["environment"], order["output"])
             return list(order["arguments"])
         print(pid, file=answers, flush=True)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -197,11 +203,12 @@ def serve(orders: IO[str], answers: IO[str]) -> list[str] | None:
     return None
 
 
-def _become(environment: Mapping[str, str], output: Sequence[str] | None) -> None:
+def _become(cwd: str, environment: Mapping[str, str], output: Sequence[str] | None) -> None:
     for descriptor, path in enumerate(output or (), start=1):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, descriptor)
         os.close(file)
+    os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
     # The server's own: the folder that it removes when it ends is still needed.

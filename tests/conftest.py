@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.processes import ANSIBLE_PLAYBOOK, PYTHON, passes
+from tests import ansible_processes
+from tests.processes import PYTHON
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -58,7 +59,8 @@ def ask(tmp_path: Path) -> Callable[..., Any]:
         play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
         (tmp_path / "play.yml").write_text(json.dumps([play]))
         source = ("-i", "localhost,", "-e", PYTHON)
-        passes(ANSIBLE_PLAYBOOK, *source, tmp_path / "play.yml", *options, cwd=REPOSITORY)
+        done = ansible_processes.run(*source, tmp_path / "play.yml", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(answer.read_text(encoding="utf-8"))
 
     return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +15,8 @@ from ansible.template import trust_as_template
 from playbooks.filter_plugins import declaration, partitions, preflight_hosts
 from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.values import Values, expression_reads, template_reads
-from tests.processes import ANSIBLE_PLAYBOOK, run
-from tests.standins.inventories import REPOSITORY, good, site, write
+from tests import ansible_processes
+from tests.standins.inventories import good, site, write
 
 # --- partitions ----------------------------------------------------------------------------------
 
@@ -292,8 +291,7 @@ def test_a_sentence_of_many_hosts_is_told_once() -> None:
 
 
 def playbook(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"ANSIBLE_NOCOLOR": "1"}
-    return run(ANSIBLE_PLAYBOOK, f"playbooks/{name}", *arguments, cwd=REPOSITORY, env=environment)
+    return ansible_processes.run(f"playbooks/{name}", *arguments)
 
 
 def judge(*arguments: str) -> subprocess.CompletedProcess[str]:

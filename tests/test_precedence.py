@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import yaml
 
 from cluster import contract
 from playbooks.plugin_utils.variables import read_specs
-from tests.processes import ANSIBLE_PLAYBOOK, passes
+from tests import ansible_processes
 from tests.standins.inventories import REPOSITORY, good, write
 
 ROLES = REPOSITORY / "roles"
@@ -108,8 +107,8 @@ def values_seen(folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, M
     play = {"hosts": list(cases), "gather_facts": False, "tasks": [*roles, task]}
     playbook = folder / "playbooks" / "see.yml"
     playbook.write_text(json.dumps([play]))
-    settings = os.environ | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
-    passes(ANSIBLE_PLAYBOOK, playbook, "--tags", "seen", *arguments, cwd=REPOSITORY, env=settings)
+    done = ansible_processes.run(playbook, "--tags", "seen", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
     return {
         host: dict(zip(NAMES, json.loads((folder / f"{host}.json").read_text()), strict=True))
         for host in cases

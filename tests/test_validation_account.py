@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from cluster import declaration
 from playbooks.plugin_utils.judge import cautions
+from tests import ansible_processes
 from tests.live_cluster import REPOSITORY
 from tests.standins.inventories import good, hosts, site, write
 
@@ -159,13 +156,7 @@ def test_a_run_says_so_and_goes_on(tmp_path):
             }
         },
     )
-    program = Path(sys.executable).with_name("ansible-playbook")
-    run = subprocess.run(
-        [program, "-i", inventory, REPOSITORY / "playbooks/preflight.yml", "--skip-tags", "hosts"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    preflight = REPOSITORY / "playbooks/preflight.yml"
+    run = ansible_processes.run("-i", inventory, preflight, "--skip-tags", "hosts")
     assert run.returncode == 0, run.stdout
     assert "slurm_users has alice" in " ".join((run.stdout + run.stderr).split())

@@ -27,6 +27,9 @@ from playbooks.plugin_utils.variables import read_specs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+# Our roles, playbooks, and group_vars beside these.
+OURS = (f"{REPOSITORY}/roles/", f"{REPOSITORY}/playbooks/")
+
 # How an environment's templates are written: what `jinja2.lexer.get_lexer` asks for.
 SYNTAX = (
     *("block_start_string", "block_end_string", "variable_start_string", "variable_end_string"),
@@ -124,7 +127,7 @@ class OursOnce(DataLoader):
         json_only: bool = False,
         trusted_as_template: bool = False,
     ) -> Any:
-        if not (unsafe and file_name.startswith(f"{REPOSITORY}/roles/")):
+        if not (unsafe and file_name.startswith(OURS)):
             return super().load_from_file(file_name, cache, unsafe, json_only, trusted_as_template)
         key = (file_name, trusted_as_template)
         if key not in self._ours:

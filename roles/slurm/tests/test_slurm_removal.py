@@ -3,13 +3,14 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests import ansible_processes
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOK = """---
@@ -69,13 +70,19 @@ class Slurm:
             "slurm_roles": ["controller"],
             "ansible_python_interpreter": sys.executable,
         }
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"]
-        command += ["-i", "ctl1,", "-c", "local", "-e", json.dumps(variables), *arguments]
+        command = [
+            "play.yml",
+            "-i",
+            "ctl1,",
+            "-c",
+            "local",
+            "-e",
+            json.dumps(variables),
+            *arguments,
+        ]
         environ = os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}"}
         environ |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-        run = subprocess.run(
-            command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False
-        )
+        run = ansible_processes.run(*command, cwd=self.folder, env=environ)
         changed = re.search(r"^ctl1 .*changed=(\d+)", run.stdout, re.MULTILINE)
         assert changed, run.stdout + run.stderr
         return run.returncode, " ".join(run.stdout.split()), int(changed[1])
