@@ -1,7 +1,7 @@
 """Runs of ansible-playbook that begin where all is loaded: a fork in place of a second of imports.
 
 A server loads Ansible and the plugins of this checkout once, and forks for each run. What a run
-reads (playbooks, roles, inventories, variables) and what it keeps (facts, registered values) is its
+reads (playbooks, roles, inventories, variables) and what it keeps (facts, files of a run) is its
 own. The server's runs share its settings (ansible.cfg, ANSIBLE_*), its seed of hashes and the
 modules that it packed for nodes, so what has to differ from one process to another, such as the
 order of a set, is seen between a server and a process without one, not between runs of one server.
@@ -15,6 +15,7 @@ import gc
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import IO, Any
 
 from tests import cpu_limit
@@ -213,8 +214,23 @@ def _become(cwd: str, environment: Mapping[str, str], output: Sequence[str] | No
     os.environ.update(environment)
     # The server's own: the folder that it removes when it ends is still needed.
     atexit._clear()
+    _take_a_folder()
     # Ansible configures it in each run, and would tell that it found it done.
     warnings.filterwarnings("ignore", message="AnsibleCollectionFinder has already been configured")
+
+
+def _take_a_folder() -> None:
+    """In Ansible's folder on this machine a run notes what it knows. All share packed modules."""
+    from ansible import constants  # noqa: PLC0415
+
+    ansibles: Any = constants  # which makes its names as it is loaded
+    servers = Path(ansibles.DEFAULT_LOCAL_TMP)
+    packed = servers / "ansiballz_cache"
+    packed.mkdir(exist_ok=True)
+    own = mkdtemp(prefix="ansible-local-", dir=servers.parent)
+    (Path(own) / packed.name).symlink_to(packed)
+    ansibles.DEFAULT_LOCAL_TMP = own
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
 
 
 def main() -> int:

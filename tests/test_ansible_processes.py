@@ -12,6 +12,7 @@ import pytest
 
 from tests import ansible_processes, processes
 from tests.conftest import REPOSITORY
+from tests.processes import PYTHON
 
 LOCAL = ("-i", "localhost,")
 
@@ -55,6 +56,20 @@ def test_a_run_knows_nothing_of_the_one_before(playbook):
     assert ansible_processes.run(*LOCAL, playbook(fact)).returncode == 0
     shown = ansible_processes.run(*LOCAL, playbook(say("{{ colour | default('unknown') }}")))
     assert "unknown" in shown.stdout
+
+
+def test_a_run_has_a_folder_that_ends_with_it(playbook, tmp_path):
+    folders = tmp_path / "folders"
+    show = {"ansible.builtin.command": {"argv": ["ls", str(folders)]}, "register": "shown"}
+    play = playbook(show, say("{{ shown.stdout_lines | length }} folders"))
+    environment = os.environ | {"ANSIBLE_LOCAL_TEMP": str(folders)}
+    for _ in range(2):
+        done = ansible_processes.run(*LOCAL, "-e", PYTHON, play, env=environment)
+        assert (done.returncode, "2 folders" in done.stdout) == (0, True), done.stdout
+        # What modules are packed into stays for the next one.
+        (server,) = folders.iterdir()
+        assert [path.name for path in server.iterdir()] == ["ansiballz_cache"]
+        assert list(server.glob("*/*command*"))
 
 
 def test_a_run_that_lasts_too_long_is_ended(playbook):
