@@ -97,7 +97,7 @@ def test_a_yardstick_that_met_a_busy_moment_counts_no_more(tmp_path):
     path = tmp_path / "yardsticks"
     assert yardstick.read(path) == []
     path.write_text("1\t0.5\n2\t4.0\n3\t0.6\n")
-    assert yardstick.middle(yardstick.read(path), 0, 9) == 0.6
+    assert budget.middle(yardstick.read(path), 0, 9) == 0.6
 
 
 def test_a_part_is_measured_with_what_its_own_time_lent():

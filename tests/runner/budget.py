@@ -9,6 +9,7 @@ used here (`control`) and on its nodes (`nodes`), and the counts that its tests 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from tests.runner.counts import ANY_PART, Count
 from tests.runner.results import Result
-from tests.runner.yardstick import Yardstick, middle
+from tests.runner.yardstick import Yardstick
 
 RECORDS = Path("tests/budget.tsv")
 
@@ -25,6 +26,7 @@ FAILS = 2.0
 TOLD = 1.3
 # What a small part may have above its record whatever that is: two processes of Python more.
 SLACK = 2.0
+NEAR = 60.0  # seconds before a part and after it, of which yardsticks count
 
 CONTROL = "control"
 NODES = "nodes"
@@ -110,6 +112,12 @@ def write(records: Mapping[Key, float], path: Path = RECORDS) -> None:
         f"{part}\t{measure}\t{value:g}\n" for (part, measure), value in sorted(records.items())
     ]
     path.write_text(HEADER + "".join(lines), encoding="utf-8")
+
+
+def middle(noted: Sequence[Yardstick], begin: float, end: float) -> float:
+    """The middle of those of this time, or of all: one that met a busy moment counts no more."""
+    near = [sample.seconds for sample in noted if begin - NEAR <= sample.at <= end + NEAR]
+    return statistics.median(near or [sample.seconds for sample in noted])
 
 
 def measured(

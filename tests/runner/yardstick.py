@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import os
 import resource
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from tests.runner.results import LOGS
 NOTED = LOGS / "yardsticks"
 # A part that uses more CPU-seconds than this measures one when it ends.
 WORTH_ONE = 10.0
-NEAR = 60.0  # seconds before a part and after it
 
 EMPTY = "- hosts: localhost\n  gather_facts: false\n  tasks: []\n"
 
@@ -70,12 +67,6 @@ def read(path: Path = NOTED) -> list[Yardstick]:
         return []
     lines = path.read_text(encoding="ascii").splitlines()
     return [Yardstick(*map(float, line.split("\t"))) for line in lines]
-
-
-def middle(noted: Sequence[Yardstick], begin: float, end: float) -> float:
-    """The middle of those of this time, or of all: one that met a busy moment counts no more."""
-    near = [sample.seconds for sample in noted if begin - NEAR <= sample.at <= end + NEAR]
-    return statistics.median(near or [sample.seconds for sample in noted])
 
 
 if __name__ == "__main__":
