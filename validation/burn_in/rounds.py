@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from cluster import strict
 from cluster.errors import PlumblineError, UsageError
 from cluster.text import duration, printable
-from validation import typed
+from validation import interrupts, typed
 from validation.checks import same_bits, same_sums, soak, soaked
 from validation.checks.comparison import ComparedNode
 from validation.checks.registry import CHECKS
@@ -148,24 +148,28 @@ def loop(
         began, start = datetime.now(timezone.utc).isoformat(timespec="seconds"), clock()
         try:
             plan = plan_of(number)
-            walk = walk_of(number, plan)
+            walk = last = walk_of(number, plan)
+            if walk.interrupted:
+                interrupted = True
+                break
+            # One that is complete is written down as a whole, and counts.
+            with interrupts.held():
+                latest = _round(over_time, rounds, plan, walk, boots())
+                latest = replace(
+                    latest, number=number, began=began, at_s=at_s, seconds=clock() - start
+                )
+                rounds.append(latest)
+                keep(latest)
         except NotTheSame:
             raise
         except (KeyboardInterrupt, PlumblineError) as error:
             if last is None:
                 raise
             walk = last
-            log.error("round %s: %s", number, error or "interrupted")
+            where = "after round" if len(rounds) == number else "round"
+            log.error("%s %s: %s", where, number, str(error) or "interrupted")
             interrupted = True
             break
-        last = walk
-        if walk.interrupted:
-            interrupted = True
-            break
-        latest = _round(over_time, rounds, plan, walk, boots())
-        latest = replace(latest, number=number, began=began, at_s=at_s, seconds=clock() - start)
-        rounds.append(latest)
-        keep(latest)
         if (latest.verdict is Verdict.FAIL and not keep_going) or latest.end_s >= duration_s:
             break
     results = _results(whole, walk, rounds, over_time)

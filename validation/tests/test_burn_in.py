@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cluster.errors import UsageError
-from validation import plan, run, suites, tiers
+from validation import interrupts, plan, run, suites, tiers
 from validation.burn_in import page as pages
 from validation.burn_in import rounds
 from validation.checks import drift, same_bits, soak, soak_stragglers, soaked
@@ -191,6 +191,24 @@ def test_an_interrupted_burn_in_proves_nothing_and_goes_on():
     assert (len(ended.rounds), verdict) == (3, FAIL)
     assert "same_bits gpu1: GPU" not in ended.notes[1]
     assert "one gemm came out in 2 ways" in ended.notes[1]
+
+
+def test_an_interruption_while_a_round_is_written_down_waits_for_it(caplog):
+    """The round counts, and the burn-in says how it goes on; once it was lost without a report."""
+    loop = Loop()
+    kept = []
+
+    def keep(item):
+        if item.number == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        kept.append(item.number)
+
+    options = {"clock": lambda: loop.now, **loop.options}
+    with interrupts.caught():
+        ended = rounds.loop(loop.plan, loop.plan_of, loop.walk, keep, **options)
+    assert ([item.number for item in ended.rounds], ended.interrupted) == ([1, 2], True)
+    assert kept == [1, 2]
+    assert [record.getMessage() for record in caplog.records] == ["after round 2: interrupted"]
 
 
 def test_contact_that_is_lost_between_two_rounds_ends_it_with_what_is_known():
