@@ -80,8 +80,8 @@ def handed_on(*, cwd: Path, env: Mapping[str, str]) -> tuple[dict[str, str], tup
     """
     settings = _settings(cwd, env)
     server = _server(settings)
-    told = {"settings": dict(settings), "files": server.files}
-    return {HANDED: json.dumps(told)}, server.files
+    handed = {"settings": dict(settings), "files": server.files}
+    return {HANDED: json.dumps(handed)}, server.files
 
 
 class Server:
@@ -122,11 +122,11 @@ def _settings(cwd: Path, environment: Mapping[str, str]) -> frozenset[tuple[str,
 @functools.cache
 def _server(settings: frozenset[tuple[str, str]]) -> Server:
     """The one that this process was handed, if it is of these settings; else one of its own."""
-    told = json.loads(os.environ.get(HANDED, "{}"))
-    if told and told["settings"] == dict(settings):
-        for file in told["files"]:
+    handed = json.loads(os.environ.get(HANDED, "{}"))
+    if handed and handed["settings"] == dict(settings):
+        for file in handed["files"]:
             os.set_inheritable(file, False)
-        return Server(*told["files"])
+        return Server(*handed["files"])
     return _started(settings)
 
 

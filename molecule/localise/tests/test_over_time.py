@@ -129,8 +129,8 @@ def compared(before: list[Path], after: list[Path]) -> subprocess.CompletedProce
 
 def worse(done: subprocess.CompletedProcess[str]) -> dict[tuple[str, str], float]:
     """What got worse, by figure and place, and by how much."""
-    found = json.loads(done.stdout)["worse"]
-    return {(item["figure"], item["where"]): item["change"] for item in found}
+    findings = json.loads(done.stdout)["worse"]
+    return {(item["figure"], item["where"]): item["change"] for item in findings}
 
 
 @pytest.mark.long
