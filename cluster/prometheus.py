@@ -10,7 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,15 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """Where Prometheus is. `ca` and `password` are files; without a user none are sent."""
+    """Where Prometheus is. `ca` is a file, and so is `password`, where it is not the `secret`
+    itself; without a user none is sent.
+    """
 
     url: str
     ca: Path | None = None
     user: str | None = None
     password: Path | None = None
+    secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,22 @@ def _query(server: Server, what: str, form: Mapping[str, str]) -> list[Series]:
 
 
 def _password(server: Server) -> dict[str, str]:
-    if server.user is None or server.password is None:
+    if server.user is None or (server.password is None and server.secret is None):
         return {}
-    try:
-        password = server.password.read_text(encoding="utf-8").strip()
-    except PermissionError:
-        why = f"You may not read {server.password}, which Prometheus asks for."
-        raise NoAnswer(why) from None
-    except OSError as error:
-        raise NoAnswer(f"{server.password} cannot be read: {error.strerror}.") from None
+    password = _read(server.password) if server.secret is None else server.secret
     pair = base64.b64encode(f"{server.user}:{password}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}
+
+
+def _read(password: Path | None) -> str:
+    assert password is not None
+    try:
+        return password.read_text(encoding="utf-8").strip()
+    except PermissionError:
+        why = f"You may not read {password}, which Prometheus asks for."
+        raise NoAnswer(why) from None
+    except OSError as error:
+        raise NoAnswer(f"{password} cannot be read: {error.strerror}.") from None
 
 
 def _trust(server: Server) -> ssl.SSLContext | None:

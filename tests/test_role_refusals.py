@@ -115,6 +115,16 @@ REST = {"slurmrestd_enabled": True}
             "job_report_password_file is empty",
         ),
         (
+            "job_report",
+            {"job_report_mail": True, "job_report_mailer": ["sendmail"]},
+            "that begins with the path of a program",
+        ),
+        (
+            "job_report",
+            {"job_report_mail": True, "job_report_mail_sender": "slurm"},
+            "job_report_mail_sender is slurm; set it to an address",
+        ),
+        (
             "log_collection",
             {
                 "log_collection_host": "localhost",

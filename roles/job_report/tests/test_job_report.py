@@ -1,58 +1,13 @@
 """A job's report, from answers of sacct and Prometheus as they have them."""
 
-import base64
 import json
-import stat
-import threading
-import urllib.parse
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from cluster import prometheus
-from roles.job_report.files.job_report import main, report, sacct, usage
+from roles.job_report.files.job_report import main, report, sacct, usage, words
 from roles.job_report.files.job_report.errors import NotKnown
-
-START, END = 1795327200, 1795330800  # an hour
-
-
-def row(job="4711", **changes):
-    cells = {
-        "JobID": job,
-        "JobIDRaw": job,
-        "User": "alice",
-        "Account": "physics",
-        "Partition": "gpu",
-        "State": "COMPLETED",
-        "ExitCode": "0:0",
-        "Start": str(START),
-        "End": str(END),
-        "ElapsedRaw": "3600",
-        "TimelimitRaw": "120",
-        "AllocCPUS": "16",
-        "NodeList": "gpu[1-2]",
-        "AllocTRES": "billing=16,cpu=16,gres/gpu:h100_sxm=4,gres/gpu=4,mem=64G,node=2",
-        "TotalCPU": "08:00:00",
-        "TRESUsageInTot": "",
-    }
-    assert set(changes) <= set(cells)
-    cells |= changes
-    return sacct.SEPARATOR.join(cells[name] for name in sacct.COLUMNS)
-
-
-def steps(job="4711", peak="8192M"):
-    blank = dict.fromkeys(("User", "Partition", "TimelimitRaw"), "")
-    used = "cpu=00:10:00,energy=0,fs/disk=31,mem={},pages=0,vmem=9G"
-    return [
-        row(f"{job}.batch", **blank, TRESUsageInTot=used.format("1536K")),
-        row(f"{job}.extern", **blank, TRESUsageInTot=used.format("0")),
-        row(f"{job}.0", **blank, TRESUsageInTot=used.format(peak)),
-    ]
-
-
-def job(*more, **changes):
-    return sacct.parse("\n".join([row(**changes), *(more or steps())]), "4711", "train|big\n")
-
+from roles.job_report.tests.recorded import END, FOUR, START, answer, gpu, job, row, steps
 
 # --- sacct ---------------------------------------------------------------------------------------
 
@@ -109,7 +64,7 @@ def test_what_is_not_there_yet_is_none():
     [
         ("", "accounting has no job 4711, or none that you may see"),
         (f"{row('4711_1')}\n{row('4711_2')}", "4711 is 2 jobs; name one of them, such as 4711_1."),
-        ("a|b", "sacct says 1 columns where 16 were asked for."),
+        ("a|b", "sacct says 1 columns where 17 were asked for."),
     ],
 )
 def test_what_is_no_job_is_one_sentence(text, why):
@@ -118,18 +73,6 @@ def test_what_is_no_job_is_one_sentence(text, why):
 
 
 # --- Prometheus ----------------------------------------------------------------------------------
-
-
-def answer(*series):
-    result = [
-        {"metric": labels, "values": [[START + 30 * at, str(value)] for at, value in enumerate(v)]}
-        for labels, v in series
-    ]
-    return {"status": "success", "data": {"resultType": "matrix", "result": result}}
-
-
-def gpu(node, number, *values, **more):
-    return ({"node": node, "gpu": str(number), **more}, values)
 
 
 class Answers:
@@ -146,9 +89,6 @@ class Answers:
             if name in query and wanted in ("", kind):
                 return prometheus.parse(answer(*series))
         return []
-
-
-FOUR = [gpu(node, number, 60, 80) for node in ("gpu1", "gpu2") for number in (0, 1)]
 
 
 def test_a_jobs_gpus_are_those_with_its_id():
@@ -239,7 +179,8 @@ def test_nan_is_no_value():
 
 
 def build_report(of_job, gpus=None, cpus_busy=8.0, missing=()):
-    return report.Report(of_job, cpus_busy, gpus, report.sentences(of_job, gpus, missing))
+    not_known = report.sentences(of_job, gpus, missing)
+    return report.Report(of_job, cpus_busy, gpus, (), not_known)
 
 
 def test_a_report_for_people():
@@ -282,6 +223,7 @@ def test_a_report_for_programs():
     assert json.loads(json.dumps(result)) == result | {
         "job": result["job"] | {"nodes": ["gpu1", "gpu2"]},
         "gpus": result["gpus"] | {"each": list(result["gpus"]["each"])},
+        "hints": [],
         "not_known": [],
     }
     assert (result["cpu_ratio"], result["memory_ratio"], result["gpu_ratio"]) == (0.5, 0.125, 0.7)
@@ -291,108 +233,33 @@ def test_a_report_for_programs():
 # --- as a whole ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def slurm(tmp_path, monkeypatch):
-    """A sacct that says what it is told, and writes down how it was asked."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-
-    def says(text="", status=0, error="", name="train\n"):
-        (tmp_path / "out").write_text(text)
-        (tmp_path / "name").write_text(name)
-        script = folder / "sacct"
-        script.write_text(
-            f'#!/bin/sh\nprintf "%s\\n" "$SLURM_TIME_FORMAT" "$@" >> {tmp_path}/asked\n'
-            f"case $* in *=JobName*) cat {tmp_path}/name;; *) cat {tmp_path}/out;; esac\n"
-            f"echo '{error}' >&2\nexit {status}\n"
-        )
-        script.chmod(stat.S_IRWXU)
-
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return says
-
-
-@pytest.fixture
-def server(tmp_path):
-    """A Prometheus with a password; its configuration, and the forms that it was sent."""
-    forms = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            forms.append(dict(urllib.parse.parse_qsl(body)))
-            wanted = "Basic " + base64.b64encode(b"grafana:secret").decode()
-            allowed = self.headers["Authorization"] == wanted
-            series = FOUR if "GPU_UTIL" in body else []
-            document = answer(*series) if allowed else {"error": "Unauthorized"}
-            self.send_response(200 if allowed else 401)
-            self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
-
-        def log_message(self, *arguments):
-            pass
-
-    listening = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    (tmp_path / "password").write_text("secret\n")
-    file = tmp_path / "job_report.json"
-    url, password = f"http://127.0.0.1:{listening.server_port}", str(tmp_path / "password")
-    settings = {"url": url, "ca": "", "user": "grafana", "password_file": password}
-    file.write_text(json.dumps(settings))
-    yield file, forms
-    listening.shutdown()
-    listening.server_close()
-
-
-def test_the_program_asks_both_and_reports(slurm, server, tmp_path, capsys):
-    file, forms = server
-    slurm("\n".join([row(), *steps()]))
-    assert main.main(["4711", "--config", str(file)]) == 0
-    output = capsys.readouterr().out
-    assert "4, 70% busy in the mean" in output
-    arguments = (tmp_path / "asked").read_text().splitlines()
-    assert arguments[0] == "%s"
-    assert "--jobs=4711" in arguments
-    span = (f"{START}.000", f"{END}.000", "30")
-    assert {(form["start"], form["end"], form["step"]) for form in forms} == {span}
-
-
 @pytest.mark.parametrize("more", [(), ("--json",)])
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
         ("\x1b]0;owned\x07\x1b[2Jtrain\n", "]0;owned [2Jtrain"),
         (f"train{sacct.SEPARATOR}root\n", "train root"),
-        (f"train\n{row('4712')}\n", "train 4712 4712 alice"),
+        (f"train\n{row('4712')}\n", "train 4712 4712 2001 alice"),
     ],
 )
 def test_a_name_forges_no_row_and_reaches_no_terminal_raw(
     slurm, tmp_path, capsys, name, shown, more
 ):
     slurm("\n".join([row(), *steps()]), name=name)
-    assert main.main(["4711", *more, "--config", str(tmp_path / "none")]) == 0
+    assert main.main(["4711", *more, "--socket", str(tmp_path / "none")]) == 0
     output = capsys.readouterr().out
     assert shown in output
     assert all(character.isprintable() for character in output.replace("\n", ""))
     assert "alice" in output
 
 
-def test_a_wrong_password_is_told_once_and_the_rest_reported(slurm, server, tmp_path, capsys):
-    (tmp_path / "password").write_text("other")
-    slurm("\n".join([row(TotalCPU=""), *steps()]))  # so that CPUs are asked for, too
-    assert main.main(["4711", "--config", str(server[0])]) == 0
-    output = capsys.readouterr().out
-    assert "memory  8.0 GiB" in output
-    assert output.count(" answers with 401: Unauthorized.") == 1
-
-
 def test_without_prometheus_slurms_part_is_reported(slurm, tmp_path, capsys):
     slurm("\n".join([row(), *steps()]))
-    assert main.main(["4711", "--json", "--config", str(tmp_path / "none")]) == 0
+    assert main.main(["4711", "--json", "--socket", str(tmp_path / "none")]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["cpu_ratio"] == 0.5
     (why,) = document["not_known"]
-    assert why.startswith("No Prometheus is named here")
+    assert why.startswith("Nobody can be asked for GPUs")
 
 
 def test_a_password_that_one_may_not_read(tmp_path, monkeypatch):
@@ -427,4 +294,4 @@ def test_what_is_no_job_is_asked_of_nobody(text, capsys):
     ("kwh", "shown"), [(2.0, "2.00 kWh"), (0.002485, "2.5 Wh"), (0.0, "0.0 Wh")]
 )
 def test_energy_is_shown_in_a_unit_that_shows_it(kwh, shown):
-    assert report._energy(kwh) == shown
+    assert words.energy(kwh) == shown

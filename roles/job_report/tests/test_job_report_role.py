@@ -18,7 +18,7 @@ def test_a_bare_python_runs_what_is_packed(tmp_path):
     shown = subprocess.run(
         [*command, "--help"], cwd="/", capture_output=True, text=True, check=True
     )
-    assert verify_failures(filters.rows(shown.stdout)) == []
+    assert verify_failures(filters.rows([shown.stdout, shown.stderr])) == []
     none = subprocess.run(
         [*command, "4711"], env={"PATH": "/nowhere"}, capture_output=True, text=True, check=False
     )
@@ -26,7 +26,8 @@ def test_a_bare_python_runs_what_is_packed(tmp_path):
     assert none.stderr == "sacct cannot be started: No such file or directory.\n"
 
 
-def test_a_program_that_does_not_run_is_told():
-    assert verify_failures(filters.rows("")) == [
-        "job_report: job-report runs is nothing, expected yes; apply the role job_report"
-    ]
+def test_a_program_or_service_that_does_not_run_is_told():
+    sentence = "job_report: job-report runs is {}, expected yes; apply the role job_report"
+    assert verify_failures(filters.rows(["", ""])) == [sentence.format("nothing")]
+    assert verify_failures(filters.rows(["", "no socket\n"])) == [sentence.format("no socket")]
+    assert not verify_failures(filters.rows(["service: answers\naccounting: no.\n", ""]))

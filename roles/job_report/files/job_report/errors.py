@@ -3,3 +3,7 @@
 
 class NotKnown(Exception):
     """One sentence: what cannot be known, and why."""
+
+
+class NoJob(NotKnown):
+    """There is no such job for whoever asks."""

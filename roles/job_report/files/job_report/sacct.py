@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 from cluster import hostlist, processes
 from cluster.text import printable
-from roles.job_report.files.job_report.errors import NotKnown
+from roles.job_report.files.job_report.errors import NoJob, NotKnown
 
-LIMIT_S = 60.0
+LIMIT_S = 20.0
 JOB = re.compile(r"\d+(_\d+|\+\d+)?")
 SEPARATOR = "\x1f"
 COLUMNS = (
     "JobID",
     "JobIDRaw",
+    "UID",
     "User",
     "Account",
     "Partition",
@@ -47,17 +48,21 @@ class AccountedJob:
     """What Slurm knows of a job.
 
     id                 the one that Slurm counts by, also of a task of an array
+    uid                the number of its user, None where Slurm does not say it
     start, end         seconds since the epoch; end is None while it runs, start before it does
     limit_s            None without one
     nodes              empty before it starts
     memory_bytes       what was allocated on all nodes, None where memory is not counted
     cpu_s              CPU seconds that its steps used, None where that is not known (yet)
     memory_peak_bytes  the most that a step used on all nodes: the sum of its tasks' own peaks
+    memory_steps_bytes the sum of that over all steps, which no moment of the job was above; None
+                       where a step has no sample
     """
 
     id: str
     shown: str
     name: str
+    uid: int | None
     user: str
     account: str
     partition: str
@@ -73,6 +78,7 @@ class AccountedJob:
     gpus: int
     cpu_s: float | None
     memory_peak_bytes: int | None
+    memory_steps_bytes: int | None
 
     @property
     def running(self) -> bool:
@@ -80,14 +86,36 @@ class AccountedJob:
 
 
 def read(job: str) -> AccountedJob:
-    """Asks sacct. Raises NotKnown."""
-    rows = _ask(f"--format={','.join(COLUMNS)}", f"--jobs={job}")
-    name = _ask("--format=JobName", "--allocations", f"--jobs={job}")
+    """Of whoever's, as far as Slurm tells us. Raises NotKnown."""
+    rows = _ask("--allusers", f"--format={','.join(COLUMNS)}", f"--jobs={job}")
+    name = _ask("--allusers", "--format=JobName", "--allocations", f"--jobs={job}")
     return parse(rows, job, name)
 
 
+def read_of(job: str, uid: int | None) -> AccountedJob:
+    """A job of this user, without its name; of anybody where there is no uid. Raises NotKnown.
+
+    Slurm leaves out what is others', so that nothing depends on what is theirs, and its own word on
+    whose it is counts beside that.
+    """
+    whose = "--allusers" if uid is None else f"--uid={uid}"
+    found = parse(_ask(whose, f"--format={','.join(COLUMNS)}", f"--jobs={job}"), job, "")
+    if uid is not None and found.uid != uid:
+        raise no_job(job)
+    return found
+
+
+def answers() -> None:
+    """Raises NotKnown where accounting cannot be asked."""
+    _ask("--allusers", "--format=JobID", "--jobs=1")
+
+
+def no_job(job: str) -> NoJob:
+    return NoJob(f"Slurm's accounting has no job {job}, or none that you may see.")
+
+
 def _ask(*options: str) -> str:
-    command = ["sacct", "--allusers", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
+    command = ["sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     try:
         done = processes.run(
             [*command, *options],
@@ -104,7 +132,7 @@ def parse(text: str, job_id: str, name: str) -> AccountedJob:
     rows = [_row(line) for line in text.split("\n") if line.strip()]
     jobs = [row for row in rows if "." not in row["JobID"]]
     if not jobs:
-        raise NotKnown(f"Slurm's accounting has no job {job_id}, or none that you may see.")
+        raise no_job(job_id)
     if len(jobs) > 1:
         example = next((row["JobID"] for row in jobs if JOB.fullmatch(row["JobID"])), job_id)
         raise NotKnown(f"{job_id} is {len(jobs)} jobs; name one of them, such as {example}.")
@@ -123,11 +151,17 @@ def _job(row: Row, name: str, steps: Sequence[Row]) -> AccountedJob:
     tres = _tres(row["AllocTRES"])
     start, end = _time(row["Start"]), _time(row["End"])
     used = _duration(row["TotalCPU"])
-    peaks = [_bytes(_tres(step["TRESUsageInTot"]).get("mem", "")) for step in steps]
+    sampled = [
+        _bytes(_tres(step["TRESUsageInTot"]).get("mem", ""))
+        for step in steps
+        if not step["JobID"].endswith(".extern")  # where nothing of the job's runs
+    ]
+    peaks = [peak for peak in sampled if peak]
     return AccountedJob(
         id=row["JobIDRaw"],
         shown=row["JobID"],
         name=printable(name),
+        uid=int(row["UID"]) if row["UID"].isdecimal() else None,
         user=row["User"],
         account=row["Account"],
         partition=row["Partition"],
@@ -143,7 +177,8 @@ def _job(row: Row, name: str, steps: Sequence[Row]) -> AccountedJob:
         gpus=int(tres.get("gres/gpu", "0")),
         # Steps are counted when they end: of one that runs Slurm says 0.
         cpu_s=used if end is not None and used else None,
-        memory_peak_bytes=max((peak for peak in peaks if peak), default=None),
+        memory_peak_bytes=max(peaks, default=None),
+        memory_steps_bytes=sum(peaks) if peaks and all(sampled) else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.prometheus import Server
@@ -11,14 +12,21 @@ from roles.job_report.files.job_report.errors import NotKnown
 FILE = Path("/etc/plumbline/job_report.json")
 
 
-def server(path: Path = FILE) -> Server:
+@dataclass(frozen=True)
+class Settings:
+    """operators is the group whose members may ask about anybody's jobs; "" for none."""
+
+    server: Server
+    operators: str
+
+
+def settings(password: str | None, path: Path = FILE) -> Settings:
     """Raises NotKnown where nobody says which Prometheus."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        files = {key: Path(config[key]) if config[key] else None for key in ("ca", "password_file")}
-        return Server(config["url"], files["ca"], config["user"] or None, files["password_file"])
-    except FileNotFoundError:
-        raise NotKnown(f"No Prometheus is named here: there is no {path}.") from None
+        authority = Path(config["ca"]) if config["ca"] else None
+        server = Server(config["url"], authority, config["user"] or None, secret=password)
+        return Settings(server, config["operators"])
     except OSError as error:
         raise NotKnown(f"{path} cannot be read: {error.strerror}.") from None
     except (KeyError, TypeError, ValueError) as error:

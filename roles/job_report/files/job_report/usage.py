@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from cluster.prometheus import Series
+from cluster import prometheus
+from cluster.prometheus import Series, Server
 from roles.job_report.files.job_report.errors import NotKnown
 from roles.job_report.files.job_report.sacct import AccountedJob
 
 POINTS = 1000  # of one series; Prometheus gives 11,000 at most
 INTERVAL_S = 30.0  # of scrapes: a shorter step would show each value twice
 
+T = TypeVar("T")
 Ask = Callable[[str], list[Series]]  # a query, for the time of the job; raises NoAnswer
 Key = tuple[str, str, str]  # node, GPU, instance of MIG or ""
 
@@ -43,6 +47,39 @@ class Gpus:
 
     each: tuple[GpuUse, ...]
     how: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What Prometheus says of a job, and a sentence for each thing that it does not say."""
+
+    cpus_busy: float | None = None
+    gpus: Gpus | None = None
+    not_known: tuple[str, ...] = ()
+
+
+def measure(job: AccountedJob, server: Server, now: float) -> Measured:
+    """Each part on its own."""
+    missing: list[str] = []
+
+    def known(question: Callable[[], T]) -> T | None:
+        try:
+            return question()
+        except (NotKnown, prometheus.NoAnswer) as error:
+            if str(error) not in missing:
+                missing.append(str(error))
+            return None
+
+    def asking() -> Ask:
+        start, end = span(job, now)
+        return partial(prometheus.over, server, start=start, end=end, step_s=step_s(job, now))
+
+    cpus_busy = found = None
+    if (ask := known(asking)) is not None:
+        found = known(partial(gpus, job, ask))
+        if job.cpu_s is None:
+            cpus_busy = known(partial(node_cpu, job, ask))
+    return Measured(cpus_busy, found, tuple(missing))
 
 
 def step_s(job: AccountedJob, now: float) -> float:
@@ -124,6 +161,13 @@ def _mean(values: Sequence[float] | None) -> float | None:
 
 def _total(used: Sequence[float] | None, free: Sequence[float] | None) -> float | None:
     return used[-1] + free[-1] if used and free else None
+
+
+def busy(gpus: Gpus | None) -> float | None:
+    """Between 0 and 1, over all GPUs; None where one of them is not known."""
+    each = [gpu.busy for gpu in gpus.each] if gpus else []
+    known = [busy for busy in each if busy is not None]
+    return sum(known) / len(known) / 100 if known and len(known) == len(each) else None
 
 
 def kilowatt_hours(gpu_usage: Gpus, elapsed_s: float) -> float | None:
