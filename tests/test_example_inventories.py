@@ -18,11 +18,12 @@ from cluster.partitions import expanded
 from cluster.slurm import nodes
 from cluster.slurm import reservations as booked
 from cluster.slurm import topology as topologies
-from playbooks.plugin_utils import judge
+from playbooks.plugin_utils import judge, user_pages
 from playbooks.plugin_utils.site import Site
 from roles.slurm_associations.plugin_utils import declared as associations
 from tests.standins.inventories import REPOSITORY, judged, worked_out
 from tests.standins.slurm_files import of_role, policy
+from tests.test_user_pages import check_pages
 from validation.localise import Topology
 
 # Whichever test asks first works out the inventory for the others.
@@ -49,7 +50,11 @@ def example(name: str) -> tuple[Site, Any]:
 
 def of_controller(name: str, expression: str) -> Any:
     inventory, _ = example(name)
-    return of_role(inventory, "slurm", str(SITES[name]["controller"]), expression, **LOOK)
+    return of_role(inventory, "slurm", controller(name), expression, **LOOK)
+
+
+def controller(name: str) -> str:
+    return str(SITES[name]["controller"])
 
 
 def test_every_example_is_held_here() -> None:
@@ -73,7 +78,7 @@ def test_groups_names_and_hardware_of_a_company_are_refused_nothing() -> None:
 @pytest.mark.parametrize("name", SITES)
 def test_accounts_qos_and_users_fit_together_and_with_the_partitions(name: str) -> None:
     variables = example(name)[0].values
-    host = str(SITES[name]["controller"])
+    host = controller(name)
     names = (f"slurm_{part}" for part in ("accounts", "qos", "users", "partitions"))
     assert associations.problems(*(variables.value(host, variable) for variable in names)) == []
 
@@ -90,6 +95,15 @@ def test_the_switches_of_a_centre_are_what_pairs_are_chosen_by() -> None:
     leaf, spine = Topology.declared(read).levels
     assert set(leaf.groups) == set(read.switches["ib-spine"])
     assert set(spine.groups["ib-spine"]) == set(read.nodes)
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_pages_for_users_are_the_golden_ones(
+    name: str, golden: Callable[[Path, str], None]
+) -> None:
+    pages = user_pages.files(example(name)[0].values.value(controller(name), "user_pages_site"))
+    golden(GOLDEN / f"{PREFIX}{name}" / "users.md", pages["index.md"])
+    check_pages(pages)
 
 
 @pytest.mark.parametrize("name", ["university", "centre"])

@@ -19,6 +19,7 @@ from roles.gpu_exporter.plugin_utils import archive as gpu_exporter
 from roles.job_report.plugin_utils import archive as job_report
 from roles.node_health.plugin_utils import archive as node_health
 from roles.slurm_exporter.plugin_utils import archive as slurm_exporter
+from roles.user_examples.plugin_utils import archive as user_examples
 from validation.slurm import job
 
 # Programs, and what else their archives have.
@@ -27,6 +28,7 @@ ARCHIVES = {
     "gpu_exporter": ((gpu_exporter.MAIN,), gpu_exporter.PACKAGES),
     "slurm_exporter": ((slurm_exporter.MAIN,), slurm_exporter.PACKAGES),
     "job_report": ((job_report.MAIN,), ()),
+    "user_examples": ((user_examples.MAIN,), ()),
     "nvml": ((nvml.MAIN,), ("nvidia-ml-py",)),
     "infiniband": ((infiniband.MAIN,), ()),
     "payloads": (job.PROGRAMS, ()),

@@ -18,7 +18,7 @@ from cluster.text import printable
 from roles.job_report.files.job_report.errors import NotKnown
 from roles.job_report.files.job_report.usage import Gpus, GpuUse, Measured
 
-SOCKET = Path("/run/plumbline/job-report.socket")
+SOCKET = Path("/run/plumbline-job-report.socket")
 QUESTION = 256  # bytes, at most
 ANSWER = 2**24  # of some thousand GPUs
 

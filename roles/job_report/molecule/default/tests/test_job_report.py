@@ -7,7 +7,7 @@ import pytest
 
 from tests.patience import until
 
-SOCKET = "/run/plumbline/job-report.socket"
+SOCKET = "/run/plumbline-job-report.socket"
 # What a client that does not ask Slurm first would send.
 ASK = """
 import json, socket, sys
@@ -174,6 +174,19 @@ def test_a_service_with_another_password_starts_anew(host, play):
     run = play()
     assert run.code == 0, run.output
     assert "measured" in ask(host, "alice")
+
+
+@pytest.mark.long
+def test_a_socket_that_listens_elsewhere_is_mended(host, play):
+    with host.sudo():
+        unit = "/etc/systemd/system/plumbline-job-report.socket"
+        host.check_output(f"sed -i 's#^ListenStream=.*#ListenStream=/run/elsewhere#' {unit}")
+        host.check_output("systemctl daemon-reload; systemctl stop plumbline-job-report.service")
+        host.check_output("systemctl restart plumbline-job-report.socket")
+    run = play()
+    assert run.code == 0, run.output
+    assert "measured" in ask(host, "alice")
+    assert play().changed == 0
 
 
 @pytest.mark.long
