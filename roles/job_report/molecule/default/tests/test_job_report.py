@@ -13,7 +13,10 @@ ASK = """
 import json, socket, sys
 connection = socket.socket(socket.AF_UNIX)
 connection.connect("{socket}")
-connection.sendall(b'{{"job": "{job}"}}\\n')
+try:
+    connection.sendall(b'{{"job": "{job}"}}\\n')
+except BrokenPipeError: # answered already: it is busy
+    pass
 print(connection.makefile().readline())
 """
 
