@@ -201,8 +201,16 @@ def told(path, text=b'{"job": "4711"}\n', wait=5.0):
         return protocol.read_line(connection, protocol.ANSWER)
 
 
+def late(seconds, answer):
+    def answering(*_):
+        time.sleep(seconds)
+        return answer
+
+    return answering
+
+
 def test_one_user_gets_a_few_answers_at_a_time(served):
-    path = served(lambda *_: time.sleep(2) or {"refused": "done"})
+    path = served(late(2, {"refused": "done"}))
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: told(path), range(6)))
     assert sum("refused" in answer for answer in answers) == service.OF_ONE
@@ -213,7 +221,7 @@ def test_one_user_gets_a_few_answers_at_a_time(served):
 
 def test_many_questions_of_one_user_are_all_answered_in_the_end(served):
     measured = protocol.packed(usage.Measured(1.5))
-    path = served(lambda *_: time.sleep(0.05) or {"measured": measured})
+    path = served(late(0.05, {"measured": measured}))
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda _: client.ask(job(), path), range(20)))
     assert {answer.cpus_busy for answer in answers} == {1.5}
