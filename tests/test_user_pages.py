@@ -178,6 +178,7 @@ def test_a_sites_text_is_text_in_tables_and_code() -> None:
     assert page.words.count("<script>alert(1)</script>") >= 4
     assert page.tags & {"b", "img", "script"} == set()
     assert Page(files["jobs.html"]).tags & {"b", "img", "script"} == set()
+    assert "examples to copy are in /<b>'x'." in page.words  # one word of code, whatever is in it
 
 
 def test_raw_html_in_a_page_is_no_html() -> None:

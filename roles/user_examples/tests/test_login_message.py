@@ -93,7 +93,7 @@ def test_maintenance_that_is_there():
         reservation(flags="MAINTENANCE_OF_OTHERS"),
         reservation(start=15 * DAY, end=16 * DAY),
         reservation(start=-2 * DAY, end=-DAY),
-        reservation(flags="SPEC_NODES", Comment="Flags=MAINT"),
+        reservation(flags="SPEC_NODES") + " Comment=not Flags=MAINT",
         "No reservations in the system",
         "ReservationName=x Flags=MAINT",
         "",
