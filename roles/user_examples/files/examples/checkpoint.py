@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -36,8 +37,12 @@ def be_told(number: int, frame: object) -> None:
     stop = True
 
 
-signal.signal(signal.SIGUSR1, be_told)
-signal.signal(signal.SIGTERM, be_told)
+def listen(handler: Callable[[int, object], None] | signal.Handlers) -> None:
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
+listen(be_told)
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 torch.manual_seed(0)
@@ -91,7 +96,10 @@ for step in range(begin + 1, options.steps + 1):
     if stop or step % options.every == 0:
         save(step)
     if stop:
+        listen(signal.SIG_IGN)
         print(f"stopped after step {step}, to go on from there", flush=True)
         sys.exit(AGAIN)
+# Python itself ends with the default handlers, and a signal then would make a failure of a success.
+listen(signal.SIG_IGN)
 assert begin == options.steps or loss.item() < math.log(WORDS), "the training learned nothing"
 print(f"done, loss {loss.item():.3f}")
