@@ -109,10 +109,10 @@ def test_a_socket_of_the_login_node_is_forwarded(ssh, server, tmp_path):
 
 @pytest.fixture
 def job(ssh) -> Iterator[str]:
-    """The number of a job that holds gpu1."""
-    submit = "sbatch --parsable --nodelist=gpu1 --time=5 --output=/dev/null --wrap 'sleep 300'"
-    number = run(ssh("login1", submit)).stdout.strip()
-    wait = f"until [ $(squeue --noheader -o %t -j {number}) = R ]; do sleep 1; done"
+    """The number of a job that holds gpu1, and has begun there."""
+    begun = "rm -f ~/begun; sbatch --parsable --nodelist=gpu1 --time=5 --output=/dev/null"
+    number = run(ssh("login1", f"{begun} --wrap 'touch ~/begun; sleep 300'")).stdout.strip()
+    wait = "for _ in {1..100}; do [ -e ~/begun ] && exit; sleep 1; done; exit 1"
     assert run(ssh("login1", wait)).returncode == 0
     yield number
     run(ssh("login1", f"scancel {number}"))
@@ -126,7 +126,7 @@ def through_login1(ssh, node: str) -> list[str]:
 
 def test_a_jump_through_the_login_node_ends_in_the_job(ssh, job):
     done = run(through_login1(ssh, "gpu1"), "hostname; cat /proc/self/cgroup")
-    assert done.stdout.startswith("gpu1\n"), done.stderr
+    assert done.stdout.startswith("gpu1\n"), done
     assert f"job_{job}" in done.stdout
 
 
