@@ -127,7 +127,7 @@ def shape(line: str) -> str:
 def test_a_lesson_does_and_prints_what_its_page_says(login, submitted, name):
     job = submitted.get(name, "")
     if job:
-        state = wait(login, job, seconds=600)
+        state = wait(login, job, seconds=900)
         assert state == "COMPLETED", login(f"cat *-{job}.out")
     for commands, output in LESSONS[name].typed:
         said = ""

@@ -199,6 +199,26 @@ def test_one_process_learns_and_knows_what_it_has_not_seen():
     assert float(output.rsplit(maxsplit=1)[-1]) > 0.9
 
 
+@pytest.mark.parametrize(
+    ("argv", "image"),
+    [([], "/home/ada/pytorch.sqsh"), (["/images/mine.sqsh"], "/images/mine.sqsh")],
+)
+def test_the_job_with_a_container_mounts_the_course_and_takes_an_image(tmp_path, argv, image):
+    """srun is a stand-in that prints its options; a real one with pyxis is not to be had here."""
+    (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/home/ada"}
+    job = ["bash", str(EXAMPLES / "03-container.sbatch"), *argv]
+    options = subprocess.check_output(job, text=True, env=environ, cwd=tmp_path).splitlines()
+    assert options == [
+        f"--container-image={image}",
+        f"--container-mounts={tmp_path}:/work",
+        "--container-workdir=/work",
+        "python3",
+        "one_gpu.py",
+    ]
+
+
 def scaling(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     result = folder / "result"
     runs = [
