@@ -9,7 +9,9 @@ import pytest
 
 from tests.live_cluster import REPOSITORY
 
-REQUIREMENTS = (REPOSITORY / "molecule/clients/requirements.txt").read_text(encoding="utf-8")
+SCENARIO = REPOSITORY / "molecule/clients"
+REQUIREMENTS = (SCENARIO / "requirements.txt").read_text(encoding="utf-8")
+FOR_TORCH = (SCENARIO / "requirements-torch.txt").read_text(encoding="utf-8")
 
 # By the package of requirements.txt: a script in the virtual environment, and what it prints.
 CLIENTS = {
@@ -170,6 +172,80 @@ print("sum", world.allreduce(world.rank + 1), "of", world.size, MPI.Get_library_
         r"sum 3 of 2 Open MPI v5.0.7",
     ),
 }
+# By the package of requirements-torch.txt: in a virtual environment that a job made on a node, with
+# the node's torch. A line is learned by both nodes together; each must end with its slope, 3.
+WITH_TORCH = {
+    "lightning": (
+        """cat >train.py <<'END'
+import lightning, torch
+from torch.utils.data import DataLoader, TensorDataset
+class Line(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+    def training_step(self, batch, _):
+        x, y = batch
+        return ((self.layer(x) - y) ** 2).mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.5)
+x = torch.linspace(-1, 1, 64).unsqueeze(1)
+off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+trainer = lightning.Trainer(
+    accelerator="cpu", devices=1, num_nodes=2, strategy="ddp", max_epochs=20,
+    **dict.fromkeys(off, False))
+line = Line()
+trainer.fit(line, DataLoader(TensorDataset(x, 3 * x + 1), batch_size=16))
+cluster = type(trainer.strategy.cluster_environment).__name__
+slope = line.layer.weight.item()
+print("rank", trainer.global_rank, "of", trainer.world_size, cluster, f"{slope:.2f}", flush=True)
+END
+cat >train.sbatch <<'END'
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --time=5 --mem=1500 --output=train.out
+module load pytorch
+. ~/torch-clients/bin/activate
+srun python train.py
+END
+timeout 240 sbatch --wait train.sbatch; grep ^rank train.out | sort; cat train.out""",
+        r"rank 0 of 2 SLURMEnvironment 3\.00\nrank 1 of 2 SLURMEnvironment 3\.00",
+    ),
+    "accelerate": (
+        """cat >train.py <<'END'
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+accelerator = Accelerator(cpu=True)
+layer = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+x = torch.linspace(-1, 1, 64).unsqueeze(1)
+loader = DataLoader(TensorDataset(x, 3 * x + 1), batch_size=16)
+model, optimizer, loader = accelerator.prepare(layer, optimizer, loader)
+for _ in range(20):
+    for inputs, outputs in loader:
+        optimizer.zero_grad()
+        accelerator.backward(((model(inputs) - outputs) ** 2).mean())
+        optimizer.step()
+rank, size = accelerator.process_index, accelerator.num_processes
+total = int(accelerator.reduce(torch.tensor([rank + 1.0]), "sum"))
+slope = accelerator.unwrap_model(model).weight.item()
+print("rank", rank, "of", size, "sum", total, f"{slope:.2f}", flush=True)
+accelerator.end_training()
+END
+cat >train.sbatch <<'END'
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --time=5 --mem=1500 --output=train.out
+module load pytorch
+. ~/torch-clients/bin/activate
+export HEAD=$(scontrol show hostnames | head -n 1)
+srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \\
+    accelerate launch --cpu --num_machines=2 --num_processes=2 --machine_rank=$SLURM_PROCID \\
+    --main_process_ip=$HEAD --main_process_port=29502 --mixed_precision=no --dynamo_backend=no \\
+    train.py'
+END
+timeout 240 sbatch --wait train.sbatch; grep ^rank train.out | sort; cat train.out""",
+        r"rank 0 of 2 sum 3 3\.00\nrank 1 of 2 sum 3 3\.00",
+    ),
+}
 # Installed for others: a launcher of Dask, an MPI, a plugin. The auditor has a test of its own.
 HELPERS = {"clustermax", "distributed", "openmpi", "snakemake-executor-plugin-slurm"}
 
@@ -189,9 +265,27 @@ def shell(operator):
     return run
 
 
+def packages(requirements: str) -> set[str]:
+    return set(re.findall(r"^([\w-]+)==", requirements, re.MULTILINE))
+
+
 def test_every_requirement_is_used():
-    names = re.findall(r"^([\w-]+)==", REQUIREMENTS, re.MULTILINE)
-    assert set(names) == CLIENTS.keys() | HELPERS
+    assert packages(REQUIREMENTS) == CLIENTS.keys() | HELPERS
+    assert packages(FOR_TORCH) == WITH_TORCH.keys()
+
+
+@pytest.fixture(scope="module")
+def on_a_node(shell) -> None:
+    """The virtual environment of those that need torch."""
+    make = (
+        "python3 -m venv --system-site-packages ~/torch-clients"
+        " && ~/torch-clients/bin/pip install --quiet --requirement ~/torch-clients.txt"
+    )
+    made = shell(
+        f"printf %s {shlex.quote(FOR_TORCH)} >~/torch-clients.txt"
+        f" && srun --time=10 --mem=1500 bash -c {shlex.quote(make)}"
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
 
 
 @pytest.mark.parametrize("name", CLIENTS | OF_THE_CLUSTER)
@@ -200,4 +294,11 @@ def test_it_does_what_its_guide_says(shell, name):
     folder = re.sub(r"\W", "-", name)
     begin = f"mkdir -p ~/work/{folder} && cd ~/work/{folder} && . ~/clients/bin/activate"
     done = shell(f"{begin} && {script}")
+    assert re.search(pattern, done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", WITH_TORCH)
+def test_it_trains_on_two_nodes_as_its_guide_says(shell, on_a_node, name):
+    script, pattern = WITH_TORCH[name]
+    done = shell(f"mkdir -p ~/work/{name} && cd ~/work/{name} && {script}")
     assert re.search(pattern, done.stdout), done.stdout + done.stderr

@@ -22,6 +22,7 @@ model = network().to(device)
 optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate)
 loss_of = nn.CrossEntropyLoss()
 
+losses = []
 for epoch in range(3):
     total = 0.0
     for pictures, labels in DataLoader(Pictures(1280), batch_size=128, shuffle=True):
@@ -30,7 +31,9 @@ for epoch in range(3):
         loss.backward()
         optimiser.step()
         total += loss.item() * len(labels)
-    print(f"epoch {epoch}: loss {total / 1280:.3f}", flush=True)
+    losses.append(total / 1280)
+    print(f"epoch {epoch}: loss {losses[-1]:.3f}", flush=True)
+assert losses[-1] < losses[0], "the loss did not fall"
 
 right = 0
 with torch.no_grad():

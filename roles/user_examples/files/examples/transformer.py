@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self, width: int = 128, heads: int = 4, layers: int = 4) -> None:
+    def __init__(self, width: int = 64, heads: int = 4, layers: int = 4) -> None:
         super().__init__()
         self.word = nn.Embedding(WORDS, width)
         self.place = nn.Parameter(torch.zeros(LENGTH, width))
