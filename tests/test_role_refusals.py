@@ -86,10 +86,63 @@ def modulefiles(*changes: dict[str, Any]) -> dict[str, Any]:
 REST = {"slurmrestd_enabled": True}
 
 
+def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Variables of the role datasets, with one version that is good but for the changes."""
+    file = {"url": "https://example.org/iris.tar.gz", "sha256": "0" * 64} | (of_file or {})
+    words = {"description": "Flowers", "source": "https://example.org", "licence": "CC0-1.0"}
+    good_one = {"name": "iris", "version": "1", **words, "files": [file]}
+    root = changes.pop("root", "/shared/datasets")
+    others = changes.pop("others", [])
+    more: dict[str, Any] = changes.pop("more", {})
+    published = [good_one | changes, *({**good_one, **other} for other in others)]
+    return {"datasets_root": root, "datasets_published": published} | more
+
+
 @pytest.mark.parametrize(
     ("role", "variables", "words"),
     [
         ("alertmanager", {"alertmanager_routes": [{"receiver": "pager"}]}, "leads to pager"),
+        ("datasets", dataset(root=""), "has 1 entries, and datasets_root is empty; set it"),
+        ("datasets", dataset(root="shared"), "datasets_root is 'shared'; give the full path"),
+        ("datasets", dataset(root="/shared/../etc"), "datasets_root is '/shared/../etc'"),
+        (
+            "datasets",
+            dataset(more={"datasets_shared_filesystems": ["/lustre"]}),
+            "datasets_root is /shared/datasets, which is on none of the shared filesystems",
+        ),
+        (
+            "datasets",
+            dataset(root="/lustre", more={"datasets_shared_filesystems": ["/lustre"]}),
+            "datasets_root is /lustre, a whole shared filesystem",
+        ),
+        ("datasets", dataset(name="My Data"), '[0].name is "My Data"; a name is made of small'),
+        ("datasets", dataset(name=".incoming"), '[0].name is ".incoming"'),
+        ("datasets", dataset(version="../x"), '[0].version is "../x"'),
+        ("datasets", dataset(version="README.md"), '[0].version is "README.md"'),
+        ("datasets", dataset(version=1.1), "the number 1.1, which may not be what was written"),
+        ("datasets", dataset(licence=""), "iris 1 has no licence; give its licence, such as"),
+        ("datasets", dataset(source=" "), "iris 1 has no source"),
+        ("datasets", dataset(description=""), "iris 1 has no description"),
+        ("datasets", dataset(files=[]), "iris 1 has no files"),
+        ("datasets", dataset(readers="a b"), "iris 1 has the readers 'a b'"),
+        ("datasets", dataset({"url": "ftp://x/y"}), "has the address 'ftp://x/y'; give one of"),
+        ("datasets", dataset({"url": "https://x/"}), "ends with no name of a file"),
+        ("datasets", dataset({"url": "https://me:pw@x/y"}), "an address with a password in it"),
+        ("datasets", dataset({"mirrors": ["x"]}), "has the address 'x'"),
+        ("datasets", dataset({"sha256": "abc"}), "iris 1 has no SHA-256 of iris.tar.gz"),
+        ("datasets", dataset({"url": "https://x/y.tar.zst"}), "y.tar.zst, which cannot be unpack"),
+        ("datasets", dataset({"folder": "../x"}), "has the folder ../x, which leaves"),
+        ("datasets", dataset(others=[{}]), "iris 1 is 2 times in datasets_published"),
+        (
+            "datasets",
+            dataset(name="i.s", others=[{"name": "i-s"}]),
+            "i-s and i.s would both set DATASET_I_S",
+        ),
+        (
+            "datasets",
+            dataset(files=[{"url": f"https://{host}/a", "sha256": "0" * 64} for host in "xy"]),
+            "iris 1 has 2 files a; give them different folders",
+        ),
         ("enroot", {"enroot_version": "4.9.7"}, "enroot_sha256 has no 4.9.7-amd64-enroot"),
         ("enroot", {"enroot_version": "3.5.0"}, "enroot_version is 3.5.0"),
         ("enroot", {"enroot_settings": {"MOUNT_HOME": True}}, "has MOUNT_HOME, which enroot"),
