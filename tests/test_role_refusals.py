@@ -86,6 +86,13 @@ def modulefiles(*changes: dict[str, Any]) -> dict[str, Any]:
 REST = {"slurmrestd_enabled": True}
 
 
+def image(times: int = 1, root: str = "/shared/images", **changes: Any) -> dict[str, Any]:
+    """Variables of the role container_images, with images that are good but for the changes."""
+    words = {"licence": "MIT", "description": "A tool"}
+    published = [{"name": "tool", "image": "site/tool:1", **words} | changes] * times
+    return {"container_images_root": root, "container_images_published": published}
+
+
 def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """Variables of the role datasets, with one version that is good but for the changes."""
     file = {"url": "https://example.org/iris.tar.gz", "sha256": "0" * 64} | (of_file or {})
@@ -102,6 +109,25 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
     ("role", "variables", "words"),
     [
         ("alertmanager", {"alertmanager_routes": [{"receiver": "pager"}]}, "leads to pager"),
+        ("container_images", image(root=""), "has 1 entries, and container_images_root is empty"),
+        ("container_images", image(root="images"), "container_images_root is 'images'; give the"),
+        (
+            "container_images",
+            image() | {"container_images_shared_filesystems": ["/lustre"]},
+            "container_images_root is /shared/images, which is below none of the shared",
+        ),
+        ("container_images", image(name="My"), '[0].name is "My"; a name is made of small'),
+        ("container_images", image(image="pytorch"), '[0].image is "pytorch"; give REGISTRY#'),
+        ("container_images", image(image="x:1@sha256:0"), '[0].image is "x:1@sha256:0"'),
+        (
+            "container_images",
+            image(image="nvcr.io/nvidia/pytorch:1"),
+            "separate the registry with #, as enroot does: nvcr.io#nvidia/pytorch:1",
+        ),
+        ("container_images", image(licence=""), "[0] (tool) has no licence"),
+        ("container_images", image(description=""), "[0] (tool) has no description"),
+        ("container_images", image(digest="sha256:12"), "[0].digest is 'sha256:12'; give sha256:"),
+        ("container_images", image(2), "tool/1.sqsh is 2 times in container_images_published"),
         ("datasets", dataset(root=""), "has 1 entries, and datasets_root is empty; set it"),
         ("datasets", dataset(root="shared"), "datasets_root is 'shared'; give the full path"),
         ("datasets", dataset(root="/shared/../etc"), "datasets_root is '/shared/../etc'"),

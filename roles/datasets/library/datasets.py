@@ -8,14 +8,12 @@ a file stays there until its version has its name, so an interrupted run goes on
 from __future__ import annotations
 
 import errno
-import fcntl
 import grp
 import os
 import shutil
-import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +28,10 @@ from ansible.module_utils.datasets_entry import (
     dataset_of,
     published_of,
 )
-from ansible.module_utils.datasets_pages import GROUP, MODULEFILES, PAGE, amount, pages
+from ansible.module_utils.datasets_pages import GROUP, MODULEFILES, pages
 from ansible.module_utils.datasets_unpack import size_inside, unpack
 from ansible.module_utils.download import NoFile, disk_problem, length, resume
+from ansible.module_utils.published import PAGE, WORK, amount, check_root, held, is_ours
 from ansible.module_utils.refused import Refused
 from ansible.module_utils.whole_file import OWN_FILE, Access, differs, make_folder, surplus, write
 
@@ -82,8 +81,6 @@ steps:
   returned: success
 """
 
-# Beside the versions; hidden, so it is no name of a data set.
-WORK = ".incoming"
 EVERY = 10  # seconds between two lines of the log
 OPEN, RESTRICTED, PRIVATE = 0o755, 0o750, 0o700
 
@@ -91,14 +88,14 @@ OPEN, RESTRICTED, PRIVATE = 0o755, 0o750, 0o700
 @dataclass(frozen=True)
 class Settings:
     root: Path
-    mount: str = ""
+    mounts: tuple[str, ...] = ()
     timeout: float = 60
     tries: int = 5
     pause: float = 2
 
     @property
     def work(self) -> Path:
-        return self.root / WORK
+        return Path(self.root, WORK)
 
     @property
     def log(self) -> Path:
@@ -196,28 +193,6 @@ def _steps_of(dataset: Dataset, there: Published | None, settings: Settings) -> 
         yield Step("open", dataset, f"is readable for {readers}")
 
 
-def mount_of(root: Path, mounts: Iterable[str]) -> str:
-    """The filesystem that the root is on; "" if it is on none of them."""
-    return max((path for path in mounts if root.is_relative_to(path)), key=len, default="")
-
-
-def check_root(settings: Settings) -> None:
-    if settings.mount and not os.path.ismount(settings.mount):
-        raise Refused(
-            f"{settings.mount} is not mounted on this host, and {settings.root} belongs on it; "
-            "mount it (playbooks/storage.yml), or correct datasets_host or datasets_root"
-        )
-    with suppress(FileNotFoundError):
-        status = settings.root.lstat()
-        others = stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or others:
-            raise Refused(
-                f"{settings.root} is no folder that root alone writes to "
-                f"({stat.filemode(status.st_mode)}, user {status.st_uid}); give datasets_root the "
-                "path of one that is, or of one that is missing"
-            )
-
-
 # --- room ----------------------------------------------------------------------------------------
 
 
@@ -300,23 +275,6 @@ class Log:
     def say(self, text: str) -> None:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self.title}: {text}\n")
-
-
-@contextmanager
-def held(settings: Settings) -> Iterator[Log]:
-    """The work folder is this run's alone; the lock ends with the process."""
-    make_folder(settings.root, Access(OPEN, os.geteuid(), os.getegid()))
-    make_folder(settings.work, Access(PRIVATE, os.geteuid(), os.getegid()))
-    with (settings.work / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Refused(
-                f"another run publishes data sets in {settings.root} (see {settings.log}); wait "
-                "for it"
-            ) from None
-        settings.log.write_text("", "utf-8")
-        yield Log(settings.log)
 
 
 def names(work: Path, file: File) -> tuple[Path, Path]:
@@ -481,11 +439,10 @@ def write_pages(published: Iterable[Published], settings: Settings, check_mode: 
     root = settings.root
     files = pages(root, published)
     patterns = [f"*/{PAGE}", f"{MODULEFILES}/{GROUP}/*/*.lua"]
-    head = files[PAGE].splitlines()[0]
     stale = [
         name
         for name in surplus(root, files, patterns)
-        if name.startswith(MODULEFILES) or _begins(root / name, head)
+        if name.startswith(MODULEFILES) or is_ours(root / name)
     ]
     different = [name for name, text in files.items() if differs(root / name, text, OWN_FILE)]
     if not check_mode:
@@ -496,12 +453,6 @@ def write_pages(published: Iterable[Published], settings: Settings, check_mode: 
             with suppress(OSError):  # others are in it
                 (root / name).parent.rmdir()
     return sorted(different + stale)
-
-
-def _begins(path: Path, line: str) -> bool:
-    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline().rstrip("\n") == line
-    return False
 
 
 # --- the whole -----------------------------------------------------------------------------------
@@ -516,12 +467,14 @@ def run(
     for entry in entries:
         gone = entry.get("state") == "absent"
         (unwanted if gone else wanted).append(dataset_of(entry))
-    check_root(settings)
+    check_root(settings.root, settings.mounts, "datasets")
     if check_mode:
         steps, needs, leftover = _all(wanted, unwanted, settings)
         changed_pages = write_pages(survey(settings.root).values(), settings, check_mode=True)
     else:
-        with held(settings) as log:
+        with held(settings.root, "datasets"):
+            settings.log.write_text("", "utf-8")
+            log = Log(settings.log)
             steps, needs, leftover = _all(wanted, unwanted, settings)
             try:
                 do_all(steps, settings, log)
@@ -574,9 +527,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    root = Path(options["root"])
     settings = Settings(
-        root, mount_of(root, options["mounts"]), options["timeout"], options["tries"]
+        Path(options["root"]), tuple(options["mounts"]), options["timeout"], options["tries"]
     )
     try:
         result = run(options["published"], settings, module.check_mode)

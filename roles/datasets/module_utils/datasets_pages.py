@@ -9,18 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ansible.module_utils.datasets_entry import Published, variable
+from ansible.module_utils.published import HEAD, PAGE, amount, table
 
-PAGE = "README.md"
 # Where Lmod finds a module for each version: a tree, and what the names in it begin with.
 MODULEFILES, GROUP = ".modulefiles", "data"
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
-_HEAD = "Managed by Ansible; changes made here are lost."
-
-
-def amount(number: float) -> str:
-    """Bytes in words."""
-    power = min((len(str(int(number))) - 1) // 3, len(_UNITS) - 1)
-    return f"{number / 1000**power:.{1 if power else 0}f} {_UNITS[power]}"
 
 
 def pages(root: Path, published: Iterable[Published]) -> dict[str, str]:
@@ -49,13 +41,13 @@ def _index(root: Path, sets: Mapping[str, Sequence[Published]]) -> str:
     head = ("Data set", "Versions", "Size", "Licence", "What it is")
     return "\n".join(
         [
-            f"<!-- {_HEAD} -->",
+            HEAD,
             "# Data sets",
             "",
             f"Each version is a folder `{root}/NAME/VERSION` that never changes. "
             f"`module avail {GROUP}/` lists them in a shell.",
             "",
-            *(_table(head, rows) if rows else ["There are none yet."]),
+            *(table(head, rows) if rows else ["There are none yet."]),
             "",
         ]
     )
@@ -84,12 +76,12 @@ def _page(root: Path, ones: Sequence[Published]) -> str:
     terms = [(one.dataset.version, one.dataset.licence, plain(one.dataset.source)) for one in ones]
     return "\n".join(
         [
-            f"<!-- {_HEAD} -->",
+            HEAD,
             f"# {name}",
             "",
             newest.dataset.description,
             "",
-            *_table(("Version", "Folder", "Size", "Files", "Readers", "Published"), versions),
+            *table(("Version", "Folder", "Size", "Files", "Readers", "Published"), versions),
             "",
             "## Use it in a job",
             "",
@@ -102,11 +94,11 @@ def _page(root: Path, ones: Sequence[Published]) -> str:
             "",
             "## Licence and source",
             "",
-            *_table(("Version", "Licence", "Source"), terms),
+            *table(("Version", "Licence", "Source"), terms),
             "",
             "## What was fetched",
             "",
-            *_table(("Version", "From", "SHA-256"), origins),
+            *table(("Version", "From", "SHA-256"), origins),
             "",
         ]
     )
@@ -115,11 +107,6 @@ def _page(root: Path, ones: Sequence[Published]) -> str:
 def _newest(ones: Sequence[Published]) -> Published:
     """The one that was published last; of one day that with the highest name."""
     return max(ones, key=lambda one: (one.date, one.dataset.version))
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
 def plain(url: str) -> str:
@@ -134,7 +121,7 @@ def _modulefile(root: Path, one: Published) -> str:
     missing = f"{GROUP}/{dataset.place} cannot be loaded on this host: there is no folder {folder}"
     return "\n".join(
         [
-            f"-- {_HEAD}",
+            "-- Managed by Ansible; changes made here are lost.",
             f"whatis({_quoted(f'Name: {dataset.name}')})",
             f"whatis({_quoted(f'Version: {dataset.version}')})",
             f"whatis({_quoted(f'Description: {dataset.description}')})",

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.refused import Refused
 
+from playbooks.module_utils.published import mount_of
 from roles.datasets.library import datasets as m
 from tests.conftest import REPOSITORY
 from tests.standins.ranges import serving
@@ -326,7 +327,7 @@ def test_a_run_that_is_killed_while_it_unpacks_is_repeated(publish, root, entry,
         assert run.stdout.readline() == "half\n"
         # Meanwhile the folder is not there, and a second run is refused.
         assert not (root / "iris").exists()
-        assert "another run publishes data sets" in refused(publish, declared)
+        assert "another run of the role datasets works in" in refused(publish, declared)
         run.kill()
     assert "new/file2" in {path[len(".incoming/iris/1/") :] for path in tree(root)}
     web.asked.clear()
@@ -436,21 +437,25 @@ def test_a_disk_that_is_full_after_all(publish, root, entry, monkeypatch):
 def test_a_root_that_is_not_mounted_or_somebody_elses(publish, root, entry, tmp_path):
     declared = entry({"one.csv": b"1"})
     assert f"{tmp_path} is not mounted on this host, and {root} belongs on it" in refused(
-        publish, declared, mount=str(tmp_path)
+        publish, declared, mounts=(str(tmp_path),)
     )
     assert not root.exists()
     root.mkdir()
     root.chmod(0o777)
-    assert "is no folder that root alone writes to (drwxrwxrwx, user" in refused(publish, declared)
+    assert f"is no folder that user {os.geteuid()} alone writes to (drwxrwxrwx, user" in refused(
+        publish, declared
+    )
     root.rmdir()
     root.symlink_to(tmp_path)
-    assert "is no folder that root alone writes to (lrwxrwxrwx" in refused(publish, declared)
+    assert f"is no folder that user {os.geteuid()} alone writes to (lrwxrwxrwx" in refused(
+        publish, declared
+    )
 
 
 def test_the_filesystem_that_a_root_is_on():
     root = Path("/shared/scratch/datasets")
-    assert m.mount_of(root, ["/shared", "/shared/scratch", "/shared/scr"]) == "/shared/scratch"
-    assert m.mount_of(root, ["/lustre"]) == ""
+    assert mount_of(root, ["/shared", "/shared/scratch", "/shared/scr"]) == "/shared/scratch"
+    assert mount_of(root, ["/lustre"]) == ""
 
 
 # --- archives ------------------------------------------------------------------------------------
