@@ -22,6 +22,7 @@ from ansible.module_utils.refused import Refused
 
 from playbooks.module_utils.published import mount_of
 from roles.datasets.library import datasets as m
+from roles.datasets.module_utils.datasets_publish import Log, Settings
 from tests.conftest import REPOSITORY
 from tests.standins.ranges import serving
 
@@ -74,7 +75,7 @@ def publish(root):
     """A function that applies the module; entries are `entry(...)`."""
 
     def apply(*entries, check=False, **settings):
-        return m.run(entries, m.Settings(root, pause=0, **settings), check)
+        return m.run(entries, Settings(root, pause=0, **settings), check)
 
     return apply
 
@@ -337,7 +338,7 @@ def test_a_run_that_is_killed_while_it_unpacks_is_repeated(publish, root, entry,
 
 
 def test_the_log_says_how_far_it_is(tmp_path):
-    log = m.Log(tmp_path / "log")
+    log = Log(tmp_path / "log")
     log.begin("imagenet 2012: train.tar", 0)
     log.began = time.monotonic() - 10
     log.told(5_000_000_000, 20_000_000_000)
