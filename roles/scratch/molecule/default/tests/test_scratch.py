@@ -50,6 +50,8 @@ def test_a_user_who_logs_in_has_a_folder(host, root):
     with host.sudo():
         assert host.check_output("runuser --login alice --command %s", f"ls -A {ROOT}/alice") == ""
     assert root(f"stat --format='%U %a' {ROOT}/alice") == "alice 700"
+    root("runuser --user=nobody -- env USER=nobody bash --login -c true")
+    assert root(f"ls {ROOT} | grep -c nobody || true") == "0"
 
 
 def test_a_link_leads_the_epilog_nowhere(job, root):
