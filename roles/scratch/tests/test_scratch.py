@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playbooks.filter_plugins.scratch import PROGRAM, scratch_component
+from playbooks.filter_plugins.job_scratch import PROGRAM, scratch_component
 from roles.scratch.filter_plugins.scratch import scratch_problems, scratch_spares
 
 
