@@ -25,7 +25,7 @@ def job(host):
     """A function that runs a job of a user and waits for its epilog; what the job printed."""
 
     def run(user: str, command: str) -> str:
-        submit = f"cd /tmp && srun --quiet --time=1 bash -c '{command}'"
+        submit = f"cd /tmp && srun --quiet --mpi=none --time=1 bash -c '{command}'"
         with host.sudo():
             done = host.run("runuser --login %s --command %s", user, submit)
             assert done.rc == 0, done.stderr
