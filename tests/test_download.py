@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from playbooks.module_utils import download as m
+from tests.standins.ranges import serving
 
 BODY = b"release\n" * 500_000
 SHA = hashlib.sha256(BODY).hexdigest()
@@ -139,3 +140,91 @@ def test_a_folder_that_is_missing(tmp_path):
         m.replacing(tmp_path / "away" / "file"),
     ):
         pass
+
+
+# --- downloads that go on ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def web():
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture
+def part(tmp_path):
+    return tmp_path / "data.tar.part"
+
+
+def test_a_download_goes_on_where_it_was(web, part):
+    url = web.serve("/data", BODY)
+    part.write_bytes(BODY[:1000])
+    told = []
+    assert m.resume(url, part, 5, lambda there, whole: told.append((there, whole))) == SHA
+    assert part.read_bytes() == BODY
+    assert web.asked == [("/data", "bytes=1000-")]
+    assert told[-1] == (len(BODY), len(BODY))
+
+
+def test_a_connection_that_breaks_off_is_made_again(web, part):
+    """As long as each of them brings something."""
+    cuts = [1_100_000, 1_050_000]
+    url = web.serve("/data", BODY, cuts=cuts)
+    assert m.resume(url, part, 5, tries=1, pause=0) == SHA
+    assert part.read_bytes() == BODY
+    assert [span for _, span in web.asked] == ["", "bytes=1100000-", "bytes=2150000-"]
+
+
+def test_connections_that_bring_nothing_come_to_an_end(web, part):
+    url = web.serve("/data", BODY, cuts=[2_000_000, *[0] * 9])
+    with pytest.raises(m.NoFile, match="broke off after 2000000 of 4000000 bytes; run again"):
+        m.resume(url, part, 5, tries=3, pause=0)
+    assert len(web.asked) == 4  # the first, and three that brought nothing
+    assert part.stat().st_size == 2_000_000
+
+
+def test_what_never_answered_is_not_asked_again(web, part):
+    with pytest.raises(m.NoFile, match="does not exist"):
+        m.resume(f"{web.address}/away", part, 5, pause=0)
+    assert len(web.asked) == 1
+
+
+def test_a_server_without_ranges_starts_again(web, part):
+    url = web.serve("/data", BODY, ranges=False)
+    part.write_bytes(b"something else")
+    assert m.resume(url, part, 5) == SHA
+    assert part.read_bytes() == BODY
+
+
+def test_what_is_whole_is_not_sent_again(web, part):
+    url = web.serve("/data", BODY)
+    part.write_bytes(BODY)
+    assert m.resume(url, part, 5) == SHA
+    assert web.asked == [("/data", f"bytes={len(BODY)}-")]
+
+
+def test_what_is_longer_than_the_file_starts_again(web, part):
+    url = web.serve("/data", BODY)
+    part.write_bytes(BODY + b"and more")
+    assert m.resume(url, part, 5) == SHA
+    assert part.read_bytes() == BODY
+
+
+def test_a_file_of_a_disk_comes_whole(part, tmp_path):
+    (tmp_path / "data").write_bytes(BODY)
+    part.write_bytes(b"half")
+    assert m.resume((tmp_path / "data").as_uri(), part, 5) == SHA
+    assert m.length((tmp_path / "data").as_uri(), 5) == len(BODY)
+
+
+def test_a_folder_that_is_missing_for_it(web, tmp_path):
+    url = web.serve("/data", BODY)
+    with pytest.raises(m.NoFile, match=r"away/part cannot be written: No such file"):
+        m.resume(url, tmp_path / "away/part", 5)
+
+
+def test_lengths_are_asked_for_without_the_file(web):
+    assert m.length(web.serve("/data", BODY), 5) == len(BODY)
+    assert m.length(web.serve("/unsized", BODY, sized=False), 5) is None
+    with pytest.raises(m.NoFile, match="does not exist"):
+        m.length(f"{web.address}/away", 5)

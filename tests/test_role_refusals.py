@@ -86,10 +86,89 @@ def modulefiles(*changes: dict[str, Any]) -> dict[str, Any]:
 REST = {"slurmrestd_enabled": True}
 
 
+def image(times: int = 1, root: str = "/shared/images", **changes: Any) -> dict[str, Any]:
+    """Variables of the role container_images, with images that are good but for the changes."""
+    words = {"licence": "MIT", "description": "A tool"}
+    published = [{"name": "tool", "image": "site/tool:1", **words} | changes] * times
+    return {"container_images_root": root, "container_images_published": published}
+
+
+def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Variables of the role datasets, with one version that is good but for the changes."""
+    file = {"url": "https://example.org/iris.tar.gz", "sha256": "0" * 64} | (of_file or {})
+    words = {"description": "Flowers", "source": "https://example.org", "licence": "CC0-1.0"}
+    good_one = {"name": "iris", "version": "1", **words, "files": [file]}
+    root = changes.pop("root", "/shared/datasets")
+    others = changes.pop("others", [])
+    more: dict[str, Any] = changes.pop("more", {})
+    published = [good_one | changes, *({**good_one, **other} for other in others)]
+    return {"datasets_root": root, "datasets_published": published} | more
+
+
 @pytest.mark.parametrize(
     ("role", "variables", "words"),
     [
         ("alertmanager", {"alertmanager_routes": [{"receiver": "pager"}]}, "leads to pager"),
+        ("container_images", image(root=""), "has 1 entries, and container_images_root is empty"),
+        ("container_images", image(root="images"), "container_images_root is 'images'; give the"),
+        (
+            "container_images",
+            image() | {"container_images_shared_filesystems": ["/lustre"]},
+            "container_images_root is /shared/images, which is below none of the shared",
+        ),
+        ("container_images", image(name="My"), '[0].name is "My"; a name is made of small'),
+        ("container_images", image(image="pytorch"), '[0].image is "pytorch"; give REGISTRY#'),
+        ("container_images", image(image="x:1@sha256:0"), '[0].image is "x:1@sha256:0"'),
+        (
+            "container_images",
+            image(image="nvcr.io/nvidia/pytorch:1"),
+            "separate the registry with #, as enroot does: nvcr.io#nvidia/pytorch:1",
+        ),
+        ("container_images", image(licence=""), "[0] (tool) has no licence"),
+        ("container_images", image(description=""), "[0] (tool) has no description"),
+        ("container_images", image(digest="sha256:12"), "[0].digest is 'sha256:12'; give sha256:"),
+        ("container_images", image(2), "tool/1.sqsh is 2 times in container_images_published"),
+        ("datasets", dataset(root=""), "has 1 entries, and datasets_root is empty; set it"),
+        ("datasets", dataset(root="shared"), "datasets_root is 'shared'; give the full path"),
+        ("datasets", dataset(root="/shared/../etc"), "datasets_root is '/shared/../etc'"),
+        (
+            "datasets",
+            dataset(more={"datasets_shared_filesystems": ["/lustre"]}),
+            "datasets_root is /shared/datasets, which is on none of the shared filesystems",
+        ),
+        (
+            "datasets",
+            dataset(root="/lustre", more={"datasets_shared_filesystems": ["/lustre"]}),
+            "datasets_root is /lustre, a whole shared filesystem",
+        ),
+        ("datasets", dataset(name="My Data"), '[0].name is "My Data"; a name is made of small'),
+        ("datasets", dataset(name=".incoming"), '[0].name is ".incoming"'),
+        ("datasets", dataset(version="../x"), '[0].version is "../x"'),
+        ("datasets", dataset(version="README.md"), '[0].version is "README.md"'),
+        ("datasets", dataset(version=1.1), "the number 1.1, which may not be what was written"),
+        ("datasets", dataset(licence=""), "iris 1 has no licence; give its licence, such as"),
+        ("datasets", dataset(source=" "), "iris 1 has no source"),
+        ("datasets", dataset(description=""), "iris 1 has no description"),
+        ("datasets", dataset(files=[]), "iris 1 has no files"),
+        ("datasets", dataset(readers="a b"), "iris 1 has the readers 'a b'"),
+        ("datasets", dataset({"url": "ftp://x/y"}), "has the address 'ftp://x/y'; give one of"),
+        ("datasets", dataset({"url": "https://x/"}), "ends with no name of a file"),
+        ("datasets", dataset({"url": "https://me:pw@x/y"}), "an address with a password in it"),
+        ("datasets", dataset({"mirrors": ["x"]}), "has the address 'x'"),
+        ("datasets", dataset({"sha256": "abc"}), "iris 1 has no SHA-256 of iris.tar.gz"),
+        ("datasets", dataset({"url": "https://x/y.tar.zst"}), "y.tar.zst, which cannot be unpack"),
+        ("datasets", dataset({"folder": "../x"}), "has the folder ../x, which leaves"),
+        ("datasets", dataset(others=[{}]), "iris 1 is 2 times in datasets_published"),
+        (
+            "datasets",
+            dataset(name="i.s", others=[{"name": "i-s"}]),
+            "i-s and i.s would both set DATASET_I_S",
+        ),
+        (
+            "datasets",
+            dataset(files=[{"url": f"https://{host}/a", "sha256": "0" * 64} for host in "xy"]),
+            "iris 1 has 2 files a; give them different folders",
+        ),
         ("enroot", {"enroot_version": "4.9.7"}, "enroot_sha256 has no 4.9.7-amd64-enroot"),
         ("enroot", {"enroot_version": "3.5.0"}, "enroot_version is 3.5.0"),
         ("enroot", {"enroot_settings": {"MOUNT_HOME": True}}, "has MOUNT_HOME, which enroot"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from playbooks.filter_plugins.storage import shared_home
+from playbooks.filter_plugins.storage import on_shared_filesystem, shared_home
 
 FOLDERS = [{"path": "/lustre/scratch", "tier": "scratch"}, {"path": "/lustre/home", "tier": "home"}]
 EXPORTS = [
@@ -29,3 +29,11 @@ MOUNTS = [
 )
 def test_homes_are_where_the_tier_is(folders, exports, mounts, home):
     assert shared_home(folders, exports, mounts) == home
+
+
+@pytest.mark.parametrize(
+    ("folder", "shared"),
+    [("/lustre", True), ("/lustre/scratch", True), ("/lustre2", False), ("/local", False)],
+)
+def test_a_folder_is_shared_below_a_mount(folder, shared):
+    assert on_shared_filesystem(folder, MOUNTS) == shared

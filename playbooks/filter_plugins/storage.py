@@ -1,4 +1,4 @@
-"""Where homes are: what `shared_storage_*` declares of the tier `home`."""
+"""Where homes are, and what is shared: what `shared_storage_*` declares."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def shared_home(folders: Entries, exports: Entries, mounts: Entries) -> str:
     return next((str(mount["path"]) for mount in mounts if mount.get("source") in sources), "")
 
 
+def on_shared_filesystem(folder: str, mounts: Entries) -> bool:
+    """Whether a folder is on a filesystem that several hosts mount."""
+    return any(f"{folder}/".startswith(f"{mount['path']}/") for mount in mounts)
+
+
 class FilterModule:
     def filters(self) -> dict[str, object]:
-        return {"shared_home": shared_home}
+        return {"shared_home": shared_home, "on_shared_filesystem": on_shared_filesystem}

@@ -245,3 +245,19 @@ def test_a_folder_of_another_name_is_nobodys_cache(node):
 
 def test_another_word_is_usage(node):
     assert node.run("put").returncode == 2
+
+
+@pytest.mark.parametrize(("mode", "code"), [(0o600, 0), (0o644, 1), (0o640, 1)])
+def test_keys_that_others_may_read_import_nothing(node, mode, code):
+    """enroot would take them; its own file, not one that operators gave to all."""
+    keys = node.folder / "enroot/.credentials"
+    keys.parent.mkdir()
+    keys.write_text("machine nvcr.io login $oauthtoken password of-a-test\n")
+    keys.chmod(mode)
+    node.environment["XDG_CONFIG_HOME"] = str(node.folder)
+    node.environment.pop("ENROOT_CONFIG_PATH", None)
+    done = node.run("get", URI)
+    assert done.returncode == code, done.stderr
+    if code:
+        assert f"others may read the keys in {keys}; chmod 600 it" in done.stderr
+        assert node.imports() == []
