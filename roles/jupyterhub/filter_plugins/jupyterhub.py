@@ -26,13 +26,16 @@ def _problems(settings: Mapping[str, Any]) -> Iterator[str]:
             f"{', '.join(map(str, ports))}; set them to three different ports."
         )
     if not re.fullmatch(r"/[A-Za-z0-9._/-]+", str(settings["prefix"])):
-        yield f"jupyterhub_prefix is {settings['prefix']!r}; set it to an absolute path without blanks."
+        prefix = settings["prefix"]
+        yield f"jupyterhub_prefix is {prefix!r}; set it to an absolute path without blanks."
     if int(settings["servers"]) < 1:
-        yield "jupyterhub_servers_per_user is less than 1; set it to the notebooks that a user may have."
+        yield (
+            "jupyterhub_servers_per_user is less than 1; set it to how many notebooks a user may have."
+        )
     if int(settings["idle_minutes"]) < 0 or 0 < int(settings["idle_minutes"]) <= 10:
         yield (
-            f"jupyterhub_idle_minutes is {settings['idle_minutes']}; set it to more than 10, because users are "
-            "warned ten minutes before, or to 0 for notebooks that never end by themselves."
+            f"jupyterhub_idle_minutes is {settings['idle_minutes']}; set it to more than 10, because "
+            "users are warned ten minutes before, or to 0 for notebooks that never end by themselves."
         )
     names = Counter(str(each["name"]) for each in settings["containers"])
     for name in (name for name, count in names.items() if count > 1):
@@ -44,15 +47,16 @@ def _problems(settings: Mapping[str, Any]) -> Iterator[str]:
 def _oidc_problems(settings: Mapping[str, Any]) -> Iterator[str]:
     provider = settings["oidc"]
     if missing := [name for name in _OIDC if not provider.get(name)]:
-        yield f"jupyterhub_oidc lacks {', '.join(missing)}; the provider's documentation names them."
+        names = ", ".join(missing)
+        yield f"jupyterhub_oidc lacks {names}; the provider's documentation names them."
     for name in _OIDC[1:]:
         address = str(provider.get(name) or "")
         if address and not address.startswith("https://"):
             yield f"jupyterhub_oidc.{name} is {address!r}; set it to an address with https://."
     if not settings["secret_file"]:
         yield (
-            "jupyterhub_oidc_client_secret_file is empty; set it to a file on the control node with the "
-            "client's secret."
+            "jupyterhub_oidc_client_secret_file is empty; set it to a file on the control node with "
+            "the client's secret."
         )
 
 

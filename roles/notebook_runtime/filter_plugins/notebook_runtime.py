@@ -23,12 +23,12 @@ def _problems(kernels: Sequence[Kernel]) -> Iterator[str]:
     for number, kernel in enumerate(kernels):
         where, name = f"notebook_runtime_kernels[{number}]", names[number]
         if not _NAME.fullmatch(name):
-            yield f"{where}.name is {name!r}; set it to lower-case letters, digits, dots and hyphens."
+            yield f"{where}.name is {name!r}; use lower-case letters, digits, dots and hyphens."
         if names.index(name) != number:
             yield f"{where}.name is {name!r}, as that of another kernel; give each its own."
         for module in kernel["modules"]:
             if not _MODULE.fullmatch(str(module)):
-                yield f"{where}.modules has {module!r}; set it to what users load, such as pytorch/2.6."
+                yield f"{where}.modules has {module!r}; name what users load, such as pytorch/2.6."
 
 
 def kernels(listed: Sequence[Kernel], prefix: str) -> dict[str, str]:
@@ -41,7 +41,7 @@ def kernels(listed: Sequence[Kernel], prefix: str) -> dict[str, str]:
 
 def _spec(kernel: Kernel, prefix: str) -> str:
     program = f"{prefix}/program/roles/notebook_runtime/files/notebook/kernel.py"
-    # A login shell, for `module` is a function of shells. What follows `bash` is $1, the connection file.
+    # A login shell, for `module` is a function of shells. $1 is the connection file.
     script = f'module load {" ".join(kernel["modules"])} && exec python3 {program} {prefix} -f "$1"'
     spec = {
         "argv": ["bash", "-lc", script, "bash", "{connection_file}"],

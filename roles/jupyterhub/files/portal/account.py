@@ -36,7 +36,9 @@ class Rule:
         if account.uid < FIRST_UID or account.uid == NOBODY:
             return f"{account.name} is an account of the system."
         if refused := sorted(account.groups & set(self.refused)):
-            return f"{account.name} is in the group {refused[0]}, whose members do not use the portal."
+            return (
+                f"{account.name} is in the group {refused[0]}, whose members do not use the portal."
+            )
         if self.groups and not account.groups & set(self.groups):
             return f"{account.name} is in none of the groups {', '.join(self.groups)}."
         return ""

@@ -20,11 +20,12 @@ from roles.jupyterhub.files.portal import account
 SECONDS = 20
 # Room that a notebook needs in the home to start: settings, history and its runtime files.
 LEAST_ROOM = 20 * 1024 * 1024
+REMOVE = "Remove files that you no longer need, then start again."
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 NODES = (
-    "Partition:128 ,NodeList:128 ,StateLong:24 ,Gres:512 ,GresUsed:512 ,CPUsState:48 ,Memory:24 ,"
-    "Time:32 ,DefaultTime:32 "
+    "Partition:128 ,NodeList:128 ,StateLong:24 ,Gres:512 ,GresUsed:512 ,"
+    "CPUsState:48 ,Memory:24 ,Time:32 ,DefaultTime:32 "
 )
 JOB = "State:32;,Reason:256;,BatchHost:128;,StartTime:32;,EndTime:32;"
 
@@ -66,7 +67,9 @@ def submit(user: account.Account, asked: Mapping[str, Any]) -> dict[str, Any]:
 def query(user: account.Account, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What Slurm says of a job: of slurmctld, or of accounting once that has forgotten it."""
     job = str(int(asked["job"]))
-    live = run(["squeue", "--noheader", "--states=all", f"--jobs={job}", f"--Format={JOB}"], user.home)
+    live = run(
+        ["squeue", "--noheader", "--states=all", f"--jobs={job}", f"--Format={JOB}"], user.home
+    )
     if live["code"] == 0 and live["out"].strip():
         return live
     if live["code"] and "Invalid job id" not in live["err"]:
@@ -90,8 +93,14 @@ def look(user: account.Account, asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "nodes": run(["sinfo", "--noheader", "--Node", f"--Format={NODES}"], home),
         "associations": run(
-            ["sacctmgr", "-nP", "show", "associations", f"user={user.name}"]
-            + ["format=account,partition,qos,defaultqos,maxtres,maxwall"],
+            [
+                "sacctmgr",
+                "-nP",
+                "show",
+                "associations",
+                f"user={user.name}",
+                "format=account,partition,qos,defaultqos,maxtres,maxwall",
+            ],
             home,
         ),
         "account": run(
@@ -120,14 +129,11 @@ def home_problem(home: str) -> str:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as problem:
-        return (
-            f"Nothing can be written to your home {home} ({problem.strerror}). "
-            "Remove files that you no longer need, then start again."
-        )
+        return f"Nothing can be written to your home {home} ({problem.strerror}). {REMOVE}"
     if (room := _room(home)) is not None and room < LEAST_ROOM:
         return (
             f"Your home {home} has {room // 1024} KiB left, and a notebook needs "
-            f"{LEAST_ROOM // 1024 // 1024} MiB. Remove files that you no longer need, then start again."
+            f"{LEAST_ROOM // 1024 // 1024} MiB. {REMOVE}"
         )
     return ""
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# States of a node that jobs start on. What follows the word, such as `*` or `~`, says that it does not answer, or is
-# powered down.
+# States of a node that jobs start on. What follows the word, such as `*` or `~`, says that it does
+# not answer, or is powered down.
 USABLE = {"idle", "mixed"}
 UNLIMITED = {"infinite", "unlimited", "n/a", ""}
 
@@ -83,7 +83,7 @@ class Cluster:
 
 
 def minutes(text: str) -> int | None:
-    """The minutes of one of Slurm's times, such as 7-00:00:00 or 30:00; None where there is no limit."""
+    """The minutes of one of Slurm's times, such as 7-00:00:00 or 30:00; None is no limit."""
     text = text.strip()
     if text.lower() in UNLIMITED:
         return None
@@ -107,7 +107,7 @@ def gpus_of(tres: str) -> int | None:
 
 
 def gres(text: str) -> dict[str, int]:
-    """How many GPUs of each type a node's Gres or GresUsed has; without a type its name is empty."""
+    """How many GPUs of each type a node's Gres or GresUsed has; no type is an empty name."""
     found: dict[str, int] = {}
     for entry in re.sub(r"\([^)]*\)", "", text).split(","):
         parts = entry.strip().split(":")

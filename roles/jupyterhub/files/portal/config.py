@@ -6,21 +6,22 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-# What a token of a notebook may do: nothing but what its own server needs.
+from jupyterhub.apihandlers import default_handlers
+
+from roles.jupyterhub.files.portal import api
+from roles.jupyterhub.files.portal.authenticators import SlowedPAMAuthenticator
+from roles.jupyterhub.files.portal.oidc import AccountOAuthenticator
+from roles.jupyterhub.files.portal.spawner import SlurmJobSpawner
+
 COOKIE_DAYS = 1.0
 
 
 def configure(c: Any, known: Mapping[str, Any]) -> None:
     """Sets everything. `c` is what get_config() gives a configuration file of Jupyter."""
-    from jupyterhub.apihandlers import default_handlers
-
-    from roles.jupyterhub.files.portal import api
-    from roles.jupyterhub.files.portal.spawner import SlurmJobSpawner
-
     default_handlers.append((api.PATH, api.NotebookHandler))
     data = known["data"]
 
-    # The proxy is a service of its own: notebooks stay reachable while the hub restarts, and their jobs run on.
+    # The proxy is a service of its own: notebooks stay reachable while the hub restarts.
     c.JupyterHub.bind_url = f"https://:{known['port']}"
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.cleanup_proxy = False
@@ -28,7 +29,8 @@ def configure(c: Any, known: Mapping[str, Any]) -> None:
     c.ConfigurableHTTPProxy.api_url = f"https://localhost:{known['proxy_api_port']}"
     c.ConfigurableHTTPProxy.auth_token = os.environ["CONFIGPROXY_AUTH_TOKEN"]
 
-    # Hub, proxy and notebooks know each other by certificates: whoever else connects to one of their ports gets nothing.
+    # Hub, proxy and notebooks know each other by certificates: whoever else connects to one of
+    # their ports gets nothing.
     c.JupyterHub.internal_ssl = True
     c.JupyterHub.internal_certs_location = f"{data}/certificates"
     c.JupyterHub.trusted_alt_names = [f"DNS:{known['name']}", "DNS:localhost"]
@@ -67,11 +69,7 @@ def configure(c: Any, known: Mapping[str, Any]) -> None:
 
 def authenticate(c: Any, known: Mapping[str, Any]) -> None:
     """How users log in, and who of them may."""
-    from roles.jupyterhub.files.portal.authenticators import SlowedPAMAuthenticator
-
     if known["authentication"] == "oidc":
-        from roles.jupyterhub.files.portal.oidc import AccountOAuthenticator
-
         provider = known["oidc"]
         c.JupyterHub.authenticator_class = AccountOAuthenticator
         mine = c.AccountOAuthenticator

@@ -38,7 +38,12 @@ def data(cluster: Cluster, site: Site) -> dict[str, object]:
         ],
         "accounts": {
             account: sorted(
-                {name for each in cluster.associations if each.account == account for name in each.qos}
+                {
+                    name
+                    for each in cluster.associations
+                    if each.account == account
+                    for name in each.qos
+                }
             )
             for account in cluster.accounts
         },
@@ -61,9 +66,16 @@ def render(cluster: Cluster, site: Site, last: str = "") -> str:
     Names from Slurm and from the inventory are text here, whatever characters they have.
     """
     source = resources.files(__package__).joinpath("form.html.j2").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+        source
+    )
     # `<` as \u003c: a name cannot end the script that it stands in.
     text = json.dumps(data(cluster, site)).replace("<", "\\u003c")
     return template.render(
-        cluster=cluster, site=site, partitions=site.offered(cluster), data=text, last=last, clock=clock
+        cluster=cluster,
+        site=site,
+        partitions=site.offered(cluster),
+        data=text,
+        last=last,
+        clock=clock,
     )

@@ -43,7 +43,9 @@ class Site:
     def offered(self, cluster: Cluster) -> tuple[Partition, ...]:
         """The partitions that the form offers."""
         return tuple(
-            each for each in cluster.partitions if not self.partitions or each.name in self.partitions
+            each
+            for each in cluster.partitions
+            if not self.partitions or each.name in self.partitions
         )
 
 
@@ -109,7 +111,9 @@ def _gpus(partition: Partition, kind: str, number: int) -> Gpus | None:
         return None
     names = ", ".join(each.type or "gpu" for each in partition.gpus)
     if not partition.gpus:
-        raise Refused(f"The partition {partition.name} has no GPUs; choose 0 GPUs, or another partition.")
+        raise Refused(
+            f"The partition {partition.name} has no GPUs; choose 0 GPUs, or another partition."
+        )
     found = next((each for each in partition.gpus if each.type == kind), None)
     if found is None and not kind and len(partition.gpus) == 1:
         found = partition.gpus[0]
@@ -137,12 +141,13 @@ def check(request: Request, cluster: Cluster, site: Site) -> Request:
     partition = offered.get(request.partition)
     if partition is None:
         names = ", ".join(offered) or "none"
-        raise Refused(f"There is no partition “{request.partition[:60]}” for you; there are: {names}.")
+        raise Refused(
+            f"There is no partition “{request.partition[:60]}” for you; there are: {names}."
+        )
     gpus = _gpus(partition, request.gpu_type, request.gpus)
     if cluster.associations and request.account not in ("", *cluster.accounts):
-        raise Refused(
-            f"You have no account “{request.account[:60]}”; you have: {', '.join(cluster.accounts)}."
-        )
+        names = ", ".join(cluster.accounts)
+        raise Refused(f"You have no account “{request.account[:60]}”; you have: {names}.")
     account = request.account or cluster.default_account
     own = [
         each

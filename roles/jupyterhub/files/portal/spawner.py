@@ -41,9 +41,13 @@ class SlurmJobSpawner(Spawner):
     )
     site = Dict(help="What the site allows notebooks: the fields of request.Site.").tag(config=True)
     notebook = Unicode(help="The program on compute nodes that starts a notebook.").tag(config=True)
-    portal_names = List(Unicode(), help="Names by which browsers reach the portal.").tag(config=True)
+    portal_names = List(Unicode(), help="Names by which browsers reach the portal.").tag(
+        config=True
+    )
     queue_seconds = Integer(600, help="How long a notebook may wait in the queue.").tag(config=True)
-    idle_minutes = Integer(0, help="An idle notebook ends after so long; 0: never.").tag(config=True)
+    idle_minutes = Integer(0, help="An idle notebook ends after so long; 0: never.").tag(
+        config=True
+    )
 
     job_id = Unicode()
     last_end = Unicode()  # how the job before ended, for the form
@@ -72,12 +76,16 @@ class SlurmJobSpawner(Spawner):
         try:
             out, err = await asyncio.wait_for(process.communicate(document), AS_USER_SECONDS)
             answer = json.loads(out)
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             process.kill()
-            raise NotStarted("The portal could not act as you within a minute. Try again.") from None
+            raise NotStarted(
+                "The portal could not act as you within a minute. Try again."
+            ) from None
         except ValueError:
             self.log.error("%s as %s: %s", action, self.user.name, err.decode(errors="replace"))
-            raise NotStarted("The portal cannot act as you on this host. Ask your operator.") from None
+            raise NotStarted(
+                "The portal cannot act as you on this host. Ask your operator."
+            ) from None
         if not isinstance(answer, dict):
             raise NotStarted("The portal cannot act as you on this host. Ask your operator.")
         return answer
@@ -123,7 +131,7 @@ class SlurmJobSpawner(Spawner):
         cluster = await self._cluster()
         partition = cluster.partition(str(self.user_options.get("partition", "")))
         nodes = partition.nodes if partition else ()
-        # The hub checks a node's name, the proxy that of the browser's request (node's https module).
+        # The hub checks a node's name; the proxy that of the browser's request, as Node.js does.
         self.ssl_alt_names = [f"DNS:{name}" for name in (*self.portal_names, *nodes)]
         self.ssl_alt_names_include_local = False
         return await super().create_certs()
@@ -137,7 +145,7 @@ class SlurmJobSpawner(Spawner):
         return paths
 
     def _request(self, cluster: cluster_now.Cluster) -> Request:
-        """What to submit; a token of the user's own may have brought other options than the form's."""
+        """What to submit; a token of the user's own may have brought others than the form."""
         known = Request.__dataclass_fields__
         try:
             options = {name: value for name, value in self.user_options.items() if name in known}
@@ -145,7 +153,9 @@ class SlurmJobSpawner(Spawner):
             options = {name: kinds.get(name, str)(value) for name, value in options.items()}
             return check(Request(**options), cluster, self._site)
         except (TypeError, ValueError):
-            raise NotStarted("These options are not complete. Start the notebook with the form.") from None
+            raise NotStarted(
+                "These options are not complete. Start the notebook with the form."
+            ) from None
         except Refused as problem:
             raise NotStarted(str(problem)) from None
 

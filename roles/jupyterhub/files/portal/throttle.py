@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 FIRST = 2.0
 MOST = 30.0
 FORGET = 900.0
-# So many failures of a name, from wherever, and of an address, which may be a whole institute's, cost
-# nobody else anything.
+# So many failures of a name, from wherever, and of an address, which may be a whole institute's,
+# cost nobody else anything.
 FREE = {"pair": 0, "name": 20, "address": 10}
 
 

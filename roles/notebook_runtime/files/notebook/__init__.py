@@ -10,6 +10,6 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
-    from roles.notebook_runtime.files.notebook import server as extension
+    from roles.notebook_runtime.files.notebook import server as extension  # noqa: PLC0415
 
     extension.load(server)

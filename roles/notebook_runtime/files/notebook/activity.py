@@ -20,7 +20,9 @@ class Ends:
     def warnings(self, now: float) -> list[str]:
         """Which ends are near: "idle", "limit"."""
         ends = {"idle": self.idle, "limit": self.limit}
-        return [name for name, end in ends.items() if end is not None and end - now <= WARNING_SECONDS]
+        return [
+            name for name, end in ends.items() if end is not None and end - now <= WARNING_SECONDS
+        ]
 
 
 def last_use(

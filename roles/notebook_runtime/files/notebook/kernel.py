@@ -19,7 +19,7 @@ def main() -> None:
     sys.path[0] = ""  # as an interpreter without a program; and not this folder
     sys.path.append(os.path.join(prefix, "lib", NAME, "site-packages"))
     try:
-        from ipykernel.kernelapp import launch_new_instance
+        from ipykernel.kernelapp import launch_new_instance  # noqa: PLC0415 - found there
     except ImportError:
         others = ", ".join(os.path.basename(path) for path in glob.glob(f"{prefix}/lib/python3.*"))
         sys.exit(f"{sys.executable} is {NAME} and has no ipykernel; the portal's is for {others}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import time
@@ -74,6 +75,4 @@ def load(server: Any) -> None:
     )
     PeriodicCallback(watch.look, SECONDS_BETWEEN * 1000).start()
     if folder := os.environ.get("PLUMBLINE_NOTEBOOK_FOLDER"):
-        import atexit
-
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,7 +1,7 @@
 """The job of a notebook: tells the portal where it listens, and becomes JupyterLab.
 
-Keys and certificates come in the job's environment, because a cluster may have no shared filesystem.
-They are written to a folder of the user's own on the node, and leave the environment.
+Keys and certificates come in the job's environment, because a cluster may have no shared
+filesystem. They are written to a folder of the user's own on the node, and leave the environment.
 """
 
 from __future__ import annotations
@@ -142,14 +142,19 @@ def main() -> int:
             known = environment.get("JUPYTER_PATH", "")
             environment["JUPYTER_PATH"] = f"{folder / 'share/jupyter'}{':' if known else ''}{known}"
         port = free_port()
-        environment["JUPYTERHUB_SERVICE_URL"] = listening_at(environment["JUPYTERHUB_SERVICE_URL"], port)
+        environment["JUPYTERHUB_SERVICE_URL"] = listening_at(
+            environment["JUPYTERHUB_SERVICE_URL"], port
+        )
         # Connection files have the keys of kernels: they stay on this node.
         environment["JUPYTER_RUNTIME_DIR"] = str(folder / "runtime")
         environment["PLUMBLINE_NOTEBOOK_FOLDER"] = str(folder)
         tell(environment, {"port": port})
     except OSError as problem:
         shutil.rmtree(folder, ignore_errors=True)
-        print(f"plumbline-notebook: the portal does not take what it is told: {problem}", file=sys.stderr)
+        print(
+            f"plumbline-notebook: the portal does not take what it is told: {problem}",
+            file=sys.stderr,
+        )
         return 1
     except SystemExit:
         shutil.rmtree(folder, ignore_errors=True)
