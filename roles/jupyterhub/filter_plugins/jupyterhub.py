@@ -30,12 +30,12 @@ def _problems(settings: Mapping[str, Any]) -> Iterator[str]:
         yield f"jupyterhub_prefix is {prefix!r}; set it to an absolute path without blanks."
     if int(settings["servers"]) < 1:
         yield (
-            "jupyterhub_servers_per_user is less than 1; set it to how many notebooks a user may have."
+            "jupyterhub_servers_per_user is less than 1; set it to how many notebooks a user has."
         )
     if int(settings["idle_minutes"]) < 0 or 0 < int(settings["idle_minutes"]) <= 10:
         yield (
-            f"jupyterhub_idle_minutes is {settings['idle_minutes']}; set it to more than 10, because "
-            "users are warned ten minutes before, or to 0 for notebooks that never end by themselves."
+            f"jupyterhub_idle_minutes is {settings['idle_minutes']}; set it to more than 10, "
+            "because users are warned ten minutes before, or to 0, for notebooks that stay."
         )
     names = Counter(str(each["name"]) for each in settings["containers"])
     for name in (name for name, count in names.items() if count > 1):
@@ -55,8 +55,8 @@ def _oidc_problems(settings: Mapping[str, Any]) -> Iterator[str]:
             yield f"jupyterhub_oidc.{name} is {address!r}; set it to an address with https://."
     if not settings["secret_file"]:
         yield (
-            "jupyterhub_oidc_client_secret_file is empty; set it to a file on the control node with "
-            "the client's secret."
+            "jupyterhub_oidc_client_secret_file is empty; set it to a file on the control node "
+            "with the client's secret."
         )
 
 

@@ -39,7 +39,7 @@ class Page:
 
 
 class _Connection(http.client.HTTPSConnection):
-    """To the node's address, whatever name the page has; the certificate is held against the name."""
+    """To the node's address; the certificate is held against the name of the page."""
 
     address = ""
 

@@ -12,7 +12,7 @@ gpu* gpu1 mixed gpu:h100:8(S:0-1) gpu:h100:3(IDX:0-2) 24/40/0/64 515000 7-00:00:
 gpu* gpu2 idle gpu:h100:8(S:0-1) gpu:h100:0(IDX:N/A) 0/64/0/64 515000 7-00:00:00 1:00:00
 gpu* gpu3 drained gpu:h100:8(S:0-1) gpu:h100:0(IDX:N/A) 0/0/64/64 515000 7-00:00:00 1:00:00
 gpu* gpu4 idle* gpu:h100:8 gpu:h100:0 0/64/0/64 515000 7-00:00:00 1:00:00
-mig gpu5 allocated gpu:1g.10gb:7,gpu:h100:1 gpu:1g.10gb:7(IDX:0-6),gpu:h100:1(IDX:7) 64/0/0/64 1000 infinite n/a
+mig g5 allocated gpu:1g.10gb:7,gpu:h100:1 gpu:1g.10gb:7(IDX:0-6),gpu:h100:1 4/0/0/4 9 infinite n/a
 cpu cpu1 mixed- (null) (null) 2/6/0/8 64000 30:00 n/a
 """
 
