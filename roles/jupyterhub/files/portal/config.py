@@ -11,7 +11,7 @@ from jupyterhub.apihandlers import default_handlers
 from roles.jupyterhub.files.portal import api
 from roles.jupyterhub.files.portal.authenticators import SlowedPAMAuthenticator
 from roles.jupyterhub.files.portal.oidc import AccountOAuthenticator
-from roles.jupyterhub.files.portal.spawner import SlurmJobSpawner
+from roles.jupyterhub.files.portal.spawner import SlurmJobSpawner, alternative_name
 
 COOKIE_DAYS = 1.0
 
@@ -33,7 +33,7 @@ def configure(c: Any, known: Mapping[str, Any]) -> None:
     # their ports gets nothing.
     c.JupyterHub.internal_ssl = True
     c.JupyterHub.internal_certs_location = f"{data}/certificates"
-    c.JupyterHub.trusted_alt_names = [f"DNS:{known['name']}", "DNS:localhost"]
+    c.JupyterHub.trusted_alt_names = [alternative_name(name) for name in known["names"]]
     c.JupyterHub.hub_bind_url = f"https://0.0.0.0:{known['hub_port']}"
     c.JupyterHub.hub_connect_url = f"https://{known['name']}:{known['hub_port']}"
 
@@ -54,7 +54,7 @@ def configure(c: Any, known: Mapping[str, Any]) -> None:
     c.SlurmJobSpawner.as_user = sudo
     c.SlurmJobSpawner.site = known["site"]
     c.SlurmJobSpawner.notebook = known["notebook"]
-    c.SlurmJobSpawner.portal_names = [known["name"], "localhost"]
+    c.SlurmJobSpawner.portal_names = known["names"]
     c.SlurmJobSpawner.queue_seconds = known["queue_seconds"]
     c.SlurmJobSpawner.idle_minutes = known["idle_minutes"]
     c.SlurmJobSpawner.start_timeout = known["queue_seconds"] + 120

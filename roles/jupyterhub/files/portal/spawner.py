@@ -12,6 +12,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
 
 from jupyterhub.spawner import Spawner
@@ -132,7 +133,7 @@ class SlurmJobSpawner(Spawner):
         partition = cluster.partition(str(self.user_options.get("partition", "")))
         nodes = partition.nodes if partition else ()
         # The hub checks a node's name; the proxy that of the browser's request, as Node.js does.
-        self.ssl_alt_names = [f"DNS:{name}" for name in (*self.portal_names, *nodes)]
+        self.ssl_alt_names = [alternative_name(name) for name in (*self.portal_names, *nodes)]
         self.ssl_alt_names_include_local = False
         return await super().create_certs()
 
@@ -292,6 +293,14 @@ class SlurmJobSpawner(Spawner):
         """There is no job any more."""
         super().clear_state()
         self.job_id = ""
+
+
+def alternative_name(name: str) -> str:
+    """A name or an address, as certipy writes it into a certificate."""
+    try:
+        return f"IP:{ip_address(name)}"
+    except ValueError:
+        return f"DNS:{name}"
 
 
 def _refusal(stderr: str) -> str:

@@ -10,12 +10,17 @@ PREFIX = "/opt/plumbline/notebook"
 PYTHON = f"{PREFIX}/env/bin/python"
 
 
+def _name(package):
+    """As pip compares names."""
+    return package.lower().replace("_", "-")
+
+
 def test_it_is_what_the_lock_says(host):
     listed = json.loads(host.check_output(f"{PYTHON} -m pip list --format=json"))
-    versions = {package["name"].lower(): package["version"] for package in listed}
+    versions = {_name(package["name"]): package["version"] for package in listed}
     pinned = [line.split("==") for line in REQUIREMENTS.split() if "==" in line]
     assert pinned
-    assert {name: versions[name.lower()] for name, _ in pinned} == dict(pinned)
+    assert {name: versions[_name(name)] for name, _ in pinned} == dict(pinned)
 
 
 def test_no_user_can_change_it(host):
