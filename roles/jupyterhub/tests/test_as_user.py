@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,9 +122,15 @@ def test_a_job_is_a_number(person) -> None:
         ({}, ""),
     ],
 )
-def test_who_may_use_the_portal(known: dict, sentence: str) -> None:
-    groups = {"groups": frozenset({"cluster"})} | known
-    person = account.Account(**({"name": "ada", "uid": 2001, "home": "/", "shell": ""} | groups))
+def test_who_may_use_the_portal(known: dict[str, Any], sentence: str) -> None:
+    usual: dict[str, Any] = {
+        "name": "ada",
+        "uid": 2001,
+        "home": "/",
+        "shell": "",
+        "groups": {"cluster"},
+    }
+    person = account.Account(**(usual | known))
     problem = account.Rule(groups=["cluster"], refused=["sudo"]).problem(person)
     assert problem.startswith(sentence)
     assert bool(problem) == bool(sentence)

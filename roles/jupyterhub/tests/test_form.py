@@ -20,7 +20,9 @@ def test_the_form_has_what_there_is() -> None:
     assert re.search(r'<option value="PyTorch">PyTorch</option>', page)
     assert re.search(r'<option value="art">art</option>', page)
     assert "portal-last" not in page
-    data = json.loads(re.search(r'id="portal-data">(.*)</script>', page).group(1))
+    found = re.search(r'id="portal-data">(.*)</script>', page)
+    assert found
+    data = json.loads(found.group(1))
     assert data["partitions"][0]["gpus"] == [
         {"type": "h100", "perNode": 8, "free": 5, "total": 16, "freeOnOne": 4}
     ]

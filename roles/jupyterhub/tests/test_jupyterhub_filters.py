@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roles.jupyterhub.filter_plugins.jupyterhub import problems
@@ -48,5 +50,5 @@ def test_good_settings() -> None:
         ({"authentication": "oidc", "oidc": OIDC}, "jupyterhub_oidc_client_secret_file is empty"),
     ],
 )
-def test_a_sentence_for_each(wrong: dict, sentence: str) -> None:
+def test_a_sentence_for_each(wrong: dict[str, Any], sentence: str) -> None:
     assert any(sentence in problem for problem in problems(GOOD | wrong))

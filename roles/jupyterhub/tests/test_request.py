@@ -35,7 +35,7 @@ CLUSTER = Cluster(
 SITE = Site(containers=(Container("PyTorch", "/images/pytorch.sqsh"),))
 
 
-def ask(site: Site = SITE, cluster: Cluster = CLUSTER, **fields: str) -> Request:
+def ask(site: Site = SITE, cluster: Cluster = CLUSTER, /, **fields: str) -> Request:
     return of_form({name: [text] for name, text in fields.items()}, cluster, site)
 
 
@@ -116,7 +116,7 @@ def test_the_limits_of_the_site() -> None:
 
 def test_without_accounting_no_account_is_known_and_none_is_refused() -> None:
     bare = Cluster((GPU,))
-    assert ask(cluster=bare, account="any").account == "any"
+    assert ask(SITE, bare, account="any").account == "any"
 
 
 def test_nothing_is_submitted_while_something_is_not_known() -> None:
@@ -124,7 +124,7 @@ def test_nothing_is_submitted_while_something_is_not_known() -> None:
         CLUSTER, problems=("Slurm does not say which nodes there are (x)",)
     )
     with pytest.raises(Refused, match="does not say which nodes"):
-        ask(cluster=broken)
+        ask(SITE, broken)
 
 
 def test_no_text_of_a_user_becomes_another_option() -> None:

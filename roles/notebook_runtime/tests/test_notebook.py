@@ -6,6 +6,7 @@ import json
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,6 @@ def test_a_kernel_loads_its_modules() -> None:
         ({"modules": ["a; rm -rf /"]}, "[1].modules has 'a; rm -rf /'"),
     ],
 )
-def test_kernels_that_cannot_be_written(wrong: dict, sentence: str) -> None:
+def test_kernels_that_cannot_be_written(wrong: dict[str, Any], sentence: str) -> None:
     other = {"name": "other", "modules": ["a/1"]} | wrong
     assert sentence in kernel_problems([*KERNELS, other])[0]

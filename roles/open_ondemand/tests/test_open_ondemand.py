@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -17,7 +19,7 @@ def node(name: str, memory_mb: int = 512_000, **gpus: object) -> dict[str, objec
     return {"name": name, "cpus": CPUS, "memory_mb": memory_mb, "gpus": known}
 
 
-SITE = {
+SITE: dict[str, Any] = {
     "cluster": "alpha",
     "title": TITLE,
     "url": "",
