@@ -92,6 +92,9 @@ def person(chromium, passwords, request) -> Iterator[Callable]:
         )
         contexts.append(context)
         page = context.new_page()
+        page.on("console", lambda line: print(f"{line.type}: {line.text}"))
+        page.on("pageerror", lambda error: print(f"page: {error}"))
+        page.on("requestfailed", lambda asked: print(f"failed: {asked.url} {asked.failure}"))
         page.goto(f"{PORTAL}/hub/login")
         if name:
             page.fill("#username_input", name)

@@ -63,6 +63,7 @@ def cell(page, name, card, code):
     """What a new notebook with the kernel of this card prints."""
     page.goto(f"{PORTAL}/user/{name}/lab?reset")
     page.click(f'.jp-LauncherCard[data-category="Notebook"][title*="{card}"]', timeout=60_000)
+    page.wait_for_selector("text=/\\| Idle/", timeout=90_000)  # before, a cell is not run
     page.locator(".jp-Notebook .cm-content").first.click()
     page.keyboard.insert_text(code)
     page.keyboard.press("Shift+Enter")
@@ -137,7 +138,7 @@ def test_6_a_killed_hub_keeps_the_notebook(person, node):
     opened(page, "ada")
     before = jobs(node, "ada")
     node("login1", "sudo systemctl kill --signal=KILL plumbline-portal")
-    assert page.evaluate("fetch('/user/ada/api/status').then(answer => answer.status)") == 200
+    assert page.goto(f"{PORTAL}/user/ada/api/status").status == 200
     until(lambda: node("login1", "systemctl is-active plumbline-portal || true") == "active")
     until(lambda: page.goto(f"{PORTAL}/hub/health").status == 200)
     page.goto(f"{PORTAL}/hub/home")
@@ -158,7 +159,7 @@ def test_7_a_killed_node_is_said(person, node, cluster):
     assert re.search(rf"{host} ended: its node failed", text), text
     assert cluster("start", host).returncode == 0
     until(lambda: node(host, "systemctl is-active slurmd || true") == "active", 120)
-    node("ctl1", f"sudo scontrol update NodeName={host} State=RESUME")
+    node("ctl1", f"sudo scontrol update NodeName={host} State=RESUME || true")  # it may be back
     until(lambda: "idle" in node("login1", f"sinfo -hn {host} -o %T"), 120)
     line = node("ada@login1", f"sacct -nPX -j {number} --format=User,State,AllocTRES")
     assert re.match(r"ada\|NODE_FAIL\|.*gres/gpu=2", line), line
@@ -170,7 +171,7 @@ def test_8_what_cannot_be_had(person, node):
     assert "allows 10080 minutes; you asked for 12000" in page.inner_text(".spawn-error-msg")
     page.screenshot(path=f"{PICTURES}/8-limit.png", full_page=True)
     page.goto(f"{PORTAL}/hub/spawn")
-    page.evaluate("document.getElementById('gpus').max = 99")
+    page.evaluate("document.getElementById('spawn_form').noValidate = true")  # the hub checks, too
     page.fill("#gpus", "3")
     page.click("#spawn_form [type=submit]")
     assert "has more than 2 GPUs of the type virtual" in page.inner_text(".spawn-error-msg")

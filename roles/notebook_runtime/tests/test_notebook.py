@@ -45,12 +45,14 @@ NOON = USED.timestamp()
 
 
 def test_running_code_is_use() -> None:
-    assert activity.last_use(USED, [{"execution_state": "busy"}], 0.0, NOON + 5000) == NOON + 5000
-    assert activity.last_use(USED, [{"execution_state": "idle"}], 0.0, NOON + 5000) == NOON
+    busy = {"execution_state": "busy", "last_activity": USED.isoformat()}
+    idle = {"execution_state": "idle", "last_activity": USED.isoformat().replace("+00:00", "Z")}
+    assert activity.last_use([busy], [0.0], NOON + 5000) == NOON + 5000
+    assert activity.last_use([idle], [0.0], NOON + 5000) == NOON
 
 
-def test_keeping_is_use() -> None:
-    assert activity.last_use(USED, [], NOON + 100, NOON + 5000) == NOON + 100
+def test_keeping_typing_and_terminals_are_use() -> None:
+    assert activity.last_use([], [NOON, NOON + 100], NOON + 5000) == NOON + 100
 
 
 def test_ends_and_when_to_warn() -> None:

@@ -25,13 +25,17 @@ class Ends:
         ]
 
 
-def last_use(
-    last: datetime, kernels: Iterable[Mapping[str, Any]], kept: float, now: float
-) -> float:
-    """When it was used last: by a person, by code that still runs, or when somebody said "keep"."""
-    if any(kernel.get("execution_state") == "busy" for kernel in kernels):
-        return now
-    return max(last.timestamp(), kept)
+def last_use(kernels: Iterable[Mapping[str, Any]], others: Iterable[float], now: float) -> float:
+    """When it was used last: by code that still runs, by a kernel, or at one of the other times.
+
+    An open page asks the server every few seconds, so requests alone are no use.
+    """
+    times = [*others]
+    for kernel in kernels:
+        if kernel.get("execution_state") == "busy":
+            return now
+        times.append(datetime.fromisoformat(str(kernel["last_activity"])).timestamp())
+    return max(times)
 
 
 def ends(used: float, idle_minutes: int, job_end: str) -> Ends:

@@ -6,6 +6,9 @@ import atexit
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.base.handlers import APIHandler
@@ -15,6 +18,7 @@ from tornado.ioloop import PeriodicCallback
 from roles.notebook_runtime.files.notebook import activity
 
 SECONDS_BETWEEN = 20
+HEARTBEAT = Path("~/.local/share/code-server/heartbeat")
 
 
 class Watch:
@@ -29,8 +33,15 @@ class Watch:
     def ends(self, now: float) -> activity.Ends:
         """When it ends, as things are."""
         kernels = self.server.kernel_manager.list_kernels()
-        used = activity.last_use(self.server.web_app.last_activity(), kernels, self.kept, now)
+        used = activity.last_use(kernels, [self.kept, *self._others()], now)
         return activity.ends(used, self.idle_minutes, self.job_end)
+
+    def _others(self) -> Iterator[float]:
+        """Of terminals, and of VS Code, which touches a file while somebody has it open."""
+        if terminal := self.server.web_app.settings.get("terminal_last_activity"):
+            yield terminal.timestamp()
+        with suppress(OSError):
+            yield HEARTBEAT.expanduser().stat().st_mtime
 
     def look(self) -> None:
         """Called every now and then."""
@@ -42,7 +53,7 @@ class Watch:
 
 
 class EndsHandler(APIHandler):
-    """GET says when the notebook ends, and whether that is near; POST keeps it."""
+    """GET says when the notebook ends, and whether that is near; POST that somebody uses it."""
 
     _track_activity = False  # asking is no use of the notebook
 
@@ -61,7 +72,7 @@ class EndsHandler(APIHandler):
 
     @web.authenticated
     def post(self) -> None:
-        """Somebody wants to go on."""
+        """Somebody types, clicks, or wants to go on."""
         self.watch.kept = time.time()
         self.set_status(204)
 

@@ -1,5 +1,5 @@
-// An extension of JupyterLab without a build: a module container as JupyterLab loads it, with one plugin. It asks the
-// server every half minute when the notebook ends, and says so in time.
+// An extension of JupyterLab without a build: a module container as JupyterLab loads it, with one plugin. It tells the
+// server when somebody types or clicks, asks it every half minute when the notebook ends, and says so in time.
 (() => {
   const SECONDS_BETWEEN = 30;
   const clock = seconds => new Date(seconds * 1000).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit"});
@@ -23,7 +23,15 @@
         await ask("POST");
         delete said.idle;
       };
+      let used = false;
+      for (const event of ["keydown", "pointerdown", "wheel"]) {
+        document.addEventListener(event, () => { used = true; }, {capture: true, passive: true});
+      }
       const look = async () => {
+        if (used) {
+          used = false;
+          await ask("POST").catch(() => null);
+        }
         const answer = await ask().catch(() => null);
         if (!answer || !answer.ok) return;
         const ends = await answer.json();
