@@ -22,6 +22,7 @@ Option = Mapping[str, Any]  # as in a role's argument spec
 class Group:
     meaning: str
     needed: bool
+    within: str = ROOT  # the group that all of its hosts are in
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,13 +46,16 @@ def group_refusals(groups: Groups, contract: Contract) -> Iterator[Refusal]:
             yield Refusal(f"group {name} ({group.meaning}) has no host; {hint}")
     if not groups.get(ROOT):
         return
-    inside = set(groups[ROOT])
-    for name, members in groups.items():
-        outside = [host for host in members if host not in inside]
-        if name in contract.groups and outside:
-            yield Refusal(
-                f"group {name} has hosts that are not in {ROOT} ({listed(outside)}); "
+    for name, group in contract.groups.items():
+        inside = set(groups.get(group.within, ()))
+        if outside := [host for host in groups.get(name, ()) if host not in inside]:
+            mend = (
                 f"make {name} a child of {ROOT}."
+                if group.within == ROOT
+                else f"put them into {group.within} as well."
+            )
+            yield Refusal(
+                f"group {name} has hosts that are not in {group.within} ({listed(outside)}); {mend}"
             )
     yield from _misspelt(groups, contract, foreign)
     yield from _without_role(groups, contract)

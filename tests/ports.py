@@ -37,6 +37,7 @@ BEGIN, END = "<!-- BEGIN PORTS -->\n", "<!-- END PORTS -->\n"
 
 AUTHENTICATION = {
     "certificates": "TLS, a certificate of each side",
+    "login": "TLS, the password of a user or the site's provider",
     "file": "mode of the socket's file",
     "munge": "MUNGE",
     "none": "none",

@@ -1,0 +1,1 @@
+"""The web portal: JupyterHub, whose notebooks are Slurm jobs of their users."""

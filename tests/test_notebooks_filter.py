@@ -1,0 +1,23 @@
+"""Kernels out of declared modules are kernels that the role notebook_runtime takes."""
+
+from __future__ import annotations
+
+from playbooks.filter_plugins.notebooks import kernels_of_modules
+from roles.notebook_runtime.filter_plugins.notebook_runtime import kernel_problems
+
+MODULES = [
+    {"name": "PyTorch", "version": "2.13.0", "kind": "venv", "description": "PyTorch with CUDA"},
+    {"name": "tools/jax", "version": "0.8+cu13", "kind": "venv", "description": "JAX"},
+    {"name": "openmpi", "version": "5.0.7", "kind": "folder", "description": "Open MPI"},
+]
+
+
+def test_each_virtual_environment_is_a_kernel() -> None:
+    found = kernels_of_modules(MODULES)
+    assert [each["name"] for each in found] == ["pytorch-2.13.0", "tools-jax-0.8-cu13"]
+    assert found[0] == {
+        "name": "pytorch-2.13.0",
+        "description": "PyTorch with CUDA (PyTorch/2.13.0)",
+        "modules": ["PyTorch/2.13.0"],
+    }
+    assert kernel_problems(found) == []
