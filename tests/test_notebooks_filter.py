@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playbooks.filter_plugins.notebooks import kernels_of_modules
+from playbooks.filter_plugins.notebooks import containers_of_images, kernels_of_modules
 from roles.notebook_runtime.filter_plugins.notebook_runtime import kernel_problems
 
 MODULES = [
@@ -21,3 +21,16 @@ def test_each_virtual_environment_is_a_kernel() -> None:
         "modules": ["PyTorch/2.13.0"],
     }
     assert kernel_problems(found) == []
+
+
+def test_each_image_that_is_published_is_offered() -> None:
+    images = [
+        {"name": "pytorch", "image": "nvcr.io#nvidia/pytorch:25.06-py3"},
+        {"name": "debian", "image": "localhost:5000#debian"},
+        {"name": "old", "image": "old:1", "state": "absent"},
+    ]
+    assert containers_of_images(images, "/shared/images") == [
+        {"name": "pytorch:25.06-py3", "image": "/shared/images/pytorch/25.06-py3.sqsh"},
+        {"name": "debian:latest", "image": "/shared/images/debian/latest.sqsh"},
+    ]
+    assert containers_of_images(images, "") == []

@@ -255,6 +255,12 @@ def test_a_group_of_the_contract_is_inside_the_cluster(tmp_path: Path, group: st
     assert f"make {group} a child" in refusals
 
 
+def test_a_portal_that_could_not_submit_jobs_is_refused(tmp_path: Path) -> None:
+    refusals = sentences(write(tmp_path, good() | {"portal": hosts(ctl1="10.0.0.1")}))
+    assert "group portal has hosts that are not in slurm_login (ctl1)" in refusals
+    assert "put them into slurm_login as well" in refusals
+
+
 @pytest.mark.parametrize(
     ("databases", "backup", "sentence"),
     [

@@ -1,4 +1,4 @@
-"""Kernels of notebooks, out of the modules that a site declares."""
+"""What notebooks offer, out of the modules and images that a site declares."""
 
 from __future__ import annotations
 
@@ -25,8 +25,27 @@ def kernels_of_modules(modulefiles: Sequence[Mapping[str, Any]]) -> list[dict[st
     ]
 
 
+def containers_of_images(images: Sequence[Mapping[str, Any]], root: str) -> list[dict[str, str]]:
+    """The images of the role container_images, as the portal's form offers them.
+
+    >>> containers_of_images([{"name": "pytorch", "image": "nvcr.io#nvidia/pytorch:25.06"}], "/s")
+    [{'name': 'pytorch:25.06', 'image': '/s/pytorch/25.06.sqsh'}]
+    """
+    found = []
+    for each in images:
+        if each.get("state", "present") == "present" and root:
+            last = re.split(r"[#/]", str(each["image"]))[-1].partition("@")[0]
+            tag = last.partition(":")[2] or "latest"
+            name = str(each["name"])
+            found.append({"name": f"{name}:{tag}", "image": f"{root}/{name}/{tag}.sqsh"})
+    return found
+
+
 class FilterModule:
-    """Registers the filter with Ansible."""
+    """Registers the filters with Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"kernels_of_modules": kernels_of_modules}
+        return {
+            "kernels_of_modules": kernels_of_modules,
+            "containers_of_images": containers_of_images,
+        }
