@@ -118,6 +118,7 @@ def test_a_job_is_a_number(person) -> None:
         ({"uid": 999, "name": "munge"}, "munge is an account of the system."),
         ({"uid": 65534, "name": "nobody"}, "nobody is an account of the system."),
         ({"groups": frozenset({"sudo"})}, "ada is in the group sudo"),
+        ({"name": "ops", "uid": 1000}, "ops is an account of operators"),
         ({"groups": frozenset({"other"})}, "ada is in none of the groups cluster."),
         ({}, ""),
     ],
@@ -131,7 +132,7 @@ def test_who_may_use_the_portal(known: dict[str, Any], sentence: str) -> None:
         "groups": {"cluster"},
     }
     person = account.Account(**(usual | known))
-    problem = account.Rule(groups=["cluster"], refused=["sudo"]).problem(person)
+    problem = account.Rule(["cluster"], ["sudo"], ["ops"]).problem(person)
     assert problem.startswith(sentence)
     assert bool(problem) == bool(sentence)
 

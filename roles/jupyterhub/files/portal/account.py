@@ -26,15 +26,20 @@ class Account:
 
 @dataclass(frozen=True)
 class Rule:
-    """`groups`: who may come, everybody if it is empty. `refused`: whose members may not."""
+    """`groups`: who may come, everybody if it is empty. `refused`: whose members may not, and
+    `refused_users`: who may not.
+    """
 
     groups: Sequence[str] = ()
     refused: Sequence[str] = ()
+    refused_users: Sequence[str] = ()
 
     def problem(self, account: Account) -> str:
         """Why this account may not use the portal, as a sentence; empty if it may."""
         if account.uid < FIRST_UID or account.uid == NOBODY:
             return f"{account.name} is an account of the system."
+        if account.name in self.refused_users:
+            return f"{account.name} is an account of operators, who do not use the portal."
         if refused := sorted(account.groups & set(self.refused)):
             return (
                 f"{account.name} is in the group {refused[0]}, whose members do not use the portal."

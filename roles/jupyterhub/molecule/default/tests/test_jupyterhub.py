@@ -365,7 +365,7 @@ def test_the_portal_is_not_root_and_acts_as_nobody_else(host):
     with host.sudo():
         job = "/opt/plumbline/portal/portal-job"
         ask = json.dumps({"action": "look"})
-        for whom, sentence in (("root", "sudo:"), ("munge", "of the system"), ("ops", "group")):
+        for whom, sentence in (("root", "sudo:"), ("munge", "of the system"), ("ops", "operators")):
             tried = host.run(f"echo '{ask}' | {portal} sudo -n -u {whom} -- {job} 2>&1")
             assert tried.rc, whom
             assert sentence in tried.stdout, tried.stdout
