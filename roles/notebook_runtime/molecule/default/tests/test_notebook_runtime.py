@@ -23,6 +23,11 @@ def test_it_is_what_the_lock_says(host):
     assert {name: versions[_name(name)] for name, _ in pinned} == dict(pinned)
 
 
+def test_nobody_is_asked_for_news_of_the_project(host):
+    page = json.loads(host.file(f"{PREFIX}/etc/labconfig/page_config.json").content_string)
+    assert page["disabledExtensions"] == {"@jupyterlab/apputils-extension:announcements": True}
+
+
 def test_no_user_can_change_it(host):
     for path in (
         PREFIX,
