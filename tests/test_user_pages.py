@@ -140,6 +140,25 @@ def test_the_pages_of_use_have_the_sites_names() -> None:
     assert "](../" not in "".join(files.values())
 
 
+def test_pages_of_what_a_site_has() -> None:
+    everything = site(portal="https://portal.example.org/")
+    assert {"notebooks.html", "data.html", "containers.html"} <= set(everything)
+    assert "notebooks.html" not in site()
+    assert "data.html" not in site(datasets=[], scratch={})
+    check_pages(everything)
+
+
+def test_published_data_sets_are_told_once_by_name() -> None:
+    published = [
+        {"name": "iris", "version": "1", "description": "flowers"},
+        {"name": "iris", "version": "2", "description": "more flowers"},
+        {"name": "gone", "version": "1", "state": "absent"},
+    ]
+    told = [{"name": "iris", "path": "/data/iris", "description": "more flowers"}]
+    assert filters.datasets_for_users(published, "/data") == told
+    assert filters.datasets_for_users(published, "") == []
+
+
 def test_what_a_site_does_not_have_is_left_out() -> None:
     nothing: dict[str, Any] = {"scratch": {}, "quota": {}}
     files = site(

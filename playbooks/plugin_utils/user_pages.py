@@ -62,9 +62,8 @@ pre {{ background: #f2f2f2; padding: .8rem; overflow-x: auto; }}
 
 def files(site: Site) -> dict[str, str]:
     """The text of each file, by its name."""
-    pages = {"index": index(site), "jobs": _adapted("jobs.md", site)}
-    if site["containers"]:
-        pages["containers"] = _adapted("containers.md", site)
+    pages = {"index": index(site)}
+    pages |= {name.removesuffix(".md"): _adapted(name, site) for name in _of_docs(site)}
     result = {f"{name}.md": text for name, text in pages.items()}
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in pages.items()}
     for name, page in pages.items():
@@ -288,10 +287,20 @@ def _software(site: Site) -> Iterator[str]:
 # --- pages of docs/use -------------------------------------------------------
 
 
+def _of_docs(site: Site) -> list[str]:
+    """The pages of what this site has."""
+    optional = {
+        "containers.md": site["containers"],
+        "notebooks.md": site["portal"],
+        "data.md": site["datasets"] or site["scratch"],
+    }
+    return ["jobs.md", *(name for name, there in optional.items() if there)]
+
+
 def _adapted(name: str, site: Site) -> str:
     """With the site's names in place of those that stand for them."""
     page = (DOCS / name).read_text(encoding="utf-8")
-    pages = {"jobs.md"} | ({"containers.md"} if site["containers"] else set())
+    pages = _of_docs(site)
 
     def link(found: re.Match[str]) -> str:
         target = found[2]
