@@ -30,8 +30,8 @@ ASSERT = {"assert", "ansible.builtin.assert"}
 SET_FACT = {"set_fact", "ansible.builtin.set_fact"}
 HERE = "localhost"
 
-# Names that a task of a play has, and no inventory.
-SAID = ("ansible_", "vars", "environment", "play_hosts", "role_names")
+# Names that a task of a play has, and no inventory; and all that begin with `ansible_`.
+SAID = {"vars", "environment", "play_hosts", "role_names"}
 
 Answer = dict[str, Any]
 Question = Mapping[str, Any]
@@ -234,7 +234,7 @@ class Turn:
         if reach.missing & self.walk.awaited[host]:
             return WAIT
         # What is missing now will not be there later, but for what Ansible says of a play.
-        unsaid = any(name.startswith(SAID) for name in reach.missing)
+        unsaid = any(name.startswith("ansible_") or name in SAID for name in reach.missing)
         return None if reach.writes or unsaid else False
 
     def _rendered(self, raw: Any, hosts: Sequence[str]) -> Iterator[tuple[Any, Sequence[str]]]:
