@@ -22,6 +22,7 @@ from cluster.text import printable
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/use"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|-])")
+_PICTURE = re.compile(r"^!\[[^\]]*\]\([^)\s]+\)\n\n", re.MULTILINE)  # the files stay here
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 
 Site = Mapping[str, Any]
@@ -307,7 +308,7 @@ def _adapted(name: str, site: Site) -> str:
         there = target.startswith(("http://", "https://", "#")) or target.split("#")[0] in pages
         return found[0] if there else found[1]
 
-    page = _LINK.sub(link, page)
+    page = _LINK.sub(link, _PICTURE.sub("", page))
     login = printable(str(site["logins"][0])) if site["logins"] else "LOGIN"
     page = re.sub(r"\bLOGIN\b", lambda _: login, page)
     page = page.replace("/opt/examples", printable(str(site["examples"])))
