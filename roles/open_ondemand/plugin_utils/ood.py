@@ -6,6 +6,7 @@ v2" and "Interactive Apps"). Names in it are data of YAML; in scripts there are 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,7 +39,8 @@ def files(site: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _yaml(document: object) -> str:
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    plain = json.loads(json.dumps(document))  # Ansible's texts are no plain ones to PyYAML
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000)
     return f"# {HEAD}\n---\n{text}"
 
 

@@ -96,6 +96,14 @@ def test_what_a_user_types_is_a_number_or_a_plain_word(written: dict[str, str]) 
         assert "<%" not in written[f"{ood.APP}/template/{name}.sh.erb"]
 
 
+def test_texts_that_are_no_plain_ones_are_written() -> None:
+    class Tagged(str):
+        """As Ansible hands on what comes from an inventory."""
+
+    site = SITE | {"title": Tagged(TITLE), "cluster": Tagged("alpha")}
+    assert ood.files(site) == ood.files(SITE)
+
+
 def test_problems() -> None:
     assert ood.problems(SITE) == []
     assert "open_ondemand_login_host is empty" in ood.problems(SITE | {"login_host": ""})[0]
