@@ -140,10 +140,23 @@ def test_a_notebook_is_a_job_of_its_user_with_what_the_form_said(host, alice):
 
 
 def test_code_runs_there(host, alice):
-    """A kernel by the API that JupyterLab uses; what it prints comes by a WebSocket, so a file."""
+    """A kernel, by the API that JupyterLab uses; it opens no port."""
     alice.get("/user/alice/lab")
     kernel = alice.call("POST", "/user/alice/api/kernels", {"name": "python3"})
     assert kernel.status == 201, kernel.text
+    identity = kernel.json["id"]
+
+    def idle():
+        found = alice.call("GET", f"/user/alice/api/kernels/{identity}").json
+        return found["execution_state"] == "idle"
+
+    until(idle)
+    with host.sudo():
+        pids = set(host.check_output("pgrep -u alice").split())
+        listeners = host.check_output("ss -Hltnp").splitlines()
+    own = [line for line in listeners if set(re.findall(r"pid=(\d+)", line)) & pids]
+    # The server's alone: whoever connects to a kernel's port is told what it prints.
+    assert len(own) == 1, own
     assert alice.call("GET", "/user/alice/api/plumbline/ends").json["idle"] > time.time()
 
 
