@@ -8,12 +8,12 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ansible.module_utils.refused import Refused
-from ansible.module_utils.whole_file import Access, make_folder
+from ansible.module_utils.whole_file import OWN_FILE, Access, differs, make_folder, write
 
 PAGE = "README.md"
 # Beside what is published; hidden, so it is the name of nothing.
@@ -32,6 +32,22 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+def bring_pages(
+    root: Path, files: Mapping[str, str], stale: Iterable[str], check_mode: bool
+) -> list[str]:
+    """Writes the files that differ and removes the stale ones; their paths below the root."""
+    different = [name for name, text in files.items() if differs(root / name, text, OWN_FILE)]
+    stale = list(stale)
+    if not check_mode:
+        for name in different:
+            write(root / name, files[name], OWN_FILE)
+        for name in stale:
+            (root / name).unlink(missing_ok=True)
+            with suppress(OSError):  # others are in it
+                (root / name).parent.rmdir()
+    return sorted(different + stale)
 
 
 @contextmanager

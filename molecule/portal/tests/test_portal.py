@@ -46,13 +46,6 @@ def start(page, **fields):
     page.click("#spawn_form [type=submit]")
 
 
-def stop(page, node, name):
-    page.goto(f"{PORTAL}/hub/home")
-    if page.is_visible("#stop"):
-        page.click("#stop")
-    until(lambda: not jobs(node, name))
-
-
 def opened(page, name):
     """JupyterLab, whatever it shows first."""
     page.wait_for_url(f"**/user/{name}/lab**", timeout=60_000)

@@ -21,9 +21,18 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.container_images_entry import Image, image_of, survey
 from ansible.module_utils.download import disk_problem
-from ansible.module_utils.published import HEAD, PAGE, amount, check_root, held, is_ours, table
+from ansible.module_utils.published import (
+    HEAD,
+    PAGE,
+    amount,
+    bring_pages,
+    check_root,
+    held,
+    is_ours,
+    table,
+)
 from ansible.module_utils.refused import Refused
-from ansible.module_utils.whole_file import OWN_FILE, Access, differs, make_folder, surplus, write
+from ansible.module_utils.whole_file import OWN_FILE, Access, make_folder, surplus, write
 
 DOCUMENTATION = r"""
 module: container_images
@@ -349,15 +358,8 @@ def write_pages(images: Iterable[Image], root: Path, check_mode: bool) -> list[s
     """Brings the pages to what is there; the paths that differ."""
     files = pages(root, images)
     stale = [name for name in surplus(root, files, [f"*/{PAGE}"]) if is_ours(root / name)]
-    different = [name for name, text in files.items() if differs(root / name, text, OWN_FILE)]
-    if not check_mode:
-        for name in different:
-            write(root / name, files[name], OWN_FILE)
-        for name in stale:
-            (root / name).unlink(missing_ok=True)
-            with suppress(OSError):  # others are in it
-                (root / name).parent.rmdir()
-    return sorted(different + stale)
+    paths: list[str] = bring_pages(root, files, stale, check_mode)
+    return paths
 
 
 # --- the whole -----------------------------------------------------------------------------------

@@ -29,9 +29,9 @@ from ansible.module_utils.datasets_pages import GROUP, MODULEFILES, pages
 from ansible.module_utils.datasets_publish import PRIVATE, Log, Settings, access_of, publish
 from ansible.module_utils.datasets_room import Need, check_room, need_of
 from ansible.module_utils.download import disk_problem
-from ansible.module_utils.published import PAGE, amount, check_root, held, is_ours
+from ansible.module_utils.published import PAGE, amount, bring_pages, check_root, held, is_ours
 from ansible.module_utils.refused import Refused
-from ansible.module_utils.whole_file import OWN_FILE, Access, differs, make_folder, surplus, write
+from ansible.module_utils.whole_file import OWN_FILE, Access, make_folder, surplus, write
 
 DOCUMENTATION = r"""
 module: datasets
@@ -215,15 +215,8 @@ def write_pages(published: Iterable[Published], settings: Settings, check_mode: 
         for name in surplus(root, files, patterns)
         if name.startswith(MODULEFILES) or is_ours(root / name)
     ]
-    different = [name for name, text in files.items() if differs(root / name, text, OWN_FILE)]
-    if not check_mode:
-        for name in different:
-            write(root / name, files[name], OWN_FILE)
-        for name in stale:
-            (root / name).unlink(missing_ok=True)
-            with suppress(OSError):  # others are in it
-                (root / name).parent.rmdir()
-    return sorted(different + stale)
+    paths: list[str] = bring_pages(root, files, stale, check_mode)
+    return paths
 
 
 # --- the whole -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ cpu cpu1 mixed- (null) (null) 2/6/0/8 64000 30:00 n/a
 def answer(**texts: str) -> dict[str, object]:
     known = {"nodes": SINFO, "associations": "", "account": "", "qos": ""} | texts
     said = {name: {"code": 0, "out": text, "err": ""} for name, text in known.items()}
-    return {**said, "home": "", "room": 1}
+    return {**said, "home": ""}
 
 
 def test_partitions_with_what_is_free_now() -> None:

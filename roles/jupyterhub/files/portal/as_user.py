@@ -110,7 +110,6 @@ def look(user: account.Account, asked: Mapping[str, Any]) -> dict[str, Any]:
             ["sacctmgr", "-nP", "show", "qos", "format=name,maxwall,maxtres,maxtresperuser"], home
         ),
         "home": home_problem(user.home),
-        "room": _room(user.home),
     }
 
 
