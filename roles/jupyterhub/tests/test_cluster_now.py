@@ -8,12 +8,12 @@ from roles.jupyterhub.files.portal import cluster_now
 from roles.jupyterhub.files.portal.cluster_now import Association, Gpus, Qos
 
 SINFO = """\
-gpu* gpu1 mixed gpu:h100:8(S:0-1) gpu:h100:3(IDX:0-2) 24/40/0/64 515000 7-00:00:00 1:00:00
-gpu* gpu2 idle gpu:h100:8(S:0-1) gpu:h100:0(IDX:N/A) 0/64/0/64 515000 7-00:00:00 1:00:00
-gpu* gpu3 drained gpu:h100:8(S:0-1) gpu:h100:0(IDX:N/A) 0/0/64/64 515000 7-00:00:00 1:00:00
-gpu* gpu4 idle* gpu:h100:8 gpu:h100:0 0/64/0/64 515000 7-00:00:00 1:00:00
-mig g5 allocated gpu:1g.10gb:7,gpu:h100:1 gpu:1g.10gb:7(IDX:0-6),gpu:h100:1 4/0/0/4 9 infinite n/a
-cpu cpu1 mixed- (null) (null) 2/6/0/8 64000 30:00 n/a
+gpu* gpu1 mixed gpu:h100:8(S:0-1) gpu:h100:3(IDX:0-2) 24/40/0/64 515000 7-00:00:00
+gpu* gpu2 idle gpu:h100:8(S:0-1) gpu:h100:0(IDX:N/A) 0/64/0/64 515000 7-00:00:00
+gpu* gpu3 drained gpu:h100:8(S:0-1) gpu:h100:0(IDX:N/A) 0/0/64/64 515000 7-00:00:00
+gpu* gpu4 idle* gpu:h100:8 gpu:h100:0 0/64/0/64 515000 7-00:00:00
+mig g5 allocated gpu:1g.10gb:7,gpu:h100:1 gpu:1g.10gb:7(IDX:0-6),gpu:h100:1 4/0/0/4 9 infinite
+cpu cpu1 mixed- (null) (null) 2/6/0/8 64000 30:00
 """
 
 
@@ -32,7 +32,7 @@ def test_partitions_with_what_is_free_now() -> None:
     # Neither a drained node nor one that does not answer has anything free.
     assert gpu.gpus == (Gpus("h100", per_node=8, free=13, total=32, free_on_one=8),)
     assert (gpu.idle_nodes, gpu.free_cpus, gpu.cpus_per_node) == (1, 104, 64)
-    assert (gpu.limit, gpu.usual, gpu.memory_mib) == (7 * 24 * 60, 60, 515000)
+    assert (gpu.limit, gpu.memory_mib) == (7 * 24 * 60, 515000)
     assert gpu.nodes == ("gpu1", "gpu2", "gpu3", "gpu4")
 
 
@@ -40,7 +40,7 @@ def test_instances_of_mig_are_a_type_of_their_own() -> None:
     mig = cluster_now.read(answer()).partition("mig")
     assert mig is not None
     assert mig.gpus == (Gpus("1g.10gb", 7, 0, 7, 0), Gpus("h100", 1, 0, 1, 0))
-    assert (mig.limit, mig.usual) == (None, None)
+    assert mig.limit is None
 
 
 def test_a_partition_without_gpus() -> None:

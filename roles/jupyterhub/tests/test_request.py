@@ -17,7 +17,7 @@ from roles.jupyterhub.files.portal.request import (
 )
 
 GPU = Partition(
-    "gpu", True, ("gpu1", "gpu2"), 1, 64, 100, 512_000, 1440, 60, (Gpus("h100", 8, 5, 16, 4),)
+    "gpu", True, ("gpu1", "gpu2"), 1, 64, 100, 512_000, 1440, (Gpus("h100", 8, 5, 16, 4),)
 )
 MIXED = dataclasses.replace(
     GPU, name="mixed", default=False, gpus=(Gpus("1g.10gb", 7, 1, 7, 1), Gpus("h100", 1, 1, 1, 1))

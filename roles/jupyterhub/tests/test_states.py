@@ -9,11 +9,11 @@ from roles.jupyterhub.files.portal import states
 
 
 def waiting(reason: str, start: str = "N/A") -> states.Job:
-    return states.read(0, f"PENDING   ;{reason}   ;n/a  ;{start};N/A;")
+    return states.read(0, f"PENDING   ;{reason}   ;n/a  ;{start};")
 
 
 def test_a_running_job() -> None:
-    job = states.read(0, "RUNNING   ;None  ;gpu1   ;2026-11-26T10:00:00;2026-11-26T12:00:00;\n")
+    job = states.read(0, "RUNNING   ;None  ;gpu1   ;2026-11-26T10:00:00;\n")
     assert (job.runs, job.waits, job.host, job.never) == (True, False, "gpu1", "")
 
 
@@ -75,4 +75,4 @@ def test_every_reason_for_another_request_is_given_up() -> None:
     ],
 )
 def test_how_a_job_ended(state: str, sentence: str) -> None:
-    assert sentence in states.read(0, f"{state};;gpu1;;;").ended
+    assert sentence in states.read(0, f"{state};;gpu1;;").ended

@@ -25,9 +25,9 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 NODES = (
     "Partition:128 ,NodeList:128 ,StateLong:24 ,Gres:512 ,GresUsed:512 ,"
-    "CPUsState:48 ,Memory:24 ,Time:32 ,DefaultTime:32 "
+    "CPUsState:48 ,Memory:24 ,Time:32 "
 )
-JOB = "State:32;,Reason:256;,BatchHost:128;,StartTime:32;,EndTime:32;"
+JOB = "State:32;,Reason:256;,BatchHost:128;,StartTime:32;"
 
 
 def run(argv: Sequence[str], home: str, **more: Any) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def query(user: account.Account, asked: Mapping[str, Any]) -> dict[str, Any]:
         return live
     if live["code"] and "Invalid job id" not in live["err"]:
         return live  # slurmctld does not answer: nothing is known
-    form = "--format=State,NodeList,Start,End"
+    form = "--format=State,NodeList,Start"
     past = run(["sacct", "-nPX", f"--jobs={job}", form], user.home)
     fields = past["out"].strip().split("|")
-    if len(fields) != 4:
-        return {"code": 0, "out": "NOT_FOUND;;;;;", "err": ""}
-    return {"code": 0, "out": f"{fields[0]};;{fields[1]};{fields[2]};{fields[3]};", "err": ""}
+    if len(fields) != 3:
+        return {"code": 0, "out": "NOT_FOUND;;;;", "err": ""}
+    return {"code": 0, "out": f"{fields[0]};;{fields[1]};{fields[2]};", "err": ""}
 
 
 def cancel(user: account.Account, asked: Mapping[str, Any]) -> dict[str, Any]:

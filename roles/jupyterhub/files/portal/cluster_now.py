@@ -36,7 +36,6 @@ class Partition:
     free_cpus: int
     memory_mib: int
     limit: int | None
-    usual: int | None
     gpus: tuple[Gpus, ...]
 
 
@@ -141,7 +140,6 @@ def _partition(name: str, rows: list[list[str]]) -> Partition:
         free_cpus=free_cpus,
         memory_mib=max(int(row[6]) for row in rows),
         limit=minutes(rows[0][7]),
-        usual=minutes(rows[0][8]),
         gpus=tuple(
             Gpus(
                 kind,
@@ -159,7 +157,7 @@ def _partitions(lines: Iterable[str]) -> tuple[Partition, ...]:
     rows: dict[str, list[list[str]]] = {}
     for line in lines:
         fields = line.split()
-        if len(fields) == 9:
+        if len(fields) == 8:
             fields[2] = fields[2].rstrip("-")  # planned for a job, and free until then
             rows.setdefault(fields[0].rstrip("*"), []).append(fields)
     found = [_partition(name, each) for name, each in rows.items()]

@@ -55,7 +55,6 @@ class Job:
     reason: str = ""
     host: str = ""
     start: str = ""
-    end: str = ""
 
     @property
     def waits(self) -> bool:
@@ -109,5 +108,5 @@ def read(code: int, output: str) -> Job:
     if code:
         return Job("")
     fields = [field.strip() for field in output.strip().split(";")]  # squeue pads them
-    state, reason, host, start, end = (*fields, "", "", "", "", "")[:5]
-    return Job(state, reason, "" if host in ("n/a", "(null)") else host, start, end)
+    state, reason, host, start = (*fields, "", "", "", "")[:4]
+    return Job(state, reason, "" if host in ("n/a", "(null)") else host, start)
