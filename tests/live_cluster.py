@@ -23,6 +23,12 @@ PLAIN = {
 }
 
 
+def under_test(project: str = "cluster") -> str:
+    """The cluster of the scenario that runs, as `molecule/shared/vars/main.yml` names it."""
+    scenario = os.environ["MOLECULE_SCENARIO_NAME"].replace("_", "-")
+    return os.environ.get("PLUMBLINE_ON", f"test-{project}-{scenario}")
+
+
 def virtual_cluster(cluster: str, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ("scripts/virtual-cluster", verb, f"--name={cluster}", *arguments)
     return processes.run(*command, cwd=REPOSITORY, timeout=300)

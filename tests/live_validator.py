@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.live_cluster import PLAIN, REPOSITORY, sources, virtual_cluster
+from tests.live_cluster import PLAIN, REPOSITORY, sources, under_test, virtual_cluster
 
 SCENARIO = os.environ["MOLECULE_SCENARIO_NAME"]
-CLUSTER = os.environ.get("PLUMBLINE_ON", f"test-cluster-{SCENARIO}")
+CLUSTER = under_test()
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 TABLE = REPOSITORY / f".cache/test/live-{SCENARIO}.md"
 RUN_SECONDS = 900

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import testinfra
 
-from tests.live_cluster import REPOSITORY
+from tests.live_cluster import REPOSITORY, under_test
 
 FOLDER = "/usr/local/lib/slurm"
 LINK = f"{FOLDER}/spank_pyxis.so"
@@ -37,9 +37,7 @@ Node = Callable[[str], Any]
 @pytest.fixture
 def node() -> Node:
     """A function from a node's name to its testinfra host."""
-    scenario = f"test-pyxis-{os.environ['MOLECULE_SCENARIO_NAME']}"
-    cluster = os.environ.get("PLUMBLINE_ON", scenario)
-    config = REPOSITORY / ".cache/virtual-cluster" / cluster / "ssh_config"
+    config = REPOSITORY / ".cache/virtual-cluster" / under_test("pyxis") / "ssh_config"
     return lambda name: testinfra.get_host(f"ssh://{name}?ssh_config={config}")
 
 

@@ -90,6 +90,18 @@ def test_every_file_has_tests() -> None:
         assert mutate.tests_of(file), file
 
 
+def test_a_file_of_a_role_has_the_tests_of_its_role() -> None:
+    tests = mutate.tests_of("roles/jupyterhub/files/portal/request.py")
+    assert "roles/jupyterhub/tests/test_request.py" in tests
+    assert {Path(test).parent for test in tests} == {Path("roles/jupyterhub/tests")}
+
+
+def test_a_file_without_tests_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        mutate.tests_of("playbooks/plugin_utils/cluster.py")
+    assert "no tests belong to playbooks/plugin_utils/cluster.py" in capsys.readouterr().err
+
+
 def test_a_fault_is_noticed_or_survives(tmp_path: Path) -> None:
     """The whole program, in a project of one function and one test."""
     for folder in (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import testinfra
 
-from tests.live_cluster import REPOSITORY, operate, sources
+from tests.live_cluster import REPOSITORY, operate, sources, under_test
 
 # Where node_exporter finds what a run of the validation says.
 TEXTFILES = "/var/lib/prometheus/node-exporter-validation"
@@ -59,7 +59,7 @@ class Operator:
     """Runs what an operator runs on the control node, against the cluster under test."""
 
     inventory: Path
-    cluster: str = os.environ.get("PLUMBLINE_ON", "test-cluster-default")
+    cluster: str = under_test()
     system: str = os.environ.get("PLUMBLINE_OS", "debian13")
 
     def __call__(

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from tests import processes
-from tests.live_cluster import REPOSITORY, changed, virtual_cluster
+from tests.live_cluster import REPOSITORY, changed, under_test, virtual_cluster
 from tests.patience import until
 
 SCRATCH = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-interruptions")
+CLUSTER = under_test()
 PLAYBOOK = [
     "ansible-playbook",
     # The first is the one beside which the secrets and the hold of this cluster lie.

@@ -9,10 +9,10 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.live_cluster import operate, sources, virtual_cluster
+from tests.live_cluster import operate, sources, under_test, virtual_cluster
 
 SCRATCH = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-interruptions")
+CLUSTER = under_test()
 
 
 def controllers(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from tests import dashboards_live
-from tests.live_cluster import on, operate, sources, virtual_cluster
+from tests.live_cluster import on, operate, sources, under_test, virtual_cluster
 
-CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring")
+CLUSTER = under_test()
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 TEXTFILES = "/var/lib/prometheus/node-exporter-validation"
 # The stand-in is NVML's: what only DCGM tells is missing, and hardware that no container has.

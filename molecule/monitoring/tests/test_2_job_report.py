@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from tests import live_cluster
 from tests.patience import until
 
-on = partial(live_cluster.on, os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring"))
+on = partial(live_cluster.on, live_cluster.under_test())
 DESCRIPTION = "/etc/plumbline-fake-nvml.conf"
 CPU_S, MEMORY_MIB, WALL_S, GPU_PERCENT = 20, 300, 75, 70
 # Twenty seconds of one CPU however long they take, and longer than Slurm's 30 s between two looks.

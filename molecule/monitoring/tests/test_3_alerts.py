@@ -19,11 +19,11 @@ import pytest
 import testinfra
 
 from tests import live_cluster
-from tests.live_cluster import REPOSITORY, operate, sources, virtual_cluster
+from tests.live_cluster import REPOSITORY, operate, sources, under_test, virtual_cluster
 from tests.patience import until
 from tests.web_listener import Listener
 
-CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-monitoring")
+CLUSTER = under_test()
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 TABLE = REPOSITORY / ".cache/test/alerts.md"
 TEXTFILES = "/var/lib/prometheus/node-exporter-validation"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import subprocess
@@ -12,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.live_cluster import REPOSITORY, on, virtual_cluster
+from tests.live_cluster import REPOSITORY, on, under_test, virtual_cluster
 
-CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-portal")
+CLUSTER = under_test()
 PICTURES = REPOSITORY / ".cache/portal"
 TOOLS = REPOSITORY / ".cache/portal-tools"
 REQUIREMENTS = REPOSITORY / "molecule/portal/requirements.txt"

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from tests import live_cluster
-from tests.live_cluster import PLAIN, REPOSITORY, operate, sources, virtual_cluster
+from tests.live_cluster import PLAIN, REPOSITORY, operate, sources, under_test, virtual_cluster
 from tests.patience import until
 
-CLUSTER = os.environ.get("PLUMBLINE_ON", "test-cluster-reboot")
+CLUSTER = under_test()
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 NODES = ("gpu1", "gpu2", "gpu3")
 MARK = "[plumbline:reboot]"
