@@ -84,21 +84,77 @@ def test_nothing_is_submitted_without_a_home_to_write_to(person, stand_in, monke
 
 def test_a_home_with_little_room_is_refused(person, monkeypatch) -> None:
     monkeypatch.setattr(as_user, "_room", lambda home: 1024)
-    assert "has 1 KiB left" in as_user.home_problem(person.home)
+    assert "has 1 KiB left, and a notebook needs 20 MiB" in as_user.home_problem(person.home)
+    monkeypatch.setattr(as_user, "_room", lambda home: 20 * 1024 * 1024)
+    assert as_user.home_problem(person.home) == ""
+
+
+def test_the_room_of_a_home_is_what_is_left_for_users(person, tmp_path) -> None:
+    disk = os.statvfs(person.home)
+    assert as_user._room(person.home) == pytest.approx(disk.f_bavail * disk.f_frsize, rel=0.1)
+    assert as_user._room(str(tmp_path / "gone")) is None
+
+
+def test_a_home_is_tried_by_writing_more_than_a_block(person, monkeypatch) -> None:
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda file: sizes.append(os.fstat(file).st_size))
+    assert as_user.home_problem(person.home) == ""
+    assert sizes == [65536]
 
 
 def test_query_asks_accounting_once_slurmctld_has_forgotten(person, stand_in) -> None:
     stand_in("squeue", "", code=0)
     stand_in("sacct", "NODE_FAIL|gpu1|2026-11-26T10:00:00")
     answer = as_user.query(person, {"job": "7"})
-    assert answer["out"].startswith("NODE_FAIL;;gpu1;")
+    assert answer == {"code": 0, "out": "NODE_FAIL;;gpu1;2026-11-26T10:00:00;", "err": ""}
     stand_in("sacct", "")
-    assert as_user.query(person, {"job": "7"})["out"].startswith("NOT_FOUND;")
+    assert as_user.query(person, {"job": "7"}) == {"code": 0, "out": "NOT_FOUND;;;;", "err": ""}
+
+
+def test_query_asks_slurmctld_while_it_knows_the_job(person, stand_in) -> None:
+    stand_in("squeue", "RUNNING;None;gpu1;;")
+    called = stand_in("sacct", "NODE_FAIL|gpu1|x")
+    assert as_user.query(person, {"job": "7"})["out"].strip() == "RUNNING;None;gpu1;;"
+    with pytest.raises(FileNotFoundError):
+        called()
+
+
+def test_a_command_that_hangs_or_is_not_there_is_an_answer(person, stand_in, monkeypatch) -> None:
+    monkeypatch.setattr(as_user, "SECONDS", 0.2)
+    assert as_user.run(["sleep", "5"], "/") == {
+        "code": 124,
+        "out": "",
+        "err": "sleep did not answer within 0.2 s",
+    }
+    assert as_user.run(["no-such-command"], "/") == {
+        "code": 127,
+        "out": "",
+        "err": "no-such-command: No such file or directory",
+    }
+
+
+def test_look_asks_for_everything_that_the_form_shows(person, stand_in) -> None:
+    stand_in("sinfo", "sinfo")
+    stand_in("sacctmgr", "sacctmgr")
+    answer = as_user.look(person, {})
+    assert {key: answer[key]["out"].strip() for key in answer if key != "home"} == {
+        "nodes": "sinfo",
+        "associations": "sacctmgr",
+        "account": "sacctmgr",
+        "qos": "sacctmgr",
+    }
+    assert answer["home"] == ""
+    gone = account.Account("ada", 2001, f"{person.home}/gone", "", frozenset())
+    answer = as_user.look(gone, {})
+    assert answer["nodes"]["code"] == 0  # it looks from elsewhere
+    assert answer["home"].startswith(f"Your home {gone.home} does not exist on this host.")
 
 
 def test_query_does_not_guess_while_slurmctld_is_away(person, stand_in) -> None:
     stand_in("squeue", "", code=1)
     called = stand_in("sacct", "COMPLETED|gpu1||")
+    assert as_user.query(person, {"job": "7"})["code"] == 1
+    stand_in("squeue", "RUNNING;None;gpu1;;", code=1)
     assert as_user.query(person, {"job": "7"})["code"] == 1
     with pytest.raises(FileNotFoundError):
         called()
@@ -142,3 +198,29 @@ def test_the_program_refuses_whom_the_rule_refuses(monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"action": "look"}'))
     assert as_user.main(account.Rule()) == 1
     assert json.loads(capsys.readouterr().out)["err"] == "root is an account of the system."
+
+
+def test_the_program_answers_and_makes_files_for_the_user_alone(
+    person, stand_in, monkeypatch, capsys
+) -> None:
+    stand_in("scancel", "")
+    monkeypatch.setattr(account, "of_uid", lambda uid: person)
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"action": "cancel", "job": 7}'))
+    before = os.umask(0o022)
+    try:
+        assert as_user.main(account.Rule()) == 0
+        assert os.umask(0o022) == 0o077
+    finally:
+        os.umask(before)
+    assert json.loads(capsys.readouterr().out)["code"] == 0
+
+
+def test_an_account_has_its_groups_by_name() -> None:
+    root = account.of_uid(0)
+    assert (root.name, root.uid) == ("root", 0)
+    assert "root" in root.groups
+
+
+def test_a_group_without_a_name_is_its_number(monkeypatch) -> None:
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [0, 4_000_000_000])
+    assert account.of_name("root").groups == {"root", "4000000000"}

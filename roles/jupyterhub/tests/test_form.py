@@ -6,6 +6,8 @@ import dataclasses
 import json
 import re
 
+import pytest
+
 from roles.jupyterhub.files.portal import form
 from roles.jupyterhub.files.portal.cluster_now import Association, Cluster
 from roles.jupyterhub.files.portal.request import Container, Site
@@ -23,6 +25,10 @@ def test_the_form_has_what_there_is() -> None:
     found = re.search(r'id="portal-data">(.*)</script>', page)
     assert found
     data = json.loads(found.group(1))
+    assert [each["memory"] for each in data["partitions"]] == [500, 500, 500]
+    assert re.search(r"<td>24:00</td>", page)
+    assert re.search(r'id="time" value="2:00"', page)
+    assert not re.search(r"^\s*$\n^\s*<(tr|td|option)", page, re.MULTILINE)
     assert data["partitions"][0]["gpus"] == [
         {"type": "h100", "perNode": 8, "free": 5, "total": 16, "freeOnOne": 4}
     ]
@@ -51,3 +57,13 @@ def test_how_the_last_notebook_ended_is_shown() -> None:
 def test_the_sites_limit_is_the_forms() -> None:
     page = form.render(CLUSTER, Site(most_gpus=2))
     assert '"perNode": 2' in page
+    page = form.render(CLUSTER, Site(most_gpus=99))
+    assert '"perNode": 8' in page
+    assert '"perNode": 99' not in page
+
+
+@pytest.mark.parametrize(
+    ("minutes", "text"), [(0, "0:00"), (9, "0:09"), (150, "2:30"), (1440, "24:00")]
+)
+def test_minutes_as_a_clock_shows_them(minutes: int, text: str) -> None:
+    assert form.clock(minutes) == text

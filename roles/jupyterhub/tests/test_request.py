@@ -19,6 +19,7 @@ from roles.jupyterhub.files.portal.request import (
 GPU = Partition(
     "gpu", True, ("gpu1", "gpu2"), 1, 64, 100, 512_000, 1440, (Gpus("h100", 8, 5, 16, 4),)
 )
+UNTYPED = Gpus("", 8, 5, 16, 4)
 MIXED = dataclasses.replace(
     GPU, name="mixed", default=False, gpus=(Gpus("1g.10gb", 7, 1, 7, 1), Gpus("h100", 1, 1, 1, 1))
 )
@@ -52,6 +53,7 @@ def test_options_of_sbatch() -> None:
         memory="32",
         time="1:30",
         account="physics",
+        qos="normal",
     )
     assert request.arguments == (
         "--partition=gpu",
@@ -62,6 +64,17 @@ def test_options_of_sbatch() -> None:
         "--time=90",
         "--gres=gpu:h100:2",
         "--account=physics",
+        "--qos=normal",
+    )
+    bare = dataclasses.replace(CLUSTER, partitions=(dataclasses.replace(GPU, gpus=(UNTYPED,)),))
+    assert ask(SITE, bare, gpus="1").arguments == (
+        "--partition=gpu",
+        "--nodes=1",
+        "--ntasks=1",
+        "--cpus-per-task=2",
+        "--mem=4096M",
+        "--time=120",
+        "--gres=gpu:1",
     )
 
 
@@ -82,9 +95,20 @@ def test_the_only_type_need_not_be_named() -> None:
         ({"partition": "mixed", "gpus": "1"}, "no GPU of the type “”; it has: 1g.10gb, h100."),
         ({"partition": "cpu", "gpus": "1"}, "The partition cpu has no GPUs; choose 0 GPUs"),
         ({"gpus": "two"}, "The number of GPUs is “two”; give a whole number."),
+        ({"gpus": "1234567890"}, "The number of GPUs is “1234567890”; give a whole number."),
+        ({"memory": "9" * 60}, f"The memory in GiB is “{'9' * 40}”; give a whole number."),
         ({"gpus": "-1"}, "The number of GPUs is “-1”; give a whole number."),
         ({"gpus": "²"}, "give a whole number."),
         ({"time": "soon"}, "The time is “soon”; give hours and minutes, such as 2:00."),
+        ({"time": "1:xx"}, "The time is “1:xx”; give hours and minutes"),
+        ({"time": "10000:00"}, "The time is “10000:00”; give hours and minutes"),
+        ({"time": "9999:00"}, "allows 1440 minutes; you asked for 599940."),
+        ({"time": "x" * 60}, f"The time is “{'x' * 40}”; give hours"),
+        ({"partition": "x" * 90}, f"no partition “{'x' * 60}” for you"),
+        ({"gpus": "1", "gpu_type": "x" * 90}, f"of the type “{'x' * 60}”; it has"),
+        ({"account": "x" * 90}, f"You have no account “{'x' * 60}”; you have"),
+        ({"account": "art", "time": "0:20", "qos": "x" * 90}, f"QOS “{'x' * 60}”; it has: normal."),
+        ({"container": "x" * 90}, f"no container image “{'x' * 60}” in the list."),
         ({"time": "25:00"}, "The partition gpu allows 1440 minutes; you asked for 1500."),
         ({"time": "0"}, "at least one CPU, some memory and one minute."),
         ({"cpus": "0"}, "at least one CPU"),
@@ -103,6 +127,37 @@ def test_what_cannot_be_had_is_a_sentence(fields: dict[str, str], sentence: str)
     with pytest.raises(Refused) as refused:
         ask(**fields)
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "request_"),
+    [
+        ({"gpus": "8", "gpu_type": "h100"}, Request("gpu", "h100", 8, 2, 4096, 120)),
+        ({"time": "24"}, Request("gpu", "", 0, 2, 4096, 1440)),
+        ({"time": "24:00"}, Request("gpu", "", 0, 2, 4096, 1440)),
+        ({"cpus": "64", "memory": "500"}, Request("gpu", "", 0, 64, 512000, 120)),
+        (
+            {"account": "art", "gpus": "1", "gpu_type": "h100", "time": "0:30"},
+            Request("gpu", "h100", 1, 2, 4096, 30, "art"),
+        ),
+    ],
+)
+def test_all_that_is_allowed_can_be_had(fields: dict[str, str], request_: Request) -> None:
+    assert ask(**fields) == request_
+
+
+def test_the_first_partition_is_the_usual_one_and_there_may_be_none() -> None:
+    with pytest.raises(Refused, match="There is no partition “” for you; there are: none"):
+        ask(SITE, Cluster())
+    assert of_form({"gpus": []}, CLUSTER, SITE).gpus == 0
+
+
+def test_an_account_without_a_qos_has_none() -> None:
+    cluster = dataclasses.replace(
+        CLUSTER, associations=(Association("physics", "", (), ""),), qos={}
+    )
+    with pytest.raises(Refused, match="The account physics has no QOS “x”; it has: none"):
+        ask(SITE, cluster, qos="x")
 
 
 def test_the_limits_of_the_site() -> None:

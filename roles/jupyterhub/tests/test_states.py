@@ -17,8 +17,17 @@ def test_a_running_job() -> None:
     assert (job.runs, job.waits, job.host, job.never) == (True, False, "gpu1", "")
 
 
+def test_a_job_that_runs_will_not_wait_for_ever() -> None:
+    assert states.read(0, "RUNNING;PartitionTimeLimit;gpu1;;").never == ""
+
+
+@pytest.mark.parametrize("host", ["n/a", "(null)", "None assigned", ""])
+def test_a_job_that_had_no_host_is_said_without_one(host: str) -> None:
+    assert states.read(0, f"CANCELLED;;{host};;").ended == "The job ended: it was stopped."
+
+
 def test_slurm_that_does_not_answer_says_nothing_about_the_job() -> None:
-    job = states.read(1, "")
+    job = states.read(1, "RUNNING;None;gpu1;;")
     assert job.unknown
     assert not (job.runs)
     assert not (job.waits)

@@ -21,6 +21,7 @@ from traitlets import Dict, Integer, List, Unicode
 
 from roles.jupyterhub.files.portal import cluster_now, form, states
 from roles.jupyterhub.files.portal.request import Refused, Request, Site, check, of_form
+from roles.jupyterhub.files.portal.starting import Starting, refusal
 
 SECONDS_BETWEEN = 1.0
 AS_USER_SECONDS = 60
@@ -57,9 +58,7 @@ class SlurmJobSpawner(Spawner):
         super().__init__(*args, **kwargs)
         self.env_keep: list[str] = []  # a job gets nothing of the hub's environment
         self.options_form = self._form
-        self._port = 0
-        self._problem = ""
-        self._said: list[str] = []
+        self._starting = Starting()
         self._certificates: dict[str, str] = {}
 
     # --- the program that works as the user ------------------------------------------------------
@@ -173,8 +172,7 @@ class SlurmJobSpawner(Spawner):
 
     async def start(self) -> str:
         """Submits the job and waits until its notebook is there. Raises NotStarted."""
-        self._port, self._problem, self.last_end, self._said = 0, "", "", []
-        self.job_id = ""
+        self._starting, self.last_end, self.job_id = Starting(), "", ""
         request = self._request(await self._cluster())
         answer = await self._ask(
             "submit",
@@ -191,7 +189,8 @@ class SlurmJobSpawner(Spawner):
         self.job_id = answer["out"].strip().split(";")[0]
         if answer["code"] or not self.job_id.isdigit():
             self.job_id = ""
-            raise NotStarted(_refusal(answer["err"]))
+            raise NotStarted(refusal(answer["err"]))
+        self._starting.job_id = self.job_id
         self.log.info("Job %s of %s: submitted", self.job_id, self._log_name)
         try:
             return await self._wait()
@@ -200,53 +199,29 @@ class SlurmJobSpawner(Spawner):
             raise
 
     async def _wait(self) -> str:
-        patience = time.monotonic() + self.queue_seconds
-        while True:
-            job = await self._job()
-            if self._problem:
-                raise NotStarted(self._problem)
-            if job.runs and self._port:
-                proto = "https" if self.internal_ssl else "http"
-                return f"{proto}://{job.host}:{self._port}"
-            if job.never:
-                raise NotStarted(f"The job cannot start: {job.never}")
-            if not (job.waits or job.runs or job.unknown):
-                raise NotStarted(job.ended)
-            if job.waits and time.monotonic() > patience:
-                minutes = self.queue_seconds // 60
-                raise NotStarted(f"{job.waiting} After {minutes} minutes the portal cancelled it.")
-            self._tell(job)
-            await asyncio.sleep(SECONDS_BETWEEN)
-
-    def _tell(self, job: states.Job) -> None:
-        if job.unknown:
-            text = "Slurm does not answer; the portal asks again."
-        elif job.waits:
-            text = job.waiting
-        else:
-            text = f"Job {self.job_id} runs on {job.host}; the notebook starts there."
-        if not self._said or self._said[-1] != text:
-            self._said.append(text)
+        begin = time.monotonic()
+        try:
+            while True:
+                job = await self._job()
+                seconds = time.monotonic() - begin
+                if place := self._starting.place(job, seconds, self.queue_seconds):
+                    return f"{'https' if self.internal_ssl else 'http'}://{place}"
+                await asyncio.sleep(SECONDS_BETWEEN)
+        except Refused as problem:
+            raise NotStarted(str(problem)) from None
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
         """What the page of a starting notebook shows."""
         shown = 0
         while True:
-            for text in self._said[shown:]:
+            for text in self._starting.said[shown:]:
                 yield {"message": text}
-            shown = len(self._said)
+                shown += 1
             await asyncio.sleep(SECONDS_BETWEEN)
 
     def told(self, document: Mapping[str, Any]) -> bool:
         """Takes what the job says: its port, or why it cannot start. False if it is neither."""
-        port, problem = document.get("port"), document.get("problem")
-        if isinstance(port, int) and not isinstance(port, bool) and 1024 <= port <= 65535:
-            self._port = port
-            return True
-        if isinstance(problem, str) and problem.strip():
-            self._problem = " ".join(problem.split())[:500]
-            return True
-        return False
+        return self._starting.told(document)
 
     async def poll(self) -> int | None:
         """None while the job waits or runs, and while Slurm does not answer."""
@@ -301,12 +276,3 @@ def alternative_name(name: str) -> str:
         return f"IP:{ip_address(name)}"
     except ValueError:
         return f"DNS:{name}"
-
-
-def _refusal(stderr: str) -> str:
-    """sbatch's own sentence, without its prefix."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    text = lines[-1] if lines else "sbatch did not say why"
-    for prefix in ("sbatch: ", "error: ", "fatal: "):
-        text = text.removeprefix(prefix)
-    return f"Slurm does not take the job: {text}"
