@@ -85,6 +85,8 @@ class Browser:
         """Asks an API, as the page's own script does."""
         data = None if document is None else json.dumps(document).encode()
         headers = {"X-XSRFToken": self._xsrf(path), "Referer": self._url("/hub/home")}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         return self._open(urllib.request.Request(self._url(path), data, headers, method=method))
 
     def login(self, name: str, password: str) -> Page:

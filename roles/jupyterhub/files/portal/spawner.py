@@ -58,6 +58,8 @@ class SlurmJobSpawner(Spawner):
         super().__init__(*args, **kwargs)
         self.env_keep: list[str] = []  # a job gets nothing of the hub's environment
         self.options_form = self._form
+        # start() checks them; without a function here the hub warns of each notebook.
+        self.apply_user_options = lambda spawner, options: None
         self._starting = Starting()
         self._certificates: dict[str, str] = {}
 

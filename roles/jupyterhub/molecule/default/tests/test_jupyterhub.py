@@ -129,12 +129,12 @@ def test_a_notebook_is_a_job_of_its_user_with_what_the_form_said(host, alice):
     with host.sudo("alice"):
         asked = host.check_output(f"scontrol show job {number}")
         seen = host.check_output(
-            f"srun --jobid={number} --overlap bash -c {shlex.quote(OPEN)} || true"
+            f"srun --mpi=none --jobid={number} --overlap bash -c {shlex.quote(OPEN)} || true"
         )
         process = host.check_output("pgrep -u alice -f jupyterhub.singleuser").split()[0]
         group = host.check_output(f"cat /proc/{process}/cgroup")
     assert "TimeLimit=00:20:00" in asked
-    assert re.search(r"gres/gpu:virtual[:=]2", asked), asked
+    assert re.search(r"gres[:/]gpu:virtual[:=]2", asked), asked  # Slurm 22.05, and newer ones
     assert (seen.count(MAY), seen.count(MAY_NOT)) == (2, 0), seen
     assert f"job_{number}" in group
 
@@ -179,8 +179,8 @@ def test_its_port_answers_nobody_without_the_portals_certificate(host, alice):
     for target in (f"node:{port}/user/alice/api", "node:8081/hub/api", "localhost:8001/api/routes"):
         with host.sudo("bob"):
             answer = host.run(f"curl --silent --show-error --insecure https://{target}")
-        assert answer.rc, answer.stdout
-        assert "alert" in answer.stderr or "reset" in answer.stderr, answer.stderr
+        # It answers, but not without a certificate: curl fails in TLS, in sending or in receiving.
+        assert answer.rc in {35, 55, 56}, answer.stdout + answer.stderr
     with host.sudo("bob"):
         assert host.run(f"cat {own.partition('=')[2]}").rc  # a folder of alice's own
 
@@ -247,7 +247,9 @@ def test_another_notebook_beside_it(host, alice):
     running(alice, "alice", "second")
     number = max(jobs(host, "alice"), key=lambda job: int(job.split()[0])).split()[0]
     with host.sudo("alice"):
-        seen = host.run(f"srun --jobid={number} --overlap bash -c {shlex.quote(OPEN)}").stdout
+        seen = host.run(
+            f"srun --mpi=none --jobid={number} --overlap bash -c {shlex.quote(OPEN)}"
+        ).stdout
     assert (seen.count(MAY), seen.count(MAY_NOT)) == (0, 2), seen
     alice.call("DELETE", "/hub/api/users/alice/servers/second", {"remove": True})
     until(lambda: len(jobs(host, "alice")) == 1)
@@ -260,12 +262,10 @@ def test_a_stopped_notebook_is_gone_and_accounted(host, logged_in):
     running(person, "bob")
     number = jobs(host, "bob")[0].split()[0]
     stopped(person, host, "bob")
+    # Slurm 22.05 first writes the end, then the name.
+    asked = f"sacct -nPX -j {number} --format=User,JobName,State,Account"
     with host.sudo("bob"):
-        line = until(
-            lambda: host.check_output(f"sacct -nPX -j {number} --format=User,JobName,State,Account")
-        )
-    assert line.startswith("bob|notebook|CANCELLED")
-    assert line.endswith("|portal")
+        until(lambda: re.fullmatch(r"bob\|notebook\|CANCELLED.*\|portal", host.check_output(asked)))
 
 
 # --- who comes in --------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_a_notebook_that_does_not_start_in_time_is_given_up(host, alice, logged_
     """Alice has both GPUs."""
     person = logged_in("bob")
     person.post("/hub/spawn", {"gpus": "1", "time": "0:10"})
-    assert [job.split()[1] for job in jobs(host, "bob")] == ["PENDING"]
+    until(lambda: [job.split()[1] for job in jobs(host, "bob")] == ["PENDING"])
     until(lambda: not jobs(host, "bob"), 60)
     page = until(
         lambda: "cancelled it" in (text := person.get("/hub/spawn-pending/bob").text) and text
@@ -379,12 +379,52 @@ def test_no_link_starts_a_notebook(host, logged_in):
     assert jobs(host, "bob") == []
 
 
-def test_a_token_brings_no_other_options_than_the_form(host, logged_in):
-    person = logged_in("bob")
-    for options in ({}, {"partition": "main --uid=0", "gpus": 0}, {"partition": "main"}):
-        page = person.call("POST", "/hub/api/users/bob/server", options)
-        assert page.status >= 400, page.text
+COMPLETE = {
+    "partition": "main",
+    "gpu_type": "",
+    "gpus": 0,
+    "cpus": 1,
+    "memory_mib": 512,
+    "minutes": 9,
+}
+
+
+def assert_refused(person, options, sentence):
+    """In the answer itself, or on the notebook's page where the refusal takes over a second."""
+    page = person.call("POST", "/hub/api/users/bob/server", options)
+    assert page.status in (201, 202, 409), page.text
+    # Once no server of his is left, the next request is one of its own.
+    until(lambda: not person.call("GET", "/hub/api/users/bob").json["servers"])
+    told = person.get("/hub/spawn-pending/bob").text
+    assert sentence in (page.json["message"] if page.status == 409 else told)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"partition": "main --uid=0"}, "There is no partition “main --uid=0” for you"),
+        ({"gpus": 1, "gpu_type": "virtual:1,license:x"}, "has no GPU of the type"),
+        ({"account": "portal --uid=0"}, "You have no account “portal --uid=0”"),
+        ({"qos": "high"}, "has no QOS “high”"),
+        ({"container": "/etc/shadow"}, "There is no container image “/etc/shadow”"),
+        ({"minutes": "9 --uid=0"}, "These options are not complete."),
+        ({"minutes": 999}, "allows 240 minutes; you asked for 999."),
+    ],
+)
+def test_a_token_brings_no_other_options_than_the_form(host, logged_in, changed, sentence):
+    assert_refused(logged_in("bob"), COMPLETE | changed, sentence)
     assert jobs(host, "bob") == []
+
+
+def test_a_token_starts_what_the_form_would_and_nothing_of_the_spawner(host, logged_in):
+    person = logged_in("bob")
+    evil = {"as_user": ["/bin/id"], "notebook": "/bin/id", "job_id": "1", "site": {}}
+    page = person.call("POST", "/hub/api/users/bob/server", COMPLETE | evil)
+    assert page.status in (201, 202), page.text
+    running(person, "bob")
+    (job,) = jobs(host, "bob")
+    assert job.split()[1:] == ["RUNNING", "main", "notebook", "bob"]
+    stopped(person, host, "bob")
 
 
 # --- the daemons ---------------------------------------------------------------------------------
