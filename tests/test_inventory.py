@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +257,8 @@ def test_a_node_with_less_than_declared_is_refused(
 
 
 def test_a_user_who_cannot_become_root_is_told_what_to_do() -> None:
-    refusal = preflight_hosts.facts_refusal({"msg": "Task failed: Missing sudo password"}, "gpu1")
-    assert refusal.startswith("gpu1: the user that logs in cannot become root")
+    refusal = preflight_hosts.facts_refusal({"msg": "Task failed: Missing sudo password"})
+    assert refusal.startswith("the user that logs in cannot become root")
     assert "--ask-become-pass" in refusal
 
 
@@ -280,6 +280,70 @@ def test_what_hosts_told_is_held_against_what_they_declare() -> None:
     refusals = preflight_hosts.host_refusals(hosts, {"login1": ["no."]}, [])
     assert [len(refusals[name]) for name in ("gpu1", "login1", "gpu2")] == [1, 1, 1]
     assert preflight_hosts.host_refusals(hosts, {}, ["hardware-less:gpu1"])["gpu1"] == []
+
+
+def unfit(
+    problems: Mapping[str, Sequence[str]], hosts: Sequence[str], percent: int = 30
+) -> dict[str, Any]:
+    return preflight_hosts.unfit_hosts(problems, hosts, ["ctl1", "db1"], percent)
+
+
+FIT: dict[str, list[str]] = {"ctl1": [], "gpu1": [], "gpu2": [], "gpu3": []}
+
+
+def test_an_unfit_host_drops_out_and_the_others_go_on() -> None:
+    verdict = unfit(FIT | {"gpu2": ["old system."]}, list(FIT))
+    assert verdict == {"stop": [], "unfit": {"gpu2": ["old system."]}, "vital": ["ctl1"]}
+    assert unfit(FIT, list(FIT))["unfit"] == {}
+
+
+def test_one_host_alone_never_stops_a_run() -> None:
+    """A group with three nodes has a third of them unfit at once."""
+    assert unfit({"gpu2": ["old system."]}, ["gpu2"])["stop"] == []
+    assert unfit(FIT, [*FIT, "gpu4"], percent=0)["stop"] == []
+
+
+def test_a_controller_or_a_database_host_stops_a_run() -> None:
+    verdict = unfit(FIT | {"ctl1": ["full disk."], "gpu1": ["old system."]}, list(FIT))
+    assert verdict["stop"] == ["ctl1: full disk.", "gpu1: old system."]
+    assert verdict["unfit"] == {}
+
+
+@pytest.mark.parametrize(
+    ("refused", "away", "percent", "stops"),
+    [
+        (2, 0, 30, False),  # of ten
+        (3, 0, 30, False),
+        (4, 0, 30, True),
+        (1, 2, 30, False),
+        (1, 3, 30, True),
+        (0, 4, 30, True),
+        (0, 4, 40, False),
+        (2, 0, 0, True),
+        (1, 0, 0, False),
+        (8, 0, 100, False),
+    ],
+)
+def test_too_many_unfit_hosts_are_not_the_hosts_fault(
+    refused: int, away: int, percent: int, stops: bool
+) -> None:
+    hosts = ["ctl1", *(f"gpu{number}" for number in range(9))]
+    asked = hosts[: len(hosts) - away]
+    problems = {host: ["no."] if host in asked[1 : refused + 1] else [] for host in asked}
+    verdict = unfit(problems, hosts, percent)
+    assert bool(verdict["stop"]) is stops
+    assert len(verdict["unfit"]) == (0 if stops else refused)
+
+
+def test_too_many_unfit_hosts_are_named_with_the_cure() -> None:
+    hosts = ["ctl1", *(f"gpu{number}" for number in range(1, 5))]
+    problems: dict[str, list[str]] = {"ctl1": [], "gpu1": ["no."], "gpu2": ["no."]}
+    first, second = unfit(problems, hosts)["stop"]
+    assert first.startswith("4 of 5 hosts cannot be reached or are refused, which is more than 30")
+    assert "cluster_unfit_percent" in first
+    assert second == "gpu[1-2]: no."
+    del problems["gpu1"], problems["gpu2"]
+    assert unfit(problems, hosts)["stop"][0].startswith("4 of 5 hosts cannot be reached, which")
 
 
 def test_a_sentence_of_many_hosts_is_told_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster.hostlist import compress
@@ -35,16 +35,16 @@ def away_refusals(results: Sequence[Mapping[str, Any]], silenced: Sequence[str])
     )
 
 
-def facts_refusal(result: Mapping[str, Any], host: str) -> str:
-    """Why a host told nothing about itself, from the failed result."""
+def facts_refusal(result: Mapping[str, Any]) -> str:
+    """Why a host told nothing about itself, from the failed result; hosts may share it."""
     message = " ".join(str(result.get(key) or "") for key in ("msg", "module_stderr", "stderr"))
     message = " ".join(message.split()).rstrip(".")
     if NOT_ROOT.search(message):
         return (
-            f"{host}: the user that logs in cannot become root ({message}); give its password with "
+            f"the user that logs in cannot become root ({message}); give its password with "
             "--ask-become-pass, or let it use sudo without one (NOPASSWD)."
         )
-    return f"{host}: its facts cannot be gathered ({message}); repair that on the host first."
+    return f"its facts cannot be gathered ({message}); repair that on the host first."
 
 
 def told(message: object) -> list[str]:
@@ -71,7 +71,7 @@ def hardware_refusals(
     """
     return [
         Refusal(
-            f"{what}; repair the node, leave it out (--limit '!NAME'), or declare what it has.",
+            f"{what}; repair the node, or declare what it has.",
             "hardware-less",
             host,
         )
@@ -125,6 +125,45 @@ def host_refusals(
     return by_host
 
 
+def unfit_hosts(
+    problems: Mapping[str, Sequence[str]],
+    hosts: Sequence[str],
+    vital: Collection[str],
+    percent: int,
+) -> dict[str, Any]:
+    """Which hosts a run leaves out, and whether it may go on without them.
+
+    problems  sentences by host, of those that could be asked (host_refusals)
+    hosts     all hosts of the run; those without an entry in `problems` were not reached
+    vital     hosts without which a cluster does not work
+    percent   of the hosts, at most; one host alone never stops a run (cluster_unfit_percent)
+
+    `stop` has the sentences that stop the run, `unfit` those of each host that is left out, and
+    `vital` those of the vital hosts that go on.
+    """
+    unfit = {host: list(sentences) for host, sentences in problems.items() if sentences}
+    away = [host for host in hosts if host not in problems]
+    lost = len(unfit) + len(away)
+    stop: list[str] = []
+    if set(unfit) & set(vital):
+        stop = told_once(unfit)
+    elif lost > 1 and 100 * lost > percent * len(hosts):
+        what = " or ".join(
+            [*(["cannot be reached"] if away else []), *(["are refused"] if unfit else [])]
+        )
+        stop = [
+            f"{lost} of {len(hosts)} hosts {what}, which is more than {percent} %: then the fault "
+            "is rarely in the hosts. Repair what they have in common, leave them out (--limit "
+            "'!NAME'), or allow more with cluster_unfit_percent.",
+            *told_once(unfit),
+        ]
+    return {
+        "stop": stop,
+        "unfit": {} if stop else unfit,
+        "vital": [host for host in vital if host in problems],
+    }
+
+
 def told_once(problems: Mapping[str, Iterable[str]]) -> list[str]:
     """Sentences of all hosts, each once, with the hosts that it does not name itself."""
     hosts: dict[str, list[str]] = defaultdict(list)
@@ -149,4 +188,5 @@ class FilterModule:
             "host_refusals": host_refusals,
             "role_refusal": role_refusal,
             "told_once": told_once,
+            "unfit_hosts": unfit_hosts,
         }

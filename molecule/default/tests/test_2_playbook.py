@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.live_cluster import REPOSITORY, changed, words
+from tests.patience import until
 
 DAEMONS = {
     "ctl1": ["munge", "mariadb", "slurmdbd", "slurmctld"],
@@ -98,6 +99,40 @@ def test_one_node_that_is_off_does_not_stop_the_others(node, operator, playbook)
         assert "unlimited" in node("gpu1").file(limits).content_string
     finally:
         assert operator.virtual_cluster("start", "gpu2").returncode == 0
+        with node("ctl1").sudo():  # a complete run drained it
+            node("ctl1").run("scontrol update nodename=gpu2 state=resume")
+
+
+@pytest.mark.long
+def test_a_node_that_fails_is_drained_and_resumed_by_the_run_that_mends_it(node, operator):
+    limits = "/etc/security/limits.d/90-plumbline.conf"
+    job = node("login1").check_output("sbatch --parsable -w gpu2 -o /dev/null --wrap 'sleep 3600'")
+    ask = f"scontrol -o show node gpu2; squeue -h -j {job} -o 'job %T'"
+    try:
+        until(lambda: "job RUNNING" in node("login1").check_output(ask))
+        with node("gpu2").sudo():
+            node("gpu2").check_output(f"rm {limits} && mkdir {limits}")
+        run = operator.playbook("slurm-cluster.yml")
+        assert run.returncode == 2
+        assert 'Failed: gpu2, at "node_base' in words(run)
+        assert "--limit gpu2" in words(run)
+        for host in ("ctl1", "login1", "gpu1", "gpu3"):
+            assert re.search(rf"^{host} .*unreachable=0 +failed=0", run.stdout, re.MULTILINE)
+        said = node("login1").check_output(ask)
+        assert "DRAIN" in said
+        assert "Reason=[plumbline:unfit] dropped out of a run of the playbook, by" in said
+        assert "job RUNNING" in said
+        with node("gpu2").sudo():
+            node("gpu2").check_output(f"rmdir {limits}")
+        run = operator.playbook("slurm-cluster.yml", "--limit", "gpu2")
+        assert run.returncode == 0, run.stdout[-3000:]
+        said = node("login1").check_output(ask)
+        assert "DRAIN" not in said
+        assert "job RUNNING" in said
+    finally:
+        with node("gpu2").sudo():
+            node("gpu2").run(f"rmdir {limits}")
+        node("login1").check_output(f"scancel {job}")
 
 
 def test_without_the_controller_nothing_is_configured_not_even_one_node(operator):

@@ -18,6 +18,7 @@ class FilterModule:
             "node_reboot_reason": service.reason,
             "node_reboot_signed": lambda words: f"{words}, by {service.operator()}",
             "node_reboot_to_drain": service.to_drain,
+            "node_reboot_in_service": service.in_service,
             "node_reboot_out_already": service.out_already,
             "node_reboot_busy": service.busy,
             "node_reboot_slurmd_start": service.slurmd_start,

@@ -20,6 +20,8 @@ from cluster.slurm.node_states import NOWHERE, SIGNED, UNSETTLED, NodeStatus, sl
 MARK = "[plumbline:reboot]"
 # The same, and Slurm first has to be told what the node is now: its slurmd cannot start before.
 WAITS = "[plumbline:slurm]"
+# Dropped out of a run. It may have jobs, and is in nobody's way: the next complete run resumes it.
+UNFIT = "[plumbline:unfit]"
 # Between the parts of one answer; the first line says whether there is a Slurm.
 STARTS, JOBS = "-- slurmd --", "-- jobs --"
 # What slurmd notes as its start and what it registers with may be a second apart.
@@ -69,16 +71,20 @@ def read(output: str) -> Answer:
 
 
 def is_ours(node: NodeStatus) -> bool:
-    return node.drained and node.reason.startswith((MARK, WAITS))
+    return node.drained and node.reason.startswith((MARK, WAITS, UNFIT))
 
 
 def waits(output: str, node: str) -> bool:
-    """Whether the node was taken out of service until Slurm has been told what it is now."""
+    """Whether the node was taken out of service until the end of a run that does all of it."""
     return _waits(read(output).state_of(node))
 
 
 def _waits(node: NodeStatus) -> bool:
-    return is_ours(node) and node.reason.startswith(WAITS)
+    return is_ours(node) and node.reason.startswith((WAITS, UNFIT))
+
+
+def _dropped_out(node: NodeStatus) -> bool:
+    return is_ours(node) and node.reason.startswith(UNFIT)
 
 
 def keeper(node: NodeStatus) -> str:
@@ -106,7 +112,7 @@ def place(output: str, node: str, slurmd: bool, due: bool) -> str:
         return "turn" if due else "now"
     if node not in answer.nodes:
         return "now"
-    if is_ours(answer.nodes[node]):
+    if is_ours(answer.nodes[node]) and not _dropped_out(answer.nodes[node]):
         return "left"
     return "turn" if due else "now"
 
@@ -114,10 +120,11 @@ def place(output: str, node: str, slurmd: bool, due: bool) -> str:
 # --- out -----------------------------------------------------------------------------------------
 
 
-def reason(words: str, waits: bool = False) -> str:
+def reason(words: str, waits: bool = False, unfit: bool = False) -> str:
     """A reason for Slurm: what for, in one line that its tables can show."""
+    mark = UNFIT if unfit else WAITS if waits else MARK
     line = re.sub(r"\s+", " ", words).replace('"', "'").strip()
-    return f"{WAITS if waits else MARK} {line[:REASON_CHARACTERS].rstrip()}"
+    return f"{mark} {line[:REASON_CHARACTERS].rstrip()}"
 
 
 def operator() -> str:
@@ -134,6 +141,16 @@ def to_drain(output: str, nodes: Collection[str]) -> list[str]:
     answer = read(output)
     seen = ((name, answer.state_of(name)) for name in nodes)
     return [name for name, node in seen if not is_ours(node) and not keeper(node)]
+
+
+def in_service(output: str, nodes: Collection[str]) -> list[str]:
+    """Of these nodes, those that Slurm gives jobs to."""
+    states = read(output).nodes
+    return [
+        name
+        for name in nodes
+        if name in states and not (states[name].drained or states[name].unsettled)
+    ]
 
 
 def out_already(output: str, nodes: Collection[str], begun: Collection[str] = ()) -> list[str]:

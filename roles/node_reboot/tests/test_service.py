@@ -83,6 +83,25 @@ def test_one_that_waits_for_slurm_is_ours_and_keeps_no_other_in_service():
     assert s.reason("it is cut wrongly", waits=True).startswith(s.WAITS)
 
 
+def test_one_that_dropped_out_of_a_run_is_resumed_at_the_end_of_the_next():
+    """It may have jobs, which nobody waits for, and holds no other node back."""
+    dropped = ANSWER.replace(MINE, s.reason("dropped out of a run", unfit=True))
+    assert s.place(dropped, "gpu2", True, False) == "now"
+    assert s.place(dropped, "gpu2", True, True) == "turn"
+    assert s.waits(dropped, "gpu2")
+    assert s.out_already(dropped, ["gpu1"]) == []
+    assert s.to_return(dropped, ["gpu1", "gpu2"]) == ["gpu2"]
+
+
+def test_only_nodes_that_get_jobs_are_drained_when_they_drop_out():
+    answer = ANSWER.replace("gpu9 MIXED", "gpu9 IDLE+POWERED_DOWN")
+    everyone = [*(f"gpu{number}" for number in range(1, 10)), "new"]
+    assert s.in_service(answer, everyone) == ["gpu1"]
+    assert s.in_service(ANSWER, everyone) == ["gpu1", "gpu9"]
+    assert s.in_service("absent", everyone) == []
+    assert s.in_service("silent", everyone) == []
+
+
 def test_every_job_is_waited_for():
     nodes = ["gpu2", "gpu3", "gpu5", "gpu6", "gpu7", "gpu8"]
     assert s.busy(ANSWER, nodes) == {

@@ -303,7 +303,7 @@ def test_a_changed_partition_restarts_nothing_and_a_drained_node_stays_so(host, 
         host.check_output("scontrol update nodename=node state=drain reason='bad fan'")
     run = play()
     assert run.code == 0, run.output  # what an operator drained is no failure, and stays drained
-    assert "Drained by someone else, and left drained: node (bad fan" in run.output
+    assert "Drained before, and left so: node (bad fan" in run.output
     assert host.check_output("sinfo -h -n node -p gpu -o %T") == "drained"
     with host.sudo():
         host.check_output("scontrol update nodename=node state=resume")
