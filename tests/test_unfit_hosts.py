@@ -26,7 +26,7 @@ AWAY = "ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1, node_
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
-    """Eight hosts, with what each host of `unfit` has for itself."""
+    """Eight hosts, of which gpu3 has less than it declares, and gpu5 is off."""
     nodes = {f"gpu{number}": f"ansible_host: 10.0.1.{number}" for number in range(1, 7)}
     nodes |= {"gpu3": f"{nodes['gpu3']}, {REFUSED}", "gpu5": AWAY}
     lines = [
@@ -81,7 +81,7 @@ def test_the_run_goes_on_without_them(inventory: Path) -> None:
     assert "6 of 8 hosts passed the checks (ctl1, login1, gpu1, gpu2, gpu4, gpu6)" in said
     assert "node_memory_mb declares 4000000 MiB, but the node has 2063000" in said
     assert "Not reached, and therefore not configured: gpu5" in said
-    assert said.rstrip().endswith("--limit gpu3,gpu5") or "--limit gpu3,gpu5 " in said
+    assert "--limit gpu3,gpu5" in said
     assert recap(run, "gpu3")["failed"] == "1"
     assert recap(run, "gpu5")["unreachable"] == "1"
     for host in ("ctl1", "login1", "gpu1", "gpu6"):

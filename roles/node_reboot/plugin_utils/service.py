@@ -137,7 +137,7 @@ def operator() -> str:
 
 
 def to_drain(output: str, nodes: Collection[str]) -> list[str]:
-    """Of these nodes, those in service."""
+    """Of these nodes, those that nobody took out of service; one that is down is among them."""
     answer = read(output)
     seen = ((name, answer.state_of(name)) for name in nodes)
     return [name for name, node in seen if not is_ours(node) and not keeper(node)]
