@@ -147,3 +147,11 @@ def test_a_company_is_a_few_lines_and_a_matter_of_seconds(
     ] == []
     (acceptance,) = booked.module_arguments(reservations, cluster.nodes, inventory.groups)
     assert acceptance["settings"]["Nodes"] == "gpu[897-928]"
+
+
+def test_a_companys_scheduler_keeps_what_the_health_checks_need() -> None:
+    """The inventory sets SchedulerParameters and does not name it."""
+    composed = of_controller("company", "__slurm_composed")
+    parameters = composed["SchedulerParameters"].split(",")
+    assert {"bf_window=10080", "defer", "nohold_on_prolog_fail"} <= set(parameters)
+    assert "enable_configless" in composed["SlurmctldParameters"]

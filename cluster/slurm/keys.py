@@ -279,3 +279,13 @@ def entries(value: Any) -> list[str]:
     if isinstance(value, (list, tuple)):
         return [entry for item in value for entry in entries(item)]
     return [word.strip() for word in str("" if value is None else value).split(",") if word.strip()]
+
+
+def additions(value: Any) -> list[str]:
+    """The entries that a site's list adds: all but those that take one of ours away."""
+    return [entry for entry in entries(value) if not entry.startswith("-")]
+
+
+def taken_away(value: Any) -> list[str]:
+    """What a site's list takes away: `nohold` of `-nohold`. No word of Slurm's has a dash there."""
+    return [entry[1:] for entry in entries(value) if entry.startswith("-")]

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.slurm import gres, topology
 from cluster.slurm.key_problems import Place, has_plugins, nowhere, refused, refused_file
-from cluster.slurm.keys import NONE, File, Release
+from cluster.slurm.keys import NONE, File, Release, additions, lists, taken_away
 
 Given = tuple[File, str, Any]  # file, variable, settings
 
@@ -53,7 +53,7 @@ def _set_where_known(configuration: Mapping[str, Any]) -> Iterator[Given]:
 
 def _set(configuration: Mapping[str, Any]) -> Iterator[Given]:
     """Everything that is set, and not what can be left out."""
-    yield File.SLURM, "slurm_settings", configuration["settings"]
+    yield File.SLURM, "slurm_settings", _added(configuration["settings"])
     yield File.CGROUP, "slurm_cgroup_settings", configuration["cgroup"]
     declared = configuration.get("topology") or {}
     if declared.get("plugin") in topology.KEYS:
@@ -78,6 +78,16 @@ def _set(configuration: Mapping[str, Any]) -> Iterator[Given]:
     for number, partition in enumerate(partitions):
         settings = partition.get("settings") or {}
         yield File.PARTITION, f"slurm_partitions[{number}].settings", settings
+
+
+def _added(settings: Any) -> Any:
+    """A site's settings without the entries that take away what a role has in a list."""
+    if not isinstance(settings, Mapping):
+        return settings
+    return {
+        name: additions(value) if str(name).lower() in lists() and taken_away(value) else value
+        for name, value in settings.items()
+    }
 
 
 def _entry(entry: Any) -> Any:

@@ -439,6 +439,14 @@ def test_what_a_site_writes_is_judged_wherever_it_writes_it(
     assert sentence.startswith(start)
 
 
+def test_a_word_that_a_site_takes_away_is_none_of_its_own() -> None:
+    settings = {"SchedulerParameters": "defer,-nohold_on_prolog_fail", "MailProg": "-x"}
+    assert refused_settings({**PLAIN, "settings": settings}, "24.11") == []
+    wrong = {"SchedulerParameters": "defre,-nohold_on_prolog_fail"}
+    (sentence,) = refused_settings({**PLAIN, "settings": wrong}, "24.11")
+    assert "has defre, which is no word of SchedulerParameters" in sentence
+
+
 def test_nodes_that_are_alike_are_judged_once() -> None:
     many = [{**NODES, "name": f"n{number}", "options": {"Wieght": 1}} for number in range(1000)]
     assert len(refused_settings({**PLAIN, "nodes": many}, "")) == 1

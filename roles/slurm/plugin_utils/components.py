@@ -11,10 +11,10 @@ A component is a role that comes later, or a site's own addition. It contributes
     gres         lines of gres.conf, each a mapping such as {Name: gpu, File: /dev/nvidia0}
     slurmctld_files  what slurmctld reads at its start because of these settings, such as a key
 
-Lists (PrologFlags, SlurmctldParameters …) are the union of what all ask for. Two values for
-anything else are a conflict, which only the site can decide: what it sets wins over everybody. A
-list that it sets takes the place of the role's, and what components need stays in it (but in
-SITES_ALONE); an empty value removes the setting.
+Lists (PrologFlags, SlurmctldParameters …) are the union of what all ask for, the site included
+(but see ALTERNATIVES and SITES_ALONE). Two values for anything else are a conflict, which only the
+site can decide: what it sets wins over everybody. In a list `bf_window=60` of the site's takes the
+place of anybody's bf_window, `-defer` takes defer away, and an empty value removes the setting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster.slurm.keys import NONE, File, Release, lists, read
+from cluster.slurm.keys import (
+    NONE,
+    File,
+    Release,
+    additions,
+    entries,
+    lists,
+    read,
+    taken_away,
+)
 from cluster.slurm.settings import mapping_problems, text
 
 Settings = Mapping[str, Any]
@@ -54,22 +63,26 @@ SETTINGS = ("settings", "settings_where_known")
 PARTS = (*SETTINGS, "plugstack", *SCRIPTS, "gres", "slurmctld_files")
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
-# Lists that say how strict Slurm is: a site that sets one may want less than a component asks for.
+# Lists that say how strict Slurm is: a site that sets one may want less than anybody asks for.
 SITES_ALONE = frozenset({"accountingstorageenforce"})
-
-
-def items(value: Any) -> list[str]:
-    """The entries of a list of slurm.conf."""
-    return [word.strip() for word in text(value).split(",") if word.strip()]
+# Lists whose words stand for each other (CR_CPU for CR_Core): a site's replaces the role's.
+ALTERNATIVES = frozenset(
+    {
+        "propagateresourcelimits",
+        "propagateresourcelimitsexcept",
+        "selecttypeparameters",
+        "taskplugin",
+    }
+)
 
 
 def union(values: Sequence[Any]) -> str:
     """Every entry once, in the order in which they came; case does not tell two apart."""
-    entries: dict[str, str] = {}
+    united: dict[str, str] = {}
     for value in values:
-        for entry in items(value):
-            entries.setdefault(entry.lower(), entry)
-    return ",".join(entries.values())
+        for entry in entries(value):
+            united.setdefault(entry.lower(), entry)
+    return ",".join(united.values())
 
 
 def contributed(own: Settings, components: Components) -> Iterator[tuple[str, str, Any]]:
@@ -95,6 +108,7 @@ def composed(
     known = {
         who: {**part, "settings_where_known": _read(part.get("settings_where_known"), installed)}
         for who, part in components.items()
+        if isinstance(part, Mapping)  # what is none is told by others
     }
     for _, name, value in contributed(_read(own, installed), known):
         key = name.lower()
@@ -106,30 +120,36 @@ def composed(
     for name, value in site.items():
         key = name.lower()
         spelling[key] = name
-        adds = key in lists() and key not in SITES_ALONE and text(value)
-        result[key] = _with(value, needed(known, name)) if adds else text(value)
+        result[key] = (
+            _united(value, _asked(key, own, known, installed)) if key in lists() else text(value)
+        )
     return {spelling[key]: value for key, value in sorted(result.items()) if value}
 
 
-def needed(components: Components, name: str) -> list[str]:
-    """What components ask for of a list; what is no component asks nothing."""
-    sound = {who: part for who, part in components.items() if isinstance(part, Mapping)}
+def _asked(key: str, own: Settings, components: Components, installed: Release | None) -> list[str]:
+    """What others ask for of a list that the site sets; without a release, all of them."""
+    if key in SITES_ALONE:
+        return []
+    role = {} if key in ALTERNATIVES else own if installed is None else _read(own, installed)
     return [
         entry
-        for _, one, value in contributed({}, sound)
-        if one.lower() == name.lower()
-        for entry in items(value)
+        for _, name, value in contributed(role, components)
+        if name.lower() == key
+        for entry in entries(value)
     ]
 
 
-def _with(value: Any, asked: Sequence[str]) -> str:
-    """A site's list with what components need; an option that it has stays as it is."""
-    has = _options(value)
-    return union([value, *(entry for entry in asked if not _options(entry) & has)])
+def _united(value: Any, asked: Sequence[str]) -> str:
+    """A site's list with what others ask for; an option that it names is the site's."""
+    if not entries(value):
+        return ""
+    decided = _options(value)
+    return union([additions(value), *(entry for entry in asked if not _options(entry) & decided)])
 
 
 def _options(value: Any) -> set[str]:
-    return {entry.partition("=")[0].lower() for entry in items(value)}
+    """What a list decides: the options that it has, and those that it takes away."""
+    return {entry.partition("=")[0].lower() for entry in (*additions(value), *taken_away(value))}
 
 
 def _read(settings: Settings | None, installed: Release) -> Settings:
@@ -184,6 +204,7 @@ def setting_problems(own: Settings, components: Components, site: Settings) -> l
         problems += component_problems(name, component)
     if not problems:
         problems += conflicts(own, components, site)
+        problems += taken_from_nobody(own, components, site)
         problems += script_conflicts(components)
     return problems
 
@@ -237,12 +258,25 @@ def conflicts(own: Settings, components: Components, site: Settings) -> Iterator
                 )
 
 
+def taken_from_nobody(own: Settings, components: Components, site: Settings) -> Iterator[str]:
+    """Words that a site takes away and that nobody asks for: they are misspelt, or of the past."""
+    for name, value in site.items():
+        taken = taken_away(value) if name.lower() in lists() else []
+        asked = union(_asked(name.lower(), own, components, None)) if taken else ""
+        for word in taken:
+            if not _options(word) & _options(asked):
+                yield (
+                    f"slurm_settings.{name} takes {word} away, and the list without it is "
+                    f"{asked or 'empty'}; remove -{word}."
+                )
+
+
 def _claims(name: str, value: Any, listed: bool) -> Iterator[tuple[str, str]]:
     """(what is claimed, value): a setting, or in a list each `option=value` of it."""
     if not listed:
         yield name.lower(), text(value)
         return
-    for entry in items(value):
+    for entry in entries(value):
         option, separator, _ = entry.partition("=")
         if separator:
             yield f"{name.lower()} {option.lower()}", entry

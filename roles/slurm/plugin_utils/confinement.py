@@ -7,8 +7,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cluster.slurm.contradictions import CONTAINING
+from cluster.slurm.keys import entries
 from cluster.slurm.settings import text
-from roles.slurm.plugin_utils.components import Components, Settings, is_set, items, needed
+from roles.slurm.plugin_utils.components import Components, Settings, composed, is_set
 
 PRIVATE = "/tmp,/var/tmp,/dev/shm"  # what the role makes private
 
@@ -25,7 +26,7 @@ def problems(
     sentences = [*_hidden_from_metrics(own, components, site)]
     if private_tmp["wanted"]:
         sentences += [
-            *_uncontained(components, site),
+            *_uncontained(own, components, site),
             *_not_private(site),
             *_folder(private_tmp),
         ]
@@ -37,16 +38,13 @@ def _of(settings: Settings, name: str, default: Any = "") -> Any:
     return next((value for key, value in settings.items() if str(key).lower() == name), default)
 
 
-def _uncontained(components: Components, site: Settings) -> Iterator[str]:
-    """What a site sets takes the place of what the role asks for."""
-    flags = _of(site, "prologflags", "Contain")
-    asked = {flag.lower() for flag in items(flags)}
-    if text(flags):  # what is empty removes what components ask for as well
-        asked |= {flag.lower() for flag in needed(components, "PrologFlags")}
-    if not asked & set(CONTAINING):
+def _uncontained(own: Settings, components: Components, site: Settings) -> Iterator[str]:
+    """A site may take away what the role asks for."""
+    flags = text(_of(composed(own, components, site), "prologflags"))
+    if not {flag.lower() for flag in entries(flags)} & set(CONTAINING):
         yield (
-            f"slurm_settings.PrologFlags is {text(flags) or 'empty'}, and a job's private /tmp is "
-            "made by Contain; add Contain, or set slurm_private_tmp to false."
+            f"PrologFlags is {flags or 'empty'}, and a job's private /tmp is made by Contain; "
+            "leave Contain in slurm_settings.PrologFlags, or set slurm_private_tmp to false."
         )
 
 
@@ -67,7 +65,7 @@ def _folder(private_tmp: Mapping[str, Any]) -> Iterator[str]:
             f"slurm_private_tmp_folder is {folder}; set it to a folder of the nodes' own disks, as "
             "an absolute path."
         )
-    private = items(_of(private_tmp["settings"], "dirs") or PRIVATE)
+    private = entries(_of(private_tmp["settings"], "dirs") or PRIVATE)
     for path in map(PurePosixPath, private):
         if folder.is_relative_to(path):
             yield (
@@ -77,8 +75,8 @@ def _folder(private_tmp: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _hidden_from_metrics(own: Settings, components: Components, site: Settings) -> Iterator[str]:
-    hidden = items(_of(site, "privatedata", _of(own, "privatedata")))
-    ignored = "ignore_private_data" in items(_of(site, "metricsparameters"))
+    hidden = entries(_of(composed(own, components, site), "privatedata"))
+    ignored = "ignore_private_data" in entries(_of(site, "metricsparameters"))
     if hidden and is_set(components, site, "MetricsType") and not ignored:
         yield (
             f"PrivateData is {','.join(hidden)}, and slurmctld then serves no metrics "

@@ -9,9 +9,8 @@ from typing import Any
 from ansible.plugins.filter.core import to_nice_yaml
 
 from cluster.slurm.key_problems import leading
-from cluster.slurm.keys import File
+from cluster.slurm.keys import File, entries
 from cluster.slurm.settings import mapping_problems, text
-from roles.slurm.plugin_utils.components import items
 
 CONF = (File.ACCT_GATHER, File.BURST_BUFFER, File.HELPERS, File.MPI)
 YAML = (File.NAMESPACE, File.RESOURCES, File.TOPOLOGY_YAML)
@@ -86,7 +85,7 @@ def problems(files: Any, settings: Mapping[str, Any], topology: Mapping[str, Any
         sentence for name, value in files.items() for sentence in _of_file(str(name), value)
     ]
     have = {
-        str(name).lower(): [word.lower().rpartition("/")[2] for word in items(value)]
+        str(name).lower(): [word.lower().rpartition("/")[2] for word in entries(value)]
         for name, value in settings.items()
     }
     sentences += _not_gathered(files.get(File.ACCT_GATHER), have)

@@ -18,22 +18,22 @@ def test_what_the_role_sets_by_itself_can_work():
     assert refusals() == []
 
 
-@pytest.mark.parametrize("flags", ["Serial", ["Alloc", "DeferBatch"], "", None])
+@pytest.mark.parametrize("flags", ["-Contain,Serial", ["Alloc", "-contain"], "", None])
 def test_a_private_tmp_without_contain_is_refused(flags):
     (sentence,) = refusals({"prologflags": flags})
-    assert "a job's private /tmp is made by Contain; add Contain, or set" in sentence
+    assert "a job's private /tmp is made by Contain; leave Contain in" in sentence
     assert refusals({"prologflags": flags}, {"wanted": False}) == []
 
 
-@pytest.mark.parametrize("flags", ["contain,X11", "X11", ["Alloc", "RunInJob"]])
+@pytest.mark.parametrize("flags", ["contain,X11", "X11,-Contain", ["Alloc", "RunInJob"], "Serial"])
 def test_a_site_may_have_x11_where_it_says_so(flags):
-    """X11 and RunInJob imply Contain."""
+    """What the role asks for stays there, and X11 and RunInJob imply Contain."""
     assert refusals({"PrologFlags": flags}) == []
 
 
 def test_contain_may_be_what_a_component_asks_for():
     parts = {"site": {"settings": {"PrologFlags": "Contain"}}}
-    assert problems(OWN, parts, {"PrologFlags": "Serial"}, PRIVATE) == []
+    assert problems({}, parts, {"PrologFlags": "Serial"}, PRIVATE) == []
     assert len(problems(OWN, parts, {"PrologFlags": ""}, PRIVATE)) == 1
 
 

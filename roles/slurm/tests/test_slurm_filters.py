@@ -26,20 +26,59 @@ def test_lists_are_the_union_of_what_all_ask_for():
 
 def test_the_site_wins_whatever_its_case_and_an_empty_value_removes():
     parts = {"a": component(MpiDefault="pmix", PrologFlags="X11")}
-    site = {"mpidefault": "pmi2", "PrologFlags": "Serial", "TaskPlugin": ""}
-    assert c.composed(OWN, parts, site) == {"mpidefault": "pmi2", "PrologFlags": "Serial,X11"}
+    site = {"mpidefault": "pmi2", "PrologFlags": "", "TaskPlugin": ""}
+    assert c.composed(OWN, parts, site) == {"mpidefault": "pmi2"}
     assert c.composed(OWN, {}, {"TaskPlugin": None})["MpiDefault"] == "none"
 
 
-def test_a_sites_list_keeps_what_components_need_and_takes_the_place_of_the_roles():
-    parts = {"health": component(SchedulerParameters="nohold_on_prolog_fail,bf_window=60")}
-    for name, value, expected in (
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
         ("SchedulerParameters", "defer", "defer,nohold_on_prolog_fail,bf_window=60"),
         ("schedulerparameters", ["BF_WINDOW=90"], "BF_WINDOW=90,nohold_on_prolog_fail"),
-        ("SchedulerParameters", "", None),  # removes it
-    ):
-        assert c.composed(OWN, parts, {name: value}).get(name) == expected
-    assert c.composed(OWN, {}, {"PrologFlags": "Serial"})["PrologFlags"] == "Serial"
+        ("SchedulerParameters", ["-nohold_on_prolog_fail", "defer"], "defer,bf_window=60"),
+        ("SchedulerParameters", "defer,-BF_window", "defer,nohold_on_prolog_fail"),
+        ("SchedulerParameters", "-bf_window,-nohold_on_prolog_fail", None),
+        (
+            "SchedulerParameters",
+            "bf_interval=-1,-bf_window",
+            "bf_interval=-1,nohold_on_prolog_fail",
+        ),
+        ("SchedulerParameters", "", None),
+        ("PrologFlags", "Serial", "Serial,Contain"),
+        ("PrologFlags", "Serial,-contain", "Serial"),
+        # Words of these stand for each other.
+        ("TaskPlugin", "task/affinity", "task/affinity"),
+    ],
+)
+def test_a_sites_list_is_united_with_the_roles_and_with_what_components_need(name, value, expected):
+    parts = {"health": component(SchedulerParameters="nohold_on_prolog_fail,bf_window=60")}
+    assert c.composed(OWN, parts, {name: value}).get(name) == expected
+    assert c.setting_problems(OWN, parts, {name: value}) == []
+
+
+def test_what_a_site_sets_alone_is_united_with_nothing():
+    parts = {"accounts": component(AccountingStorageEnforce="associations,safe")}
+    site = {"AccountingStorageEnforce": "associations"}
+    assert c.composed({}, parts, site) == site
+
+
+def test_a_word_that_is_taken_away_and_is_not_there_is_refused():
+    parts = {"health": component(SchedulerParameters="nohold_on_prolog_fail")}
+    (sentence,) = c.setting_problems(OWN, parts, {"SchedulerParameters": "defer,-nohold"})
+    assert sentence == (
+        "slurm_settings.SchedulerParameters takes nohold away, and the list without it is "
+        "nohold_on_prolog_fail; remove -nohold."
+    )
+    (sentence,) = c.setting_problems(OWN, parts, {"taskplugin": "-task/cgroup"})
+    assert "the list without it is empty" in sentence
+
+
+def test_what_only_some_releases_read_may_be_taken_away():
+    own = {"CommunicationParameters": "disable_http"}
+    site = {"CommunicationParameters": "-disable_http"}
+    assert c.setting_problems(own, {}, site) == []
+    assert c.composed(own, {}, site, "26.05") == {}
 
 
 def test_a_conflict_names_both_the_key_and_both_values():
