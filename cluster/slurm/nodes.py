@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster import contract
 from cluster.hostlist import compress
+from cluster.slurm.billing import WEIGHTS, cpus, weights
 from cluster.slurm.contradictions import one_key_of
 from cluster.slurm.gres import count_of, detection, entries, files_of, get, gres, kinds
 from cluster.slurm.key_problems import must_be
@@ -46,12 +47,6 @@ FROM_PARTITION = {
 }
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RESERVED = {"all", "default", "n/a"}
-
-
-def cpus(node: Node) -> int:
-    """Logical CPUs of a declared node, as Slurm counts them."""
-    parts = node["cpus"]
-    return int(parts["sockets"]) * int(parts["cores_per_socket"]) * int(parts["threads_per_core"])
 
 
 # --- lines ---------------------------------------------------------------------------------------
@@ -122,25 +117,32 @@ def gres_lines(nodes: Sequence[Node], more: Iterable[Mapping[str, Any]] = ()) ->
     return [*own, *entry_lines(more)]
 
 
-def partition_lines(partitions: Sequence[Partition], nodes: Sequence[Node]) -> list[str]:
-    """The PartitionName= lines, for partitions whose `nodes` are NodeNames."""
+def partition_lines(
+    partitions: Sequence[Partition], nodes: Sequence[Node], by_share: bool = False
+) -> list[str]:
+    """The PartitionName= lines, for partitions whose `nodes` are NodeNames.
+
+    by_share: whether a job is billed for the largest share that it has of its nodes
+    """
     by_name = {node["name"]: node for node in nodes}
-    return [_partition_line(partition, by_name) for partition in partitions]
+    return [_partition_line(partition, by_name, by_share) for partition in partitions]
 
 
-def _partition_line(partition: Partition, by_name: Mapping[str, Node]) -> str:
+def _partition_line(partition: Partition, by_name: Mapping[str, Node], by_share: bool) -> str:
     """A job that asks for no memory gets its CPUs' share of the smallest node.
 
     Without DefMemPerCPU it would get the whole memory of its node, and no second job start there.
     """
     members = partition["nodes"]
+    share = min(_share(by_name[name]) for name in members)
     everyone = len(set(members)) == len(by_name)
     settings = {
         # One word for everyone: another node is no change of the partition.
         "Nodes": "ALL" if everyone else compress(members),
         "Default": "YES" if partition.get("default") else "NO",
         "MaxTime": partition.get("max_time") or "INFINITE",
-        "DefMemPerCPU": min(_share(by_name[name]) for name in members),
+        "DefMemPerCPU": share,
+        WEIGHTS: weights([by_name[name] for name in members], share) if by_share else "",
         "State": "UP",
     }
     theirs = partition.get("settings") or {}

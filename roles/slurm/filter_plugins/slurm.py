@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cluster.slurm import contradictions, gres, licenses, nodes, releases, reservations, topology
+from cluster.slurm import (
+    billing,
+    contradictions,
+    gres,
+    licenses,
+    nodes,
+    releases,
+    reservations,
+    topology,
+)
 from playbooks.plugin_utils.origin import written_at
 from roles.slurm.plugin_utils import components, confinement, leaving, other_files, state
 
@@ -43,6 +52,8 @@ class FilterModule:
             "slurm_other_files_texts": other_files.texts,
             "slurm_other_files_problems": other_files.problems,
             "slurm_confinement_problems": confinement.problems,
+            "slurm_billing_settings": billing.settings,
+            "slurm_billed_by_share": billing.by_share,
             "slurm_node_lines": nodes.node_lines,
             "slurm_gres_lines": nodes.gres_lines,
             "slurm_gres_types": gres.gres_types,

@@ -112,6 +112,7 @@ def test_what_differs_with_accounting_components_and_settings():
         "AccountingStorageTRES=gres/gpu",
         "AccountingStorageType=accounting_storage/slurmdbd",
         "PriorityDecayHalfLife=14-0",
+        "PriorityFlags=MAX_TRES",
         "PriorityMaxAge=7-0",
         "PriorityType=priority/multifactor",
         "PriorityWeightAge=1000",

@@ -105,6 +105,17 @@ def test_a_job_that_asks_for_no_memory_gets_its_cpus_share(host):
     assert "MaxTime=1-00:00:00" in shown
 
 
+def test_a_job_is_billed_for_the_largest_share_that_it_has_of_a_node(host):
+    """The node has one CPU and two GPUs, and one of them costs half a CPU."""
+    assert re.search(
+        r"^ +TRESBillingWeights=CPU=1,Mem=1G,GRES/gpu=0.5$",
+        host.check_output("scontrol show partition gpu"),
+        re.MULTILINE,
+    )
+    shown = host.check_output("scontrol show config")
+    assert re.search(r"^PriorityFlags += MAX_TRES$", shown, re.MULTILINE)
+
+
 def test_settings_of_the_site_are_in_force(host):
     shown = host.check_output("scontrol show config")
     assert "MessageTimeout          = 20 sec" in shown
