@@ -155,3 +155,13 @@ def test_a_companys_scheduler_keeps_what_the_health_checks_need() -> None:
     parameters = composed["SchedulerParameters"].split(",")
     assert {"bf_window=10080", "defer", "nohold_on_prolog_fail"} <= set(parameters)
     assert "enable_configless" in composed["SlurmctldParameters"]
+
+
+def test_a_company_gets_what_a_thousand_nodes_need_and_its_own_values_stand() -> None:
+    composed = of_controller("company", "__slurm_composed")
+    assert (composed["TreeWidth"], composed["MessageTimeout"]) == ("32", "60")
+    values = example("company")[0].values
+    assert values.value("gpu001", "node_base_size_sysctls")["net.core.somaxconn"] == 4096
+    assert values.value("ctl1", "munge_threads") == 10
+    assert values.value("gpu001", "munge_threads") == 2
+    assert example("centre")[0].values.value("ctl1", "node_base_size_sysctls") == {}

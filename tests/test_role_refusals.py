@@ -215,6 +215,7 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
         ("login_limits", {"login_limits_cpu_quota": "0"}, "login_limits_cpu_quota is 0"),
         ("login_limits", {"login_limits_exempt": ["1000"]}, 'login_limits_exempt has "1000"'),
         ("munge", {"munge_key_file": "secrets/munge.key"}, "munge_key_file is secrets/munge.key"),
+        ("munge", {"munge_threads": 0}, "munge_threads is 0; set it to 1 or more"),
         (
             "node_health",
             {"node_health_checks": {"munge": {"builtin": "mungo"}}},

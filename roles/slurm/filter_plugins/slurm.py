@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cluster import sizes
 from cluster.slurm import (
     billing,
     contradictions,
@@ -54,6 +55,7 @@ class FilterModule:
             "slurm_confinement_problems": confinement.problems,
             "slurm_billing_settings": billing.settings,
             "slurm_billed_by_share": billing.by_share,
+            "slurm_size_settings": sizes.slurm_settings,
             "slurm_node_lines": nodes.node_lines,
             "slurm_gres_lines": nodes.gres_lines,
             "slurm_gres_types": gres.gres_types,

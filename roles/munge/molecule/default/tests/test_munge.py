@@ -46,6 +46,10 @@ def test_the_key_is_nobody_elses(host):
         assert (key.user, key.group, key.mode, key.size) == ("munge", "munge", 0o400, 1024)
 
 
+def test_it_has_as_many_threads_as_it_should(host):
+    assert "--num-threads=3" in host.check_output("ps -C munged -o args=")
+
+
 def test_the_key_is_random(host):
     """A key derived from a password is text or repeats; 1024 random bytes hold most values."""
     assert len(set(key_of(host))) > 200

@@ -139,7 +139,10 @@ def test_users_get_perf_and_what_the_kernel_must_allow(attempts):
     They are removed before the handler loads them: here the kernel is the host's.
     """
     settings, mark = "/etc/sysctl.d/50-plumbline-baseline.conf", "/run/systemd/container"
-    wanted = {"node_base_perf": True}
+    wanted = {
+        "node_base_perf": True,
+        "node_base_size_sysctls": {"net.core.somaxconn": 9000, "kernel.dmesg_restrict": 0},
+    }
     outcomes = attempts(
         [
             Case(
@@ -153,14 +156,15 @@ def test_users_get_perf_and_what_the_kernel_must_allow(attempts):
                 wanted,
                 tasks_from="configure",
                 breaks=f"mv {mark} /run/container",
-                mends=f"grep -E 'paranoid|kptr' {settings};"
+                mends=f"grep -E 'paranoid|kptr|somaxconn|dmesg' {settings};"
                 f" rm {settings}; mv /run/container {mark}",
             ),
         ]
     )
     assert outcomes["program"].left == "/usr/bin/perf"
     assert outcomes["settings"].left == (
-        "-kernel.kptr_restrict = 0 -kernel.perf_event_paranoid = 1"
+        "-kernel.dmesg_restrict = 1 -kernel.kptr_restrict = 0 -kernel.perf_event_paranoid = 1"
+        " -net.core.somaxconn = 9000"
     )
 
 
