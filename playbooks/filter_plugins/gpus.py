@@ -1,4 +1,5 @@
 """What depends on a GPU's model, for roles: `{{ 'h100_sxm' | gpu }}` and `gpu_names`.
+`gpus_near_cores` says which cores are near a node's GPUs.
 
 The table is cluster/gpus.yml; the names are those of the validation's thresholds.
 """
@@ -13,6 +14,7 @@ from typing import Any
 import yaml
 
 from cluster import gpus
+from cluster.slurm import affinity
 
 THRESHOLDS = Path(__file__).resolve().parents[2] / "validation" / "thresholds"
 
@@ -36,4 +38,4 @@ class FilterModule:
     """Registers the filters with Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"gpu": _gpu, "gpu_names": product_names}
+        return {"gpu": _gpu, "gpu_names": product_names, "gpus_near_cores": affinity.described}

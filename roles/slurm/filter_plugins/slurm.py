@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster import sizes
 from cluster.slurm import (
+    affinity,
     billing,
     contradictions,
     gres,
@@ -56,6 +57,8 @@ class FilterModule:
             "slurm_billing_settings": billing.settings,
             "slurm_billed_by_share": billing.by_share,
             "slurm_size_settings": sizes.slurm_settings,
+            "slurm_has_cores": affinity.has_cores,
+            "slurm_cores_problems": affinity.problems,
             "slurm_node_lines": nodes.node_lines,
             "slurm_gres_lines": nodes.gres_lines,
             "slurm_gres_types": gres.gres_types,

@@ -206,6 +206,7 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(attempts):
             Case("word", {"slurm_components": {"a": parameters}}),
             Case("key", {"slurm_cgroup_settings": {"CgroupJobIdPaths": "yes"}}),
             Case("cluster", {"slurm_cluster_name": "another"}),
+            Case("cores", {"slurm_node_gres": [{"Name": "gpu", "Cores": "near"}]}),
         ]
     )
     for name, sentence in {
@@ -213,6 +214,7 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(attempts):
         "word": "only 25.11 and newer read SlurmctldParameters=enable_async_reply",
         "key": "only 26.05 and newer read CgroupJobIdPaths; remove it",
         "cluster": "node is the controller of the cluster scenario",
+        "cores": "node: slurm_node_gres has Cores: 'near' is no list of numbers such as 0-3,8",
     }.items():
         outcomes[name].refuses(sentence)
         assert outcomes[name].changed == 0, outcomes[name].output
