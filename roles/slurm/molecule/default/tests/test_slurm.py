@@ -53,6 +53,12 @@ def test_a_job_runs_and_is_accounted(host):
     assert accounted(host, "--name=hello --format=state,nodelist", "COM") == "COMPLETED|node"
 
 
+def test_an_mpi_program_has_pmix(host):
+    """A plugin that cannot be loaded ends the step, or sets none of these."""
+    shown = host.check_output(f"{JOB} --mpi=pmix sh -c 'echo $PMIX_RANK $PMIX_NAMESPACE'")
+    assert re.fullmatch(r"0 slurm\.pmix\.\d+\.0", shown)
+
+
 def test_a_job_that_fails_is_told_so(host):
     assert host.run(f"{JOB} sh -c 'exit 7'").rc == 7
 
