@@ -33,6 +33,7 @@ LIBRARIES = {
     "cluster/contract.py": {"yaml"},
     "cluster/fixed_versions.py": {"yaml"},
     "cluster/gpus.py": {"yaml"},
+    "cluster/removed_variables.py": {"yaml"},
     "cluster/slurm/keys.py": {"yaml"},
 }
 

@@ -17,6 +17,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from cluster import removed_variables
 from cluster.refusal import Refusal
 from playbooks.plugin_utils.listening import range_problem
 
@@ -70,10 +71,14 @@ def read_specs(roles: Path) -> dict[str, dict[str, Any]]:
 def unknown_variables(
     names: Iterable[str], known: Collection[str], roles: Collection[str]
 ) -> Iterator[tuple[str, Refusal]]:
-    """Variables that are almost, but not, one of ours; others are a site's own."""
+    """Variables that were ours, or that are almost one of ours; others are a site's own."""
+    gone = removed_variables.sentences()
     ours = sorted(known)
     prefixes = tuple(f"{role}_" for role in roles)
     for name in sorted(set(names) - set(known)):
+        if name in gone:
+            yield name, Refusal(gone[name])
+            continue
         if ANY_NAME.match(name):
             continue
         cutoff = ALIKE_WITHIN_A_ROLE if name.startswith(prefixes) else ALIKE
