@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from playbooks.callback_plugins.reach import reached
+from playbooks.callback_plugins.reach import pattern, reached
 from tests.conftest import REPOSITORY
 from tests.processes import ANSIBLE_PLAYBOOK, passes
 
@@ -60,3 +60,31 @@ def test_a_run_is_for_the_hosts_of_limit_and_those_that_must_know(
     play = (ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "play.yml", *limit)
     output = passes(*play, cwd=tmp_path, env=os.environ | settings)
     assert set(re.findall(r"^ok: \[(\w+)\]", output, re.MULTILINE)) == hosts
+
+
+@pytest.mark.parametrize(
+    ("limit", "told", "deployed"),
+    [
+        (("--limit", "gpu2"), {"ctl1", "gpu1", "gpu3"}, {"ctl1", "gpu2"}),
+        (("--limit", "gpu1,gpu2,gpu3"), {"ctl1"}, {"ctl1", "gpu1", "gpu2", "gpu3"}),
+    ],
+)
+def test_others_are_reached_by_plays_of_their_own_alone(
+    tmp_path: Path, limit: tuple[str, ...], told: set[str], deployed: set[str]
+) -> None:
+    plays = PLAYBOOK.replace("missing]}", "missing], __run_tells: [nodes]}")
+    of_others = plays[plays.index("- name: Second") :].replace(
+        "  gather_facts", "  vars: {__run_of_others: true}\n  gather_facts"
+    )
+    (tmp_path / "play.yml").write_text(plays + of_others.replace("Second", "Others"))
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    settings = {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    play = (ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "play.yml", *limit)
+    output = passes(*play, cwd=tmp_path, env=os.environ | settings)
+    first, second = output.split("PLAY [Others]")
+    assert set(re.findall(r"^ok: \[(\w+)\]", first, re.MULTILINE)) == deployed
+    assert set(re.findall(r"^ok: \[(\w+)\]", second, re.MULTILINE)) == told
+
+
+def test_a_pattern_has_nothing_at_which_ansible_splits_it() -> None:
+    assert pattern("&", ["gpu1.example.org", "gpu-2"]) == r"&~^(gpu1\.example\.org|gpu\-2)$"

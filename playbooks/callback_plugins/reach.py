@@ -4,11 +4,16 @@ A new node is a line in Slurm's files on controllers and login nodes and a targe
 so `--limit gpu7` alone cannot add it; a node that leaves is none of the hosts that its leaving is
 done on. A playbook names these groups in its first play, `vars: {__run_reaches: […]}`. The
 run is then for the hosts of --limit and these, and without --limit for these alone.
+
+Others may have to learn a little, such as a new node's name, and be left alone otherwise: the first
+play names their groups in `__run_tells`. Only plays with `vars: {__run_of_others: true}` are for
+them, and not for the hosts of --limit, which get all of it from the other plays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
@@ -21,6 +26,8 @@ description: Reads C(__run_reaches) of the playbook's first play, before it begi
 """
 
 VARIABLE = "__run_reaches"
+TELLS = "__run_tells"
+OF_OTHERS = "__run_of_others"
 
 
 def reached(
@@ -32,6 +39,14 @@ def reached(
     """
     hosts = [host for group in groups for host in members.get(group, ())]
     return list(dict.fromkeys([*limited, *hosts]))
+
+
+def pattern(sign: str, hosts: Iterable[str]) -> str:
+    """Ansible's pattern that keeps these hosts of a play (`&`), or takes them out (`!`).
+
+    A regular expression without a colon or a comma, at which Ansible would split it.
+    """
+    return f"{sign}~^({'|'.join(map(re.escape, hosts))})$"
 
 
 class CallbackModule(CallbackBase):
@@ -49,5 +64,12 @@ class CallbackModule(CallbackBase):
         inventory = plays[0].get_variable_manager()._inventory
         # Names, not patterns: `--limit 'gpu:&rack1'` would intersect with the controllers, too.
         limited = inventory.get_hosts() if inventory._subset else ()
-        names = reached(groups, inventory.get_groups_dict(), [host.get_name() for host in limited])
-        inventory.subset(names)
+        members, limited = inventory.get_groups_dict(), [host.get_name() for host in limited]
+        names = reached(groups, members, limited)
+        tells = plays[0].vars.get(TELLS) or ()
+        inventory.subset(reached(tells, members, names))
+        for play in plays if tells else ():
+            others = play.vars.get(OF_OTHERS)
+            own = [play.hosts] if isinstance(play.hosts, str) else list(play.hosts)
+            more = pattern("!", limited) if others else pattern("&", names)
+            play.hosts = [*own, more]
