@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from playbooks.callback_plugins.reach import pattern, reached
+from playbooks.filter_plugins.preflight_hosts import powered_down
 from tests.conftest import REPOSITORY
 from tests.processes import ANSIBLE_PLAYBOOK, passes
 
@@ -88,3 +89,50 @@ def test_others_are_reached_by_plays_of_their_own_alone(
 
 def test_a_pattern_has_nothing_at_which_ansible_splits_it() -> None:
     assert pattern("&", ["gpu1.example.org", "gpu-2"]) == r"&~^(gpu1\.example\.org|gpu\-2)$"
+
+
+OFF = """---
+- name: First
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Find who is off
+      ansible.builtin.set_fact:
+        __run_leaves_out: [gpu1, gpu3]
+      run_once: true
+- name: Second
+  hosts: nodes:controllers
+  gather_facts: false
+  tasks:
+    - name: Ask
+      ansible.builtin.ping:
+      vars: {ansible_connection: local, ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+- name: Third
+  hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Fail
+      ansible.builtin.fail:
+"""
+
+
+def test_hosts_that_a_run_leaves_out_are_in_no_play_that_follows(tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(OFF)
+    hosts = HOSTS.replace(
+        "    nodes:", "    slurm_cluster: {children: {nodes: , controllers: }}\n    nodes:"
+    )
+    (tmp_path / "hosts.yml").write_text(hosts)
+    settings = {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    play = (ANSIBLE_PLAYBOOK, "-i", "hosts.yml", "play.yml")
+    output = passes(*play, cwd=tmp_path, env=os.environ | settings)
+    second = output[output.index("PLAY [Second]") :]
+    assert set(re.findall(r"^ok: \[(\w+)\]", second, re.MULTILINE)) == {"ctl1", "gpu2"}
+    assert "Off, by power saving: gpu1, gpu3. A run does them once they are on." in output
+    assert "All 2 hosts are done; nothing was changed." in output
+
+
+def test_slurm_says_who_is_off() -> None:
+    states = "gpu1 IDLE+CLOUD+POWERED_DOWN\ngpu2 IDLE\ngpu3 IDLE+POWERING_UP\nx DOWN+POWERED_DOWN"
+    assert powered_down(states, ["ctl1", "gpu1", "gpu2", "gpu3"]) == ["gpu1", "gpu3"]
+    assert powered_down("", ["gpu1"]) == powered_down("error: no\n", ["gpu1"]) == []
+    assert powered_down("gpu1 DOWN+NOT_RESPONDING", ["gpu1"]) == []

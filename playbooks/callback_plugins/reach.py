@@ -8,6 +8,9 @@ run is then for the hosts of --limit and these, and without --limit for these al
 Others may have to learn a little, such as a new node's name, and be left alone otherwise: the first
 play names their groups in `__run_tells`. Only plays with `vars: {__run_of_others: true}` are for
 them, and not for the hosts of --limit, which get all of it from the other plays.
+
+A run may find hosts that it has to leave alone, such as nodes that are switched off. A task that
+sets the fact `__run_leaves_out` to their names takes them out of all plays that follow.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
+
+from playbooks.plugin_utils.leaving_out import left_out
 
 DOCUMENTATION = """
 name: reach
@@ -49,6 +54,12 @@ def pattern(sign: str, hosts: Iterable[str]) -> str:
     return f"{sign}~^({'|'.join(map(re.escape, hosts))})$"
 
 
+def narrow(play: Any, more: str) -> None:
+    """The play is for the hosts that this pattern leaves of its own."""
+    own = [play.hosts] if isinstance(play.hosts, str) else list(play.hosts)
+    play.hosts = [*own, more]
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -56,8 +67,21 @@ class CallbackModule(CallbackBase):
     # It lies among our playbooks and belongs to them: whatever else a user enables, it runs.
     CALLBACK_NEEDS_ENABLED = False
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.to_come: dict[str, Any] = {}  # plays that have not begun
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self.to_come.pop(play._uuid, None)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        if hosts := left_out(result):
+            for play in self.to_come.values():
+                narrow(play, pattern("!", hosts))
+
     def v2_playbook_on_start(self, playbook: Any) -> None:
         plays = playbook.get_plays()
+        self.to_come = {play._uuid: play for play in plays}
         groups = plays[0].vars.get(VARIABLE) if plays else None
         if not groups:
             return
@@ -70,6 +94,4 @@ class CallbackModule(CallbackBase):
         inventory.subset(reached(tells, members, names))
         for play in plays if tells else ():
             others = play.vars.get(OF_OTHERS)
-            own = [play.hosts] if isinstance(play.hosts, str) else list(play.hosts)
-            more = pattern("!", limited) if others else pattern("&", names)
-            play.hosts = [*own, more]
+            narrow(play, pattern("!", limited) if others else pattern("&", names))

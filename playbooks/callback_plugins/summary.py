@@ -25,6 +25,7 @@ from ansible.plugins.callback import CallbackBase
 
 from cluster import watching
 from cluster.text import printable
+from playbooks.plugin_utils.leaving_out import left_out
 
 DOCUMENTATION = """
 name: summary
@@ -37,7 +38,7 @@ description:
 
 CLUSTER = "slurm_cluster"
 # Playbooks that look and change nothing: they are neither done nor left to do.
-CHECKS = {"preflight.yml", "hold.yml", "verify-nodes.yml"}
+CHECKS = {"preflight.yml", "hold.yml", "powered-down.yml", "verify-nodes.yml"}
 # For --limit, beside the inventory.
 LIMIT_FILE = ".plumbline-limit"
 NAMED = 10  # hosts that are named one by one; troubles that are told
@@ -88,6 +89,7 @@ class Run:
     check: bool = False
     stopped_at: str | None = None
     contacted: bool = True  # whether a host of the cluster was asked anything
+    off: tuple[str, ...] = ()  # hosts that power saving has switched off, and that are left out
 
     @property
     def troubled(self) -> set[str]:
@@ -219,6 +221,8 @@ def summary(run: Run, limit_file: str = "", width: int | None = None) -> str:
     limit_file  has the names of run.limit where they are many
     """
     lines = [outcome(run)]
+    if run.off:
+        lines.append(f"Off, by power saving: {names(run.off)}. A run does them once they are on.")
     if run.troubles or run.cut_short:
         lines += troubles(run, width)
         if run.cut_short:
@@ -306,6 +310,7 @@ class Watch:
         # Failures of a play count only for hosts that dropped out of it: others were rescued.
         self.troubles: list[tuple[str, Trouble]] = []
         self.contacted = False
+        self.off: list[str] = []
 
     def play(self, play: Any) -> None:
         self.begun.setdefault(play._uuid, []).append(play)
@@ -347,7 +352,7 @@ class Watch:
                     changes=Path(play.get_path().rpartition(":")[0]).name not in CHECKS,
                 )
             )
-        playing = {host for play in plays for host in play.hosts}
+        playing = {host for play in plays for host in play.hosts} - set(self.off)
         last = {  # of each host and play
             (play, trouble.host): trouble
             for play, trouble in self.troubles
@@ -363,6 +368,7 @@ class Watch:
             check=check,
             stopped_at=None if ended else at,
             contacted=self.contacted or bool(self.troubles),
+            off=tuple(dict.fromkeys(self.off)),
         )
 
 
@@ -412,6 +418,8 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: Any) -> None:
         if self.watch and not self.watch.contacted:
             self.watch.contacted = result.host.get_name() != "localhost"
+        if self.watch and (hosts := left_out(result)):
+            self.watch.off += hosts
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
@@ -441,7 +449,7 @@ class CallbackModule(CallbackBase):
             return
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
         run = watch.run(command, changed, bool(context.CLIARGS.get("check")), ended)
-        if not run.hosts:
+        if not run.hosts and not run.off:
             return
         limit_file = write_limit(run.limit, context.CLIARGS.get("inventory") or ())
         self._display.banner("SUMMARY")

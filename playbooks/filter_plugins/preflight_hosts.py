@@ -35,6 +35,17 @@ def away_refusals(results: Sequence[Mapping[str, Any]], silenced: Sequence[str])
     )
 
 
+# Of scontrol's states, between a SuspendProgram and the end of a ResumeProgram.
+OFF = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "POWER_UP"})
+
+
+def powered_down(states: str, hosts: Collection[str]) -> list[str]:
+    """The hosts that power saving has switched off, from lines `NAME STATE+STATE`."""
+    words = (line.split() for line in states.splitlines())
+    off = {line[0] for line in words if len(line) == 2 and OFF & set(line[1].upper().split("+"))}
+    return [host for host in hosts if host in off]
+
+
 def facts_refusal(result: Mapping[str, Any]) -> str:
     """Why a host told nothing about itself, from the failed result; hosts may share it."""
     message = " ".join(str(result.get(key) or "") for key in ("msg", "module_stderr", "stderr"))
@@ -186,6 +197,7 @@ class FilterModule:
             "away_refusals": away_refusals,
             "facts_refusal": facts_refusal,
             "host_refusals": host_refusals,
+            "powered_down": powered_down,
             "role_refusal": role_refusal,
             "told_once": told_once,
             "unfit_hosts": unfit_hosts,
