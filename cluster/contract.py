@@ -37,6 +37,7 @@ class Contract:
     gpu_models: tuple[str, ...]
     fabrics: tuple[str, ...]
     silenceable: Mapping[str, str]
+    peers: Mapping[str, tuple[str, ...]]  # groups, by the word for their hosts
 
 
 def load(path: Path = PATH) -> Contract:
@@ -67,4 +68,5 @@ def load(path: Path = PATH) -> Contract:
         gpu_models=tuple(document["gpu_models"]),
         fabrics=tuple(document["fabrics"]),
         silenceable=document["silenceable"],
+        peers={word: tuple(entry["groups"]) for word, entry in document["peers"].items()},
     )

@@ -305,6 +305,10 @@ def _cluster_text(wanted: Wanted) -> str:
     return (
         "---\n# Name of the cluster, in Slurm, in accounting and in reports.\n"
         f"cluster_name: {_text(wanted.cluster)}\n"
+        "\n# Each host lets in what its roles need, and SSH (docs/operate/firewall.md). Name the\n"
+        "# networks that operators come from in firewall_ssh_from; login nodes, which users come\n"
+        "# to, get a value of their own in group_vars/slurm_login.yml.\n"
+        "firewall_enabled: true\n"
     )
 
 

@@ -7,7 +7,9 @@ port            number, range, `any`; the path of a unix socket, with `*`
 protocol        tcp (default), udp, unix
 address         all (default), or loopback
 when            condition; without one it holds wherever the role is applied
-where, asked_by words for people: on which hosts, and who has to get through a firewall
+where, asked_by words for people: on which hosts, and who asks
+from            who gets through a firewall, of a port that is open to others: words of `peers` in
+                cluster/contract.yml, `people`, `operators`, or networks
 authentication  a word of AUTHENTICATION
 reason          why there is no authentication
 path, users     for tls+password: what to ask for, and the password's file of each user who may
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import jinja2.nativetypes
 import yaml
 
 from playbooks.plugin_utils.roles import roles_of
@@ -39,6 +42,7 @@ AUTHENTICATION = {
     "certificates": "TLS, a certificate of each side",
     "login": "TLS, the password of a user or the site's provider",
     "file": "mode of the socket's file",
+    "job": "that of the program, if it has any",
     "munge": "MUNGE",
     "none": "none",
     "password": "password",
@@ -66,6 +70,7 @@ class Port:
     reason: str = ""
     path: str = ""
     users: Mapping[str, str] = field(default_factory=dict)
+    let_in: tuple[str, ...] | str = ()
 
     def is_of(self, socket: Socket) -> bool:
         """Whether it declares this socket, whatever its address."""
@@ -120,7 +125,8 @@ def read(role: Path) -> list[dict[str, Any]]:
 def port(role: str, written: Mapping[str, Any]) -> Port:
     process = written["process"]
     names = (process,) if isinstance(process, str) else tuple(process)
-    return Port(role=role, **{**written, "process": names, "port": str(written["port"])})
+    fields = {"let_in" if key == "from" else key: value for key, value in written.items()}
+    return Port(role=role, **{**fields, "process": names, "port": str(written["port"])})
 
 
 def declared(site: Site, playbook: Path) -> dict[str, list[Port]]:
@@ -187,8 +193,8 @@ def problems(host: str, there: Iterable[Socket], ports: Iterable[Port]) -> list[
 def table() -> str:
     """All declarations as they are where nobody sets anything, for people."""
     lines = [
-        "| Port | Process | Where | Asked by | Authentication | Role |",
-        "|---|---|---|---|---|---|",
+        "| Port | Process | Where | Asked by | Let in | Authentication | Role |",
+        "|---|---|---|---|---|---|---|",
     ]
     for role in sorted(ROLES.iterdir()):
         defaults = role / "defaults/main.yml"
@@ -196,7 +202,11 @@ def table() -> str:
         for written in read(role):
             value = str(written["port"])
             number = jinja2.Template(value).render(known or {})
-            entry = port(role.name, {**written, "port": number, "users": {}})
+            let_in = written.get("from", [])
+            if isinstance(let_in, str):
+                let_in = jinja2.nativetypes.NativeTemplate(let_in).render(known or {})
+            filled = {**written, "port": number, "users": {}}
+            entry = port(role.name, filled | ({"from": tuple(let_in)} if let_in else {}))
             set_by = re.findall(rf"{role.name}_\w+", value)
             words = AUTHENTICATION[entry.authentication]
             cells = [
@@ -208,6 +218,7 @@ def table() -> str:
                 ", ".join(f"`{name}`" for name in entry.process),
                 entry.where + ", loopback" * (entry.address == "loopback"),
                 entry.asked_by,
+                ", ".join(f"`{word}`" for word in entry.let_in),
                 f"**{words}**: {entry.reason}" if entry.reason else words,
                 f"`{entry.role}`",
             ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster import contract
 from tests import ports
 from tests.ports import Port, Socket, problems, sockets
 from tests.standins.inventories import REPOSITORY, good, site, write
@@ -132,6 +133,10 @@ def test_a_declaration_says_who_may_ask(entry):
     assert entry.where
     assert entry.asked_by
     assert bool(entry.reason) == (entry.authentication == "none")
+    others_come = entry.protocol != "unix" and entry.address == "all"
+    assert bool(entry.let_in) == others_come
+    words = {*contract.load().peers, "people", "operators"}
+    assert isinstance(entry.let_in, str) or set(entry.let_in) <= words
     assert bool(entry.path) == bool(entry.users) == (entry.authentication == "tls+password")
 
 

@@ -22,8 +22,8 @@ from ansible.utils.display import Display
 
 from cluster import contract
 from cluster.refusal import standing
-from playbooks.plugin_utils.cluster import silenced, work_out
-from playbooks.plugin_utils.judge import WORKED_OUT, Judgement, cautions, judge
+from playbooks.plugin_utils.cluster import WORKED_OUT, silenced, work_out
+from playbooks.plugin_utils.judge import Judgement, cautions, judge
 from playbooks.plugin_utils.progress import Progress
 from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs

@@ -25,12 +25,15 @@ from cluster.hostlist import listed
 from cluster.partitions import PartitionError, expanded, partition_refusals
 from cluster.refusal import Refusal, standing
 from cluster.slurm import topology
+from playbooks.plugin_utils.openings import is_wanted, openings
 from playbooks.plugin_utils.origin import where_set
 from playbooks.plugin_utils.site import Site, resolve
 
 ADDRESS_VARIABLES = ("node_address", "ansible_host")
 SILENCED = "cluster_silenced_refusals"
 SSH_PORT = "22"
+# What the worked out cluster is registered as; group_vars/all/cluster.yml reads it.
+WORKED_OUT = "__cluster"
 # Connections that reach a host by its address; others (podman, local) have no door to share.
 # What a group of nodes adds to its lines of Slurm's configuration, and its key in a node.
 # For the validation alone, not for Slurm.
@@ -58,6 +61,10 @@ class Cluster:
     controllers: Sequence[Mapping[str, str]] = ()
     hosts_lines: str = ""
     declaration: Mapping[str, Any] = field(default_factory=dict)
+    # For firewalls: see openings.py.
+    peers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ports: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    port_profiles: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -247,7 +254,8 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     address_of, refusals = addresses(site)
     declared, more = hardware(site, contract)
     refusals += more
-    refusals += names.address_refusals(address_of, doors(site, address_of))
+    door_of = doors(site, address_of)
+    refusals += names.address_refusals(address_of, door_of)
     added, more = additions(site)
     refusals += more
     for_validation = {
@@ -280,7 +288,32 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
         return cluster, [*refusals, Refusal(sentence)]
     except (KeyError, TypeError, AttributeError):
         return cluster, refusals  # of another shape than the roles' argument specs ask for
-    return replace(cluster, declaration=document), [*refusals, *more]
+    cluster = replace(cluster, declaration=document)
+    cluster, of_ports = _with_ports(cluster, site, contract, address_of, door_of)
+    return cluster, [*refusals, *more, *of_ports]
+
+
+def _with_ports(
+    cluster: Cluster,
+    site: Site,
+    contract: Contract,
+    address_of: Mapping[str, str],
+    door_of: Mapping[str, tuple[str, str]],
+) -> tuple[Cluster, list[Refusal]]:
+    """The cluster with what firewalls let in, if a host has one."""
+    if not is_wanted(site):
+        return cluster, []
+    # What the roles' ports depend on may read the cluster, which is not to be worked out once more.
+    site.values.define(WORKED_OUT, {"cluster": cluster.plain()})
+    try:
+        opened = openings(site, contract.peers, address_of, door_of)
+    except (AnsibleError, TypeError) as error:
+        sentence = f"the ports that roles open cannot be evaluated: {reason(error)}."
+        return cluster, [Refusal(sentence)]
+    opened_ports = replace(
+        cluster, peers=opened.peers, ports=opened.ports, port_profiles=opened.profiles
+    )
+    return opened_ports, []
 
 
 def _document(

@@ -21,7 +21,15 @@ from cluster.refusal import Refusal, standing
 from cluster.slurm import gres
 from playbooks.filter_plugins.preflight_hosts import told
 from playbooks.plugin_utils import kept, roles, variables
-from playbooks.plugin_utils.cluster import SILENCED, Cluster, cause, reason, silenced, work_out
+from playbooks.plugin_utils.cluster import (
+    SILENCED,
+    WORKED_OUT,
+    Cluster,
+    cause,
+    reason,
+    silenced,
+    work_out,
+)
 from playbooks.plugin_utils.listening import port_refusals
 from playbooks.plugin_utils.origin import as_written, comes_from, where_set
 from playbooks.plugin_utils.placing import placed
@@ -29,8 +37,6 @@ from playbooks.plugin_utils.progress import Progress, silent
 from playbooks.plugin_utils.site import Engine, Site
 from playbooks.plugin_utils.values import Values, expression_reads, value_reads
 
-# What the worked out cluster is registered as; group_vars/all/cluster.yml reads it.
-WORKED_OUT = "__cluster"
 OURS = Path(__file__).resolve().parents[2] / "group_vars"
 
 
@@ -64,7 +70,7 @@ def judge(
     refusals += more
     # From here on templates see the cluster that was just worked out, and work it out no more.
     site.values.define(WORKED_OUT, {"cluster": cluster.plain()})
-    takers = hosts_by_role(site, playbook)
+    takers = roles.hosts_by_role(site, playbook)
     whole = bool(cluster.declaration)
     of_variables = list(variable_refusals(site, contract, specs, takers, progress, whole=whole))
     refusals += [refusal for refusal in of_variables if refusal.kind != DERIVED]
@@ -354,17 +360,6 @@ def pmix_refusals(site: Site) -> Iterator[Refusal]:
 
 
 # --- roles ---------------------------------------------------------------------------------------
-
-
-def hosts_by_role(site: Site, playbook: Path) -> Mapping[str, Sequence[str]]:
-    """The hosts that take each role of a playbook, in its order."""
-    takers: dict[str, dict[str, None]] = {}
-    of_pattern: dict[str, list[str]] = {}
-    for pattern, role in roles.roles_of(playbook, site.read):
-        if pattern not in of_pattern:
-            of_pattern[pattern] = site.hosts(pattern)
-        takers.setdefault(role, {}).update(dict.fromkeys(of_pattern[pattern]))
-    return {role: list(hosts) for role, hosts in takers.items()}
 
 
 def roles_by_host(

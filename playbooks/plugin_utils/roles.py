@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from playbooks.plugin_utils.site import Site
+
 REFUSE = "tasks/refuse.yml"
 _ASSERT = ("ansible.builtin.assert", "assert")
 _INCLUDE = (
@@ -56,6 +58,17 @@ def roles_of(playbook: Path, read: Read) -> Iterator[tuple[str, str]]:
         pattern = ":".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts)
         for role in (*_listed(play.get("roles") or []), *_included(play, playbook.parent, read)):
             yield pattern, role
+
+
+def hosts_by_role(site: Site, playbook: Path) -> Mapping[str, Sequence[str]]:
+    """The hosts that take each role of a playbook, in its order."""
+    takers: dict[str, dict[str, None]] = {}
+    of_pattern: dict[str, list[str]] = {}
+    for pattern, role in roles_of(playbook, site.read):
+        if pattern not in of_pattern:
+            of_pattern[pattern] = site.hosts(pattern)
+        takers.setdefault(role, {}).update(dict.fromkeys(of_pattern[pattern]))
+    return {role: list(hosts) for role, hosts in takers.items()}
 
 
 def _listed(roles: Sequence[Any]) -> Iterator[str]:

@@ -20,8 +20,8 @@ from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
 from cluster import contract
-from playbooks.plugin_utils.cluster import work_out
-from playbooks.plugin_utils.judge import WORKED_OUT, Judgement, judge
+from playbooks.plugin_utils.cluster import WORKED_OUT, work_out
+from playbooks.plugin_utils.judge import Judgement, judge
 from playbooks.plugin_utils.site import Site, read_site
 from playbooks.plugin_utils.variables import read_specs
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster import contract
 from playbooks.plugin_utils.cluster import work_out
-from playbooks.plugin_utils.judge import WORKED_OUT
+from playbooks.plugin_utils.cluster import WORKED_OUT
 from playbooks.plugin_utils.site import Site
 from tests.standins.inventories import site, write
 from tests.standins.slurm_files import cluster, of_role, policy, variables
