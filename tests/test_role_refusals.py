@@ -33,6 +33,8 @@ FACTS = {
     "processor_vcpus": 16,
 }
 
+ON = {"firewall_enabled": True}
+
 # What a site has to say itself.
 SITE = {
     "enroot_sha256": {f"4.2.1-amd64-{name}": "0" * 64 for name in ("enroot", "enroot+caps")},
@@ -202,6 +204,13 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
             "job_report",
             {"job_report_mail": True, "job_report_mail_sender": "slurm"},
             "job_report_mail_sender is slurm; set it to an address",
+        ),
+        ("firewall", {**ON, "firewall_ssh_from": []}, "and nobody could log in any more"),
+        ("firewall", {**ON, "firewall_ssh_from": ["vpn"]}, "firewall_ssh_from has 'vpn', which"),
+        (
+            "firewall",
+            {**ON, "firewall_allow": [{"port": "ssh", "from": ["anywhere"]}]},
+            "firewall_allow[0] has the port ssh",
         ),
         (
             "log_collection",

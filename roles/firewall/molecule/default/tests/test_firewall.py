@@ -168,3 +168,58 @@ def test_what_nft_does_not_take_changes_nothing(host, attempts):
     ]
     attempts(cases)["peer"].refuses("nft does not take the rules, and the old ones stay")
     assert table(host) == before
+
+
+# --- beside others -------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_the_distributions_unit_may_run_as_well(host, play):
+    """It removes everybody's rules when it starts, is reloaded or stops."""
+    before = table(host)
+    with host.sudo():
+        for verb in ("start", "reload", "restart"):
+            host.check_output(f"systemctl {verb} nftables.service")
+            until(lambda: host.run(SHOW).stdout == before)
+        host.check_output("systemctl stop nftables.service")
+        assert host.run(SHOW).rc != 0
+    run = play()
+    assert (run.code, run.changed > 0) == (0, True), run.output
+    assert table(host) == before
+
+
+@pytest.mark.long
+def test_firewalld_is_refused_and_accepted_where_the_site_says_so(host, attempts):
+    with host.sudo():
+        host.check_output("apt-get install --yes --no-install-recommends firewalld")
+        until(lambda: host.run("systemctl is-active firewalld").rc == 0)
+    try:
+        outcomes = attempts(
+            [
+                Case("refused"),
+                Case("accepted", {"firewall_beside_others": True}, mends=f"{SHOW} | wc --lines"),
+            ]
+        )
+        outcomes["refused"].refuses("has another firewall (firewalld)")
+        outcomes["accepted"].passes()
+        assert int(outcomes["accepted"].left) > 10
+        with host.sudo():
+            assert "table inet firewalld" in host.check_output("nft list tables")
+    finally:
+        with host.sudo():
+            host.check_output("apt-get purge --yes firewalld")
+            host.run("nft delete table inet firewalld")
+
+
+@pytest.mark.long
+def test_the_rules_are_there_after_a_reboot(host, address, play):
+    before = table(host)
+    boot = host.check_output("cat /proc/sys/kernel/random/boot_id")
+    with host.sudo():
+        host.run("systemd-run --on-active=1 systemctl reboot")
+    until(lambda: not is_open(address, 22))
+    until(lambda: is_open(address, 22), 120)
+    again = play()
+    assert (again.code, again.changed) == (0, 0), again.output
+    assert host.check_output("cat /proc/sys/kernel/random/boot_id") != boot
+    assert table(host) == before
