@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from cluster import contract
-from playbooks.plugin_utils.cluster import work_out
-from playbooks.plugin_utils.cluster import WORKED_OUT
+from playbooks.plugin_utils.cluster import WORKED_OUT, work_out
 from playbooks.plugin_utils.site import Site
 from tests.standins.inventories import site, write
 from tests.standins.slurm_files import cluster, of_role, policy, variables
