@@ -25,6 +25,12 @@ def line(root: Path = ROOT) -> str:
     return f"plumbline {VERSION}" + (f" (commit {commit})" if commit else "")
 
 
+def commit(root: Path = ROOT) -> str:
+    """What a log calls this checkout: its commit, or its release where there is no other."""
+    found = _commit(root) if (root / ".git").exists() else ""
+    return found or f"v{VERSION}"
+
+
 def _commit(root: Path) -> str:
     """The commit, `-dirty` where files differ from it; empty for an unchanged tagged release."""
     try:
