@@ -68,6 +68,8 @@ def test_a_job_gets_the_gpus_it_asked_for_and_no_others(host):
     tried = host.run(f"{JOB} --gres=gpu:1 sh -c 'head -c1 /dev/nvidia0; head -c1 /dev/nvidia1'")
     assert "/dev/nvidia0' for reading: No such device or address" in tried.stderr
     assert "/dev/nvidia1' for reading: Operation not permitted" in tried.stderr
+    unasked = host.run(f"{JOB} sh -c 'head -c1 /dev/nvidia0'")
+    assert "/dev/nvidia0' for reading: Operation not permitted" in unasked.stderr
     shown = host.check_output(f"{JOB} --gres=gpu:2 sh -c 'echo $CUDA_VISIBLE_DEVICES'")
     assert shown == "0,1"
 
