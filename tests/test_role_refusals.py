@@ -306,6 +306,7 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
             {"user_software_debs": [{"url": "https://m/apptainer_1.4.5_amd64.deb"}]},
             "user_software_debs: https://m/apptainer_1.4.5_amd64.deb has no SHA-256",
         ),
+        ("node_base", {"node_base_umask": "27"}, 'node_base_umask is "27"; set it to three octal'),
         (
             "user_software",
             {
@@ -340,6 +341,34 @@ def test_what_cannot_work_is_one_sentence(
 ) -> None:
     sentences = refusals(read, role, variables)
     assert [sentence for sentence in sentences if words in sentence], sentences
+
+
+ROOT = {"SSH_CONNECTION": "192.0.2.1 4711 192.0.2.2 22", "USER": "root"}
+
+
+@pytest.mark.parametrize("came", [ROOT, {"USER": "root", "SUDO_USER": "root"}])
+def test_a_baseline_that_locks_ansible_out_is_refused(read: Site, came: dict[str, str]) -> None:
+    """Where it comes as root, unless the site lets root in."""
+    facts = {"env": came}
+    [sentence] = refusals(read, "node_base", {}, facts)
+    assert sentence.startswith("Ansible logs in to gpu1 as root, whom sshd refuses")
+    assert refusals(read, "node_base", {"node_base_root_login": True}, facts) == []
+    assert refusals(read, "node_base", {"node_base_baseline": False}, facts) == []
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        {"USER": "root", "SUDO_USER": "ops"},
+        ROOT | {"SUDO_USER": "ops"},  # where sudo keeps it
+        ROOT | {"USER": "ops"},  # su
+        {"USER": "root"},  # no SSH
+    ],
+)
+def test_whoever_becomes_root_is_locked_out_by_no_baseline(
+    read: Site, came: dict[str, str]
+) -> None:
+    assert refusals(read, "node_base", {}, {"env": came}) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What a node is after node_base: a name that resolves, time that is kept, limits that hold."""
 
+import re
+
 import pytest
 
 from tests.role_play import Case
@@ -38,6 +40,7 @@ def test_chronyd_leaves_the_clock_of_the_host_alone(host):
 
 def test_limits_hold_in_a_login(host):
     assert host.check_output("sh -c 'ulimit -n'") == "8192"
+    assert host.check_output("bash -c 'ulimit -Sc; ulimit -Hc'").split() == ["0", "4096"]
     with host.sudo():
         assert (
             "memlock unlimited"
@@ -51,6 +54,20 @@ def test_who_logs_in_finds_the_programs_of_administrators(host):
     with host.sudo():
         assert "setenv PATH=/usr/local/bin:" in host.check_output("sshd -T")
         assert ":/usr/sbin:/sbin" in host.check_output("sshd -T | grep ^setenv")
+
+
+def test_sshd_lets_in_no_root_and_forwards_no_x11(host):
+    with host.sudo():
+        shown = host.check_output("sshd -T -C user=root,host=elsewhere,addr=198.51.100.1")
+    assert {"permitrootlogin no", "permitemptypasswords no", "x11forwarding no"} <= set(
+        shown.splitlines()
+    )
+
+
+def test_unattended_upgrades_pass_over_what_jobs_run_on(host):
+    shown = host.check_output("apt-config dump Unattended-Upgrade::Package-Blacklist")
+    passed = set(re.findall(r'"(\S+)"', shown))
+    assert {"slurm", "nvidia", "linux-", "cuda"} <= passed
 
 
 def test_packages_asked_for_are_there(host):
@@ -133,8 +150,8 @@ def test_a_run_that_was_interrupted_before_its_restart_is_mended_by_the_next(hos
     assert (sources(host), started(host) != before) == (["127.0.0.4"], True)
 
 
-def test_users_get_perf_and_what_the_kernel_must_allow(attempts):
-    """The settings are written as on a node with a kernel of its own.
+def test_users_get_perf_and_a_umask_where_a_site_says_so(attempts):
+    """The kernel's settings are written as on a node with a kernel of its own.
 
     They are removed before the handler loads them: here the kernel is the host's.
     """
@@ -159,6 +176,13 @@ def test_users_get_perf_and_what_the_kernel_must_allow(attempts):
                 mends=f"grep -E 'paranoid|kptr|somaxconn|dmesg' {settings};"
                 f" rm {settings}; mv /run/container {mark}",
             ),
+            Case(
+                "umask",
+                {"node_base_umask": "027"},
+                tasks_from="configure",
+                mends="runuser --login ops --command umask; bash --login -c umask;"
+                " rm /etc/profile.d/plumbline-umask.sh",
+            ),
         ]
     )
     assert outcomes["program"].left == "/usr/bin/perf"
@@ -166,6 +190,8 @@ def test_users_get_perf_and_what_the_kernel_must_allow(attempts):
         "-kernel.dmesg_restrict = 1 -kernel.kptr_restrict = 0 -kernel.perf_event_paranoid = 1"
         " -net.core.somaxconn = 9000"
     )
+    # Of users; what root installs stays open.
+    assert outcomes["umask"].left == "0027 0022"
 
 
 @pytest.fixture
