@@ -38,7 +38,13 @@ description:
 
 CLUSTER = "slurm_cluster"
 # Playbooks that look and change nothing: they are neither done nor left to do.
-CHECKS = {"preflight.yml", "hold.yml", "powered-down.yml", "verify-nodes.yml"}
+CHECKS = {
+    "preflight.yml",
+    "hold.yml",
+    "powered-down.yml",
+    "verify-nodes.yml",
+    "verify-security.yml",
+}
 # For --limit, beside the inventory.
 LIMIT_FILE = ".plumbline-limit"
 NAMED = 10  # hosts that are named one by one; troubles that are told

@@ -106,6 +106,7 @@ SAME = {
     "ansible-playbook -i inventory/demo playbooks/users.yml --check --diff": "roles' own: check",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm_associations": "test_1_accounts.py, in check mode",
+    "scripts/verify -i inventory/demo": "test_1_security.py",
     "pytest roles/prometheus/tests/test_rules.py": "scripts/test, stage unit",
     "scripts/dashboards write FOLDER": "roles/grafana/tests/test_dashboards.py",
     "scripts/role-chains": "scripts/test, stage roles",

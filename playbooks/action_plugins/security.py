@@ -1,0 +1,99 @@
+"""What a host says about its security, and what the inventory says of it.
+
+    - name: Ask
+      security: {salt: "…"}
+      register: __security
+
+One program (cluster/readers/security.py) answers all questions from the host's memory, as root; see
+plugin_utils/node_reader.py. It only reads, so it runs in check mode too. Returned are
+
+    facts     answers, by question
+    errors    why a question has none
+    declared  values of the inventory, by variable; a role's default where it sets none
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from playbooks.callback_plugins.audit import VARIABLE
+from playbooks.plugin_utils import node_reader, packed
+from playbooks.plugin_utils import security_items as items
+
+MAIN = """\
+import json, sys
+from cluster.readers import security
+
+print(json.dumps({"plumbline_security": security.ask(json.loads(sys.argv[1]))}))
+"""
+READER = node_reader.Reader(
+    does="reads what a host says about its security",
+    mark="plumbline_security",
+    main=MAIN,
+)
+
+
+@cache
+def archive() -> bytes:
+    return READER.archive()
+
+
+class ActionModule(ActionBase):
+    """`security: {salt: TEXT}`."""
+
+    _requires_connection = True
+    _supports_check_mode = True
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        ansible: Any = self  # whose methods have no types
+        _, arguments = ansible.validate_argument_spec(
+            argument_spec={"salt": {"type": "str", "required": True}}
+        )
+        variables = task_vars or {}
+        declared = {
+            name: self._declared(name, role, variables) for name, role in items.DECLARED.items()
+        }
+        request = request_for(declared, variables.get("group_names") or [], arguments["salt"])
+        told = node_reader.ask(self, READER, archive(), [request])
+        return {**result, "changed": False, "declared": declared, **told}
+
+    def _declared(self, name: str, role: str, variables: Mapping[str, Any]) -> Any:
+        ansible: Any = self
+        file = packed.ROOT / "roles" / role / "defaults/main.yml"
+        value = variables.get(name)
+        if name not in variables and role and Path(file).is_file():
+            defaults = ansible._loader.load_from_file(str(file), trusted_as_template=True)
+            value = (defaults or {}).get(name)
+        try:
+            return ansible._templar.template(value)
+        except Exception as error:
+            raise AnsibleActionFail(f"{name} of the inventory has no value: {error}") from error
+
+
+def request_for(declared: Mapping[str, Any], groups: list[str], salt: str) -> str:
+    """What the reader is asked for, on its command line."""
+    return json.dumps(
+        {
+            "salt": salt,
+            "munge_hole": items.MUNGE_HOLE,
+            "run": os.environ.get(VARIABLE, ""),
+            "paths": items.paths(declared),
+            "sysctls": sorted(declared.get("node_base_sysctls") or {}),
+            "web": items.web_ports(declared),
+            "units": items.UNITS,
+            "controller": "slurm_controller" in groups,
+            "compute": "slurm_compute" in groups,
+            "database": "slurm_database" in groups,
+        }
+    )
