@@ -1,4 +1,4 @@
-"""Programs with which daemons check their files: of this machine, or unpacked by scripts/test."""
+"""Programs that tests need, such as daemons' checkers: installed, or unpacked by scripts/test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 UNPACKED = Path(__file__).resolve().parents[1] / ".cache/checkers/usr"
 PACKAGES = {
+    "age": "age",
+    "age-keygen": "age",
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "amtool": "prometheus-alertmanager",

@@ -111,6 +111,14 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
     ("role", "variables", "words"),
     [
         ("alertmanager", {"alertmanager_routes": [{"receiver": "pager"}]}, "leads to pager"),
+        (
+            "backup",
+            {"backup_recipients": ["AGE-SECRET-KEY-1QQQ"]},
+            "backup_recipients has 1 of 1 that are no public keys",
+        ),
+        ("backup", {"backup_keep": 0}, "backup_keep is 0"),
+        ("backup", {"backup_copy_command": ["/bin/cp", "x"]}, "has the word {archive}"),
+        ("backup", {"backup_copy_command": ["cp", "{archive}"]}, "begins with the path"),
         ("container_images", image(root=""), "has 1 entries, and container_images_root is empty"),
         ("container_images", image(root="images"), "container_images_root is 'images'; give the"),
         (

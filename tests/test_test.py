@@ -39,7 +39,7 @@ TOOLS = (
     "yamllint",
 )
 SCRIPTS = ("setup", "test-role", "virtual-cluster", "lint-ansible")
-CHECKERS = ("prometheus", "promtool", "amtool", "rsyslogd")
+CHECKERS = ("prometheus", "promtool", "amtool", "rsyslogd", "age")
 TREE = (
     "playbooks/site.yml",
     "roles/one/tasks/main.yml",
@@ -415,7 +415,7 @@ touch "$folder/one.deb" "$folder/two.deb"
 DPKG = """#!/bin/sh
 echo "dpkg $1 $(basename "$2")" >>"$CALLS"
 mkdir -p "$3/usr/bin"
-for name in promtool amtool rsyslogd prometheus; do
+for name in promtool amtool rsyslogd prometheus age; do
     echo "#!/bin/sh" >"$3/usr/bin/$name"
     chmod +x "$3/usr/bin/$name"
 done

@@ -59,7 +59,7 @@ OF_VALIDATION = re.compile(
 
 # What runs on nodes, and packed on other machines, with the Python there.
 CARRIED = re.compile(
-    r"(cluster|validation|roles/(gpu_exporter|slurm_exporter|job_report)/files"
+    r"(cluster|validation|roles/(backup|gpu_exporter|slurm_exporter|job_report)/files"
     r"|roles/user_examples/files/login_message)/"
 )
 
