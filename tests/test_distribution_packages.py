@@ -14,6 +14,7 @@ from tests.processes import run
     ("names", "output", "missing"),
     [
         (["munge"], "installed munge\n", []),
+        (["munge"], "installed munge hold\n", []),
         (["munge", "jq"], "installed munge\n", ["jq"]),
         # Removed with its configuration left, and unpacked by a run that was killed.
         (["munge", "jq"], "config-files munge\nhalf-configured jq\n", ["munge", "jq"]),
@@ -26,6 +27,12 @@ from tests.processes import run
 )
 def test_missing_is_what_dpkg_does_not_call_installed(names, output, missing):
     assert packages.missing(names, output) == missing
+
+
+def test_what_is_to_be_held_is_what_dpkg_does_not_call_so():
+    output = "installed slurmd hold\ninstalled slurm-client install\n"
+    assert packages.loose(["slurmd", "slurm-client", "sackd"], output) == ["slurm-client", "sackd"]
+    assert packages.loose([], output) == []
 
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="asks this machine's dpkg")

@@ -6,7 +6,8 @@ is missing, and also when dpkg does not know what a name means (`name=version`, 
 
 How packages are installed is said here once for all roles: lists no older than an hour, no
 recommended packages, ten minutes of patience with whoever else installs something, and no daemon
-that starts before its role has configured it (`start_daemons: true` lets them).
+that starts before its role has configured it (`start_daemons: true` lets them). Those of `hold` APT
+leaves as they are from then on, and removes none of them for the sake of others.
 
 In check mode a package that no list has is one whose repository an earlier task would have brought.
 """
@@ -28,24 +29,33 @@ LISTS_VALID_S = 3600
 FORBIDDEN = 101
 
 INSTALLED = "installed"
+HELD = "hold"
 # What `ansible.builtin.apt` says of a name that no package list has.
 UNKNOWN = re.compile(r"No package matching '([^']+)' is available")
 
 
 def question(names: Iterable[str]) -> str:
-    """The command that prints `installed NAME` for each package that is there and configured.
+    """The command that prints `installed NAME hold` for each package that is there and configured.
 
     Without APT's own configuration and with a fixed format: what a site sets does not change it.
     """
-    show = "dpkg-query --show --showformat='${db:Status-Status} ${Package}\\n'"
+    form = "${db:Status-Status} ${Package} ${db:Status-Want}\\n"
+    show = f"dpkg-query --show --showformat='{form}'"
     return f"{show} {shlex.join(names)} 2>/dev/null"
 
 
 def missing(names: Iterable[str], output: str) -> list[str]:
     """The names that dpkg did not call installed, in their order."""
-    lines = (line.split(" ", 1) for line in output.splitlines())
-    there = {line[1] for line in lines if line[0] == INSTALLED and len(line) == 2}
+    lines = (line.split() for line in output.splitlines())
+    there = {line[1] for line in lines if line[0] == INSTALLED and len(line) > 1}
     return [name for name in names if name not in there]
+
+
+def loose(names: Iterable[str], output: str) -> list[str]:
+    """The names that dpkg does not call held, in their order."""
+    lines = (line.split() for line in output.splitlines())
+    held = {line[1] for line in lines if len(line) > 2 and line[2] == HELD}
+    return [name for name in names if name not in held]
 
 
 def request(names: list[str], *, start_daemons: bool) -> dict[str, Any]:
@@ -68,7 +78,10 @@ def unknown(answer: Mapping[str, Any]) -> str:
 
 
 class ActionModule(Looking):
-    """`distribution_packages: {name: [...], start_daemons: false}`; returns what `apt` returns."""
+    """`distribution_packages: {name: [...], hold: [...], start_daemons: false}`.
+
+    Returns what `apt` returns.
+    """
 
     _requires_connection = True
 
@@ -80,6 +93,7 @@ class ActionModule(Looking):
         _, arguments = ansible.validate_argument_spec(
             argument_spec={
                 "name": {"type": "list", "elements": "str", "required": True},
+                "hold": {"type": "list", "elements": "str", "default": []},
                 "start_daemons": {"type": "bool", "default": False},
             }
         )
@@ -87,8 +101,10 @@ class ActionModule(Looking):
         if not names:
             return {**result, "changed": False}
         # dpkg's own exit status only says that some name is not there.
-        if not missing(names, self._read(question(names), task_vars or {})):
-            return {**result, "changed": False}
+        answer = self._read(question(names), task_vars or {})
+        unheld = loose(arguments["hold"], answer)
+        if not missing(names, answer):
+            return {**result, **self._held(unheld)}
         install = request(names, start_daemons=arguments["start_daemons"])
         installed = ansible._execute_module("ansible.builtin.apt", install, task_vars=task_vars)
         if ansible._task.check_mode and (name := unknown(installed)):
@@ -96,4 +112,21 @@ class ActionModule(Looking):
                 f"{name} would be installed from a repository that this host does not read yet"
             )
             return {**result, "changed": True, "msg": message}
-        return {**result, **installed}
+        if installed.get("failed"):
+            return {**result, **installed}
+        held = self._held(unheld)
+        changed = bool(installed.get("changed") or held["changed"])
+        return {**result, **installed, **held, "changed": changed}
+
+    def _held(self, names: list[str]) -> dict[str, Any]:
+        """Has APT leave packages as they are; what of the result that is."""
+        if not names:
+            return {"changed": False}
+        ansible: Any = self
+        if not ansible._task.check_mode:
+            marked = ansible._low_level_execute_command(f"apt-mark hold {shlex.join(names)}")
+            if marked["rc"]:
+                said = f"{marked['stdout']}{marked['stderr']}".strip()
+                wrong = f"{', '.join(names)} cannot be held: {said}"
+                return {"changed": False, "failed": True, "msg": wrong}
+        return {"changed": True}

@@ -186,7 +186,9 @@ def change(kind: str, subject: str, how: str) -> None:
     elif (kind, how) == ("leftover", "added"):
         add(subject)
     elif (kind, how) == ("package", "removed"):
-        done("apt-get", "--quiet", "--assume-yes", "--no-auto-remove", "remove", subject)
+        # Held ones of Slurm go with what they need.
+        options = ["--assume-yes", "--no-auto-remove", "--allow-change-held-packages"]
+        done("apt-get", "--quiet", *options, "remove", subject)
     elif kind == "unit":
         done("systemctl", {"stopped": "stop", "disabled": "disable"}[how], subject)
     elif (kind, how) == ("user", "shell"):
