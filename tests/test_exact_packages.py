@@ -111,6 +111,8 @@ class Node:
     def __init__(self, have: dict[str, str], known: dict[str, list[str]]) -> None:
         self.have, self.known, self.held = have, known, set[str]()
         self.commands: list[str] = []
+        self.services: dict[str, str] = {}
+        self.broken = False
 
     def run(self, *argv: str) -> CompletedProcess[str]:
         output = ""
@@ -130,16 +132,38 @@ class Node:
                 )
             case ["apt-get", "update", *_]:
                 self.commands.append("update")
+            case ["systemctl", verb, *words]:
+                output = self.systemctl(verb, *words)
+            case ["dpkg", *_, "--configure", "-a"]:
+                self.commands.append("configure")
             case ["apt-get", "install", *words]:
-                simulated = "--simulate" in words
-                for word in (word for word in words if not word.startswith("--")):
-                    name, _, version = word.partition("=")
-                    self.commands.append(f"{'would ' if simulated else ''}{word}")
-                    if not simulated and version:
-                        self.have[name] = version
-                    elif not simulated:
-                        del self.have[name.rstrip("-")]
+                return self.install(*words)
         return CompletedProcess(argv, 0, output, "")
+
+    def systemctl(self, verb: str, *words: str) -> str:
+        services = [word for word in words if not word.startswith("--")]
+        if verb == "show":
+            return self.services.get(services[0], "inactive")
+        for service in services:
+            self.services[service] = "active" if verb == "start" else "inactive"
+            self.commands.append(f"{verb} {service}")
+        return ""
+
+    def install(self, *words: str) -> CompletedProcess[str]:
+        simulated = "--simulate" in words
+        if "--download-only" in words:
+            self.commands.append("download")
+            return CompletedProcess(words, 0, "", "")
+        if self.broken and not simulated:
+            return CompletedProcess(words, 100, "", "E: broken")
+        for word in (word for word in words if not word.startswith("--")):
+            name, _, version = word.partition("=")
+            self.commands.append(f"{'would ' if simulated else ''}{word}")
+            if not simulated and version:
+                self.have[name] = version
+            elif not simulated:
+                del self.have[name.rstrip("-")]
+        return CompletedProcess(words, 0, "", "")
 
 
 @pytest.fixture
@@ -147,6 +171,8 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
     stand_in = Node({"old": "3"}, {name: list(versions) for name, versions in KNOWN.items()})
     monkeypatch.setattr(exact_packages, "run", stand_in.run)
     monkeypatch.setattr(exact_packages, "POLICY", tmp_path / "policy-rc.d")
+    monkeypatch.setattr(exact_packages, "UPDATES", tmp_path / "updates")
+    exact_packages.UPDATES.mkdir()
     return stand_in
 
 
@@ -204,3 +230,38 @@ def test_lists_are_refreshed_before_a_version_is_unknown(node: Node) -> None:
         bring(version="9")
     assert node.commands == ["update"]
     assert node.have == {"old": "3"}
+
+
+SERVED = PackageSet(TWO.names, stop=["ctl", "agent", "away"], start=["agent", "away"])
+
+
+def test_services_are_away_while_files_change_and_no_longer(node: Node) -> None:
+    node.services = {"ctl": "active", "agent": "activating", "away": "failed"}
+    exact_packages.bring(SERVED, check_mode=False)
+    after = node.commands[node.commands.index("download") :]
+    assert after == [
+        "download",
+        "stop ctl",
+        "stop agent",
+        "core=1:4.5.2-1",
+        "cuda13=1:4.5.2-1",
+        "start agent",
+    ]
+    node.commands.clear()
+    assert exact_packages.bring(SERVED, check_mode=False).changed is False
+    assert node.commands == []
+
+
+def test_services_that_ran_run_again_where_the_packages_did_not_come(node: Node) -> None:
+    node.services, node.broken = {"agent": "active"}, True
+    with pytest.raises(Refused, match="is not installed"):
+        exact_packages.bring(SERVED, check_mode=False)
+    assert node.services == {"agent": "active"}
+
+
+def test_an_interrupted_installation_is_finished_first(node: Node) -> None:
+    (exact_packages.UPDATES / "0001").touch()
+    node.services = {"agent": "active"}
+    exact_packages.bring(SERVED, check_mode=False)
+    first = node.commands[: node.commands.index("download")]
+    assert first[:3] == ["stop agent", "configure", "start agent"]

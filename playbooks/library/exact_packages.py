@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -47,6 +48,19 @@ options:
     description: Whether APT leaves them alone from then on.
     type: bool
     default: true
+  stop:
+    description: >-
+      Services that must not run while files change. Those that run are stopped when all is
+      downloaded.
+    type: list
+    elements: str
+    default: []
+  start:
+    description: >-
+      Which of those that were stopped start again at once, whether the packages came or not.
+    type: list
+    elements: str
+    default: []
   variable:
     description: The variable that names the version; errors say it.
     type: str
@@ -68,6 +82,8 @@ removed:
 
 # Unattended upgrades hold the lock for minutes.
 LOCK_S = 600
+LOCK_PAUSE_S = 5
+UPDATES = Path("/var/lib/dpkg/updates")
 POLICY = Path("/usr/sbin/policy-rc.d")
 FORBIDDEN = "#!/bin/sh\n# Managed by Ansible while it installs packages.\nexit 101\n"
 
@@ -79,6 +95,8 @@ class PackageSet:
     remove: Sequence[str] = field(default_factory=tuple)
     hold: bool = True
     variable: str = ""
+    stop: Sequence[str] = field(default_factory=tuple)
+    start: Sequence[str] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True)
@@ -224,6 +242,50 @@ def no_daemon_starts() -> Iterator[None]:
             POLICY.unlink(missing_ok=True)
 
 
+@contextmanager
+def stopped(services: Sequence[str], start: Sequence[str]) -> Iterator[None]:
+    """Those of the services that run do not meanwhile; some of them start again. Raises Refused.
+
+    One that is about to start anew, after it died, counts as one that runs.
+    """
+    running = [name for name in services if state_of(name) not in ("inactive", "failed")]
+    again = [name for name in running if name in start]
+    try:
+        for name in running:
+            done = run("systemctl", "stop", name)
+            if done.returncode:
+                raise Refused(f"{name} cannot be stopped: {done.stderr.strip()}")
+        yield
+    finally:
+        # With the unit as the new package has it. Who waits for the daemon says what is wrong.
+        if again:
+            run("systemctl", "daemon-reload")
+            run("systemctl", "start", "--no-block", *again)
+
+
+def state_of(service: str) -> str:
+    shown = run("systemctl", "show", service, "--property=ActiveState", "--value").stdout
+    return shown.strip() or "inactive"
+
+
+def finish_interrupted(wanted: PackageSet) -> None:
+    """APT refuses everything after a dpkg that was killed. Raises Refused.
+
+    One that is still at work, for a run that was killed, is waited for.
+    """
+    command = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
+    end = time.monotonic() + LOCK_S
+    while any(UPDATES.iterdir()):
+        with no_daemon_starts(), stopped(wanted.stop, wanted.start):
+            done = run(*command)
+        if not done.returncode:
+            return
+        if "lock" not in done.stderr or time.monotonic() > end:
+            said = done.stderr.strip().splitlines() or ["it says nothing"]
+            raise Refused(f"an interrupted installation cannot be finished: {said[-1]}")
+        time.sleep(LOCK_PAUSE_S)
+
+
 # --- the module -----------------------------------------------------------------------------------
 
 
@@ -254,6 +316,8 @@ def install(wanted: PackageSet, version: str, gone: Sequence[str], check_mode: b
     """Installs and removes in one transaction; only says whether it could, in check mode."""
     what = f"{', '.join(wanted.names)} {version}"
     command = install_command(wanted, version, gone)
+    if not check_mode:
+        finish_interrupted(wanted)
     simulated = run(*command, "--simulate")
     if simulated.returncode:
         raise Refused(f"{what} cannot be installed: {meaning(simulated.stdout + simulated.stderr)}")
@@ -264,7 +328,11 @@ def install(wanted: PackageSet, version: str, gone: Sequence[str], check_mode: b
         )
     if check_mode:
         return
-    with no_daemon_starts():
+    if wanted.stop:
+        fetched = run(*command, "--download-only")
+        if fetched.returncode:
+            raise Refused(f"{what} is not installed: {meaning(fetched.stdout + fetched.stderr)}")
+    with no_daemon_starts(), stopped(wanted.stop, wanted.start):
         done = run(*command)
     if done.returncode:
         raise Refused(f"{what} is not installed: {meaning(done.stdout + done.stderr)}")
@@ -298,13 +366,21 @@ def main() -> None:
             "version": {"type": "str", "default": ""},
             "remove": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
+            "stop": {"type": "list", "elements": "str", "default": []},
+            "start": {"type": "list", "elements": "str", "default": []},
             "variable": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     options = module.params
     wanted = PackageSet(
-        options["name"], options["version"], options["remove"], options["hold"], options["variable"]
+        options["name"],
+        options["version"],
+        options["remove"],
+        options["hold"],
+        options["variable"],
+        options["stop"],
+        options["start"],
     )
     if not wanted.names:
         module.fail_json(msg="name is empty; give at least one package.")
