@@ -95,8 +95,6 @@ SAME = {
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml": "converge; test_2",
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --check": "built: check",
     "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml --limit gpu7": "test_2, --full",
-    "ansible-playbook -i inventory/demo playbooks/slurm-cluster.yml "
-    "-e slurm_install_change=true": "roles/slurm_install, with another release",
     "ansible-playbook -i inventory/demo playbooks/preflight.yml": "with one word more, below",
     "ansible-playbook -i inventory/demo playbooks/slurm.yml --limit slurm_controller "
     "--tags slurm": "molecule/interruptions/tests/test_users_with_jobs.py",

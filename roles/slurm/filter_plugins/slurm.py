@@ -46,6 +46,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "slurm_composed": components.composed,
+            "slurm_patient": components.patient,
             "slurm_asked": components.is_set,
             "slurm_plugstack": components.plugstack,
             "slurm_scripts": components.scripts,

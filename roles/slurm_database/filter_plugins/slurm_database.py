@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 GIB = 1024  # MiB
+LEAST_MB = 256
 PORT = 3306
 LOOPBACK = re.compile(r"localhost|127\..*|::1")
 
@@ -32,6 +33,27 @@ def log_file_mb(pool_mb: int) -> int:
 def lines(output: str) -> dict[str, str]:
     """Name -> value of lines `NAME=VALUE`."""
     return {name: value for name, _, value in (line.partition("=") for line in output.splitlines())}
+
+
+def full(answer: str) -> list[str]:
+    """Where an upgrade has too little room, as sentences.
+
+    Of `size=MIB` of the database, if it is this host's, and of lines `AVAILABLE PATH`: first the
+    filesystem of the dump, then that of the database. A dump with gzip is never larger than the
+    tables; of these the conversion copies one at a time.
+    """
+    size = int(next(iter(re.findall(r"^size=(\d+)$", answer, re.MULTILINE)), 0))
+    needed: dict[str, int] = {}
+    free: dict[str, int] = {}
+    for available, path in re.findall(r"^ *(\d+) +(/\S*)$", answer, re.MULTILINE):
+        needed[path] = needed.get(path, LEAST_MB) + size
+        free[path] = int(available)
+    return [
+        f"{path} has {free[path]} MiB free, and dump and conversion of a database of {size} MiB "
+        f"may need {most} MiB; make room there."
+        for path, most in needed.items()
+        if free[path] < most
+    ]
 
 
 def storage_problems(storage: Mapping[str, Any]) -> list[str]:
@@ -85,6 +107,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "slurm_database_buffer_pool_mb": buffer_pool_mb,
+            "slurm_database_full": full,
             "slurm_database_log_file_mb": log_file_mb,
             "slurm_database_lines": lines,
             "slurm_database_storage_problems": storage_problems,

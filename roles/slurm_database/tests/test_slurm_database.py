@@ -1,4 +1,4 @@
-"""How MariaDB is tuned by the host's memory, and what cannot be of a database elsewhere."""
+"""MariaDB's tuning by the host's memory, a database elsewhere, and the room of an upgrade."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from roles.slurm_database.filter_plugins.slurm_database import (
     buffer_pool_mb,
+    full,
     log_file_mb,
     storage_problems,
 )
@@ -67,3 +68,21 @@ def test_contradictions_are_one_sentence_each(settings, words):
 )
 def test_what_fits_together_is_refused_nothing(settings):
     assert storage_problems(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("size=1000\nAvail Mounted on\n 9000 /\n 9000 /\n", []),
+        # One filesystem has to hold both.
+        ("size=1000\nAvail Mounted on\n 2000 /\n 2000 /\n", ["/ has 2000 MiB free", "2256 MiB"]),
+        ("size=1000\nAvail Mounted on\n 2000 /\n 1200 /db\n", ["/db has 1200 MiB", "1256 MiB"]),
+        # The database is elsewhere: only the dump is here, and how large nobody knows.
+        ("size=\nAvail Mounted on\n 100 /\n", ["/ has 100 MiB free"]),
+        ("size=\nAvail Mounted on\n 5000 /\n", []),
+    ],
+)
+def test_dump_and_conversion_need_room(answer, words):
+    sentences = full(answer)
+    assert len(sentences) == bool(words)
+    assert all(word in sentences[0] for word in words)

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from roles.slurm_install.plugin_utils import install
+from roles.slurm_install.plugin_utils import install, versions
 
 
-def _change(answer: str, packed_by: str, version: str = "") -> dict[str, list[str]]:
-    change = install.change(install.read(answer), packed_by, version)
-    return {"names": list(change.names), "remove": list(change.remove)}
+def _change(
+    answer: str, packed_by: str, version: str = "", upgrades: bool = False
+) -> dict[str, Any]:
+    change = install.change(install.read(answer), packed_by, version, upgrades)
+    return {
+        "names": list(change.names),
+        "remove": list(change.remove),
+        "version": change.version,
+    }
+
+
+def _release(answer: str) -> str:
+    return versions.release(install.installed_version(answer))
 
 
 class FilterModule:
@@ -25,6 +35,10 @@ class FilterModule:
             "slurm_install_builders": install.builders,
             "slurm_install_change": _change,
             "slurm_install_change_problems": install.change_problems,
+            "slurm_install_full": install.full,
+            "slurm_install_from": _release,
+            "slurm_install_step": install.step,
+            "slurm_install_kept": install.kept,
             "slurm_install_pattern": install.pattern,
             "slurm_install_complaint": install.complaint,
         }

@@ -37,6 +37,10 @@ options:
     description: The version that APT keeps to, as in apt_preferences(5).
     type: str
     default: ""
+  source:
+    description: The source package whose packages keep to it; SchedMD's packages without one.
+    type: str
+    default: ""
 author: The Plumbline authors
 """
 
@@ -50,7 +54,8 @@ lacking:
 HEADER = "# Managed by Ansible; changes made here are lost.\n"
 SOURCE = HEADER + "Types: deb\nURIs: file:{folder}\nSuites: ./\nTrusted: yes\n"
 # Above that of any repository, and not so high that APT would go back to an older version.
-PIN = HEADER + "Package: slurm-smd slurm-smd-*\nPin: version {pattern}\nPin-Priority: 990\n"
+PIN = HEADER + "Package: {packages}\nPin: version {pattern}\nPin-Priority: 990\n"
+SCHEDMDS = "slurm-smd slurm-smd-*"
 _CHUNK = 2**20  # bytes
 
 
@@ -201,13 +206,19 @@ def bring(node: Host, archive: Path, kind: str) -> None:
     node.stamp.chmod(0o644)
 
 
+def preference(pattern: str, source: str = "") -> str:
+    """The text of the pin; "" without a version to keep to."""
+    packages = f"src:{source}" if source else SCHEDMDS
+    return PIN.format(packages=packages, pattern=pattern) if pattern else ""
+
+
 def apply(
-    node: Host, archive: Path | None, kind: str, pattern: str, check_mode: bool
+    node: Host, archive: Path | None, kind: str, pin: str, check_mode: bool
 ) -> dict[str, Any]:
     """Changes what differs. Raises Refused."""
     source = SOURCE.format(folder=node.folder) if kind else ""
     lacking = bool(kind) and (node.kind() != kind or text_of(node.source) != source)
-    changed = write(node.pin, PIN.format(pattern=pattern) if pattern else "", check_mode)
+    changed = write(node.pin, pin, check_mode)
     if lacking:
         if not check_mode:
             if archive is None:
@@ -227,13 +238,15 @@ def main() -> None:
             "archive": {"type": "path"},
             "kind": {"type": "str", "default": ""},
             "pattern": {"type": "str", "default": ""},
+            "source": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     params = module.params
     archive = Path(params["archive"]) if params["archive"] else None
     try:
-        done = apply(Host(), archive, params["kind"], params["pattern"], module.check_mode)
+        pin = preference(params["pattern"], params["source"])
+        done = apply(Host(), archive, params["kind"], pin, module.check_mode)
     except (OSError, Refused) as problem:
         module.fail_json(msg=f"{problem}.")
     module.exit_json(**done)

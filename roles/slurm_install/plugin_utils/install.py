@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from playbooks.module_utils.package_version import fits
@@ -17,6 +17,7 @@ METHODS = ("distro", "packages", "build")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # What a shell and sed leave as it is.
 OPTION = re.compile(r"--[a-z][A-Za-z0-9-]*(=[A-Za-z0-9_./:,+-]*)?")
+INTERRUPTED = "interrupted"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 OTHER = {
     slurm_packages.DISTRIBUTION: slurm_packages.SCHEDMD,
@@ -164,8 +165,7 @@ class HostPackages:
     """What tasks/look.yml prints of a host."""
 
     installed: Mapping[str, Mapping[str, str]]  # packaging -> package -> version
-    candidate: str = ""  # what the distribution has
-    stamp: Mapping[str, str] = field(default_factory=dict)  # of the folder that APT reads
+    offered: str = ""  # what the distribution has, whatever we pinned
 
     def has(self, packed_by: str) -> dict[str, str]:
         """Part -> version, of the parts that are installed."""
@@ -180,18 +180,46 @@ class HostPackages:
 def read(answer: str) -> HostPackages:
     installed: dict[str, dict[str, str]] = {packed_by: {} for packed_by in OTHER}
     # Whoever packs as SchedMD does names packages so; Debian's many have one source.
-    for source, name, version in re.findall(
-        r"^package installed (\S+) (\S+) (\S+)$", answer, re.MULTILINE
+    for status, source, name, version in re.findall(
+        r"^package (\S+) (\S+) (\S+) (\S+)$", answer, re.MULTILINE
     ):
+        # What an interrupted run left unpacked is of no version that is asked for.
+        if not re.match(r"installed|triggers-", status):
+            version = f"{INTERRUPTED} {version}"
         if name.startswith("slurm-smd"):
             installed[slurm_packages.SCHEDMD][name] = version
         elif source == "slurm-wlm":
             installed[slurm_packages.DISTRIBUTION][name] = version
-    candidate = re.search(r"^\s*Candidate: (\d\S*)", answer, re.MULTILINE)
-    stamp = re.search(r"^stamp=(\{.*\})$", answer, re.MULTILINE)
-    return HostPackages(
-        installed, candidate[1] if candidate else "", json.loads(stamp[1]) if stamp else {}
+    return HostPackages(installed, offered(answer))
+
+
+def offered(policy: str) -> str:
+    """The version that APT would install of a package if we had not pinned the one that is there.
+
+    That one counts as its sources do. Older ones do not count: nobody goes back to them. Without a
+    table of versions it is the candidate.
+    """
+    best, best_priority = "", -1
+    versions_of = re.findall(
+        r"^ (\*\*\*|   ) (\d\S*) (-?\d+)\n((?: {8,}.*\n?)*)", policy, re.MULTILINE
     )
+    for mark, version, effective, sources in versions_of:
+        there = mark == "***"
+        priorities = [int(number) for number in re.findall(r"^ +(-?\d+) ", sources, re.MULTILINE)]
+        priority = max(priorities, default=0) if there else int(effective)
+        if priority > best_priority:
+            best, best_priority = version, priority
+        if there:
+            break
+    candidate = re.search(r"^\s*Candidate: (\d\S*)", policy, re.MULTILINE)
+    return best or (candidate[1] if candidate else "")
+
+
+def kept(answer: str) -> str:
+    """The version of the distribution's packages that APT keeps to: what is there, else offered."""
+    look = read(answer)
+    there = look.has(slurm_packages.DISTRIBUTION).values()
+    return next((each for each in there if not each.startswith(INTERRUPTED)), look.offered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,42 +232,57 @@ class Change:
 
     names: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
+    version: str = ""
 
 
-def change(host: HostPackages, packed_by: str, version: str = "") -> Change:
-    """What becomes of the packages that a host has. Those of two packagings exclude each other."""
+def change(host: HostPackages, packed_by: str, version: str = "", upgrades: bool = False) -> Change:
+    """What becomes of the packages that a host has. Those of two packagings exclude each other.
+
+    The distribution's stay as they are until they are upgraded.
+    """
     mine, others = host.installed[packed_by], host.installed[OTHER[packed_by]]
-    stale = packed_by == slurm_packages.SCHEDMD and any(
-        version and not fits(there, version) for there in mine.values()
-    )
+    if packed_by == slurm_packages.DISTRIBUTION:
+        wanted = host.offered
+        # A library of the old release may stay behind: nothing loads it.
+        mine = {name: mine[name] for name in mine if not _is_library(name)}
+        stale = upgrades and any(there != wanted for there in mine.values() if wanted)
+    else:
+        wanted = version
+        stale = any(wanted and not fits(there, wanted) for there in mine.values())
     if not others and not stale:
         return Change()
     parts = [part for part in host.has(OTHER[packed_by]) if part != "tokens"]
     if not parts and not mine:
         parts = ["client"]
     names = dict.fromkeys([*mine, *slurm_packages.names(parts, packed_by)])
-    return Change(tuple(names), tuple(others))
+    return Change(tuple(names), tuple(others), wanted)
+
+
+def _is_library(name: str) -> bool:
+    return re.fullmatch(r"lib(slurm|pmi)\S*", name) is not None
 
 
 def change_problems(
-    answer: str, packed_by: str, version: str, host: str, allowed: bool
+    answer: str, packed_by: str, version: str, host: str, upgrades: bool
 ) -> list[str]:
     """Why the packages that a host has cannot be replaced, as sentences."""
     look = read(answer)
-    if not change(look, packed_by, version).names:
+    if not change(look, packed_by, version, upgrades=True).names:
         return []
-    return list(_change_problems(look, packed_by, version or look.candidate, host, allowed))
+    return list(_change_problems(look, packed_by, version or look.offered, host, upgrades))
 
 
 def _change_problems(
-    packages: HostPackages, packed_by: str, version: str, host: str, allowed: bool
+    packages: HostPackages, packed_by: str, version: str, host: str, upgrades: bool
 ) -> Iterator[str]:
     now = [*packages.has(packed_by).values(), *packages.has(OTHER[packed_by]).values()]
-    have = next((each for each in now if versions.parsed(each)), "")
+    whole = [each for each in now if not each.startswith(INTERRUPTED)]
+    have = next((each for each in [*whole, *now] if versions.parsed(each)), "")
     old, new = versions.parsed(have), versions.parsed(version)
     if not have or not old:
         return  # libraries alone: nothing of Slurm runs here
-    named = f"{'.'.join(f'{number:02d}' for number in old[:2])}.{old[2]}"
+    named = versions.short(have)
+    others = bool(packages.has(OTHER[packed_by]))
     if new and new < old:
         yield (
             f"{host} has Slurm {named}, and {version} is asked for, which is older and reads "
@@ -247,18 +290,35 @@ def _change_problems(
         )
     elif stop := versions.too_far(have, version):
         yield (
-            f"{host} has Slurm {named}, and {version} does not read what it wrote; go to "
-            f"{stop} first."
+            f"{host} has Slurm {named}, and {version} does not read what it wrote; upgrade to "
+            f"{stop} first (docs/operate/slurm-versions.md)."
         )
-    elif not allowed and (
-        packages.has(OTHER[packed_by]) or versions.release(have) != versions.release(version)
-    ):
+    elif not upgrades and (others or versions.release(have) != versions.release(version)):
         yield (
             f"{host} has Slurm {named} from {_whose(packages, packed_by)}, and "
-            f"{version or 'another'} from {_WHOSE[packed_by]} is asked for, which replaces "
-            "daemons that may be at work; read docs/operate/slurm-versions.md, then run with "
-            "-e slurm_install_change=true."
+            f"{version or 'another'} from {_WHOSE[packed_by]} is asked for; run "
+            "playbooks/upgrade-slurm.yml, which brings it to the whole cluster without ending a "
+            f"job, or ask for Slurm {named} as it is (docs/operate/slurm-versions.md)."
         )
+
+
+def installed_version(answer: str) -> str:
+    """`24.11.5`, of what is installed; "" where nothing is."""
+    look = read(answer)
+    there = [version for packed_by in OTHER for version in look.has(packed_by).values()]
+    return next(filter(None, map(versions.short, there)), "")
+
+
+def step(answer: str, version: str) -> str:
+    """`24.11.5 → 26.05.5`, of what is installed and what comes; "" where one of them is not."""
+    pair = [installed_version(answer), versions.short(version)]
+    return " → ".join(pair) if all(pair) else ""
+
+
+def full(space: str, least_mb: int) -> list[str]:
+    """Where less is free, of lines `AVAILABLE PATH`, each once."""
+    found = re.findall(r"^ *(\d+) +(\S+)$", space, re.MULTILINE)
+    return list(dict.fromkeys(path for free, path in found if int(free) < least_mb))
 
 
 _WHOSE = {
@@ -269,6 +329,9 @@ _WHOSE = {
 
 def _whose(packages: HostPackages, packed_by: str) -> str:
     return _WHOSE[OTHER[packed_by] if packages.has(OTHER[packed_by]) else packed_by]
+
+
+# --- APT ------------------------------------------------------------------------------------------
 
 
 def pattern(version: str) -> str:

@@ -38,7 +38,12 @@ def parsed(version: str) -> Version | None:
 
 def in_url(url: str) -> str:
     """The version in the name of a tarball, as `24.11.5`; "" if it has none."""
-    numbers = parsed(PurePosixPath(urlsplit(url).path).name)
+    return short(PurePosixPath(urlsplit(url).path).name)
+
+
+def short(version: str) -> str:
+    """`24.11.5` of `24.11.5-4+deb13u1`; "" of what is no version."""
+    numbers = parsed(version)
     return f"{numbers[0]:02d}.{numbers[1]:02d}.{numbers[2]}" if numbers else ""
 
 

@@ -34,22 +34,23 @@ def archive(folder: Path, *packages: Deb) -> Path:
 
 
 SMD = Deb("slurm-smd", "24.11.5-1", "amd64")
+PIN = m.preference("/x/")
 CLIENT = Deb("slurm-smd-client", "24.11.5-1", "amd64", depends=("slurm-smd (= 24.11.5-1)",))
 
 
 def test_apt_finds_what_was_brought(node, apt, tmp_path):
     packed = archive(tmp_path, SMD, CLIENT)
-    assert m.apply(node, packed, "k1", "/x/", False) == {"changed": True, "lacking": True}
+    assert m.apply(node, packed, "k1", PIN, False) == {"changed": True, "lacking": True}
     index = (node.folder / "Packages").read_text()
     assert index.count("Package: slurm-smd") == 2
     assert "Filename: ./slurm-smd-client_24.11.5-1_amd64.deb" in index
     assert apt == [node.source]
     assert "Pin: version /x/" in node.pin.read_text()
-    assert m.apply(node, None, "k1", "/x/", False) == {"changed": False, "lacking": False}
+    assert m.apply(node, None, "k1", PIN, False) == {"changed": False, "lacking": False}
 
 
 def test_check_mode_says_what_is_lacking(node, apt):
-    assert m.apply(node, None, "k1", "/x/", True) == {"changed": True, "lacking": True}
+    assert m.apply(node, None, "k1", PIN, True) == {"changed": True, "lacking": True}
     assert not node.folder.exists()
     assert not node.pin.exists()
     assert apt == []
@@ -86,7 +87,13 @@ def test_nothing_lies_outside_of_the_folder(tmp_path):
 
 
 def test_without_a_kind_nothing_of_it_stays(node, apt, tmp_path):
-    m.apply(node, archive(tmp_path, SMD), "k1", "/x/", False)
+    m.apply(node, archive(tmp_path, SMD), "k1", PIN, False)
     assert m.apply(node, None, "", "", False)["changed"]
     assert not any(path.exists() for path in (node.folder, node.source, node.pin))
     assert not m.apply(node, None, "", "", False)["changed"]
+
+
+def test_the_distributions_packages_keep_to_a_version_by_their_source(node):
+    assert m.apply(node, None, "", m.preference("24.11.5-4", "slurm-wlm"), False)["changed"]
+    assert "Package: src:slurm-wlm\nPin: version 24.11.5-4\n" in node.pin.read_text()
+    assert m.preference("", "slurm-wlm") == ""

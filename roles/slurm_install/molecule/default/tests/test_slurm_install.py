@@ -15,10 +15,20 @@ INSTALL = {
         "slurm_packaging) }}"
     }
 }
-PURGE = "apt-get -o DPkg::Lock::Timeout=600 --quiet=2 --yes purge 'slurm-smd*'"
+PURGE = (
+    "apt-get -o DPkg::Lock::Timeout=600 --quiet=2 --yes --allow-change-held-packages purge "
+    "'slurm-smd*'"
+)
 CANDIDATE = "LC_ALL=C apt-cache policy slurm-smd | sed -n 's/^ *Candidate: //p'"
 SINFO = "sinfo --version"
 SITE = {"slurm_install_folder": "", "slurm_install_repository": "site"}
+
+
+UPGRADES = {"__slurm_install_upgrades": True}
+PINNED = (
+    "awk '/^P/ { print $NF }' /etc/apt/preferences.d/slurm-install.pref | head -n 2; "
+    + CANDIDATE.replace("slurm-smd", "slurm-client")
+)
 
 
 def folder(version):
@@ -61,7 +71,7 @@ def test_roles_find_their_parts(host):
 def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
     cases = {
         "another_release": folder("25.05.1"),
-        "older": folder("24.11.4") | {"slurm_install_change": True},
+        "older": folder("24.11.4") | UPGRADES,
         "distribution": {"slurm_install_method": "distro"},
         "no_folder": {"slurm_install_folder": "/nowhere"},
         "no_repository": SITE,
@@ -70,7 +80,7 @@ def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
         [Case(name, own, mends=f"{SINFO}; {CANDIDATE}") for name, own in cases.items()]
     )
     for name, sentence in {
-        "another_release": "then run with -e slurm_install_change=true",
+        "another_release": "run playbooks/upgrade-slurm.yml",
         "older": "is asked for, which is older",
         "no_folder": "on the control node has no slurm-smd_VERSION_",
         "no_repository": "the hosts have no such repository (none)",
@@ -79,15 +89,15 @@ def test_what_cannot_work_is_one_sentence_and_changes_nothing(attempts):
     # Debian's may be older or newer than the stand-ins: either way nothing changes unasked.
     mixed = outcomes["distribution"]
     assert mixed.failed
-    assert "slurm_install_change=true" in mixed.output or "which is older" in mixed.output
+    assert "playbooks/upgrade-slurm.yml" in mixed.output or "which is older" in mixed.output
     left = {name: outcome.left for name, outcome in outcomes.items()}
     assert left == dict.fromkeys(cases, "slurm 24.11.5 24.11.5-1")
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_version_of_the_same_release_takes_its_place_and_another_one_with_a_word(attempts):
+def test_a_version_of_the_same_release_takes_its_place_and_another_one_in_an_upgrade(attempts):
     patch = folder("24.11.7")
-    release = folder("25.05.1") | {"slurm_install_change": True}
+    release = folder("25.05.1") | UPGRADES
     outcomes = attempts(
         [
             Case("patch", patch, mends=SINFO),
@@ -114,13 +124,15 @@ def test_the_distribution_again_leaves_nothing_and_what_nobody_has_is_told(host,
     nowhere = {"slurm_install_repositories": ["site"], "slurm_install_version": "23.11.9"}
     outcomes = attempts(
         [
-            Case("distribution", {"slurm_install_method": "distro"}, mends=left),
+            Case("distribution", {"slurm_install_method": "distro"}, mends=f"{left}; {PINNED}"),
             Case("nobody", SITE | nowhere),
             Case("ours", mends=left),
         ]
     )
     outcomes["distribution"].passes()
-    assert outcomes["distribution"].left == ""
+    # APT keeps to what it would install today.
+    source, kept, candidate = outcomes["distribution"].left.split()
+    assert (source, kept) == ("src:slurm-wlm", candidate)
     outcomes["nobody"].refuses(
         "cannot have Slurm 23.11.9: no repository that it reads has slurm-smd in that version"
     )
