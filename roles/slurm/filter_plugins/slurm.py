@@ -18,7 +18,7 @@ from cluster.slurm import (
     topology,
 )
 from playbooks.plugin_utils.origin import written_at
-from roles.slurm.plugin_utils import components, confinement, leaving, other_files, state
+from roles.slurm.plugin_utils import components, confinement, leaving, other_files, patience, state
 
 
 def _refused_settings(configuration: Mapping[str, Any], release: str, host: str = "") -> list[str]:
@@ -40,11 +40,17 @@ def _contradictions(
     return contradictions.contradictions(settings, site, written_at, hosts)
 
 
+def _patience(text: str, seconds: Mapping[str, int]) -> str:
+    """slurm.conf with these times, or as it was where none is given."""
+    return patience.raised(text, seconds) if seconds else patience.lowered(text)
+
+
 class FilterModule:
     """Registers the filters with Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "slurm_patience": _patience,
             "slurm_composed": components.composed,
             "slurm_patient": components.patient,
             "slurm_asked": components.is_set,

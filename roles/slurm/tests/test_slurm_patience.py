@@ -1,0 +1,47 @@
+"""slurm.conf while a run takes daemons away for longer than usual."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.slurm.plugin_utils.patience import lowered, raised
+
+TEXT = "ClusterName=c\nSlurmdTimeout=300\nInclude nodes.conf\n"
+WANTED = {"SlurmdTimeout": 3600, "MessageTimeout": 100}
+
+
+def settings(text: str) -> dict[str, str]:
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return {line.partition("=")[0].lower(): line.partition("=")[2] for line in lines if "=" in line}
+
+
+def test_times_are_raised_once_each() -> None:
+    text = raised(TEXT, WANTED)
+    assert settings(text) == {
+        "clustername": "c",
+        "slurmdtimeout": "3600",
+        "messagetimeout": "100",
+    }
+    assert text.lower().count("\nslurmdtimeout=") == 1
+
+
+def test_the_text_comes_back_as_it_was() -> None:
+    assert lowered(raised(TEXT, WANTED)) == TEXT
+    assert lowered(TEXT) == TEXT
+
+
+def test_raising_twice_is_raising_once() -> None:
+    assert raised(raised(TEXT, WANTED), WANTED) == raised(TEXT, WANTED)
+
+
+@pytest.mark.parametrize("line", ["SlurmdTimeout=0", "slurmdtimeout = 7200", "SlurmdTimeout=3600"])
+def test_a_site_that_waits_longer_does_so_still(line: str) -> None:
+    text = TEXT.replace("SlurmdTimeout=300", line)
+    assert line in raised(text, WANTED).splitlines()
+    assert raised(text, {"SlurmdTimeout": 3600}) == text
+
+
+def test_a_comment_is_no_setting() -> None:
+    text = TEXT.replace("SlurmdTimeout=300", "#SlurmdTimeout=300")
+    assert settings(raised(text, WANTED))["slurmdtimeout"] == "3600"
+    assert lowered(raised(text, WANTED)) == text
