@@ -20,7 +20,7 @@ from cluster.partitions import expanded
 from cluster.refusal import Refusal, standing
 from cluster.slurm import gres
 from playbooks.filter_plugins.preflight_hosts import told
-from playbooks.plugin_utils import kept, roles, variables
+from playbooks.plugin_utils import kept, known_secrets, roles, rotation, variables
 from playbooks.plugin_utils.cluster import (
     SILENCED,
     WORKED_OUT,
@@ -207,9 +207,16 @@ def _secrets_refusals(folder: Path) -> Iterator[Refusal]:
         return
     for path in kept.tracked_by_git(folder):
         yield Refusal(
-            f"git tracks the secret {path}: whoever has the repository has it. Run `git rm "
-            f"--cached {path}`, replace the secret (docs/understand/security.md), or encrypt the "
-            "file with ansible-vault."
+            f"git tracks the secret {path} as plain text: whoever has the repository has it. Run "
+            f"`git rm --cached {path}`, then replace the secret with rotate-secrets.yml; what may "
+            "be tracked is encrypted (scripts/secrets encrypt)."
+        )
+    for path in rotation.under_way(folder):
+        known = known_secrets.SECRETS.get(path.name)
+        yield Refusal(
+            f"the replacement of {path} was interrupted, and hosts may have the old value or the "
+            f"new one; complete it with `ansible-playbook playbooks/rotate-secrets.yml -e "
+            f"rotate={known.kind if known and known.kind else known_secrets.ALL}`."
         )
 
 

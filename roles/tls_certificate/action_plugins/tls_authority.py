@@ -4,13 +4,15 @@
       file: /site/.secrets/tls_authority.pem
       deployed: what the cluster has, or empty
       make: true
+      replace: false
       name: site
       days: 3650
       renew_days: 90
 
-A file that does not exist is written with `make`, not in check mode. Fails with one sentence where
-the authority cannot be used. Returns `certificate`, what clients trust, in PEM; empty where there
-is none yet.
+A file that does not exist is written with `make`, not in check mode. With `replace` another one
+takes its place, once for each replacement (playbooks/plugin_utils/rotation.py). Fails with one
+sentence where the authority cannot be used. Returns `certificate`, what clients trust, in PEM;
+empty where there is none yet.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from playbooks.plugin_utils import kept, vaulted
+from playbooks.plugin_utils import kept, rotation, vaulted
 from roles.tls_certificate.plugin_utils import authority_file
 from roles.tls_certificate.plugin_utils.certificates import new_authority
 
@@ -41,6 +43,7 @@ class ActionModule(ActionBase):
                 "file": {"type": "path", "required": True},
                 "deployed": {"type": "str", "default": "", "no_log": True},
                 "make": {"type": "bool", "required": True},
+                "replace": {"type": "bool", "default": False},
                 "name": {"type": "str", "required": True},
                 "days": {"type": "int", "required": True},
                 "renew_days": {"type": "int", "required": True},
@@ -51,6 +54,14 @@ class ActionModule(ActionBase):
         decrypted = vaulted.reader(self._loader)
         changed = False
         try:
+            if make and arguments["replace"]:
+                loader: Any = self._loader
+
+                def another() -> bytes:
+                    return new_authority(arguments["name"], now, arguments["days"]).secret.encode()
+
+                passwords = loader._vault.secrets or []
+                changed = rotation.begin(path, another, passwords, now.timestamp())
             authority = authority_file.read(path, decrypted, now, arguments["renew_days"])
             if authority is None and arguments["deployed"]:
                 authority = authority_file.deployed(
