@@ -1,0 +1,44 @@
+"""What the tests of reliability say of accounting that is not exact, and which faults there are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.live_cluster import REPOSITORY
+from tests.reliability.faults import FAULTS
+from tests.reliability.load import Row, problems
+
+JOBS = {"7", "8_1", "8_2"}
+ROWS = [Row(job, "COMPLETED") for job in sorted(JOBS)]
+STEPS = [Row(f"{job}{step}", "COMPLETED") for job in sorted(JOBS) for step in ("", ".batch", ".0")]
+
+
+def test_each_job_once_completed_and_with_its_step_is_no_problem():
+    assert problems(JOBS, ROWS, STEPS, 0, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "again", "said"),
+    [
+        (ROWS[:-1], STEPS, 0, ["accounting does not have 8_2"]),
+        ([*ROWS, ROWS[0]], STEPS, 0, ["accounting has 7 2 times"]),
+        ([*ROWS, Row("9", "COMPLETED")], STEPS, 0, ["accounting has 9, which nobody submitted"]),
+        ([Row("7", "NODE_FAIL"), *ROWS[1:]], STEPS, 0, ["7 is NODE_FAIL"]),
+        (ROWS, STEPS[:-1], 0, ["the step of 8_2 is not in accounting as completed"]),
+        (ROWS, STEPS, 1, ["1 jobs began twice, although no node was lost"]),
+    ],
+)
+def test_what_is_not_exact_is_a_sentence(rows, steps, again, said):
+    assert problems(JOBS, rows, steps, again, 0) == said
+
+
+def test_jobs_of_a_lost_node_may_begin_twice():
+    assert problems(JOBS, ROWS, STEPS, 2, 1) == []
+
+
+def test_the_alert_of_each_fault_is_one_that_prometheus_has():
+    rules = (REPOSITORY / "roles/prometheus/files/etc/prometheus/rules").glob("*.yml")
+    known = {name for path in rules for name in re.findall(r"alert: (\w+)", path.read_text())}
+    assert {fault.alert["alertname"] for fault in FAULTS.values() if fault.alert} <= known
