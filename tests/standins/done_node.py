@@ -41,8 +41,8 @@ class Node:
 # --- facts ---------------------------------------------------------------------------------------
 
 
-def facts(name: str) -> Answer:
-    """On Debian 13."""
+def facts(name: str, *, small: bool = False) -> Answer:
+    """On Debian 13; a small node has half of the memory that is declared."""
     return {
         "module_setup": True,
         "gather_subset": ["min", "hardware"],
@@ -55,7 +55,7 @@ def facts(name: str) -> Answer:
         "ansible_hostname": name,
         "ansible_nodename": name,
         "ansible_kernel": "6.12.0",
-        "ansible_memtotal_mb": 2_063_000,
+        "ansible_memtotal_mb": 2_063_000 // (2 if small else 1),
         "ansible_os_family": "Debian",
         "ansible_pkg_mgr": "apt",
         "ansible_processor_cores": 56,
@@ -353,6 +353,15 @@ def _pyxis(command: str, node: Node) -> str:
     )
 
 
+def _modules(command: str, node: Node) -> str:
+    """What Lmod lists of the files below the tree, and no defaults."""
+    tree = "/opt/modules/modulefiles"
+    names = [path.removeprefix(f"{tree}/") for path in node.files if path.endswith(".lua")]
+    return "\n".join(
+        [f"{tree}:", *(name.removesuffix(".lua") for name in names), "----", f"{tree}:"]
+    )
+
+
 def _pip(command: str, node: Node) -> str:
     """The virtual environment has what its requirements say."""
     lines = node.text("/opt/plumbline/requirements.txt").split()
@@ -435,7 +444,8 @@ PROGRAMS = [
     (r"plumbline_exporter_collector_success\\{", _exporters),
     (r"datacenter-gpu-manager-4-core", _words("4.6.1")),
     (r"datacenter-gpu-manager-exporter", _packages_held),
-    (r"module --terse avail", _words("\n----\n")),  # of a batch script: there are none
+    (r"module --terse avail", _modules),
+    (r"job-report --check", _words("service: answers")),
     (r"job-report --help", _words("usage: job-report")),
 ]
 

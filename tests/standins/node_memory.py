@@ -2,6 +2,7 @@
 
 FOLDER/nodes/NAME         files and what was copied, path -> SHA-1, and what was asked
 FOLDER/contents/SHA-1     a content
+FOLDER/unfit.json         nodes that are unfit, name -> "off" or "small"; nobody is, without it
 """
 
 from __future__ import annotations
@@ -23,6 +24,18 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Memories:
     folder: Path
+
+    def make_unfit(self, how: Mapping[str, str]) -> None:
+        """From now on these nodes do not answer (off), or have too little memory (small)."""
+        (self.folder / "unfit.json").write_text(json.dumps(dict(how)))
+
+    def unfit(self, name: str) -> str:
+        """How a node is unfit; empty for one that is not."""
+        try:
+            how: str = json.loads((self.folder / "unfit.json").read_text()).get(name, "")
+        except FileNotFoundError:
+            return ""
+        return how
 
     def names(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "nodes").iterdir())

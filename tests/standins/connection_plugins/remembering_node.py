@@ -23,6 +23,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection import ConnectionBase
 
 from playbooks.plugin_utils.module_archive import QUESTIONS
@@ -53,6 +54,8 @@ class Connection(ConnectionBase):
     has_pipelining = True
 
     def _connect(self) -> Connection:
+        if self._memories().unfit(self._name()) == "off":
+            raise AnsibleConnectionFailure("the node is off")
         self._connected = True
         return self
 
@@ -107,7 +110,8 @@ class Connection(ConnectionBase):
         name = name.rpartition(".")[2]
         params = {key: value for key, value in arguments.items() if not key.startswith("_ansible")}
         if name == "setup":
-            return {"changed": False, "ansible_facts": done_node.facts(self._name())}
+            small = self._memories().unfit(self._name()) == "small"
+            return {"changed": False, "ansible_facts": done_node.facts(self._name(), small=small)}
         if name == "ping":
             return {"changed": False, "ping": "pong"}
         memory = self._remembered()
@@ -140,8 +144,8 @@ class Connection(ConnectionBase):
             key = hashlib.sha1(json.dumps([name, params], sort_keys=True).encode()).hexdigest()
             changed = name not in done_node.LOOKS and key not in memory.done
             memory.done[key] = True
-            if name == "file" and params.get("path"):
-                memory.files.setdefault(params["path"], self._memories().keep(b""))
+            for path, content in _written(name, params).items():
+                memory.files.setdefault(path, self._memories().keep(content))
             answer = {"state": params.get("state"), "status": {"ActiveState": "active"}}
             answer["action"] = "restart" if changed else "none"  # daemon_inputs
             if module := done_node.MODULES.get(name):
@@ -193,6 +197,15 @@ class Connection(ConnectionBase):
 
     def _remember(self, memory: Memory) -> None:
         self._memories().remember(self._name(), memory)
+
+
+def _written(name: str, params: dict[str, Any]) -> dict[str, bytes]:
+    """The files that a module makes, beside those that were copied."""
+    if name == "file" and params.get("path"):
+        return {params["path"]: b""}
+    if name == "environment_modules_tree":
+        return {f"{params['folder']}/{below}": b"" for below in params["files"]}
+    return {}
 
 
 def _installed(command: str) -> str:
