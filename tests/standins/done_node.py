@@ -20,10 +20,11 @@ GPUS = 8
 DRIVER = "580.95.05"
 SLURM, SLURM_NUMBER = "24.11.5", "0x180b05"  # Debian 13's, and as its headers have it
 ENROOT = "4.2.1"
+NCCL = "2.32.3-cuda13"
 VERSION = "1.20.1-1"  # of any package; nvidia_container_toolkit wants this one
 # Where a node makes temporary folders: one is enough. A pyxis that is built lies there.
 TEMPORARY = "/tmp/made"
-FILES = {f"{TEMPORARY}/out/lib/slurm/spank_pyxis.so": b"a plugin"}
+FILES = {f"{TEMPORARY}/out/lib/slurm/spank_pyxis.so": b"a plugin", f"/opt/nccl/{NCCL}": b""}
 
 Answer = dict[str, Any]
 

@@ -54,8 +54,6 @@ class Connection(ConnectionBase):
     has_pipelining = True
 
     def _connect(self) -> Connection:
-        if self._memories().unfit(self._name()) == "off":
-            raise AnsibleConnectionFailure("the node is off")
         self._connected = True
         return self
 
@@ -65,6 +63,8 @@ class Connection(ConnectionBase):
     def exec_command(
         self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
     ) -> tuple[int, bytes, bytes]:
+        if self._memories().unfit(self._name()) == "off":
+            raise AnsibleConnectionFailure("the node is off")
         if in_data is None:
             if "dpkg-query" in cmd:
                 return 0, _installed(cmd).encode(), b""
