@@ -87,7 +87,7 @@ def test_nothing_is_worked_out_where_nobody_has_a_firewall(tmp_path):
     assert (declared.peers, declared.ports, declared.port_profiles) == ({}, {}, {})
 
 
-@pytest.mark.parametrize("name", ["example", "example-centre", "example-company", "demo"])
+@pytest.mark.parametrize("name", ["example", "example-centre", "example-company"])
 def test_inventories_that_we_ship_have_it_on(name):
     folder = REPOSITORY / "inventory" / name
     texts = [path.read_text(encoding="utf-8") for path in folder.glob("group_vars/all*/**/*.yml")]
