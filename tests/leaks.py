@@ -26,11 +26,9 @@ from pathlib import Path
 
 BLOCK = 1 << 20
 SHORTEST = 12  # bytes of a needle: a shorter one is found everywhere
-FOLDERS = (
-    *("/etc", "/home", "/opt", "/root", "/run", "/srv"),
-    *("/tmp", "/usr/local", "/var", "/dev/shm"),
-)
-# What systems of files without files on a disk would make of a walk.
+# Where programs and people write. /opt and /usr have what packages bring, gigabytes of it.
+FOLDERS = ("/etc", "/home", "/root", "/run", "/srv", "/tmp", "/var", "/dev/shm")
+# Whole systems of containers.
 PASSED_OVER = ("/var/lib/containers",)
 
 Needles = Mapping[str, list[bytes]]  # by the secret's name, all forms that it may have
