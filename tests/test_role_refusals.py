@@ -342,6 +342,16 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
             },
             "the distribution's torch has no CUDA",
         ),
+        (
+            "node_base",
+            {"node_base_mirror": "192.0.2.1"},
+            'node_base_mirror is "192.0.2.1"; set cluster_mirror to http://HOST:PORT',
+        ),
+        (
+            "node_base",
+            {"node_base_mirror": "http://m:8480", "node_base_apt_proxy": "http://p:3142"},
+            "APT asks one of them only",
+        ),
     ],
 )
 def test_what_cannot_work_is_one_sentence(

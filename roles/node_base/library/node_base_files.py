@@ -12,6 +12,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ options:
     required: true
     suboptions:
       path: {description: Where the file is., type: path, required: true}
+      outdates:
+        description: Paths that get the oldest time there is before the file changes.
+        type: list
+        elements: path
       needs: {description: A path without which the entry does not count., type: path}
       without: {description: A path with which the entry does not count., type: path}
       content: {description: The whole file; an empty one is removed., type: str}
@@ -116,6 +121,11 @@ def apply(module: AnsibleModule, entry: Mapping[str, Any]) -> dict[str, str] | N
     if before == after and not (owned and not is_roots(path)):
         return None
     if not module.check_mode:
+        if before != after:
+            # Before: a run that is killed in between leaves what is too old, not what is too young.
+            for outdated in entry.get("outdates") or ():
+                with suppress(FileNotFoundError):
+                    os.utime(outdated, (0, 0))
         if after is None:
             path.unlink()
         elif before != after:
@@ -140,6 +150,7 @@ def main() -> None:
                 "required": True,
                 "options": {
                     "path": {"type": "path", "required": True},
+                    "outdates": {"type": "list", "elements": "path"},
                     "needs": {"type": "path"},
                     "without": {"type": "path"},
                     "content": {"type": "str"},

@@ -87,3 +87,25 @@ def test_a_file_is_not_written_where_what_forbids_it_is(tmp_path):
     assert node_base_files.apply(module, entry)
     (tmp_path / "x").touch()
     assert node_base_files.apply(module, entry) is None
+
+
+def test_what_a_file_outdates_is_old_before_it_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    empty = {"block": None, "lines": None, "commented": None, "without": None, "needs": None}
+    outdates = [str(lists), str(tmp_path / "none")]
+    entry = empty | {"path": str(tmp_path / "file"), "outdates": outdates, "content": "x\n"}
+
+    def killed(*_: str) -> None:
+        raise KeyboardInterrupt
+
+    module: Any = SimpleNamespace(tmpdir=str(tmp_path), check_mode=False, atomic_move=killed)
+    with pytest.raises(KeyboardInterrupt):
+        node_base_files.apply(module, entry)
+    assert lists.stat().st_mtime == 0
+    module.atomic_move = os.replace
+    assert node_base_files.apply(module, entry)
+    lists.touch()
+    assert node_base_files.apply(module, entry) is None
+    assert lists.stat().st_mtime > 0

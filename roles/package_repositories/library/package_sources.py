@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ansible.module_utils.apt_sources import USUAL, sources_folder
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.download import NoFile, download, other_hash, replacing
 from ansible.module_utils.refused import Refused
@@ -76,9 +77,15 @@ class Apt:
 
     etc: Path = Path("/etc/apt")
     staging: Path = Path("/run")
+    # Where APT reads sources, if that is not the usual folder.
+    parts: Path | None = None
+
+    @property
+    def sources(self) -> Path:
+        return self.parts or self.etc / "sources.list.d"
 
     def source(self, name: str) -> Path:
-        return self.etc / "sources.list.d" / f"{PREFIX}{name}.sources"
+        return self.sources / f"{PREFIX}{name}.sources"
 
     def keys(self, name: str) -> list[Path]:
         """The key's two possible places: APT tells the format by the ending."""
@@ -261,8 +268,9 @@ def of_others(apt: Apt) -> dict[str, Path]:
     is downloaded. Raises Refused for a file that APT cannot read.
     """
     by_address = {}
-    parts = apt.etc / "sources.list.d"
-    files = [apt.etc / "sources.list", *parts.glob("*.list"), *parts.glob("*.sources")]
+    parts = apt.sources
+    usual = [] if apt.parts else [apt.etc / "sources.list"]
+    files = [*usual, *parts.glob("*.list"), *parts.glob("*.sources")]
     for path in sorted(files):
         if path.name.startswith(PREFIX) or not path.exists():
             continue
@@ -434,7 +442,8 @@ def strangers(apt: Apt, names: Iterable[str]) -> list[Path]:
     wanted = set()
     for name in names:
         wanted |= {apt.source(name), apt.preferences(name), *apt.keys(name)}
-    paths = (path for folder in FOLDERS for path in (apt.etc / folder).glob(f"{PREFIX}*"))
+    folders = {apt.sources, *(apt.etc / folder for folder in FOLDERS)}
+    paths = (path for folder in folders for path in folder.glob(f"{PREFIX}*"))
     return sorted(path for path in paths if path not in wanted)
 
 
@@ -467,6 +476,12 @@ def bring_all(
     return outcome
 
 
+def other_folder() -> Path | None:
+    """The folder that APT reads in place of the usual one, as with a mirror; None without."""
+    folder = sources_folder()
+    return None if folder == USUAL else folder
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -478,7 +493,11 @@ def main() -> None:
     )
     params = module.params
     outcome = bring_all(
-        params["repositories"], Apt(), params["download"], module.check_mode, params["timeout"]
+        params["repositories"],
+        Apt(parts=other_folder()),
+        params["download"],
+        module.check_mode,
+        params["timeout"],
     )
     if outcome.problems:
         message = " ".join(outcome.problems)

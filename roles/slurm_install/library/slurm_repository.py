@@ -17,6 +17,7 @@ from email.utils import formatdate
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ansible.module_utils.apt_sources import USUAL, sources_folder
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.refused import Refused
 
@@ -59,13 +60,16 @@ SCHEDMDS = "slurm-smd slurm-smd-*"
 _CHUNK = 2**20  # bytes
 
 
+SOURCE_NAME = "slurm-install.sources"
+
+
 @dataclass(frozen=True)
 class Host:
     """Where things are on this host."""
 
     # The name of the list must not begin as those of package_repositories do, which removes others.
     folder: Path = Path("/var/lib/plumbline/slurm-packages")
-    source: Path = Path("/etc/apt/sources.list.d/slurm-install.sources")
+    source: Path = USUAL / SOURCE_NAME
     pin: Path = Path("/etc/apt/preferences.d/slurm-install.pref")
 
     @property
@@ -246,7 +250,8 @@ def main() -> None:
     archive = Path(params["archive"]) if params["archive"] else None
     try:
         pin = preference(params["pattern"], params["source"])
-        done = apply(Host(), archive, params["kind"], pin, module.check_mode)
+        host = Host(source=sources_folder() / SOURCE_NAME)
+        done = apply(host, archive, params["kind"], pin, module.check_mode)
     except (OSError, Refused) as problem:
         module.fail_json(msg=f"{problem}.")
     module.exit_json(**done)

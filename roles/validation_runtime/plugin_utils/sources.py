@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from playbooks.filter_plugins.pip_options import pip_index
+
 # What PyTorch's own address has in place of the build.
 BUILD = "{build}"
 # C libraries that a wheel may be made for, oldest first (PEP 600): the systems that we support have
@@ -17,11 +19,10 @@ def indexes(index: str, extra: str, torch: str, build: str) -> list[str]:
     The index of torch's builds stands beside the others, for it lacks other packages. That is safe:
     the package index takes no version with a label (PEP 440), so `+cu126` comes from there alone.
     """
-    options = ["--index-url", index] if index else []
-    if extra:
-        options += ["--extra-index-url", extra]
-    if torch and build:
-        options += ["--extra-index-url", torch.replace(BUILD, build)]
+    others = (extra, torch.replace(BUILD, build) if build else "")
+    options = pip_index(index)
+    for other in others:
+        options += pip_index(other, "--extra-index-url")
     return options
 
 
