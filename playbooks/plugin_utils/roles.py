@@ -56,7 +56,7 @@ def roles_of(playbook: Path, read: Read) -> Iterator[tuple[str, str]]:
             continue
         hosts = play.get("hosts", "")
         pattern = ":".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts)
-        for role in (*_listed(play.get("roles") or []), *_included(play, playbook.parent, read)):
+        for role in (*listed(play.get("roles") or []), *_included(play, playbook.parent, read)):
             yield pattern, role
 
 
@@ -71,7 +71,8 @@ def hosts_by_role(site: Site, playbook: Path) -> Mapping[str, Sequence[str]]:
     return {role: list(hosts) for role, hosts in takers.items()}
 
 
-def _listed(roles: Sequence[Any]) -> Iterator[str]:
+def listed(roles: Sequence[Any]) -> Iterator[str]:
+    """The names of what a play has under `roles:`."""
     for role in roles:
         yield str(role) if isinstance(role, str) else str(role.get("role") or role.get("name"))
 
@@ -93,6 +94,11 @@ def _included(holder: Mapping[str, Any], folder: Path, read: Read) -> Iterator[s
                 if name and "{{" not in name:
                     file = folder / name
                     yield from _included({"tasks": read(file)}, file.parent, read)
+
+
+def tasks_files(folder: Path) -> list[Path]:
+    """The files of tasks of all roles below a folder."""
+    return sorted(folder.glob("*/tasks/*.yml"))
 
 
 def assertions(role: str, tasks: Any) -> Iterator[Assertion]:

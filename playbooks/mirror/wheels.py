@@ -1,0 +1,112 @@
+"""Wheels, as pip chooses them for the nodes' Python, and indexes that pip reads (PEP 503).
+
+All wheels of a mirror lie in `wheels/`, beside the folders of hosts. `wheels/simple/` is the index
+of what came from the package index, and `wheels/BUILD/` of what came from an index of torch's
+builds. A page links to the wheels with their hashes.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from playbooks.mirror.store import MirrorError, Store
+
+# What the mirror itself writes has this address in its manifest.
+OWN: Final = "http://wheels"
+SIMPLE: Final = "simple"
+# C libraries that a wheel may be made for, newest last (PEP 600): all supported systems have 2.35.
+_GLIBC: Final = range(5, 36)
+
+
+def platform_options(machine: str, python: str) -> list[str]:
+    """pip's options to choose wheels for nodes of another kind than the machine it runs on."""
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in _GLIBC]
+    tags += [f"manylinux{of}_{machine}" for of in ("1", "2010", "2014")]
+    options = ["--only-binary=:all:", "--implementation=cp", f"--python-version={python}"]
+    return [*options, *(f"--platform={tag}" for tag in tags)]
+
+
+def index_of(url: str, options: Sequence[str]) -> str:
+    """The index that nodes find a wheel in: torch's builds have each their own.
+
+    >>> index_of("https://download.pytorch.org/whl/cu130/torch-2.13.0-cp313.whl",
+    ...          ["--extra-index-url", "https://download.pytorch.org/whl/cu130"])
+    'cu130'
+    >>> index_of("https://files.example.org/torch-2.13.0-cp313.whl", [])
+    'simple'
+    """
+    for before, address in pairwise(options):
+        if before == "--extra-index-url" and url.startswith(f"{address.rstrip('/')}/"):
+            return Path(urlsplit(address).path).name
+    return SIMPLE
+
+
+def collect(
+    store: Store, machine: str, python: str, wanted: Mapping[str, Any]
+) -> dict[str, dict[str, str]]:
+    """Brings wheels into the store: SHA-256 by file, by index. Raises MirrorError."""
+    options = [str(option) for option in wanted["options"]]
+    with tempfile.TemporaryDirectory(prefix="plumbline-mirror-") as folder:
+        report = Path(folder) / "report.json"
+        text = Path(folder) / "requirements.txt"
+        text.write_text(str(wanted["requirements"]) + "\n", encoding="utf-8")
+        # pip chooses and says what it would install; nothing is installed. `--target` is what it
+        # wants to have with another platform than its own.
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"),
+                *("--quiet", "--disable-pip-version-check", "--no-input"),
+                *(f"--report={report}", f"--target={folder}/none", f"--requirement={text}"),
+                *options,
+                *platform_options(machine, python),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            raise MirrorError(
+                f"pip finds no wheels for Python {python} on {machine}: "
+                f"{' '.join(lines[-2:]) or done.stderr.strip()[-300:]}"
+            )
+        chosen = json.loads(report.read_text(encoding="utf-8"))["install"]
+    indexes: dict[str, dict[str, str]] = defaultdict(dict)
+    for each in chosen:
+        url = str(each["download_info"]["url"])
+        sha256 = str(each["download_info"]["archive_info"]["hashes"]["sha256"])
+        name = unquote(Path(urlsplit(url).path).name)
+        if urlsplit(url).scheme == "file":
+            store.put(f"{OWN}/files/{name}", Path(unquote(urlsplit(url).path)).read_bytes())
+            indexes[SIMPLE][f"../../files/{name}"] = sha256
+        else:
+            path = store.fetch(url.partition("#")[0], sha256)
+            link = path.relative_to(store.folder)
+            indexes[index_of(url, options)][f"../../../{link}"] = sha256
+    return indexes
+
+
+def write_indexes(store: Store, indexes: Mapping[str, Mapping[str, str]]) -> None:
+    """One page for each project of each index."""
+    for index, links in indexes.items():
+        by_project: dict[str, list[str]] = defaultdict(list)
+        for link, sha256 in sorted(links.items()):
+            name = Path(link).name
+            project = re.sub(r"[-_.]+", "-", name.partition("-")[0]).lower()
+            by_project[project].append(
+                f'<a href="{html.escape(link)}#sha256={sha256}">{html.escape(name)}</a><br>\n'
+            )
+        for project, lines in by_project.items():
+            page = f"<!DOCTYPE html>\n<title>{project}</title>\n{''.join(lines)}"
+            store.put(f"{OWN}/{index}/{project}/index.html", page.encode())
