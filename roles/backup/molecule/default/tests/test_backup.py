@@ -101,7 +101,7 @@ def test_what_cannot_be_kept_fails_the_role_and_keys_taken_away_remove_the_timer
             "missing",
             {"backup_files": ["/nothing/here"]},
             breaks=f"rm {FOLDER}/*.age",
-            mends=f"ls {FOLDER} | grep -c part$",
+            mends=f"ls {FOLDER} | grep -c part$ || true",
         ),
         Case("mended", mends=f"ls {FOLDER} | grep -c age$"),
         Case(
