@@ -144,8 +144,8 @@ class Connection(ConnectionBase):
             key = hashlib.sha1(json.dumps([name, params], sort_keys=True).encode()).hexdigest()
             changed = name not in done_node.LOOKS and key not in memory.done
             memory.done[key] = True
-            for path, content in _written(name, params).items():
-                memory.files.setdefault(path, self._memories().keep(content))
+            for path, text in _written(name, params).items():
+                memory.files.setdefault(path, self._memories().keep(text))
             answer = {"state": params.get("state"), "status": {"ActiveState": "active"}}
             answer["action"] = "restart" if changed else "none"  # daemon_inputs
             if module := done_node.MODULES.get(name):
