@@ -27,6 +27,8 @@ WANTED = leaks.needles({"password": PASSWORD, "key": KEY})
         *(base64.b64encode(user + b":" + PASSWORD.strip()) for user in (b"a", b"me", b"job")),
         PASSWORD.strip().hex().encode(),
     ],
+    # Without the password, which is another one in each process that collects the tests.
+    ids=["option", "json", "basic of 1", "basic of 2", "basic of 3", "hexadecimal"],
 )
 def test_a_password_is_found_in_each_form(data: bytes) -> None:
     assert leaks.found(b"before " + data + b" after", WANTED) == ["password"]

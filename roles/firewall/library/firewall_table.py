@@ -68,6 +68,10 @@ TABLE = ("inet", "plumbline")
 REPLACE = "table inet plumbline\ndelete table inet plumbline\n"
 UNIT = "plumbline-firewall.service"
 UNDO = "plumbline-firewall-undo"
+# The distribution's unit removes everybody's rules as it starts; that it is reloaded or restarted, systemd tells ours.
+AGAIN = f"""[Service]
+ExecStartPost=-/bin/systemctl --no-block try-reload-or-restart {UNIT}
+"""
 SECRETIVE = Access(0o600, os.geteuid(), os.getegid())
 
 
@@ -77,6 +81,7 @@ class Host:
 
     rules: Path = Path("/etc/plumbline/firewall.nft")
     unit: Path = Path("/etc/systemd/system") / UNIT
+    again: Path = Path("/etc/systemd/system/nftables.service.d/plumbline.conf")
     run: Path = Path("/run/plumbline-firewall")
 
     @property
@@ -134,7 +139,11 @@ def is_enabled() -> bool:
 
 
 def files_differ(rules: str, unit: str, host: Host) -> bool:
-    return bool(differs(host.rules, rules, SECRETIVE) or differs(host.unit, unit, OWN_FILE))
+    return bool(
+        differs(host.rules, rules, SECRETIVE)
+        or differs(host.unit, unit, OWN_FILE)
+        or differs(host.again, AGAIN, OWN_FILE)
+    )
 
 
 def tried(rules: str, unit: str, undo_after: int, check_mode: bool, host: Host) -> dict[str, Any]:
@@ -174,6 +183,7 @@ def keep(rules: str, unit: str, host: Host) -> None:
     """What each boot loads from now on is these rules."""
     write(host.rules, rules, SECRETIVE)
     write(host.unit, unit, OWN_FILE)
+    write(host.again, AGAIN, OWN_FILE)
     done("systemctl", "daemon-reload")
     done("systemctl", "enable", "--quiet", UNIT)
     done("systemctl", "start", UNIT)
@@ -189,7 +199,7 @@ def kept(rules: str, unit: str, check_mode: bool, host: Host) -> dict[str, Any]:
 
 
 def absent(check_mode: bool, host: Host) -> dict[str, Any]:
-    paths = [path for path in (host.rules, host.unit) if path.exists()]
+    paths = [path for path in (host.rules, host.unit, host.again) if path.exists()]
     table, pending = bool(live()), is_pending()
     changed = bool(paths or table or pending)
     if changed and not check_mode:

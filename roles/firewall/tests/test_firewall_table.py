@@ -18,7 +18,9 @@ class Machine:
     """What nft and systemd do with a table, a timer and a unit."""
 
     def __init__(self, folder: Path) -> None:
-        self.host = Host(folder / "firewall.nft", folder / "unit", folder / "run")
+        self.host = Host(
+            folder / "firewall.nft", folder / "unit", folder / "again" / "ours.conf", folder / "run"
+        )
         self.table = ""
         self.timer = False
         self.enabled = False

@@ -109,7 +109,7 @@ def test_what_somebody_changed_in_the_table_is_put_right(host, attempts):
 
 def test_rules_of_others_are_left_alone(host, play):
     others = (
-        "table ip scenario { chain input { type filter hook input priority 5; policy accept; } }"
+        "table ip scenario { chain input { type filter hook input priority 5; policy accept; }; }"
     )
     with host.sudo():
         host.check_output(f"echo '{others}' | nft --file -")
@@ -145,7 +145,7 @@ def test_what_would_cut_the_run_off_is_undone_by_itself(host, address, play):
 
 def test_another_firewall_that_drops_is_refused(host, attempts):
     table_of = (
-        "table inet site { chain inbound { type filter hook input priority 5; policy drop; } }"
+        "table inet site { chain inbound { type filter hook input priority 5; policy drop; }; }"
     )
     # What it drops is what the run would need: so the run's own packets pass before.
     accept = table_of.replace("policy drop; }", "policy drop; accept; }")
