@@ -68,7 +68,7 @@ TABLE = ("inet", "plumbline")
 REPLACE = "table inet plumbline\ndelete table inet plumbline\n"
 UNIT = "plumbline-firewall.service"
 UNDO = "plumbline-firewall-undo"
-# The distribution's unit removes everybody's rules as it starts; that it is reloaded or restarted, systemd tells ours.
+# The distribution's unit removes everybody's rules as it starts. Systemd tells ours of restarts.
 AGAIN = f"""[Service]
 ExecStartPost=-/bin/systemctl --no-block try-reload-or-restart {UNIT}
 """
