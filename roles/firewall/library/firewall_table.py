@@ -112,7 +112,10 @@ def done(*words: str) -> str:
 
 def live() -> str:
     """The table as nft shows it, without what it counted; empty where there is none."""
-    return command("nft", "--stateless", "list", "table", *TABLE).stdout
+    try:
+        return command("nft", "--stateless", "list", "table", *TABLE).stdout
+    except FileNotFoundError:  # a host that never had a firewall
+        return ""
 
 
 def as_shown(rules: str) -> str:
