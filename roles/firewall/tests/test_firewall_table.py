@@ -142,3 +142,15 @@ def test_it_goes_with_all_that_it_brought(settled):
     assert not settled.host.rules.exists()
     assert not settled.host.unit.exists()
     assert settled.run("absent") == (False, False)
+
+
+def test_a_host_that_has_no_nft_has_nothing_to_remove(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(*words: str) -> CompletedProcess[str]:
+        if words[0] == "nft":
+            raise FileNotFoundError(2, "No such file or directory", "nft")
+        return machine.command(*words)
+
+    monkeypatch.setattr(firewall_table, "command", command)
+    assert machine.run("absent") == (False, False)
