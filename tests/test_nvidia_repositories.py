@@ -10,6 +10,7 @@ from ansible.errors import AnsibleFilterError
 from ansible.template import Templar, trust_as_template
 
 from playbooks.filter_plugins import nvidia as filters
+from playbooks.filter_plugins.mirror import mirror_repositories
 from playbooks.plugin_utils import monitoring, nvidia
 from roles.package_repositories.filter_plugins.package_repositories import problems
 from tests.conftest import REPOSITORY
@@ -97,9 +98,10 @@ def listed(**variables: Any) -> list[str]:
     raw: dict[str, Any] = {}
     for name in ("package_repositories", "dcgm", "nvidia_container_toolkit", "grafana"):
         raw |= yaml.safe_load((REPOSITORY / f"group_vars/all/{name}.yml").read_text())
-    raw |= {"group_names": []} | variables | {"ansible_facts": facts()}
+    raw |= {"group_names": [], "cluster_mirror": ""} | variables | {"ansible_facts": facts()}
     templar = Templar(variables={name: trusted(value) for name, value in raw.items()})
     templar.environment.filters["nvidia_repositories"] = filters.repositories
+    templar.environment.filters["mirror_repositories"] = mirror_repositories
     templar.environment.filters["grafana_repositories"] = monitoring.grafana_repositories
     return [entry["name"] for entry in templar.template(trusted(raw["package_repositories_list"]))]
 

@@ -155,10 +155,19 @@ def variables_of(holder: Mapping[str, Any]) -> Iterator[str]:
                 yield from task.get(key) or {}
 
 
+# Playbooks whose purpose is what a site asks for by such a variable.
+MEANT = {
+    ("rotate-database.yml", "slurm_database_password_rotate"),
+    ("rotate-jwt.yml", "slurmrestd_key_rotate"),
+    ("rotate-monitoring.yml", "tls_certificate_rotate"),
+    ("rotate-munge.yml", "munge_key_rotate"),
+}
+
+
 def test_no_playbook_sets_what_a_site_may_set() -> None:
     public = set(NAMES)
     variables = {(path.name, name) for path, play in plays() for name in variables_of(play)}
-    assert {(file, name) for file, name in variables if name in public} == set()
+    assert {(file, name) for file, name in variables if name in public} == MEANT
 
 
 def test_no_role_sets_what_a_site_may_set() -> None:

@@ -736,6 +736,7 @@ def test_every_refusal_that_can_be_silenced_is_in_the_contract() -> None:
             *("playbooks/plugin_utils/*.py", "playbooks/filter_plugins/*.py"),
         )
         for path in REPOSITORY.glob(files)
+        if not path.name.startswith("security")  # items of scripts/verify, which refuse nothing
     )
     assert {word for word in words if f'"{word}"' in code} == set(words)
     kinds = re.findall(r'^ +"([a-z]+-[a-z]+(?:-[a-z]+)?)",$', code, re.MULTILINE)

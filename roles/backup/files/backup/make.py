@@ -53,8 +53,15 @@ class Made:
 
 def make(settings: Settings) -> Made:
     """Raises Refused; the archives of before are all there then."""
+    before = os.umask(0o077)
+    try:
+        return _make(settings)
+    finally:
+        os.umask(before)
+
+
+def _make(settings: Settings) -> Made:
     started = time.monotonic()
-    os.umask(0o077)
     settings.folder.mkdir(parents=True, exist_ok=True)
     with _alone(settings.folder):
         for left in settings.folder.glob(f"*{kept.PART}"):
