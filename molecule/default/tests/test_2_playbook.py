@@ -51,7 +51,7 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(node, operator):
 # Of a GPU node, in the run after the one that asked all of it; docs/understand/scale.md has
 # what was measured.
 # Most tasks need no process of their own (near.py). This cluster has more roles than the demo.
-MOST_CALLS, MOST_TASKS, MOST_FORKS = 25, 290, 35
+MOST_CALLS, MOST_TASKS, MOST_FORKS = 20, 305, 30
 
 
 def test_what_the_second_run_asked_the_third_asks_in_one_look(operator, tmp_path):
