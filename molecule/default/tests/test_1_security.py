@@ -22,7 +22,7 @@ OFF = {
     "private-tmp": "slurm_private_tmp is false",
     "sent-logs": "log_collection_host is empty",
 }
-# The operator of a cluster of tests submits jobs as well (scripts/virtual-cluster up --operator-submits).
+# The operator of a test cluster submits jobs (scripts/virtual-cluster up --operator-submits).
 KNOWN = {"users-without-sudo": "ops may submit jobs and is in the files of sudo"}
 ABSENT = {"grafana", "token-key", "token-lifespan"}
 
