@@ -16,7 +16,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNBOOKS = sorted((REPOSITORY / "docs/runbooks").glob("[A-Z][a-z]*.md"))
 
 # Virtual GPUs have no exporter; molecule/monitoring has those of the stand-in for NVML.
-LACKING = "gpu,dcgm,exporter,gpu_job,infiniband,shared_filesystem,edac,native"
+LACKING = "gpu,dcgm,exporter,gpu_job,infiniband,shared_filesystem,edac,native,backup"
 
 # What a page's NODE is here, where it is no compute node, and on which host a page's command is
 # typed that names none.
