@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import Any
 
 import testinfra
 
+from tests import processes
 from tests.live_cluster import (
     PLAIN,
     REPOSITORY,
@@ -167,28 +167,8 @@ class Cluster:
 
 def kill_all(run: subprocess.Popen[bytes]) -> None:
     """As the death of the control node: no process of a run is told that it ends."""
-    for pid in below(run.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    processes.kill(processes.descendants(run.pid))
     run.wait()
-
-
-def below(pid: int) -> Sequence[int]:
-    """A process and all that it started, also what has left its process group."""
-    parents: dict[int, int] = {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdecimal():
-            try:
-                fields = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(path.name)] = int(fields[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found)
 
 
 def live() -> Cluster:

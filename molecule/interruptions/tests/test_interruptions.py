@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,35 +73,6 @@ MOMENTS = [
 # --- processes -----------------------------------------------------------------------------------
 
 
-def stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third on; nothing for a process that has gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def all_processes() -> Iterator[int]:
-    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-
-
-def descendants(pid: int) -> set[int]:
-    """A process and all below it; Ansible's workers have left its process group."""
-    parents = {p: int(fields[1]) for p in all_processes() if (fields := stat_fields(p))}
-    pids = {pid}
-    while more := {p for p, parent in parents.items() if parent in pids} - pids:
-        pids |= more
-    return pids
-
-
-def kill(pids: set[int]) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
 def namespace(pid: int | str) -> str:
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")
@@ -130,7 +100,7 @@ class Node:
     def running(self, matches: Callable[[list[str]], bool], inside: str) -> set[int]:
         """Processes on the node by their arguments."""
         pids = set()
-        for pid in all_processes():
+        for pid in processes.everything():
             try:
                 arguments = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
             except OSError:
@@ -196,14 +166,14 @@ def test_a_run_is_killed(moment: Moment) -> None:
             tail = log.read_text(encoding="utf-8")[-4000:]
             pytest.fail(f"the run ended before its moment, with {run.wait()}; {log}:\n{tail}")
     finally:
-        kill(descendants(run.pid))
+        processes.kill(processes.descendants(run.pid))
         if run.stdout:
             run.stdout.close()
         run.wait()
     node = Node(moment.node)
     if moment.there == "is killed":
-        kill(node.running(lambda a: is_program(a, "apt-get", "dpkg"), node.inside))
-        kill(node.running(lambda a: is_program(a, "python3", "sudo"), node.inside))
+        processes.kill(node.running(lambda a: is_program(a, "apt-get", "dpkg"), node.inside))
+        processes.kill(node.running(lambda a: is_program(a, "python3", "sudo"), node.inside))
     if moment.there == "loses power":
         assert virtual_cluster(CLUSTER, "stop", moment.node).returncode == 0
         assert virtual_cluster(CLUSTER, "start", moment.node).returncode == 0
