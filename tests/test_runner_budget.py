@@ -41,6 +41,32 @@ def test_a_number_is_held_against_its_record(key, value, record, expected):
     assert Judgement(key, value, record).verdict is expected
 
 
+def test_a_cost_on_a_machine_that_was_too_busy_is_told():
+    assert Judgement(MUNGE, 110, 40, steady=False).verdict is Verdict.TOLD
+    assert (
+        Judgement(MUNGE, 110, 40, steady=False)
+        .sentence()
+        .endswith("40 (on a machine that was too busy)")
+    )
+    # What is counted, and what is not there, do not depend on the machine.
+    assert Judgement(CALLS, 26, 25, steady=False).verdict is Verdict.FAILED
+    assert Judgement(MUNGE, None, 40, steady=False).verdict is Verdict.FAILED
+    assert Judgement(MUNGE, 40, None, steady=False).verdict is Verdict.FAILED
+
+
+def test_the_yardsticks_of_its_time_tell_whether_a_part_was_measured():
+    noted = [Yardstick(1000, 0.5), Yardstick(2000, 0.9), Yardstick(3000, 1.1)]
+    quiet = Result("unit", "ok", 900, 50.0, ended=1930)
+    loaded = Result("role munge", "ok", 990, 50.0, ended=2990)
+    assert budget.busy([quiet, loaded], noted) == {"role munge", "*"}
+    assert budget.busy([quiet], noted[:2]) == frozenset()
+    numbers = {Key(part, "control"): 9 for part in ("unit", "role munge")}
+    records = dict.fromkeys(numbers, 2.0)
+    parts = frozenset({"unit", "role munge"})
+    judged = budget.judge(numbers, records, parts, busy=budget.busy([quiet, loaded], noted))
+    assert [item.verdict for item in judged] == [Verdict.TOLD, Verdict.FAILED]
+
+
 def test_a_count_of_cpu_seconds_is_a_cost():
     key = Key("*", "preflight_1000_hosts_cpu")
     assert Judgement(key, 26, 20).verdict is Verdict.KEPT

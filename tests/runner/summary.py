@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             budget.write(budget.renewed(costs, records, passed, whole))
             lines = [f"budget: {budget.RECORDS} has what was measured; say why in the commit"]
             records = budget.read()
-        judged = budget.judge(costs, records, passed, whole)
+        judged = budget.judge(costs, records, passed, whole, budget.busy(done, yardsticks))
         verdict, notes = of_budget(judged)
         spent = [sample.seconds for sample in yardsticks]
         lines += [*notes, f"budget: a yardstick was {min(spent):.2f} to {max(spent):.2f} CPU s"]
