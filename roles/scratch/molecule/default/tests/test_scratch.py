@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.patience import until
 from tests.role_play import Case
 
 ROOT = "/scratch"
@@ -25,12 +26,12 @@ def job(host):
     """A function that runs a job of a user and waits for its epilog; what the job printed."""
 
     def run(user: str, command: str) -> str:
-        submit = f"cd /tmp && srun --quiet --mpi=none --time=1 bash -c '{command}'"
+        name = "--job-name=of-scratch"  # others may have jobs on this node
+        submit = f"cd /tmp && srun {name} --quiet --mpi=none --time=1 bash -c '{command}'"
         with host.sudo():
             done = host.run("runuser --login %s --command %s", user, submit)
             assert done.rc == 0, done.stderr
-            wait = "for i in $(seq 100); do squeue -h | grep -q . || exit 0; sleep .2; done; exit 1"
-            assert host.run("bash -c %s", wait).rc == 0
+            until(lambda: host.check_output("squeue -h --name=of-scratch") == "", 180)
         return done.stdout.strip()
 
     return run
@@ -41,7 +42,7 @@ def test_a_job_has_a_folder_that_goes_with_it(host, job, root):
     described, tmpdir = said.split()
     assert described == f"alice:700:{tmpdir}"
     assert tmpdir.startswith(f"{ROOT}/alice/job-")
-    root(f"for i in $(seq 50); do [ -e {tmpdir} ] || exit 0; sleep .2; done; exit 1")
+    until(lambda: not host.file(tmpdir).exists)
     assert root(f"stat --format='%U %a' {ROOT}/alice") == "alice 700"
 
 
