@@ -1,7 +1,7 @@
 """What follows from how many hosts a cluster has: kernel, MUNGE and Slurm of a large one.
 
-Up to SMALL hosts everything stays as the kernel, munged and Slurm have it. The sources are
-SchedMD's guides for large clusters (slurm.schedmd.com/big_sys.html) and for many jobs
+Up to SMALL hosts the kernel and munged stay as they are. The sources are SchedMD's guides for
+large clusters (slurm.schedmd.com/big_sys.html) and for many jobs
 (slurm.schedmd.com/high_throughput.html), and arp(7). fs.file-max, of which the first guide speaks,
 is not here: systemd raises it to the kernel's limit at each boot.
 """
@@ -54,15 +54,17 @@ def munge_threads(hosts: int) -> int:
 
 def slurm_settings(nodes: int) -> dict[str, int]:
     """Settings of slurm.conf for so many compute nodes."""
-    jobs = {"MaxJobCount": min(max(LEAST_JOBS, JOBS_OF_NODE * nodes), MOST_JOBS)}
-    if nodes <= SMALL:
-        return jobs
-    return jobs | {
-        # Messages pass from node to node: two hops, or three.
-        "TreeWidth": max(TREE_WIDTH, _root(nodes, 2 if nodes <= TWO_LEVELS else 3)),
-        # An answer comes through the whole tree, from a slurmctld that many ask.
+    every = {
+        "MaxJobCount": min(max(LEAST_JOBS, JOBS_OF_NODE * nodes), MOST_JOBS),
+        # An answer comes through the whole tree, from a slurmctld that many ask. And so long srun
+        # tries to reach one that is restarted, before the job that wanted a step fails; with
+        # Slurm's own 10 it gave up after 28 s (molecule/reliability, 2026-11-27).
         "MessageTimeout": 30 if nodes <= LARGE else 60,
     }
+    if nodes <= SMALL:
+        return every
+    # Messages pass from node to node: two hops, or three.
+    return every | {"TreeWidth": max(TREE_WIDTH, _root(nodes, 2 if nodes <= TWO_LEVELS else 3))}
 
 
 def _power_of_two(least: int) -> int:

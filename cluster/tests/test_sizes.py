@@ -10,9 +10,9 @@ from cluster import sizes
 @pytest.mark.parametrize(
     ("nodes", "expected"),
     [
-        (4, {"MaxJobCount": 100_000}),
-        (100, {"MaxJobCount": 100_000}),
-        (256, {"MaxJobCount": 100_000}),
+        (4, {"MaxJobCount": 100_000, "MessageTimeout": 30}),
+        (100, {"MaxJobCount": 100_000, "MessageTimeout": 30}),
+        (256, {"MaxJobCount": 100_000, "MessageTimeout": 30}),
         (1000, {"MaxJobCount": 100_000, "TreeWidth": 32, "MessageTimeout": 30}),
         (2500, {"MaxJobCount": 250_000, "TreeWidth": 50, "MessageTimeout": 60}),
         (4000, {"MaxJobCount": 250_000, "TreeWidth": 16, "MessageTimeout": 60}),

@@ -52,7 +52,7 @@ class FilterModule:
         return {
             "slurm_patience": _patience,
             "slurm_composed": components.composed,
-            "slurm_patient": components.patient,
+            "slurm_patient": patience.patient,
             "slurm_asked": components.is_set,
             "slurm_plugstack": components.plugstack,
             "slurm_scripts": components.scripts,

@@ -126,14 +126,6 @@ def composed(
     return {spelling[key]: value for key, value in sorted(result.items()) if value}
 
 
-def patient(settings: Mapping[str, str], seconds: int) -> dict[str, str]:
-    """With at least so many seconds until a node that does not answer is down; 0 there is never."""
-    name = next((each for each in settings if each.lower() == "slurmdtimeout"), "SlurmdTimeout")
-    now = str(settings.get(name, ""))
-    enough = not now.isdecimal() or int(now) == 0 or int(now) >= seconds
-    return dict(settings) if enough else {**settings, name: str(seconds)}
-
-
 def _asked(key: str, own: Settings, components: Components, installed: Release | None) -> list[str]:
     """What others ask for of a list that the site sets; without a release, all of them."""
     if key in SITES_ALONE:

@@ -1,7 +1,8 @@
-"""slurm.conf while a run takes daemons away for longer than usual: pure functions of its text.
+"""slurm.conf while a run takes daemons away for longer than usual: times no shorter than given.
 
-A raised value stands at the end, and the site's own line stays as a comment, so that the text can
-be put back as it was by whoever comes next.
+A run that writes slurm.conf raises its settings. One that leaves it as it is raises its text: a
+raised value stands at the end, and the site's own line stays as a comment, so that the text can be
+put back as it was by whoever comes next.
 """
 
 from __future__ import annotations
@@ -10,6 +11,16 @@ from collections.abc import Mapping
 
 KEPT = "# While a run is patient: "
 RAISED = " # a run is patient"
+
+
+def patient(settings: Mapping[str, str], seconds: Mapping[str, int]) -> dict[str, str]:
+    """The settings with each of these times no shorter than given; 0 is for ever."""
+    result = dict(settings)
+    for key, least in seconds.items():
+        name = next((each for each in result if each.lower() == key.lower()), key)
+        if not _is_enough(str(result.get(name, "")), least):
+            result[name] = str(least)
+    return result
 
 
 def raised(text: str, seconds: Mapping[str, int]) -> str:
@@ -22,7 +33,7 @@ def raised(text: str, seconds: Mapping[str, int]) -> str:
         number = value.partition("#")[0].strip()
         if not (equals and key):
             lines.append(line)
-        elif number == "0" or (number.isdecimal() and int(number) >= seconds[key]):
+        elif _is_enough(number, seconds[key]):
             lines.append(line)
             more.pop(key, None)
         else:
@@ -34,3 +45,7 @@ def lowered(text: str) -> str:
     """The text as it was before."""
     lines = (line.removeprefix(KEPT) for line in text.splitlines() if not line.endswith(RAISED))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _is_enough(number: str, least: int) -> bool:
+    return number.isdecimal() and (int(number) == 0 or int(number) >= least)

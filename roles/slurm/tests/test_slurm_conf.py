@@ -65,6 +65,7 @@ GresTypes=gpu
 JobAcctGatherType=jobacct_gather/cgroup
 LaunchParameters=use_interactive_step
 MaxJobCount=100000
+MessageTimeout=30
 MpiDefault=pmix
 PrivateData=jobs,usage
 ProctrackType=proctrack/cgroup

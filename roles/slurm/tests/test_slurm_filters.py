@@ -219,17 +219,3 @@ def test_the_program_of_task_prologs_is_there_with_the_first_of_them():
         "task_prolog.d/20-b": "#!/bin/sh\n",
         "bin/task_prolog": "runs them",
     }
-
-
-@pytest.mark.parametrize(
-    ("settings", "after"),
-    [
-        ({"SlurmdTimeout": "300"}, {"SlurmdTimeout": "7200"}),
-        ({"slurmdtimeout": "300"}, {"slurmdtimeout": "7200"}),  # as a site spells it
-        ({"SlurmdTimeout": "9000"}, {"SlurmdTimeout": "9000"}),
-        ({"SlurmdTimeout": "0"}, {"SlurmdTimeout": "0"}),  # never
-    ],
-)
-def test_nodes_that_are_away_are_waited_for_in_an_upgrade(settings, after):
-    assert c.patient(settings, 7200) == after
-    assert c.patient(settings, 0) == settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roles.slurm.plugin_utils.patience import lowered, raised
+from roles.slurm.plugin_utils.patience import lowered, patient, raised
 
 TEXT = "ClusterName=c\nSlurmdTimeout=300\nInclude nodes.conf\n"
 WANTED = {"SlurmdTimeout": 3600, "MessageTimeout": 100}
@@ -45,3 +45,19 @@ def test_a_comment_is_no_setting() -> None:
     text = TEXT.replace("SlurmdTimeout=300", "#SlurmdTimeout=300")
     assert settings(raised(text, WANTED))["slurmdtimeout"] == "3600"
     assert lowered(raised(text, WANTED)) == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "after"),
+    [
+        ({"SlurmdTimeout": "300"}, {"SlurmdTimeout": "3600", "MessageTimeout": "100"}),
+        ({"slurmdtimeout": "300"}, {"slurmdtimeout": "3600", "MessageTimeout": "100"}),
+        ({"SlurmdTimeout": "9000"}, {"SlurmdTimeout": "9000", "MessageTimeout": "100"}),
+        ({"SlurmdTimeout": "0"}, {"SlurmdTimeout": "0", "MessageTimeout": "100"}),  # never
+    ],
+)
+def test_settings_are_raised_as_a_site_spells_them(
+    settings: dict[str, str], after: dict[str, str]
+) -> None:
+    assert patient(settings, WANTED) == after
+    assert patient(settings, {}) == settings
