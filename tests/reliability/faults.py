@@ -25,13 +25,18 @@ Steps = Iterator[None]
 
 @dataclass(frozen=True)
 class Fault:
-    """`alert` has the labels of the alert that tells of it; `requeues` the nodes that lose jobs."""
+    """`alert` has the labels of the alert that tells of it; `requeues` the nodes that lose jobs.
+
+    With `forgets`, slurmctld dies before it has written what it last learned, at most five seconds:
+    a job that ended meanwhile is not on its node, as with a node that was lost, and runs again.
+    """
 
     name: str
     what: str
     steps: Callable[[Cluster], Steps]
     alert: Mapping[str, str] = field(default_factory=dict)
     requeues: tuple[str, ...] = ()
+    forgets: bool = False
 
     def put_in(self, cluster: Cluster) -> AbstractContextManager[None]:
         """The cluster is broken inside of it, and mended after it."""
@@ -42,14 +47,20 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(
-    what: str, *, alert: str = "", node: str = "", requeues: tuple[str, ...] = (), **labels: str
+    what: str,
+    *,
+    alert: str = "",
+    node: str = "",
+    requeues: tuple[str, ...] = (),
+    forgets: bool = False,
+    **labels: str,
 ) -> Callable[[Callable[[Cluster], Steps]], Callable[[Cluster], Steps]]:
     """Adds a generator to FAULTS, by its name with dashes."""
 
     def add(steps: Callable[[Cluster], Steps]) -> Callable[[Cluster], Steps]:
         name = steps.__name__.replace("_", "-")
         wanted = {"alertname": alert, "node": node, **labels} if alert else {}
-        FAULTS[name] = Fault(name, what, steps, wanted, requeues)
+        FAULTS[name] = Fault(name, what, steps, wanted, requeues, forgets)
         return steps
 
     return add
@@ -91,14 +102,14 @@ def nodes_tell(cluster: Cluster) -> None:
 # --- Slurm's daemons and what they need ----------------------------------------------------------
 
 
-@fault("slurmctld is killed under load")
+@fault("slurmctld is killed under load", forgets=True)
 def slurmctld_killed(cluster: Cluster) -> Steps:
     comes_back_by_itself(cluster, CONTROLLER, "slurmctld", "kill -KILL {pid}")
     yield
     nodes_tell(cluster)
 
 
-@fault("slurmctld has no memory left")
+@fault("slurmctld has no memory left", forgets=True)
 def slurmctld_without_memory(cluster: Cluster) -> Steps:
     """A limit on its address space: the next piece of memory that it asks for is refused."""
     ask = "timeout 5 squeue >/dev/null 2>&1"
@@ -109,7 +120,7 @@ def slurmctld_without_memory(cluster: Cluster) -> Steps:
     nodes_tell(cluster)
 
 
-@fault("the controller's host is off for half a minute")
+@fault("the controller's host is off for half a minute", forgets=True)
 def controller_off(cluster: Cluster) -> Steps:
     cluster.power("stop", CONTROLLER)
     time.sleep(20)
@@ -140,6 +151,7 @@ def database_gone(cluster: Cluster) -> Steps:
     alert="CriticalFilesystemLow",
     node=CONTROLLER,
     mountpoint="/var/lib/slurm/slurmctld",
+    forgets=True,
 )
 def state_disk_full(cluster: Cluster) -> Steps:
     """It fills, slurmctld dies, and the next one must find the queue again."""
@@ -240,7 +252,7 @@ def node_reboots(cluster: Cluster) -> Steps:
     yield
 
 
-@fault("slurmd of a node is killed", requeues=())
+@fault("slurmd of a node is killed")
 def slurmd_killed(cluster: Cluster) -> Steps:
     """Running steps are not its children: they go on."""
     comes_back_by_itself(cluster, "gpu1", "slurmd", "kill -KILL {pid}")

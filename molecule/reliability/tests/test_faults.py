@@ -36,11 +36,11 @@ def test_nothing_is_lost(cluster: Cluster, fault: Fault) -> None:
     until(cluster.is_quiet, QUIET_SECONDS)
     assert not fault.alert or not told(cluster, fault.alert)
     jobs = load.begin(cluster)
-    load.submit_late(cluster, jobs)
 
     row = table.Row(fault.name, fault.what)
     began = time.monotonic()
     with fault.put_in(cluster):
+        load.submit_late(cluster, jobs)
         if fault.alert:
             until(lambda: told(cluster, fault.alert), ALERT_SECONDS)
             row.alert = f"{fault.alert['alertname']}, {time.monotonic() - began:.0f} s"
@@ -48,7 +48,7 @@ def test_nothing_is_lost(cluster: Cluster, fault: Fault) -> None:
     jobs_start(cluster)
     row.recovered_s = time.monotonic() - cured
 
-    outcome = load.end(cluster, jobs, fault.requeues)
+    outcome = load.end(cluster, jobs, bool(fault.requeues) or fault.forgets)
     row.jobs, row.again = outcome.jobs, outcome.again
     assert outcome.problems == []
     until(lambda: cluster.states() == dict.fromkeys(COMPUTE, "idle"), QUIET_SECONDS)
