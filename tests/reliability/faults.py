@@ -94,9 +94,20 @@ def comes_back_by_itself(cluster: Cluster, node: str, unit: str, end: str) -> No
     until(another, 120)
 
 
+# Jobs that nodes refused to start once more, and the nodes that did.
+RELEASE = (
+    "squeue -h -r -t PD -o '%A %r' | sed -n 's/ launch failed requeued held$//p'"
+    " | xargs -r -n1 scontrol release",
+    "sinfo -h -N -o '%N %E' | sed -n 's/ Duplicate jobid$//p' | sort -u"
+    " | xargs -r -I{} scontrol update nodename={} state=resume",
+)
+
+
 def nodes_tell(cluster: Cluster) -> None:
     """As docs/operate/ha.md says after a crash: nodes report which jobs they have."""
-    until(lambda: cluster.tried(CONTROLLER, "scontrol reconfigure").returncode == 0, 60)
+    until(lambda: cluster.tried(CONTROLLER, "scontrol reconfigure").returncode == 0, 120)
+    for command in RELEASE:
+        cluster.on(CONTROLLER, command)
 
 
 # --- Slurm's daemons and what they need ----------------------------------------------------------
@@ -126,7 +137,7 @@ def slurmctld_without_memory(cluster: Cluster) -> Steps:
 @fault("the controller's host is off for half a minute", forgets=True)
 def controller_off(cluster: Cluster) -> Steps:
     cluster.power("stop", CONTROLLER)
-    time.sleep(20)
+    time.sleep(10)
     assert not cluster.states()
     yield
     cluster.power("start", CONTROLLER)
