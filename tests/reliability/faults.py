@@ -110,6 +110,9 @@ def nodes_tell(cluster: Cluster) -> None:
         cluster.on(CONTROLLER, command)
 
 
+# In a container a mount does not reach the mount namespace of a service that runs already.
+SEES_MOUNTS = "systemctl try-restart prometheus-node-exporter"
+
 # --- Slurm's daemons and what they need ----------------------------------------------------------
 
 
@@ -175,7 +178,7 @@ def state_disk_full(cluster: Cluster) -> Steps:
         f"systemctl stop slurmctld && cp -a {state} {state}.kept"
         f" && mount -t tmpfs -o size=24m,mode=0700 tmpfs {state}"
         f" && cp -a {state}.kept/. {state}/ && chown --reference={state}.kept {state}"
-        " && systemctl start slurmctld",
+        f" && systemctl start slurmctld && {SEES_MOUNTS}",
     )
     until(cluster.states, 60)
     before = cluster.asks("squeue -h -r -o %i")
@@ -192,7 +195,7 @@ def state_disk_full(cluster: Cluster) -> Steps:
         CONTROLLER,
         f"systemctl stop slurmctld && rm -rf {state}.kept && cp -a {state} {state}.kept"
         f" && umount {state} && cp -a {state}.kept/. {state}/ && rm -rf {state}.kept"
-        " && systemctl start slurmctld",
+        f" && systemctl start slurmctld && {SEES_MOUNTS}",
     )
 
 
@@ -346,11 +349,11 @@ def dns_gone(cluster: Cluster) -> Steps:
     mountpoint="/var/tmp",
 )
 def disk_full_on_the_login_node(cluster: Cluster) -> Steps:
-    cluster.on(LOGIN, "mount -t tmpfs -o size=8m,mode=1777 tmpfs /var/tmp")
+    cluster.on(LOGIN, f"mount -t tmpfs -o size=8m,mode=1777 tmpfs /var/tmp && {SEES_MOUNTS}")
     cluster.tried(LOGIN, "head -c 9M /dev/zero >/var/tmp/fills-it")
     jobs_start(cluster)
     yield
-    cluster.on(LOGIN, "umount /var/tmp")
+    cluster.on(LOGIN, f"umount /var/tmp && {SEES_MOUNTS}")
 
 
 # --- monitoring ----------------------------------------------------------------------------------
