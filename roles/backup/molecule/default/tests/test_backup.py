@@ -95,6 +95,7 @@ def test_accounting_and_queue_come_back(root, play, tmp_path):
     assert root.run("ls -d /var/lib/slurm/slurmctld.before-*").rc == 0
 
 
+@pytest.mark.long
 def test_what_cannot_be_kept_fails_the_role_and_keys_taken_away_remove_the_timer(attempts):
     cases = [
         Case(

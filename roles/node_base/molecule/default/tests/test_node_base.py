@@ -150,6 +150,7 @@ def test_a_run_that_was_interrupted_before_its_restart_is_mended_by_the_next(hos
     assert (sources(host), started(host) != before) == (["127.0.0.4"], True)
 
 
+@pytest.mark.long
 def test_users_get_perf_and_a_umask_where_a_site_says_so(attempts):
     """The kernel's settings are written as on a node with a kernel of its own.
 
