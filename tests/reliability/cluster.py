@@ -64,11 +64,10 @@ class Cluster:
         """A command of root's that may fail, also because the node is off."""
         return virtual_cluster(self.name, "ssh", node, f"sudo bash -c {shlex.quote(command)}")
 
-    def asks(self, command: str) -> str:
+    def asks(self, command: str, seconds: int = 20) -> str:
         """What a command of the user of the login node prints, who has jobs; empty if it fails."""
-        done = virtual_cluster(
-            self.name, "ssh", LOGIN, f"timeout 20 bash -c {shlex.quote(command)}"
-        )
+        limited = f"timeout {seconds} bash -c {shlex.quote(command)}"
+        done = virtual_cluster(self.name, "ssh", LOGIN, limited)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def power(self, verb: str, node: str) -> None:
