@@ -46,6 +46,8 @@ def question(port: int) -> str:
 
 
 def state(answer: str) -> State:
+    # Over a terminal, which Ansible asks SSH for where sudo may want one, lines end with both.
+    answer = answer.replace("\r\n", "\n")
     lines = dict(re.findall(r"^(\w+)=(.*)$", answer, re.MULTILINE))
     return State(
         active=lines.get("ActiveState") in ("active", "activating", "reloading"),

@@ -29,6 +29,10 @@ def test_a_slurmdbd_at_work_is_waited_for_and_told_of():
     assert m.state(READY).listens
 
 
+def test_an_answer_over_a_terminal_says_the_same():
+    assert m.state(READY.replace("\n", "\r\n")) == m.state(READY)
+
+
 @pytest.mark.parametrize(
     ("answer", "before", "words"),
     [
