@@ -27,8 +27,9 @@ Steps = Iterator[None]
 class Fault:
     """`alert` has the labels of the alert that tells of it; `requeues` the nodes that lose jobs.
 
-    With `forgets`, slurmctld dies before it has written what it last learned, at most five seconds:
-    a job that ended meanwhile is not on its node, as with a node that was lost, and runs again.
+    With `forgets`, a daemon dies with what it last learned: slurmctld with what it has not written
+    yet, at most five seconds, and slurmd with the job whose prolog it runs. Such a job is not on
+    its node, as with a node that was lost, and begins again.
     """
 
     name: str
@@ -268,7 +269,7 @@ def node_reboots(cluster: Cluster) -> Steps:
     yield
 
 
-@fault("slurmd of a node is killed")
+@fault("slurmd of a node is killed", forgets=True)
 def slurmd_killed(cluster: Cluster) -> Steps:
     """Running steps are not its children: they go on."""
     comes_back_by_itself(cluster, "gpu1", "slurmd", "kill -KILL {pid}")
