@@ -365,7 +365,17 @@ def test_a_host_that_is_no_compute_node_any_more_loses_its_slurmd(host, play):
 
 
 def test_a_slurmd_that_died_comes_back(host):
+    """Without the sockets of steps that are gone, in whose place a step could not start."""
+    folder = "/var/lib/slurm/slurmd"
+    sockets = f"{folder}/stepd.slurm.pmix"
+    bind = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1])"
+    listen = f"{bind}; s.listen(); time.sleep(60)"
     with host.sudo():
+        host.check_output(f"python3 -c '{bind}' {sockets}.4711.0; mkdir {folder}/pmix.4711.0")
+        host.check_output(f"systemd-run --unit=step-of-4712 python3 -c '{listen}' {sockets}.4712.0")
         host.check_output("systemctl kill --signal=KILL --kill-who=main slurmd")
-    time.sleep(15)
+        time.sleep(15)
+        left = host.check_output(f"ls {folder}").split()
+        host.check_output(f"systemctl stop step-of-4712; rm {sockets}.4712.0")
     assert host.service("slurmd").is_running
+    assert [name for name in left if "pmix" in name] == ["stepd.slurm.pmix.4712.0"]
