@@ -110,8 +110,9 @@ def _wheels(store: Store, kinds: Sequence[Kind], told: Told) -> None:
     indexes: dict[str, dict[str, str]] = defaultdict(dict)
     done: set[str] = set()
     for kind in kinds:
-        machine, python = kind["system"]["architecture"], kind["system"]["python"]
+        machine = kind["system"]["architecture"]
         for wanted in kind["wheels"]:
+            python = wanted.get("python") or kind["system"]["python"]
             key = json.dumps([machine, python, wanted], sort_keys=True)
             if key in done:
                 continue

@@ -16,7 +16,8 @@ from playbooks.plugin_utils.systems import sources_of
 from playbooks.plugin_utils.values import FACTS
 
 # What a task may declare (downloads.DECLARED): names of packages, paths of packages on the node,
-# and wheels: requirements, as a file of pip has them, and pip's options about where they are.
+# and wheels, one or a list: requirements, as a file of pip has them, pip's options about where they
+# are, and the release of `python` if it is not the system's.
 # `wishes` are packages that archives may lack, `own` those that none has, `pins` APT's preferences.
 _DECLARED = {"packages", "wishes", "own", "debs", "wheels", "pins"}
 _LISTS = ("repositories", "packages", "wishes", "own", "pins", "files", "wheels", "debs")
@@ -116,11 +117,13 @@ class _Kind:
         for name in ("wishes", "own", "pins"):
             for entry in told.get(name) or []:
                 self._note(name, entry)
-        wheels = told.get("wheels") or {}
-        if str(wheels.get("requirements", "")).strip():
-            options = [str(option) for option in wheels.get("options") or []]
-            text = str(wheels["requirements"])
-            self._note("wheels", {"requirements": text, "options": options})
+        wheels = told.get("wheels") or []
+        for wanted in wheels if isinstance(wheels, list) else [wheels]:
+            if str(wanted.get("requirements", "")).strip():
+                options = [str(option) for option in wanted.get("options") or []]
+                noted = {"requirements": str(wanted["requirements"]), "options": options}
+                python = {"python": str(wanted["python"])} if wanted.get("python") else {}
+                self._note("wheels", noted | python)
 
     def _packages(self, value: Any, version: str = "") -> None:
         names = value if isinstance(value, list) else str(value).split(",")
