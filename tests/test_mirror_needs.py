@@ -152,7 +152,11 @@ SITE = """
 
 @pytest.mark.heavy("reads all tasks of all roles for a cluster")
 def test_each_host_needs_what_its_roles_install_from_where_it_is_published(ask, tmp_path):
-    document = needs(ask, tmp_path, {"all": "debian13", "n*": "ubuntu2404"}, SITE)
+    lock = tmp_path / "tools.txt"
+    lock.write_text(f"six==1.17.0 --hash=sha256:{'a' * 64}\n")
+    library = f"[{{name: tools, version: '1', python: python3.11, requirements: {lock}}}]"
+    site = f"{SITE}    user_libraries_published: {library}\n"
+    document = needs(ask, tmp_path, {"all": "debian13", "n*": "ubuntu2404"}, site)
     controller, login = kind_of(document, "ctl1"), kind_of(document, "login1")
     node = kind_of(document, "n1")
     assert node["hosts"] == ["n1", "n2"]
@@ -166,6 +170,13 @@ def test_each_host_needs_what_its_roles_install_from_where_it_is_published(ask, 
     assert any("jupyterhub" in wheels["requirements"] for wheels in login["wheels"])
     assert all("--hash=sha256:" in wheels["requirements"] for wheels in login["wheels"])
     assert controller["wheels"] == []
+    # Users' libraries, for the Python that they are declared with.
+    (tools,) = node["wheels"]
+    assert tools == {
+        **{"requirements": lock.read_text(), "options": ["--require-hashes"]},
+        "python": "3.11",
+    }
+    assert tools in login["wheels"]
     # Nodes that have a mirror need the same.
     (repository,) = node["repositories"]
     assert repository["uris"] == ["https://apt.example.org/deb"]

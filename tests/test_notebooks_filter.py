@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from playbooks.filter_plugins.notebooks import containers_of_images, kernels_of_modules
+from playbooks.filter_plugins.notebooks import (
+    containers_of_images,
+    kernels_of_modules,
+    libraries_as_modules,
+)
 from roles.notebook_runtime.filter_plugins.notebook_runtime import kernel_problems
 
 MODULES = [
@@ -21,6 +25,16 @@ def test_each_virtual_environment_is_a_kernel() -> None:
         "modules": ["PyTorch/2.13.0"],
     }
     assert kernel_problems(found) == []
+
+
+def test_a_library_is_a_kernel_too_until_it_is_removed() -> None:
+    published = [
+        {"name": "pytorch", "version": "2026.11", "description": "PyTorch and Lightning"},
+        {"name": "pytorch", "version": "2025.02", "state": "absent"},
+    ]
+    (kernel,) = kernels_of_modules(libraries_as_modules(published))
+    assert kernel["description"] == "PyTorch and Lightning (pytorch/2026.11)"
+    assert kernel_problems([kernel]) == []
 
 
 def test_each_image_that_is_published_is_offered() -> None:

@@ -107,6 +107,12 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
     return {"datasets_root": root, "datasets_published": published} | more
 
 
+def library(**changes: Any) -> dict[str, Any]:
+    """Variables of the role user_libraries, with one version, whose lock file is this file."""
+    good_one = {"name": "tools", "version": "1", "requirements": __file__}
+    return {"user_libraries_published": [good_one | changes]}
+
+
 @pytest.mark.parametrize(
     ("role", "variables", "words"),
     [
@@ -309,6 +315,18 @@ def dataset(of_file: dict[str, Any] | None = None, **changes: Any) -> dict[str, 
             "slurm_settings.AuthAltTypes is auth/slurm",
         ),
         ("user_examples", {"user_examples_folder": "/opt"}, "user_examples_folder is /opt"),
+        ("user_libraries", library(), f"tools 1 is not locked: {__file__}:1: this line is no requ"),
+        (
+            "user_libraries",
+            library(requirements=""),
+            ".libraries/tools-1.txt: No such file or directory",
+        ),
+        ("user_libraries", library(name="my tools"), '[0].name is "my tools"; a name is made of'),
+        (
+            "user_libraries",
+            library() | {"user_libraries_path": "opt"},
+            "user_libraries_path is 'opt'; give the full path of a folder",
+        ),
         (
             "user_software",
             {"user_software_debs": [{"url": "https://m/apptainer_1.4.5_amd64.deb"}]},

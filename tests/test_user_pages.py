@@ -44,6 +44,7 @@ SITE: dict[str, Any] = {
     "modules": [{"name": "pytorch", "version": "2.13", "description": "with CUDA"}],
     "examples": "/opt/ours",
     "containers": True,
+    "libraries": True,
     "contact": "hpc@example.org",
     "documentation": "https://docs.example.org/x?a=1&b=2",
     "portal": "",
@@ -162,7 +163,8 @@ def test_published_data_sets_are_told_once_by_name() -> None:
 def test_what_a_site_does_not_have_is_left_out() -> None:
     nothing: dict[str, Any] = {"scratch": {}, "quota": {}}
     files = site(
-        containers=False, qos=[], folders=[], datasets=[], modules=[], contact="", documentation="",
+        containers=False, libraries=False, qos=[], folders=[], datasets=[], modules=[],
+        contact="", documentation="",
         nodes=[PLAIN], partitions=[{"name": "cpu", "nodes": ["ALL"], "default": True}], **nothing,
     )  # fmt: skip
     check_pages(files)

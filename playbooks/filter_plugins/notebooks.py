@@ -25,6 +25,24 @@ def kernels_of_modules(modulefiles: Sequence[Mapping[str, Any]]) -> list[dict[st
     ]
 
 
+def libraries_as_modules(published: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The libraries of the role user_libraries, as modules that are virtual environments.
+
+    >>> libraries_as_modules([{"name": "pytorch", "version": "2026.11"}])
+    [{'name': 'pytorch', 'version': '2026.11', 'kind': 'venv', 'description': 'Python'}]
+    """
+    return [
+        {
+            "name": str(each["name"]),
+            "version": str(each["version"]),
+            "kind": "venv",
+            "description": str(each.get("description") or "Python"),
+        }
+        for each in published
+        if each.get("state", "present") == "present"
+    ]
+
+
 def containers_of_images(images: Sequence[Mapping[str, Any]], root: str) -> list[dict[str, str]]:
     """The images of the role container_images, as the portal's form offers them.
 
@@ -47,5 +65,6 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "kernels_of_modules": kernels_of_modules,
+            "libraries_as_modules": libraries_as_modules,
             "containers_of_images": containers_of_images,
         }

@@ -292,6 +292,7 @@ def _of_docs(site: Site) -> list[str]:
     """The pages of what this site has."""
     optional = {
         "containers.md": site["containers"],
+        "libraries.md": site.get("libraries"),
         "notebooks.md": site["portal"],
         "data.md": site["datasets"] or site["scratch"],
     }

@@ -118,6 +118,11 @@ def plan(
             steps.append(Step("remove", library.place, None, f"{library.title} is removed"))
         elif os.path.lexists(places.folder(library.place)):
             refused.append(_foreign(library, places))
+    declared = {library.place for library in (*wanted, *unwanted)}
+    for place, built in there.items():
+        if place not in declared and not places.is_open(place):
+            text = f"{built.title} is removed, which was never published and is declared no more"
+            steps.append(Step("remove", place, None, text))
     for library in wanted:
         try:
             steps += _steps_of(library, there.get(library.place), places)

@@ -323,6 +323,7 @@ def test_a_version_is_whole_and_has_what_is_locked_and_no_more(site):
 
 @pytest.mark.heavy("makes an environment of Python, with pip")
 def test_a_second_run_changes_nothing(site):
+    assert site.run()["changed"] is False  # what is published stays without its entry
     for check_mode in (True, False):
         said = site.run(site.entry("1", site.first), check_mode=check_mode)
         assert (said["changed"], said["steps"], said["problems"]) == (False, [], [])
@@ -425,6 +426,9 @@ def test_what_differs_from_other_hosts_stays_closed(site):
     unknown = p.run(site.places, ["tools/1"], {"tools/1": {}}, check_mode=False)
     assert "the host that others are compared with did not answer" in unknown["problems"][0]
     assert folder.stat().st_mode & 0o777 == CLOSED
+    # Nobody has used it: it goes when it is declared no more.
+    (step,) = site.run(check_mode=True)["steps"]
+    assert step.startswith("tools 1 is removed, which was never published")
     assert site.publish(site.run(site.entry("1", site.first)))["published"] == ["tools/1"]
     assert folder.stat().st_mode & 0o777 == OPEN
     # Jobs use it now: it is told, and stays.
