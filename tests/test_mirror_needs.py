@@ -171,11 +171,8 @@ def test_each_host_needs_what_its_roles_install_from_where_it_is_published(ask, 
     assert all("--hash=sha256:" in wheels["requirements"] for wheels in login["wheels"])
     assert controller["wheels"] == []
     # Users' libraries, for the Python that they are declared with.
-    (tools,) = node["wheels"]
-    assert tools == {
-        **{"requirements": lock.read_text(), "options": ["--require-hashes"]},
-        "python": "3.11",
-    }
+    tools = {"requirements": lock.read_text(), "options": ["--require-hashes"], "python": "3.11"}
+    assert tools in node["wheels"]
     assert tools in login["wheels"]
     # Nodes that have a mirror need the same.
     (repository,) = node["repositories"]
