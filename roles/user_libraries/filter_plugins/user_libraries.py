@@ -153,7 +153,7 @@ def wanted(
                 "name": entry["name"],
                 "version": entry["version"],
                 "description": entry.get("description") or "",
-                "python": entry.get("python") or "python3",
+                "python": str(Path("/usr/bin", entry.get("python") or "python3")),
                 "imports": list(entry.get("imports") or []),
                 "requirements": locked.text,
                 "lock": locked.fingerprint,

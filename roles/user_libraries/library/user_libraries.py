@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,13 +23,14 @@ from ansible.module_utils.refused import Refused
 from ansible.module_utils.user_libraries_build import build, python_of
 from ansible.module_utils.user_libraries_entry import (
     CLOSED,
+    MANIFEST,
     Built,
     Library,
     Places,
     library_of,
     survey,
 )
-from ansible.module_utils.whole_file import Access, make_folder
+from ansible.module_utils.whole_file import OWN_FILE, Access, make_folder, write
 
 DOCUMENTATION = r"""
 module: user_libraries
@@ -94,7 +95,7 @@ problems:
 
 @dataclass(frozen=True)
 class Step:
-    """What is done with one version: build it, or remove it."""
+    """What is done with one version: build, describe or remove it."""
 
     action: str
     place: PurePosixPath
@@ -175,9 +176,17 @@ def _steps_of(library: Library, there: Built | None, places: Places) -> Iterator
             f"{library.title} was built with Python {there.python}, and {library.python} is "
             f"{python} now; give it a new version, and remove this one (state: absent)"
         )
+    elif there.description != library.description:
+        yield Step("describe", library.place, library, f"{library.title} gets its new description")
 
 
 # --- doing it ------------------------------------------------------------------------------------
+
+
+def describe(library: Library, places: Places) -> None:
+    """What is published stays as it is but for this."""
+    there = replace(survey(places.root)[library.place], description=library.description)
+    write(places.folder(library.place) / MANIFEST, there.text(), OWN_FILE)
 
 
 def remove(place: PurePosixPath, places: Places) -> None:
@@ -248,7 +257,9 @@ def run(
             sweep(left, places)
             for step in steps:
                 try:
-                    if step.library:
+                    if step.library and step.action == "describe":
+                        describe(step.library, places)
+                    elif step.library:
                         build(step.library, places, environment)
                     else:
                         remove(step.place, places)

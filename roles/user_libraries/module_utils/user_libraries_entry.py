@@ -33,7 +33,7 @@ class Library:
     description: str
     requirements: str  # the text of the lock file
     lock: str  # what it pins, as one hash
-    python: str = "python3"  # the interpreter's name or path
+    python: str = "/usr/bin/python3"
     options: tuple[str, ...] = ()  # pip's, for where wheels come from
     imports: tuple[str, ...] = ()
 
@@ -121,7 +121,7 @@ def library_of(entry: Mapping[str, Any]) -> Library:
         description=" ".join(str(entry.get("description") or "").split()),
         requirements=str(entry.get("requirements") or ""),
         lock=str(entry.get("lock") or ""),
-        python=str(entry.get("python") or "python3"),
+        python=str(entry.get("python") or "/usr/bin/python3"),
         options=tuple(map(str, entry.get("options") or ())),
         imports=tuple(map(str, entry.get("imports") or ())),
     )

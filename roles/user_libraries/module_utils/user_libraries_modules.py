@@ -12,11 +12,12 @@ def modulefile(root: Path, built: Built) -> str:
     folder = root / built.place
     missing = f"{built.place} cannot be loaded on this host: there is no environment in {folder}"
     # What of it is the same on all hosts, so that all have the same file.
+    described = f"{built.description.rstrip('.')}. " if built.description else ""
     came = (
-        f"{built.description} Python {built.python} with {built.packages} packages, in the "
+        f"{described}Python {built.python} with {built.packages} packages, in the "
         f"versions and with the hashes of {folder / REQUIREMENTS}. The same on every node: "
         f"content sha256 {built.content}. It never changes; another version is another module."
-    ).strip()
+    )
     return "\n".join(
         [
             "-- Managed by Ansible; changes made here are lost.",

@@ -336,6 +336,16 @@ def test_a_second_run_changes_nothing(site):
 
 
 @pytest.mark.heavy("makes an environment of Python, with pip")
+def test_a_description_may_change(site):
+    said = site.run(site.entry("1", site.first, description="For all."))
+    assert said["steps"] == ["tools 1 gets its new description"]
+    assert site.publish(said)["changed"] is True
+    assert 'help("For all. Python 3.' in site.places.modulefile(FOLDER).read_text()
+    assert v.state(FOLDER, site.places) == v.AS_BUILT
+    site.publish(site.run(site.entry("1", site.first)))
+
+
+@pytest.mark.heavy("makes an environment of Python, with pip")
 def test_another_lock_of_a_published_version_is_refused(site):
     changed = site.entry("1", site.first + wheel(site.wheels, "beta", "1"))
     looked = site.run(changed, check_mode=True)

@@ -48,7 +48,7 @@ def test_versions_are_side_by_side(host, version, packaging):
 def test_a_user_reads_what_it_is_and_runs_its_programs(host):
     assert {"tools/1", "tools/2"} <= set(batch(host, "module -t avail tools 2>&1").stdout.split())
     said = batch(host, "module help tools/2 2>&1").stdout
-    assert "Small tools Python 3.13 with 3 packages, in the versions and with the hashes" in said
+    assert "Small tools. Python 3.13 with 3 packages, in the versions and with the hashes" in said
     done = batch(host, "module load tools && echo a b | tabulate && command -v tabulate")
     assert f"{ROOT}/tools/2/bin/tabulate" in done.stdout, done.stderr
 
