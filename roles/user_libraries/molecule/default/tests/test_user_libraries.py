@@ -1,6 +1,7 @@
 """Libraries on a node: what users load, what is refused, and a run that is killed."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -158,17 +159,16 @@ def test_a_run_that_was_killed_leaves_nothing_to_load_and_the_next_one_goes_on(h
 def test_a_changed_file_is_found_by_verify(attempts):
     file = f"{ROOT}/tools/1/lib/python3.13/site-packages/six.py"
     shows = "__user_libraries_verified | map(attribute='found') | join(';')"
-    verify = {"tasks_from": "verify.yml", "shows": shows}
+    verify = partial(Case, tasks_from="verify.yml", shows=shows)
     outcomes = attempts(
         [
-            Case("good", **verify),
-            Case(
+            verify("good"),
+            verify(
                 "changed",
-                **verify,
                 breaks=f"cp -p {file} /root/six.py && echo evil >>{file}",
                 mends=f"cp -p /root/six.py {file}",
             ),
-            Case("mended", **verify),
+            verify("mended"),
         ]
     )
     for name in ("good", "mended"):
