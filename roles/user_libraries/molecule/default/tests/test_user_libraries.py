@@ -51,6 +51,20 @@ def test_a_user_reads_what_it_is_and_runs_its_programs(host):
     assert f"{ROOT}/tools/2/bin/tabulate" in done.stdout, done.stderr
 
 
+def test_a_user_has_packages_of_their_own_in_front(host):
+    """As docs/use/libraries.md says."""
+    place = 'python -c "import sysconfig; print(sysconfig.get_path(\\"purelib\\"))"'
+    done = batch(
+        host,
+        "cd $(mktemp -d) && module load tools/1 && python -m venv --without-pip mine && "
+        f"{place} >base.pth && mv base.pth mine/lib/python3.*/site-packages/ && "
+        'mine/bin/python -c "import six, sys; print(six.__file__, sys.prefix)"; rm -r "$PWD"',
+    )
+    library, own = done.stdout.split()
+    assert library.startswith(f"{ROOT}/tools/1/lib/"), done.stderr
+    assert own.endswith("/mine")
+
+
 def test_it_has_what_is_locked_and_no_user_can_change_it(host, root):
     packages = root(f"cd {ROOT}/tools/1/lib/python3*/site-packages && ls -d *.dist-info")
     assert packages.split() == ["packaging-24.2.dist-info", "six-1.16.0.dist-info"]
