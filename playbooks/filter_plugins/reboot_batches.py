@@ -9,7 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 
-def bound(at_once: object, nodes: int) -> int:
+def bound(at_once: object, nodes: int, variable: str = "node_reboot_at_once") -> int:
     """`3` or `5%` of so many nodes, rounded down and never less than one.
 
     Raises AnsibleFilterError for anything else, for it would be judged as some number.
@@ -18,7 +18,7 @@ def bound(at_once: object, nodes: int) -> int:
     number = int(match["number"]) if match else 0
     if match is None or number < 1 or (match["percent"] and number > 100):
         raise AnsibleFilterError(
-            f"node_reboot_at_once is {at_once!r}; set it to a number of nodes, 1 or more, or to a "
+            f"{variable} is {at_once!r}; set it to a number of nodes, 1 or more, or to a "
             "percentage such as 5%."
         )
     return max(1, nodes * number // 100) if match["percent"] else number

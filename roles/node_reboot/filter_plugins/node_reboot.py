@@ -1,11 +1,11 @@
-"""The role's filters; what they do is in plugin_utils/service.py."""
+"""The role's filters; what they do is in playbooks/plugin_utils/service.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from roles.node_reboot.plugin_utils import service
+from playbooks.plugin_utils import service
 
 
 class FilterModule:

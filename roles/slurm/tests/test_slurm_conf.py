@@ -72,6 +72,8 @@ ProctrackType=proctrack/cgroup
 Prolog=/etc/slurm/prolog.d/*
 PrologFlags=Contain
 PropagateResourceLimitsExcept=MEMLOCK,NOFILE
+RebootProgram=/usr/sbin/reboot
+ResumeTimeout=1800
 ReturnToService=2
 ScronParameters=enable
 SelectType=select/cons_tres
@@ -89,6 +91,16 @@ TaskPlugin=task/cgroup,task/affinity
 Include nodes.conf
 Include partitions.conf"""
     )
+
+
+def test_how_long_a_reboot_may_take_is_a_sites_own_and_power_savings():
+    """Where power saving starts nodes, the same setting says how soon a dead one is noticed."""
+    assert "ResumeTimeout=" not in rendered("slurm.conf", slurm_settings={"SuspendProgram": "/x"})
+    own = rendered("slurm.conf", slurm_settings={"ResumeTimeout": 600, "RebootProgram": "/opt/r"})
+    assert "ResumeTimeout=600" in own
+    assert "RebootProgram=/opt/r" in own
+    both = {"SuspendProgram": "/x", "ResumeTimeout": 900}
+    assert "ResumeTimeout=900" in rendered("slurm.conf", slurm_settings=both)
 
 
 def test_what_differs_with_accounting_components_and_settings():

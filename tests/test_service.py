@@ -2,7 +2,7 @@
 
 import pytest
 
-from roles.node_reboot.plugin_utils import service as s
+from playbooks.plugin_utils import service as s
 
 MINE = "[plumbline:reboot] new kernel, by ops on control [root@2026-11-22T06:03:27]"
 ANSWER = f"""answers
@@ -20,9 +20,9 @@ gpu1 2026-11-22T06:02:54
 gpu2 2026-11-22T06:02:54
 gpu6 2026-11-22T06:20:00
 -- jobs --
-7 R ann gpu[2,7]
-8 S bob gpu2
-9 PD bob gpu1
+7 R ann 2026-11-22T09:30:00 gpu[2,7]
+8 S bob N/A gpu2
+9 PD bob N/A gpu1
 """
 EMPTY = "answers\n-- slurmd --\n-- jobs --\n"
 

@@ -12,7 +12,7 @@ import re
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from cluster.hostlist import expand
 from cluster.slurm.node_states import NOWHERE, SIGNED, UNSETTLED, NodeStatus, slurm_nodes
@@ -34,13 +34,25 @@ REASON_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """A job that holds a node; `until` is when its time limit ends it, in UTC."""
+
+    number: str
+    user: str
+    until: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.number} ({self.user})"
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What Slurm said of nodes, and of the jobs on them."""
 
     slurm: str
     nodes: Mapping[str, NodeStatus]
     starts: Mapping[str, str]  # node -> when its slurmd started, as slurmctld was told
-    jobs: Mapping[str, Sequence[str]]  # node -> `7 (ops)` of each job that holds it
+    jobs: Mapping[str, Sequence[Job]]  # node -> each job that holds it
 
     def state_of(self, node: str) -> NodeStatus:
         return self.nodes.get(node, NOWHERE)
@@ -57,14 +69,23 @@ def read(output: str) -> Answer:
     starts, separator, jobs = rest.partition(JOBS)
     if not separator:
         raise ValueError("Slurm was asked for its nodes, and the answer is cut off")
-    held: dict[str, list[str]] = {}
+    held: dict[str, list[Job]] = {}
     for line in jobs.strip().splitlines():
-        number, state, user, where = line.split(None, 3)
+        number, state, user, end, where = line.split(None, 4)
         if state not in NOWHERE_YET:
+            job = Job(number, user, _time(end))
             for node in expand(where):
-                held.setdefault(node, []).append(f"{number} ({user})")
+                held.setdefault(node, []).append(job)
     started = dict(line.split() for line in starts.strip().splitlines())
     return Answer(ANSWERS, slurm_nodes(nodes), started, held)
+
+
+def _time(text: str) -> datetime | None:
+    """A time as Slurm writes it, which was asked in UTC; None for N/A, Unknown and the like."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 # --- whose a node is -----------------------------------------------------------------------------
@@ -181,7 +202,7 @@ def busy(output: str, nodes: Collection[str]) -> dict[str, str]:
     for name in nodes:
         jobs, node = answer.jobs.get(name, ()), answer.state_of(name)
         if jobs:
-            reasons[name] = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
+            reasons[name] = f"job{'s' if len(jobs) > 1 else ''} {', '.join(map(str, jobs))}"
         elif name not in answer.nodes:
             reasons[name] = "slurmctld does not know the node any more"
         elif node.busy:
