@@ -121,6 +121,8 @@ def _run(
     elif options.keep_going:
         raise UsageError("--keep-going: give --duration too; a run without it has one round")
     asked = asked_by(options)
+    if options.alone:
+        asked = asked.alone()
     now = datetime.now(timezone.utc)
     begun = resumed[1] if resumed else begun_now(arguments, now)
     run_plan = asked.plan(begun.run_id, begun.secret)
@@ -131,6 +133,8 @@ def _run(
     if options.undrain:
         returning = _returning(run_plan, Operator(transport))
         asked = asked.in_reservation(decision.named(returning.returns), returning.name)
+        if options.alone:
+            asked = asked.alone()  # of what was several of a kind, one may be left
         run_plan = asked.plan(begun.run_id, begun.secret)
     if options.dry_run:
         shown = plan_report.render(run_plan, console.terminal_width(sys.stdout))
@@ -261,6 +265,11 @@ def _parser(program: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--nodes", metavar="LIST", help="test only these nodes")
     parser.add_argument("--exclude", metavar="LIST", help="leave out these nodes")
     parser.add_argument("--partition", metavar="P", help="test the nodes of this partition")
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="leave out what only several nodes could prove: each node is tested by itself",
+    )
     for name, what in WISHES.items():
         parser.add_argument(f"--{name}", metavar=name.upper(), help=f"{what} for the jobs")
     parser.add_argument(

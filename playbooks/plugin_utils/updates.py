@@ -447,14 +447,20 @@ def summary(progress: Progress, plan: Plan, command: str) -> str:
         lines.append(f"{plan.blocked[0].upper()}{plan.blocked[1:]}.")
     if progress.ended:
         lines.append("The update is complete.")
-    elif progress.failed and not plan.waits and not plan.work:
+    elif (progress.failed or plan.down) and not plan.waits and not plan.work:
         lines.append(
-            "Repair what failed; the same command takes it up again. Or drain it with a reason of "
-            f"your own, and the others continue without it:\n    {command}"
+            "Repair what failed or is down; the same command takes it up again. Or drain a node "
+            f"with a reason of your own, and the others continue without it:\n    {command}"
         )
     else:
         lines.append(f"The update goes on with:\n    {command}")
     return "\n".join(lines)
+
+
+def complete(progress: Progress, plan: Plan, limit: Collection[str] | None = None) -> bool:
+    """Whether all nodes are done that are not switched off; of a limited run, its own."""
+    mine = [name for name in progress.nodes if limit is None or name in limit]
+    return all(name in progress.done or name in plan.off for name in mine)
 
 
 # --- for playbooks and programs -------------------------------------------------------------------

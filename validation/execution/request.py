@@ -76,6 +76,10 @@ class Asked:
         more = {item.check for item in owed if item.unproven or item.tier is Tier.CLUSTER}
         return asked.without([name for name in self.suite.checks if name in more])
 
+    def alone(self) -> "Asked":
+        """The same about the nodes that are selected, each by itself."""
+        return self.of_nodes([node.name for node in self.plan("", "").nodes])
+
     def follows_from(self, planned: Plan) -> dict[str, str]:
         return journal.follows_from(self.declared, self.suite, planned)
 

@@ -316,3 +316,18 @@ def test_options_that_do_not_belong_together(cluster, options, sentence):
     status, _, err = cluster.install().run(*options)
     assert status == 2
     assert sentence in err
+
+
+# --- each node by itself -----------------------------------------------------------------------
+
+
+def test_alone_leaves_out_what_only_several_nodes_could_prove(cluster):
+    """Or a single node could never be proven by a suite that compares nodes."""
+    cluster.install(*FOUR)
+    wanted = ("--only", "gpus,all_reduce", "--nodes", "gpu1")
+    status, _, _ = cluster.run(*wanted)
+    assert status != 0
+    status, _, _ = cluster.run(*wanted, "--alone")
+    assert status == 0
+    assert {result["check"] for result in cluster.summary()["results"]} >= {"gpus"}
+    assert "all_reduce" not in {result["check"] for result in cluster.summary()["results"]}
