@@ -31,7 +31,9 @@ def progress(nodes: Iterable[str], at_once: int = 10, **more: object) -> u.Progr
     return u.Progress(**values, nodes=tuple(nodes), **more)  # type: ignore[arg-type]
 
 
-def decide(known: u.Progress, answer: Answer, reserved: Iterable[str] = (), **more: object) -> u.Plan:
+def decide(
+    known: u.Progress, answer: Answer, reserved: Iterable[str] = (), **more: object
+) -> u.Plan:
     return u.decide(known, answer, set(reserved), now=NOW, **more)  # type: ignore[arg-type]
 
 
@@ -119,7 +121,7 @@ def test_what_was_worked_on_is_never_given_back_unproven():
 def test_a_thousand_nodes_are_done_round_by_round_and_never_more_are_out_than_allowed():
     """Every third node has a job of a day, and each day starts a new one where a node serves."""
     names = [f"gpu{number:04}" for number in range(1000)]
-    busy = {name: 24.0 for name in names[::3]}
+    busy = dict.fromkeys(names[::3], 24.0)
     states = {name: "ALLOCATED" if name in busy else "IDLE" for name in names}
     known, rounds, most = progress(names, 100), 0, 0
     while known.left:
@@ -238,7 +240,9 @@ def test_what_became_of_each_node():
     fit = {"good", "bad", "kept", "new", "down"}
     proof = {"good": "", "bad": "the validation has it as failing: gpus: 1 found", "down": ""}
     states = dict.fromkeys(("good", "bad"), "IDLE") | {"down": "DOWN+NOT_RESPONDING x [slurm@1]"}
-    done, failed = u.results(plan, fit, {"broken": "apt-get failed", "silent": ""}, proof, slurm(states))
+    done, failed = u.results(
+        plan, fit, {"broken": "apt-get failed", "silent": ""}, proof, slurm(states)
+    )
     assert done == {"good": u.RETURNED, "kept": u.KEPT, "new": u.UNKNOWN}
     assert failed == {
         "bad": "bad may not return: the validation has it as failing: gpus: 1 found",
@@ -254,7 +258,8 @@ def test_no_verdict_is_no_pass():
     }
     summary = """{"nodes": [
         {"name": "gpu1", "standing": "passing", "reason": ""},
-        {"name": "gpu2", "standing": "unproven", "reason": "gemm: no threshold"}, {"name": "gpu4"}]}"""
+        {"name": "gpu2", "standing": "unproven", "reason": "gemm: no threshold"},
+        {"name": "gpu4"}]}"""
     found = u.verdicts(["gpu1", "gpu2", "gpu3", "gpu4"], summary, "")
     assert found["gpu1"] == ""
     assert found["gpu2"] == "the validation has it as unproven: gemm: no threshold"
@@ -306,7 +311,9 @@ def test_what_the_controller_says_of_an_update():
         u.told("")
 
 
-@pytest.mark.parametrize(("output", "why"), [("silent", "slurmctld does"), ("", "the answer began")])
+@pytest.mark.parametrize(
+    ("output", "why"), [("silent", "slurmctld does"), ("", "the answer began")]
+)
 def test_without_an_answer_nothing_is_decided(output, why):
     with pytest.raises(u.NoProgress, match=why):
         u.answered(output)

@@ -121,8 +121,6 @@ def _run(
     elif options.keep_going:
         raise UsageError("--keep-going: give --duration too; a run without it has one round")
     asked = asked_by(options)
-    if options.alone:
-        asked = asked.alone()
     now = datetime.now(timezone.utc)
     begun = resumed[1] if resumed else begun_now(arguments, now)
     run_plan = asked.plan(begun.run_id, begun.secret)
@@ -132,9 +130,8 @@ def _run(
     returning = None
     if options.undrain:
         returning = _returning(run_plan, Operator(transport))
-        asked = asked.in_reservation(decision.named(returning.returns), returning.name)
-        if options.alone:
-            asked = asked.alone()  # of what was several of a kind, one may be left
+        kept = decision.named(returning.returns)
+        asked = asked.in_reservation(kept, returning.name, alone=options.alone)
         run_plan = asked.plan(begun.run_id, begun.secret)
     if options.dry_run:
         shown = plan_report.render(run_plan, console.terminal_width(sys.stdout))

@@ -29,6 +29,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOK = ROOT / "playbooks/update-nodes.yml"
 DONE, FAILED, USAGE = 0, 1, 2
 
+# Options of ansible-playbook that `ansible` has as well, and may need for an answer.
+OF_CONNECTIONS = (
+    *("vault-password-file", "vault-id", "become-password-file", "connection-password-file"),
+    *("user", "private-key", "extra-vars"),
+)
 POLL_S = 20
 ASK_LIMIT_S = 180
 # Rounds in a row after which nothing is any further: what they do does not help.
@@ -61,8 +66,8 @@ class View:
 class World:
     """What the program does to the world, for tests to replace.
 
-    play   runs a round; its report, or None where it came to no end. The argument says whether it is
-           the first: that one takes up failed nodes
+    play   runs a round; its report, or None where it came to no end. The argument says whether it
+           is the first: that one takes up failed nodes
     look   how far the update is now. Raises Unanswered
     held   who else works on the inventory, as a sentence; "" for nobody
     """
@@ -86,7 +91,9 @@ def drive(world: World, command: str) -> int:
         if report is None:
             if world.held():  # it was quicker
                 continue
-            world.say(f"The round was not completed; see above. The update goes on with:\n    {command}")
+            world.say(
+                f"The round was not completed; see above. The update goes on with:\n    {command}"
+            )
             return USAGE
         first = False
         view = _until_there_is_work(world, report, tell)
@@ -196,15 +203,17 @@ class Ansible:
         argv = [_program("ansible"), *self._sources, report.controller, "--become"]
         argv += [*_of_connections(self.more), "-m", "ansible.builtin.shell", "-a", words]
         try:
-            done = run(argv, ASK_LIMIT_S, environment=_environment(), one_stream=True, any_status=True)
+            done = run(
+                argv, ASK_LIMIT_S, environment=_environment(), one_stream=True, any_status=True
+            )
         except CommandFailed as problem:
             raise Unanswered(str(problem)) from problem
         return viewed(done.stdout, report.nodes)
 
 
 def _of_connections(more: Sequence[str]) -> list[str]:
-    """The options among them that `ansible` has as well, and that it may need for an answer."""
-    named = r"--(vault-password-file|vault-id|become-password-file|connection-password-file|user|private-key|extra-vars)"
+    """Those among them, with their values."""
+    named = f"--({'|'.join(OF_CONNECTIONS)})"
     kept: list[str] = []
     words = list(more)
     while words:
@@ -247,10 +256,10 @@ def command_of(inventories: Sequence[str], limit: str, more: Sequence[str]) -> s
 def world_of(ansible: Ansible) -> World:
     # Ansible is loaded for it.
     from playbooks.action_plugins import hold  # noqa: PLC0415
+    from playbooks.filter_plugins.declaration import inventory_folder  # noqa: PLC0415
 
-    places = [Path(place) for place in ansible.inventories if "," not in place]
-    folder = (places[0] if places[0].is_dir() else places[0].parent) if places else Path.cwd()
-    file = folder / ".plumbline-hold"
+    sources = [i if "," in i else str(Path(i).resolve()) for i in ansible.inventories]
+    file = Path(inventory_folder(sources)) / ".plumbline-hold"
 
     def held() -> str:
         try:
@@ -271,7 +280,7 @@ def main(ansible: Ansible) -> int:
         return drive(world_of(ansible), command)
     except KeyboardInterrupt:
         print(
-            f"\nInterrupted. Nodes that drain go on doing so; the update goes on with:\n    {command}",
+            f"\nInterrupted. Nodes go on draining; the update goes on with:\n    {command}",
             flush=True,
         )
         return USAGE

@@ -33,7 +33,7 @@ OFF = {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}
 SOON = timedelta(minutes=10)
 NEVER = datetime.max.replace(tzinfo=UTC)
 NAMED = 5  # nodes and jobs that a line names one by one
-# How a node was done: Slurm gives it jobs again, somebody else keeps it, or Slurm is not told of it.
+# How a node was done: Slurm gives it jobs again, somebody else keeps it, or Slurm knows it not.
 RETURNED, KEPT, UNKNOWN = "returned", "kept", "unknown"
 
 
@@ -129,8 +129,10 @@ def begun(
     return Progress(since, by, at_once, tuple(nodes), begun=tuple(left))
 
 
-def taken_up(before: Progress, inventory: Collection[str], *, retry: bool, at_once: int) -> Progress:
-    """The same update, with what the inventory has now; with `retry` failed nodes are taken anew."""
+def taken_up(
+    before: Progress, inventory: Collection[str], *, retry: bool, at_once: int
+) -> Progress:
+    """The same update, with what the inventory has now; `retry` takes failed nodes up again."""
     return replace(
         before,
         at_once=at_once,
@@ -277,7 +279,11 @@ def decide(
 
 
 def results(
-    plan: Plan, fit: Collection[str], broken: Mapping[str, str], proof: Mapping[str, str], now: Answer
+    plan: Plan,
+    fit: Collection[str],
+    broken: Mapping[str, str],
+    proof: Mapping[str, str],
+    now: Answer,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """What became of a round's nodes: those that are done, with how, and those that failed.
 
@@ -310,8 +316,7 @@ def to_drain(failed: Iterable[str], answer: Answer) -> list[str]:
     return [
         name
         for name in failed
-        if name in answer.nodes
-        and (is_ours(answer.nodes[name]) or not answer.nodes[name].drained)
+        if name in answer.nodes and (is_ours(answer.nodes[name]) or not answer.nodes[name].drained)
     ]
 
 

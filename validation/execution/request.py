@@ -53,11 +53,15 @@ class Asked:
             self.declared, self.suite, self.selection, run_id, self.site_thresholds, secret
         )
 
-    def in_reservation(self, nodes: str, name: str) -> "Asked":
-        """The same checks on these nodes, in the reservation that keeps them."""
+    def in_reservation(self, nodes: str, name: str, *, alone: bool = False) -> "Asked":
+        """The same checks on these nodes, in the reservation that keeps them.
+
+        `alone` leaves out once more what takes several nodes: of several of a kind one may be left.
+        """
         submission = replace(self.selection.submission, reservation=name)
         chosen = replace(self.selection, nodes=nodes, exclude=None, submission=submission)
-        return replace(self, selection=chosen)
+        reserved = replace(self, selection=chosen)
+        return reserved.alone() if alone else reserved
 
     def without(self, checks: Sequence[str]) -> "Asked":
         skip = (*self.selection.skip, *checks)
@@ -98,7 +102,8 @@ def asked_by(options: argparse.Namespace) -> Asked:
     inventories = cluster.inventories(options)
     declared = cluster.declared(options, inventories)
     thresholds = cluster.site_thresholds(options, inventories)
-    return Asked(selection, suite, tuple(inventories), declared, thresholds)
+    asked = Asked(selection, suite, tuple(inventories), declared, thresholds)
+    return asked.alone() if options.alone else asked
 
 
 def transport_of(options: argparse.Namespace, asked: Asked) -> Transport:

@@ -54,7 +54,9 @@ packages:
 LOCK_S = 600
 LOCK_PAUSE_S = 5
 UPDATES = Path("/var/lib/dpkg/updates")
-INST = re.compile(r"^Inst (?P<name>\S+)(?P<old> \[[^\]]*\])? \((?P<new>\S+) (?P<origins>.*?)\)", re.M)
+INST = re.compile(
+    r"^Inst (?P<name>\S+)(?P<old> \[[^\]]*\])? \((?P<new>\S+) (?P<origins>.*?)\)", re.M
+)
 REMV = re.compile(r"^Remv (\S+)", re.M)
 OPTIONS = (
     "--yes",
@@ -164,9 +166,8 @@ def upgrade(which: str, left_alone: Sequence[str], check_mode: bool) -> list[str
         f"--option=DPkg::Lock::Timeout={LOCK_S}",
     )
     if refreshed.returncode:
-        raise Refused(
-            f"the package lists cannot be refreshed, and nothing was changed: {last_words(refreshed)}"
-        )
+        why = last_words(refreshed)
+        raise Refused(f"the package lists cannot be refreshed, and nothing was changed: {why}")
     # Without --no-remove, which would not say what it is about.
     simulate = [word for word in OPTIONS if word != "--no-remove"]
     everything = run("apt-get", "dist-upgrade", *simulate, "--simulate")
