@@ -248,6 +248,15 @@ def library(**changes: Any) -> dict[str, Any]:
             ("node_reboot", {"node_reboot_at_once": value}, f"node_reboot_at_once is {value}")
             for value in ("0", "many", "0%")
         ),
+        *(
+            ("node_update", {"node_update_at_once": value}, f"node_update_at_once is {value}")
+            for value in ("0", "many", "0%")
+        ),
+        (
+            "node_update",
+            {"node_update_packages": "some"},
+            "node_update_packages is some; set it to all, security or none",
+        ),
         (
             "nvidia_mig",
             {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"3g.20gb": 5}},

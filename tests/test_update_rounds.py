@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -211,7 +211,7 @@ def test_the_command_goes_on_with_what_it_was_given():
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch) -> Iterator[Callable[[str], r.Ansible]]:
+def program(tmp_path: Path, monkeypatch) -> Callable[[str], r.Ansible]:
     """`ansible-playbook` is a script of the test's."""
 
     def made(script: str) -> r.Ansible:

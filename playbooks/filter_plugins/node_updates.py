@@ -52,7 +52,7 @@ def plan(known: Mapping[str, Any], said: str, slurm: str, limit: Collection[str]
         _, reserved = updates.told(said)
     except updates.NoProgress as problem:
         raise AnsibleFilterError(f"{problem}.") from problem
-    return asdict(updates.decide(_progress(known), answer, reserved, limit=limit))
+    return asdict(updates.decide(updates.of_document(known), answer, reserved, limit=limit))
 
 
 def results(
@@ -71,12 +71,12 @@ def results(
 def recorded(
     known: Mapping[str, Any], found: Mapping[str, Mapping[str, str]], off: Collection[str]
 ) -> dict[str, Any]:
-    return asdict(updates.recorded(_progress(known), found["done"], found["failed"], off))
+    return asdict(updates.recorded(updates.of_document(known), found["done"], found["failed"], off))
 
 
 def beginning(known: Mapping[str, Any], update: Iterable[str]) -> dict[str, Any]:
     """The progress before nodes are worked on: from then on only an update brings them back."""
-    now = _progress(known)
+    now = updates.of_document(known)
     return asdict(updates.working(now, list(update)))
 
 
@@ -89,14 +89,6 @@ def hosts(hostvars: Mapping[str, Any], controllers: Iterable[str]) -> str:
         if found := hostvars[name].get("__node_update_now"):
             return ",".join(found)
     return NOBODY
-
-
-def _progress(known: Mapping[str, Any]) -> updates.Progress:
-    """As Ansible hands it on, which has no tuples."""
-    values = dict(known)
-    return updates.Progress(
-        **{**values, "nodes": tuple(values["nodes"]), "begun": tuple(values["begun"])}
-    )
 
 
 class FilterModule:
@@ -114,14 +106,14 @@ class FilterModule:
             ),
             "node_update_reserved": lambda said: sorted(updates.told(said)[1]),
             "node_update_told": lambda planned, known: updates.begins(
-                _progress(known), updates.Plan(**planned)
+                updates.of_document(known), updates.Plan(**planned)
             ),
             "node_update_hosts": hosts,
             "node_update_reason": updates.reason,
             "node_update_signed": lambda words: f"{words}, by {service.operator()}",
             "node_update_verdicts": updates.verdicts,
-            "node_update_text": lambda known: updates.written(_progress(known)),
+            "node_update_text": lambda known: updates.written(updates.of_document(known)),
             "node_update_summary": lambda known, planned, command: updates.summary(
-                _progress(known), updates.Plan(**planned), command
+                updates.of_document(known), updates.Plan(**planned), command
             ),
         }

@@ -76,19 +76,33 @@ def parsed(text: str) -> Progress | None:
         return None
     try:
         document = json.loads(text)
-        if document.pop("schema") != SCHEMA:
+        if document["schema"] != SCHEMA:
             raise NoProgress(
                 "the file of the update under way is of another version of Plumbline; go on with "
                 "that version, or begin another update with -e node_update_anew=true"
             )
-        names = {key: tuple(map(str, document.pop(key))) for key in ("nodes", "begun")}
-        said = {key: dict(document.pop(key)) for key in ("done", "failed")}
-        return Progress(**document, **names, **said)
-    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        return of_document(document)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, NoProgress):
+            raise
         raise NoProgress(
             "the file of the update under way cannot be read; move it away, or begin another "
             "update with -e node_update_anew=true"
         ) from error
+
+
+def of_document(document: Mapping[str, Any]) -> Progress:
+    """Out of JSON, or of a variable of Ansible's. Raises KeyError, TypeError or ValueError."""
+    return Progress(
+        since=str(document["since"]),
+        by=str(document["by"]),
+        at_once=int(document["at_once"]),
+        nodes=tuple(map(str, document["nodes"])),
+        begun=tuple(map(str, document["begun"])),
+        done={str(name): str(how) for name, how in dict(document["done"]).items()},
+        failed={str(name): str(why) for name, why in dict(document["failed"]).items()},
+        ended=bool(document["ended"]),
+    )
 
 
 def told(output: str) -> tuple[str, set[str]]:

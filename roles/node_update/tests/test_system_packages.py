@@ -103,6 +103,8 @@ def test_check_mode_and_an_upgraded_node_change_nothing(apt):
     ],
 )
 def test_what_apt_refuses_is_one_sentence(apt, verb, why):
-    apt(Apt(**{verb: 100}))
+    made = Apt()
+    made.status = {verb: 100}
+    apt(made)
     with pytest.raises(Refused, match=why):
         s.upgrade("all", [], check_mode=False)
