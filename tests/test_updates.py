@@ -48,10 +48,10 @@ def test_one_node_goes_first_and_rather_an_empty_one():
     answer = slurm(IDLE | {"gpu1": "ALLOCATED"}, {"gpu1": 1})
     plan = decide(progress(FOUR), answer)
     assert plan.drain == ("gpu2",)
-    assert not plan.update
+    assert not plan.chosen
     out = slurm(IDLE | {"gpu1": "ALLOCATED", "gpu2": f"IDLE+DRAIN {MINE}"}, {"gpu1": 1})
     plan = decide(progress(FOUR), out)
-    assert (plan.drain, plan.update) == ((), ("gpu2",))
+    assert (plan.drain, plan.chosen) == ((), ("gpu2",))
 
 
 def test_when_one_has_come_back_so_many_go_as_are_allowed():
@@ -132,7 +132,7 @@ def test_a_thousand_nodes_are_done_round_by_round_and_never_more_are_out_than_al
         for name in plan.drain:
             states[name] = f"{'ALLOCATED' if name in busy else 'IDLE'}+DRAIN {MINE}"
         most = max(most, sum(MINE in state for state in states.values()))
-        update = decide(known, slurm(states, busy)).update
+        update = decide(known, slurm(states, busy)).chosen
         assert not set(update) & set(busy)
         known = u.recorded(known, dict.fromkeys(update, u.RETURNED), {}, ())
         states |= dict.fromkeys(update, "IDLE")
@@ -154,12 +154,12 @@ def test_what_somebody_else_drained_is_updated_when_it_is_empty_and_no_place_is_
     states = IDLE | {"gpu1": f"IDLE+DRAIN {FAN}", "gpu2": f"ALLOCATED+DRAIN {FAN}"}
     known = progress(FOUR, 1, done={"x": u.RETURNED})
     plan = decide(known, slurm(states, {"gpu2": 1}))
-    assert (plan.update, plan.kept, plan.drain) == (("gpu1",), ("gpu1",), ("gpu3",))
+    assert (plan.chosen, plan.kept, plan.drain) == (("gpu1",), ("gpu1",), ("gpu3",))
     assert "gpu2" in plan.waits
     # Not as the first: it could not come back.
-    assert not decide(progress(FOUR), slurm(states, {"gpu2": 1})).update
+    assert not decide(progress(FOUR), slurm(states, {"gpu2": 1})).chosen
     alone = decide(progress(["gpu1"]), slurm({"gpu1": f"IDLE+DRAIN {FAN}"}))
-    assert alone.update == ("gpu1",)
+    assert alone.chosen == ("gpu1",)
 
 
 def test_what_another_playbook_drained_is_somebody_elses():
@@ -185,7 +185,7 @@ def test_nodes_that_are_down_are_named_and_those_switched_off_are_left():
 
 def test_a_node_that_slurm_does_not_know_runs_no_jobs():
     plan = decide(progress(["new"], done={"x": u.RETURNED}), slurm({}))
-    assert (plan.update, plan.strangers) == (("new",), ("new",))
+    assert (plan.chosen, plan.strangers) == (("new",), ("new",))
 
 
 def test_a_round_of_some_nodes_leaves_the_others():
@@ -233,7 +233,7 @@ def test_the_same_update_goes_on_with_what_the_inventory_has():
 
 def test_what_became_of_each_node():
     plan = u.Plan(
-        update=("good", "bad", "broken", "silent", "kept", "new", "down"),
+        chosen=("good", "bad", "broken", "silent", "kept", "new", "down"),
         kept=("kept",),
         strangers=("new",),
     )

@@ -41,6 +41,7 @@ CLUSTER = "slurm_cluster"
 CHECKS = {
     "preflight.yml",
     "hold.yml",
+    "declared.yml",
     "powered-down.yml",
     "verify-nodes.yml",
     "verify-security.yml",
@@ -343,7 +344,8 @@ class Watch:
             lost[play._uuid] = {host for batch in batches for host in batch._removed_hosts}
             # Only a play that has begun has a pattern that is certainly no template.
             pattern = batches[-1].hosts if batches else play.hosts
-            targets = inventory.get_hosts(pattern, ignore_restrictions=True)
+            unknown = "{{" in str(pattern)
+            targets = [] if unknown else inventory.get_hosts(pattern, ignore_restrictions=True)
             wanted = {host.get_name() for host in targets}
             hosts = tuple(name for name in cluster if name in wanted)
             # Batches that never came, because one before them failed.
@@ -358,7 +360,9 @@ class Watch:
                     changes=Path(play.get_path().rpartition(":")[0]).name not in CHECKS,
                 )
             )
-        playing = {host for play in plays for host in play.hosts} - set(self.off)
+        # A round of an update looks at all nodes, and works on a few.
+        working = [play for play in plays if play.changes] or plays
+        playing = {host for play in working for host in play.hosts} - set(self.off)
         last = {  # of each host and play
             (play, trouble.host): trouble
             for play, trouble in self.troubles

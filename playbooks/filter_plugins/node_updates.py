@@ -59,7 +59,7 @@ def results(
     planned: Mapping[str, Any], hostvars: Mapping[str, Any], proof: Mapping[str, str], slurm: str
 ) -> dict[str, dict[str, str]]:
     """What became of the round's nodes, from what they say of themselves: `done` and `failed`."""
-    names = list(planned["update"])
+    names = list(planned["chosen"])
     fit = [name for name in names if hostvars[name].get("__node_update_fits")]
     broken = {name: str(hostvars[name].get("__node_update_failed") or "") for name in names}
     done, failed = updates.results(
@@ -74,10 +74,10 @@ def recorded(
     return asdict(updates.recorded(updates.of_document(known), found["done"], found["failed"], off))
 
 
-def beginning(known: Mapping[str, Any], update: Iterable[str]) -> dict[str, Any]:
+def beginning(known: Mapping[str, Any], chosen: Iterable[str]) -> dict[str, Any]:
     """The progress before nodes are worked on: from then on only an update brings them back."""
     now = updates.of_document(known)
-    return asdict(updates.working(now, list(update)))
+    return asdict(updates.working(now, list(chosen)))
 
 
 def hosts(hostvars: Mapping[str, Any], controllers: Iterable[str]) -> str:

@@ -187,13 +187,13 @@ class Plan:
     drain      out of service, for an update of ours
     give_back  into service again, untouched: their jobs last, and others are empty now
     again      being proven when a round was killed: drained, and updated once more
-    update     empty, and nobody gives them jobs
+    chosen     to be updated: empty, and nobody gives them jobs
     waits      node -> what for
     down       node -> Slurm's word for it; named, and not waited for
     off        switched off by power saving
     blocked    why no further node leaves service, where one would; "" otherwise
-    kept       of `update`, those that somebody else keeps out of service
-    strangers  of `update`, those that Slurm does not know: they run no jobs
+    kept       of `chosen`, those that somebody else keeps out of service
+    strangers  of `chosen`, those that Slurm does not know: they run no jobs
     reserved   all that are being proven, whichever nodes the round is for
     unproven   of those, the ones that are not drained yet
     """
@@ -201,7 +201,7 @@ class Plan:
     drain: tuple[str, ...] = ()
     give_back: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
-    update: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
     waits: Mapping[str, str] = field(default_factory=dict)
     down: Mapping[str, str] = field(default_factory=dict)
     off: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ class Plan:
     @property
     def work(self) -> bool:
         """Whether a round would do anything."""
-        return bool(self.drain or self.give_back or self.again or self.update)
+        return bool(self.drain or self.give_back or self.again or self.chosen)
 
 
 def decide(
@@ -280,7 +280,7 @@ def decide(
         drain=tuple(drain),
         give_back=tuple(give_back),
         again=tuple(again),
-        update=tuple(update + others),
+        chosen=tuple(update + others),
         waits=waits,
         down=down,
         off=tuple(off),
@@ -308,7 +308,7 @@ def results(
     """
     done: dict[str, str] = {}
     failed: dict[str, str] = {}
-    for name in plan.update:
+    for name in plan.chosen:
         state = now.state_of(name)
         if name not in fit:
             failed[name] = broken.get(name) or f"{name} stopped answering while it was updated"
