@@ -131,6 +131,17 @@ def finish_interrupted() -> None:
         time.sleep(LOCK_PAUSE_S)
 
 
+def refresh() -> subprocess.CompletedProcess[str]:
+    """APT waits for others with packages, and not with the lists of packages."""
+    end = time.monotonic() + LOCK_S
+    while True:
+        done = run("apt-get", "update", "--option=APT::Update::Error-Mode=any")
+        locked = done.returncode and "Could not get lock" in done.stderr
+        if not locked or time.monotonic() > end:
+            return done
+        time.sleep(LOCK_PAUSE_S)
+
+
 def command(which: str, found: Sequence[Change]) -> list[str]:
     """The command that does it; empty where there is nothing to do."""
     if which == "all":
@@ -161,10 +172,7 @@ def upgrade(which: str, left_alone: Sequence[str], check_mode: bool) -> list[str
     """What was upgraded, or would be. Raises Refused."""
     if not check_mode:
         finish_interrupted()
-    refreshed = run(
-        *("apt-get", "update", "--option=APT::Update::Error-Mode=any"),
-        f"--option=DPkg::Lock::Timeout={LOCK_S}",
-    )
+    refreshed = refresh()
     if refreshed.returncode:
         why = last_words(refreshed)
         raise Refused(f"the package lists cannot be refreshed, and nothing was changed: {why}")

@@ -108,3 +108,12 @@ def test_what_apt_refuses_is_one_sentence(apt, verb, why):
     apt(made)
     with pytest.raises(Refused, match=why):
         s.upgrade("all", [], check_mode=False)
+
+
+def test_lists_that_another_apt_refreshes_are_waited_for(monkeypatch):
+    answers = [CompletedProcess([], 100, "", "E: Could not get lock /var/lib/apt/lists/lock.")] * 2
+    answers.append(CompletedProcess([], 0, "", ""))
+    monkeypatch.setattr(s, "run", lambda *_: answers.pop(0))
+    monkeypatch.setattr(s, "LOCK_PAUSE_S", 0)
+    assert s.refresh().returncode == 0
+    assert not answers
