@@ -1,4 +1,4 @@
-"""The filters of playbooks/update-nodes.yml: what goes through Ansible's variables is what it was."""
+"""The filters of playbooks/update-nodes.yml, through which what a round knows goes as it is."""
 
 from __future__ import annotations
 
