@@ -252,6 +252,23 @@ def test_what_became_of_each_node():
     }
 
 
+def test_what_somebody_drains_meanwhile_is_theirs():
+    states = {
+        "gpu1": f"IDLE+DRAIN {FAN}",
+        "gpu2": f"IDLE+DRAIN {MINE}",
+        "gpu3": f"IDLE+DRAIN {FAN}",
+    }
+    answer = slurm(states)
+    assert u.to_return(states, answer) == ["gpu2"]
+    plan, fit = u.Plan(chosen=tuple(states)), set(states)
+    done, failed = u.results(plan, fit, {}, {"gpu3": "it fails"}, answer)
+    assert done == {"gpu1": u.KEPT}
+    assert failed == {
+        "gpu2": "gpu2 may not return: it was not validated",
+        "gpu3": "gpu3 may not return: it fails",
+    }
+
+
 def test_no_verdict_is_no_pass():
     assert u.verdicts(["gpu1"], "", "validation: no login node\n") == {
         "gpu1": "the validation came to no verdict: validation: no login node"

@@ -101,6 +101,9 @@ class FilterModule:
             "node_update_beginning": beginning,
             "node_update_results": results,
             "node_update_recorded": recorded,
+            "node_update_to_return": lambda fit, slurm: updates.to_return(
+                fit, updates.answered(slurm)
+            ),
             "node_update_to_drain": lambda failed, slurm: updates.to_drain(
                 failed, updates.answered(slurm)
             ),

@@ -316,6 +316,8 @@ def results(
             done[name] = UNKNOWN
         elif name in plan.kept:
             done[name] = KEPT
+        elif name not in proof and state.drained and not is_ours(state):
+            done[name] = KEPT  # by somebody who drained it meanwhile
         elif why := proof.get(name, "it was not validated"):
             failed[name] = f"{name} may not return: {why}"
         elif state.unsettled or is_ours(state):
@@ -323,6 +325,11 @@ def results(
         else:
             done[name] = KEPT if state.drained else RETURNED
     return done, failed
+
+
+def to_return(fit: Iterable[str], answer: Answer) -> list[str]:
+    """Nodes that work, and that nobody has drained for a reason of their own meanwhile."""
+    return [name for name in fit if is_ours(answer.state_of(name))]
 
 
 def to_drain(failed: Iterable[str], answer: Answer) -> list[str]:
