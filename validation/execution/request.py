@@ -81,8 +81,15 @@ class Asked:
         return asked.without([name for name in self.suite.checks if name in more])
 
     def alone(self) -> "Asked":
-        """The same about the nodes that are selected, each by itself."""
-        return self.of_nodes([node.name for node in self.plan("", "").nodes])
+        """The same about the nodes that are selected, each by itself.
+
+        What is left is all that is asked: a node that passes it is proven.
+        """
+        asked = self.of_nodes([node.name for node in self.plan("", "").nodes])
+        planned = {item.check for item in asked.plan("", "").checks}
+        checks = tuple(name for name in self.suite.checks if name in planned)
+        selection = replace(asked.selection, only=None, skip=())
+        return replace(asked, selection=selection, suite=replace(self.suite, checks=checks))
 
     def follows_from(self, planned: Plan) -> dict[str, str]:
         return journal.follows_from(self.declared, self.suite, planned)

@@ -329,5 +329,9 @@ def test_alone_leaves_out_what_only_several_nodes_could_prove(cluster):
     assert status != 0
     status, _, _ = cluster.run(*wanted, "--alone")
     assert status == 0
-    assert {result["check"] for result in cluster.summary()["results"]} >= {"gpus"}
-    assert "all_reduce" not in {result["check"] for result in cluster.summary()["results"]}
+    summary = cluster.summary()
+    assert {result["check"] for result in summary["results"]} == {"slurm_state", "gpus"}
+    # What is left is all that is asked.
+    assert summary["passing_nodes"] == ["gpu1"]
+    cluster.run("--nodes", "gpu1", "--alone", "--skip", "tmp")
+    assert cluster.summary()["passing_nodes"] == ["gpu1"]
