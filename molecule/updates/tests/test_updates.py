@@ -31,6 +31,8 @@ MARK = "[plumbline:update]"
 PROGRESS = "/var/lib/plumbline/node-updates.json"
 SAMPLES = "/run/samples"
 SAMPLER = f"while sleep 0.2; do scontrol -o show node; echo; done > {SAMPLES}"
+# The system's packages, and the long suite, are the first test's.
+QUICK = {"node_update_packages": "none", "node_update_suite": "quick"}
 TORCH = "/usr/lib/python3/dist-packages/torch"
 
 on = partial(live_cluster.on, CLUSTER)
@@ -199,7 +201,7 @@ def test_a_job_of_an_hour_on_one_node_holds_no_other_up(update) -> None:
 
 
 def test_what_is_killed_while_nodes_are_proven_lets_nobody_in_and_goes_on(update) -> None:
-    killed = update("--limit", "gpu3", "--", "-e", "node_update_packages=none")
+    killed = update("--limit", "gpu3", "--", "-e", json.dumps(QUICK))
     at_length(lambda: reserved() or killed.over)
     killed.kill()
     assert "MAINT" in on("ctl1", "scontrol -o show node gpu3")
@@ -209,7 +211,7 @@ def test_what_is_killed_while_nodes_are_proven_lets_nobody_in_and_goes_on(update
     assert "gpu3" not in done()
 
     # Another node's round takes it up too: no round ends its reservation and leaves it unproven.
-    again = update("--", "-e", "node_update_packages=none")
+    again = update("--", "-e", json.dumps(QUICK))
     assert again.end() == 0, again.said[-3000:]
     assert not reserved()
     assert "proves again gpu3" in again.said
@@ -220,7 +222,7 @@ def test_what_is_killed_while_nodes_are_proven_lets_nobody_in_and_goes_on(update
 def test_a_node_that_fails_its_validation_stays_out_and_no_other_follows(update) -> None:
     on("gpu1", f"sudo chmod 0 {TORCH}")
     try:
-        first = update("--", "-e", "node_update_packages=none")
+        first = update("--", "-e", json.dumps(QUICK))
         assert first.end() == 1, first.said[-3000:]
         assert "gpu1 may not return: the validation has it as failing: torch" in first.said
         assert "because the first one, gpu1, did not come back" in first.said
@@ -232,8 +234,7 @@ def test_a_node_that_fails_its_validation_stays_out_and_no_other_follows(update)
         on("gpu1", f"sudo chmod 755 {TORCH}")
     on("ctl1", "sudo scontrol update nodename=gpu4 state=drain reason='bad fan'")
     try:
-        options = {"node_update_packages": "none", "node_update_at_once": 2}
-        again = update("--", "-e", json.dumps(options))
+        again = update("--", "-e", json.dumps(QUICK | {"node_update_at_once": 2}))
         assert again.end() == 0, again.said[-3000:]
         assert progress()["done"] == {
             **dict.fromkeys(NODES[:3], "returned"),
