@@ -31,8 +31,9 @@ MARK = "[plumbline:update]"
 PROGRESS = "/var/lib/plumbline/node-updates.json"
 SAMPLES = "/run/samples"
 SAMPLER = f"while sleep 0.2; do scontrol -o show node; echo; done > {SAMPLES}"
-# The system's packages, and the long suite, are the first test's.
-QUICK = {"node_update_packages": "none", "node_update_suite": "quick"}
+# The system's packages are the first test's, and the suite that is the default is the second's.
+SHORT = {"node_update_suite": "quick"}
+QUICK = SHORT | {"node_update_packages": "none"}
 TORCH = "/usr/lib/python3/dist-packages/torch"
 
 on = partial(live_cluster.on, CLUSTER)
@@ -157,7 +158,7 @@ def test_a_job_of_an_hour_on_one_node_holds_no_other_up(update) -> None:
     eventually(lambda: "RUNNING" in state(job))
     begun = time.monotonic()
     with watched() as moments:
-        first = update()
+        first = update("--", "-e", json.dumps(SHORT))
         at_length(lambda: done() == {"gpu2", "gpu3", "gpu4"} or first.over)
         seconds = time.monotonic() - begun
         at_length(lambda: re.search(r"3 of 4 nodes are done; 1 waits for jobs: gpu1", first.said))
@@ -185,13 +186,13 @@ def test_a_job_of_an_hour_on_one_node_holds_no_other_up(update) -> None:
     assert held.returncode == 0, held.stdout[-2000:]
 
     first.kill(everything=False)
-    second = update()
+    second = update("--", "-e", json.dumps(SHORT))
     at_length(lambda: "waits for jobs: gpu1" in second.said)
     assert "Goes on with the update that" in second.said
     code = second.interrupt()
     assert (code, "Interrupted." in second.said) == (2, True), second.said[-2000:]
 
-    third = update()
+    third = update("--", "-e", json.dumps(SHORT))
     at_length(lambda: "waits for jobs: gpu1" in third.said)
     on("login1", f"scancel {job}")
     assert third.end() == 0, third.said[-3000:]
@@ -201,7 +202,7 @@ def test_a_job_of_an_hour_on_one_node_holds_no_other_up(update) -> None:
 
 
 def test_what_is_killed_while_nodes_are_proven_lets_nobody_in_and_goes_on(update) -> None:
-    killed = update("--limit", "gpu3", "--", "-e", json.dumps(QUICK))
+    killed = update("--limit", "gpu3", "--", "-e", "node_update_packages=none")
     at_length(lambda: reserved() or killed.over)
     killed.kill()
     assert "MAINT" in on("ctl1", "scontrol -o show node gpu3")
@@ -211,7 +212,7 @@ def test_what_is_killed_while_nodes_are_proven_lets_nobody_in_and_goes_on(update
     assert "gpu3" not in done()
 
     # Another node's round takes it up too: no round ends its reservation and leaves it unproven.
-    again = update("--", "-e", json.dumps(QUICK))
+    again = update("--", "-e", "node_update_packages=none")
     assert again.end() == 0, again.said[-3000:]
     assert not reserved()
     assert "proves again gpu3" in again.said
