@@ -352,5 +352,8 @@ def test_the_summary_names_what_failed_and_how_to_go_on():
     assert "    gpu1: gpu1: no GPU" in text
     assert "No further node leaves service, because the first one, gpu1, did not come back." in text
     assert text.endswith("    scripts/update-nodes -i x")
+    some = progress(FOUR, done={"gpu1": u.RETURNED})
+    assert "All nodes of this run are done" in u.summary(some, u.Plan(), "x", ["gpu1"])
+    assert "The update goes on with" in u.summary(some, u.Plan(), "x", ["gpu1", "gpu2"])
     over = progress(FOUR, done=dict.fromkeys(FOUR, u.RETURNED), ended=True)
     assert u.summary(over, u.Plan(), "x").endswith("The update is complete.")

@@ -98,7 +98,7 @@ def drive(world: World, command: str) -> int:
         first = False
         view = _until_there_is_work(world, report, tell)
         if not view.plan.work:
-            world.say(updates.summary(view.progress, view.plan, command))
+            world.say(updates.summary(view.progress, view.plan, command, report.nodes))
             return DONE if updates.complete(view.progress, view.plan, report.nodes) else FAILED
         in_vain = in_vain + 1 if view == before else 0
         before = view

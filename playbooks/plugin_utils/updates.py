@@ -462,8 +462,13 @@ def begins(progress: Progress, plan: Plan) -> str:
     return f"{'; '.join([first, *parts])}."
 
 
-def summary(progress: Progress, plan: Plan, command: str) -> str:
-    """The end of a round, or of all rounds, as lines; `command` goes on."""
+def summary(
+    progress: Progress, plan: Plan, command: str, limit: Collection[str] | None = None
+) -> str:
+    """The end of a round, or of all rounds, as lines; `command` goes on.
+
+    limit  the nodes that the run was for
+    """
     lines = [f"{outlook(progress, plan)}."]
     for name, why in progress.failed.items():
         lines.append(f"    {name}: {why}")
@@ -473,6 +478,8 @@ def summary(progress: Progress, plan: Plan, command: str) -> str:
         lines.append(f"{plan.blocked[0].upper()}{plan.blocked[1:]}.")
     if progress.ended:
         lines.append("The update is complete.")
+    elif complete(progress, plan, limit):
+        lines.append("All nodes of this run are done; others of the update are left.")
     elif (progress.failed or plan.down) and not plan.waits and not plan.work:
         lines.append(
             "Repair what failed or is down; the same command takes it up again. Or drain a node "
