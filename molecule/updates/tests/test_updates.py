@@ -46,15 +46,15 @@ class Update:
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self.log = log
-        self._out = log.open("w")
-        self._process = subprocess.Popen(
-            ["scripts/update-nodes", *sources(INVENTORY), *arguments],
-            cwd=REPOSITORY,
-            env=os.environ | PLAIN,
-            stdout=self._out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with log.open("w") as out:
+            self._process = subprocess.Popen(
+                ["scripts/update-nodes", *sources(INVENTORY), *arguments],
+                cwd=REPOSITORY,
+                env=os.environ | PLAIN,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     @property
     def said(self) -> str:
