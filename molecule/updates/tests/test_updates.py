@@ -205,7 +205,7 @@ def test_what_is_killed_while_nodes_are_proven_lets_nobody_in_and_goes_on(update
     killed = update("--limit", "gpu3", "--", "-e", "node_update_packages=none")
     at_length(lambda: reserved() or killed.over)
     killed.kill()
-    assert "MAINT" in on("ctl1", "scontrol -o show node gpu3")
+    eventually(lambda: "MAINT" in on("ctl1", "scontrol -o show node gpu3"))
     job = submit("gpu3", 1)
     time.sleep(5)
     assert state(job) == ["PENDING"]
