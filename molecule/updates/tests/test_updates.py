@@ -256,6 +256,24 @@ def test_check_mode_changes_nothing(update) -> None:
     assert not any(reason(node) for node in NODES)
 
 
+@pytest.fixture
+def _reports_its_start_as_a_boot() -> Iterator[None]:
+    """slurmd of gpu4 with `-b`.
+
+    A container's uptime is its host's: slurmctld would wait for a boot that it has not seen.
+    """
+    environment = on("gpu4", "systemctl show slurmd --property=Environment --value")
+    found = re.search(r"SLURMD_OPTIONS=([^\"]*)", environment)
+    assert found
+    lines = f'[Service]\nEnvironment="SLURMD_OPTIONS={found[1].strip()} -b"\n'
+    folder = "/etc/systemd/system/slurmd.service.d"
+    on("gpu4", f"printf '{lines}' | sudo tee {folder}/99-test.conf && sudo systemctl daemon-reload")
+    yield
+    on("gpu4", f"sudo rm {folder}/99-test.conf && sudo systemctl daemon-reload")
+    on("gpu4", "sudo systemctl restart slurmd")
+
+
+@pytest.mark.usefixtures("_reports_its_start_as_a_boot")
 def test_slurm_reboots_a_node_by_itself() -> None:
     """`RebootProgram` and `ResumeTimeout` are set: with a job, and when it has ended."""
     before = boot("gpu4")
