@@ -30,7 +30,7 @@ done >Packages
 printf 'Origin: Test\nLabel: {label}\nSuite: stable\nSHA256:\n %s %s Packages\n' \
   $(sha256sum <Packages | cut -d' ' -f1) $(stat -c %s Packages) >Release
 echo 'deb [trusted=yes] file:{folder} ./' >{list}
-apt-get update >/dev/null
+apt-get update --allow-releaseinfo-change >/dev/null
 """
 
 
