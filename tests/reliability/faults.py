@@ -308,9 +308,9 @@ def network_split(cluster: Cluster) -> Steps:
     release(cluster)
 
 
-@fault("the disk of a node is full", alert="SlurmNodeDrained", node="gpu3")
+@fault("the disk of a node is full", alert="SlurmNodeDrained", node="gpu3", requeues=("gpu3",))
 def disk_full_on_a_node(cluster: Cluster) -> Steps:
-    """/var/tmp, where the node's health check looks."""
+    """/var/tmp, where its health check looks, also before a job: that one begins elsewhere."""
     cluster.on("gpu3", "mount -t tmpfs -o size=8m,mode=1777 tmpfs /var/tmp")
     until(lambda: "dra" in cluster.states().get("gpu3", ""), 120)
     jobs_start(cluster)
