@@ -210,7 +210,7 @@ def test_a_node_that_waits_for_slurm_is_brought_back_when_slurm_was_told() -> No
     drain("gpu1", "[plumbline:slurm] another MIG layout")
     code, output = run("gpu-software.yml")
     assert code == 0, output[-3000:]
-    assert "gpu1: Stays out of service until Slurm knows" in output
+    assert "gpu1: Stays out of service until the run has done all of the node" in output
     assert reason("gpu1").startswith("[plumbline:slurm] another MIG layout")
     code, output = run("reboot-nodes.yml", "--limit", "gpu2")
     assert (code, reason("gpu2")) == (0, ""), output[-3000:]

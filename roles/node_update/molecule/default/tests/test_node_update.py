@@ -87,6 +87,7 @@ def test_what_is_newer_comes_and_what_is_held_stays(host, play, archive):
     assert play().changed == 0
 
 
+@pytest.mark.long
 def test_security_takes_nothing_else(host, play, archive):
     archive("plumbline-test", "1")
     install(host, "plumbline-test")
