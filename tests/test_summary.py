@@ -327,6 +327,17 @@ def test_missed_and_failed_hosts_are_told_and_fail_the_run(folder: Path) -> None
     assert text.rstrip().endswith("--limit gpu2,gpu3")
 
 
+def test_a_playbook_for_the_whole_cluster_is_run_again_without_limit(folder: Path) -> None:
+    path = folder / "site.yml"
+    text = path.read_text().replace(
+        "  gather_facts", "  vars: {__run_is_whole: true}\n  gather_facts", 1
+    )
+    path.write_text(text)
+    _, said = ends(folder, "-e", '{"broken": ["gpu3"]}')
+    assert "Failed: gpu3" in said
+    assert "--limit" not in said
+
+
 def test_a_failed_host_fails_a_run_whose_last_plays_pass(folder: Path) -> None:
     status, text = ends(folder, "--limit", "ctl1,gpu1,gpu3", "-e", '{"broken": ["gpu3"]}')
     assert status == 2

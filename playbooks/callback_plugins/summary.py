@@ -46,6 +46,8 @@ CHECKS = {
     "verify-nodes.yml",
     "verify-security.yml",
 }
+# The first play of a playbook for the whole cluster says so: `vars: {__run_is_whole: true}`.
+WHOLE = "__run_is_whole"
 # For --limit, beside the inventory.
 LIMIT_FILE = ".plumbline-limit"
 NAMED = 10  # hosts that are named one by one; troubles that are told
@@ -97,6 +99,7 @@ class Run:
     stopped_at: str | None = None
     contacted: bool = True  # whether a host of the cluster was asked anything
     off: tuple[str, ...] = ()  # hosts that power saving has switched off, and that are left out
+    whole: bool = False  # whether the playbook refuses --limit
 
     @property
     def troubled(self) -> set[str]:
@@ -118,7 +121,9 @@ class Run:
     @property
     def limit(self) -> tuple[str, ...]:
         """Hosts to which the next run can be limited; none where the whole command is needed."""
-        return () if self.cut_short else tuple(h for h in self.hosts if h in self.troubled)
+        if self.cut_short or self.whole:
+            return ()
+        return tuple(host for host in self.hosts if host in self.troubled)
 
 
 # --- in words ------------------------------------------------------------------------------------
@@ -379,6 +384,7 @@ class Watch:
             stopped_at=None if ended else at,
             contacted=self.contacted or bool(self.troubles),
             off=tuple(dict.fromkeys(self.off)),
+            whole=bool(self.all[0].vars.get(WHOLE)),
         )
 
 
