@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests import processes
@@ -52,6 +53,34 @@ def operate(
 def sources(inventory: Path) -> tuple[str, ...]:
     """As molecule's converge has them: the secrets lie beside the first."""
     return ("-i", str(inventory), "-i", str(REPOSITORY / "inventory/demo/groups.yml"))
+
+
+# --- nodes and jobs -------------------------------------------------------------------------------
+
+SAMPLES = "/run/samples"
+SAMPLER = f"while sleep 0.2; do scontrol -o show node; echo; done > {SAMPLES}"
+
+
+def boot(cluster: str, node: str) -> str:
+    return on(cluster, node, "cat /proc/sys/kernel/random/boot_id")
+
+
+def ends_of(cluster: str, job: str) -> list[str]:
+    """How a job ended; one that was requeued has more than one end."""
+    return on(cluster, "login1", f"sacct -D -X -n -P -o state -j {job}").split()
+
+
+@contextmanager
+def watched(cluster: str) -> Iterator[list[dict[str, str]]]:
+    """What Slurm said meanwhile: for each moment NodeName -> state; known afterwards."""
+    seen: list[dict[str, str]] = []
+    on(cluster, "ctl1", f"sudo systemd-run --quiet --unit=sampler bash -c '{SAMPLER}'")
+    try:
+        yield seen
+    finally:
+        on(cluster, "ctl1", "sudo systemctl stop sampler")
+        for moment in on(cluster, "ctl1", f"cat {SAMPLES}").split("\n\n"):
+            seen.append(dict(re.findall(r"^NodeName=(\S+) .* State=(\S+) ", moment, re.MULTILINE)))
 
 
 # --- what a playbook said -------------------------------------------------------------------------

@@ -11,8 +11,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -27,8 +25,6 @@ INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 NODES = ("gpu1", "gpu2", "gpu3")
 MARK = "[plumbline:reboot]"
 RUN_SECONDS = 900
-SAMPLES = "/run/samples"
-SAMPLER = f"while sleep 0.2; do scontrol -o show node; echo; done > {SAMPLES}"
 
 
 def command(playbook: str, *arguments: str, **variables: object) -> list[str]:
@@ -45,11 +41,10 @@ def run(playbook: str, *arguments: str, **variables: object) -> tuple[int, str]:
 
 
 on = partial(live_cluster.on, CLUSTER)
+boot = partial(live_cluster.boot, CLUSTER)
+state = partial(live_cluster.ends_of, CLUSTER)
+watched = partial(live_cluster.watched, CLUSTER)
 eventually = partial(until, seconds=90)
-
-
-def boot(node: str) -> str:
-    return on(node, "cat /proc/sys/kernel/random/boot_id")
 
 
 def drain(node: str, reason: str) -> None:
@@ -74,27 +69,9 @@ def submit(node: str, seconds: int, *options: str) -> str:
     return on("login1", f"{words} --wrap 'sleep {seconds}'")
 
 
-def state(job: str) -> list[str]:
-    """How it ended; one that was requeued has more than one end."""
-    return on("login1", f"sacct -D -X -n -P -o state -j {job}").split()
-
-
 @pytest.fixture(autouse=True)
 def _in_service() -> None:
     eventually(lambda: not any(reason(node) for node in NODES))
-
-
-@contextmanager
-def watched() -> Iterator[list[dict[str, str]]]:
-    """What Slurm said meanwhile: for each moment NodeName -> state; known afterwards."""
-    seen: list[dict[str, str]] = []
-    on("ctl1", f"sudo systemd-run --quiet --unit=sampler bash -c '{SAMPLER}'")
-    try:
-        yield seen
-    finally:
-        on("ctl1", "sudo systemctl stop sampler")
-        for moment in on("ctl1", f"cat {SAMPLES}").split("\n\n"):
-            seen.append(dict(re.findall(r"^NodeName=(\S+) .* State=(\S+) ", moment, re.MULTILINE)))
 
 
 def test_a_rolling_reboot_loses_no_job_and_returns_what_it_took() -> None:

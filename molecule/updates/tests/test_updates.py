@@ -13,7 +13,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,14 +28,15 @@ HOLD = INVENTORY / ".plumbline-hold"
 NODES = ("gpu1", "gpu2", "gpu3", "gpu4")
 MARK = "[plumbline:update]"
 PROGRESS = "/var/lib/plumbline/node-updates.json"
-SAMPLES = "/run/samples"
-SAMPLER = f"while sleep 0.2; do scontrol -o show node; echo; done > {SAMPLES}"
 # The system's packages are the first test's, and the suite that is the default is the second's.
 SHORT = {"node_update_suite": "quick"}
 QUICK = SHORT | {"node_update_packages": "none"}
 TORCH = "/usr/lib/python3/dist-packages/torch"
 
 on = partial(live_cluster.on, CLUSTER)
+boot = partial(live_cluster.boot, CLUSTER)
+state = partial(live_cluster.ends_of, CLUSTER)
+watched = partial(live_cluster.watched, CLUSTER)
 eventually = partial(until, seconds=120)
 at_length = partial(until, seconds=1500)
 
@@ -102,10 +102,6 @@ def done() -> set[str]:
     return set(progress().get("done", ()))  # type: ignore[arg-type]
 
 
-def boot(node: str) -> str:
-    return on(node, "cat /proc/sys/kernel/random/boot_id")
-
-
 def wish_for_a_reboot(node: str) -> None:
     on(node, "sudo touch /run/reboot-required && sudo cp /etc/hostname /run/reboot-required.pkgs")
 
@@ -127,27 +123,9 @@ def submit(node: str, seconds: int) -> str:
     return on("login1", f"{words} --wrap 'sleep {seconds}'")
 
 
-def state(job: str) -> list[str]:
-    """How it ended; one that was requeued has more than one end."""
-    return on("login1", f"sacct -D -X -n -P -o state -j {job}").split()
-
-
 @pytest.fixture(autouse=True)
 def _in_service() -> None:
     eventually(lambda: not any(reason(node) for node in NODES))
-
-
-@contextmanager
-def watched() -> Iterator[list[dict[str, str]]]:
-    """What Slurm said meanwhile: for each moment NodeName -> state; known afterwards."""
-    seen: list[dict[str, str]] = []
-    on("ctl1", f"sudo systemd-run --quiet --unit=sampler bash -c '{SAMPLER}'")
-    try:
-        yield seen
-    finally:
-        on("ctl1", "sudo systemctl stop sampler")
-        for moment in on("ctl1", f"cat {SAMPLES}").split("\n\n"):
-            seen.append(dict(re.findall(r"^NodeName=(\S+) .* State=(\S+) ", moment, re.MULTILINE)))
 
 
 def test_a_job_of_an_hour_on_one_node_holds_no_other_up(update) -> None:
