@@ -13,6 +13,8 @@ PACKAGES = {
     "age": "age",
     "age-keygen": "age",
     "prometheus": "prometheus",
+    "docker-registry": "docker-registry",
+    "skopeo": "skopeo",
     "promtool": "prometheus",
     "amtool": "prometheus-alertmanager",
     "rsyslogd": "rsyslog",

@@ -28,6 +28,8 @@ PACKAGES = [
 ]
 DRIVER = [Deb("driver", "580.1-1", depends=("munge",)), Deb("driver", "590.1-1"), Deb("tool", "1")]
 
+LISTS = ("present", "wishes", "own", "pins", "files", "wheels", "debs")
+
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
@@ -76,7 +78,7 @@ def needs(archive: tuple[Path, str], **more: Any) -> dict[str, Any]:
         "system": system,
         "repositories": [cuda],
         "packages": [{"names": ["slurmd"], "version": ""}],
-        **{key: [] for key in ("present", "wishes", "own", "pins", "files", "wheels", "debs")},
+        **{key: [] for key in (*LISTS, "images")},
         **more,
     }
     return {"kinds": [kind]}

@@ -155,11 +155,16 @@ def test_each_host_needs_what_its_roles_install_from_where_it_is_published(ask, 
     lock = tmp_path / "tools.txt"
     lock.write_text(f"six==1.17.0 --hash=sha256:{'a' * 64}\n")
     library = f"[{{name: tools, version: '1', python: python3.11, requirements: {lock}}}]"
+    image = "{name: torch, image: 'nvcr.io#nvidia/pytorch:1', licence: x, description: y}"
+    old = "{name: old, image: 'old:1', state: absent}"
+    images = f"[{image}, {old}]"
     site = f"{SITE}    user_libraries_published: {library}\n"
+    site += f"    container_images_root: /images\n    container_images_published: {images}\n"
     document = needs(ask, tmp_path, {"all": "debian13", "n*": "ubuntu2404"}, site)
     controller, login = kind_of(document, "ctl1"), kind_of(document, "login1")
     node = kind_of(document, "n1")
-    assert node["hosts"] == ["n1", "n2"]
+    importer, other = node, kind_of(document, "n2")
+    assert names(importer) == names(other)
     assert {"slurmctld", "slurmdbd", "mariadb-server", "chrony"} <= names(controller)
     assert "slurmd" in names(node)
     assert "slurmd" not in names(login)
@@ -174,6 +179,8 @@ def test_each_host_needs_what_its_roles_install_from_where_it_is_published(ask, 
     tools = {"requirements": lock.read_text(), "options": ["--require-hashes"], "python": "3.11"}
     assert tools in node["wheels"]
     assert tools in login["wheels"]
+    assert importer["images"] == [{"image": "nvcr.io#nvidia/pytorch:1", "digest": ""}]
+    assert other["images"] == controller["images"] == []
     # Nodes that have a mirror need the same.
     (repository,) = node["repositories"]
     assert repository["uris"] == ["https://apt.example.org/deb"]

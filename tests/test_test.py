@@ -39,7 +39,7 @@ TOOLS = (
     "yamllint",
 )
 SCRIPTS = ("setup", "test-role", "virtual-cluster", "lint-ansible")
-CHECKERS = ("prometheus", "promtool", "amtool", "rsyslogd", "age")
+CHECKERS = ("prometheus", "promtool", "amtool", "rsyslogd", "age", "skopeo", "docker-registry")
 TREE = (
     "playbooks/site.yml",
     "roles/one/tasks/main.yml",
@@ -415,7 +415,7 @@ touch "$folder/one.deb" "$folder/two.deb"
 DPKG = """#!/bin/sh
 echo "dpkg $1 $(basename "$2")" >>"$CALLS"
 mkdir -p "$3/usr/bin"
-for name in promtool amtool rsyslogd prometheus age; do
+for name in promtool amtool rsyslogd prometheus age skopeo docker-registry; do
     echo "#!/bin/sh" >"$3/usr/bin/$name"
     chmod +x "$3/usr/bin/$name"
 done
@@ -443,7 +443,7 @@ def test_checkers_are_unpacked_once_and_not_installed(checkout, bare):
     assert first.stdout.startswith("test: unpacking from the distribution, installing nothing: ")
     calls = [call for call in checkout.calls() if call.startswith(("apt-get install", "dpkg"))]
     assert "--download-only" in calls[0]
-    assert calls[0].endswith(" prometheus prometheus-alertmanager rsyslog")
+    assert calls[0].endswith(" prometheus prometheus-alertmanager rsyslog skopeo")
     assert calls[1:] == ["dpkg --extract one.deb", "dpkg --extract two.deb"]
     unpacked = [path.name for path in (checkout.folder / ".cache/checkers").rglob("*")]
     assert sorted(unpacked) == sorted(["partial", "usr", "bin", *CHECKERS])

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from playbooks.mirror import images
 from playbooks.mirror.archive import Package, Root, closure
 from playbooks.mirror.store import MirrorError, Store
 from playbooks.mirror.wheels import collect, write_indexes
@@ -32,6 +33,7 @@ def make(store: Store, needs: Mapping[str, Any], also: Sequence[str], told: Told
     for alike in _archives(kinds):
         _packages(store, alike, also, told)
     _wheels(store, kinds, told)
+    _images(store, kinds, told)
 
 
 def _archives(kinds: Iterable[Kind]) -> list[list[Kind]]:
@@ -123,6 +125,13 @@ def _wheels(store: Store, kinds: Sequence[Kind], told: Told) -> None:
             for index, links in collect(store, machine, python, wanted).items():
                 indexes[index].update(links)
     write_indexes(store, indexes)
+
+
+def _images(store: Store, kinds: Sequence[Kind], told: Told) -> None:
+    """One host imports, and all may start the image: it comes for the architectures of all."""
+    machines = {kind["system"]["architecture"] for kind in kinds}
+    wanted = {each["image"]: each["digest"] for kind in kinds for each in kind["images"]}
+    images.collect(store, machines, wanted, told)
 
 
 def _fetch(store: Store, files: Sequence[tuple[str, str]]) -> None:

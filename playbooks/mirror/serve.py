@@ -3,7 +3,7 @@
 Without TLS: nodes verify the distribution's signatures of packages, and the hashes of files and
 wheels, whoever hands them over. It answers APT as a proxy, too: APT asks for
 `http://deb.debian.org/debian/…` here, so that a node's sources and preferences name the hosts that
-they name everywhere.
+they name everywhere. And it answers enroot as a registry (images.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from playbooks.mirror.images import media_type
 from playbooks.mirror.store import MANIFEST, Entry, entries_of, read_manifest
 
 
@@ -33,21 +34,31 @@ class Mirror:
             self._read = (changed, entries_of(read_manifest(self.folder)))
         return self._read[1]
 
-    def file(self, target: str) -> Path | None:
-        """The file that a request asks for, as a path here or as an address of elsewhere.
+    def find(self, target: str) -> str:
+        """The name of what a request asks for, as a path here or as an address of elsewhere.
 
-        Only what the manifest names: no folder is listed, and no path leads out of this one.
+        "" for all that the manifest does not name: no folder is listed, and no path leads out of
+        this one.
         """
         parts = urlsplit(target)
         if parts.query:
-            return None
+            return ""
         path = unquote(parts.path)
         name = f"{parts.netloc}{path}" if parts.scheme else path.lstrip("/")
         entries = self.entries()
         for each in (name, f"{name.rstrip('/')}/index.html"):
             if each in entries:
-                return self.folder / each
-        return None
+                return each
+        return ""
+
+    def headers(self, name: str) -> dict[str, str]:
+        """What a client is told about a file before it reads it."""
+        if name.startswith("v2/") and "/manifests/" in name:
+            digest = f"sha256:{self.entries()[name].sha256}"
+            kind = media_type(self.folder / name)
+            return {"Content-Type": kind, "Docker-Content-Digest": digest}
+        kind = "text/html" if name.endswith(".html") else "application/octet-stream"
+        return {"Content-Type": kind}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -66,9 +77,14 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        path = self.mirror.file(self.path)
+        if self.path == "/v2/":  # where a client asks whether this is a registry without a login
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        name = self.mirror.find(self.path)
         try:
-            file = path.open("rb") if path else None
+            file = (self.mirror.folder / name).open("rb") if name else None
         except OSError:
             file = None
         if file is None:
@@ -78,8 +94,8 @@ class Handler(BaseHTTPRequestHandler):
             size = file.seek(0, 2)
             file.seek(0)
             self.send_response(HTTPStatus.OK)
-            kind = "text/html" if str(path).endswith(".html") else "application/octet-stream"
-            self.send_header("Content-Type", kind)
+            for header, value in self.mirror.headers(name).items():
+                self.send_header(header, value)
             self.send_header("Content-Length", str(size))
             self.end_headers()
             if with_body:

@@ -112,12 +112,7 @@ class Store:
                 f"{self.asked_at(url)} {problem}: it is being renewed, or it is another file; "
                 "run again."
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.replace(path)
-        path.chmod(0o644)
-        with self._lock:
-            self.fetched += path.stat().st_size
-        return self._want(name, url, found, path)
+        return self._place(name, url, found, part)
 
     def put(self, url: str, data: bytes) -> Path:
         """A file whose bytes are known."""
@@ -126,6 +121,29 @@ class Store:
         if digest(path) != sha256:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, data, 0o644)
+        return self._want(name, url, sha256, path)
+
+    def keep(self, url: str, sha256: str) -> bool:
+        """Whether the file is there from before; it is wanted again."""
+        name = path_of(url)
+        if self._has(name, sha256):
+            self._want(name, url, sha256, self.folder / name)
+            return True
+        return False
+
+    def take(self, url: str, brought: Path, sha256: str) -> Path:
+        """A file that another program brought, which is moved here. Raises MirrorError."""
+        if digest(brought) != sha256:
+            raise MirrorError(f"what was brought for {url} does not have its SHA-256; run again.")
+        return self._place(path_of(url), url, sha256, brought)
+
+    def _place(self, name: str, url: str, sha256: str, whole: Path) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole.replace(path)
+        path.chmod(0o644)
+        with self._lock:
+            self.fetched += path.stat().st_size
         return self._want(name, url, sha256, path)
 
     def _has(self, name: str, sha256: str) -> bool:

@@ -40,6 +40,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "ansible.builtin.apt": ("name", "deb", "state"),
     "release_file": ("url", "sha256", "dest"),
     "package_sources": ("repositories", "download"),
+    "container_images": ("published",),
 }
 DECLARED = "__downloads"
 

@@ -20,7 +20,8 @@ from playbooks.plugin_utils.values import FACTS
 # are, and the release of `python` if it is not the system's.
 # `wishes` are packages that archives may lack, `own` those that none has, `pins` APT's preferences.
 _DECLARED = {"packages", "wishes", "own", "debs", "wheels", "pins"}
-_LISTS = ("repositories", "packages", "wishes", "own", "pins", "files", "wheels", "debs")
+_LISTS = ("repositories", "packages", "wishes", "own", "pins", "files", "wheels", "debs", "images")
+_IMAGE = ("image", "digest")
 _SYSTEM = ("architecture", "distribution", "distribution_release", "distribution_version")
 
 
@@ -97,6 +98,10 @@ class _Kind:
             case "package_sources":
                 for repository in told["repositories"]:
                     self._note("repositories", repository)
+            case "container_images":
+                for entry in told["published"]:
+                    if entry.get("state") != "absent":
+                        self._note("images", {key: str(entry.get(key) or "") for key in _IMAGE})
             case _:
                 self._declared(download)
 

@@ -29,6 +29,8 @@ RUN_SECONDS = 1800
 SSH = 22
 # slurmctld, slurmd, slurmdbd and what monitors them listen for other hosts.
 EXPECTED = {"ctl1": {SSH, 6817, 6819, 9090, 9093}, "gpu1": {SSH, 6818, 9100}, "login1": {SSH, 9100}}
+# podman's own limits may be above this machine's.
+LIMITS = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024")
 # Prints the ports that answer, of `{address: [port, …]}`.
 KNOCK = """import asyncio, json, sys
 
@@ -93,7 +95,8 @@ def stranger(operator, addresses, listening):
         wanted = {addresses[name]: sorted(of) for name, of in listening.items()}
         network = f"--network=plumbline-{operator.cluster}"
         printed = podman(
-            *("run", "--rm", "--interactive", network, "--entrypoint=python3", image, "-c", KNOCK),
+            *("run", "--rm", "--interactive", *LIMITS, network),
+            *("--entrypoint=python3", image, "-c", KNOCK),
             words=json.dumps(wanted),
         )
         found: dict[str, set[int]] = {name: set() for name in NODES}

@@ -21,6 +21,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.container_images_entry import Image, image_of, survey
 from ansible.module_utils.download import disk_problem
+from ansible.module_utils.image_reference import in_mirror
 from ansible.module_utils.published import (
     HEAD,
     PAGE,
@@ -66,6 +67,10 @@ options:
     description: Folder with enroot's file C(.credentials), which only its owner may read.
     type: str
     default: ""
+  mirror:
+    description: Address of a mirror, http://HOST:PORT, that is asked in place of all registries.
+    type: str
+    default: ""
 author: The Plumbline authors
 """
 
@@ -97,6 +102,12 @@ class Settings:
     mounts: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     credentials: str = ""
+    mirror: str = ""
+
+    def asked(self, image: Image) -> str:
+        """The image as enroot is told to look for it."""
+        name: str = in_mirror(image.image, self.mirror) if self.mirror else image.image
+        return name
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,8 @@ def enroot(settings: Settings, *arguments: str) -> str:
     environment = {**os.environ}
     if settings.credentials:
         environment["ENROOT_CONFIG_PATH"] = settings.credentials
+    if settings.mirror.startswith("http:"):
+        environment["ENROOT_ALLOW_HTTP"] = "yes"
     command = [*settings.command, "enroot", *arguments]
     try:
         done = subprocess.run(
@@ -134,7 +147,9 @@ def enroot(settings: Settings, *arguments: str) -> str:
 
 def digest_of(image: Image, settings: Settings) -> str:
     """What the registry has under the tag. Raises Refused."""
-    said = enroot(settings, "digest", f"docker://{image.image}").strip().rpartition("\n")[2]
+    said = (
+        enroot(settings, "digest", f"docker://{settings.asked(image)}").strip().rpartition("\n")[2]
+    )
     if not DIGEST.fullmatch(said):
         raise Refused(f"enroot digest gave {said!r}, which is no digest")
     return said
@@ -241,7 +256,7 @@ def bring(step: Step, settings: Settings, work: Path) -> None:
     image, root = step.image, settings.root
     part = work / f"{image.name}-{image.tag}.sqsh"
     try:
-        uri = f"docker://{image.image}@{image.digest}"
+        uri = f"docker://{settings.asked(image)}@{image.digest}"
         enroot(settings, "import", "--output", str(part), uri)
         if not part.exists():
             raise Refused("enroot import left no file")
@@ -406,6 +421,7 @@ def main() -> None:
             "mounts": {"type": "list", "elements": "str", "default": []},
             "command": {"type": "list", "elements": "str", "default": []},
             "credentials": {"type": "str", "default": ""},
+            "mirror": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -415,6 +431,7 @@ def main() -> None:
         tuple(options["mounts"]),
         tuple(options["command"]),
         options["credentials"],
+        options["mirror"],
     )
     try:
         result = run(options["published"], settings, module.check_mode)

@@ -215,6 +215,23 @@ def test_credentials_that_others_may_read(publish, push, tmp_path, registry, mod
     assert f"({tmp_path})" in (registry / "asked").read_text()
 
 
+def test_a_mirror_is_asked_in_place_of_all_registries(publish, root, push, registry):
+    mirror = "http://192.0.2.1:8480"
+    (registry / "plain").write_text("192.0.2.1:8480\n")
+    is_now = push(b"one", "192.0.2.1:8480#nvcr.io/nvidia/pytorch:25.06-py3")
+    publish(entry(), mirror=mirror)
+    assert f"docker://192.0.2.1:8480#nvcr.io/nvidia/pytorch:25.06-py3@{is_now}" in (
+        (registry / "asked").read_text()
+    )
+    page = (root / "pytorch/README.md").read_text()
+    assert IMAGE in page
+    assert "192.0.2.1" not in page
+    # Back at the registry it is the same image.
+    push(b"one")
+    again = publish(entry())
+    assert (again["changed"], again["moved"]) == (False, [])
+
+
 def test_copies_on_a_nodes_own_disk(publish, root, push, tmp_path):
     local = tmp_path / "local"
     before, after = push(b"one"), b"two, longer"
