@@ -18,6 +18,7 @@ from tests.proven_cluster import NODES, tasks_that_changed
 
 SCENARIO = REPOSITORY / "molecule/upgrade"
 EXTRA = ("-i", str(SCENARIO / "inventory/hosts.yml"))
+WITHOUT_PMIX = ("-e", "upgrade_mpi=none")
 OLD, NEW = "24.11", "26.05"
 LONG, STEPPING, SHORT = 16, 4, 200
 FOLDER = "/shared/upgrade"
@@ -29,6 +30,10 @@ STEPS = (
 # One step from before the upgrade until after it.
 LASTING = f"srun sh -c 'until [ -e {FOLDER}/stop ]; do sleep 1; done'"
 RUN_SECONDS = 2700
+STARTS_THAT_FAILED = (
+    *("same release", "Could not launch job", "slurmstepd init", "launch failed"),
+    "unable to resolve MPI plugin",
+)
 # In the middle of the first node: Slurm is stopped there, and being replaced.
 KILLED_AT = re.compile(
     r"PLAY \[Upgrade the compute nodes.*TASK \[slurm_install : Replace \| Install", re.DOTALL
@@ -76,7 +81,7 @@ def jobs(node, newer) -> dict[str, set[str]]:
     login = node("login1")
     with login.sudo():
         login.check_output(f"sh -c 'install -d -m 1777 {FOLDER} && rm -f {FOLDER}/*'")
-    submit = "sbatch --parsable --ntasks=1 --mem=20M --output=/dev/null"
+    submit = f"sbatch --parsable --ntasks=1 --mem=20M --output={FOLDER}/%x.%j.out"
 
     def submitted(kind: str, count: int, script: str) -> set[str]:
         login.check_output(
@@ -117,9 +122,18 @@ def test_a_part_of_the_cluster_is_refused(playbook, newer):
     assert "a part of the cluster cannot be upgraded by itself" in words(run)
 
 
+def test_a_release_that_cannot_start_steps_as_now_is_refused(node, playbook, newer):
+    run = playbook("upgrade-slurm.yml")
+    assert run.returncode != 0
+    assert f"Slurm {NEW}.5-1 has no mpi/pmix, with which steps start here" in words(run)
+    assert "set slurm_settings: {MpiDefault: none}" in words(run)
+    assert release(node("ctl1")) == OLD
+
+
 def test_a_run_is_killed_in_the_middle(operator, node, jobs, tmp_path):
     log = tmp_path / "run.log"
-    command = ["ansible-playbook", *operator.inventories, *EXTRA, "playbooks/upgrade-slurm.yml"]
+    extra = (*EXTRA, *WITHOUT_PMIX)
+    command = ["ansible-playbook", *operator.inventories, *extra, "playbooks/upgrade-slurm.yml"]
     environment = {**os.environ, **PLAIN, "PYTHONUNBUFFERED": "1"}
     with log.open("w") as output:
         running = subprocess.Popen(
@@ -145,7 +159,7 @@ def test_a_run_is_killed_in_the_middle(operator, node, jobs, tmp_path):
 
 
 def test_the_next_run_goes_on_to_the_end(node, jobs, playbook):
-    run = playbook("upgrade-slurm.yml")
+    run = playbook("upgrade-slurm.yml", *WITHOUT_PMIX)
     assert run.returncode == 0, run.stdout[-4000:]
     for name in NODES:
         assert release(node(name)) == NEW
@@ -184,8 +198,8 @@ def test_no_slurmd_started_another_release_and_no_start_failed(node):
     for name in ("gpu1", "gpu2"):
         with node(name).sudo():
             log = node(name).file("/var/log/slurm/slurmd.log").content_string
-        for sign in ("same release", "Could not launch job", "slurmstepd init", "launch failed"):
-            assert sign not in log
+        for sign in STARTS_THAT_FAILED:
+            assert sign not in log, sign
 
 
 def test_what_the_way_back_needs_is_roots_alone(node):
@@ -201,6 +215,6 @@ def test_what_the_way_back_needs_is_roots_alone(node):
 
 
 def test_another_run_changes_nothing(playbook):
-    run = playbook("upgrade-slurm.yml")
+    run = playbook("upgrade-slurm.yml", *WITHOUT_PMIX)
     assert run.returncode == 0, run.stdout[-3000:]
     assert set(changed(run.stdout).values()) == {"0"}, tasks_that_changed(run.stdout)

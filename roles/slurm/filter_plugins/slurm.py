@@ -18,7 +18,15 @@ from cluster.slurm import (
     topology,
 )
 from playbooks.plugin_utils.origin import written_at
-from roles.slurm.plugin_utils import components, confinement, leaving, other_files, patience, state
+from roles.slurm.plugin_utils import (
+    components,
+    confinement,
+    leaving,
+    mpi,
+    other_files,
+    patience,
+    state,
+)
 
 
 def _refused_settings(configuration: Mapping[str, Any], release: str, host: str = "") -> list[str]:
@@ -40,7 +48,7 @@ def _contradictions(
     return contradictions.contradictions(settings, site, written_at, hosts)
 
 
-def _patience(text: str, seconds: Mapping[str, int]) -> str:
+def _patience(text: str, seconds: patience.Times) -> str:
     """slurm.conf with these times, or as it was where none is given."""
     return patience.raised(text, seconds) if seconds else patience.lowered(text)
 
@@ -58,6 +66,10 @@ class FilterModule:
             "slurm_scripts": components.scripts,
             "slurm_script_files": components.script_files,
             "slurm_setting_problems": components.setting_problems,
+            "slurm_mpi": mpi.said,
+            "slurm_mpi_default": mpi.default,
+            "slurm_mpi_problems": mpi.problems,
+            "slurm_mpi_lost": mpi.lost,
             "slurm_other_files_texts": other_files.texts,
             "slurm_other_files_problems": other_files.problems,
             "slurm_confinement_problems": confinement.problems,

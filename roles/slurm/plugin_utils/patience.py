@@ -1,5 +1,7 @@
 """slurm.conf while a run takes daemons away for longer than usual: times no shorter than given.
 
+What is given as a word is set.
+
 A run that writes slurm.conf raises its settings. One that leaves it as it is raises its text: a
 raised value stands at the end, and the site's own line stays as a comment, so that the text can be
 put back as it was by whoever comes next.
@@ -9,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+Times = Mapping[str, int | str]  # by setting: seconds, or a word
+
 KEPT = "# While a run is patient: "
 RAISED = " # a run is patient"
 
 
-def patient(settings: Mapping[str, str], seconds: Mapping[str, int]) -> dict[str, str]:
+def patient(settings: Mapping[str, str], seconds: Times) -> dict[str, str]:
     """The settings with each of these times no shorter than given; 0 is for ever."""
     result = dict(settings)
     for key, least in seconds.items():
@@ -23,7 +27,7 @@ def patient(settings: Mapping[str, str], seconds: Mapping[str, int]) -> dict[str
     return result
 
 
-def raised(text: str, seconds: Mapping[str, int]) -> str:
+def raised(text: str, seconds: Times) -> str:
     """The text with each of these times no shorter than given; 0 is for ever."""
     plain = lowered(text)
     lines, more = [], dict(seconds)
@@ -47,5 +51,7 @@ def lowered(text: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _is_enough(number: str, least: int) -> bool:
+def _is_enough(number: str, least: int | str) -> bool:
+    if isinstance(least, str):
+        return number == least
     return number.isdecimal() and (int(number) == 0 or int(number) >= least)

@@ -41,6 +41,15 @@ def test_a_site_that_waits_longer_does_so_still(line: str) -> None:
     assert raised(text, {"SlurmdTimeout": 3600}) == text
 
 
+def test_a_word_is_set_and_taken_back() -> None:
+    text = TEXT + "MpiDefault=pmix\n"
+    wanted = {**WANTED, "MpiDefault": "none"}
+    assert settings(raised(text, wanted))["mpidefault"] == "none"
+    assert lowered(raised(text, wanted)) == text
+    assert raised(TEXT + "mpidefault=none\n", wanted).count("none") == 1
+    assert patient({"MpiDefault": "pmix"}, wanted)["MpiDefault"] == "none"
+
+
 def test_a_comment_is_no_setting() -> None:
     text = TEXT.replace("SlurmdTimeout=300", "#SlurmdTimeout=300")
     assert settings(raised(text, WANTED))["slurmdtimeout"] == "3600"
