@@ -5,6 +5,7 @@ The tests are one story, in their order. What they measure is in .cache/test/bac
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -219,7 +221,10 @@ def test_history_associations_and_queue_are_back(before, question):
     in_service = "sinfo --noheader --Node --states=idle,mixed,allocated --format=%N | wc -l"
     eventually(lambda: on("ctl1", in_service) == "2")
     # The reason why a job waits comes with the scheduler's first round.
-    eventually(lambda: on("ctl1", QUESTIONS[question]) == before[question])
+    with suppress(AssertionError):
+        eventually(lambda: on("ctl1", QUESTIONS[question]) == before[question])
+    found = on("ctl1", QUESTIONS[question]).splitlines()
+    assert list(difflib.unified_diff(before[question].splitlines(), found, n=0)) == []
 
 
 def test_numbers_of_jobs_go_on(before):

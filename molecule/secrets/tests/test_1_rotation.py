@@ -130,24 +130,23 @@ def test_key_in_a_vault_is_replaced_there_and_the_old_one_is_refused(operator, t
 
 def test_a_rotation_that_was_killed_is_completed_by_the_same_command(operator):
     """With SIGKILL, when some hosts may have the one key and some the other."""
-    before = values()
+    before, waits = values(), timeouts()
     command = ("ansible-playbook", *sources(INVENTORY), "playbooks/rotate-secrets.yml")
     with Load(CLUSTER) as load:
         for moment in ("Place the new key", "Wait for the moment to pass", "Start munged"):
-            process = subprocess.Popen(
+            with subprocess.Popen(
                 [*command, "-e", "rotate=munge", *SITE],
                 cwd=REPOSITORY,
                 env={**os.environ, **PLAIN, "ANSIBLE_STDOUT_CALLBACK": "default"},
                 stdout=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-            )
-            assert process.stdout
-            for line in process.stdout:
-                if moment in line:
-                    break
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            ) as process:
+                assert process.stdout
+                for line in process.stdout:
+                    if moment in line:
+                        break
+                os.killpg(process.pid, signal.SIGKILL)
             assert (SECRETS / "munge.key.previous").exists()
         new = digest(SECRETS / "munge.key")
         refused = operator.playbook("preflight.yml", "--skip-tags", "hosts", *SITE)
@@ -163,7 +162,7 @@ def test_a_rotation_that_was_killed_is_completed_by_the_same_command(operator):
     assert load.lost() == []
     check_kept(operator, before, {"munge.key"})
     assert {key_of(host) for host in HOSTS} == {new}
-    assert timeouts() == {"SlurmdTimeout": 300, "MessageTimeout": 10}
+    assert timeouts() == waits
     note("munge, killed three times", "", f"{len(load.submitted)} jobs", f"{load.steps()} steps")
 
 
@@ -193,6 +192,7 @@ def test_a_run_without_a_controller_is_refused(operator):
     before = values()
     run = rotate(operator, "munge", "--limit", "gpu1")
     assert run.returncode != 0
+    assert "ctl1 is left out by --limit, and nothing can be replaced" in words(run)
     assert values() == before
 
 
