@@ -22,11 +22,12 @@ WITHOUT_PMIX = ("-e", "upgrade_mpi=none")
 OLD, NEW = "24.11", "26.05"
 LONG, STEPPING, SHORT = 16, 4, 200
 FOLDER = "/shared/upgrade"
-# Until the file is there, a step each second; then how many it was. One that begins in the second in
-# which the files of its node are replaced finds those of two releases: it is tried again.
+# Until the file is there, a step each second; then how many it was. One that begins in the second
+# in which the files of its node are replaced finds those of two releases: it is tried again.
+STEP = "srun --overlap --quiet true"
 STEPS = (
     f"n=0; until [ -e {FOLDER}/stop ]; do "
-    "srun --overlap --quiet true || { echo again; sleep 3; srun --overlap --quiet true || exit 1; }; "
+    f"{STEP} || {{ echo again; sleep 3; {STEP} || exit 1; }}; "
     f"n=$((n + 1)); sleep 1; done; echo $n > {FOLDER}/steps.$SLURM_JOB_ID"
 )
 # One step from before the upgrade until after it.
