@@ -154,6 +154,10 @@ class Node:
         if "--download-only" in words:
             self.commands.append("download")
             return CompletedProcess(words, 0, "", "")
+        for word in words:  # dpkg begins
+            option, _, command = word.partition("Pre-Invoke::=")
+            if option == "--option=DPkg::" and not simulated:
+                self.run(*command.split())
         if self.broken and not simulated:
             return CompletedProcess(words, 100, "", "E: broken")
         for word in (word for word in words if not word.startswith("--")):

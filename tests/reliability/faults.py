@@ -390,9 +390,9 @@ def prometheus_killed(cluster: Cluster) -> Steps:
     assert gap <= took + 2 * 5, f"{gap:.0f} s without a scrape, restarted after {took:.0f} s"
 
 
-@fault("a certificate has expired", alert="CertificateExpired", node="gpu1")
+@fault("a certificate has expired", alert="TargetDown", node="gpu1", job="node")
 def certificate_expired(cluster: Cluster) -> Steps:
-    """The next run renews it."""
+    """CertificateExpired tells of it days before; then the host cannot be asked. A run renews it."""
     tls = "/etc/plumbline/tls"
     cluster.on(
         "gpu1",

@@ -27,7 +27,7 @@ FOLDER = "/shared/upgrade"
 STEP = "srun --overlap --quiet true"
 STEPS = (
     f"n=0; until [ -e {FOLDER}/stop ]; do "
-    f"{STEP} || {{ echo again; sleep 3; {STEP} || exit 1; }}; "
+    f"{STEP} || {{ echo again; sleep 10; {STEP} || exit 1; }}; "
     f"n=$((n + 1)); sleep 1; done; echo $n > {FOLDER}/steps.$SLURM_JOB_ID"
 )
 # One step from before the upgrade until after it.
