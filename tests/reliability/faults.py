@@ -392,7 +392,7 @@ def prometheus_killed(cluster: Cluster) -> Steps:
 
 @fault("a certificate has expired", alert="TargetDown", node="gpu1", job="node")
 def certificate_expired(cluster: Cluster) -> Steps:
-    """CertificateExpired tells of it days before; then the host cannot be asked. A run renews it."""
+    """CertificateExpired tells it days before; then the host cannot be asked. A run renews it."""
     tls = "/etc/plumbline/tls"
     cluster.on(
         "gpu1",
