@@ -378,16 +378,18 @@ def largest_gap(cluster: Cluster, seconds: int) -> float:
     return max(after - before for before, after in itertools.pairwise(times))
 
 
+# Alerts that wait at all wait for longer (`for` in roles/prometheus/files): a gap resets none.
+SHORTEST_FOR = 60
+
+
 @fault("Prometheus is killed")
 def prometheus_killed(cluster: Cluster) -> Steps:
-    began = time.monotonic()
     comes_back_by_itself(cluster, CONTROLLER, "prometheus", "kill -KILL {pid}")
     until(lambda: listens(cluster, CONTROLLER, 9090), 60)
-    took = time.monotonic() - began
     yield
     time.sleep(15)
     gap = largest_gap(cluster, 120)
-    assert gap <= took + 2 * 5, f"{gap:.0f} s without a scrape, restarted after {took:.0f} s"
+    assert gap < SHORTEST_FOR, f"{gap:.0f} s without a scrape"
 
 
 @fault("a certificate has expired", alert="TargetDown", node="gpu1", job="node")
