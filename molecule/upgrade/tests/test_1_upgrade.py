@@ -23,7 +23,7 @@ OLD, NEW = "24.11", "26.05"
 LONG, STEPPING, SHORT = 16, 4, 200
 FOLDER = "/shared/upgrade"
 # Until the file is there, a step each second; then how many it was. One that begins in the second
-# in which the files of its node are replaced finds those of two releases: it is tried again.
+# in which slurmctld stops, or the files of its node are replaced, is tried again.
 STEP = "srun --overlap --quiet true"
 STEPS = (
     f"n=0; until [ -e {FOLDER}/stop ]; do "
@@ -193,7 +193,7 @@ def test_every_step_is_accounted(node, jobs):
         said = int(node("login1").check_output(f"cat {FOLDER}/steps.{job}"))
         again = int(node("login1").run(f"grep -cx again {FOLDER}/stepping.{job}.out").stdout)
         assert said > 20
-        assert again <= 1
+        assert again <= 2  # when slurmctld stops, and when the files of its node are replaced
         assert Counter(numbered)["COMPLETED"] == said
         assert len(numbered) - said <= again, numbered
     for job in jobs["lasting"]:
