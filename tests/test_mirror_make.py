@@ -15,7 +15,7 @@ from playbooks.mirror.archive import Root
 from playbooks.mirror.make import make
 from playbooks.mirror.serve import server
 from playbooks.mirror.store import MirrorError, Store, entries_of, problems, read_manifest
-from playbooks.mirror.wheels import index_of, platform_options, write_indexes
+from playbooks.mirror.wheels import for_nodes, index_of, platform_options, write_indexes
 from tests.processes import run
 from tests.standins.mirror import Deb, Mirror
 
@@ -194,6 +194,33 @@ def test_wheels_of_another_builds_index_stay_apart():
     options = ["--extra-index-url", "https://torch.example.org/whl/cpu"]
     assert index_of("https://torch.example.org/whl/cpu/torch.whl", options) == "cpu"
     assert index_of("https://torch.example.org/whl/cpu2/torch.whl", options) == "simple"
+
+
+LOCK = """\
+# of pip-compile
+numpy==2.4.6 ; python_full_version < "3.12" \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+numpy==2.5.5 ; python_full_version >= "3.12" \\
+    --hash=sha256:cc
+six[x]==1.17.0 --hash=sha256:dd  # via numpy
+only-there==1 ; platform_machine == "aarch64"
+"""
+
+
+def test_markers_are_those_of_the_nodes_and_not_of_this_python():
+    assert for_nodes(LOCK, "x86_64", "3.13").splitlines() == [
+        "numpy==2.5.5 --hash=sha256:cc",
+        "six[x]==1.17.0 --hash=sha256:dd",
+    ]
+    assert for_nodes(LOCK, "aarch64", "3.11").splitlines() == [
+        "numpy==2.4.6 --hash=sha256:aa --hash=sha256:bb",
+        "six[x]==1.17.0 --hash=sha256:dd",
+        "only-there==1",
+    ]
+    assert for_nodes("--index-url https://x\nsix", "x86_64", "3.13") == "--index-url https://x\nsix"
+    with pytest.raises(MirrorError, match="is no requirement of pip"):
+        for_nodes("six ==", "x86_64", "3.13")
 
 
 def test_wheels_are_those_of_the_nodes_python():

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from playbooks.mirror.store import MirrorError, Store
 
 # What the mirror itself writes has this address in its manifest.
@@ -52,6 +54,41 @@ def index_of(url: str, options: Sequence[str]) -> str:
     return SIMPLE
 
 
+def for_nodes(requirements: str, machine: str, python: str) -> str:
+    """The requirements that hold on nodes, without their markers.
+
+    pip chooses wheels for another Python, and evaluates markers for the one that it runs with. The
+    markers of what the requirements need in turn stay pip's. Raises MirrorError.
+
+    >>> for_nodes('six==1 ; python_version < "3.13"', "x86_64", "3.12")
+    'six==1'
+    """
+    there = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "platform_machine": machine,
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "implementation_name": "cpython",
+    }
+    lines = []
+    for line in re.sub(r"\s*\\\n\s*", " ", requirements).splitlines():
+        text = re.sub(r"(^|\s)#.*", "", line).strip()
+        what, dashes, options = text.partition(" --")
+        if not what or what.startswith("-"):
+            lines += [text] if text else []
+            continue
+        try:
+            requirement = Requirement(what)
+        except InvalidRequirement as error:
+            raise MirrorError(f"{what} is no requirement of pip: {error}.") from None
+        if requirement.marker is None or requirement.marker.evaluate(there):
+            requirement.marker = None
+            lines.append(f"{requirement}{dashes}{options}")
+    return "\n".join(lines)
+
+
 def collect(
     store: Store, machine: str, python: str, wanted: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
@@ -60,7 +97,8 @@ def collect(
     with tempfile.TemporaryDirectory(prefix="plumbline-mirror-") as folder:
         report = Path(folder) / "report.json"
         text = Path(folder) / "requirements.txt"
-        text.write_text(str(wanted["requirements"]) + "\n", encoding="utf-8")
+        held = for_nodes(str(wanted["requirements"]), machine, python)
+        text.write_text(f"{held}\n", encoding="utf-8")
         # pip chooses and says what it would install; nothing is installed. `--target` is what it
         # wants to have with another platform than its own.
         done = subprocess.run(
