@@ -99,6 +99,8 @@ def collect(
         text = Path(folder) / "requirements.txt"
         held = for_nodes(str(wanted["requirements"]), machine, python)
         text.write_text(f"{held}\n", encoding="utf-8")
+        # What is pinned by hashes is complete. pip would miss what this Python wants beside it.
+        complete = ["--no-deps"] if "--require-hashes" in options else []
         # pip chooses and says what it would install; nothing is installed. `--target` is what it
         # wants to have with another platform than its own.
         done = subprocess.run(
@@ -107,6 +109,7 @@ def collect(
                 *("--quiet", "--disable-pip-version-check", "--no-input"),
                 *(f"--report={report}", f"--target={folder}/none", f"--requirement={text}"),
                 *options,
+                *complete,
                 *platform_options(machine, python),
             ],
             capture_output=True,

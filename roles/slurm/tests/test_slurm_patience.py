@@ -43,7 +43,7 @@ def test_a_site_that_waits_longer_does_so_still(line: str) -> None:
 
 def test_a_word_is_set_and_taken_back() -> None:
     text = TEXT + "MpiDefault=pmix\n"
-    wanted = {**WANTED, "MpiDefault": "none"}
+    wanted: dict[str, int | str] = {**WANTED, "MpiDefault": "none"}
     assert settings(raised(text, wanted))["mpidefault"] == "none"
     assert lowered(raised(text, wanted)) == text
     assert raised(TEXT + "mpidefault=none\n", wanted).count("none") == 1
