@@ -99,8 +99,10 @@ def collect(
         text = Path(folder) / "requirements.txt"
         held = for_nodes(str(wanted["requirements"]), machine, python)
         text.write_text(f"{held}\n", encoding="utf-8")
-        # What is pinned by hashes is complete. pip would miss what this Python wants beside it.
-        complete = ["--no-deps"] if "--require-hashes" in options else []
+        # What is pinned by hashes is complete, and made for the nodes' Python. pip would miss what
+        # the Python that it runs with wants beside it, and refuse what that one cannot have.
+        locked = "--require-hashes" in options
+        complete = ["--no-deps", "--ignore-requires-python"] if locked else []
         # pip chooses and says what it would install; nothing is installed. `--target` is what it
         # wants to have with another platform than its own.
         done = subprocess.run(
