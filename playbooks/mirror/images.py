@@ -51,11 +51,15 @@ class Manifest:
                 return str(each["digest"])
         return ""
 
-    def blobs(self) -> dict[str, int]:
-        """The sizes of the image's configuration and layers, by their digests."""
+    def blobs(self) -> list[str]:
+        """The digests of the image's configuration and layers. Raises MirrorError."""
         document = self.document()
-        parts = [document["config"], *document["layers"]]
-        return {str(part["digest"]): int(part["size"]) for part in parts}
+        try:
+            return [str(part["digest"]) for part in (document["config"], *document["layers"])]
+        except (KeyError, TypeError):
+            raise MirrorError(
+                "the registry's manifest names no configuration and layers."
+            ) from None
 
 
 def media_type(manifest: Path) -> str:
@@ -82,6 +86,9 @@ def collect(
             _image(store, architectures, reference_of(image), digest)
         except MirrorError as error:
             raise MirrorError(f"{image}: {error}") from None
+    if wanted:
+        # Where a client asks whether this is a registry, and one without a login.
+        store.put(f"{OWN}/index.html", b"")
 
 
 def _image(store: Store, architectures: Sequence[str], reference: Reference, digest: str) -> None:

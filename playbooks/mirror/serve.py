@@ -77,11 +77,6 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        if self.path == "/v2/":  # where a client asks whether this is a registry without a login
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
         name = self.mirror.find(self.path)
         try:
             file = (self.mirror.folder / name).open("rb") if name else None

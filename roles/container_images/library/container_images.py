@@ -104,10 +104,9 @@ class Settings:
     credentials: str = ""
     mirror: str = ""
 
-    def asked(self, image: Image) -> str:
+    def uri(self, image: Image) -> str:
         """The image as enroot is told to look for it."""
-        name: str = in_mirror(image.image, self.mirror) if self.mirror else image.image
-        return name
+        return f"docker://{in_mirror(image.image, self.mirror) if self.mirror else image.image}"
 
 
 @dataclass(frozen=True)
@@ -147,9 +146,7 @@ def enroot(settings: Settings, *arguments: str) -> str:
 
 def digest_of(image: Image, settings: Settings) -> str:
     """What the registry has under the tag. Raises Refused."""
-    said = (
-        enroot(settings, "digest", f"docker://{settings.asked(image)}").strip().rpartition("\n")[2]
-    )
+    said = enroot(settings, "digest", settings.uri(image)).strip().rpartition("\n")[2]
     if not DIGEST.fullmatch(said):
         raise Refused(f"enroot digest gave {said!r}, which is no digest")
     return said
@@ -256,8 +253,7 @@ def bring(step: Step, settings: Settings, work: Path) -> None:
     image, root = step.image, settings.root
     part = work / f"{image.name}-{image.tag}.sqsh"
     try:
-        uri = f"docker://{settings.asked(image)}@{image.digest}"
-        enroot(settings, "import", "--output", str(part), uri)
+        enroot(settings, "import", "--output", str(part), f"{settings.uri(image)}@{image.digest}")
         if not part.exists():
             raise Refused("enroot import left no file")
         with part.open("rb") as file:
