@@ -193,7 +193,7 @@ def state_disk_full(cluster: Cluster) -> Steps:
     time.sleep(10)
     comes_back_by_itself(cluster, CONTROLLER, "slurmctld", "kill -KILL {pid}")
     nodes_tell(cluster)
-    known = set(cluster.asks("sacct -a -n -P -X -r -S now-1day -o jobid").split())
+    known = set(cluster.asks("sacct -a -n -P -X --array -S now-1day -o jobid").split())
     assert set(before.split()) <= known | set(cluster.asks("squeue -h -r -o %i").split())
     cluster.on(
         CONTROLLER,
