@@ -8,6 +8,7 @@ import pytest
 
 from playbooks.action_plugins import distribution_packages as packages
 from tests.processes import run
+from tests.standins.connection_plugins import remembering_node
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,9 @@ def test_apt_waits_for_others_and_starts_no_daemon_that_is_not_configured():
     request = packages.request(["munge"], start_daemons=False)
     assert (request["lock_timeout"], request["policy_rc_d"]) == (600, 101)
     assert "policy_rc_d" not in packages.request(["chrony"], start_daemons=True)
+
+
+def test_the_made_up_node_of_the_benchmarks_has_and_holds_what_it_is_asked_for():
+    answer = remembering_node.installed(packages.question(["jq", "slurm-wlm"]))
+    assert packages.missing(["jq", "slurm-wlm"], answer) == []
+    assert packages.loose(["jq", "slurm-wlm"], answer) == []

@@ -45,7 +45,7 @@ options:
 
 MODULE = re.compile(r"ansible_module=(?P<name>'[^']*')")
 PARAMS = re.compile(r"params=(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-DPKG_NAMES = re.compile(r"\$\{Package\}\\n(.*) 2>/dev/null")
+DPKG_NAMES = re.compile(r"\$\{Package\}(?: \$\{db:Status-Want\})?\\n(.*) 2>/dev/null")
 TEMPORARY = re.compile(r"(ansible-tmp-[0-9.-]+)=")
 
 
@@ -67,7 +67,7 @@ class Connection(ConnectionBase):
             raise AnsibleConnectionFailure("the node is off")
         if in_data is None:
             if "dpkg-query" in cmd:
-                return 0, _installed(cmd).encode(), b""
+                return 0, installed(cmd).encode(), b""
             match = TEMPORARY.search(cmd)
             output = f"{match[1]}=/nowhere/{match[1]}\n" if match else "/root\n"
             return 0, output.encode(), b""
@@ -124,7 +124,7 @@ class Connection(ConnectionBase):
         if name == "command":
             words = _words(params)
             known = DPKG_NAMES.search(words)
-            output = _installed(words) if known else done_node.say(words, self._node(memory))
+            output = installed(words) if known else done_node.say(words, self._node(memory))
             answer = {"rc": 0, "stdout": output, "stderr": "", "cmd": "", "start": ""}
             creates = params.get("creates")
             changed = creates not in memory.files
@@ -208,10 +208,10 @@ def _written(name: str, params: dict[str, Any]) -> dict[str, bytes]:
     return {}
 
 
-def _installed(command: str) -> str:
-    """What dpkg says to the action distribution_packages: all of them are there."""
+def installed(command: str) -> str:
+    """What dpkg says to the action distribution_packages: all of them are there, and held."""
     names = DPKG_NAMES.findall(command)[0].replace("'", "").replace('"', "").split()
-    return "".join(f"installed {name}\n" for name in names)
+    return "".join(f"installed {name} hold\n" for name in names)
 
 
 def _words(arguments: dict[str, Any]) -> str:
