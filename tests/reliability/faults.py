@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.patience import until
-from tests.reliability.cluster import COMPUTE, CONTROLLER, LOGIN, NODES, Cluster, kill_all
+from tests.reliability.cluster import (
+    COMPUTE,
+    CONTROLLER,
+    LOGIN,
+    NODES,
+    RUN_SECONDS,
+    Cluster,
+    kill_all,
+)
 
 Steps = Iterator[None]
 
@@ -462,13 +470,13 @@ def holds(cluster: Cluster) -> bool:
 def two_operators(cluster: Cluster) -> Steps:
     log = Path(tempfile.mkdtemp()) / "first.log"
     with cluster.playbook_beside(log, "slurm-cluster.yml") as first:
-        until(lambda: holds(cluster), 120)
+        until(lambda: holds(cluster), RUN_SECONDS)
         second = cluster.playbook("slurm-cluster.yml")
         assert second.code != 0
         assert re.search(r"This inventory is held by \S+ on \S+ since", second.output), (
             second.output[-2000:]
         )
-        assert first.wait(timeout=600) == 0, log.read_text()[-3000:]
+        assert first.wait(timeout=RUN_SECONDS) == 0, log.read_text()[-3000:]
     yield
 
 
@@ -485,7 +493,7 @@ def control_node_dies(cluster: Cluster) -> Steps:
                 re.search(r"\[slurm : (Restart|Reload|Service)", log.read_text())
                 or run.poll() is not None
             ),
-            300,
+            RUN_SECONDS,
         )
         assert run.poll() is None, f"it ended before its moment: {log.read_text()[-3000:]}"
         kill_all(run)
