@@ -515,7 +515,7 @@ def dpkg_locked(cluster: Cluster) -> Steps:
     )
     cluster.on(LOGIN, "apt-get purge -y -qq jq >/dev/null 2>&1")
     cluster.on(LOGIN, f"systemd-run --quiet --unit=locks-dpkg python3 -c {shlex.quote(hold)}")
-    done = cluster.playbook("users.yml", "--limit", LOGIN)
+    done = cluster.playbook("nodes.yml", "--limit", LOGIN)
     assert done.code == 0, done.output[-3000:]
     cluster.on(LOGIN, "command -v jq")
     yield
