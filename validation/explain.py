@@ -150,7 +150,7 @@ def of_xid(code: int, runs: Sequence[Run]) -> Answer:
     )
     evidence = _said(runs, re.compile(rf"\bXID {code}\b"))
     if xid is None:
-        meaning = f"It is not in our table: {table.source}. A run is inconclusive about it."
+        meaning = f"It is not in our table: {table.source}. A run warns of it."
         return Answer(
             title, meaning, "Look it up in the catalog.", commands, _who("vendor"), evidence
         )

@@ -18,7 +18,7 @@ from cluster.text import printable
 TABLE = "xids.yml"
 SEVERITIES = ("fatal", "reset", "text", "recovery", "watch", "application", "informational")
 
-FAIL, WARN, INCONCLUSIVE = "fail", "warn", "inconclusive"
+FAIL, WARN = "fail", "warn"
 _WORTH = {
     "fatal": FAIL,
     "reset": FAIL,
@@ -100,7 +100,7 @@ def load(path: Path | None = None) -> Xids:
 
 
 def judge(kind: str, code: int, text: str, known: Xids) -> tuple[str | None, str]:
-    """What a line of the driver's is worth (FAIL, WARN or INCONCLUSIVE), and its name.
+    """What a line of the driver's is worth (FAIL or WARN), and its name.
 
     None is a fault of nobody's, or of a program.
     """
@@ -110,7 +110,7 @@ def judge(kind: str, code: int, text: str, known: Xids) -> tuple[str | None, str
 def _xid(code: int, text: str, known: Xids) -> tuple[str | None, str]:
     xid = known.of(code)
     if xid is None:
-        return INCONCLUSIVE, "not in the table of severities"
+        return WARN, f"not in the table of severities: {printable(text, 60)}"
     if xid.severity == "text":
         return _said_fatal(text), xid.name
     if xid.severity == "recovery":

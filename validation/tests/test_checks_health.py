@@ -243,7 +243,11 @@ CASES = {
             "XID 79 at PCI 0000:99:00 (GPU has fallen off the bus)",
         ),
         (logged(92), WARN, "XID 92 (high rate of correctable ECC errors)"),
-        (logged(999), UNKNOWN, "XID 999 (not in the table of"),
+        (logged(999, "a new word"), WARN, "XID 999 (not in the table of severities: a new word)"),
+        (logged(61), WARN, "XID 61 (not in the table of"),
+        (logged(162), PASS, ""),
+        (logged(167), FAIL, "XID 167 (fatal timeout of PCIe)"),
+        (logged(168), WARN, "XID 168 (less memory"),
         (logged(145, "RLW_REMAP Fatal XC0 i0 Link 00"), FAIL, "XID 145 (NVLink error (RLW))"),
         (logged(145, "RLW_CTRL Nonfatal XC0 i0 Link 00"), WARN, "XID 145 (NVLink error (RLW))"),
         (logged(145), FAIL, "XID 145 (NVLink error (RLW))"),
@@ -624,4 +628,4 @@ def test_severity_follows_from_the_catalogs_action():
 def test_the_source_is_said_with_the_verdict():
     threshold = judge("xid", standin.measured()).threshold
     assert "docs.nvidia.com/deploy/xid-errors" in threshold.source
-    assert "version 1" in threshold.source
+    assert "version 2" in threshold.source
