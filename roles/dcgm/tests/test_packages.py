@@ -1,9 +1,12 @@
 """DCGM's packages for a driver, and the rows of what was found."""
 
 import pytest
+import yaml
 
 from roles.dcgm.filter_plugins.dcgm import rows
 from roles.dcgm.plugin_utils.packages import cuda_major, of_other_drivers, packages
+from roles.gpu_exporter.plugin_utils import pairs
+from tests.conftest import REPOSITORY
 
 NAMES = packages(580, diagnostics=False)
 GOOD = "".join(f"package:{name} 1:4.5.2-1\n" for name in NAMES) + "held 2\nservice active\nengine 8"
@@ -56,3 +59,10 @@ def test_nothing_found_is_no_pass(version):
 
 def test_without_gpus_it_does_not_apply():
     assert [row["verdict"] for row in rows("", 0, [], "")] == ["SKIP"]
+
+
+def test_the_default_is_the_newest_that_has_an_exporter():
+    """Else the next release of DCGM would break fresh installations that have monitoring."""
+    defaults = yaml.safe_load((REPOSITORY / "roles/dcgm/defaults/main.yml").read_text())
+    assert defaults["dcgm_version"] == pairs.newest()
+    assert pairs.exporter_of(defaults["dcgm_version"])

@@ -42,8 +42,9 @@ def disk_problems(disk: Mapping[str, Any], least_gib: float) -> list[str]:
         kind = " in memory" if filesystem == "tmpfs" else ""
         return [
             f"{path} has {disk['free_gib']:g} GiB free of {disk['size_gib']:g}{kind}, and "
-            f"enroot_room_gib is {least_gib:g}; set enroot_scratch to a folder on a bigger disk, "
-            "or make room there."
+            f"enroot_room_gib is {least_gib:g}, for the layers of an image, what is unpacked of "
+            "them and the .sqsh file; set enroot_scratch to a folder on a bigger disk, make room "
+            "there, or set enroot_room_gib to what your images need."
         ]
     return []
 

@@ -45,7 +45,10 @@ def test_the_filesystem_of_a_path(path, filesystem):
         ({"filesystem": "lustre"}, "a network filesystem"),
         ({"filesystem": "fuse.glusterfs"}, "a network filesystem"),
         ({"filesystem": "fuse.snapfuse"}, ""),
-        ({"free_gib": 39.9}, "/scratch has 39.9 GiB free of 1800, and enroot_room_gib is 40"),
+        (
+            {"free_gib": 39.9},
+            "/scratch has 39.9 GiB free of 1800, and enroot_room_gib is 40, for the layers",
+        ),
         ({"filesystem": "tmpfs", "free_gib": 12, "size_gib": 12}, "12 GiB free of 12 in memory"),
         ({"filesystem": "tmpfs"}, ""),
     ],

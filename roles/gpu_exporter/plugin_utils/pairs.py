@@ -3,6 +3,7 @@
 Release tags of github.com/NVIDIA/dcgm-exporter are DCGM's version and its own (4.6.0-4.8.3); its
 release notes name the versions of DCGM that it was tested with. Only pairs are supported:
 https://docs.nvidia.com/datacenter/dcgm/latest/installation/install-dcgm-exporter.html
+The role dcgm installs the newest row (dcgm_version): add a row, then set it there.
 All know every counter of ours by the same name; 4.7 and 4.9 changed the names of upstream's file.
 """
 
@@ -24,6 +25,11 @@ def exporter_of(dcgm: str) -> str:
     '4.8.3'
     """
     return PAIRS.get(dcgm.strip().split(":")[-1].split("-")[0], "")
+
+
+def newest() -> str:
+    """The last DCGM of the table, whatever the order of its rows."""
+    return max(PAIRS, key=lambda dcgm: [int(part) for part in dcgm.split(".")])
 
 
 def known() -> str:
