@@ -48,6 +48,7 @@ ALONE = (
     "mutate",
     "new-role",
     "pack-local",
+    "record-machine",
     "release",
 )
 
