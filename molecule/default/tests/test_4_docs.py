@@ -34,6 +34,7 @@ ELSEWHERE = {
     "scripts/bench --nodes 4 --stage unchanged": "molecule/growth",
     "scripts/test-role": "scripts/test, stage roles",
     "scripts/pack-local": "tests/test_pack_local.py packs it and starts it",
+    "scripts/record-machine": "tests/test_record_machine.py packs it and starts it",
     "scripts/new-role": "tests/test_new_role.py makes one, in a folder of its own",
     "scripts/fault-table": "validation/tests run the short one; the whole table takes minutes",
     ". .venv/bin/activate && cd roles/": "scripts/test, stage roles",
