@@ -1,13 +1,15 @@
-"""Declared versions that have a known hole: the table in cluster/fixed_versions.yml."""
+"""Versions that have a known hole, declared and installed: the table in fixed_versions.yml."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 PATH = Path(__file__).with_suffix(".yml")
+DRIVER = "driver"
 
 # A version in what declares it: `1:4.5.2-1`, `slurm-25.11.2.tar.bz2`.
 _VERSION = re.compile(r"(?<![\d.])[1-9]\d*(?:\.\d+)*(?!\d*:)")
@@ -15,13 +17,17 @@ _VERSION = re.compile(r"(?<![\d.])[1-9]\d*(?:\.\d+)*(?!\d*:)")
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """What one variable declares the version of; `fixed` are versions without known holes."""
+    """What one variable declares the version of; `fixed` are versions without known holes.
+
+    installed  the package that has it on a node, DRIVER for the loaded driver; "" without either
+    """
 
     software: str
     branch: int
     fixed: tuple[str, ...]
     date: str
     source: str
+    installed: str = ""
 
     def hole(self, declared: str) -> str:
         """A sentence on a version with a known hole; empty for one without, or without a number."""
@@ -64,6 +70,19 @@ def known() -> dict[str, Software]:
             tuple(map(str, entry["fixed"])),
             str(entry["date"]),
             entry["source"],
+            entry.get("installed", ""),
         )
         for variable, entry in table.items()
     }
+
+
+def installed() -> dict[str, Software]:
+    """By package, and DRIVER: what a node can be asked for."""
+    return {software.installed: software for software in known().values() if software.installed}
+
+
+def holes(versions: Mapping[str, str]) -> list[str]:
+    """A sentence for each version with a known hole; `versions` by package, and DRIVER."""
+    judged = installed()
+    found = (judged[name].hole(version) for name, version in versions.items() if name in judged)
+    return [hole for hole in found if hole]

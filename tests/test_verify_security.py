@@ -145,6 +145,7 @@ def facts() -> dict[str, Any]:
         "sysctls": {"kernel.dmesg_restrict": "1"},
         "apt": {"by_hand": ["slurm", "linux-"], "unchecked": []},
         "journal": True,
+        "nvidia": {"driver": "580.159.03", "nvidia-container-toolkit": "1.19.1-1"},
         "grafana": {
             "auth.anonymous.enabled": "false",
             "users.allow_sign_up": "false",
@@ -293,6 +294,16 @@ BROKEN: list[tuple[str, Change, str]] = [
     ("audit", lambda there: there.update(journal=False), "does not have the line"),
     ("kernel-settings", put("sysctls", **{"kernel.dmesg_restrict": "0"}), "is 0, not 1"),
     ("sandbox", lambda there: there["units"]["slurmctld"].update(protectsystem="no"), "no, not"),
+    (
+        "known-holes",
+        put("nvidia", driver="580.95.05"),
+        "driver 580.95.05 has holes that 580.159.03",
+    ),
+    (
+        "known-holes",
+        put("nvidia", **{"nvidia-container-toolkit": "1.18.0-1"}),
+        "Toolkit 1.18.0 has",
+    ),
     ("users-without-sudo", put("privileged", sudo=["ada", "ops"]), "ada may submit jobs"),
     ("users-without-sudo", put("privileged", sudoers=["ada"]), "files of sudo"),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.fixed_versions import known
+from cluster.fixed_versions import DRIVER, holes, installed, known
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,19 @@ def test_every_entry_says_when_and_where():
     for software in known().values():
         assert software.date.startswith("2026-")
         assert software.source.startswith("https://")
+
+
+def test_installed_versions_are_judged_by_their_package() -> None:
+    versions = {DRIVER: "580.95.05", "datacenter-gpu-manager-4-core": "1:4.7.1-1", "bash": "5.2"}
+    (sentence,) = holes(versions)
+    assert sentence.startswith("NVIDIA's driver 580.95.05 has holes that 580.159.03 has not")
+    assert holes({DRIVER: "580.159.03"}) == []
+
+
+def test_what_can_be_asked_of_a_node_has_one_row_each() -> None:
+    assert installed().keys() == {
+        DRIVER,
+        "nvidia-container-toolkit",
+        "datacenter-gpu-manager-4-core",
+        "datacenter-gpu-manager-exporter",
+    }

@@ -176,6 +176,7 @@ def test_what_this_machine_answers_is_json() -> None:
     request = {
         **{"salt": "x", "run": "", "munge_hole": "CVE", "paths": ["/etc/passwd"], "web": []},
         **{"sysctls": ["kernel.ostype", "no.such"], "units": ["no-such-unit"]},
+        **{"packages": ["bash"]},
         **{"controller": False, "compute": False, "database": False},
     }
     told = json.loads(json.dumps(security.ask(request)))
@@ -184,3 +185,28 @@ def test_what_this_machine_answers_is_json() -> None:
     assert told["facts"]["slurm"] is None
     ours = subprocess.run(["uname", "-s"], capture_output=True, text=True, check=True).stdout
     assert told["facts"]["sysctls"]["kernel.ostype"] == ours.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  "
+            "(dvs-builder@U22)\nGCC version:  gcc version 12.3.0\n",
+            "580.95.05",
+        ),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Mon Jul 14\n", "535.261.03"),
+    ],
+)
+def test_the_loaded_driver_and_installed_packages_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, version: str
+) -> None:
+    """The lines are those of the open and of the proprietary module."""
+    monkeypatch.setattr(security, "NVIDIA_DRIVER", tmp_path / "version")
+    told = security.nvidia({"packages": ["bash", "no-such-package"]})
+    assert told.keys() == {"bash"}
+    (tmp_path / "version").write_text(text)
+    assert security.nvidia({"packages": []}) == {"driver": version}
+    (tmp_path / "version").write_text("nothing\n")
+    with pytest.raises(ValueError, match="tells no version"):
+        security.nvidia({"packages": []})

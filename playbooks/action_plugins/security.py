@@ -24,6 +24,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from cluster import fixed_versions
 from playbooks.callback_plugins.audit import VARIABLE
 from playbooks.plugin_utils import node_reader, packed
 from playbooks.plugin_utils import security_items as items
@@ -92,6 +93,7 @@ def request_for(declared: Mapping[str, Any], groups: list[str], salt: str) -> st
             "sysctls": sorted(declared.get("node_base_sysctls") or {}),
             "web": items.web_ports(declared),
             "units": items.UNITS,
+            "packages": sorted(set(fixed_versions.installed()) - {fixed_versions.DRIVER}),
             "controller": "slurm_controller" in groups,
             "compute": "slurm_compute" in groups,
             "database": "slurm_database" in groups,

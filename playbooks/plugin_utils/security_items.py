@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from cluster import fixed_versions
 from playbooks.plugin_utils.security import (
     STATED,
     TESTED,
@@ -448,6 +449,10 @@ def administrators_come_in(host: Host) -> Iterator[str]:
 
 
 # --- accounts ------------------------------------------------------------------------------------
+
+
+def known_holes(host: Host) -> Iterator[str]:
+    yield from fixed_versions.holes(host.facts["nvidia"])
 
 
 def no_user_is_root(host: Host) -> Iterator[str]:
@@ -1114,6 +1119,16 @@ ITEMS: tuple[Item | Elsewhere, ...] = (
         concerns=_group("slurm_controller", "slurm_database"),
         off=first_of(without("slurm_sandbox"), without("slurm_database_sandbox")),
         there=lambda host: bool({"slurmctld", "slurmdbd"} & host.facts["units"].keys()),
+    ),
+    Item(
+        "+",
+        "known-holes",
+        "NVIDIA's driver, container toolkit and DCGM have no known hole",
+        "set a newer version of what is named, as cluster/fixed_versions.yml has them, and run "
+        "playbooks/gpu-software.yml",
+        known_holes,
+        needs=("nvidia",),
+        there=has("nvidia"),
     ),
     Item(
         "+",

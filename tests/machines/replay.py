@@ -27,12 +27,6 @@ from validation.tests import standin_health
 from validation.tests.judging import judged
 
 FOLDER = Path(__file__).parent
-# The packages whose version cluster/fixed_versions.yml judges, by the variable that declares it.
-JUDGED = {
-    "datacenter-gpu-manager-4-core": "dcgm_version",
-    "nvidia-container-toolkit": "nvidia_container_toolkit_version",
-}
-
 Files = Mapping[str, str]
 
 
@@ -118,12 +112,8 @@ def _ports(files: Files) -> list[str]:
 
 
 def _holes(files: Files) -> list[str]:
-    found = []
-    for line in files.get("dpkg.txt", "").splitlines():
-        _, package, version = line.split()
-        if variable := JUDGED.get(package):
-            found.append(fixed_versions.known()[variable].hole(version))
-    return [hole for hole in found if hole]
+    lines = (line.split() for line in files.get("dpkg.txt", "").splitlines())
+    return fixed_versions.holes({package: version for _, package, version in lines})
 
 
 def _nccl(text: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ OFF = {
 }
 # The operator of a test cluster submits jobs (scripts/virtual-cluster up --operator-submits).
 KNOWN = {"users-without-sudo": "ops may submit jobs and is in the files of sudo"}
-ABSENT = {"grafana", "token-key", "token-lifespan"}
+ABSENT = {"grafana", "known-holes", "token-key", "token-lifespan"}
 
 
 def verified(operator, *arguments: str, environment: Mapping[str, str] = {}):
