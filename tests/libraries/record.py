@@ -27,6 +27,10 @@ from tests.conftest import REPOSITORY
 from tests.processes import run
 
 RECORDED = Path(__file__).with_name("recorded.yml")
+HEAD = """---
+# yamllint disable rule:line-length
+# Made by tests/libraries/record.py. Lines of logs are as long as they are.
+"""
 
 NVML = """
 import ctypes, json, sys
@@ -150,7 +154,7 @@ def main() -> None:
     }
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000)
     if options.write:
-        RECORDED.write_text(f"---\n# Made by tests/libraries/record.py.\n{text}", encoding="utf-8")
+        RECORDED.write_text(f"{HEAD}{text}", encoding="utf-8")
     else:
         print(text, end="")
 

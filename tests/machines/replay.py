@@ -112,8 +112,10 @@ def _ports(files: Files) -> list[str]:
 
 
 def _holes(files: Files) -> list[str]:
+    """What is installed and has a hole, without the source of that."""
     lines = (line.split() for line in files.get("dpkg.txt", "").splitlines())
-    return fixed_versions.holes({package: version for _, package, version in lines})
+    told = fixed_versions.holes({package: version for _, package, version in lines})
+    return [hole.partition(" (")[0] for hole in told]
 
 
 def _nccl(text: str) -> dict[str, Any]:
@@ -125,7 +127,13 @@ def _nccl(text: str) -> dict[str, Any]:
 
 
 def dump(value: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(value, sort_keys=False, width=100)
+    """With lists as yamllint wants them."""
+    return yaml.dump(value, Dumper=_Indented, sort_keys=False, explicit_start=True, width=100)
+
+
+class _Indented(yaml.SafeDumper):
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
 
 
 if __name__ == "__main__":
