@@ -150,7 +150,9 @@ def _nvml(machine: Machine) -> Mapping[str, str]:
     return {"nvml.json": json.dumps(document, indent=1) + "\n"}
 
 
+# Of nvidia-smi, and of a line with an XID: pid=4711, name=python, …
 _PROCESS_NAME = re.compile(r"(?m)^( +Name +: ).*$")
+_XID_NAME = re.compile(r"(\bname=)(?!<)[^,\n]*")
 
 
 def _nvidia_smi(machine: Machine) -> Mapping[str, str]:
@@ -163,7 +165,9 @@ def _kernel_log(machine: Machine) -> Mapping[str, str]:
     if log.source is None:
         raise NotThere(log.error or "no log shows a line of the kernel")
     return {
-        "kernel-log.txt": "".join(f"{line}\n" for line in log.lines),
+        "kernel-log.txt": "".join(
+            _XID_NAME.sub(r"\g<1>process", f"{line}\n") for line in log.lines
+        ),
         "kernel-log.source": f"{log.source}\n",
     }
 

@@ -40,6 +40,7 @@ PRIVATE = {
     "address": "10.77.3.42",
     "IPv6": "fd12:3456:789a:1::2a",
     "home": "/home/jdoe42",
+    "process": "train_xy7_moe",
     "mail": "jdoe42@example.edu",
 }
 _P = PRIVATE
@@ -95,7 +96,7 @@ LOG = f"""\
 [   11.500000] {HOST} kernel: NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.82.07
 [  912.250000] {HOST} kernel: NVRM: GPU at PCI:0000:2b:00: GPU-{_P["UUID of GPU 1"]}
 [  912.250100] {HOST} kernel: NVRM: GPU Board Serial Number: {_P["serial of GPU 1"]}
-[  912.250200] {HOST} kernel: NVRM: Xid (PCI:0000:2b:00): 94, pid=4711, name=python, Contained
+[  912.250200] {HOST} kernel: NVRM: Xid (PCI:0000:2b:00): 94, pid=4711, name={_P["process"]}, Contained
 [ 1800.000000] {HOST} kernel: eth0: renamed from nothing that is recorded, {_P["address"]}
 """
 PACKAGES = """\
