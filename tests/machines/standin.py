@@ -43,7 +43,7 @@ PRIVATE = {
     "process": "train_xy7_moe",
     "mail": "jdoe42@example.edu",
 }
-_P = PRIVATE
+_P, _RUNS = PRIVATE, PRIVATE["process"]
 
 SMI = f"""
 ==============NVSMI LOG==============
@@ -69,7 +69,7 @@ GPU 00000000:1B:00.0
         GPU instance ID                   : N/A
         Process ID                        : 4711
             Type                          : C
-            Name                          : {_P["home"]}/venv/bin/python
+            Name                          : {_P["home"]}/bin/{_RUNS}
             Used GPU Memory               : 600 MiB
 
 GPU 00000000:2B:00.0
@@ -96,7 +96,7 @@ LOG = f"""\
 [   11.500000] {HOST} kernel: NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.82.07
 [  912.250000] {HOST} kernel: NVRM: GPU at PCI:0000:2b:00: GPU-{_P["UUID of GPU 1"]}
 [  912.250100] {HOST} kernel: NVRM: GPU Board Serial Number: {_P["serial of GPU 1"]}
-[  912.250200] {HOST} kernel: NVRM: Xid (PCI:0000:2b:00): 94, pid=4711, name={_P["process"]}, Contained
+[  912.250200] {HOST} kernel: NVRM: Xid (PCI:0000:2b:00): 94, pid=4711, name={_RUNS}, Contained
 [ 1800.000000] {HOST} kernel: eth0: renamed from nothing that is recorded, {_P["address"]}
 """
 PACKAGES = """\
@@ -177,7 +177,7 @@ def make(folder: Path) -> Mapping[str, str]:
             f"gpu.{number}.serial = {_P[f'serial of GPU {number}']}",
         )
     ]
-    process = f"gpu.0.process.0 = 4711 600 {_P['home']}/venv/bin/python"
+    process = f"gpu.0.process.0 = 4711 600 {_P['home']}/bin/{_RUNS}"
     (folder / "description").write_text(library.describe(2, "h100_sxm", *lines, process))
     fake = library.build(folder)
     return {
