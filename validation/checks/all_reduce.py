@@ -77,8 +77,8 @@ class Size:
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """GB/s on the busiest link of a ring."""
-    return size / seconds / 1e9 * 2 * (ranks - 1) / ranks
+    """GB/s on the busiest link of a ring; one rank has none."""
+    return size / seconds / 1e9 * 2 * (ranks - 1) / ranks if ranks > 1 else 0.0
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
@@ -152,7 +152,7 @@ def _read(row: Fields, job: Job) -> Size:
     shortest, median, longest = (
         row.number(name) for name in ("time_s_min", "time_s_median", "time_s_max")
     )
-    if not 0 < shortest <= median <= longest:
+    if not (_possible(shortest, job) and shortest <= median <= longest):
         raise Unusable(f"impossible times for {size_name(size)}: {shortest}, {median}, {longest} s")
     of_calls = (min(calls_s), statistics.median(calls_s), max(calls_s))
     if any(
@@ -183,9 +183,14 @@ def read_calls(row: Fields, job: Job, name: str) -> tuple[float, ...]:
         raise Unusable(
             f"{name}: {len(calls)} calls were timed, {job.config['iterations']} asked for"
         )
-    if not all(0 < seconds <= job.run_limit_s for seconds in calls):
+    if not all(_possible(seconds, job) for seconds in calls):
         raise Unusable(f"impossible times of calls: {min(calls):.3g} to {max(calls):.3g} s")
     return calls
+
+
+def _possible(seconds: float, job: Job) -> bool:
+    """Whether a call may have taken so long. For one rank NCCL may have nothing to do: no time."""
+    return 0 <= seconds <= job.run_limit_s and (seconds > 0 or job.ranks == 1)
 
 
 def read_work(row: Fields, job: Job) -> tuple[float, ...]:

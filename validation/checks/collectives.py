@@ -407,8 +407,9 @@ def _metrics(job: Job, document: Document, ways: Sequence[Way]) -> Iterator[Metr
             function = _FUNCTIONS.get(way.operation, "")
             if how := transport.chosen(logs, function, size.bytes):
                 yield Metric(f"algorithm {size.name}", how)
-        model = curve.fit([size.times for size in way.sizes])
-        yield Metric(f"latency {way.largest.way}", float(f"{model.latency_s:.4g}"), "s")
+        if job.ranks > 1:
+            model = curve.fit([size.times for size in way.sizes])
+            yield Metric(f"latency {way.largest.way}", float(f"{model.latency_s:.4g}"), "s")
     if carriers:
         yield Metric("transport", carriers)
 

@@ -53,7 +53,8 @@ class Config(GroupConfig):
 
 @dataclass(frozen=True)
 class Measured:
-    """One size. Seconds per call on the slowest rank; GB/s at the median; how many elements were
+    """One size. Seconds per call on the slowest rank; GB/s at the median, 0 of one rank, for which
+    NCCL may have nothing to do and a GPU's clock then tells no time; how many elements were
     wrong on each rank, over all calls that were checked; seconds of each rank's own work around a
     call (timed_calls.Timed)."""
 
@@ -139,7 +140,7 @@ def _measure_size(
         time_s_median=median,
         time_s_min=min(seconds),
         time_s_max=max(seconds),
-        algbw_gbs=bandwidth.algbw(size, median),
+        algbw_gbs=bandwidth.algbw(size, median) if group.size > 1 else 0.0,
         busbw_gbs=bandwidth.busbw("all_reduce", group.size, size, median),
         wrong_by_rank=group.gather(int(measured.wrong.item())),
         work_s_by_rank=group.gather(measured.work_s),

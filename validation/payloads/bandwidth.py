@@ -42,5 +42,6 @@ def algbw(size_bytes: int, seconds: float) -> float:
 
 
 def busbw(operation: str, ranks: int, size_bytes: int, seconds: float) -> float:
-    """Bus bandwidth in GB/s; for one rank an all_reduce crosses no link and this is 0."""
-    return algbw(size_bytes, seconds) * busbw_factor(operation, ranks)
+    """Bus bandwidth in GB/s; 0 for one rank, of which nothing crosses a link, in whatever time."""
+    factor = busbw_factor(operation, ranks)
+    return algbw(size_bytes, seconds) * factor if ranks > 1 else 0.0

@@ -449,6 +449,25 @@ def test_one_rank_alone_is_judged_by_its_elements_only():
     assert judged("collectives", job, reply).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("check", ["collectives", "all_reduce"])
+def test_a_rank_alone_may_have_nothing_to_do_and_others_may_not(check):
+    """Two GPU events around a call that NCCL does not launch can be 0 ms apart."""
+    suite = {"collectives": "network", "all_reduce": "quick"}[check]
+    for ranks, verdict in ((1, Verdict.PASS), (2, Verdict.FAIL)):
+        nodes = tuple((f"gpu{number}", "virtual", 1) for number in range(1, ranks + 1))
+        job = next(job for job in make_plan(*nodes, suite=suite).jobs if job.name == check)
+        document = getattr(standin, check)(job.hosts, job.config, 1)
+        measured = document["measured"]
+        rows = measured["sizes"] if check == "all_reduce" else measured["ways"][0]["sizes"]
+        row = rows[0]
+        row["calls_s"] = [0.0] * len(row["calls_s"])
+        for name in ("time_s_median", "time_s_min", "time_s_max"):
+            if name in row:
+                row[name] = 0.0
+        reply = Reply(job.name, Outcome.EXITED, 0, "17", standin.line(document))
+        assert judged(check, job, reply).verdict is verdict
+
+
 # --- all_reduce is held against the same -------------------------------------------------------
 
 

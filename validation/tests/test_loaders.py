@@ -1,6 +1,7 @@
 """Data files are read strictly, and every problem is told at once."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -407,6 +408,26 @@ def test_a_suite_for_gpus_leaves_time_to_answer():
             compute = suite.node["compute"][device]
             assert compute.run_limit_s >= compute.config["total_s"] + 20
             load(Config, json.dumps({**compute.config, "device": device, "gpus": 8}))
+
+
+CONTRACT = Path(__file__).parents[2] / "cluster" / "contract.yml"
+FABRICS = yaml.safe_load(CONTRACT.read_text())["fabrics"]
+
+
+@pytest.mark.parametrize("fabric", [name for name in FABRICS if name[-1].isdigit()])
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [("quick", "all_reduce"), ("burn-in", "all_reduce"), ("network", "collectives")],
+)
+def test_no_collective_keeps_a_card_so_long_that_it_looks_hung(fabric, name, payload):
+    """Two nodes of eight ranks and one card each: what a ring sends over that card, in seconds."""
+    suite = suites.load(name)
+    config = suite.cluster[payload]["nccl"].config
+    rate = float(re.search("[0-9]+$", fabric)[0]) / 8  # GB/s
+    limit = suite.largest_bytes.get(fabric, max(config["sizes_bytes"]))
+    largest = max(size for size in config["sizes_bytes"] if size <= limit)
+    calls = config["iterations"] + config["warmup"]
+    assert calls * largest / 1e9 * 2 * 15 / 16 / rate < config["timeout_s"] / 4
 
 
 def test_a_suite_that_is_made_of_others_has_their_checks_and_their_jobs():

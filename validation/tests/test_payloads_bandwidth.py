@@ -28,6 +28,11 @@ def test_a_gigabyte_is_a_billion_bytes():
     assert busbw("all_reduce", 4, 2_000_000_000, 0.5) == pytest.approx(6.0)
 
 
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "broadcast", "sendrecv"])
+def test_one_rank_has_no_speed_whatever_its_clock_says(operation):
+    assert busbw(operation, 1, 8, 0.0) == 0
+
+
 @pytest.mark.parametrize(("operation", "ranks"), [("gemm", 2), ("all_reduce", 0)])
 def test_what_has_no_bus_bandwidth_is_refused(operation, ranks):
     with pytest.raises(ValueError, match=r"ranks|bus bandwidth"):
