@@ -18,6 +18,8 @@ from cluster.slurm import job_reasons, node_states
 from cluster.slurm.job_reasons import Cause
 from cluster.slurm.node_states import NodeState
 from cluster.text import printable
+from validation.checks import nccl_notes
+from validation.checks.nccl_notes import Note
 from validation.model import Job, Outcome, Proof, Rank, Reply, Result, Tier, Verdict, exit_status
 from validation.payloads.rendezvous import STEERING
 
@@ -27,17 +29,22 @@ _MOST = 2**64 - 1  # the widest counter of a kernel, a driver or a board
 
 
 class Unusable(Exception):
-    """Why an answer cannot be judged, what follows from that, and for whom (see Result.blamed)."""
+    """Why an answer cannot be judged, what follows from that, and for whom (see Result.blamed).
+
+    notes   what the ranks said of NCCL
+    """
 
     def __init__(
         self,
         reason: str,
         verdict: Verdict = Verdict.FAIL,
         blamed: tuple[str, ...] | None = None,
+        notes: Sequence[Note] = (),
     ) -> None:
         super().__init__(reason)
         self.verdict = verdict
         self.blamed = blamed
+        self.notes = notes
 
 
 class Fields:
@@ -161,12 +168,15 @@ def unusable_result(
     check: str, job: Job, reply: Reply, unusable: Unusable, proof: Proof | None = None
 ) -> Result:
     """What follows from an answer that cannot be judged."""
+    reason = printable(str(unusable), 300)
+    more = nccl_notes.sentence(unusable.notes, told=reason)
     return Result(
         check,
         job.tier,
         job.subject,
         unusable.verdict,
-        printable(str(unusable), 300),
+        f"{reason}; {more}" if more else reason,
+        metrics=nccl_notes.details(unusable.notes),
         proof=proof or _bare_proof(reply),
         blamed=unusable.blamed,
     )
@@ -229,10 +239,11 @@ def _ended_well(job: Job, reply: Reply) -> None:
 
 def _unusable(job: Job, reply: Reply, message: str, known: tuple[str, ...] = ()) -> Unusable:
     """A failure of the job, counted against the nodes that are known to have caused it."""
+    notes = nccl_notes.read(reply.stderr)
     if down := _out_of_service(job, reply):
         states = (f"{host} is {state} meanwhile" for host, state in down.items())
-        return Unusable(f"{', '.join(states)}; {message}", blamed=tuple(down))
-    return Unusable(message, blamed=known or None)
+        return Unusable(f"{', '.join(states)}; {message}", blamed=tuple(down), notes=notes)
+    return Unusable(message, blamed=known or None, notes=notes)
 
 
 def _out_of_service(job: Job, reply: Reply) -> dict[str, str]:
@@ -505,9 +516,6 @@ _OURS = "plumbline: "
 _ECHOES = ("srun:", "slurmstepd:", "pyxis:")
 _ERROR = "srun: error: "
 _STEPD = "slurmstepd: error: "
-# NCCL_RUN_DIAGNOSTICS (NCCL 2.31): rank 0 prints what it found beside what is in order.
-_DIAGNOSIS = re.compile(r"\S+:[0-9]+ NCCL DIAG (?P<text>.*)")
-_FOUND = re.compile(r"\[(?!OK\])[A-Z]+\] +(?P<text>.*)")
 _STILL_RUNNING = re.compile(r"srun: StepId=\S+ tasks? \S+: running")
 
 
@@ -515,13 +523,11 @@ def _complaint(stderr: str) -> str:
     """What stderr most likely says about the cause, and the task that srun saw end first.
 
     The first line that a payload wrote itself: other ranks complain after the one that failed.
-    Without one, the last line that is not srun's. Besides, what NCCL's diagnostics found first.
+    Without one, the last line that is not srun's. What is said of NCCL is told apart (nccl_notes).
     """
     lines = [line for line in stderr.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(_NOTED)]
-    diagnoses = [match["text"] for line in lines if (match := _DIAGNOSIS.fullmatch(line))]
-    found = [match["text"] for text in diagnoses if (match := _FOUND.fullmatch(text))]
-    lines = [line for line in lines if not _DIAGNOSIS.fullmatch(line)]
+    lines = [line for line in lines if not nccl_notes.is_note(line)]
     payload = [line.removeprefix(_OURS) for line in lines if line.startswith(_OURS)]
     own = [line for line in lines if not line.startswith((_OURS, *_ECHOES))]
     srun = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
@@ -532,6 +538,4 @@ def _complaint(stderr: str) -> str:
         parts = [*payload[:1], f"{', '.join(late)} when other tasks had long ended"]
     if len(payload) > 1:
         parts.append(f"and {len(payload) - 1} more such lines")
-    if found:
-        parts.append(f"NCCL's diagnostics: {found[0]}")
     return "; ".join(printable(part, 300) for part in parts + srun[:1])

@@ -15,16 +15,15 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.errors import CannotRun
 from cluster.text import first_line
-from validation.payloads import container, nccl_debug
+from validation.payloads import container, flight_recorder, nccl_debug, nccl_error
 from validation.payloads.config import GroupConfig
 from validation.payloads.meeting import TICK_S, connect, meet
 from validation.payloads.rendezvous import Rendezvous, from_slurm, node_name, steering
@@ -167,6 +166,8 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
     log = nccl_debug.request(os.environ) if config.backend == "nccl" else None
     with _blamed_on(host):
         dist = _distributed(config.backend)
+        if config.backend == "nccl":
+            flight_recorder.request(os.environ, _torch_release())
         device = _device(config.backend, rendezvous.local_rank)
         if config.backend == "gloo" and len(rendezvous.nodes) > 1:
             _require_reachable_address(environ)
@@ -179,7 +180,7 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
         rendezvous.rank,
         hosts,
         config.timeout_s,
-        partial(nccl_debug.complaint, log),
+        log,
     )
     try:
         mark("connecting", rendezvous.rank, host)
@@ -203,7 +204,7 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
         watch.doing("leaving")
         dist.barrier()  # rank 0 serves the rendezvous; it must not leave first
     except RuntimeError as error:
-        raise watch.explain(first_line(error)) from error
+        raise watch.explain(first_line(error), nccl_error.cause(str(error))) from error
     watch.stop()
     # Gloo's part of the group is left to the end of the process: with torch 2.6 destroying it hangs
     # now and then on one rank, after all work is done (seen on two nodes of the virtual cluster).
@@ -381,6 +382,14 @@ def _describe(rendezvous: Rendezvous, device: torch.device, environ: Mapping[str
         nccl=nccl,
         container=container.system(),
     )
+
+
+def _torch_release() -> tuple[int, int, int] | None:
+    import torch
+
+    with suppress(CannotRun):
+        return release(torch.__version__)
+    return None
 
 
 def _nccl_version() -> str:

@@ -26,8 +26,13 @@ def request(environ: MutableMapping[str, str]) -> Path:
 
 
 def summary(path: Path) -> dict[str, Any]:
+    """What the log shows, for a document."""
+    return read(path).to_json()
+
+
+def read(path: Path) -> nccl_log.Summary:
     """What the log shows; one that is missing shows nothing. Channels connect at first use."""
-    return nccl_log.summarize(_text(path)).to_json()
+    return nccl_log.summarize(_text(path))
 
 
 def complaint(path: Path | None) -> str | None:

@@ -179,17 +179,23 @@ def summarize(text: str) -> Summary:
 
 
 def complaint(text: str) -> str | None:
-    """NCCL's last warning with the hints after it: the likeliest reason of a failure."""
-    told: list[str] = []
+    """NCCL's last warning with the hints after it: the likeliest reason of a failure.
+
+    Where nothing is a warning, what it wants attention for: most of that was one until 2.31.
+    """
+    told: dict[str, list[str]] = {}
+    last = ""
     for line in _lines(text):
         start = _start(line.rstrip())
         if start is None:
             continue
-        if start["level"] == "WARN":
-            told = [start["text"]]
-        elif told and start["text"].startswith(_HINT):
-            told.append(start["text"])
-    return " ".join(part[:MAX_WARNING] for part in told) or None
+        if start["level"] != "INFO":
+            last = start["level"]
+            told[last] = [start["text"]]
+        elif last and start["text"].startswith(_HINT):
+            told[last].append(start["text"])
+    parts = told.get("WARN") or told.get("ATTN") or []
+    return " ".join(part[:MAX_WARNING] for part in parts) or None
 
 
 # --- the lines -------------------------------------------------------------------------------

@@ -21,9 +21,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster.errors import CannotRun
+from validation.payloads import nccl_error, nccl_witness
+from validation.payloads.nccl_witness import Fact, Witness
 
 BEAT_S = 1.0
 SILENCE_S = 5.0  # without a beat, when something has already gone wrong
@@ -41,7 +44,7 @@ class Watch:
     """One rank's thread.
 
     connect  opens a connection to the store that is served at `address`
-    said     what NCCL itself says of a failure, None if nothing
+    log      this rank's NCCL log; None without NCCL
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class Watch:
         rank: int,
         hosts: Sequence[str],
         timeout_s: float,
-        said: Callable[[], str | None] = lambda: None,
+        log: Path | None = None,
     ) -> None:
         self._connect = connect
         self._store = connect()
@@ -59,7 +62,7 @@ class Watch:
         self._rank = rank
         self._hosts = hosts
         self._timeout_s = timeout_s
-        self._said = said
+        self._witness = Witness(log, first=hosts.index(hosts[rank]) == rank)
         self._doing = "joining"
         self._since = time.monotonic()
         self._reported = False
@@ -77,15 +80,18 @@ class Watch:
         self._over.set()
         self._thread.join(2 * BEAT_S)
 
-    def explain(self, problem: str) -> CannotRun:
-        """The error to end with, after asking rank 0 whose beats stopped.
+    def explain(self, problem: str, last_error: str = "") -> CannotRun:
+        """The error to end with, after asking rank 0 whose beats stopped. last_error is NCCL's.
 
-        Of the main thread and this one only the first gets an answer; it ends the process.
+        What NCCL says, and over what it ran, goes to standard error besides. Of the main thread and this one only the first gets an answer; it ends the process.
         """
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()
         self._since = math.inf
-        said = self._said()  # before other ranks leave, of which it would speak then
+        # before other ranks leave, of which it would speak then
+        said = nccl_error.together(self._witness.said(), last_error)
+        warned: Sequence[Fact] = (("warned", said),) if said else ()
+        self._tell((*warned, *self._witness.seen()))
         silent = self._silent_ranks(problem)
         sentence = f"{f'NCCL: {said}; ' if said else ''}{problem} (while {self._doing})"
         if silent is None:
@@ -97,6 +103,11 @@ class Watch:
         more = f" and {len(silent) - 8} more" if len(silent) > 8 else ""
         message = f"no sign of life from {', '.join(names)}{more}: {sentence}"
         return CannotRun(message, hosts, LINGER_S)
+
+    def _tell(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            line = nccl_witness.line(self._rank, self._hosts[self._rank], fact)
+            print(line, file=sys.stderr, flush=True)
 
     def _beat(self, number: int) -> None:
         self._store.set(f"alive/{self._rank}", str(number))
@@ -153,7 +164,9 @@ class Watch:
             self._tell_silent_ranks()  # its own thread is this one
         error = self.explain(f"no progress for {self._timeout_s:g} s")
         complain(f"rank {self._rank} on {self._hosts[self._rank]}: {error}", error.blamed)
-        time.sleep(error.linger_s)
+        stays_until = time.monotonic() + error.linger_s
+        self._tell(self._witness.asked())
+        time.sleep(max(0.0, stays_until - time.monotonic()))
         own = tempfile.gettempdir()
         if os.path.basename(own).startswith("plumbline-"):  # the task's, which ends here
             shutil.rmtree(own, ignore_errors=True)

@@ -1,6 +1,5 @@
 """NCCL's own log of a rank: where it is asked for, and what is made of one that is not there."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,8 +58,7 @@ def test_a_rank_that_fails_tells_what_nccl_last_warned_of():
         def __getattr__(self, name):
             return {"check": lambda _: False, "get": lambda _: "[]"}.get(name, lambda *_: None)
 
-    said = partial(nccl_debug.complaint, path)
-    watch = Watch(Store, ("localhost", 1), 1, ["n1", "n1"], 60, said)
+    watch = Watch(Store, ("localhost", 1), 1, ["n1", "n1"], 60, path)
     error = watch.explain("invalid usage")
     watch.stop()
     assert str(error) == (

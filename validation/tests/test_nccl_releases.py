@@ -1,7 +1,6 @@
 """NCCL's log, release by release: each release's own words are read, and judged alike.
 
-The formats are those in NVIDIA's libraries (libnccl.so.2 of nvidia-nccl-cu12 and nvidia-nccl-cu13).
-The lines are made up from them.
+The formats are those in NVIDIA's libraries (validation/nccl_formats). The lines are made up from them.
 """
 
 import json
@@ -15,150 +14,18 @@ import pytest
 from cluster.declaration import Gpus
 from validation.checks import transport
 from validation.model import Verdict
+from validation.nccl_formats import number, recorded
 from validation.payloads import nccl_log
 from validation.payloads.nccl_log import Choice, NetDevice, Summary, summarize
 
-LISTED = """
-2.18.1 2.18.3 2.19.3 2.20.5 2.21.5 2.22.3 2.23.4 2.24.3 2.25.1 2.26.2 2.26.5 2.27.3 2.27.7 2.28.3
-2.28.9 2.29.2 2.29.7 2.30.3 2.30.4 2.30.7 2.31.2 2.32.3
-"""
-RELEASES = tuple(LISTED.split())
+RELEASES = recorded().releases
 WARN, FAIL, UNKNOWN = Verdict.WARN, Verdict.FAIL, Verdict.INCONCLUSIVE
 
 # Each line's format from the release on that brought it. Where a later one has more places, these
 # are the last ones.
-FORMATS: dict[str, dict[str, str]] = {
-    "INFO": {"2.18.1": "%s:%d:%d [%d] NCCL INFO "},
-    "WARN": {
-        "2.18.1": "\n%s:%d:%d [%d] %s:%d NCCL WARN ",
-        "2.26.2": "%s:%d:%d [%d] %s:%d NCCL WARN ",
-        "2.30.7": "%s:%d:%d [%d] %s:%d (%s) NCCL WARN ",
-    },
-    "ATTN": {"2.32.3": "%s:%d:%d [%d] %s:%d (%s) NCCL ATTN "},
-    "port listed": {"2.18.1": " [%d]%s:%d/%s"},
-    "port listed with its rail": {"2.30.7": " [%d]%s:%d:%d:%d/%s"},
-    "ports": {"2.18.1": "NET/IB : Using%s %s; OOB %s:%s"},
-    "port": {
-        "2.27.3": "NET/IB: [%d] %s:%s:%d/%s provider=%s speed=%d context=%p pciPath=%s ar=%d",
-        "2.30.3": "NET/IB: [%d] %s:%s:%d/%s provider=%s speed=%d context=%p pciPath=%s ar=%d "
-        "oooRqSize=%d",
-    },
-    "virtual": {
-        "2.24.3": "NET/IB : Made virtual device [%d] name=%s speed=%d ndevs=%d",
-        "2.30.7": "NET/IB : Made virtual device [%d] name=%s speed=%d ndevs=%d rail=%d plane=%d",
-    },
-    "speed": {
-        "2.30.7": "NET/IB : %s:%d speed change detected: %d -> %s Mbps",
-        "2.31.2": "NET/IB : %s:%d speed change detected: %lu -> %lu Mbps",
-    },
-    "failed port": {
-        "2.29.7": "NET/IB: ncclIbResiliencyHandleDeviceFailure: Device %d marked as failed. (%s "
-        "comm=%p)",
-        "2.30.3": "NET/IB: Device %d marked as failed. Initiating recovery? No (%s comm=%p, "
-        "outstandingRecovery=0)",
-    },
-    "sockets": {"2.18.1": "NET/Socket : Using%s"},
-    "bootstrap": {"2.18.1": "Bootstrap : Using%s", "2.24.3": "Bootstrap: Using%s"},
-    "shm": {
-        "2.18.1": "Channel %02d : %d[%lx] -> %d[%lx] via SHM/%s/%s",
-        "2.18.3": "Channel %02d : %d[%d] -> %d[%d] via SHM/%s/%s",
-        "2.30.7": "Channel %02d : %d[%d] -> %d[%d] via SHM/direct",
-    },
-    "p2p": {
-        "2.18.1": "Channel %02d/%01d : %d[%x] -> %d[%x] via P2P/CUMEM",
-        "2.18.3": "Channel %02d/%01d : %d[%d] -> %d[%d] via P2P/CUMEM",
-        "2.20.5": "Channel %02d/%01d : %d[%d] -> %d[%d] via P2P/%s%s%s",
-    },
-    "send": {
-        "2.18.1": "Channel %02d/%d : %d[%lx] -> %d[%lx] [send] via NET/%s/%d%s%s",
-        "2.18.3": "Channel %02d/%d : %d[%d] -> %d[%d] [send] via NET/%s/%d%s%s",
-        "2.26.2": "Channel %02d/%d : %d[%d] -> %d[%d] [send] via NET/%s/%d%s%s%s",
-    },
-    "send by another GPU": {
-        "2.26.2": "Channel %02d/%d : %d[%d] -> %d[%d] [send] via NET/%s/%d(%d)%s%s%s"
-    },
-    "receive": {
-        "2.18.1": "Channel %02d/%d : %d[%lx] -> %d[%lx] [receive] via NET/%s/%d%s%s",
-        "2.18.3": "Channel %02d/%d : %d[%d] -> %d[%d] [receive] via NET/%s/%d%s%s",
-        "2.26.2": "Channel %02d/%d : %d[%d] -> %d[%d] [receive] via NET/%s/%d%s%s%s",
-        "2.31.2": "Channel %02d/%d : %d[%d] -> %d[%d] [receive] via NET/%s/%d%s%s%s%s%s",
-    },
-    "collnet": {
-        "2.18.1": "CollNet %02d/%1d : %d [receive] via COLLNET/%s/%d%s",
-        "2.26.2": "CollNet %02d/%1d : %d [receive] via COLLNET/%s/%d%s%s",
-    },
-    "complete": {
-        "2.18.1": "comm %p rank %d nranks %d cudaDev %d busId %lx commId 0x%llx - Init COMPLETE",
-        "2.18.3": "comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx commId 0x%llx "
-        "- Init COMPLETE",
-        "2.21.5": "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx "
-        "commId 0x%llx - Init COMPLETE",
-        "2.23.4": "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx commId 0x%llx "
-        "- Init COMPLETE",
-    },
-    "split": {
-        "2.21.5": "ncclCommSplit comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx "
-        "parent %p color %d key %d commId 0x%llx - Init COMPLETE",
-        "2.23.4": "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx parent %p "
-        "color %d key %d - Init COMPLETE",
-        "2.24.3": "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx parent %p "
-        "splitCount %d color %d key %d - Init COMPLETE",
-        "2.29.2": "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx parent %p "
-        "childCount %d color %d key %d - Init COMPLETE",
-        "2.31.2": "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx commId 0x%lx "
-        "parent %p childCount %d color %d key %d - Init COMPLETE",
-    },
-    "nvls": {
-        "2.18.1": "NVLS comm %p headRank %d nHeads %d buffSize %zi memSize %zi "
-        "nvlsPerRankSize %zi nvlsTotalSize %zi",
-        "2.22.3": "NVLS comm %p headRank %d nHeads %d buffSize %zu nvlsPerRankSize %zu "
-        "nvlsTotalSize %zu",
-        "2.27.3": "NVLS comm %p headRank %d nHeads %d nvlsRanks %d buffSize %zu "
-        "nvlsPerRankSize %zu nvlsTotalSize %zu",
-    },
-    "choice": {
-        "2.20.5": "%ld Bytes -> Algo %d proto %d time %f",
-        "2.23.4": "%s: %ld Bytes -> Algo %d proto %d time %f",
-        "2.24.3": "%s: %ld Bytes -> Algo %s proto %s channel{Lo..Hi}={%d..%d}",
-        "2.31.2": "%s: %ld Bytes -> Algo %s proto %s channel{Lo..Hi}={%d..%d} cgaClusterSize %d",
-    },
-    "symmetric": {
-        "2.27.3": "%s [Symmetric]: %ld Bytes -> Kernel %s nchannels %d nthreads %d",
-        "2.28.3": "%s [Symmetric]: %ld Bytes -> Kernel %s nchannels %d nthreads %d nWorks %d",
-    },
-    "copies": {"2.29.2": "%s [Copy Engine]: %ld Bytes -> cudaMemcpy%s"},
-    "completion": {
-        "2.18.1": "NET/IB : Got completion from peer %s with error %d, opcode %d, len %d, "
-        "vendor err %d (%s)%s%s%s%s",
-        "2.20.5": "NET/IB : Got completion from peer %s with status=%d opcode=%d len=%d "
-        "vendor err %d (%s)%s%s%s%s",
-        "2.22.3": "NET/IB: Got completion from peer %s with status=%d opcode=%d len=%d "
-        "vendor err %d (%s)%s%s%s%s hca %s",
-        "2.28.9": "NET/IB: Got completion from peer %s with status=%s(%d) opcode=%s(%d) "
-        "reqSize=%d vendor_err=%u req_type=%s%s%s%s%s hca %s",
-        "2.29.2": "NET/IB: Got completion from peer %s with status=%s(%d) opcode=%s(%d) "
-        "vendor_err=%u %s%s%s%s hca %s",
-        "2.32.3": "NET/IB: Got completion from peer %s with status=%s(%d) opcode=%s(%d) "
-        "vendor_err=%u qp_num=%u %s%s%s%s hca %s",
-    },
-    "hint": {
-        "2.30.7": "HINT: In many cases this error occurs when the NCCL_IB_TIMEOUT is set too "
-        "short.",
-        "2.31.2": "HINT: In many cases this error indicates that NCCL_IB_TIMEOUT is set too short "
-        "(the default value is 20, which is ~30 seconds before timing out).",
-    },
-    "one GPU": {
-        "2.18.1": "Duplicate GPU detected : rank %d and rank %d both on CUDA device %lx",
-        "2.30.7": "Multiple Ranks are using the same GPU/Partition. Set "
-        "NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.",
-    },
-}
+FORMATS = {name: recorded().formats(name) for name in recorded().lines}
 NO_COLLNET = "Cannot initialize CollNet, using point-to-point network instead"
 PLACE = re.compile(r"(?P<before>(?P<word>\w*)[ =]?(?:0x)?)%[0-9]*(?P<type>[dixsuf])")
-
-
-def number(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split("."))
 
 
 def since(first: str) -> tuple[str, ...]:
