@@ -81,6 +81,46 @@ class Gpus:
 
 
 @dataclass(frozen=True, slots=True)
+class Transports:
+    """What NCCL must use on a node, where a site says so.
+
+    nvlink   between the GPUs of the node
+    nvls     NVLink SHARP: NVSwitches that add up
+    mnnvl    NVLink between nodes
+    gdrdma   GPUDirect RDMA: network cards that read and write the GPUs' memory
+    rails    how many ports of network cards at least
+    cards    these cards or ports of them, as NCCL names them: "mlx5_0", "mlx5_0:1"
+    """
+
+    nvlink: bool = False
+    nvls: bool = False
+    mnnvl: bool = False
+    gdrdma: bool = False
+    rails: int = 0
+    cards: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> "Transports":
+        """What validation_transports says, which has no problem; `rails` is a number or names."""
+        flags = {name: bool(said.get(name)) for name in TRANSPORTS}
+        rails = said.get("rails") or 0
+        if isinstance(rails, int):
+            return cls(**flags, rails=rails)
+        return cls(**flags, cards=tuple(str(card) for card in rails))
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The same as `of` takes it; nothing where nothing is declared."""
+        rails: int | list[str] = list(self.cards) or self.rails
+        flags = {name: True for name in TRANSPORTS if getattr(self, name)}
+        return flags | ({"rails": rails} if rails else {})
+
+
+TRANSPORTS = ("nvlink", "nvls", "mnnvl", "gdrdma")
+NO_TRANSPORTS = Transports()
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     name: str
     cpus: int
@@ -94,6 +134,7 @@ class Node:
     without: tuple[str, ...] = ()  # software that it has not, of WITHOUT: its checks are skipped
     seen: tuple[str, ...] = ()  # what was read off a node and declared by nobody, of DOUBTFUL
     assumed: tuple[str, ...] = ()  # what was neither declared nor seen, of DOUBTFUL
+    transports: Transports = NO_TRANSPORTS
 
     @property
     def hardware(self) -> str:
@@ -289,7 +330,7 @@ def document(
 
 
 def _node(node: Mapping[str, Any], settings: Mapping[str, Any]) -> Node:
-    """`settings` is what the inventory says of it for the validation: environment, filesystems."""
+    """`settings` is what the inventory says of it for the validation: environment and so on."""
     gpus, cpus = node["gpus"], node["cpus"]
     return Node(
         node["name"],
@@ -307,6 +348,7 @@ def _node(node: Mapping[str, Any], settings: Mapping[str, Any]) -> Node:
         tuple(str(path) for path in settings.get("shared_filesystems", [])),
         str(node.get("switch") or "").strip(),
         str(node.get("rack") or "").strip(),
+        transports=Transports.of(settings.get("transports") or {}),
     )
 
 
@@ -360,6 +402,7 @@ def _plain_node(node: Node) -> dict[str, Any]:
         ),
         **({"switch": node.switch} if node.switch else {}),
         **({"rack": node.rack} if node.rack else {}),
+        **({"transports": said} if (said := node.transports.said) else {}),
         **{
             name: list(words)
             for name in ("without", "seen", "assumed")
@@ -414,6 +457,29 @@ def _of_container(name: str) -> strict.Reader:
     return read
 
 
+def rails_problem(value: Any) -> str:
+    """Why these can be no rails; empty when they can: a number of ports, or cards by name."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return ""
+    if isinstance(value, (list, tuple)) and value and all(map(_is_card, value)):
+        return ""
+    return f"expected a number above 0 or a list of cards such as [mlx5_0], found {value!r}"
+
+
+def _is_card(value: Any) -> bool:
+    return isinstance(value, str) and _CARD.fullmatch(value) is not None
+
+
+_CARD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(:[1-9][0-9]?)?")
+
+
+def _rails(value: Any, where: str, problems: strict.Problems) -> int | tuple[str, ...] | None:
+    if problem := rails_problem(value):
+        problems.append(f"{where}: {problem}")
+        return None
+    return value if isinstance(value, int) else tuple(value)
+
+
 def _gres(value: Any, where: str, problems: strict.Problems) -> str | None:
     if isinstance(value, str) and all(map(_GRES.fullmatch, value.split(","))):
         return value
@@ -431,6 +497,14 @@ _SUBMISSION = strict.table(
         "user": _user,
         "srun_options": strict.list_of(_option),
         **{f"container_{name}": _of_container(name) for name in ("image", "mounts", "python")},
+    },
+)
+
+_TRANSPORTS = strict.table(
+    {},
+    {
+        **dict.fromkeys(TRANSPORTS, strict.flag),
+        "rails": _rails,
     },
 )
 
@@ -473,6 +547,7 @@ _READ = strict.table(
                     "shared_filesystems": strict.list_of(_absolute),
                     "switch": strict.text,
                     "rack": strict.text,
+                    "transports": _TRANSPORTS,
                     "without": strict.list_of(strict.one_of(*WITHOUT)),
                     "seen": strict.list_of(strict.one_of(*DOUBTFUL)),
                     "assumed": strict.list_of(strict.one_of(*DOUBTFUL)),
@@ -554,6 +629,7 @@ def parse(value: Any, source: str) -> Declaration:
             without=tuple(dict.fromkeys(item["without"] or ())),
             seen=tuple(dict.fromkeys(item["seen"] or ())),
             assumed=tuple(dict.fromkeys(item["assumed"] or ())),
+            transports=Transports.of(item["transports"] or {}),
         )
         for item in read["nodes"]
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster import mig as boards
 from cluster.contract import Contract
-from cluster.declaration import VIRTUAL
+from cluster.declaration import TRANSPORTS, VIRTUAL, rails_problem
 
 TOPOLOGY = ("sockets", "cores_per_socket", "threads_per_core")
 NO_GPU = "none"
@@ -205,6 +205,19 @@ def shared_problems(value: Sequence[Any]) -> Iterator[Problem]:
                 f"validation_shared_filesystems has {path!r}; set it to absolute paths below the "
                 "root, such as [/home]."
             )
+
+
+def transports_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with validation_transports, what NCCL must use on a node, a mapping."""
+    for name, said in value.items():
+        where = f"validation_transports.{name}"
+        if name == "rails":
+            if problem := rails_problem(said):
+                yield Problem(f"{where}: {problem}.")
+        elif name not in TRANSPORTS:
+            yield Problem(f"{where} is no transport; known are {', '.join(TRANSPORTS)} and rails.")
+        elif not isinstance(said, bool):
+            yield Problem(f"{where} is {said!r}; set it to true or leave it out.")
 
 
 JUDGES: Mapping[str, Callable[[Any, Contract], Iterator[Problem]]] = {

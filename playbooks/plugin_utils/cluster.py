@@ -20,6 +20,7 @@ from cluster.hardware import (
     environment_problems,
     needs_fabric,
     shared_problems,
+    transports_problems,
 )
 from cluster.hostlist import listed
 from cluster.partitions import PartitionError, expanded, partition_refusals
@@ -37,7 +38,7 @@ WORKED_OUT = "__cluster"
 # Connections that reach a host by its address; others (podman, local) have no door to share.
 # What a group of nodes adds to its lines of Slurm's configuration, and its key in a node.
 # For the validation alone, not for Slurm.
-ENVIRONMENT, SHARED = "environment", "shared_filesystems"
+ENVIRONMENT, SHARED, TRANSPORTS = "environment", "shared_filesystems", "transports"
 ADDITIONS = {
     "slurm_node_options": "options",
     "slurm_node_gres": "gres",
@@ -46,6 +47,7 @@ ADDITIONS = {
     "node_switch": "switch",
     "validation_environment": ENVIRONMENT,
     "validation_shared_filesystems": SHARED,
+    "validation_transports": TRANSPORTS,
 }
 OVER_THE_NETWORK = {"ssh", "ansible.builtin.ssh", "smart", "paramiko_ssh", "paramiko"}
 
@@ -230,6 +232,8 @@ def _addition_problems(name: str, value: Any) -> list[Problem]:
         return list(environment_problems(value))
     if name == "validation_shared_filesystems" and isinstance(value, list):
         return list(shared_problems(value))
+    if name == "validation_transports" and isinstance(value, Mapping):
+        return list(transports_problems(value))
     return []  # the contract says what it is
 
 
@@ -259,7 +263,7 @@ def work_out(site: Site, contract: Contract) -> tuple[Cluster, list[Refusal]]:
     added, more = additions(site)
     refusals += more
     for_validation = {
-        name: {key: extra.pop(key) for key in (ENVIRONMENT, SHARED) if key in extra}
+        name: {key: extra.pop(key) for key in (ENVIRONMENT, SHARED, TRANSPORTS) if key in extra}
         for name, extra in added.items()
     }
     hosts = [{"name": name, "address": address} for name, address in address_of.items()]

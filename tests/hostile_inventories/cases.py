@@ -773,6 +773,8 @@ def secrets() -> Iterator[Case]:
         ("validation_environment: {A B: c}", "validation_environment"),
         ("validation_environment: {CUDA_VISIBLE_DEVICES: 0}", "validation_environment"),
         ("validation_shared_filesystems: [home]", "validation_shared_filesystems"),
+        ("validation_transports: {nvsl: true}", "validation_transports"),
+        ("validation_transports: {rails: 0}", "validation_transports"),
     ):
         yield _more(text, words, text)
 

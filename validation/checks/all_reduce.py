@@ -55,6 +55,7 @@ CAUSES = {
 SHARED = (transport,)
 
 _ELEMENT_BYTES = 4  # float32
+_FUNCTION = "AllReduce"  # as NCCL's log has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,10 @@ def _judged(
         return Judged(Verdict.FAIL, message, *_wrong(wrong), blamed)
     for size in sizes:
         rule = rule_of(job, rules, size.bytes, links)
-        for found in too_fast(job, rules, size.metric, size.busbw_gbs, rule):
+        added = in_switches(job, document, _FUNCTION, size.bytes)
+        for found in too_fast(
+            job, rules, size.metric, size.busbw_gbs, rule, in_switches=added
+        ):
             return found
     if job.ranks == 1:
         # Of one rank no link carries anything, so there is no speed to judge.
@@ -237,11 +241,20 @@ def _who_is_wrong(size: Size, ranks: Sequence[Rank]) -> tuple[str, tuple[str, ..
 
 
 def too_fast(
-    job: Job, rules: Rules, value: Metric, speed: float, rule: CollectiveRule | None
+    job: Job,
+    rules: Rules,
+    value: Metric,
+    speed: float,
+    rule: CollectiveRule | None,
+    *,
+    in_switches: bool = False,
 ) -> Iterator[Judged]:
-    """What came faster than anything carries it, for each limit that says so."""
+    """What came faster than anything carries it, for each limit that says so.
+
+    Where switches add up, bus bandwidth is no wire's, and a wire's limit does not hold for it.
+    """
     limits = [rules.common.bus_bandwidth[job.backend or ""]]
-    if rule is not None and rule.ceiling is not None:
+    if rule is not None and rule.ceiling is not None and not in_switches:
         limits.append(rule.ceiling)
     for limit in limits:
         if limit.judge(speed) is Verdict.FAIL:
@@ -255,6 +268,14 @@ def too_fast(
 def links_of(job: Job, document: Document) -> str | None:
     logs = document.measured.items("transport") if job.backend == "nccl" else ()
     return transport.links([log.values for log in logs])
+
+
+def in_switches(job: Job, document: Document, function: str, size: int) -> bool:
+    """Whether NCCL had switches add up at this size, as its logs say."""
+    if job.backend != "nccl":
+        return False
+    logs = [log.values for log in document.measured.items("transport")]
+    return transport.in_switches(logs, function, size)
 
 
 def collective(job: Job, size: int, links: str | None, operation: str = NAME) -> Collective:

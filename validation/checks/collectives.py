@@ -123,7 +123,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         unjudged: tuple[Way, ...] = ()
         judged = [_no_wrong_elements(ways)]
         if job.ranks > 1:  # what a rank does alone goes over no link
-            findings += _speeds(job, rules, ways, links)
+            findings += _speeds(job, rules, ways, links, document)
             findings += _apart(job, rules, ways, document)
             known = [(way, limit) for way in ways if (limit := _limit(job, rules, way, links))]
             judged = [(way.largest.metric, limit) for way, limit in known] or judged
@@ -336,12 +336,18 @@ def _limit(job: Job, rules: Rules, way: Way, links: str | None) -> Threshold | N
     return None if rule is None else rule.threshold
 
 
-def _speeds(job: Job, rules: Rules, ways: Sequence[Way], links: str | None) -> Iterator[Judged]:
+def _speeds(
+    job: Job, rules: Rules, ways: Sequence[Way], links: str | None, document: Document
+) -> Iterator[Judged]:
     """Sizes that came faster than anything carries them; the largest against its threshold."""
     for way in ways:
         rule = all_reduce.rule_of(job, rules, way.largest.asked_bytes, links, way.operation)
         for size in way.sizes:
-            yield from all_reduce.too_fast(job, rules, size.metric, size.busbw_gbs, rule)
+            function = _FUNCTIONS.get(way.operation, "")
+            added = all_reduce.in_switches(job, document, function, size.bytes)
+            yield from all_reduce.too_fast(
+                job, rules, size.metric, size.busbw_gbs, rule, in_switches=added
+            )
         if rule is None:
             continue
         value, threshold = way.largest.metric, rule.threshold

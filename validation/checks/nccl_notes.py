@@ -28,6 +28,7 @@ _SAID = {
     "waits": "torch's flight recorder: {}",
     "network": "NCCL's network: {}",
     "bootstrap": "the ranks met over {}",
+    "release": "NCCL {}",
 }
 _NAMES = {
     "warned": "NCCL warned",

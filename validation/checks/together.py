@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from validation.checks import transport
+from validation.checks import nccl_notes, transport
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.document import answer as answered
 from validation.model import Job, Metric, Rank, Reply, Result, Sample, Threshold, Verdict
@@ -40,7 +40,7 @@ def answer(check: str, job: Job, reply: Reply, judge: Callable[[Document], Judge
             found.blamed,
             found.unjudged,
         )
-        return transport.held_against(result, job, document)
+        return transport.held_against(result, job, document, nccl_notes.read(reply.stderr))
 
     return answered(check, job, reply, held)
 

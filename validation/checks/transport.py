@@ -4,7 +4,10 @@ all_reduce and all trainings are held against it: each connects by itself, and a
 something only for the network it was measured on. InfiniBand that fell back to sockets must fail,
 and never become a baseline. What no log shows is not proven.
 
-What to do       Different versions of torch or NCCL: apply the role validation_runtime to the named
+What to do       A declared transport that was not used: validation_transports of the inventory names
+                 NVLink, NVLS, MNNVL, GPUDirect RDMA or rails, and NCCL went another way; look at
+                 NVLink and its switches, at nvidia_peermem, and at the ports of the named rails, or
+                 correct the declaration. Different versions of torch or NCCL: apply the role validation_runtime to the named
                  nodes. Another network than declared: the declared fabric was not used, or not at
                  its rate; check the links of the named nodes, and NCCL_IB_HCA and similar variables
                  in validation_environment. A better network than declared: nothing is slow; correct
@@ -20,17 +23,31 @@ What to do       Different versions of torch or NCCL: apply the role validation_
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cluster.declaration import Gpus
 from cluster.text import printable
-from validation.checks import commands
+from validation.checks import commands, declared_transports, nccl_logs, nccl_notes
+from validation.checks.declared_transports import NOTHING_WANTED, Wanted
 from validation.checks.document import Document, Fields, Unusable, read
+from validation.checks.nccl_logs import (
+    VERBS_NETWORK,
+    Device,
+    Log,
+    Problem,
+    Transport,
+    hosts_of,
+    names_of,
+)
+from validation.checks.nccl_notes import Note
 from validation.model import Job, Reply, Result, Verdict, When, worst
 
 _BETTER = r"NVLink between|RoCE on [^;]*, ethernet"
 CAUSES = {
+    "A declared transport that was not used": When(
+        r"(?:is|are) declared, and NCCL", (commands.TOPOLOGY, commands.PORTS)
+    ),
     "Different versions of torch or NCCL": When(r"different versions of", (commands.TORCH,)),
     "Another network than declared": When(rf"ran over (?!{_BETTER})", (commands.PORTS,)),
     "A better network than declared": When(rf"ran over (?:{_BETTER})", (commands.PORTS,)),
@@ -81,15 +98,14 @@ _PROVIDERS = {
 
 _SOCKET_NETWORKS = ("Socket", "FastSocket")  # FastSocket: Google's plugin, TCP as well
 _LIBFABRIC_NETWORKS = ("AWS Libfabric", "Libfabric")  # aws-ofi-nccl, by its version
-# NCCL's own, and the plugins that are built from it (HPC-X and others); SHARP is its CollNet.
-_VERBS_NETWORK = re.compile(r"IB|IBext(?:_v[0-9]+)?|NCCL RDMA Plugin(?: v[0-9]+)?|SHARP")
 _OMNI_PATH_DEVICE = "hfi1_"  # the kernel's driver; to verbs its link is InfiniBand
 
 _OWN_VERBS = "IB"
 _TELLS_RATES = (2, 24)  # the release from which on NCCL's own NET/IB tells the rate of each device
 
-_KINDS = ("P2P", "SHM", "NET", "COLLNET", "NVLS")
 _LONGEST = 300  # of what is shown beside a number
+_CARDS = "NCCL_IB_HCA"
+_ALL_LINKS = ("all_reduce", "collectives", "pairs")  # payloads whose channels use every link
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\.")
 _RATE = re.compile(r"[a-z]+_[a-z]*([0-9]+)")
 
@@ -99,86 +115,62 @@ _NVLINK_MODEL = re.compile(r"\w+_sxm|b[23]00|gb[23]00")
 _WITHOUT_GPUDIRECT = re.compile(r"rtx_[345]0[0-9]0(?:_\w+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What the logs speak against.
-
-    verdict   FAIL: it ran over something else than declared. INCONCLUSIVE: the logs do not show
-              over what. WARN: as declared, but slower than it could be
-    sentence  names the nodes
-    nodes     whom it concerns; None where one of them is at fault and it is not known which
-    """
-
-    verdict: Verdict
-    sentence: str
-    nodes: tuple[str, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Device:
-    index: int
-    name: str
-    layer: str | None
-    mbps: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Transport:
-    kind: str
-    via: str
-    device: int | None
-    direct: bool
-
-    @property
-    def network(self) -> bool:
-        return self.kind in ("NET", "COLLNET")
-
-    @property
-    def nvlink_between_nodes(self) -> bool:
-        return self.kind == "P2P" and self.via == "MNNVL"
-
-
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """One rank's log, as far as it is judged."""
-
-    rank: int
-    host: str
-    version: str | None
-    provider: str | None
-    communicators: tuple[tuple[int, int], ...]  # this rank, and of how many
-    devices: tuple[_Device, ...]
-    transports: tuple[_Transport, ...]
-    unread: int
-    failed_ports: int
-
-
-def held_against(result: Result, job: Job, document: Document) -> Result:
+def held_against(
+    result: Result, job: Job, document: Document, notes: Sequence[Note] = ()
+) -> Result:
     """A check's result, or the worse one that NCCL's own logs speak for.
 
-    The answer of every payload of ranks has them as `transport`. Raises Unusable where they are
-    not there, or not one for each rank.
+    The answer of every payload of ranks has them as `transport`; `notes` are what its ranks said
+    on standard error. Raises Unusable where the logs are not there, or not one for each rank.
     """
     if job.backend != "nccl":
         return result
     hosts = [rank.host for rank in sorted(document.proof.ranks, key=lambda rank: rank.rank)]
-    logs = [log.values for log in document.measured.items("transport")]
+    summaries = [log.values for log in document.measured.items("transport")]
     first = job.nodes[0]
-    problem = judge(logs, hosts, first.fabric, first.gpus)
-    if problem is None:
-        return result
+    problem = judge(summaries, hosts, first.fabric, first.gpus, wanted(job))
+    logs = nccl_logs.read(summaries, hosts)
+    if problem is not None:
+        result = _with(result, problem)
+    return _explained(result, problem, logs, notes)
+
+
+def _with(result: Result, problem: Problem) -> Result:
+    """The worse of both. How ranks reached each other is told before how fast they were."""
     if problem.verdict is not Verdict.WARN:
         result = replace(result, unjudged=())  # nothing to take a baseline from
     verdict = worst((result.verdict, problem.verdict))
     if verdict is result.verdict and verdict is not problem.verdict:
         return result  # the failure that is told already is what counts
-    message = "; ".join(part for part in (result.message, problem.sentence) if part)
+    parts = [result.message, problem.sentence]
+    if problem.verdict is Verdict.FAIL:
+        parts.reverse()
     blamed = result.blamed if result.verdict is verdict else problem.nodes
+    message = "; ".join(part for part in parts if part)
     return replace(result, verdict=verdict, message=message, blamed=blamed)
 
 
+def _explained(
+    result: Result, problem: Problem | None, logs: Sequence[Log], notes: Sequence[Note]
+) -> Result:
+    """With what NCCL says of itself: beside the numbers, and in the words of a failure."""
+    newer = nccl_logs.newer(logs)
+    said = [*(note for note in notes if note.kind == "diagnosed"), *newer]
+    if not result.verdict.green:
+        said += nccl_logs.notes(logs)
+    unproven = problem is not None and problem.verdict is Verdict.INCONCLUSIVE
+    if result.verdict is Verdict.FAIL or unproven:
+        more = nccl_notes.sentence(said, told=result.message)
+        result = replace(result, message=f"{result.message}; {more}" if more else result.message)
+    return replace(result, metrics=(*result.metrics, *nccl_notes.details(said)))
+
+
 def judge(
-    summaries: Sequence[Mapping[str, Any]], hosts: Sequence[str], fabric: str, gpus: Gpus
+    summaries: Sequence[Mapping[str, Any]],
+    hosts: Sequence[str],
+    fabric: str,
+    gpus: Gpus,
+    declared: Wanted = NOTHING_WANTED,
 ) -> Problem | None:
     """The worst that the logs of all ranks speak against, or None.
 
@@ -186,28 +178,25 @@ def judge(
     hosts      the node of every rank
     fabric     the declared one
     gpus       the declared ones of each node
+    declared   the transports that each node must use
 
     Raises Unusable for a summary that is not one, and for more or fewer of them than ranks.
     """
-    if len(summaries) != len(hosts) or not hosts:
-        raise Unusable(f"{len(summaries)} NCCL logs of {len(hosts)} ranks")
-    logs = tuple(
-        _read(Fields(summary, f"nccl_log[{rank}]."), rank, host)
-        for rank, (summary, host) in enumerate(zip(summaries, hosts, strict=True))
-    )
+    logs = nccl_logs.read(summaries, hosts)
     nodes = tuple(dict.fromkeys(hosts))
     problems = [_versions(logs), _communicators(logs)]
     if len(hosts) > 1:
         problems += [_nothing_seen(logs)]
     if len(nodes) > 1:
         problems += [
-            _network_missing(logs, nodes, fabric),
+            _network_missing(logs, nodes, fabric, declared),
             _carriers(logs, fabric),
             _rate(logs, fabric),
             _failed_ports(logs),
             _fewer_ports(logs, fabric),
             _without_gpudirect(logs, fabric, gpus),
         ]
+    problems += declared_transports.problems(logs, declared)
     problems += [_beside_nvlink(logs, gpus, one_node=len(nodes) == 1), _unread(logs)]
     actual = [problem for problem in problems if problem is not None]
     if not actual:
@@ -243,12 +232,33 @@ def cards(job: Job, reply: Reply) -> list[str]:
     with suppress(Unusable):
         measured = read(job, reply).measured
         for fields in measured.items("transport") if measured.has("transport") else ():
-            log = _read(fields, 0, "")
+            log = nccl_logs.read_one(fields.values, 0, "")
             for transport in log.transports:
-                if transport.network and _VERBS_NETWORK.fullmatch(transport.via):
-                    used = _devices(log, transport)
-                    names |= dict.fromkeys(port for each in used for port in each.name.split("+"))
+                if transport.network and VERBS_NETWORK.fullmatch(transport.via):
+                    for device in log.devices_of(transport):
+                        names |= dict.fromkeys(device.ports)
     return sorted(names)
+
+
+def wanted(job: Job) -> Wanted:
+    """What the inventory declares of the job's nodes, as far as this job can show it."""
+    # Pairs that run over one rail alone have a list of cards of their own (plan/model.py).
+    rails = dict(job.environment).get(_CARDS) == dict(job.nodes[0].environment).get(_CARDS)
+    return Wanted(
+        {node.name: node.transports for node in job.nodes},
+        all_links=job.payload in _ALL_LINKS,
+        rails=rails,
+    )
+
+
+def in_switches(summaries: Sequence[Mapping[str, Any]], function: str, size: int) -> bool:
+    """Whether NCCL had switches add up for so many bytes of a function (NVLS, SHARP)."""
+    for rank, summary in enumerate(summaries):
+        for choice in nccl_logs.read_one(summary, rank, "").choices:
+            if choice.function in (function, None) and choice.in_switches:
+                if choice.least_bytes <= size <= choice.most_bytes:
+                    return True
+    return False
 
 
 def chosen(summaries: Sequence[Mapping[str, Any]], function: str, size: int) -> str:
@@ -272,53 +282,18 @@ def carriers(summaries: Sequence[Mapping[str, Any]]) -> str:
     """
     ways: set[str] = set()
     for rank, summary in enumerate(summaries):
-        log = _read(Fields(summary, f"nccl_log[{rank}]."), rank, "")
+        log = nccl_logs.read_one(summary, rank, "")
         for transport in log.transports:
-            names = [device.name for device in _devices(log, transport)]
+            names = [device.name for device in log.devices_of(transport)]
             way = f"{transport.kind}/{transport.via}" if transport.via else transport.kind
             ways.update([" ".join([way, name]) for name in names] or [way])
     return printable(", ".join(sorted(ways)), _LONGEST)
 
 
-# --- reading ---------------------------------------------------------------------------------
-
-
-def _read(fields: Fields, rank: int, host: str) -> _Log:
-    return _Log(
-        rank=rank,
-        host=host,
-        version=fields.maybe_text("version"),
-        provider=fields.maybe_text("provider"),
-        communicators=tuple(
-            (item.whole("rank"), item.whole("ranks")) for item in fields.items("communicators")
-        ),
-        devices=tuple(
-            _Device(
-                item.whole("index"),
-                item.text("name"),
-                item.maybe_text("layer"),
-                item.whole("mbps") if item.has("mbps") else None,
-            )
-            for item in fields.items("devices")
-        ),
-        transports=tuple(_transport(item) for item in fields.items("transports")),
-        unread=fields.whole("unread"),
-        failed_ports=fields.whole("failed_ports"),
-    )
-
-
-def _transport(fields: Fields) -> _Transport:
-    kind = fields.text("kind")
-    if kind not in _KINDS:
-        raise Unusable(f"NCCL has no transport {kind!r}")
-    device = fields.whole("device") if fields.has("device") else None
-    return _Transport(kind, fields.text("via"), device, fields.text("direct") != "")
-
-
 # --- judging ---------------------------------------------------------------------------------
 
 
-def _versions(logs: Sequence[_Log]) -> Problem | None:
+def _versions(logs: Sequence[Log]) -> Problem | None:
     """Rank 0 alone tells its version before NCCL 2.22, so a log without one is no problem."""
     hosts: dict[str, dict[str, None]] = {}
     for log in logs:
@@ -327,14 +302,14 @@ def _versions(logs: Sequence[_Log]) -> Problem | None:
     if len(hosts) < 2:
         return None
     listing = "; ".join(
-        f"{version} on {_names(tuple(hosts[version]))}" for version in sorted(hosts)
+        f"{version} on {names_of(tuple(hosts[version]))}" for version in sorted(hosts)
     )
     return Problem(Verdict.FAIL, f"the ranks run different versions of NCCL: {listing}", None)
 
 
-def _communicators(logs: Sequence[_Log]) -> Problem | None:
+def _communicators(logs: Sequence[Log]) -> Problem | None:
     everybody = len(logs)
-    without: list[_Log] = []
+    without: list[Log] = []
     for log in logs:
         ranks = [rank for rank, ranks in log.communicators if ranks == everybody]
         if not ranks:
@@ -343,43 +318,47 @@ def _communicators(logs: Sequence[_Log]) -> Problem | None:
             sentence = f"the NCCL log of rank {log.rank} on {log.host} is that of rank {ranks[0]}"
             return Problem(Verdict.FAIL, sentence, (log.host,))
     if without:
-        nodes = _hosts(without)
+        nodes = hosts_of(without)
         sentence = (
-            f"NCCL's log shows no complete communicator of {everybody} ranks on {_names(nodes)}"
+            f"NCCL's log shows no complete communicator of {everybody} ranks on {names_of(nodes)}"
         )
         return Problem(Verdict.INCONCLUSIVE, sentence, nodes)
     return None
 
 
-def _nothing_seen(logs: Sequence[_Log]) -> Problem | None:
-    nodes = _hosts([log for log in logs if not log.transports])
+def _nothing_seen(logs: Sequence[Log]) -> Problem | None:
+    nodes = hosts_of([log for log in logs if not log.transports])
     if not nodes:
         return None
-    sentence = f"NCCL's log does not show how the ranks on {_names(nodes)} reached the others"
+    sentence = f"NCCL's log does not show how the ranks on {names_of(nodes)} reached the others"
     return Problem(Verdict.INCONCLUSIVE, sentence, nodes)
 
 
-def _network_missing(logs: Sequence[_Log], nodes: Sequence[str], fabric: str) -> Problem | None:
+def _network_missing(
+    logs: Sequence[Log], nodes: Sequence[str], fabric: str, declared: Wanted
+) -> Problem | None:
     """Every node must have reached another one, over the network or over NVLink between nodes."""
     reached = set(
-        _hosts([log for log in logs if any(transport.network for transport in log.transports)])
+        hosts_of([log for log in logs if any(transport.network for transport in log.transports)])
     )
     silent = tuple(node for node in nodes if node not in reached)
     if not silent:
         return None
-    linked = _hosts(
+    linked = hosts_of(
         [log for log in logs if any(transport.nvlink_between_nodes for transport in log.transports)]
     )
     if set(silent) <= set(linked):
+        if all(declared.of(node).mnnvl for node in silent):
+            return None  # as declared
         sentence = (
-            f"{_names(silent)} ran over NVLink between the nodes, which does not prove {fabric}"
+            f"{names_of(silent)} ran over NVLink between the nodes, which does not prove {fabric}"
         )
         return Problem(Verdict.WARN, sentence, silent)
-    sentence = f"NCCL's log shows no connection over the network on {_names(silent)}"
+    sentence = f"NCCL's log shows no connection over the network on {names_of(silent)}"
     return Problem(Verdict.INCONCLUSIVE, sentence, silent)
 
 
-def _carriers(logs: Sequence[_Log], fabric: str) -> Problem | None:
+def _carriers(logs: Sequence[Log], fabric: str) -> Problem | None:
     expected = _EXPECTED.get(_family(fabric))
     if expected is None:
         return Problem(Verdict.INCONCLUSIVE, f"{fabric} is no fabric that is known", ())
@@ -403,7 +382,7 @@ def _carriers(logs: Sequence[_Log], fabric: str) -> Problem | None:
         sentence = "NCCL's log does not show the transport of its network {}"
         return _ran_over(Verdict.INCONCLUSIVE, unknown, fabric, sentence)
     if better:
-        sentence = f"NCCL ran over {ROCE} on {_names(tuple(better))}, {fabric} is declared"
+        sentence = f"NCCL ran over {ROCE} on {names_of(tuple(better))}, {fabric} is declared"
         return Problem(Verdict.WARN, sentence, ())
     return None
 
@@ -412,34 +391,30 @@ def _ran_over(
     verdict: Verdict, hosts: Mapping[str, Mapping[str, None]], fabric: str, template: str
 ) -> Problem:
     """`template` has a place for a network's name."""
-    parts = [f"{template.format(name)} on {_names(tuple(nodes))}" for name, nodes in hosts.items()]
+    parts = [f"{template.format(name)} on {names_of(tuple(nodes))}" for name, nodes in hosts.items()]
     nodes = tuple(dict.fromkeys(node for names in hosts.values() for node in names))
     return Problem(verdict, f"{' and '.join(parts)}, {fabric} is declared", nodes)
 
 
-def _carrier(log: _Log, transport: _Transport) -> str | None:
+def _carrier(log: Log, transport: Transport) -> str | None:
     """What a connection between nodes ran over, None where the log does not tell."""
     if transport.via in _SOCKET_NETWORKS:
         return SOCKETS
     if transport.via in _LIBFABRIC_NETWORKS:
         return _PROVIDERS.get((log.provider or "").split(";")[0])
-    if _VERBS_NETWORK.fullmatch(transport.via):
-        carriers = {_verbs_carrier(device) for device in _devices(log, transport)}
+    if VERBS_NETWORK.fullmatch(transport.via):
+        carriers = {_verbs_carrier(device) for device in log.devices_of(transport)}
         return carriers.pop() if len(carriers) == 1 else None
     return None
 
 
-def _verbs_carrier(device: _Device) -> str | None:
+def _verbs_carrier(device: Device) -> str | None:
     if device.layer == "IB":
         return OMNI_PATH if device.name.startswith(_OMNI_PATH_DEVICE) else INFINIBAND
     return ROCE if device.layer == "RoCE" else None
 
 
-def _devices(log: _Log, transport: _Transport) -> tuple[_Device, ...]:
-    return tuple(device for device in log.devices if device.index == transport.device)
-
-
-def _rate(logs: Sequence[_Log], fabric: str) -> Problem | None:
+def _rate(logs: Sequence[Log], fabric: str) -> Problem | None:
     """A device that channels use must have the declared rate.
 
     NCCL before 2.24 and plugins do not tell it. Where it should be told and is not, it was told in
@@ -453,14 +428,14 @@ def _rate(logs: Sequence[_Log], fabric: str) -> Problem | None:
     tells = _tells_rates(logs)
     for log in logs:
         for transport in log.transports:
-            if not (transport.network and _VERBS_NETWORK.fullmatch(transport.via)):
+            if not (transport.network and VERBS_NETWORK.fullmatch(transport.via)):
                 continue
-            for device in _devices(log, transport):
+            for device in log.devices_of(transport):
                 if device.mbps is None:
                     if tells and transport.via == _OWN_VERBS:
                         untold.setdefault(device.name, {})[log.host] = None
                     continue
-                gbps = device.mbps / 1000 / len(device.name.split("+"))
+                gbps = device.mbps / 1000 / len(device.ports)
                 if gbps < int(declared[1]):
                     slow.setdefault(f"{device.name} at {gbps:g} Gbit/s", {})[log.host] = None
     if slow:
@@ -471,7 +446,7 @@ def _rate(logs: Sequence[_Log], fabric: str) -> Problem | None:
     return None
 
 
-def _tells_rates(logs: Sequence[_Log]) -> bool:
+def _tells_rates(logs: Sequence[Log]) -> bool:
     """Whether this NCCL says at what rate a device of NET/IB runs; one of no known version should.
 
     Rank 0 alone tells its version before NCCL 2.22.
@@ -484,19 +459,19 @@ def _tells_rates(logs: Sequence[_Log]) -> bool:
     return max(releases, default=_TELLS_RATES) >= _TELLS_RATES
 
 
-def _failed_ports(logs: Sequence[_Log]) -> Problem | None:
+def _failed_ports(logs: Sequence[Log]) -> Problem | None:
     """With port failover NCCL goes on without a port that failed, only slower.
 
     Either end of a connection can be the one that failed, so no node is named as the cause.
     """
-    lost = _hosts([log for log in logs if log.failed_ports])
+    lost = hosts_of([log for log in logs if log.failed_ports])
     if not lost:
         return None
-    sentence = f"a port of the network failed during the job, as NCCL on {_names(lost)} tells"
+    sentence = f"a port of the network failed during the job, as NCCL on {names_of(lost)} tells"
     return Problem(Verdict.FAIL, f"{sentence}, which went on over the others", None)
 
 
-def _fewer_ports(logs: Sequence[_Log], fabric: str) -> Problem | None:
+def _fewer_ports(logs: Sequence[Log], fabric: str) -> Problem | None:
     """Nodes of one kind have as many ports of the fabric; NCCL lists those that are up."""
     layer = _LAYERS.get(_family(fabric))
     if layer is None:
@@ -504,7 +479,7 @@ def _fewer_ports(logs: Sequence[_Log], fabric: str) -> Problem | None:
     ports: dict[str, set[str]] = {}
     for log in logs:
         names = {
-            port for each in log.devices if each.layer == layer for port in each.name.split("+")
+            port for each in log.devices if each.layer == layer for port in each.ports
         }
         ports.setdefault(log.host, set()).update(names)
     most = max(len(names) for names in ports.values())
@@ -517,12 +492,12 @@ def _fewer_ports(logs: Sequence[_Log], fabric: str) -> Problem | None:
     return Problem(Verdict.WARN, sentence, tuple(fewer))
 
 
-def _without_gpudirect(logs: Sequence[_Log], fabric: str, gpus: Gpus) -> Problem | None:
+def _without_gpudirect(logs: Sequence[Log], fabric: str, gpus: Gpus) -> Problem | None:
     if _family(fabric) not in _LAYERS:
         return None
     if not gpus.real or _WITHOUT_GPUDIRECT.fullmatch(gpus.model):
         return None
-    copied = _hosts(
+    copied = hosts_of(
         [
             log
             for log in logs
@@ -532,48 +507,41 @@ def _without_gpudirect(logs: Sequence[_Log], fabric: str, gpus: Gpus) -> Problem
     if not copied:
         return None
     sentence = (
-        f"NCCL did not use GPUDirect RDMA on {_names(copied)}: all data goes through host memory"
+        f"NCCL did not use GPUDirect RDMA on {names_of(copied)}: all data goes through host memory"
     )
     return Problem(Verdict.WARN, sentence, copied)
 
 
-def _beside_nvlink(logs: Sequence[_Log], gpus: Gpus, one_node: bool) -> Problem | None:
+def _beside_nvlink(logs: Sequence[Log], gpus: Gpus, one_node: bool) -> Problem | None:
     if not _NVLINK_MODEL.fullmatch(gpus.model):
         return None
     kinds = ("SHM", "NET") if one_node else ("SHM",)
     beside = [log for log in logs if any(transport.kind in kinds for transport in log.transports)]
     if not beside:
         return None
-    nodes = _hosts(beside)
+    nodes = hosts_of(beside)
     used = {
         transport.kind for log in beside for transport in log.transports if transport.kind in kinds
     }
     words = {"SHM": "host memory", "NET": "the network"}
     over = " and ".join(words[kind] for kind in kinds if kind in used)
     sentence = (
-        f"GPUs of one node reached each other over {over} on {_names(nodes)}, not over NVLink"
+        f"GPUs of one node reached each other over {over} on {names_of(nodes)}, not over NVLink"
     )
     return Problem(Verdict.WARN, sentence, nodes)
 
 
-def _unread(logs: Sequence[_Log]) -> Problem | None:
+def _unread(logs: Sequence[Log]) -> Problem | None:
+    """Of a known release such lines were cut; one that is newer has other words for all it says."""
     partly = [log for log in logs if log.unread]
     if not partly:
         return None
-    nodes = _hosts(partly)
+    nodes = hosts_of(partly)
     lines = sum(log.unread for log in partly)
-    sentence = f"{lines} lines of NCCL's log about connections on {_names(nodes)} could not be read"
-    return Problem(Verdict.WARN, sentence, ())
+    sentence = f"{lines} lines of NCCL's log about connections on {names_of(nodes)} could not be read"
+    verdict = Verdict.INCONCLUSIVE if nccl_logs.newer(partly) else Verdict.WARN
+    return Problem(verdict, sentence, ())
 
 
 def _family(fabric: str) -> str:
     return fabric.partition("_")[0]
-
-
-def _hosts(logs: Sequence[_Log]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(log.host for log in logs))
-
-
-def _names(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""
-    return ", ".join(nodes[:8]) + more

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from validation.payloads import bandwidth
 from validation.payloads.config import GroupConfig, require
@@ -42,6 +42,7 @@ class Config(GroupConfig):
     iterations: int = 20
     warmup: int = 5
     dtype: str = "float32"
+    diagnosed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

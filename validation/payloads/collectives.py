@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from validation.payloads import all_reduce, nccl_tests
 from validation.payloads.config import require
@@ -65,6 +65,7 @@ class Config(all_reduce.Config):
     operations: tuple[str, ...]
     iterations: int = 10
     warmup: int = 2
+    diagnosed: ClassVar[bool] = False  # all_reduce has done it
 
     def __post_init__(self) -> None:
         super().__post_init__()

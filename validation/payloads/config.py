@@ -9,7 +9,7 @@ import math
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from cluster.errors import CannotRun
 
@@ -37,6 +37,8 @@ class GroupConfig:
     join_timeout_s: float = 60
     cpus_per_rank: int | None = None
     nonce: str = ""
+    # Whether NCCL is to try the ways between ranks before it is measured (nccl_debug.request).
+    diagnosed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require(self.backend in BACKENDS, f'backend is "{self.backend}", not gloo or nccl')

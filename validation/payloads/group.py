@@ -163,7 +163,9 @@ def joined(config: GroupConfig, environ: Mapping[str, str]) -> Iterator[Group]:
     rendezvous = from_slurm(environ)
     host = node_name(environ)
     environment = steering(environ)
-    log = nccl_debug.request(os.environ) if config.backend == "nccl" else None
+    log = None
+    if config.backend == "nccl":
+        log = nccl_debug.request(os.environ, diagnosed=config.diagnosed)
     with _blamed_on(host):
         dist = _distributed(config.backend)
         if config.backend == "nccl":

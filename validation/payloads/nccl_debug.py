@@ -16,8 +16,17 @@ from validation.payloads import nccl_log
 _NAME = "nccl.log"
 
 
-def request(environ: MutableMapping[str, str]) -> Path:
-    """Sets NCCL's variables, whatever they were: the log proves over what the ranks spoke."""
+def request(environ: MutableMapping[str, str], *, diagnosed: bool = False) -> Path:
+    """Sets NCCL's variables, whatever they were: the log proves over what the ranks spoke.
+
+    Since 2.31 NCCL can look at its ranks as they meet: at GPUs, NVLink, drivers and its own
+    settings, which costs nothing, and if `diagnosed` at what they exchange with their peers
+    (docs.nvidia.com/deeplearning/nccl/user-guide, Troubleshooting, Diagnostics). A site may set
+    either to 0. What it finds comes to standard error, after "NCCL DIAG".
+    """
+    environ.setdefault("NCCL_RUN_RAS_DIAGNOSTICS", "1")
+    if diagnosed:
+        environ.setdefault("NCCL_RUN_DIAGNOSTICS", "1")
     path = Path(tempfile.mkdtemp()) / _NAME
     environ["NCCL_DEBUG"] = "INFO"
     environ["NCCL_DEBUG_SUBSYS"] = "INIT,BOOTSTRAP,GRAPH,NET,TUNING"

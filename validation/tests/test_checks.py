@@ -3,6 +3,7 @@
 import statistics
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,8 @@ from cluster.declaration import Gpus, Node
 from cluster.slurm import node_states
 from cluster.slurm.node_states import NodeState
 from validation import thresholds
-from validation.checks import accounting, slurm_state
+from validation.checks import accounting, all_reduce, slurm_state
+from validation.checks.document import Document, Fields
 from validation.checks.registry import CHECKS
 from validation.model import (
     Accounting,
@@ -20,6 +22,7 @@ from validation.model import (
     Reply,
     Start,
     Subject,
+    Threshold,
     Tier,
     Verdict,
 )
@@ -1223,7 +1226,77 @@ def test_a_failure_is_told_without_what_nccl_only_does_not_show():
     for log in document["measured"]["transport"]:
         log["transports"] = []
     result = judge("all_reduce", job, document)
-    assert result == replace(alone, unjudged=())
+    assert (result.verdict, result.blamed) == (FAIL, alone.blamed)
+    assert result.message.partition("; NCCL's")[0] == alone.message.partition("; NCCL's")[0]
+    assert "does not show" not in result.message
+
+
+@pytest.mark.parametrize("check", CLUSTER_CHECKS)
+def test_a_failure_tells_what_nccl_warned_of_and_over_what_it_ran(check):
+    job, document = networked(check, "ethernet")
+    for log in document["measured"]["transport"]:
+        log["warnings"] = ["first", "NET/IB : No device found."]
+    document["measured"]["transport"][3]["bootstrap"] = ["docker0"]
+    result = judge(check, job, document)
+    assert result.verdict is FAIL
+    assert "NCCL ran over sockets on h1, h2, ib_ndr400 is declared" in result.message
+    assert result.message.endswith(
+        "; NCCL warned: NET/IB : No device found.; NCCL's network: Socket;"
+        " the ranks met over eth0 on 3 ranks; docker0 on rank 3 on h2"
+    )
+
+
+@pytest.mark.parametrize(("version", "told"), [("2.99.1+cuda13.0", True), ("2.32.3", False)])
+def test_a_release_of_nccl_that_is_newer_than_all_known_is_said(version, told):
+    job, document = networked("ddp")
+    for log in document["measured"]["transport"]:
+        log["version"] = version
+        log["devices"][0]["mbps"] = 400000
+    result = judge("ddp", job, document)
+    said = [metric.value for metric in result.metrics if metric.name == "NCCL's release"]
+    words = f"{version} is newer than 2.32.3, the newest whose log is known"
+    assert said == ([words] if told else [])
+    assert result.verdict is PASS
+    for log in document["measured"]["transport"]:
+        log["transports"] = []
+    unproven = judge("ddp", job, document)
+    assert unproven.verdict is UNKNOWN
+    assert (words in unproven.message) is told
+
+
+def test_what_nccls_diagnostics_find_stands_beside_the_numbers():
+    job, document = networked("ddp")
+    result = judge("ddp", job, document, stderr=DIAGNOSED)
+    assert result.verdict is PASS
+    (metric,) = [m for m in result.metrics if m.name == "NCCL's diagnostics"]
+    assert metric.value == "p2p: only 52/56 GPU-to-GPU peer accesses passed verification"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "verdict"),
+    [("NVLS", PASS), ("COLLNET_DIRECT", PASS), ("RING", FAIL)],
+)
+def test_what_switches_add_up_is_not_held_against_a_wire(algorithm, verdict):
+    value = Metric("busbw 8 GiB", 700, "GB/s")
+    job, document = summed((("h1", "h100_sxm", 8),), busbw_gbs=700)
+    choices = [
+        {
+            "function": "AllReduce",
+            "algorithm": algorithm,
+            "protocol": "SIMPLE",
+            "least_bytes": 4,
+            "most_bytes": 8 << 30,
+            "channels": None,
+        }
+    ]
+    document["measured"]["transport"][0]["choices"] = choices
+    read = Document(None, Fields(document["measured"]))
+    ceiling = Threshold("≤", 450, "GB/s", "datasheet", "NVLink 4, one way")
+    limited = SimpleNamespace(ceiling=ceiling)
+    rules = SimpleNamespace(common=thresholds.load("h100_sxm").common)
+    added = all_reduce.in_switches(job, read, "AllReduce", 8 << 30)
+    found = list(all_reduce.too_fast(job, rules, value, 700, limited, in_switches=added))
+    assert [item.verdict for item in found] == ([FAIL] if verdict is FAIL else [])
 
 
 @pytest.mark.parametrize("check", CLUSTER_CHECKS)

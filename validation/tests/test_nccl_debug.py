@@ -27,6 +27,24 @@ def test_the_log_is_asked_for_whatever_was_declared(tmp_path):
     assert before == {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "ib0"}  # what the report shows
 
 
+@pytest.mark.parametrize(
+    ("declared", "diagnosed", "seen"),
+    [
+        ({}, True, {"NCCL_RUN_RAS_DIAGNOSTICS": "1", "NCCL_RUN_DIAGNOSTICS": "1"}),
+        ({}, False, {"NCCL_RUN_RAS_DIAGNOSTICS": "1"}),
+        (
+            {"NCCL_RUN_RAS_DIAGNOSTICS": "0", "NCCL_RUN_DIAGNOSTICS": "0"},
+            True,
+            {"NCCL_RUN_RAS_DIAGNOSTICS": "0", "NCCL_RUN_DIAGNOSTICS": "0"},
+        ),
+    ],
+)
+def test_nccl_is_to_diagnose_itself_unless_a_site_says_no(declared, diagnosed, seen):
+    environ = dict(declared)
+    nccl_debug.request(environ, diagnosed=diagnosed)
+    assert {name: environ[name] for name in environ if "DIAGNOSTICS" in name} == seen
+
+
 def test_each_rank_has_a_log_of_its_own():
     assert len({nccl_debug.request({}) for _ in range(8)}) == 8
 

@@ -934,6 +934,11 @@ JUDGED = (
     "communicators",
     "devices",
     "transports",
+    "choices",
+    "ring",
+    "networks",
+    "bootstrap",
+    "warnings",
     "unread",
     "failed_ports",
 )
