@@ -102,11 +102,13 @@ class Transports:
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> "Transports":
         """What validation_transports says, which has no problem; `rails` is a number or names."""
-        flags = {name: bool(said.get(name)) for name in TRANSPORTS}
         rails = said.get("rails") or 0
-        if isinstance(rails, int):
-            return cls(**flags, rails=rails)
-        return cls(**flags, cards=tuple(str(card) for card in rails))
+        counted = isinstance(rails, int)
+        return cls(
+            *(bool(said.get(name)) for name in TRANSPORTS),
+            rails=rails if counted else 0,
+            cards=() if counted else tuple(str(card) for card in rails),
+        )
 
     @property
     def said(self) -> dict[str, Any]:

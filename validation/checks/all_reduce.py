@@ -110,9 +110,7 @@ def _judged(
     for size in sizes:
         rule = rule_of(job, rules, size.bytes, links)
         added = in_switches(job, document, _FUNCTION, size.bytes)
-        for found in too_fast(
-            job, rules, size.metric, size.busbw_gbs, rule, in_switches=added
-        ):
+        for found in too_fast(job, rules, size.metric, size.busbw_gbs, rule, in_switches=added):
             return found
     if job.ranks == 1:
         # Of one rank no link carries anything, so there is no speed to judge.

@@ -83,10 +83,7 @@ def _nvls(logs: Sequence[Log], everyones: Sequence[Log], *, one_node: bool) -> P
     prefer a ring, which is no fault.
     """
     choices = [
-        choice
-        for log in everyones
-        for choice in log.choices
-        if choice.function in (_REDUCED, None)
+        choice for log in everyones for choice in log.choices if choice.function in (_REDUCED, None)
     ]
     if not logs or any(choice.nvls for choice in choices):
         return None

@@ -4,20 +4,20 @@ all_reduce and all trainings are held against it: each connects by itself, and a
 something only for the network it was measured on. InfiniBand that fell back to sockets must fail,
 and never become a baseline. What no log shows is not proven.
 
-What to do       A declared transport that was not used: validation_transports of the inventory names
-                 NVLink, NVLS, MNNVL, GPUDirect RDMA or rails, and NCCL went another way; look at
-                 NVLink and its switches, at nvidia_peermem, and at the ports of the named rails, or
-                 correct the declaration. Different versions of torch or NCCL: apply the role validation_runtime to the named
-                 nodes. Another network than declared: the declared fabric was not used, or not at
-                 its rate; check the links of the named nodes, and NCCL_IB_HCA and similar variables
-                 in validation_environment. A better network than declared: nothing is slow; correct
-                 node_fabric in the inventory, so that this network is proven. A port that failed:
-                 NCCL lost it during the job and went on over the others; check cables and error
-                 counters of the named nodes. Slower than it could be: the network is right, and a
-                 part of it is not used; look for ports that are down, for the module
-                 nvidia_peermem, and at NVLink. Not in NCCL's log: what the ranks ran over is not
-                 proven; remove NCCL_DEBUG variables from validation_environment, and report the
-                 version of NCCL if that does not help.
+What to do       A declared transport that was not used: the inventory names it in
+                 validation_transports, and NCCL went another way; look at NVLink and its switches,
+                 at the module nvidia_peermem, and at the ports of the rails, or correct the
+                 declaration. Different versions of torch or NCCL: apply the role
+                 validation_runtime to the named nodes. Another network than declared: the declared
+                 fabric was not used, or not at its rate; check the links of the named nodes, and
+                 NCCL_IB_HCA and similar variables in validation_environment. A better network than
+                 declared: nothing is slow; correct node_fabric in the inventory, so that this
+                 network is proven. A port that failed: NCCL lost it during the job and went on
+                 over the others; check cables and error counters of the named nodes. Slower than
+                 it could be: the network is right, and a part of it is not used; look for ports
+                 that are down, for the module nvidia_peermem, and at NVLink. Not in NCCL's log:
+                 what the ranks ran over is not proven; remove NCCL_DEBUG variables from
+                 validation_environment, and report the version of NCCL if that does not help.
 """
 
 import re
@@ -255,9 +255,9 @@ def in_switches(summaries: Sequence[Mapping[str, Any]], function: str, size: int
     """Whether NCCL had switches add up for so many bytes of a function (NVLS, SHARP)."""
     for rank, summary in enumerate(summaries):
         for choice in nccl_logs.read_one(summary, rank, "").choices:
-            if choice.function in (function, None) and choice.in_switches:
-                if choice.least_bytes <= size <= choice.most_bytes:
-                    return True
+            fits = choice.least_bytes <= size <= choice.most_bytes
+            if fits and choice.in_switches and choice.function in (function, None):
+                return True
     return False
 
 
@@ -391,7 +391,9 @@ def _ran_over(
     verdict: Verdict, hosts: Mapping[str, Mapping[str, None]], fabric: str, template: str
 ) -> Problem:
     """`template` has a place for a network's name."""
-    parts = [f"{template.format(name)} on {names_of(tuple(nodes))}" for name, nodes in hosts.items()]
+    parts = [
+        f"{template.format(name)} on {names_of(tuple(nodes))}" for name, nodes in hosts.items()
+    ]
     nodes = tuple(dict.fromkeys(node for names in hosts.values() for node in names))
     return Problem(verdict, f"{' and '.join(parts)}, {fabric} is declared", nodes)
 
@@ -478,9 +480,7 @@ def _fewer_ports(logs: Sequence[Log], fabric: str) -> Problem | None:
         return None
     ports: dict[str, set[str]] = {}
     for log in logs:
-        names = {
-            port for each in log.devices if each.layer == layer for port in each.ports
-        }
+        names = {port for each in log.devices if each.layer == layer for port in each.ports}
         ports.setdefault(log.host, set()).update(names)
     most = max(len(names) for names in ports.values())
     fewer = {host: len(names) for host, names in ports.items() if 0 < len(names) < most}
@@ -538,7 +538,9 @@ def _unread(logs: Sequence[Log]) -> Problem | None:
         return None
     nodes = hosts_of(partly)
     lines = sum(log.unread for log in partly)
-    sentence = f"{lines} lines of NCCL's log about connections on {names_of(nodes)} could not be read"
+    sentence = (
+        f"{lines} lines of NCCL's log about connections on {names_of(nodes)} could not be read"
+    )
     verdict = Verdict.INCONCLUSIVE if nccl_logs.newer(partly) else Verdict.WARN
     return Problem(verdict, sentence, ())
 

@@ -19,9 +19,10 @@ import yaml
 RECORDED = Path(__file__).parent / "recorded.yml"
 _HEAD = """\
 ---
-# Formats of lines in NCCL's debug log, from the release on that brought them: `python -m validation.nccl_formats`.
-# `strings` are those in the library of which a line is put together, where it is not one alone; none where they were
-# not among those recorded. Libraries: libnccl.so.2 of nvidia-nccl-cu12, and of nvidia-nccl-cu13 for 2.30.7.
+# Formats of lines in NCCL's debug log, from the release on that brought them: written by
+# `python -m validation.nccl_formats`. `strings` are those in the library of which a line is put
+# together, where it is not one alone; none where they were not among those recorded. Libraries:
+# libnccl.so.2 of nvidia-nccl-cu12, and of nvidia-nccl-cu13 for 2.30.7.
 """
 _WIDTH = 100  # of a text in the file
 
@@ -74,9 +75,7 @@ def recorded() -> Recorded:
         tuple(document["releases"]),
         {
             name: tuple(
-                Format(
-                    row["since"], row["format"], tuple(row.get("strings", (row["format"],)))
-                )
+                Format(row["since"], row["format"], tuple(row.get("strings", (row["format"],))))
                 for row in rows
             )
             for name, rows in document["lines"].items()

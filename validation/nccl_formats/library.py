@@ -36,7 +36,7 @@ def texts(path: Path) -> frozenset[str]:
     except OSError as error:
         raise DataError(str(path), [f"cannot be read: {error.strerror or error}"]) from error
     except (struct.error, ValueError, IndexError, zipfile.BadZipFile) as error:
-        raise DataError(str(path), [f"is no library of NCCL, and no wheel with one"]) from error
+        raise DataError(str(path), ["is no library of NCCL, and no wheel with one"]) from error
 
 
 def release(found: frozenset[str]) -> str | None:
@@ -57,7 +57,7 @@ def _constants(file: IO[bytes], path: Path) -> bytes:
     """The section .rodata of an ELF file for 64-bit little-endian machines."""
     head = file.read(64)
     if head[:6] != b"\x7fELF\x02\x01":
-        raise DataError(str(path), [f"is no library of NCCL: not ELF for a 64-bit machine"])
+        raise DataError(str(path), ["is no library of NCCL: not ELF for a 64-bit machine"])
     (table,) = struct.unpack_from("<Q", head, 0x28)
     size, count, names_at = struct.unpack_from("<HHH", head, 0x3A)
     file.seek(table)

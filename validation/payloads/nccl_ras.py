@@ -15,7 +15,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 ADDRESS = "localhost:28028"
@@ -32,15 +32,22 @@ def ask(address: str = ADDRESS, limit_s: float = LIMIT_S) -> str | None:
     """RAS's answer, None where nothing answers in time or what answers is no RAS."""
     end = time.monotonic() + limit_s
     host, _, port = address.rpartition(":")
-    with suppress(OSError, ValueError):
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s) as connection:
-            if not _said(connection, "CLIENT PROTOCOL 2", end).startswith("SERVER PROTOCOL "):
-                return None
-            _said(connection, f"TIMEOUT {COLLECT_S}", end)
-            _said(connection, "SET FORMAT json", end)  # an older one says that it has no such word
-            connection.sendall(b"STATUS\n")
-            return _rest(connection, end).decode("utf-8", "replace")
+    with suppress(OSError, ValueError), closing(_connected(host, port, limit_s)) as connection:
+        return _conversation(connection, end)
     return None
+
+
+def _connected(host: str, port: str, limit_s: float) -> socket.socket:
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s)
+
+
+def _conversation(connection: socket.socket, end: float) -> str | None:
+    if not _said(connection, "CLIENT PROTOCOL 2", end).startswith("SERVER PROTOCOL "):
+        return None
+    _said(connection, f"TIMEOUT {COLLECT_S}", end)
+    _said(connection, "SET FORMAT json", end)  # an older one says that it has no such word
+    connection.sendall(b"STATUS\n")
+    return _rest(connection, end).decode("utf-8", "replace")
 
 
 def _said(connection: socket.socket, command: str, end: float) -> str:

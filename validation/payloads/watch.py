@@ -81,9 +81,10 @@ class Watch:
         self._thread.join(2 * BEAT_S)
 
     def explain(self, problem: str, last_error: str = "") -> CannotRun:
-        """The error to end with, after asking rank 0 whose beats stopped. last_error is NCCL's.
+        """The error to end with, after asking rank 0 whose beats stopped.
 
-        What NCCL says, and over what it ran, goes to standard error besides. Of the main thread and this one only the first gets an answer; it ends the process.
+        last_error is NCCL's own. What NCCL says, and over what it ran, goes to standard error
+        besides. Of the main thread and this one only the first gets an answer; it ends the process.
         """
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()

@@ -61,7 +61,8 @@ FEED_AFTER = 5  # seconds after which a running job gets its input although no t
 FORGOTTEN = 60  # seconds without a poll after which a folder without a launcher is nobody's
 
 OURS = "plumbline: "
-NOTED = ("started ", "received ", "stage ", "blamed ", "nccl ")  # lines of ours that are no complaint
+# Lines of ours that are no complaint.
+NOTED = ("started ", "received ", "stage ", "blamed ", "nccl ")
 DOCUMENT = b'{"plumbline"'
 SAID = re.compile(rb"plumbline: (started|received) job (\S+) node (\S+) time (\d{1,19})\s*$")  # ns
 GRANTED = re.compile(r"^plumbline: granted (\d+)$", re.MULTILINE)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.declaration import Gpus, Transports
 from cluster.declaration import _TRANSPORTS as READ
+from cluster.declaration import Gpus, Transports
 from validation.checks import declared_transports, transport
 from validation.checks.declared_transports import Wanted
 from validation.model import Verdict

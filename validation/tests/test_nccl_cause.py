@@ -1,9 +1,9 @@
 """From what NCCL and torch say of a failure to what a result says of it.
 
 Errors of torch are recorded ones, from the issues named beside them. RAS's answers are those of
-NVIDIA's user guide (Troubleshooting, RAS), with other addresses; what has more than one rank is made
-from them. The dumps of torch's flight recorder are those of torch 2.13 and Gloo: rank 0 waits within
-its second all_reduce, which rank 1 did not call. Those with NCCL's names are made from them.
+NVIDIA's user guide (Troubleshooting, RAS) with other addresses; what tells of more ranks is made
+from them. The dumps of torch's flight recorder are those of torch 2.13 and Gloo: rank 0 waits
+within its second all_reduce, which rank 1 did not call. Those with NCCL's names are made from them.
 """
 
 import json
@@ -467,5 +467,3 @@ def test_many_ranks_with_a_text_each_stay_short():
 )
 def test_a_line_of_another_form_is_no_note(line):
     assert nccl_notes.read(line) == []
-
-

@@ -1,6 +1,7 @@
 """NCCL's log, release by release: each release's own words are read, and judged alike.
 
-The formats are those in NVIDIA's libraries (validation/nccl_formats). The lines are made up from them.
+The formats are those in NVIDIA's libraries (validation/nccl_formats). The lines are made up from
+them.
 """
 
 import json
