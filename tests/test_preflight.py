@@ -497,6 +497,30 @@ def test_the_environment_of_a_group_is_declared_for_its_nodes(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"nvsl": True}, "validation_transports.nvsl is no transport; known are nvlink, nvls,"),
+        ({"nvls": "yes"}, "validation_transports.nvls is 'yes'; set it to true or leave it out"),
+        ({"rails": 0}, "validation_transports.rails: expected a number above 0 or a list of cards"),
+        ("nvls", "must be of type dict, but is 'nvls'"),
+    ],
+)
+def test_declared_transports_that_mean_nothing_are_refused(
+    tmp_path: Path, value: object, words: str
+) -> None:
+    judgement = judged(with_hardware(tmp_path, validation_transports=value))
+    assert any(words in sentence for sentence in judgement.sentences), judgement.sentences
+
+
+def test_declared_transports_reach_the_declaration(tmp_path: Path) -> None:
+    said = {"nvls": True, "gdrdma": False, "rails": ["mlx5_0"]}
+    judgement = judged(with_hardware(tmp_path, validation_transports=said))
+    assert not judgement.sentences
+    nodes = judgement.cluster.declaration["nodes"]
+    assert [node["transports"] for node in nodes] == [{"nvls": True, "rails": ["mlx5_0"]}] * 2
+
+
+@pytest.mark.parametrize(
     ("below", "declared"),
     [
         (["leaf1"], {"spine": ["leaf1"]}),
