@@ -7,6 +7,7 @@ from datetime import datetime
 
 from cluster.hostlist import compress
 from cluster.text import duration, printable
+from validation import nccl_formats
 from validation.model import (
     Metric,
     Proof,
@@ -391,10 +392,18 @@ def proof(evidence: Proof) -> str:
     for name, value in (
         ("backend", evidence.backend),
         ("torch", evidence.torch),
-        ("NCCL", evidence.nccl),
+        ("NCCL", evidence.nccl and f"{evidence.nccl}{_unknown(evidence.nccl)}"),
         ("Python", evidence.python),
         ("in a container of", evidence.container),
     ):
         if value:
             parts.append(f"{name} {value}")
     return printable(", ".join(parts))
+
+
+def _unknown(release: str) -> str:
+    """What is to be said of a release of NCCL whose log nobody has recorded."""
+    newest = nccl_formats.recorded().newest
+    if nccl_formats.number(release) <= nccl_formats.number(newest):
+        return ""
+    return f" (newer than {newest}, the newest whose log is known)"

@@ -16,8 +16,9 @@ import pytest
 
 from validation.checks import nccl_notes
 from validation.checks.nccl_notes import Note
-from validation.model import Outcome, Verdict
+from validation.model import Outcome, Proof, Verdict
 from validation.payloads import flight_recorder, nccl_error, nccl_ras, nccl_witness, watch
+from validation.report import words
 from validation.tests.healthy_answers import healthy, result
 
 # --- torch's errors -------------------------------------------------------------------------------
@@ -323,14 +324,6 @@ def test_the_recorder_is_asked_for_by_the_name_that_a_release_knows(release, nam
     assert environ == dict.fromkeys(names, "128")
 
 
-def test_the_torch_of_this_machine_tells_what_it_recorded():
-    pytest.importorskip("torch", reason="the flight recorder is torch's")
-    text = flight_recorder.dump()
-    if text is not None:  # Debian's torch has none without NCCL
-        assert json.loads(text)["version"].startswith("2.")
-        assert flight_recorder.shortened(text) == ""  # there was no collective
-
-
 # --- from a rank to the result --------------------------------------------------------------------
 
 LOG = """\
@@ -467,3 +460,18 @@ def test_many_ranks_with_a_text_each_stay_short():
 )
 def test_a_line_of_another_form_is_no_note(line):
     assert nccl_notes.read(line) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        ("2.99.1", "NCCL 2.99.1 (newer than 2.32.3, the newest whose log is known)"),
+        ("2.32.3", "NCCL 2.32.3"),
+        ("2.21.5", "NCCL 2.21.5"),
+        ("2.4.0", "NCCL 2.4.0"),
+        (None, ""),
+    ],
+)
+def test_the_report_says_if_a_release_is_newer_than_all_that_are_known(release, said):
+    proof = Proof(("gpu1",), None, "nccl", None, None, release)
+    assert words.proof(proof) == ", ".join(filter(None, ("on gpu1", "backend nccl", said)))
