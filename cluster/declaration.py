@@ -103,11 +103,13 @@ class Transports:
     def of(cls, said: Mapping[str, Any]) -> "Transports":
         """What validation_transports says, which has no problem; `rails` is a number or names."""
         rails = said.get("rails") or 0
-        counted = isinstance(rails, int)
         return cls(
-            *(bool(said.get(name)) for name in TRANSPORTS),
-            rails=rails if counted else 0,
-            cards=() if counted else tuple(str(card) for card in rails),
+            nvlink=bool(said.get("nvlink")),
+            nvls=bool(said.get("nvls")),
+            mnnvl=bool(said.get("mnnvl")),
+            gdrdma=bool(said.get("gdrdma")),
+            rails=rails if isinstance(rails, int) else 0,
+            cards=() if isinstance(rails, int) else tuple(str(card) for card in rails),
         )
 
     @property

@@ -3,7 +3,6 @@
 import statistics
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +18,7 @@ from validation.model import (
     Metric,
     MungeReply,
     Outcome,
+    Proof,
     Reply,
     Start,
     Subject,
@@ -1290,10 +1290,11 @@ def test_what_switches_add_up_is_not_held_against_a_wire(algorithm, verdict):
         }
     ]
     document["measured"]["transport"][0]["choices"] = choices
-    read = Document(None, Fields(document["measured"]))
+    read = Document(Proof(("h1",)), Fields(document["measured"]))
     ceiling = Threshold("≤", 450, "GB/s", "datasheet", "NVLink 4, one way")
-    limited = SimpleNamespace(ceiling=ceiling)
-    rules = SimpleNamespace(common=thresholds.load("h100_sxm").common)
+    rules = thresholds.load("h100_sxm")
+    assert rules.model is not None
+    limited = replace(rules.model.collectives[0], ceiling=ceiling)
     added = all_reduce.in_switches(job, read, "AllReduce", 8 << 30)
     found = list(all_reduce.too_fast(job, rules, value, 700, limited, in_switches=added))
     assert [item.verdict for item in found] == ([FAIL] if verdict is FAIL else [])

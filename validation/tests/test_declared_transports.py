@@ -7,7 +7,7 @@ import pytest
 
 from cluster.declaration import _TRANSPORTS as READ
 from cluster.declaration import Gpus, Transports
-from validation.checks import declared_transports, transport
+from validation.checks import declared_transports, nccl_logs, transport
 from validation.checks.declared_transports import Wanted
 from validation.model import Verdict
 from validation.tests import standin
@@ -189,7 +189,7 @@ def test_over_several_nodes_a_ring_in_place_of_nvls_is_a_warning():
 )
 def test_what_the_logs_do_not_show_is_inconclusive(hosts, summaries, declared, what):
     wanted = Wanted({host: Transports.of(declared) for host in hosts}, all_links=True)
-    read = transport.nccl_logs.read(summaries, hosts)
+    read = nccl_logs.read(summaries, hosts)
     found = [p for p in declared_transports.problems(read, wanted) if p is not None]
     assert {problem.verdict for problem in found} == {UNKNOWN}
     assert f"does not show {what} on n1" in found[0].sentence
@@ -249,7 +249,7 @@ def test_a_transport_is_told_before_the_bandwidth_that_it_explains():
 def test_a_declaration_travels_through_json():
     for said in ({}, {"nvls": True, "rails": 8}, {"gdrdma": True, "rails": ["mlx5_0", "mlx5_3:1"]}):
         assert Transports.of(said).said == said
-        problems = []
+        problems: list[str] = []
         assert READ(json.loads(json.dumps(said)), "x", problems) is not None
         assert problems == []
 
@@ -259,6 +259,6 @@ def test_a_declaration_travels_through_json():
     [{"rails": 0}, {"rails": True}, {"rails": []}, {"rails": [""]}, {"nvls": 1}, {"nvsl": True}],
 )
 def test_a_declaration_that_means_nothing_is_refused(said):
-    problems = []
+    problems: list[str] = []
     READ(said, "x", problems)
     assert problems

@@ -369,7 +369,7 @@ def test_a_rank_that_hangs_asks_ras_and_the_recorder_after_its_complaint(
     )
     monkeypatch.setenv("NCCL_RAS_ADDR", server.address)
     monkeypatch.setattr(flight_recorder, "dump", lambda: dumped(recorded(2, False)))
-    monkeypatch.setattr(watch.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(os, "_exit", lambda status: (_ for _ in ()).throw(SystemExit(status)))
     here = watch.Watch(Store, ("localhost", 1), 1, ["n0", "n1"], 60, path)
     here.stop()
