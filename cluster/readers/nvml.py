@@ -450,7 +450,14 @@ def _field(nvml: Any, gpu: Any, number: int, link: int | None = None) -> int:
 
 
 def _recovery_action(nvml: Any, gpu: Any) -> str:
-    number = _field(nvml, gpu, nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
+    """Of drivers that have this field (230); those of 535 to 560 are older than it."""
+    try:
+        number = _field(nvml, gpu, nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
+    except nvml.NVMLError as error:
+        # An older driver may call a field that it does not know an argument that is wrong.
+        if error.value == nvml.NVML_ERROR_INVALID_ARGUMENT:
+            raise nvml.NVMLError(NOT_SUPPORTED) from error
+        raise
     return RECOVERY_ACTIONS[number] if number < len(RECOVERY_ACTIONS) else f"action {number}"
 
 

@@ -119,7 +119,7 @@ class Report:
         """A real GPU's speed against what it cannot exceed and what it must reach.
 
         One threshold is enough to judge somebody by: not every figure has been recorded for every
-        model.
+        model. Those that have none are named, see `not_judged`.
         """
         self.metrics.append(value)
         for peak in peaks:
@@ -145,18 +145,22 @@ class Report:
             message = f"{figure}, close to the threshold; healthy: ≥ {threshold.warn:g}"
             self.findings.append(Finding(verdict, message, value, threshold))
 
+    def not_judged(self) -> str:
+        """Which figures had no threshold beside others that had; "" where all had one."""
+        kinds = dict.fromkeys(value.name.removeprefix(f"{who}, ") for who, value in self.unjudged)
+        return f"not judged, no threshold: {', '.join(kinds)}" if kinds else ""
+
     def result(self, check: str, job: Job, document: Document, rules: Rules) -> Result:
         verdict = worst([finding.verdict for finding in self.findings] or [Verdict.PASS])
         unknown = [value for who, value in self.unjudged if who not in self.reached]
-        if verdict.green and (unknown or not self.judged):
-            verdict = Verdict.INCONCLUSIVE
         value: Metric | None
         threshold: Threshold | None
-        if verdict is Verdict.INCONCLUSIVE:
+        if verdict.green and (unknown or not self.judged):
+            verdict = Verdict.INCONCLUSIVE
             value, threshold = (unknown[0] if unknown else None), None
             message = nothing_to_judge_by(rules, unknown)
         elif verdict is Verdict.PASS:
-            (value, threshold), message = min(self.judged, key=_room), ""
+            (value, threshold), message = min(self.judged, key=_room), self.not_judged()
         else:
             of_it = [finding for finding in self.findings if finding.verdict is verdict]
             value, threshold, message = (

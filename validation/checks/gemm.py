@@ -9,8 +9,9 @@ Why it matters   Training consists of matrix products. A slow GPU delays all oth
 What to do       Wrong: take the GPU out of service and run the vendor's diagnostics. Slow: check
                  its power limit, clocks, temperature and throttle reasons under load, and what else
                  runs on it; if all are slow, check power cap, cooling or clocks of the node. Too
-                 fast: check the node's clock. Not supported: this torch, or the GPU, has no such
-                 type; install a torch for the GPU, or correct the model in the declaration.
+                 fast: check the node's clock. Not supported: the GPU has no such type (correct the
+                 model in the declaration), or this torch has none (INCONCLUSIVE; install a newer
+                 torch).
                  $ ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'
                  $ ssh {node} 'dcgmi diag -r 3'
 
@@ -22,7 +23,7 @@ import math
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier, When
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, Verdict, When
 from validation.thresholds import Rules
 from validation.thresholds.gpu import TFLOPS
 
@@ -81,12 +82,12 @@ def _judge(
         return
     if missing := row.maybe_text("unsupported"):
         if node.real and kind in own.gemm_dtypes(gpu.name):
+            # A torch that is too old for a type says nothing of a GPU that has it.
+            told = Verdict.INCONCLUSIVE if row.flag("in_hardware") else Verdict.FAIL
             limit = own.gemm_speed(kind, (node.config.gemm_size,) * 3, gpu.name)
-            report.fail(
-                f"{what}: {missing}; the thresholds of {rules.hardware} ask for it",
-                Metric(what, "not supported"),
-                limit,
-            )
+            message = f"{what}: {missing}; the thresholds of {rules.hardware} ask for it"
+            value = Metric(what, "not supported")
+            report.findings.append(computed.Finding(told, message, value, limit))
         return
     value = speed(node, what, row)
     _right(report, what, row, node.config.gemm_size)

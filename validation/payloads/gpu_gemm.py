@@ -95,12 +95,17 @@ def unsupported(kind: str, device: Device) -> str | None:
     needs = KINDS[kind].needs
     if device.capability is None:
         return "a CPU has no TF32" if kind == "tf32" else _missing_in_torch(kind)
-    if device.capability < needs:
+    if not in_hardware(kind, device):
         has = ".".join(map(str, device.capability))
         return f"compute capability {has} has no {kind}, {needs[0]}.{needs[1]} has"
     if torch.version.cuda is None:
         return "this torch is not built for CUDA"
     return _missing_in_torch(kind)
+
+
+def in_hardware(kind: str, device: Device) -> bool:
+    """Whether the GPU itself has this way to multiply, whatever the torch that drives it."""
+    return device.capability is None or device.capability >= KINDS[kind].needs
 
 
 def _missing_in_torch(kind: str) -> str | None:

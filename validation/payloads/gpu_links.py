@@ -19,7 +19,9 @@ from typing import Any
 
 from cluster.readers import nvml
 
-LIMIT_S = 10.0  # that NVML may take for the node, and then for all GPUs at once
+# That NVML may take for the node, and then for all GPUs at once: each of eight processes asks for up
+# to 18 links with eight questions about each, as long as `health` may take (suites/gpu.yml).
+LIMIT_S = 30.0
 ASKED = (
     "uuid",
     "pci",

@@ -64,7 +64,8 @@ class Worker:
         kind, key = message["dtype"], (message["size"], message["seed"])
         if reason := gpu_gemm.unsupported(kind, device):
             self._wait()
-            return {"dtype": kind, "unsupported": reason}
+            in_hardware = gpu_gemm.in_hardware(kind, device)
+            return {"dtype": kind, "unsupported": reason, "in_hardware": in_hardware}
         if self._operands is None or self._operands[0] != key:
             self._operands = None
             self._operands = key, gpu_gemm.draw(device, *key)
@@ -79,7 +80,7 @@ class Worker:
             begin=self._wait,
         )
         device.release()
-        return {"unsupported": None, **answer}
+        return {"unsupported": None, "in_hardware": True, **answer}
 
     def _memory(self, message: Message, device: gpu_device.Device) -> Message:
         return gpu_memory.within(

@@ -121,7 +121,7 @@ def rows(results: Sequence[Result]) -> Iterator[Row]:
     table: list[Row] = []
     for same in alike.values():
         first = same[0]
-        if not _passes_silently(first):
+        if not _passes(first):
             more = f" and {len(same) - 1} more" if len(same) > 1 else ""
             table.append(_row(first, first.check + more, several))
         elif len(same) > FOLD:
@@ -232,14 +232,14 @@ def kind_of(message: str) -> str:
     return re.sub(r"[\w.+-]*\d[\w.+-]*", "#", message)
 
 
-def _passes_silently(result: Result) -> bool:
-    return result.tier is Tier.NODE and result.verdict is Verdict.PASS and not result.message
+def _passes(result: Result) -> bool:
+    return result.tier is Tier.NODE and result.verdict is Verdict.PASS
 
 
 def _repeated(result: Result) -> tuple[object, ...]:
     """What results have in common of which one row is enough."""
-    if _passes_silently(result):
-        return (result.check,)
+    if _passes(result):
+        return (result.check, result.message)
     if result.value is None and result.message:
         # One fault, told by each check that would have judged something else.
         return (result.subject.name, result.verdict, result.message)
@@ -283,7 +283,7 @@ def _folded(results: Sequence[Result]) -> Row:
         value,
         limit,
         first.verdict,
-        "",
+        printable(first.message),
     )
 
 

@@ -2,14 +2,16 @@
 
 There may be no filesystem that all nodes share, and nothing of this package is installed on them:
 the payloads' code reaches every task as a zip archive on srun's stdin, the answer comes back on
-srun's stdout. Everything here is pure but `bundle`, which reads the checkout's own files.
+srun's stdout. Everything here is pure but `bundle`, which reads the checkout's own files and pynvml.
 """
 
 import functools
+import importlib.util
 import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from cluster import closure
 from cluster.declaration import Container, Node
@@ -279,13 +281,26 @@ def waited_in_vain(reply: Reply) -> bool:
 def bundle() -> bytes:
     """The payloads' code as a zip archive, the same bytes each time."""
     files = closure.files_of(*PROGRAMS)
-    # Packed for machines that have only torch (scripts/pack-local), the checkout has it beside it.
-    files |= {path.name: path.read_bytes() for path in closure.ROOT.glob("pynvml.py")}
+    files |= _nvml_bindings()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
+
+
+def _nvml_bindings() -> dict[str, bytes]:
+    """pynvml (nvidia-ml-py: one module of pure Python) as it is installed here.
+
+    A container needs Python and torch, and torch does not bring it
+    (https://github.com/pytorch/pytorch/issues/118173). Nothing where it is not installed here
+    either: then a payload takes the node's own, or says that there is none.
+    """
+    found = importlib.util.find_spec("pynvml")
+    place = None if found is None or found.origin is None else Path(found.origin)
+    if place is None or place.name != "pynvml.py":  # the package `pynvml` is somebody else's
+        return {}
+    return {place.name: place.read_bytes()}
 
 
 def encode(document: Mapping[str, object]) -> bytes:

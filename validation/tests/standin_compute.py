@@ -76,6 +76,7 @@ def gemm(dtype, config, tflops):
         "at_once": config["gpus"],
         "error": None,
         "unsupported": None,
+        "in_hardware": True,
         "m": size,
         "n": size,
         "k": size,

@@ -118,9 +118,9 @@ FAULTS = [
     ("peers", ("pairs", 0, "target"), 2, "56 pairs of GPUs were measured, not each"),
     (
         "gemm",
-        gpu(1, "gemm", 4, "unsupported"),
-        "torch 2.0 has no fp8",
-        "GPU 1, fp8: torch 2.0 has no fp8; the thresholds of h100_sxm ask for it",
+        gpu(1, "gemm", 4),
+        {**product(1.0, "fp8"), "unsupported": "8.0 has no fp8", "in_hardware": False},
+        "GPU 1, fp8: 8.0 has no fp8; the thresholds of h100_sxm ask for it",
     ),
     # times that cannot be
     ("gemm", gpu(1, *BF16, "wall_s"), 0.1, "by the node's 0.1 s: one is wrong"),
@@ -169,6 +169,24 @@ def test_a_speed_that_is_close_to_the_threshold_is_a_warning():
         WARN,
         "GPU 3, bf16 is 650.0 TFLOPS, close to the threshold; healthy: ≥ 672",
     )
+
+
+def test_a_torch_without_a_type_says_nothing_of_a_gpu_that_has_it():
+    change = (gpu(1, "gemm", 4, "unsupported"), "torch 2.4.1 has no fp8")
+    result = judge("gemm", EIGHT, broken(EIGHT, change))
+    assert (result.verdict, result.message) == (
+        UNKNOWN,
+        "GPU 1, fp8: torch 2.4.1 has no fp8; the thresholds of h100_sxm ask for it",
+    )
+    slow = (gpu(3, *BF16), product(501.2))
+    assert judge("gemm", EIGHT, broken(EIGHT, change, slow)).verdict is FAIL
+
+
+def test_what_has_no_threshold_is_named_beside_what_has_one():
+    result = judge("gemm", EIGHT, standin.document(EIGHT))
+    assert (result.verdict, result.message) == (PASS, "not judged, no threshold: fp16, fp32")
+    job = standin.job(dtypes=["bf16", "tf32"])
+    assert judge("gemm", job, standin.document(job)).message == ""
 
 
 def test_memory_that_somebody_else_holds_is_told():

@@ -1,12 +1,15 @@
 """srun's command line, and the code that travels on its stdin."""
 
+import importlib.util
 import io
 import json
 import os
 import shlex
 import subprocess
 import sys
+import venv
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,17 +72,41 @@ def test_the_bundle_holds_what_payloads_import_and_nothing_else():
     assert {"validation/payloads/__main__.py", "validation/payloads/gpu_worker.py"} <= set(names)
     others = {name for name in names if not name.startswith("validation/payloads/")}
     assert {name for name in others if not name.startswith("cluster/")} == {
-        "validation/__init__.py"
+        "validation/__init__.py",
+        "pynvml.py",
     }
     # Every start of a task reads the archive, so nothing of Slurm's or a role's is in it.
     own = ("apart", "errors", "hostlist", "processes", "text")
     readers = ("__init__", "infiniband", "kernel_log", "mounts", "nvml")
     assert others <= {
-        *("validation/__init__.py", "cluster/__init__.py"),
+        *("validation/__init__.py", "cluster/__init__.py", "pynvml.py"),
         *(f"cluster/{name}.py" for name in own),
         *(f"cluster/readers/{name}.py" for name in readers),
     }
     assert jobs.bundle.__wrapped__() == jobs.bundle()
+
+
+def test_a_task_has_pynvml_where_its_python_has_none(tmp_path):
+    """As in a container, which needs Python and torch."""
+    asked = {"nvml_timeout_s": 20, "nonce": "x"}
+    bare = tmp_path / "bare"
+    venv.create(bare, symlinks=True)
+    done = subprocess.run(
+        [bare / "bin/python", "-I", "-c", jobs.BOOTSTRAP, "health", json.dumps(asked)],
+        input=jobs.bundle(),
+        capture_output=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    error = json.loads(done.stdout)["measured"]["nvml"]["error"]
+    assert "NVML Shared Library Not Found" in error
+
+
+def test_pynvml_is_not_packed_where_there_is_none(monkeypatch):
+    for found in (None, SimpleNamespace(origin="/x/pynvml/__init__.py")):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _, found=found: found)
+        with zipfile.ZipFile(io.BytesIO(jobs.bundle.__wrapped__())) as archive:
+            assert not [name for name in archive.namelist() if "pynvml" in name]
 
 
 def test_the_bootstrap_runs_a_payload_out_of_the_bundle(tmp_path):

@@ -324,6 +324,17 @@ def test_a_library_that_crashes_is_named(node, monkeypatch, tmp_path):
 # --- values ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("answer", "kind"), [("INVALID_ARGUMENT", "unsupported"), ("UNKNOWN", "error")]
+)
+def test_a_driver_that_does_not_know_the_recovery_action_is_no_fault(node, answer, kind):
+    measured = node(f"gpu.*.error.nvmlDeviceGetFieldValues = {answer}")
+    unknown = {item["name"]: item["kind"] for item in measured["gpus"][0]["unknown"]}
+    assert unknown["recovery_action"] == kind
+    expected = Verdict.PASS if kind == "unsupported" else Verdict.FAIL
+    assert verdicts(measured)["driver"].verdict is expected
+
+
 def test_an_older_driver_is_asked_in_its_own_words(node):
     measured = node(
         "gpu.*.error.nvmlDeviceGetCurrentClocksEventReasons = FUNCTION_NOT_FOUND",
