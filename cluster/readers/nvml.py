@@ -170,13 +170,13 @@ def _gpu(index: int, names: Sequence[str], reply: _Said, limit_s: float) -> Nvml
     return NvmlGpu(index, error, reply.seconds, values, unknown)
 
 
-class PcieLinks:
-    """Asks for PCIe links and SM clocks of all GPUs again and again, in a process of its own."""
+class Watch:
+    """Asks all GPUs again and again what changes as they work, in a process of its own."""
 
     def __init__(self, limit_s: float) -> None:
         """Begins. The process ends by itself after `limit_s`, or with the one that started it."""
         self._began = time.monotonic()
-        self._process, self._output = _start(["pcie", str(limit_s)])
+        self._process, self._output = _start(["watch", str(limit_s)])
 
     def begun(self, limit_s: float) -> bool:
         """Waits until the first GPU has answered; False where none does in time."""
@@ -189,7 +189,8 @@ class PcieLinks:
 
     def end(self) -> list[dict[str, Any]]:
         """Ends the process. What it saw: {"gpu": index, "at": time.monotonic(), "generation": …,
-        "width": …, "sm_mhz": …, "reasons": …}, or with "error" in the place of both.
+        "width": …, "sm_mhz": …, "reasons": …, "power_mw": …, "temperature_c": …}, or with "error"
+        in the place of all; None for what a board or its driver does not know.
         """
         status = self._process.poll()
         if status is None:
@@ -301,7 +302,7 @@ def _read(output: int, status: int | None, seconds: float) -> _Said:
 def answer(arguments: Sequence[str]) -> None:
     """Writes a line before each call and one after it, and "done" after the last.
 
-    arguments: "system"; "gpu", an index and names of questions; "pcie" and for how many seconds.
+    arguments: "system"; "gpu", an index and names of questions; "watch" and for how many seconds.
     """
     try:
         nvml = importlib.import_module("pynvml")
@@ -314,8 +315,8 @@ def answer(arguments: Sequence[str]) -> None:
         nvml.nvmlInit()
         if arguments[0] == "system":
             _answer_system(nvml)
-        elif arguments[0] == "pcie":
-            _watch_pcie(nvml, float(arguments[1]))
+        elif arguments[0] == "watch":
+            _watch(nvml, float(arguments[1]))
         else:
             _answer_gpu(nvml, int(arguments[1]), arguments[2:])
     except nvml.NVMLError as error:
@@ -353,8 +354,8 @@ def _answer_gpu(nvml: Any, index: int, names: Sequence[str]) -> None:
             _say(name=name, value=value)
 
 
-def _watch_pcie(nvml: Any, limit_s: float) -> None:
-    """Every GPU's link and SM clock, until nobody wants to know any more."""
+def _watch(nvml: Any, limit_s: float) -> None:
+    """Every GPU's link, clock, power and heat, until nobody wants to know any more."""
     parent, deadline = os.getppid(), time.monotonic() + limit_s
     gpus = range(nvml.nvmlDeviceGetCount())
     while os.getppid() == parent and time.monotonic() < deadline:
@@ -369,6 +370,10 @@ def _watch_pcie(nvml: Any, limit_s: float) -> None:
                 reading["reasons"] = _maybe(
                     nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle
                 )
+                reading["power_mw"] = _maybe(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
+                sensor = nvml.NVML_TEMPERATURE_GPU
+                heat = nvml.nvmlDeviceGetTemperature
+                reading["temperature_c"] = _maybe(nvml, heat, handle, sensor)
             except nvml.NVMLError as error:
                 reading = {"gpu": index, "error": _sentence(error)}
             _say(**reading, at=time.monotonic())

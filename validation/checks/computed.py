@@ -83,6 +83,7 @@ class Report:
     reached    whose speed was among them
     unjudged   speeds of real GPUs that nothing is recorded for, and whose they are
     samples    the same for who wants to record something
+    notes      what is to be told although it is no fault
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -91,6 +92,7 @@ class Report:
     reached: set[str] = field(default_factory=set)
     unjudged: list[tuple[str, Metric]] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def fail(self, message: str, value: Metric, threshold: Threshold | None = None) -> None:
         self.findings.append(Finding(Verdict.FAIL, message, value, threshold))
@@ -146,9 +148,10 @@ class Report:
             self.findings.append(Finding(verdict, message, value, threshold))
 
     def not_judged(self) -> str:
-        """Which figures had no threshold beside others that had; "" where all had one."""
+        """Which figures had no threshold beside others that had, and the notes."""
         kinds = dict.fromkeys(value.name.removeprefix(f"{who}, ") for who, value in self.unjudged)
-        return f"not judged, no threshold: {', '.join(kinds)}" if kinds else ""
+        notes = [f"not judged, no threshold: {', '.join(kinds)}"] if kinds else []
+        return "; ".join([*notes, *self.notes])
 
     def result(self, check: str, job: Job, document: Document, rules: Rules) -> Result:
         verdict = worst([finding.verdict for finding in self.findings] or [Verdict.PASS])
@@ -163,11 +166,10 @@ class Report:
             (value, threshold), message = min(self.judged, key=_room), self.not_judged()
         else:
             of_it = [finding for finding in self.findings if finding.verdict is verdict]
-            value, threshold, message = (
-                of_it[0].value,
-                of_it[0].threshold,
-                spelled_out([finding.message for finding in of_it]),
-            )
+            told = self.not_judged() if verdict.green else "; ".join(self.notes)
+            value, threshold = of_it[0].value, of_it[0].threshold
+            message = spelled_out([finding.message for finding in of_it])
+            message += f"; {told}" if told else ""
         return Result(
             check,
             Tier.NODE,

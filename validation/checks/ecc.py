@@ -97,6 +97,11 @@ def examine(gpu: GpuValues) -> Iterator[Finding]:
         yield Finding(Verdict.FAIL, text)
     if old := gpu.whole("ecc_aggregate_uncorrected"):
         yield Finding(Verdict.WARN, f"{old} uncorrectable ECC errors in the board's life")
+    yield from waiting(gpu)
+
+
+def waiting(gpu: GpuValues) -> Iterator[Finding]:
+    """Memory rows that failed or wait, and memory pages that do."""
     yield from _rows(gpu)
     yield from _pages(gpu)
 

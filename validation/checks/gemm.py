@@ -3,12 +3,15 @@
 What it checks   All GPUs of the node compute products in bf16, fp16, tf32, fp32 and fp8 (if
                  supported) at the same time. Sampled elements equal those in float64 except for
                  rounding. The speed reaches the model's threshold for that type and shape, and does
-                 not exceed what the hardware can do.
+                 not exceed what the hardware can do. The first type is measured twice: in its first
+                 second, and after eight more of the same load. The later figure is judged, and it
+                 must not be far below the first.
 Why it matters   Training consists of matrix products. A slow GPU delays all others; a wrong one
                  spoils what all of them learn.
 What to do       Wrong: take the GPU out of service and run the vendor's diagnostics. Slow: check
                  its power limit, clocks, temperature and throttle reasons under load, and what else
-                 runs on it; if all are slow, check power cap, cooling or clocks of the node. Too
+                 runs on it; if all are slow, check power cap, cooling or clocks of the node. Fast
+                 only when cold: check the same; `load_clocks` says what held it back. Too
                  fast: check the node's clock. Not supported: the GPU has no such type (correct the
                  model in the declaration), or this torch has none (INCONCLUSIVE; install a newer
                  torch).
@@ -20,6 +23,7 @@ the payload's own figure must agree with it.
 """
 
 import math
+from collections.abc import Sequence
 
 from validation.checks import computed
 from validation.checks.document import Document, Fields, Unusable, answer
@@ -36,6 +40,9 @@ CAUSES = {
     "Slow": When(
         r"at least \S+ expected|close to the threshold",
         ("ssh {node} 'nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE'",),
+    ),
+    "Fast only when cold": When(
+        r"in its first second", ("ssh {node} 'nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE'",)
     ),
     "Too fast": When(r"more than the hardware", ("ssh {node} timedatectl",)),
     "Not supported": When(r"ask for it|none of the types", ("ssh {node} nvidia-smi -L",)),
@@ -60,6 +67,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         for gpu in computed.started(report, node):
             rows = gpu.rows("gemm", "dtype", node.config.dtypes)
             computed.some(report, gpu, rows)
+            _sustained(report, node, gpu, rows, rules)
             for kind, row in rows:
                 _judge(report, node, gpu, kind, row, rules)
         return report.result(NAME, job, document, rules)
@@ -100,14 +108,51 @@ def _judge(
     report.speed(gpu.title, value, peaks, own.gemm_speed(kind, shape, gpu.name), sample)
 
 
+def _sustained(
+    report: computed.Report,
+    node: computed.NodeAnswer,
+    gpu: computed.GpuAnswer,
+    rows: Sequence[tuple[str, Fields]],
+    rules: Rules,
+) -> None:
+    """Holds what the first type that it could multiply reached against its first second."""
+    if not node.real or not node.config.sustain_s:
+        return
+    if any(computed.problem(row) for _, row in rows):
+        return  # that is told; and which one met a GPU that was cold is not known
+    able = ((kind, row) for kind, row in rows if not row.maybe_text("unsupported"))
+    kind, row = next(able, ("", None))
+    if row is None:
+        return
+    what = f"{gpu.title}, {kind}"
+    if not row.has("first"):
+        raise Unusable(f"{what}: its first second was not measured")
+    first, later = _tflops(node, f"{what}, first second", row.inner("first")), speed(node, what, row)
+    report.metrics.append(first)
+    share = Metric(f"{what}, of its first second", round(float(later.value) / float(first.value), 3))
+    limit = rules.common.limits["gpu_sustained_share"]
+    report.judged.append((share, limit))
+    if (verdict := limit.judge(share.value)) is not Verdict.PASS:
+        message = (
+            f"{what} is {later.value} TFLOPS after {node.config.sustain_s:g} s of load, "
+            f"{first.value} in its first second"
+        )
+        report.findings.append(computed.Finding(verdict, message, share, limit))
+
+
 def speed(node: computed.NodeAnswer, what: str, row: Fields) -> Metric:
     """In TFLOPS. Raises Unusable for another shape than was asked for, and impossible times."""
     size = node.config.gemm_size
     shape = tuple(row.whole(side) for side in ("m", "n", "k"))
     if shape != (size,) * 3:
         raise Unusable(f"{what}: multiplied {shape}, asked for {(size,) * 3}")
+    return _tflops(node, what, row)
+
+
+def _tflops(node: computed.NodeAnswer, what: str, row: Fields) -> Metric:
     seconds = computed.median_s(row, what, node.config.least)
-    tflops = computed.agreed(row, "tflops", 2 * math.prod(shape) / seconds / 1e12, what)
+    operations = 2 * node.config.gemm_size**3
+    tflops = computed.agreed(row, "tflops", operations / seconds / 1e12, what)
     return Metric(what, float(f"{tflops:.5g}"), TFLOPS)
 
 

@@ -112,25 +112,39 @@ def told_before(gpu: computed.GpuAnswer, row: Fields) -> health.GpuValues | Find
     return before
 
 
+def told_after(
+    gpu: computed.GpuAnswer, row: Fields, before: health.GpuValues
+) -> tuple[health.GpuValues, health.GpuValues] | Finding:
+    """What NVML told of a GPU before the measurements and after them, or what is wrong with that.
+
+    Raises Unusable for another GPU than before.
+    """
+    if not row.has("after"):
+        return Finding(Verdict.INCONCLUSIVE, _SILENT)
+    after = health.GpuValues(row.inner("after"))
+    another = f"{gpu.title}: NVML reported different GPUs before and after the measurements"
+    if after.index != before.index:
+        raise Unusable(another)
+    if after.error is not None:
+        return Finding(Verdict.FAIL, f"gives no answers: {printable(after.error, 120)}")
+    try:
+        if before.text("uuid") != after.text("uuid"):
+            raise Unusable(another)
+    except health.Unanswered as problem:
+        return Finding(Verdict.FAIL, str(problem))
+    return before, after
+
+
 def _examine(gpu: computed.GpuAnswer, row: Fields, seconds: float) -> list[Finding]:
     before = told_before(gpu, row)
     if isinstance(before, Finding):
         return [before]
-    if not row.has("after"):
-        return [Finding(Verdict.INCONCLUSIVE, _SILENT)]
-    after = health.GpuValues(row.inner("after"))
-    if after.index != before.index:
-        raise Unusable(
-            f"{gpu.title}: NVML reported different GPUs before and after the measurements"
-        )
-    if after.error is not None:
-        return [Finding(Verdict.FAIL, f"gives no answers: {printable(after.error, 120)}")]
+    told = told_after(gpu, row, before)
+    if isinstance(told, Finding):
+        return [told]
+    _, after = told
     findings: list[Finding] = []
     try:
-        if before.text("uuid") != after.text("uuid"):
-            raise Unusable(
-                f"{gpu.title}: NVML reported different GPUs before and after the measurements"
-            )
         findings += _pcie(row, before)
         findings += replays(before, after, seconds)
         findings += nvlink(before, after, seconds)

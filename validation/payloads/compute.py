@@ -8,7 +8,7 @@ First CUDA is started and a kernel run, on all GPUs at once. Then come matrix pr
 own memory, on all GPUs at once too, each measurement begun on all of them together, because power
 and cooling that do not suffice show only then. Copies from and to the host follow, one GPU after
 another: together they would measure the host. Last come copies between each two GPUs. Meanwhile
-NVML is asked about the links (gpu_links).
+NVML is asked about clocks, power, heat and links (gpu_links).
 
 The same runs on a CPU with small sizes (`device` "cpu"), which shows that the software works and
 says nothing about a GPU; the document says which it was.
@@ -49,6 +49,8 @@ class Config:
     dtypes            ways to multiply, see gpu_gemm.KINDS; one that a GPU lacks is reported so
     gemm_size         of the square matrices; a multiple of 16 (fp8)
     gemm_s            seconds that the products of one kind are timed for, at least `least` of them
+    sustain_s         seconds that the first kind is multiplied for between its first figure and the
+                      one that is judged; 0 for one figure alone
     repeats           products after those, whose bits are compared
     memory_bytes      of each of three buffers; a multiple of 256 KiB, several times an L2 cache
     copy_bytes        of a transfer to or from the host, and between two GPUs
@@ -66,6 +68,7 @@ class Config:
     dtypes: tuple[str, ...] = tuple(KINDS)
     gemm_size: int = 8192
     gemm_s: float = 1.0
+    sustain_s: float = 8.0
     least: int = 10
     repeats: int = 4
     memory_bytes: int = 1 << 30
@@ -88,6 +91,7 @@ class Config:
         require(len(set(self.dtypes)) == len(self.dtypes), "dtypes has one twice")
         require_positive(self, "gemm_size", "gemm_s", "least", "memory_bytes", "copy_bytes")
         require_positive(self, "iterations", "warmup", "start_limit_s", "limit_s", "total_s")
+        require(self.sustain_s >= 0, f"sustain_s is {self.sustain_s}, below zero")
         require(self.repeats > 1, f"repeats is {self.repeats}: nothing to compare with")
         require(self.gemm_size % 16 == 0, f"gemm_size is {self.gemm_size}, no multiple of 16")
         whole = self.memory_bytes % _ROW_BYTES == 0
@@ -259,10 +263,10 @@ def measure(
     with ThreadPoolExecutor(total) as pool:
         try:
             started = list(pool.map(GpuProcess.start, gpus))
-            gemm = [_together(pool, gpus, message) for message in _gemm(config)]
-            memory = [_together(pool, gpus, message) for message in _memory(config)]
-            fill = list(pool.map(lambda gpu: gpu.ask({"do": "fill"}), gpus))
             with links.watched() if links else nullcontext():
+                gemm = [_together(pool, gpus, message) for message in _gemm(config)]
+                memory = [_together(pool, gpus, message) for message in _memory(config)]
+                fill = list(pool.map(lambda gpu: gpu.ask({"do": "fill"}), gpus))
                 copies = [_one_by_one(gpus, message, links) for message in _copies(config)]
             usable = [number for number, gpu in enumerate(gpus) if gpu.usable]
             for gpu in gpus:
@@ -290,10 +294,20 @@ def measure(
             for number in range(total)
         ],
         "pairs": pairs,
-        "links": links.result([(row.get("uuid"), row.get("bus")) for row in started])
-        if links
-        else None,
+        "links": _asked(links, started, {"products": gemm, "memory": memory}) if links else None,
     }
+
+
+def _asked(
+    links: gpu_links.Links, started: Sequence[Row], loads: Mapping[str, Sequence[Sequence[Row]]]
+) -> Row:
+    """What NVML said, after it is told when each GPU was under which load."""
+    for load, measurements in loads.items():
+        for rows in measurements:
+            for number, row in enumerate(rows):
+                if "began" in row and "ended" in row:
+                    links.loaded(number, load, row["began"], row["ended"])
+    return links.result([(row.get("uuid"), row.get("bus")) for row in started])
 
 
 def _gemm(config: Config) -> list[Row]:
@@ -304,6 +318,7 @@ def _gemm(config: Config) -> list[Row]:
             "size": config.gemm_size,
             "seed": config.seed,
             "seconds": config.gemm_s,
+            "sustain_s": config.sustain_s,
             "least": config.least,
             "warmup": config.warmup,
             "repeats": config.repeats,

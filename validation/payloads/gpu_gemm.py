@@ -5,7 +5,10 @@ data switch fewer transistors, draw less power and so run at higher clocks than 
 numbers are drawn on the CPU from a seed, so that every GPU multiplies the same ones and the
 reference does not depend on the GPU that it judges.
 
-Speed is 2 n^3 operations over the median time. A, B and C are each far larger than any L2 cache at
+Speed is 2 n^3 operations over the median time. A GPU that is cold runs faster than one that has
+worked for a while and has come to its limit of power or heat, so the first way to multiply is timed
+twice: in its first second, and again after some seconds of the same load. The later figure is the
+one to judge by; the ways to multiply that follow meet a GPU that is warm already. A, B and C are each far larger than any L2 cache at
 the sizes of the suites, so nothing is flushed between repetitions.
 
 The product is held against float64 on the CPU at a grid of elements: one row of each stripe of
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -146,6 +150,7 @@ def measure(
     operands: Operands,
     *,
     seconds: float,
+    sustain_s: float,
     least: int,
     warmup: int,
     repeats: int,
@@ -156,6 +161,9 @@ def measure(
     dtype, m, n, k   what was multiplied
     times            see gpu_timing.Times
     tflops           2 m n k over the median time, 1e12 operations per second
+    first            times and tflops of the first `seconds` of a load of `sustain_s`, after which
+                     the others were taken; None without such a load
+    began, ended     of the load, by time.monotonic()
     checked          elements that were held against float64
     rounding_error   the largest difference among them in units of rounding, see `rounding`
     row, column      where that one is
@@ -168,11 +176,16 @@ def measure(
     multiply()  # the first one chooses kernels
     device.watch.synchronize()
     begin()
+    began = time.monotonic()
     single_s = gpu_timing.warmed_up(multiply, warmup, device.watch)
+    count = gpu_timing.enough(seconds, single_s, least)
+    first = None
+    if sustain_s:
+        first = gpu_timing.time_each(multiply, count, device.watch)
+        gpu_timing.kept_busy(multiply, sustain_s, first.time_s_median, device.watch)
     product.fill_(math.nan)  # what is not written must not look like an earlier product
-    times = gpu_timing.time_each(
-        multiply, gpu_timing.enough(seconds, single_s, least), device.watch
-    )
+    times = gpu_timing.time_each(multiply, count, device.watch)
+    ended = time.monotonic()
     error, row, column = difference(KINDS[kind], operands, product)
     products = []
     for _ in range(repeats):
@@ -186,14 +199,24 @@ def measure(
         "m": size,
         "n": size,
         "k": size,
-        **asdict(times),
-        "tflops": 2 * size**3 / times.time_s_median / 1e12 if times.time_s_median > 0 else math.inf,
+        **_speed(size, times),
+        "first": None if first is None else _speed(size, first),
+        "began": began,
+        "ended": ended,
         "checked": operands.rows.numel() * operands.columns.numel(),
         "rounding_error": error,
         "row": row,
         "column": column,
         "products": products,
         "data": operands.data,
+    }
+
+
+def _speed(size: int, times: gpu_timing.Times) -> dict[str, Any]:
+    median_s = times.time_s_median
+    return {
+        **asdict(times),
+        "tflops": 2 * size**3 / median_s / 1e12 if median_s > 0 else math.inf,
     }
 
 

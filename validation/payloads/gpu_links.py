@@ -1,7 +1,8 @@
-"""What NVML says of the GPUs' links while they work: PCIe as it copies, NVLink before and after.
+"""What NVML says of the GPUs while they work, and before and after it.
 
 An idle board lets its PCIe link fall back to the slowest generation, so only a reading under load
-says what it can. Counters of NVLink errors say nothing of when; what they grew by does.
+says what it can. Heat and a power supply that does not suffice show under load alone, too. Counters
+of NVLink and ECC errors say nothing of when; what they grew by does.
 
 NVML is asked by processes of their own (nvml.py): one that hangs costs its answer, and nothing of
 what is measured.
@@ -9,8 +10,10 @@ what is measured.
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import reduce
@@ -30,7 +33,15 @@ ASKED = (
     "pcie_replays",
     "nvlinks",
     "clock_sm_max_mhz",
+    "temperature_slowdown_c",
+    "ecc_volatile_uncorrected",
+    "ecc_volatile_corrected",
+    "remapped_rows",
+    "retired_pages",
 )
+LOADS = ("products", "memory")  # what a GPU works at while it is looked at, beside copies
+
+Sample = dict[str, Any]
 
 
 class Links:
@@ -41,15 +52,15 @@ class Links:
         self._limit_s, self._ask_s = limit_s, ask_s
         self._began = time.monotonic()
         self._system, self._before = nvml.ask(ask_s, ASKED)
-        self._watch: nvml.PcieLinks | None = None
-        self._copied: dict[int, list[tuple[float, float]]] = {}
-        self._samples: list[dict[str, Any]] = []
+        self._watch: nvml.Watch | None = None
+        self._spans: dict[tuple[int, str], list[tuple[float, float]]] = {}
+        self._samples: list[Sample] = []
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         """What happens within is looked at."""
         if self._system.error is None:
-            self._watch = nvml.PcieLinks(self._limit_s)
+            self._watch = nvml.Watch(self._limit_s)
             self._watch.begun(self._ask_s)
         try:
             yield
@@ -65,7 +76,11 @@ class Links:
         try:
             yield
         finally:
-            self._copied.setdefault(gpu, []).append((begin, time.monotonic()))
+            self.loaded(gpu, "copies", begin, time.monotonic())
+
+    def loaded(self, gpu: int, load: str, began: float, ended: float) -> None:
+        """This GPU was under this load from then to then, by time.monotonic()."""
+        self._spans.setdefault((gpu, load), []).append((began, ended))
 
     def result(self, identities: list[tuple[str | None, str | None]]) -> dict[str, Any]:
         """What came out, for GPUs with these UUIDs and places on the bus.
@@ -76,7 +91,7 @@ class Links:
                   lists no such GPU; `before` and `after`, see nvml.NvmlGpu; `samples` of the PCIe
                   link while the GPU copied, and the highest `generation`, `width` and `sm_mhz` (of
                   the SM clock, None where NVML does not know it) among them; `held_by`: what held
-                  the clock back in every sample, in words
+                  the clock back in every sample, in words; `loads`: see _under_load
         """
         after: list[nvml.NvmlGpu] = []
         seconds = time.monotonic() - self._began
@@ -85,14 +100,7 @@ class Links:
         rows = []
         for number, identity in enumerate(identities):
             index = next((gpu.index for gpu in self._before if _is(gpu, *identity)), None)
-            copied = self._copied.get(number, [])
-            samples = [
-                item
-                for item in self._samples
-                if item.get("gpu") == index
-                and "error" not in item
-                and any(begin <= item["at"] <= end for begin, end in copied)
-            ]
+            samples = self._of(index, number, "copies")
             rows.append(
                 {
                     "index": index,
@@ -103,12 +111,53 @@ class Links:
                     "width": max((item["width"] for item in samples), default=None),
                     "sm_mhz": max(_known(samples, "sm_mhz"), default=None),
                     "held_by": ", ".join(nvml.clock_reasons(_always(_known(samples, "reasons")))),
+                    "loads": [
+                        _under_load(load, self._of(index, number, load)) for load in LOADS
+                    ],
                 }
             )
         return {"nvml": asdict(self._system), "seconds": round(seconds, 3), "gpus": rows}
 
+    def _of(self, index: int | None, number: int, load: str) -> list[Sample]:
+        """What NVML's GPU `index` answered while the one that is measured was under this load."""
+        spans = self._spans.get((number, load), [])
+        return [
+            item
+            for item in self._samples
+            if item.get("gpu") == index
+            and "error" not in item
+            and any(begin <= item["at"] <= end for begin, end in spans)
+        ]
 
-def _known(samples: list[dict[str, Any]], name: str) -> list[int]:
+
+def _under_load(load: str, samples: Sequence[Sample]) -> dict[str, Any]:
+    """What NVML answered under one load; None for what it does not know of this board.
+
+    load           of LOADS
+    samples        how many answers there were
+    sm_mhz         SM clock, the median
+    power_w        power, the median
+    temperature_c  the highest
+    held_by        reason and share: which part of the answers named what holds the clocks back
+    """
+    clocks, power, heat, masks = (
+        _known(samples, name) for name in ("sm_mhz", "power_mw", "temperature_c", "reasons")
+    )
+    named = Counter(reason for mask in masks for reason in nvml.clock_reasons(mask))
+    return {
+        "load": load,
+        "samples": len(samples),
+        "sm_mhz": round(statistics.median(clocks)) if clocks else None,
+        "power_w": round(statistics.median(power) / 1000) if power else None,
+        "temperature_c": max(heat, default=None),
+        "held_by": [
+            {"reason": reason, "share": round(times / len(masks), 3)}
+            for reason, times in sorted(named.items())
+        ],
+    }
+
+
+def _known(samples: Sequence[Sample], name: str) -> list[int]:
     return [item[name] for item in samples if item.get(name) is not None]
 
 

@@ -11,6 +11,7 @@ What arrived is looked at after every measurement, every element of it.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ def within(
     moved   by one repetition, read and written
     gbs     moved over the median time
     wrong   elements of the result that are not what they should be
+    began, ended   of the load, by time.monotonic()
     """
     import torch
 
@@ -64,9 +66,11 @@ def within(
     work()
     device.watch.synchronize()
     begin()
+    began = time.monotonic()
     gpu_timing.warmed_up(work, warmup, device.watch)
     result.fill_(_STALE)
     times = gpu_timing.time_each(work, iterations, device.watch)
+    ended = time.monotonic()
     bytes_ = result.numel() * 4
     moved = MOVED[operation] * bytes_
     return {
@@ -76,6 +80,8 @@ def within(
         **asdict(times),
         "gbs": _gbs(moved, times),
         "wrong": _wrong(result, operation),
+        "began": began,
+        "ended": ended,
     }
 
 

@@ -117,6 +117,22 @@ def warmed_up(work: Callable[[], object], warmup: int, watch: Stopwatch) -> floa
     return single_s
 
 
+def kept_busy(
+    work: Callable[[], object], seconds: float, repetition_s: float, watch: Stopwatch
+) -> None:
+    """Repeats work for so long by the host's clock, without timing it.
+
+    The host waits after each quarter of a second of work: a queue that held all of it would make
+    the clock say how fast the host is.
+    """
+    batch = enough(WARM_S, repetition_s, 1)
+    began = watch.clock()
+    while watch.clock() - began < seconds:
+        for _ in range(batch):
+            work()
+        watch.synchronize()
+
+
 def enough(seconds: float, repetition_s: float, least: int, most: int = 5000) -> int:
     """How many repetitions of `repetition_s` each fill so many seconds; at least `least`."""
     return max(least, min(most, math.ceil(seconds / repetition_s))) if repetition_s > 0 else most

@@ -13,7 +13,10 @@ from validation.checks.registry import CHECKS
 # Of the node tier: what looks at GPUs, what compares their figures, and what has its node to
 # itself, because it measures, or has a process for each GPU that needs CPUs.
 _OF_GPUS = ("health", "cuda", "compute", "dcgm", "isolation")
-_OF_REAL_GPUS = ("links", "load_clocks", "same_product", "stragglers", "soak_stragglers")
+_OF_REAL_GPUS = (
+    *("links", "load_clocks", "load_ecc"),
+    *("same_product", "stragglers", "soak_stragglers"),
+)
 _OF_PORTS = ("infiniband", "port_errors", "same_hcas")
 
 
@@ -51,8 +54,9 @@ def _no_gpu(check: str, node: Node) -> str | None:
 def _no_other(check: str, node: Node) -> str | None:
     if check == isolation.NAME:
         return _no_neighbour(node)
-    if check == "load_clocks" and node.gpus.mig:
-        return "NVML knows the clock of a whole GPU, and instances of MIG are declared"
+    if check in ("load_clocks", "load_ecc") and node.gpus.mig:
+        what = {"load_clocks": "clock", "load_ecc": "errors"}[check]
+        return f"NVML knows the {what} of a whole GPU, and instances of MIG are declared"
     if check in ("peers", "nvlink", "links") and node.gpus.mig:
         return "MIG instances cannot reach another GPU"
     if check == "dcgm" and node.gpus.mig:

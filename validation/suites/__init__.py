@@ -191,6 +191,7 @@ _NODE: dict[str, strict.Reader] = {
                     "dtypes": strict.list_of(strict.one_of(*KINDS), empty=False),
                     "gemm_size": strict.whole(16),
                     "gemm_s": strict.positive,
+                    "sustain_s": strict.whole(),
                     "least": strict.whole(2),
                     "repeats": strict.whole(2),
                     "memory_bytes": strict.whole(1),

@@ -13,6 +13,7 @@ TFLOPS = {"bf16": 730.0, "fp16": 740.0, "tf32": 373.0, "fp32": 50.0, "fp8": 1300
 MEMORY_GBS = {"copy": 2900.0, "triad": 2970.0}
 COPY_GBS = 52.0
 PAIR_GBS = 400.0
+WARM = 1.04  # how much faster a cold GPU is than one that has worked for a while
 
 # A suite says no less; what it leaves out is the payload's own default.
 CUDA = {"device": "cuda", "gemm_size": 8192, "seed": 1234, "nonce": "run-7f"}
@@ -21,6 +22,7 @@ CPU = {
     "dtypes": ["fp32", "bf16"],
     "gemm_size": 64,
     "gemm_s": 0.01,
+    "sustain_s": 0,
     "least": 2,
     "repeats": 2,
     "memory_bytes": 1 << 18,
@@ -69,9 +71,12 @@ def times(seconds, iterations):
     }
 
 
-def gemm(dtype, config, tflops):
+def gemm(dtype, config, tflops, first=None):
+    """`first` is the speed in the first second, of the way to multiply that comes first."""
     size = config["gemm_size"]
+    own = {} if first is None else {"first": speed(size, first)}
     return {
+        "first": None,
         "dtype": dtype,
         "at_once": config["gpus"],
         "error": None,
@@ -80,15 +85,19 @@ def gemm(dtype, config, tflops):
         "m": size,
         "n": size,
         "k": size,
-        **times(2 * size**3 / tflops / 1e12, 200),
-        "tflops": tflops,
+        **speed(size, tflops),
         "checked": min(64, size) ** 2,
         "rounding_error": 0.98,
         "row": 17,
         "column": 4711 % size,
         "products": [{"hash": "00d1ce5eed00d1ce"} for _ in range(config.get("repeats", 4))],
         "data": "feedface" * 4,
+        **own,
     }
+
+
+def speed(size, tflops):
+    return {**times(2 * size**3 / tflops / 1e12, 200), "tflops": tflops}
 
 
 def _moved(size, moved, gbs, config):
@@ -148,6 +157,13 @@ def start(index, config, name):
     }
 
 
+def load(name, **changes):
+    """What NVML says of an H100 under load: products bring it to its limit of power."""
+    held_by = [{"reason": "software power cap", "share": 0.9}] if name == "products" else []
+    figures = {"samples": 150, "sm_mhz": 1500, "power_w": 690, "temperature_c": 62}
+    return {"load": name, **figures, "held_by": held_by, **changes}
+
+
 def links(count):
     names = gpu_links.ASKED
 
@@ -158,7 +174,7 @@ def links(count):
             "error": None,
             "seconds": 0.1,
             "values": {name: values[name] for name in names},
-            "unknown": [],
+            "unknown": [standin_health.unsupported("retired_pages")],
         }
 
     return {
@@ -174,6 +190,7 @@ def links(count):
                 "width": 16,
                 "sm_mhz": 1980,
                 "held_by": "",
+                "loads": [load(name) for name in gpu_links.LOADS],
             }
             for index in range(count)
         ],
@@ -193,7 +210,11 @@ def document(of_job, tflops=None):
             {
                 "index": index,
                 "start": start(index, config, name),
-                "gemm": [gemm(dtype, config, speeds[dtype]) for dtype in dtypes],
+                "gemm": [
+                    gemm(dtype, config, speeds[dtype], WARM * speeds[dtype] if sustained else None)
+                    for dtype in dtypes
+                    for sustained in [dtype == dtypes[0] and config.get("sustain_s", 8.0) > 0]
+                ],
                 "memory": [memory(name, config, gbs) for name, gbs in MEMORY_GBS.items()],
                 "fill": fill(config),
                 "copies": [copy(direction, config) for direction in DIRECTIONS],

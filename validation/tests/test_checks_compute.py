@@ -36,7 +36,8 @@ def gpu(index, *path):
 
 def product(tflops, dtype="bf16"):
     """A row of a GPU, with this speed and the times that belong to it."""
-    return standin.gemm(dtype, CONFIG, tflops)
+    first = standin.WARM * tflops if dtype == "bf16" else None
+    return standin.gemm(dtype, CONFIG, tflops, first)
 
 
 def memory(gbs):
@@ -167,8 +168,53 @@ def test_a_speed_that_is_close_to_the_threshold_is_a_warning():
     result = judge("gemm", EIGHT, broken(EIGHT, (gpu(3, *BF16), product(650.0))))
     assert (result.verdict, result.message) == (
         WARN,
-        "GPU 3, bf16 is 650.0 TFLOPS, close to the threshold; healthy: ≥ 672",
+        "GPU 3, bf16 is 650.0 TFLOPS, close to the threshold; healthy: ≥ 672; "
+        "not judged, no threshold: fp16, fp32",
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "verdict"),
+    [(760.0, 730.0, PASS), (830.0, 700.0, WARN), (960.0, 700.0, FAIL), (700.0, 730.0, PASS)],
+)
+def test_a_gpu_that_is_fast_only_when_cold_is_not_green(first, later, verdict):
+    row = standin.gemm("bf16", CONFIG, later, first)
+    result = judge("gemm", EIGHT, broken(EIGHT, (gpu(3, *BF16), row)))
+    assert result.verdict is verdict
+    told = f"GPU 3, bf16 is {later} TFLOPS after 8 s of load, {first} in its first second"
+    assert (told in result.message) is (verdict is not PASS)
+    figures = {metric.name: metric.value for metric in result.metrics}
+    assert (figures["GPU 3, bf16"], figures["GPU 3, bf16, first second"]) == (later, first)
+
+
+def test_the_later_figure_is_the_one_that_is_judged():
+    row = standin.gemm("bf16", CONFIG, 600.0, 700.0)
+    result = judge("gemm", EIGHT, broken(EIGHT, (gpu(3, *BF16), row)))
+    assert (result.verdict, result.message) == (
+        FAIL,
+        "GPU 3, bf16 is 600.0 TFLOPS, at least 620 expected",
+    )
+
+
+def test_the_first_second_is_that_of_the_first_type_that_a_gpu_has():
+    job = standin.job("t4", count=1, dtypes=["bf16", "fp16"])
+    none = {"dtype": "bf16", "error": None, "unsupported": "7.5 has no bf16", "in_hardware": False}
+    row = standin.gemm("fp16", dict(job.config), 42.0)
+    document = broken(job, (gpu(0, "gemm", 0), none), (gpu(0, "gemm", 1), row))
+    assert judge("gemm", job, document).message == "GPU 0, fp16: its first second was not measured"
+    row = standin.gemm("fp16", dict(job.config), 42.0, 43.0)
+    document = broken(job, (gpu(0, "gemm", 0), none), (gpu(0, "gemm", 1), row))
+    assert judge("gemm", job, document).verdict is PASS
+
+
+def test_a_process_on_cpus_that_may_be_far_from_its_gpu_is_told():
+    far = (gpu(3, "start", "numa_cpus"), 0)
+    result = judge("copies", EIGHT, broken(EIGHT, far))
+    told = "copied from CPUs that may be far away: GPU 3"
+    assert (result.verdict, result.message) == (PASS, told)
+    result = judge("copies", EIGHT, broken(EIGHT, far, (gpu(3, "copies", 0), copied("h2d", 40.0))))
+    assert result.verdict is FAIL
+    assert result.message.endswith(f"at least 48 expected; {told}")
 
 
 def test_a_torch_without_a_type_says_nothing_of_a_gpu_that_has_it():
@@ -307,7 +353,7 @@ def test_a_fault_counts_without_a_threshold_too():
     job = standin.job("tpu_v9")
     result = judge("gemm", job, broken(job, (gpu(0, "gemm", 0, "rounding_error"), 99.0)))
     assert result.verdict is FAIL
-    fast = standin.gemm("bf16", dict(job.config), 2501.0)
+    fast = standin.gemm("bf16", dict(job.config), 2501.0, 2502.0)
     result = judge("gemm", job, broken(job, (gpu(0, "gemm", 0), fast)))
     assert result.verdict is FAIL
     assert "more than the hardware can (2500)" in result.message

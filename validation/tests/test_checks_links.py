@@ -3,6 +3,7 @@
 import pytest
 
 from validation.model import Verdict
+from validation.payloads import gpu_links
 from validation.tests import standin_compute as standin
 from validation.tests import standin_health
 from validation.tests.judging import judged, put
@@ -119,6 +120,124 @@ def test_a_clock_that_stays_low_at_work_is_named(changes, verdict, words):
     assert result.verdict is verdict
     assert result.message.startswith(words)
     assert (result.message == "") is (verdict is PASS)
+
+
+def under(load, **changes):
+    place = gpu_links.LOADS.index(load)
+    return gpu1("loads", place), standin.load(load, **changes)
+
+
+def held(load, reason, share):
+    return [under(load, held_by=[{"reason": reason, "share": share}])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        (held("products", "software power cap", 1.0), PASS, ""),
+        (held("products", "software thermal slowdown", 0.01), PASS, ""),
+        (
+            held("products", "software thermal slowdown", 0.2),
+            WARN,
+            "GPU 1: software thermal slowdown in 20% of the answers under products",
+        ),
+        (held("memory", "software thermal slowdown", 0.6), FAIL, "in 60% of the answers under mem"),
+        (held("products", "hardware thermal slowdown", 0.01), FAIL, "hardware thermal slowdown in"),
+        (held("memory", "hardware power brake", 0.01), FAIL, "GPU 1: hardware power brake in 1%"),
+        (held("products", "hardware slowdown", 0.5), PASS, ""),  # as clocks change
+        (held("products", "hardware slowdown", 1), FAIL, "hardware slowdown in 100% of the answ"),
+        ([under("products", temperature_c=87)], FAIL, "GPU 1: 87 °C under products, the board slo"),
+        ([under("products", temperature_c=86)], PASS, ""),
+        ([under("products", temperature_c=None, sm_mhz=None, power_w=None)], PASS, ""),
+        ([under("memory", samples=0)], UNKNOWN, "GPU 1: NVML did not report anything under memor"),
+        ([(gpu1("loads"), [])], FAIL, "GPU 1: NVML was asked under [], not ['products', 'memory']"),
+        (held("memory", "idle", 1.5), FAIL, "more answers of NVML named a reason than there were"),
+        (
+            [(gpu1("before", "values", "temperature_slowdown_c"), None),
+             (gpu1("before", "unknown"), [standin_health.unsupported("temperature_slowdown_c")])],
+            PASS,
+            "",
+        ),
+    ],
+)  # fmt: skip
+def test_what_slows_a_gpu_down_under_load_is_named(changes, verdict, words):
+    result = judge(*changes, check="load_clocks")
+    assert result.verdict is verdict
+    assert words in result.message
+    assert (result.message == "") is (verdict is PASS)
+
+
+def test_clock_power_and_heat_under_load_are_told():
+    result = judge(check="load_clocks")
+    figures = {metric.name: metric.value for metric in result.metrics}
+    assert figures["GPU 1 SM clock under products"] == 1500
+    assert figures["GPU 1 power under memory"] == 690
+    assert figures["GPU 0 temperature under products"] == 62
+    assert figures["GPU 0 held back under products"] == "software power cap 90%"
+
+
+def rows(**changes):
+    kept = {"correctable": 0, "uncorrectable": 0, "pending": "no", "failure": "no"}
+    return [(gpu1("after", "values", "remapped_rows"), {**kept, **changes})]
+
+
+def ecc(kind, when, count):
+    return (gpu1(when, "values", f"ecc_volatile_{kind}"), count)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        ([ecc("uncorrected", "after", 1)], FAIL, "GPU 1: 1 uncorrected ECC errors under load"),
+        ([ecc("corrected", "after", 3)], WARN, "GPU 1: 3 corrected ECC errors under load"),
+        ([ecc("corrected", when, 3) for when in ("before", "after")], PASS, ""),
+        ([ecc("corrected", "before", 3)], UNKNOWN, "GPU 1: its counter of corrected ECC errors"),
+        (rows(correctable=1), FAIL, "GPU 1: 1 memory rows were taken out of use under load"),
+        (rows(uncorrectable=2), FAIL, "GPU 1: 2 memory rows were taken out of use under load"),
+        (rows(pending="yes"), FAIL, "GPU 1: a memory row waits for a reset to be remapped"),
+        (rows(failure="yes"), FAIL, "GPU 1: remapping a memory row failed"),
+        ([(gpu1("after"), None)], UNKNOWN, "GPU 1: NVML reported nothing about it before or"),
+        ([(gpu1("after", "values", "uuid"), "GPU-x")], FAIL, "NVML reported different GPUs before"),
+        ([(("nvml", "error"), "no driver")], UNKNOWN, "NVML could not be asked: no driver"),
+        (
+            [(gpu1("after", "values", "remapped_rows"), None),
+             (gpu1("after", "unknown"), [standin_health.error("remapped_rows"),
+                                         standin_health.unsupported("retired_pages")])],
+            FAIL,
+            "GPU 1: does not tell its remapped_rows",
+        ),
+    ],
+)  # fmt: skip
+def test_new_errors_of_memory_are_named(changes, verdict, words):
+    result = judge(*changes, check="load_ecc")
+    assert result.verdict is verdict
+    assert result.message.startswith(words) or words in result.message
+    assert (result.message == "") is (verdict is PASS)
+
+
+def test_pages_that_are_retired_under_load_are_named():
+    """Of boards before Ampere."""
+    changes = []
+    for when, double in (("before", 0), ("after", 1)):
+        values = {"single_bit": 2, "double_bit": double, "pending": "no"}
+        changes += [
+            (("gpus", 1, when, "values", "retired_pages"), values),
+            (("gpus", 1, when, "unknown"), []),
+        ]
+    result = judge(*changes, check="load_ecc")
+    assert (result.verdict, result.message) == (
+        FAIL,
+        "GPU 1: 1 memory pages were taken out of use under load",
+    )
+
+
+def test_what_memory_counted_is_told():
+    figures = {metric.name: metric.value for metric in judge(check="load_ecc").metrics}
+    assert figures == {
+        f"GPU {index} {kind} ECC errors under load": 0
+        for index in (0, 1)
+        for kind in ("uncorrected", "corrected")
+    }
 
 
 def test_a_gpu_that_did_not_start_is_the_matter_of_another_check():

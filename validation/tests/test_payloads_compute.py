@@ -136,6 +136,7 @@ def test_what_is_timed_comes_after_all_gpus_are_ready():
         watched,
         operands,
         seconds=0.003,
+        sustain_s=0.0,
         least=2,
         warmup=2,
         repeats=2,
@@ -386,6 +387,7 @@ def test_a_configuration_arrives_whole():
         ({"dtypes": ["bf16", "bf16"]}, "dtypes has one twice"),
         ({"gemm_size": 100}, "gemm_size is 100, no multiple of 16"),
         ({"gemm_s": 0}, "gemm_s is 0.0, not above zero"),
+        ({"sustain_s": -1}, "sustain_s is -1.0, below zero"),
         ({"repeats": 1}, "repeats is 1: nothing to compare with"),
         ({"memory_bytes": 1000}, "memory_bytes is 1000, no multiple of"),
         ({"limit_s": -1}, "limit_s is -1.0"),
@@ -400,7 +402,7 @@ def test_a_wrong_configuration_is_refused(changes, complaint):
 # --- the worker ------------------------------------------------------------------------------
 
 START = {"do": "start", "device": "cpu"}
-GEMM = {"do": "gemm", "size": 16, "seed": 1, "seconds": 0.001, "least": 2, "warmup": 1}
+GEMM = {"do": "gemm", "size": 16, "seed": 1, "seconds": 0.001, "sustain_s": 0.01, "least": 2, "warmup": 1}
 
 
 def served(*messages):
@@ -423,7 +425,27 @@ def test_a_worker_answers_each_message_and_waits_where_all_begin_together():
     )
     assert [answer["error"] for answer in answers] == [None] * 6
     assert answers[2]["unsupported"] == "a CPU has no TF32"
+    first, own = answers[1]["first"], answers[1]
+    assert first["tflops"] == pytest.approx(2 * 16**3 / first["time_s_median"] / 1e12)
+    assert 0.01 <= own["ended"] - own["began"] < 10
     assert waited == [1, 2, 3]
+
+
+def test_what_is_multiplied_later_meets_a_gpu_that_is_warm():
+    answers, _ = served(
+        START,
+        {**GEMM, "dtype": "tf32", "repeats": 2},  # a CPU has none
+        *({**GEMM, "dtype": kind, "repeats": 2} for kind in ("fp32", "bf16")),
+    )
+    assert [bool(answer.get("first")) for answer in answers] == [False, False, True, False]
+
+
+def test_a_load_goes_on_until_its_time_is_over():
+    device = Recorded([])
+    gpu_timing.kept_busy(device.work, 2.0, 0.1, device.watch)
+    # By the clock, half a second passes between two looks; 0.25 s of work are 3 repetitions.
+    rounds = ["work", "work", "work", "synchronize", "clock"]
+    assert device.calls == ["clock", "clock", *rounds * 3]
 
 
 def test_a_worker_ends_with_the_first_error():
@@ -680,7 +702,7 @@ def test_the_payload_runs_from_an_archive_in_memory():
         assert compute.__file__.startswith("/proc/self")
         asked = compute.Config(device="cpu", dtypes=("fp32",), gemm_size=32, gemm_s=0.001, least=2,
                                repeats=2, memory_bytes=1 << 18, copy_bytes=1024, iterations=2,
-                               warmup=1)
+                               warmup=1, sustain_s=0)
         found = compute.measure(asked)
         assert found["gpus"][0]["copies"][1]["wrong"] == 0, found
         """

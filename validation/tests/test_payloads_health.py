@@ -648,17 +648,32 @@ def copied(links, number, seconds=0.3):
 def test_an_idle_link_counts_for_what_it_reaches_while_it_copies(described):
     described(board="l4")  # generation 1 while idle
     links = gpu_links.Links(60)
-    at_work = ("gpu.*.pcie_generation = 4", "gpu.*.clock_sm_mhz = 1800", "gpu.*.clock_reasons = 6")
+    at_work = (
+        *("gpu.*.pcie_generation = 4", "gpu.*.clock_sm_mhz = 1800", "gpu.*.clock_reasons = 6"),
+        *("gpu.*.power_mw = 71600", "gpu.*.temperature_c = 66"),
+    )
     described(*at_work, board="l4")
     with links.watched():
         copied(links, 0)
         copied(links, 1)
+        links.loaded(0, "products", 0.0, time.monotonic())
+        links.loaded(1, "memory", 0.0, time.monotonic())
     described(board="l4")
     readings = links.result(UUIDS)
     assert [gpu["generation"] for gpu in readings["gpus"]] == [4, 4]
     assert [gpu["width"] for gpu in readings["gpus"]] == [16, 16]
     assert all(gpu["samples"] > 1 for gpu in readings["gpus"])
     assert [gpu["sm_mhz"] for gpu in readings["gpus"]] == [1800, 1800]
+    products, memory = readings["gpus"][0]["loads"]
+    assert (memory["load"], memory["samples"], memory["sm_mhz"]) == ("memory", 0, None)
+    reasons = ("application clocks setting", "software power cap")
+    assert products.pop("samples") > 1
+    assert products == {
+        "load": "products",
+        **{"sm_mhz": 1800, "power_w": 72, "temperature_c": 66},
+        "held_by": [{"reason": reason, "share": 1.0} for reason in reasons],
+    }
+    assert readings["gpus"][1]["loads"][0]["samples"] == 0
     held_by = "application clocks setting, software power cap"
     assert [gpu["held_by"] for gpu in readings["gpus"]] == [held_by, held_by]
     assert readings["nvml"]["driver"] == "580.82.07"
@@ -715,7 +730,7 @@ def test_what_a_link_shows_when_its_gpu_does_not_copy_does_not_count(described, 
         def end(self):
             return samples
 
-    monkeypatch.setattr(nvml, "PcieLinks", Watch)
+    monkeypatch.setattr(nvml, "Watch", Watch)
     described()
     links = gpu_links.Links(60)
     with links.watched():
@@ -780,7 +795,7 @@ def test_a_driver_that_hangs_while_it_is_watched_costs_its_samples_alone(describ
 
 def test_the_process_that_watches_ends_by_itself(described):
     described()
-    watch = nvml.PcieLinks(0.2)
+    watch = nvml.Watch(0.2)
     assert watch.begun(20)
     assert watch._process.wait(20) == 0
     assert {item["width"] for item in watch.end()} == {16}

@@ -66,7 +66,7 @@ _LIMITS: Mapping[str, tuple[str, ...]] = {
     ),
     pcie.NAME: ("gpu_bar1_share",),
     clocks.NAME: ("gpu_app_clock_share",),
-    load_clocks.NAME: ("gpu_load_clock_share",),
+    load_clocks.NAME: ("gpu_load_clock_share", "gpu_heat_share"),
     pairs.NAME: ("tcp_lost_share",),
 }
 
@@ -180,6 +180,9 @@ def _gemm(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
 
         yield from _boards(check, what, rules, ask)
         yield from _peak(check, what, own.gemm_peak(dtype), rules.common.gpu_peak.gemm[dtype])
+    if job.config["sustain_s"]:
+        name = "gpu_sustained_share"
+        yield Applied(check, KINDS[name].what, rules.common.limits[name])
 
 
 def _hbm(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:

@@ -26,7 +26,7 @@ class Kind:
         return "below" if self.low else "above"
 
 
-# Shares are of 1. The first eight are of one GPU, the next of one port.
+# Shares are of 1. The first ten are of one GPU, the next of one port.
 KINDS: Mapping[str, Kind] = {
     "gpu_corrected_errors": Kind("corrected ECC errors since the driver was loaded", "errors"),
     "gpu_corrected_errors_life": Kind("corrected ECC errors in the board's life", "errors"),
@@ -36,6 +36,8 @@ KINDS: Mapping[str, Kind] = {
     "gpu_app_clock_share": Kind("application clock, of the board's default", "", low=True),
     "gpu_bar1_share": Kind("BAR1, of the board's memory", "", low=True),
     "gpu_load_clock_share": Kind("highest SM clock at work, of the board's most", "", low=True),
+    "gpu_sustained_share": Kind("speed after some seconds of load, of that before", "", low=True),
+    "gpu_heat_share": Kind("answers under load in which heat held a GPU's clocks back", ""),
     "ib_symbol_errors_per_hour": Kind("symbol errors an hour, since the node started", "1/h"),
     "ib_link_downed": Kind("times that the link went down", ""),
     "ib_link_error_recovery": Kind("times that the link recovered by training again", ""),
