@@ -153,6 +153,7 @@ def _rules(
             f"fail_below_{key}": fail,
             f"warn_below_{key}": warn,
             **origin,
+            "derivation": {"healthy": middle, "basis": "measured", "factor": FAIL},
             "source": f"{FAIL} and {WARN} of {middle:g} {unit}, {measured}; {source}",
         }
 

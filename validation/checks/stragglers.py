@@ -3,9 +3,10 @@
 What it checks   The figures are matrix products of each type, GPU memory, and copies from and to
                  the host. Each figure of each GPU is compared with its median over all GPUs of that
                  name, on all nodes with the same number of GPUs of one model; there must be at
-                 least five GPUs. More than 5 % below the median, or more than four median absolute
-                 deviations if that is more, is a warning. Less than three quarters of the median is
-                 a failure. The node's slowest figure is shown.
+                 least three GPUs. More than 5 % below the median, or more than four median absolute
+                 deviations if that is more (six for three or four GPUs), is a warning, and so is
+                 less than three quarters of the fastest GPU. Less than three quarters of the median
+                 is a failure. The node's slowest figure is shown.
 Why it matters   A training over many GPUs runs at the speed of the slowest one, and no other check
                  distinguishes a slow GPU from a slow model.
 What to do       A slow GPU: if it is one of a node, check its temperature, power and throttle
@@ -18,7 +19,12 @@ What to do       A slow GPU: if it is one of a node, check its temperature, powe
                  $ ssh {node} 'nvidia-smi topo -m; lscpu | grep -e NUMA -e MHz'
 
 The centre is the median, and the spread the median absolute deviation (MAD), because neither moves
-with the outlier that is looked for. Under five values neither says anything.
+with the outlier that is looked for. From three values on one outlier cannot move the median beyond
+the other two; of two nobody knows which one is wrong. The MAD of few values is too small: as an
+estimate of the spread of three or four normal ones it has to be 1.5 and 1.36 times as large (Croux
+and Rousseeuw, "Time-efficient algorithms for two highly robust estimators of scale", 1992), so six
+of them stand there for four. Where half of the GPUs are slow, as all of one of two nodes are, the
+median lies between both halves and the spread is as large: then the fastest GPU tells.
 """
 
 import math
@@ -43,7 +49,7 @@ CAUSES = {
     "Too few to compare": When(r"too few to find", ("sinfo --Node --long",)),
 }
 
-FEWEST_GPUS = 5
+FEWEST_GPUS = 3
 
 # 5 % is the variance that SuperBench allows (docs/user-tutorial/data-diagnosis.md), and gpu-fryer
 # flags 10 % below the best. It is a warning only: a hot place in a rack is no broken GPU, and the
@@ -51,6 +57,7 @@ FEWEST_GPUS = 5
 # extension calls a rank a straggler by default, and DCGM sets its gates: such a GPU fails.
 _SHARE = 0.05
 _DEVIATIONS = 4
+_FEW, _DEVIATIONS_OF_FEW = 5, 6  # MADs where there are fewer values
 _BROKEN = 0.75
 
 
@@ -73,20 +80,24 @@ def compare(members: Sequence[ComparedNode]) -> list[Result]:
 
 
 def limit(values: Collection[float], unit: str) -> Threshold | None:
-    """What none of these values should lie below; None for fewer than five.
+    """What none of these values should lie below; None for fewer than three.
 
-    A warning below the median less 5 % of it or four MADs, whichever is more, and a failure below
-    three quarters of the median, however far the values scatter.
+    A warning below the median less 5 % of it or four MADs (six of fewer than five values),
+    whichever is more, and below three quarters of the highest; a failure below three quarters of
+    the median, however far the values scatter.
     """
     if len(values) < FEWEST_GPUS:
         return None
     median = statistics.median(values)
     spread = statistics.median(abs(value - median) for value in values)
+    deviations = _DEVIATIONS if len(values) >= _FEW else _DEVIATIONS_OF_FEW
     fail = _BROKEN * median
-    warn = max(fail, median - max(_SHARE * median, _DEVIATIONS * spread))
+    apart = median - max(_SHARE * median, deviations * spread)
+    warn = max(fail, apart, _BROKEN * max(values))
     source = (
-        f"the median of {len(values)} GPUs is {median:.4g}: WARN below it by 5 % or four MADs, "
-        "what is more; FAIL below three quarters of it"
+        f"the median of {len(values)} GPUs is {median:.4g}: WARN below it by 5 % or {deviations} "
+        "MADs, what is more, and below three quarters of the fastest; FAIL below three quarters "
+        "of it"
     )
     return Threshold("≥", round(fail, 4), unit, "derived", source, round(warn, 4))
 

@@ -70,6 +70,7 @@ def test_what_is_recorded_makes_the_same_run_pass(cluster):
         "min_bytes": 67108864,
         "fail_below_gbs": 316.2,
         "warn_below_gbs": 342.2,
+        "derivation": {"healthy": 372.0, "basis": "measured", "factor": 0.85},
         "provenance": "recorded",
         "date": cluster.summary()["started"][:10],
         "source": (

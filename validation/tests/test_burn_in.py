@@ -315,7 +315,7 @@ def test_a_slow_gpu_among_five_nodes():
     assert "is slow now and then: 17% of the time" in unsteady.message
 
 
-def test_fewer_than_five_gpus_find_no_straggler():
+def test_fewer_than_three_gpus_find_no_straggler():
     (result,) = soak_stragglers.judge([node([100] * 3, real=False)])
     assert (result.verdict, result.blamed) == (INCONCLUSIVE, None)
 

@@ -1,5 +1,7 @@
 """Checks that compare nodes: who differs is named where that can be known, and nobody else."""
 
+import random
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -302,11 +304,16 @@ def test_a_gpu_without_a_product_is_inconclusive(path, value, message):
 @pytest.mark.parametrize(
     ("values", "warn", "fail"),
     [
-        ([100.0] * 4, None, None),
+        ([100.0] * 2, None, None),
+        ([100.0] * 3, 95.0, 75.0),
+        ([100.0, 100.0, 70.0], 95.0, 75.0),  # one of three is named
+        ([98.0, 100.0, 102.0], 88.0, 75.0),  # six MADs of 2
+        ([98.0, 100.0, 100.0, 102.0], 94.0, 75.0),  # and of 1
         ([100.0] * 5, 95.0, 75.0),
-        ([90.0, 95.0, 100.0, 105.0, 110.0], 80.0, 75.0),  # the MAD is 5
+        ([92.0, 96.0, 100.0, 104.0, 106.0], 84.0, 75.0),  # four MADs of 4
         ([100.0, 100.0, 100.0, 100.0, 10.0], 95.0, 75.0),  # the slow one does not move it
-        ([50.0, 50.0, 100.0, 150.0, 150.0], 75.0, 75.0),  # however far they scatter
+        ([50.0, 50.0, 100.0, 120.0, 120.0], 90.0, 75.0),  # however far they scatter
+        ([100.0] * 2 + [70.0] * 2, 75.0, 63.75),  # one of two nodes, as a whole
     ],
 )
 def test_the_limit_of_equals(values, warn, fail):
@@ -352,12 +359,35 @@ def test_a_node_that_is_slow_as_a_whole_is_told_by_its_gpus():
     assert results["gpu4"].value.name == "GPU 0, bf16"  # the node's slowest
 
 
-def test_fewer_than_five_tell_nothing():
-    results = compared("stragglers", 2, (2, *speed(0, 100.0)))
+def test_fewer_than_three_tell_nothing():
+    results = compared("stragglers", 1, (1, *speed(0, 100.0)))
     assert set(verdicts(results).values()) == {UNKNOWN}
     assert (
-        results["gpu1"].message == "figures of 4 GPUs are too few to find a slow one, 5 are needed"
+        results["gpu1"].message == "figures of 2 GPUs are too few to find a slow one, 3 are needed"
     )
+
+
+def test_a_slow_gpu_of_two_nodes_is_named():
+    results = compared("stragglers", 2, (2, *speed(0, 500.0)))
+    assert verdicts(results) == {"gpu1": PASS, "gpu2": FAIL}
+    assert results["gpu2"].message == "GPU 0, bf16 is 500.0 TFLOPS; the median of 4 GPUs is 730"
+
+
+def test_of_two_nodes_the_one_that_is_slow_as_a_whole_is_told():
+    results = compared("stragglers", 2, *((2, *speed(gpu, 510.0)) for gpu in (0, 1)))
+    assert verdicts(results) == {"gpu1": PASS, "gpu2": WARN}
+
+
+def test_a_spread_of_few_values_is_taken_for_more():
+    """The factor by which the MAD of so few normal values is too small on average."""
+    drawn = random.Random(1)
+    for count, factor in ((3, 1.495), (4, 1.363)):
+        spreads = []
+        for _ in range(20_000):
+            values = [drawn.gauss(0, 1) for _ in range(count)]
+            middle = statistics.median(values)
+            spreads.append(statistics.median(abs(value - middle) for value in values))
+        assert 1 / (1.4826 * statistics.mean(spreads)) == pytest.approx(factor, rel=0.03)
 
 
 def test_boards_of_another_name_are_no_measure():

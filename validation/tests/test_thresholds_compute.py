@@ -96,14 +96,14 @@ def test_nothing_is_asked_of_a_cpu(hardware):
         ("h100_sxm", "bf16", 620, 672, 989),
         ("h100_sxm", "fp8", 1096, 1187, 1979),
         ("h100_pcie", "bf16", 389, 421, 756),
-        ("h200_sxm", "bf16", 620, 672, 989),
+        ("h200_sxm", "bf16", 656, 705, 989),
         ("b200", "bf16", 1360, 1472, 2250),
         ("l40s", "bf16", 221, 239, 362),
         ("l4", "bf16", 50.1, 54.3, 121),
         ("rtx_4090", "bf16", 136, 147, 190),
         ("rtx_3090", "bf16", 60.4, 65.3, 82),
         ("v100_sxm", "fp16", 79.9, 86.5, 125),
-        ("t4", "fp16", 30, None, 65.2),
+        ("t4", "fp16", 33.6, None, 65.2),
     ],
 )
 def test_the_products_of_a_model(hardware, dtype, fail, warn, peak):
@@ -126,12 +126,12 @@ def test_nothing_is_asked_in_bf16_of_a_gpu_without(hardware):
 @pytest.mark.parametrize(
     ("hardware", "operation", "board", "fail"),
     [
-        ("h100_sxm", "copy", "NVIDIA H100 80GB HBM3", 2465),
+        ("h100_sxm", "copy", "NVIDIA H100 80GB HBM3", 2187),
         ("h100_sxm", "triad", "NVIDIA H100 80GB HBM3", 2524),
         ("h200_sxm", "triad", "NVIDIA H200", 3528),
         ("a100_sxm", "copy", "NVIDIA A100-SXM4-40GB", 982),
         ("a100_sxm", "copy", "NVIDIA A100-SXM4-80GB", 1165),
-        ("l40s", "copy", "NVIDIA L40S", 525),
+        ("l40s", "copy", "NVIDIA L40S", 595),
         ("rtx_4090", "copy", "NVIDIA GeForce RTX 4090", None),
         ("a100_sxm", "triad", "NVIDIA A100-SXM4-40GB", None),
     ],
@@ -143,7 +143,7 @@ def test_the_memory_of_a_board(hardware, operation, board, fail):
 
 @pytest.mark.parametrize(
     ("hardware", "fail"),
-    [("v100_sxm", 9), ("t4", 9), ("a100_sxm", 21), ("l4", 21), ("h100_sxm", 48), ("b200", 48)],
+    [("v100_sxm", 9.67), ("t4", 9.67), ("a100_sxm", 21), ("l4", 21), ("h100_sxm", 48), ("b200", 48)],
 )
 def test_the_host_of_a_model(hardware, fail):
     gpu_rules = rules(hardware)
@@ -155,7 +155,7 @@ def test_the_peers_of_a_model():
     board = "NVIDIA H100 80GB HBM3"
     assert rules("h100_sxm").peer_speed(8, board).value == 335
     assert rules("h100_sxm").peer_speed(4, board) is None
-    assert rules("h100_nvl").peer_speed(2, "NVIDIA H100 NVL").value == 335
+    assert rules("h100_nvl").peer_speed(2, "NVIDIA H100 NVL").value == 215
     assert rules("l40s").peer_speed(8, "NVIDIA L40S") is None
 
 

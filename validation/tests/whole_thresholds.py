@@ -14,6 +14,7 @@ COLLECTIVE = {
     "fail_below_gbs": 10.0,
     **ORIGIN,
 }
+DERIVATION = {"healthy": 2, "basis": "measured", "factor": 0.5}
 WHOLE = {
     "model": "x",
     "description": "all of it",
@@ -22,6 +23,7 @@ WHOLE = {
         {
             **{**COLLECTIVE, **RULE, "nodes": nodes, "ranks_per_node": ranks, "links": "nvlink"},
             **{"min_bytes": 1, "fail_below_gbs": 1, "warn_below_gbs": 1.5, "fail_above_gbs": 2},
+            **{"transport": "NVLS", "nccl": "2.18.5", "derivation": DERIVATION},
         }
         for nodes, ranks in ((1, "any"), (">1", 8))
     ],
@@ -35,8 +37,15 @@ WHOLE = {
             **RULE,
         }
     ],
-    "memory": [{"operation": "copy", "fail_below_gbs": 1, **RULE}],
-    "copies": [{"direction": "any", "fail_below_gbs": 1, **RULE}],
+    "memory": [
+        {
+            "operation": "copy",
+            "fail_below_gbs": 1,
+            "derivation": {**DERIVATION, "basis": "reckoned", "datasheet": 4, "share": 0.5},
+            **RULE,
+        }
+    ],
+    "copies": [{"direction": "any", "fail_below_gbs": 1, "transport": "PCIe", **RULE}],
     "peers": [{"gpus": gpus, "fail_below_gbs": 1, **RULE} for gpus in ("any", 2)],
     "host": {
         name: {"fail_below_gbs": 1, "warn_below_gbs": 2, **RULE}

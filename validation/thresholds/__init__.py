@@ -33,9 +33,11 @@ from validation.thresholds import gpu, host
 from validation.thresholds import limits as counted
 from validation.thresholds.gpu import GBS, GpuRules, Peak
 from validation.thresholds.sourced import (
+    CARRIED,
     ORIGIN,
     SOURCED,
     date,
+    derivation_problems,
     efficiency,
     least,
     most,
@@ -199,6 +201,8 @@ _COLLECTIVE = strict.table(
     {
         "warn_below_gbs": speed,
         "fail_above_gbs": strict.described(speed, "more than that is a fault of the measurement"),
+        **CARRIED,
+        "nccl": strict.described(strict.text, "the release that it was measured with"),
     },
 )
 
@@ -464,6 +468,8 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
         ceiling, lowest = rule["fail_above_gbs"], max(rule["fail_below_gbs"], warn or 0)
         if ceiling is not None and ceiling <= lowest:
             problems.append(f"collectives[{index}].fail_above_gbs: nothing could pass")
+        where = f"collectives[{index}]"
+        problems += derivation_problems(rule, rule["fail_below_gbs"], warn, where)
     problems += gpu.problems(read) + host.problems(read["host"])
     if problems:
         raise DataError(str(path), problems)

@@ -12,7 +12,15 @@ from typing import Any, Protocol, TypeVar
 
 from cluster import strict
 from validation.model import Threshold
-from validation.thresholds.sourced import SOURCED, least, most, speed
+from validation.thresholds.sourced import (
+    CARRIED,
+    DERIVED,
+    SOURCED,
+    derivation_problems,
+    least,
+    most,
+    speed,
+)
 
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8")
 OPERATIONS = ("copy", "triad")
@@ -166,10 +174,12 @@ _NAMES = strict.described(
 )
 
 
-def _rule(keys: Mapping[str, strict.Reader], unit: str) -> strict.Reader:
+def _rule(
+    keys: Mapping[str, strict.Reader], unit: str, also: Mapping[str, strict.Reader] = DERIVED
+) -> strict.Reader:
     return strict.table(
         {**keys, f"fail_below_{unit}": speed, **SOURCED},
-        {f"warn_below_{unit}": speed, "names": _NAMES},
+        {f"warn_below_{unit}": speed, "names": _NAMES, **also},
     )
 
 
@@ -195,11 +205,11 @@ READERS: dict[str, strict.Reader] = {
         "a GPU's own memory, bytes read and written",
     ),
     "copies": strict.described(
-        strict.list_of(_rule({"direction": strict.one_of(*DIRECTIONS, "any")}, "gbs")),
+        strict.list_of(_rule({"direction": strict.one_of(*DIRECTIONS, "any")}, "gbs", CARRIED)),
         "between the host's memory and a GPU, one way",
     ),
     "peers": strict.described(
-        strict.list_of(_rule({"gpus": strict.either(strict.whole(2), "any")}, "gbs")),
+        strict.list_of(_rule({"gpus": strict.either(strict.whole(2), "any")}, "gbs", CARRIED)),
         "between two GPUs of a node, one way; gpus is how many the node has",
     ),
     "peak": PEAK,
@@ -218,6 +228,7 @@ def problems(read: Mapping[str, Any]) -> list[str]:
             fail, warn = rule[f"fail_below_{unit}"], rule[f"warn_below_{unit}"]
             if warn is not None and warn < fail:
                 sentences.append(f"{where}.warn_below_{unit}: lies below fail_below_{unit}")
+            sentences += derivation_problems(rule, fail, warn, where)
             most = products.get(rule["dtype"]) if table == "gemm" else peak.get(f"{table}_gbs")
             if most is not None and max(fail, warn or 0) >= most:
                 sentences.append(f"{where}: nothing could pass, the peak is {most:g}")

@@ -6,10 +6,20 @@ provenance  datasheet  the vendor's figure for healthy hardware, or its limit
             derived    worked out from any of these; the source says how
 source      where it stands, with its address where it is public
 date        when the source said so: published, measured, or read where it is not dated itself
+
+A speed says in `derivation` what a healthy board reaches and how the rule follows from it, so that
+both can be recalculated: a rule fails at `factor` of `healthy`.
+
+basis       measured   a public measurement of this hardware, or of the same part in another board
+            reckoned   `share` of the vendor's `datasheet` figure, as a sibling reaches: there is no
+                       public measurement
+            gate       no healthy figure is public: what others fail a machine for stands in its place
+            floor      a speed below which nothing works, far from what is healthy
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster import strict
@@ -50,6 +60,8 @@ ORIGIN: dict[str, strict.Reader] = {
 }
 SOURCED: dict[str, strict.Reader] = {**ORIGIN, "date": date}
 
+
+BASES = ("measured", "reckoned", "gate", "floor")
 
 # In GB/s or TFLOPS: less is none, and no device of today reaches the upper.
 LEAST_SPEED, MOST_SPEED = 1e-6, 1e6
@@ -102,6 +114,53 @@ def _efficiency(value: Any, where: str, problems: strict.Problems) -> float | No
 efficiency = strict.Form(
     _efficiency, {"type": "number", "minimum": LEAST_EFFICIENCY, "maximum": MOST_EFFICIENCY}
 )
+
+
+_DERIVATION = strict.table(
+    {
+        "healthy": strict.described(speed, "what a healthy board reaches, in the rule's unit"),
+        "basis": strict.described(
+            strict.one_of(*BASES),
+            "measured: publicly; reckoned: a share of the datasheet's figure; gate: others fail a "
+            "machine for it; floor: below it nothing works",
+        ),
+        "factor": strict.described(strict.positive, "of healthy, at which the rule fails"),
+    },
+    {"datasheet": speed, "share": strict.positive},
+)
+# What may stand beside any speed, and beside one that goes over a link.
+DERIVED: dict[str, strict.Reader] = {
+    "derivation": strict.described(_DERIVATION, "how the number follows from its source")
+}
+CARRIED: dict[str, strict.Reader] = {
+    **DERIVED,
+    "transport": strict.described(strict.text, "what carried the bytes where it was measured"),
+}
+
+# How far a number may be from what it is derived from: they are rounded.
+_ROUNDED = 0.01
+
+
+def derivation_problems(
+    rule: Mapping[str, Any], fail: float, warn: float | None, where: str
+) -> Iterator[str]:
+    """What in a rule does not follow from its derivation."""
+    if (own := rule["derivation"]) is None:
+        return
+    healthy, expected = own["healthy"], own["healthy"] * own["factor"]
+    if not math.isclose(fail, expected, rel_tol=_ROUNDED):
+        yield f"{where}.derivation: {own['factor']:g} of {healthy:g} is {expected:g}, not {fail:g}"
+    if warn is not None and warn > healthy:
+        yield f"{where}.derivation: a healthy board ({healthy:g}) is warned of"
+    if (own["basis"] == "reckoned") != (own["datasheet"] is not None and own["share"] is not None):
+        yield f"{where}.derivation: datasheet and share belong to what is reckoned, and only there"
+    elif own["basis"] == "reckoned":
+        reckoned = own["datasheet"] * own["share"]
+        if not math.isclose(healthy, reckoned, rel_tol=_ROUNDED):
+            yield (
+                f"{where}.derivation: {own['share']:g} of {own['datasheet']:g} is {reckoned:g}, "
+                f"not {healthy:g}"
+            )
 
 
 def least(rule: Mapping[str, Any], key: str, unit: str, place: str) -> Threshold:
