@@ -127,9 +127,14 @@ def _sustained(
     what = f"{gpu.title}, {kind}"
     if not row.has("first"):
         raise Unusable(f"{what}: its first second was not measured")
-    first, later = _tflops(node, f"{what}, first second", row.inner("first")), speed(node, what, row)
+    first, later = (
+        _tflops(node, f"{what}, first second", row.inner("first")),
+        speed(node, what, row),
+    )
     report.metrics.append(first)
-    share = Metric(f"{what}, of its first second", round(float(later.value) / float(first.value), 3))
+    share = Metric(
+        f"{what}, of its first second", round(float(later.value) / float(first.value), 3)
+    )
     limit = rules.common.limits["gpu_sustained_share"]
     report.judged.append((share, limit))
     if (verdict := limit.judge(share.value)) is not Verdict.PASS:

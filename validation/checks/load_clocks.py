@@ -54,9 +54,9 @@ CAUSES = {
 
 _THRESHOLD = health.none_faulty("the clock that NVML says the board can have", "derived")
 
-# https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html: the first two halve the
-# clocks, at least; the third shows for a moment also while clocks change, and so counts where it is
-# in every answer. The last lowers them step by step.
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html: the first two halve
+# the clocks, at least; the third shows for a moment also while clocks change, and so counts where
+# it is in every answer. The last lowers them step by step.
 _HARDWARE = ("hardware thermal slowdown", "hardware power brake")
 _LASTING = "hardware slowdown"
 _HEAT = "software thermal slowdown"

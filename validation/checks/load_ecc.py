@@ -14,6 +14,7 @@ What to do       New errors: drain the node, reset the GPU and run the vendor's 
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from cluster.text import printable
 from validation.checks import computed, ecc, health, links
@@ -60,7 +61,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
                 findings.append(Finding(found.verdict, found.text, gpu.index))
                 continue
             before, after = found
-            own = health.examined(after, lambda later, earlier=before: grown(earlier, later))
+            own = health.examined(after, partial(grown, before))
             findings += [Finding(each.verdict, each.text, gpu.index) for each in own]
             metrics += _measures(gpu, before, after)
         return health.conclude(NAME, job, document, _THRESHOLD, findings, tuple(metrics))

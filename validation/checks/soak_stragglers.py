@@ -3,8 +3,8 @@
 What it checks   The median speed of each GPU over all rounds is compared with those of all GPUs of
                  the same kind, at least three. A GPU below their median by more than 5 % and four
                  MADs (six, of three or four GPUs) is a warning, and so is one below three quarters
-                 of the fastest; below three quarters of the median is a failure. So is a warning a GPU that
-                 falls so far below its own median in more than a tenth of the time.
+                 of the fastest; below three quarters of the median is a failure. A GPU that falls
+                 so far below its own median in more than a tenth of the time is a warning too.
 Why it matters   All GPUs of a training wait for the slowest one, and for one that is slow now and
                  then.
 What to do       Slow all the time: check the GPU's temperature, clocks, power limit and throttle

@@ -8,8 +8,9 @@ reference does not depend on the GPU that it judges.
 Speed is 2 n^3 operations over the median time. A GPU that is cold runs faster than one that has
 worked for a while and has come to its limit of power or heat, so the first way to multiply is timed
 twice: in its first second, and again after some seconds of the same load. The later figure is the
-one to judge by; the ways to multiply that follow meet a GPU that is warm already. A, B and C are each far larger than any L2 cache at
-the sizes of the suites, so nothing is flushed between repetitions.
+one to judge by; the ways to multiply that follow meet a GPU that is warm already. A, B and C are
+each far larger than any L2 cache at the sizes of the suites, so nothing is flushed between
+repetitions.
 
 The product is held against float64 on the CPU at a grid of elements: one row of each stripe of
 rows by one column of each stripe of columns. With 64 by 64 elements of 8192 by 8192 every tile of

@@ -22,8 +22,8 @@ from typing import Any
 
 from cluster.readers import nvml
 
-# That NVML may take for the node, and then for all GPUs at once: each of eight processes asks for up
-# to 18 links with eight questions about each, as long as `health` may take (suites/gpu.yml).
+# That NVML may take for the node, and then for all GPUs at once: each of eight processes asks for
+# up to 18 links, eight questions about each. `health` may take as long (suites/gpu.yml).
 LIMIT_S = 30.0
 ASKED = (
     "uuid",
@@ -111,9 +111,7 @@ class Links:
                     "width": max((item["width"] for item in samples), default=None),
                     "sm_mhz": max(_known(samples, "sm_mhz"), default=None),
                     "held_by": ", ".join(nvml.clock_reasons(_always(_known(samples, "reasons")))),
-                    "loads": [
-                        _under_load(load, self._of(index, number, load)) for load in LOADS
-                    ],
+                    "loads": [_under_load(load, self._of(index, number, load)) for load in LOADS],
                 }
             )
         return {"nvml": asdict(self._system), "seconds": round(seconds, 3), "gpus": rows}

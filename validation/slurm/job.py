@@ -2,7 +2,7 @@
 
 There may be no filesystem that all nodes share, and nothing of this package is installed on them:
 the payloads' code reaches every task as a zip archive on srun's stdin, the answer comes back on
-srun's stdout. Everything here is pure but `bundle`, which reads the checkout's own files and pynvml.
+srun's stdout. Everything here is pure but `bundle`, which reads the checkout's files and pynvml.
 """
 
 import functools

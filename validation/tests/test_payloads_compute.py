@@ -402,7 +402,15 @@ def test_a_wrong_configuration_is_refused(changes, complaint):
 # --- the worker ------------------------------------------------------------------------------
 
 START = {"do": "start", "device": "cpu"}
-GEMM = {"do": "gemm", "size": 16, "seed": 1, "seconds": 0.001, "sustain_s": 0.01, "least": 2, "warmup": 1}
+GEMM = {
+    "do": "gemm",
+    "size": 16,
+    "seed": 1,
+    "seconds": 0.001,
+    "sustain_s": 0.01,
+    "least": 2,
+    "warmup": 1,
+}
 
 
 def served(*messages):

@@ -143,7 +143,14 @@ def test_the_memory_of_a_board(hardware, operation, board, fail):
 
 @pytest.mark.parametrize(
     ("hardware", "fail"),
-    [("v100_sxm", 9.67), ("t4", 9.67), ("a100_sxm", 21), ("l4", 21), ("h100_sxm", 48), ("b200", 48)],
+    [
+        ("v100_sxm", 9.67),
+        ("t4", 9.67),
+        ("a100_sxm", 21),
+        ("l4", 21),
+        ("h100_sxm", 48),
+        ("b200", 48),
+    ],
 )
 def test_the_host_of_a_model(hardware, fail):
     gpu_rules = rules(hardware)

@@ -6,6 +6,7 @@ makes up; collectives by the rule that is looked up for them.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import yaml
@@ -36,7 +37,7 @@ class Case:
 
     model: str
     table: str
-    rule: dict
+    rule: dict[str, Any]
     board: str
 
     @property
@@ -67,7 +68,7 @@ def names(case):
 
 
 def answer(case, part):
-    """The job that measures what the rule is about, and the answer of a board at this part of it."""
+    """The job that measures what a rule is about, and the answer of a board at this part of it."""
     rule, speed = case.rule, case.healthy * part
     count = rule.get("gpus", 1)
     kind = rule["dtype"] if case.table == "gemm" else "bf16"
@@ -99,6 +100,7 @@ CHECKS = {"gemm": "gemm", "memory": "hbm", "copies": "copies", "peers": "peers"}
 def only(case):
     """The model's rules without others of the same table: they are cases of their own."""
     rules = thresholds.load(case.model)
+    assert rules.model is not None
     kept = [
         own
         for own, rule in zip(
@@ -123,13 +125,13 @@ def test_a_healthy_board_passes_and_three_quarters_of_one_fail(case):
     assert " expected" in result.message
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case.table == "collectives"], ids=names
-)
+@pytest.mark.parametrize("case", [case for case in CASES if case.table == "collectives"], ids=names)
 def test_a_healthy_node_passes_and_three_quarters_of_one_fail(case):
     rule = case.rule
     links = None if rule["links"] == "any" else rule["links"]
-    looked_up = thresholds.load(case.model).model.collective(
+    model = thresholds.load(case.model).model
+    assert model is not None
+    looked_up = model.collective(
         thresholds.Collective(
             rule["operation"],
             rule["dtype"],
@@ -141,6 +143,7 @@ def test_a_healthy_node_passes_and_three_quarters_of_one_fail(case):
             rule["min_bytes"],
         )
     )
+    assert looked_up is not None
     assert looked_up.threshold.value == rule["fail_below_gbs"]
     assert looked_up.threshold.judge(case.healthy) is Verdict.PASS
     assert looked_up.threshold.judge(SLOW * case.healthy) is Verdict.FAIL

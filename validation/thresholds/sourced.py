@@ -13,7 +13,7 @@ both can be recalculated: a rule fails at `factor` of `healthy`.
 basis       measured   a public measurement of this hardware, or of the same part in another board
             reckoned   `share` of the vendor's `datasheet` figure, as a sibling reaches: there is no
                        public measurement
-            gate       no healthy figure is public: what others fail a machine for stands in its place
+            gate       no healthy figure is public: what others fail a machine for takes its place
             floor      a speed below which nothing works, far from what is healthy
 """
 
