@@ -128,7 +128,7 @@ def _sustained(
     if not row.has("first"):
         raise Unusable(f"{what}: its first second was not measured")
     first, later = (
-        _tflops(node, f"{what}, first second", row.inner("first")),
+        _tflops(node, f"{gpu.title}, first second", row.inner("first")),
         speed(node, what, row),
     )
     report.metrics.append(first)

@@ -300,8 +300,8 @@ def test_a_page_has_a_picture_of_each_figure(path, say, tmp_path):
     status, out, _ = say("gemm", "--html", str(page))
     assert (status, out.splitlines()[-1]) == (0, f"  written to {page}")
     text = page.read_text()
-    assert text.count("<svg") == 5
-    assert text.count("<circle") == 15
+    assert text.count("<svg") == 6
+    assert text.count("<circle") == 18
     assert "<script" not in text
 
 
