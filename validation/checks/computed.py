@@ -150,7 +150,7 @@ class Report:
     def not_judged(self) -> str:
         """Which figures had no threshold beside others that had, and the notes."""
         kinds = dict.fromkeys(value.name.removeprefix(f"{who}, ") for who, value in self.unjudged)
-        notes = [f"not judged, no threshold: {', '.join(kinds)}"] if kinds else []
+        notes = [f"not judged: {', '.join(kinds)}"] if kinds else []
         return "; ".join([*notes, *self.notes])
 
     def result(self, check: str, job: Job, document: Document, rules: Rules) -> Result:

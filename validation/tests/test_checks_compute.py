@@ -169,7 +169,7 @@ def test_a_speed_that_is_close_to_the_threshold_is_a_warning():
     assert (result.verdict, result.message) == (
         WARN,
         "GPU 3, bf16 is 650.0 TFLOPS, close to the threshold; healthy: ≥ 672; "
-        "not judged, no threshold: fp16, fp32",
+        "not judged: fp16, fp32",
     )
 
 
@@ -230,7 +230,7 @@ def test_a_torch_without_a_type_says_nothing_of_a_gpu_that_has_it():
 
 def test_what_has_no_threshold_is_named_beside_what_has_one():
     result = judge("gemm", EIGHT, standin.document(EIGHT))
-    assert (result.verdict, result.message) == (PASS, "not judged, no threshold: fp16, fp32")
+    assert (result.verdict, result.message) == (PASS, "not judged: fp16, fp32")
     job = standin.job(dtypes=["bf16", "tf32"])
     assert judge("gemm", job, standin.document(job)).message == ""
 

@@ -227,7 +227,7 @@ def test_profiles_are_compared_among_themselves(tmp_path):
     result = judge("hbm", job, document, sites(tmp_path, job))
     assert (result.verdict, result.message) == (
         Verdict.PASS,
-        "not judged, no threshold: triad",
+        "not judged: triad",
     )
 
 
