@@ -337,8 +337,8 @@ def test_summary_json_is_complete(report):
 
 
 def test_summary_json_of_many_nodes_stays_small():
-    """10.2 MB for 1,024 nodes; this is a sixteenth of it. See docs/understand/scale.md, whose figures
-    are of a check less: each is 10 kB of these 64 nodes."""
+    """10.2 MB for 1,024 nodes; this is a sixteenth of it. See docs/understand/scale.md, whose
+    figures are of a check less: each is 10 kB of these 64 nodes."""
     _, report = large(64, failing=True)
     assert sum(len(piece.encode()) for piece in json_report.render(report)) < 10_200_000 / 16
 
