@@ -78,3 +78,19 @@ def gpu(model: str) -> Gpu:
 def branches() -> tuple[int, ...]:
     """The branches of the driver that we know, oldest first."""
     return tuple(_document()["branches"])
+
+
+def newer_branch(branch: int) -> str:
+    """What to say of a branch that came after those that we know; empty for any other."""
+    last = branches()[-1]
+    if branch <= last:
+        return ""
+    return f"{branch} is newer than {last}, the last that we know; it is taken to be like that one"
+
+
+def modules_problem(modules: str, branch: int) -> str:
+    """Why a branch has no such kernel modules, as the end of a sentence; empty where it has."""
+    last = int(_document()["proprietary_last_branch"])
+    if modules != PROPRIETARY or branch <= last:
+        return ""
+    return f"NVIDIA's proprietary kernel modules end with branch {last}"

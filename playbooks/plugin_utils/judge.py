@@ -13,7 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.plugins.loader import add_all_plugin_dirs
 
-from cluster import fixed_versions, names
+from cluster import fixed_versions, gpus, names
 from cluster.contract import Contract
 from cluster.hostlist import listed
 from cluster.partitions import expanded
@@ -97,6 +97,7 @@ def cautions(site: Site) -> list[str]:
     return [
         *_operators_among_users(site),
         *_known_holes(site),
+        *_newer_drivers(site),
         *_endless_jobs(site),
         *_old_names(site),
         *_idle_nodes(site),
@@ -156,6 +157,16 @@ def _known_holes(site: Site) -> Iterator[str]:
                 value = str(site.values.value(alike[0], variable))
                 if hole := software.hole(value):
                     yield f"{variable} is {value} on {listed(alike)}: {hole}. Set a newer one."
+
+
+def _newer_drivers(site: Site) -> Iterator[str]:
+    variable = "nvidia_driver_branch"
+    hosts = [host for host in site.names if site.values.defined(host, variable)]
+    for alike in site.values.same(hosts, variable).values():
+        with contextlib.suppress(AnsibleError, KeyError, TypeError, ValueError):
+            branch = int(site.values.value(alike[0], variable))
+            if newer := gpus.newer_branch(branch):
+                yield f"{variable} {newer}. So it is on {listed(alike)}."
 
 
 def _endless_jobs(site: Site) -> Iterator[str]:

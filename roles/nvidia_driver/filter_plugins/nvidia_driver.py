@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from roles.nvidia_driver.plugin_utils import packages, rows
+from roles.nvidia_driver.plugin_utils import packages, persistence, rows
 
 
 def _packages(table: packages.Table, wish: Mapping[str, Any], system: str) -> dict[str, Any]:
@@ -30,5 +30,6 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "nvidia_driver_packages": _packages,
+            "nvidia_driver_persistenced": persistence.command,
             "nvidia_driver_rows": rows.rows,
         }

@@ -29,10 +29,32 @@ options:
     type: list
     elements: str
     default: []
+  others:
+    description: The same, of packages that the wanted ones replace.
+    type: list
+    elements: str
+    default: []
+  kernel:
+    description: The same, of the kernel's own packages, which are held with the driver's.
+    type: list
+    elements: str
+    default: []
+  kernel_update:
+    description: Whether the archive's newest of O(kernel) is wanted, with what belongs to it.
+    type: bool
+    default: false
   version:
     description: Version that is wanted, or how it begins, as V(580) or V(580.95.05).
     type: str
     default: ""
+  modules:
+    description: Kernel modules that are wanted, V(open) or V(proprietary); empty without any.
+    type: str
+    default: ""
+  key:
+    description: The key that DKMS signs with.
+    type: path
+    default: /var/lib/dkms/mok.pub
 author: The Plumbline authors
 """
 
@@ -55,11 +77,17 @@ state:
     candidates: {type: dict, description: what APT would install}
     missing: {type: list, elements: str, description: wanted packages that no archive has}
     change: {type: list, elements: str, description: packages to install or to change}
-    hold: {type: list, elements: str, description: packages of the driver that nothing holds}
+    others: {type: list, elements: str, description: what is installed and replaced}
+    unhold:
+      description: held packages that the changes replace; APT removes no held one by itself
+      type: list
+      elements: str
+    hold: {type: list, elements: str, description: what belongs to the driver and nothing holds}
     loaded: {type: str, description: version of the loaded kernel module; empty without one}
     loaded_modules: {type: str, description: open or proprietary}
     module: {type: str, description: version of the module that a boot would load}
-    stale: {type: bool, description: whether a boot would load another version than is loaded}
+    stale: {type: bool, description: whether a boot would load other modules than are loaded}
+    stale_because: {type: str, description: "what is loaded and what would be; empty if the same"}
     nouveau: {type: bool, description: whether nouveau is loaded}
     secure_boot: {type: bool, description: whether the firmware refuses unsigned modules}
     key_enrolled: {type: bool, description: whether the firmware knows the key that DKMS signs with}
@@ -70,10 +98,12 @@ LOADED = Path("/proc/driver/nvidia/version")
 MODULES = Path("/proc/modules")
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
 LISTS = Path("/var/lib/apt/lists")
-DKMS_KEY = "/var/lib/dkms/mok.pub"
 
 # What belongs to a driver beside the packages that are asked for: of its version, and named so.
 OURS = re.compile(r"nvidia|libcuda1|cuda-drivers|libnv|firmware-nvidia")
+# Canonical's modules for one kernel: linux-modules-nvidia-580-server-open-6.8.0-149-generic.
+MODULES_OF = "linux-modules-nvidia-"
+PREBUILT = re.compile(MODULES_OF + r".*?-(\d+\.\d+\.\d+-\d+-.+)")
 
 Run = Callable[[list[str]], tuple[int, str]]
 
@@ -148,12 +178,18 @@ def change(
     """What is to be installed, or to be of another version.
 
     A driver of the wanted branch stays as it is: the archive's newer one of that branch is no
-    reason to change a running node. What was installed as a dependency goes with the driver, also
-    where the packages themselves would accept another branch of it.
+    reason to change a running node. But a part that it lacks comes in the archive's version, as
+    does what modules for another kernel need, and the rest goes with it. What was installed as a
+    dependency goes with the driver, also where the packages themselves would accept another branch.
     """
     if not wanted:
         return []
-    stays = fits(installed.get(wanted[0], ""), version)
+    has = installed.get(wanted[0], "")
+    lacking = [name for name in wanted if name not in installed]
+    stays = fits(has, version) and not any(
+        name.startswith(MODULES_OF) or number(candidates.get(name, "")) not in ("", number(has))
+        for name in lacking
+    )
     changes = [
         name
         for name in wanted
@@ -165,8 +201,8 @@ def change(
         name
         for name in parts(installed)
         if name not in wanted
-        and not fits(installed[name], version)
         and fits(candidates.get(name, ""), version)
+        and not (fits(installed[name], version) and (stays or installed[name] == candidates[name]))
     ]
 
 
@@ -175,15 +211,90 @@ def parts(installed: Mapping[str, str]) -> list[str]:
     return sorted(name for name, of in installed.items() if OURS.search(name) and number(of))
 
 
-def to_hold(wanted: list[str], installed: Mapping[str, str], held: Iterable[str]) -> list[str]:
-    """What an upgrade could replace: packages of the driver's version, and those wanted."""
+def with_kernel(
+    kernel: Iterable[str],
+    wanted: Iterable[str],
+    installed: Mapping[str, str],
+    candidates: Mapping[str, str],
+) -> list[str]:
+    """What an update of the kernel changes: its packages, the modules for it, and the driver.
+
+    Empty where the archive has no newer kernel. The metapackage of modules needs the driver that
+    they were built with, and the driver's packages need each other in one version.
+    """
+    newer = [
+        name for name in kernel if name in installed and candidates.get(name) != installed[name]
+    ]
+    if not newer:
+        return []
+    driver = [*wanted, *(name for name in parts(installed) if name not in wanted)]
+    return newer + [
+        name
+        for name in driver
+        if name in installed
+        and name in candidates
+        and candidates[name] != installed[name]
+        and not PREBUILT.match(name)
+    ]
+
+
+def to_hold(
+    wanted: list[str], kernel: Iterable[str], installed: Mapping[str, str], held: Iterable[str]
+) -> list[str]:
+    """What an upgrade could replace: packages of the driver's version, those wanted, the kernel."""
     if not wanted or wanted[0] not in installed:
         return []
     version = number(installed[wanted[0]])
     driver = {name for name in parts(installed) if number(installed[name]) == version}
-    return sorted(
-        (driver | {name for name in wanted if OURS.search(name)} & set(installed)) - set(held)
-    )
+    named = {name for name in wanted if OURS.search(name)} | {*kernel}
+    return sorted((driver | named & set(installed)) - set(held))
+
+
+def to_unhold(
+    changes: Iterable[str], installed: Mapping[str, str], held: Iterable[str]
+) -> list[str]:
+    """Held packages of the driver that stay behind when others change, as of another branch.
+
+    `--allow-change-held-packages` lets APT change what is named. What conflicts with it and is held
+    ends in "generated breaks, this may be caused by held packages".
+    """
+    changes = set(changes)
+    driver = {*parts(installed), *(name for name in installed if name.startswith(MODULES_OF))}
+    return sorted(set(held) & driver - changes) if changes else []
+
+
+def license_modules(text: str) -> str:
+    """Kind of the module that a boot would load, of `modinfo --field license`.
+
+    `Dual MIT/GPL` of the open ones (https://github.com/NVIDIA/open-gpu-kernel-modules,
+    kernel-open/nvidia/nv.c), `NVIDIA` of the others; empty without one.
+    """
+    return "open" if "GPL" in text else "proprietary" if "NVIDIA" in text else ""
+
+
+def release(kernel: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", kernel)]
+
+
+def newer_kernel(kernel: str, installed: Iterable[str]) -> str:
+    """The newest kernel that has prebuilt modules, if the running one is older than it."""
+    kernels = [match[1] for match in map(PREBUILT.fullmatch, installed) if match]
+    newest = max(kernels, key=release, default="")
+    return newest if newest and release(newest) > release(kernel) else ""
+
+
+def stale(was: tuple[str, str], comes: tuple[str, str], driver: str, next_kernel: str) -> str:
+    """Why only a boot brings what is installed, as a clause; empty where none is due.
+
+    `was` and `comes` are version and kind of the loaded module and of the one that is installed
+    for the running kernel; empty words are unknown. Modules of a newer kernel count where those of
+    the running one do not suit the installed driver.
+    """
+    if all(was) and comes[0] and (was[0] != comes[0] or comes[1] not in ("", was[1])):
+        return f"{' '.join(was)} is loaded and {' '.join(comes).strip()} is installed"
+    if next_kernel and driver and comes[0] != driver:
+        return f"the modules of {driver} are for the kernel {next_kernel}"
+    return ""
 
 
 def secure_boot(variable: bytes) -> bool:
@@ -204,27 +315,44 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
     show = "${db:Status-Status} ${db:Status-Want} ${Package} ${Version}\n"
     installed, held = packages(run(["dpkg-query", "--show", f"--showformat={show}"])[1])
     kind = flavour(kernel, installed)
-    wanted = resolved(arguments["packages"], kernel, kind)
-    optional = resolved(arguments["optional"], kernel, kind)
-    relevant = [*wanted, *optional, *parts(installed)] if wanted else []
+    wanted, optional, others, own = (
+        resolved(arguments[option], kernel, kind)
+        for option in ("packages", "optional", "others", "kernel")
+    )
+    relevant = [*wanted, *optional, *own, *parts(installed)] if wanted else []
     candidates = policy(run(["apt-cache", "policy", *relevant])[1]) if relevant else {}
     wanted += [name for name in optional if name in candidates or name in installed]
     version, modules = loaded(read(LOADED).decode(errors="replace"))
-    module = run(["modinfo", "--field", "version", "nvidia"])[1].strip()
-    enrolled = run(["mokutil", "--test-key", DKMS_KEY])[1]
+    module, license = (
+        run(["modinfo", "--field", field, "nvidia"])[1].strip() for field in ("version", "license")
+    )
+    enrolled = run(["mokutil", "--test-key", arguments["key"]])[1]
     names = {line.split(" ")[0] for line in read(MODULES).decode(errors="replace").splitlines()}
+    changes = change(wanted, arguments["version"], installed, candidates)
+    if arguments["kernel_update"]:
+        update = with_kernel(own, wanted, installed, candidates)
+        changes += [name for name in update if name not in changes]
+    because = stale(
+        (version, modules),
+        (module, license_modules(license)),
+        number(installed.get(wanted[0], "")) if wanted and arguments["modules"] else "",
+        newer_kernel(kernel, installed),
+    )
     return {
         "kernel": kernel,
         "packages": wanted,
         "installed": {name: installed[name] for name in wanted if name in installed},
         "candidates": candidates,
         "missing": [name for name in wanted if name not in installed and name not in candidates],
-        "change": change(wanted, arguments["version"], installed, candidates),
-        "hold": to_hold(wanted, installed, held),
+        "change": changes,
+        "others": [name for name in others if name in installed],
+        "unhold": to_unhold(changes, installed, held),
+        "hold": to_hold(wanted, own, installed, held),
         "loaded": version,
         "loaded_modules": modules,
         "module": module,
-        "stale": bool(version and module and version != module),
+        "stale": bool(because),
+        "stale_because": because,
         "nouveau": "nouveau" in names,
         "secure_boot": secure_boot(read(SECURE_BOOT)),
         "key_enrolled": "is already enrolled" in enrolled,
@@ -237,7 +365,12 @@ def main() -> None:
         argument_spec={
             "packages": {"type": "list", "elements": "str", "default": []},
             "optional": {"type": "list", "elements": "str", "default": []},
+            "others": {"type": "list", "elements": "str", "default": []},
+            "kernel": {"type": "list", "elements": "str", "default": []},
+            "kernel_update": {"type": "bool", "default": False},
             "version": {"type": "str", "default": ""},
+            "modules": {"type": "str", "default": ""},
+            "key": {"type": "path", "default": "/var/lib/dkms/mok.pub"},
         },
         supports_check_mode=True,
     )

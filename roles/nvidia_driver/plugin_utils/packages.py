@@ -6,7 +6,7 @@ Pure functions; the table is `__nvidia_driver_table` in vars/main.yml, with its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster import gpus
@@ -38,18 +38,24 @@ class Choice:
 
     packages   the first has the driver's version; the node fills in {kernel} and {flavour}
     optional   wanted where the archive has them
+    others     the other kind of kernel modules, which goes
+    kernel     the kernel's own packages, held with modules that are built for one kernel only
     modules    open, proprietary, or empty where none are installed
     built      whether the modules are built on the node, and so need headers and are not signed
     version    the version, or how it begins
     problems   a sentence each; then there are no packages
+    warnings   a sentence each, about what is installed all the same
     """
 
     packages: Sequence[str] = ()
     optional: Sequence[str] = ()
+    others: Sequence[str] = ()
+    kernel: Sequence[str] = ()
     modules: str = ""
     built: bool = False
     version: str = ""
     problems: Sequence[str] = field(default_factory=tuple)
+    warnings: Sequence[str] = field(default_factory=tuple)
 
 
 def choose(table: Table, wish: Wish, system: str) -> Choice:
@@ -61,28 +67,37 @@ def choose(table: Table, wish: Wish, system: str) -> Choice:
     problems = [*_declared(wish)]
     if problems or wish.source in (NONE, PREINSTALLED):
         return Choice(problems=problems, version=wish.version or _branch(wish))
-    problems += _model(wish)
     modules = ""
     if wish.kernel_modules:
         runs = gpus.gpu(wish.model).modules
         modules = runs[0] if wish.modules == AUTO else wish.modules
+    problems += _model(wish, modules)
     version = wish.version or str(wish.branch)
+    known = Choice(modules=modules, version=version, warnings=[*_warnings(wish)])
     if not system:
-        return Choice(modules=modules, version=version, problems=problems)
+        return replace(known, problems=problems)
     rule = _rule(table, wish, system)
     problems += _system(table, wish, system, rule)
     if problems or rule is None:
-        return Choice(modules=modules, version=version, problems=problems)
+        return replace(known, problems=problems)
     names = [*rule["compute"]] if wish.compute_only else [*rule["desktop"][modules]]
     if modules:
         names += rule["modules"][modules]
-    return Choice(
+    return replace(
+        known,
         packages=_named(names, wish),
         optional=_named(rule.get("optional", ()), wish),
-        modules=modules,
+        others=_named(_of_others(rule, modules), wish),
+        kernel=[*rule.get("kernel", ())] if modules else [],
         built=bool(modules and rule["built"]),
-        version=version,
     )
+
+
+def _of_others(rule: Mapping[str, Any], modules: str) -> list[str]:
+    """The packages of the other kind of modules, without what both kinds need."""
+    mine = rule["modules"].get(modules, ())
+    kinds = rule["modules"].values() if modules else ()
+    return [name for names in kinds for name in names if name not in mine]
 
 
 def _named(names: Sequence[str], wish: Wish) -> list[str]:
@@ -122,10 +137,15 @@ def _declared(wish: Wish) -> Iterator[str]:
         )
 
 
-def _model(wish: Wish) -> Iterator[str]:
+def _warnings(wish: Wish) -> Iterator[str]:
+    if newer := gpus.newer_branch(wish.branch):
+        yield f"nvidia_driver_branch {newer}."
+
+
+def _model(wish: Wish, modules: str) -> Iterator[str]:
     gpu = gpus.gpu(wish.model)
     known = gpus.branches()
-    if wish.branch not in known:
+    if wish.branch not in known and not gpus.newer_branch(wish.branch):
         yield (
             f"nvidia_driver_branch is {wish.branch}, which is no branch that we know; set it to "
             f"one of {', '.join(map(str, known))}."
@@ -136,6 +156,11 @@ def _model(wish: Wish) -> Iterator[str]:
         yield (
             f"nvidia_driver_modules is {wish.modules}, but {wish.model} runs only with the "
             f"{gpu.modules[0]} kernel modules; set it to {gpu.modules[0]} or auto."
+        )
+    elif problem := gpus.modules_problem(modules, wish.branch):
+        yield (
+            f"nvidia_driver_branch is {wish.branch}, but {problem}; set nvidia_driver_modules to "
+            "open, or an older branch."
         )
     if not wish.kernel_modules and not wish.compute_only:
         yield (

@@ -66,6 +66,9 @@ HEADERS = ["linux-headers-{kernel}", "linux-headers-{flavour}"]
                 True,
                 [
                     f"libnvidia-compute-{branch}",
+                    f"libnvidia-cfg1-{branch}",
+                    f"libnvidia-decode-{branch}",
+                    f"libnvidia-encode-{branch}",
                     f"nvidia-utils-{branch}",
                     f"nvidia-compute-utils-{branch}",
                     f"nvidia-dkms-{branch}{suffix}",
@@ -98,6 +101,9 @@ HEADERS = ["linux-headers-{kernel}", "linux-headers-{flavour}"]
                 [
                     f"nvidia-utils-{branch}-server",
                     f"libnvidia-compute-{branch}-server",
+                    f"libnvidia-cfg1-{branch}-server",
+                    f"libnvidia-decode-{branch}-server",
+                    f"libnvidia-encode-{branch}-server",
                     f"nvidia-compute-utils-{branch}-server",
                     f"linux-modules-nvidia-{branch}-server{suffix}-{{kernel}}",
                     f"linux-modules-nvidia-{branch}-server{suffix}-{{flavour}}",
@@ -136,6 +142,47 @@ def test_auto_takes_the_modules_that_run_the_model(model: str, modules: str) -> 
     assert chosen(model=model).modules == modules
 
 
+def test_a_branch_that_came_since_is_like_the_last_and_warned_of() -> None:
+    last, newer = gpus.branches()[-1], gpus.branches()[-1] + 5
+    choice = chosen(branch=newer)
+    assert (choice.packages, choice.problems) == (chosen(branch=last).packages, ())
+    (sentence,) = choice.warnings
+    assert sentence.startswith(f"nvidia_driver_branch {newer} is newer than {last}, the last that")
+    assert chosen("", branch=newer).warnings == choice.warnings
+    assert not chosen(branch=last).warnings
+
+
+def test_the_kernel_is_held_with_modules_that_are_built_for_it_alone() -> None:
+    kernel = ["linux-{flavour}", "linux-image-{flavour}", "linux-headers-{flavour}"]
+    assert chosen("Ubuntu 24", source="ubuntu").kernel == kernel
+    assert chosen("Ubuntu 24", source="ubuntu", kernel_modules=False).kernel == []
+    assert chosen("Ubuntu 24").kernel == []
+
+
+@pytest.mark.parametrize(
+    ("system", "source", "modules", "others"),
+    [
+        ("Debian 13", "cuda_repo", "open", ["nvidia-kernel-dkms"]),
+        ("Ubuntu 24", "cuda_repo", "proprietary", ["nvidia-dkms-580-open"]),
+        (
+            "Ubuntu 24",
+            "ubuntu",
+            "open",
+            [
+                "linux-modules-nvidia-580-server-{kernel}",
+                "linux-modules-nvidia-580-server-{flavour}",
+            ],
+        ),
+    ],
+)
+def test_the_other_kind_of_modules_goes(
+    system: str, source: str, modules: str, others: list[str]
+) -> None:
+    choice = chosen(system, source=source, modules=modules)
+    assert choice.others == others
+    assert chosen(system, source=source, kernel_modules=False).others == []
+
+
 def test_without_kernel_modules_only_libraries_and_programs_are_left() -> None:
     choice = chosen(kernel_modules=False)
     assert not [name for name in choice.packages if "dkms" in name or "linux-" in name]
@@ -167,6 +214,8 @@ def test_before_the_system_is_known_only_the_declaration_is_judged() -> None:
         ({"model": "b200", "modules": "proprietary"}, "b200 runs only with the open kernel"),
         ({"model": "gh200", "modules": "proprietary"}, "gh200 runs only with the open kernel"),
         ({"model": "v100_sxm", "modules": "open"}, "v100_sxm runs only with the proprietary"),
+        ({"branch": 615, "modules": "proprietary"}, "kernel modules end with branch 610; set nvid"),
+        ({"branch": 625, "modules": "proprietary"}, "kernel modules end with branch 610; set nvid"),
         ({"kernel_modules": False, "compute_only": False}, "set one of them to true"),
         ({"source": "ubuntu"}, "is a source for Ubuntu, on Debian 13"),
         ({"branch": 550}, "is 550, but nvidia_driver_source cuda_repo begins with 560 on Debian"),
@@ -196,7 +245,8 @@ def test_nothing_is_installed_that_does_not_run_the_gpus(
     if choice.packages:
         assert not choice.problems
         assert gpus.gpu(model).branch_problem(branch) == ""
-        assert branch in gpus.branches()
+        assert branch in gpus.branches() or branch > gpus.branches()[-1]
+        assert bool(choice.warnings) == (branch not in gpus.branches())
         assert choice.modules in ({*gpus.gpu(model).modules} if flags["kernel_modules"] else {""})
     elif system in SYSTEMS and source not in ("none", "preinstalled"):
         assert choice.problems

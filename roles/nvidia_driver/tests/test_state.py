@@ -82,6 +82,16 @@ def test_the_kind_of_a_kernel(kernel: str, images: list[str], flavour: str) -> N
     assert state.flavour(kernel, images) == flavour
 
 
+ARGUMENTS: dict[str, Any] = {
+    "packages": [],
+    "optional": [],
+    "others": [],
+    "kernel": [],
+    "kernel_update": False,
+    "version": "",
+    "modules": "",
+    "key": "/var/lib/dkms/mok.pub",
+}
 WANTED = ["libcuda1", "nvidia-smi", "nvidia-persistenced"]
 OLD = {"libcuda1": "535.1.1-1", "nvidia-smi": "535.1.1-1", "nvidia-persistenced": "535.0.9-1"}
 NEW = {"libcuda1": "550.2.2-1", "nvidia-smi": "550.2.2-1", "nvidia-persistenced": "550.2.2-1"}
@@ -100,6 +110,13 @@ MODPROBE = {**NEW, "nvidia-modprobe": "550.2.2-1"}
         ("550", NEW, {**NEW, "libcuda1": "550.9.9-1", "nvidia-smi": "550.9.9-1"}, []),
         ("550.9.9", NEW, {**NEW, "libcuda1": "550.9.9-1"}, ["libcuda1"]),
         ("550", {"libcuda1": "550.2.2-1"}, NEW, ["nvidia-smi", "nvidia-persistenced"]),
+        # But one that is missing comes in the archive's version, and the rest with it.
+        (
+            "550",
+            {"libcuda1": "550.1.1-1", "nvidia-smi": "550.1.1-1", "nvidia-modprobe": "550.1.1-1"},
+            MODPROBE,
+            [*WANTED, "nvidia-modprobe"],
+        ),
         # No archive has the branch: that is told, not overlooked.
         ("590", NEW, {}, ["libcuda1"]),
         # What it depends on goes with it, there and back.
@@ -126,9 +143,110 @@ def test_all_of_the_driver_is_held_and_nothing_else() -> None:
         "linux-headers-amd64": "6.12",
     }
     wanted = [*WANTED, "linux-headers-amd64"]
-    names = state.to_hold(wanted, installed, {"nvidia-smi"})
+    names = state.to_hold(wanted, ["linux-image-amd64"], installed, {"nvidia-smi"})
     assert names == ["firmware-nvidia-gsp", "libcuda1", "libnvidia-ml1", "nvidia-persistenced"]
-    assert state.to_hold(wanted, {}, set()) == []
+    assert state.to_hold(wanted, ["linux-image-amd64"], {}, set()) == []
+    kernel = {**installed, "linux-image-generic": "6.8.0-149.149"}
+    assert set(state.to_hold(wanted, ["linux-image-generic"], kernel, {"nvidia-smi"})) == {
+        *names,
+        "linux-image-generic",
+    }
+
+
+def test_what_another_branch_left_is_unheld_where_packages_change() -> None:
+    installed = {
+        "libcuda1": "535.1.1-1",
+        "libnvidia-cfg1-535": "535.1.1-1",
+        "linux-modules-nvidia-535-server-6.8.0-45-generic": "6.8.0-45.45",
+        "linux-image-generic": "6.8.0-45.45",
+        "slurm-smd": "25.11-1",
+    }
+    assert state.to_unhold(["libcuda1"], installed, set(installed)) == [
+        "libnvidia-cfg1-535",
+        "linux-modules-nvidia-535-server-6.8.0-45-generic",
+    ]
+    assert state.to_unhold([], installed, set(installed)) == []
+    assert state.to_unhold(["libcuda1"], installed, set()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("Dual MIT/GPL\n", "open"), ("NVIDIA\n", "proprietary"), ("", "")],
+)
+def test_the_kind_of_the_module_that_a_boot_would_load(text: str, kind: str) -> None:
+    assert state.license_modules(text) == kind
+
+
+MODULES = "linux-modules-nvidia-580-server-open-"
+
+
+@pytest.mark.parametrize(
+    ("installed", "newer"),
+    [
+        ([], ""),
+        ([f"{MODULES}6.8.0-99-generic"], ""),
+        ([f"{MODULES}6.8.0-99-generic", f"{MODULES}6.8.0-149-generic"], "6.8.0-149-generic"),
+        ([f"{MODULES}generic", "linux-image-6.8.0-149-generic"], ""),
+    ],
+)
+def test_a_newer_kernel_has_prebuilt_modules(installed: list[str], newer: str) -> None:
+    assert state.newer_kernel("6.8.0-99-generic", installed) == newer
+
+
+@pytest.mark.parametrize(
+    ("was", "comes", "driver", "next_kernel", "words"),
+    [
+        (("580.95.05", "open"), ("580.95.05", "open"), "580.95.05", "", ""),
+        (("580.95.05", "open"), ("580.95.05", ""), "580.95.05", "", ""),
+        (
+            ("580.95.05", "open"),
+            ("580.95.05", "proprietary"),
+            "580.95.05",
+            "",
+            "580.95.05 open is loaded and 580.95.05 proprietary is installed",
+        ),
+        (("", ""), ("580.95.05", "open"), "580.95.05", "6.8.0-149-generic", ""),
+        (
+            ("580.95.05", "open"),
+            ("580.95.05", "open"),
+            "580.173.02",
+            "6.8.0-149-generic",
+            "the modules of 580.173.02 are for the kernel 6.8.0-149-generic",
+        ),
+        (("580.95.05", "open"), ("580.95.05", "open"), "580.173.02", "", ""),
+    ],
+)
+def test_what_only_a_boot_brings(
+    was: tuple[str, str], comes: tuple[str, str], driver: str, next_kernel: str, words: str
+) -> None:
+    assert state.stale(was, comes, driver, next_kernel) == words
+
+
+def test_an_update_of_the_kernel_takes_the_driver_along() -> None:
+    kernel = ["linux-generic", "linux-image-generic"]
+    wanted = ["nvidia-utils-580-server", f"{MODULES}6.8.0-99-generic", f"{MODULES}generic"]
+    installed = {
+        "linux-image-generic": "6.8.0-99.99",
+        "nvidia-utils-580-server": "580.95.05-0ubuntu1",
+        "nvidia-kernel-common-580-server": "580.95.05-0ubuntu1",
+        f"{MODULES}6.8.0-99-generic": "6.8.0-99.99",
+        f"{MODULES}generic": "6.8.0-99.99",
+    }
+    newer = {
+        "linux-image-generic": "6.8.0-149.149",
+        "nvidia-utils-580-server": "580.173.02-0ubuntu1",
+        "nvidia-kernel-common-580-server": "580.173.02-0ubuntu1",
+        f"{MODULES}6.8.0-99-generic": "6.8.0-99.99+1",
+        f"{MODULES}generic": "6.8.0-149.149",
+    }
+    assert state.with_kernel(kernel, wanted, installed, newer) == [
+        "linux-image-generic",
+        "nvidia-utils-580-server",
+        f"{MODULES}generic",
+        "nvidia-kernel-common-580-server",
+    ]
+    same = newer | {"linux-image-generic": installed["linux-image-generic"]}
+    assert state.with_kernel(kernel, wanted, installed, same) == []
 
 
 def test_candidates_are_what_apt_would_install() -> None:
@@ -168,10 +286,11 @@ def test_a_reboot_is_due_when_another_module_is_loaded(
 ) -> None:
     (tmp_path / "loaded").write_text(loaded)
     monkeypatch.setattr(state, "LOADED", tmp_path / "loaded")
-    arguments = {"packages": [], "optional": [], "version": ""}
-    result = state.look(
-        lambda command: (0, f"{module}\n" if command[0] == "modinfo" else ""), arguments
-    )
+    said = {
+        ("modinfo", "version"): module,
+        ("modinfo", "license"): "Dual MIT/GPL" if module else "",
+    }
+    result = state.look(lambda command: (0, said.get((command[0], command[-2]), "")), ARGUMENTS)
     assert (result["stale"], result["change"], result["hold"]) == (stale, [], [])
 
 
@@ -190,7 +309,8 @@ def test_a_node_is_looked_at_with_what_it_has(tmp_path: Path, monkeypatch: Any) 
     }
     result = state.look(
         lambda command: (0, outputs.get(command[0], "")),
-        {
+        ARGUMENTS
+        | {
             "packages": ["libcuda1", "linux-headers-{flavour}", "linux-headers-{kernel}"],
             "optional": ["nvidia-persistenced"],
             "version": "550",

@@ -148,7 +148,7 @@ def _check_driver(node: Machine) -> None:
             f"A node with GPUs ({node.gpu_model}) declares no driver, so which build of torch runs "
             f"there is not known; set nvidia_driver_branch of its group, {example}."
         )
-    if branch not in known:
+    if branch not in known and not gpus.newer_branch(branch):
         raise NoBuild(
             f"nvidia_driver_branch is {branch}, which is no branch that we know; set it to one of "
             f"{', '.join(map(str, known))}, {example}. With another one set "

@@ -143,7 +143,7 @@ def test_no_node_with_gpus_gets_a_build_that_its_driver_does_not_run(
     assert bool(choice.build) != bool(choice.problem)
     if model and choice.build:
         assert branch >= TABLE["oldest_branch"][int(choice.build[2:4])]
-        assert branch in gpus.branches()
+        assert branch in gpus.branches() or branch > gpus.branches()[-1]
 
 
 def test_the_table_knows_its_own_words():
