@@ -15,5 +15,6 @@ class FilterModule:
         return {
             "nvidia_fabric_needs": software.parts,
             "nvidia_fabric_packages": software.packages,
+            "nvidia_fabric_replaced": software.replaced,
             "nvidia_fabric_rows": rows.rows,
         }

@@ -34,6 +34,7 @@ channel: {description: Whether the IMEX channel 0 is there., type: bool}
 versions: {description: "Programs that are there: name to version.", type: dict}
 services: {description: "Name to state, as systemctl is-active has it.", type: dict}
 imex: {description: "What IMEX says of itself, such as READY.", type: str}
+packages: {description: Packages of any branch that are installed., type: list, elements: str}
 nvlsm: {description: "Whether nvlsm, the subnet manager of NVLink 5, is installed.", type: bool}
 """
 
@@ -48,6 +49,14 @@ PROGRAMS = ("nv-fabricmanager", "nvidia-imex")
 UNITS = ("nvidia-fabricmanager", "nvidia-imex")
 READY = "READY"
 STATUS = "--showformat=${db:Status-Status}"
+NAMES = "--showformat=${db:Status-Status} ${Package}\n"
+FAMILIES = (
+    "nvidia-fabricmanager*",
+    "cuda-drivers-fabricmanager*",
+    "libnvidia-nscq*",
+    "libnvsdm*",
+    "nvidia-imex*",
+)
 
 NVIDIA, MELLANOX = "0x10de", "0x15b3"
 BRIDGE = "0x0680"  # PCI's class "other bridge", which NVSwitches are
@@ -139,6 +148,12 @@ def imex(timeout_s: float) -> str:
     return state
 
 
+def packages(listed: str) -> list[str]:
+    """Those that are installed, of dpkg-query's lines."""
+    lines = (line.split() for line in listed.splitlines())
+    return sorted(line[1] for line in lines if line[0] == "installed")
+
+
 def look(root: Path, imex_timeout_s: float = 0) -> dict[str, Any]:
     libraries = [path.name for pattern in LIBRARIES for path in Path("/").glob(pattern)]
     driver = installed(said_by("modinfo", "-F", "version", "nvidia"), libraries)
@@ -152,6 +167,7 @@ def look(root: Path, imex_timeout_s: float = 0) -> dict[str, Any]:
         "versions": {program: version_of(program) for program in PROGRAMS},
         "services": {unit: said_by("systemctl", "is-active", unit).strip() for unit in UNITS},
         "imex": imex(imex_timeout_s),
+        "packages": packages(said_by("dpkg-query", "--show", NAMES, *FAMILIES)),
         "nvlsm": said_by("dpkg-query", "--show", STATUS, "nvlsm") == "installed",
     }
 

@@ -22,9 +22,10 @@ def trusted(value):
     return [trusted(item) for item in value] if isinstance(value, list) else value
 
 
-def table(source):
+def table(source, architecture="x86_64"):
     """The role's own table, as Ansible reads it."""
     variables = trusted(yaml.safe_load(VARS.read_text()))
+    variables["ansible_facts"] = {"architecture": architecture}
     templar = Templar(loader=DataLoader(), variables=variables)
     return templar.template(trust_as_template("{{ __nvidia_fabric_sources." + source + " }}"))
 
@@ -38,7 +39,21 @@ def table(source):
             "cuda_repo",
             "570.211.01",
             ["switches", "nvlink5"],
-            ["nvidia-fabricmanager-570", "libnvidia-nscq-570"],
+            ["nvidia-fabricmanager-570", "libnvidia-nscq-570", "libnvsdm-570"],
+            ["nvlsm", "infiniband-diags"],
+        ),
+        (
+            "cuda_repo",
+            "580.95.05",
+            ["switches", "nvlink5"],
+            ["nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm"],
+            ["nvlsm", "infiniband-diags"],
+        ),
+        (
+            "ubuntu",
+            "580.95.05",
+            ["switches", "nvlink5"],
+            ["nvidia-fabricmanager-580", "libnvidia-nscq-580"],
             ["nvlsm", "infiniband-diags"],
         ),
         (
@@ -70,3 +85,36 @@ def test_names_by_source_and_branch(source, driver, needed, pinned, free):
 )
 def test_what_is_needed_by_the_devices_that_are_there(switches, bridges, imex, needed):
     assert software.parts({"switches": switches, "bridges": bridges}, imex) == needed
+
+
+def test_libnvsdm_is_for_x86_64_alone():
+    of_arm = software.packages("580.95.05", ["nvlink5"], table("cuda_repo", "aarch64"))
+    assert of_arm == {"pinned": [], "free": ["nvlsm", "infiniband-diags"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "replaced"),
+    [
+        (
+            "nvidia-fabricmanager",
+            ["cuda-drivers-fabricmanager-570", "nvidia-fabricmanager-570"],
+        ),
+        ("nvidia-fabricmanager-570", []),
+        (
+            "nvidia-fabricmanager-580",
+            ["cuda-drivers-fabricmanager-570", "nvidia-fabricmanager-570"],
+        ),
+        ("libnvidia-nscq", ["libnvidia-nscq-570"]),
+        ("nvidia-imex-580", ["nvidia-imex"]),
+        ("libnvsdm", []),
+    ],
+)
+def test_what_another_branch_calls_it_is_replaced(name, replaced):
+    installed = [
+        "cuda-drivers-fabricmanager-570",
+        "libnvidia-nscq-570",
+        "nvidia-fabricmanager-570",
+        "nvidia-fabricmanager-dev-570",
+        "nvidia-imex",
+    ]
+    assert software.replaced(installed, name) == replaced
