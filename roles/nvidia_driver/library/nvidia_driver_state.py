@@ -219,13 +219,16 @@ def with_kernel(
 ) -> list[str]:
     """What an update of the kernel changes: its packages, the modules for it, and the driver.
 
-    Empty where the archive has no newer kernel. The metapackage of modules needs the driver that
-    they were built with, and the driver's packages need each other in one version.
+    Empty where the archive has no newer kernel, or not the modules for it yet. The metapackage of
+    modules needs the driver that they were built with, and the driver's packages need each other in
+    one version.
     """
     newer = [
         name for name in kernel if name in installed and candidates.get(name) != installed[name]
     ]
-    if not newer:
+    modules = [name for name in wanted if name.startswith(MODULES_OF) and not PREBUILT.match(name)]
+    offered = {abi(candidates.get(name, "")) for name in [*newer, *modules]}
+    if not newer or len(offered) != 1:
         return []
     driver = [*wanted, *(name for name in parts(installed) if name not in wanted)]
     return newer + [
@@ -274,6 +277,11 @@ def license_modules(text: str) -> str:
 
 def release(kernel: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", kernel)]
+
+
+def abi(version: str) -> tuple[int, ...]:
+    """Which kernel a package of this version is for: 6.8.0-149 of 6.8.0-149.149+1."""
+    return tuple(release(version)[:4])
 
 
 def newer_kernel(kernel: str, installed: Iterable[str]) -> str:

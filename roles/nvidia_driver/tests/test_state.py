@@ -245,6 +245,8 @@ def test_an_update_of_the_kernel_takes_the_driver_along() -> None:
         f"{MODULES}generic",
         "nvidia-kernel-common-580-server",
     ]
+    early = newer | {f"{MODULES}generic": installed[f"{MODULES}generic"]}
+    assert state.with_kernel(kernel, wanted, installed, early) == [], "no modules for it yet"
     same = newer | {"linux-image-generic": installed["linux-image-generic"]}
     assert state.with_kernel(kernel, wanted, installed, same) == []
 
