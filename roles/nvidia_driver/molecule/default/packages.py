@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.standins.mirror import Deb, Mirror
 
+# Like Ubuntu's: static, ends when nothing needs it, and leaves persistence mode off.
 UNIT = """[Unit]
 Description=Stand-in for the NVIDIA Persistence Daemon
+StopWhenUnneeded=true
 [Service]
-ExecStart=/bin/sleep infinity
-[Install]
-WantedBy=multi-user.target
+ExecStart=/bin/sh -c 'exec sleep infinity' nvidia-persistenced --no-persistence-mode
 """
 VERSIONS = ("580.95.05-1", "580.105.08-1", "590.44.01-1")
 

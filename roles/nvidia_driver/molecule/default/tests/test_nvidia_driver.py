@@ -39,8 +39,13 @@ def test_nouveau_is_kept_away_and_profiling_is_roots(host):
     assert "\noptions nvidia NVreg_RestrictProfilingToAdminUsers=1\n" in text
 
 
-def test_the_persistence_daemon_is_there_for_the_next_boot(host):
+def test_the_persistence_daemon_is_there_for_the_next_boot_and_stays(host):
     assert host.service("nvidia-persistenced").is_enabled
+    shown = "systemctl show nvidia-persistenced --property=StopWhenUnneeded,ExecStart"
+    said = host.check_output(shown)
+    assert "StopWhenUnneeded=no" in said
+    assert " --persistence-mode" in said
+    assert "--no-persistence-mode" not in said
 
 
 def test_the_rows_are_read_in_check_mode_without_a_change(host, play):
