@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cluster import version
 from cluster.errors import PlumblineError, UsageError
 from validation import nccl_formats
 from validation.nccl_formats import library
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("library", type=Path, help="libnccl.so.2, or a wheel that holds it")
     parser.add_argument("--release", help="which release it is, where the library does not say")
     parser.add_argument("--write", action="store_true", help="record the release")
+    version.add_option(parser)
     return parser
 
 

@@ -180,7 +180,9 @@ def test_a_wrong_token_fails_whatever_the_differences():
 def test_what_only_some_ranks_of_a_row_have_wrong_is_their_nodes_fault():
     found = of("inference", (("ranks", 7, "cache", 3), 0.5))
     assert (found.verdict, found.blamed) == (Verdict.FAIL, ("gpu4",))
-    assert found.message == "the KV cache of rank 7 on gpu4 is wrong at place 4"
+    sentence, _, over = found.message.partition("; ")
+    assert sentence == "the KV cache of rank 7 on gpu4 is wrong at place 4"
+    assert over == "NCCL's network: IB mlx5_0:1; the ranks met over eth0"
 
 
 def test_what_all_ranks_of_a_row_have_wrong_they_added_up():

@@ -115,7 +115,7 @@ def complaint_of(stderr):
         line.removeprefix("plumbline: ") for line in stderr.splitlines() if "plumbline: " in line
     ]
     blamed = [line.removeprefix("blamed ") for line in lines if line.startswith("blamed ")]
-    (line,) = [line for line in lines if not line.startswith(("stage ", "blamed "))]
+    (line,) = [line for line in lines if not line.startswith(("stage ", "blamed ", "nccl "))]
     assert stderr.rstrip().endswith(line)
     return line, blamed
 
