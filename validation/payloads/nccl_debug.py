@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from validation.payloads import nccl_log
+from validation.payloads import nccl_log, nccl_ras
 
 _NAME = "nccl.log"
 
@@ -23,7 +23,10 @@ def request(environ: MutableMapping[str, str], *, diagnosed: bool = False) -> Pa
     settings, which costs nothing, and if `diagnosed` at what they exchange with their peers
     (docs.nvidia.com/deeplearning/nccl/user-guide, Troubleshooting, Diagnostics). A site may set
     either to 0. What it finds comes to standard error, after "NCCL DIAG".
+
+    RAS answers on a port of the job's own, so that nobody asks the RAS of another job on the node.
     """
+    environ.setdefault("NCCL_RAS_ADDR", nccl_ras.address_of(environ.get("SLURM_JOB_ID", "")))
     environ.setdefault("NCCL_RUN_RAS_DIAGNOSTICS", "1")
     if diagnosed:
         environ.setdefault("NCCL_RUN_DIAGNOSTICS", "1")

@@ -19,6 +19,8 @@ from contextlib import closing, suppress
 from typing import Any
 
 ADDRESS = "localhost:28028"
+# Ports for jobs: NCCL's own and the next, all below those that Linux gives to connections (32768).
+_FIRST, _PORTS = 28028, 4096
 COLLECT_S = 3  # how long RAS waits for answers of other processes; its own default is 5
 LIMIT_S = 8.0  # for the whole conversation
 MOST_BYTES = 16 * 2**20  # 300 bytes of JSON for each rank of each communicator
@@ -26,6 +28,18 @@ NAMED = 8  # ranks in a sentence
 LONGEST = 400
 
 SILENT = "NCCL's RAS did not answer on {}: NCCL has it since 2.24, and NCCL_RAS_ENABLE=0 ends it"
+
+
+def address_of(job: str) -> str:
+    """Where RAS answers for a job of Slurm.
+
+    One process can listen at an address: others on the node, such as those of another job, then
+    have no RAS that can be asked.
+
+    >>> address_of("4711")
+    'localhost:28643'
+    """
+    return f"localhost:{_FIRST + int(job) % _PORTS}" if job.isdecimal() else ADDRESS
 
 
 def ask(address: str = ADDRESS, limit_s: float = LIMIT_S) -> str | None:

@@ -45,6 +45,20 @@ def test_nccl_is_to_diagnose_itself_unless_a_site_says_no(declared, diagnosed, s
     assert {name: environ[name] for name in environ if "DIAGNOSTICS" in name} == seen
 
 
+@pytest.mark.parametrize(
+    ("environ", "address"),
+    [
+        ({}, "localhost:28028"),
+        ({"SLURM_JOB_ID": "4711"}, "localhost:28643"),
+        ({"SLURM_JOB_ID": "4095"}, "localhost:32123"),
+        ({"SLURM_JOB_ID": "4711", "NCCL_RAS_ADDR": "localhost:9999"}, "localhost:9999"),
+    ],
+)
+def test_ras_answers_on_a_port_of_the_job(environ, address):
+    nccl_debug.request(environ)
+    assert environ["NCCL_RAS_ADDR"] == address
+
+
 def test_each_rank_has_a_log_of_its_own():
     assert len({nccl_debug.request({}) for _ in range(8)}) == 8
 
