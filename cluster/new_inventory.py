@@ -351,9 +351,9 @@ def _seen_text(kind: Kind) -> str:
         lines += [f"# Their GPUs are cut in different ways, which cannot be declared: {each}", ""]
     if kind.gpus:
         lines += [
-            "# The branch of the driver that the nodes get, 580 of 580.95.05. NVIDIA has no 580 for",
-            "# Debian 13: write 595 there. With the source `preinstalled` it is only held against what",
-            "# is there (docs/operate/gpu-nodes.md).",
+            "# The branch of the driver that the nodes get, 580 of 580.95.05. NVIDIA has no 580",
+            "# for Debian 13: write 595 there. With the source `preinstalled` it is only held",
+            "# against what is there (docs/operate/gpu-nodes.md).",
             "nvidia_driver_branch: 580",
             "nvidia_driver_source: cuda_repo",
             "",
