@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cluster import gpus
 from roles.nvidia_driver.plugin_utils import packages
+from tests.gpu_packages import WISH
 
 ROLE = Path(__file__).resolve().parents[1]
 TABLE: list[dict[str, Any]] = yaml.safe_load(
@@ -21,17 +22,6 @@ TABLE: list[dict[str, Any]] = yaml.safe_load(
 SPEC = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
 SOURCES = SPEC["argument_specs"]["main"]["options"]["nvidia_driver_source"]["choices"]
 SYSTEMS = ["Debian 12", "Debian 13", "Ubuntu 22", "Ubuntu 24"]
-
-WISH = packages.Wish(
-    source="cuda_repo",
-    branch=580,
-    version="",
-    modules="auto",
-    kernel_modules=True,
-    compute_only=True,
-    model="h100_sxm",
-    count=8,
-)
 
 
 def chosen(system: str = "Debian 13", **changes: Any) -> packages.Choice:
