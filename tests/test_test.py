@@ -458,9 +458,10 @@ def test_checkers_that_cannot_be_had_are_for_the_unit_tests_to_miss(checkout, ba
     assert "unpacking" in checkout.test("unit", path=bare).stdout
 
 
-def test_the_documentations_commands_need_them_too_and_lint_does_not(checkout, bare):
+@pytest.mark.parametrize("stage", ["roles", "cluster"])
+def test_other_stages_need_them_too_and_lint_does_not(checkout, bare, stage):
     assert "unpacking" not in checkout.test("lint", path=bare).stdout
-    assert "unpacking" in checkout.test("cluster", path=bare).stdout
+    assert "unpacking" in checkout.test(stage, path=bare).stdout
 
 
 def test_a_missing_checker_fails_a_test_by_name(monkeypatch, tmp_path):
