@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.template import trust_as_template
 
 from playbooks.plugin_utils.refusing import Here, refusing
 from playbooks.plugin_utils.site import Site
@@ -264,6 +265,11 @@ def library(**changes: Any) -> dict[str, Any]:
         ),
         ("rdma", {"rdma_ports": 0}, "rdma_ports is 0"),
         (
+            "rdma",
+            {"rdma_source": "doca_ofed", "rdma_prebuilt_peermem": True},
+            "so that it would not load; set nvidia_driver_peermem to false",
+        ),
+        (
             "shared_storage",
             {
                 "shared_storage_exports": [
@@ -434,6 +440,23 @@ def test_whoever_becomes_root_is_locked_out_by_no_baseline(
 def test_what_a_host_is_decides(read: Site, role: str, facts: dict[str, Any], words: str) -> None:
     sentences = refusals(read, role, {"enroot_install": True}, facts)
     assert [sentence for sentence in sentences if words in sentence], sentences
+
+
+@pytest.mark.parametrize(
+    ("system", "made", "key"),
+    [
+        ("Debian", "apt install dkms, then dkms generate_mok", "/var/lib/dkms/mok.pub"),
+        ("Ubuntu", "update-secureboot-policy --new-key", "/var/lib/shim-signed/mok/MOK.der"),
+    ],
+)
+def test_the_key_of_secure_boot_is_the_distributions(
+    read: Site, system: str, made: str, key: str
+) -> None:
+    own = yaml.safe_load((ROLES / "nvidia_driver/vars/main.yml").read_text())
+    variables = own | {"ansible_facts": {"distribution": system}}
+    names = ("__nvidia_driver_key_made_by", "__nvidia_driver_key")
+    texts = [trust_as_template(own[name]) for name in names]
+    assert [read.engine.render(variables, text) for text in texts] == [made, key]
 
 
 @pytest.mark.parametrize(("user", "problems"), [("plumbline-validation", 0), ("eve", 1)])

@@ -1,12 +1,16 @@
 """What follows from what a host is."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from roles.enroot.library import enroot_host
 from roles.enroot.plugin_utils import host
+
+ROLE = Path(__file__).parents[1]
 
 MOUNTS = """overlay / overlay rw 0 0
 tmpfs /run tmpfs rw 0 0
@@ -58,6 +62,15 @@ def test_disks_for_containers(changes, words):
     assert bool(problems) == bool(words)
     assert words in "".join(problems)
     assert (host.room(disk(**changes), 40) == "enough") == (not problems)
+
+
+def test_the_room_holds_all_that_an_import_has_at_once() -> None:
+    """Layers, what is unpacked of them, and the file, of which no block is packed."""
+    options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())
+    option = options["argument_specs"]["main"]["options"]["enroot_room_gib"]
+    parts = r"about (\d+) for its layers, (\d+) for what is unpacked .* (\d+) for the \.sqsh file"
+    found = re.search(parts, option["description"])
+    assert found and sum(map(int, found.groups())) <= option["default"]
 
 
 @pytest.mark.parametrize(
