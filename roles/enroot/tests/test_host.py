@@ -70,7 +70,8 @@ def test_the_room_holds_all_that_an_import_has_at_once() -> None:
     option = options["argument_specs"]["main"]["options"]["enroot_room_gib"]
     parts = r"about (\d+) for its layers, (\d+) for what is unpacked .* (\d+) for the \.sqsh file"
     found = re.search(parts, option["description"])
-    assert found and sum(map(int, found.groups())) <= option["default"]
+    assert found
+    assert sum(map(int, found.groups())) <= option["default"]
 
 
 @pytest.mark.parametrize(
