@@ -223,10 +223,6 @@ class System:
         self.held |= set(names)
         self._write()
 
-    def unhold(self, names: Iterable[str]) -> None:
-        self.held -= set(names)
-        self._write()
-
     def _write(self) -> None:
         stanzas = [
             package.stanza(f"Status: {'hold' if name in self.held else 'install'} ok installed")

@@ -158,9 +158,13 @@ class Node:
             offered = state["candidates"].get(choice.packages[0], "nothing")
             if not begins(nvidia_driver_state.number(offered), choice.version):
                 raise Refused(f"the archives have {offered}, not {choice.version}")
-            self.machine.unhold(state["unhold"])
-            requests = [f"{name}={state['candidates'][name]}" for name in state["change"]]
-            self._apt("install", "--allow-change-held-packages", "--allow-downgrades", *requests)
+            self._bring(
+                state["change"],
+                remove=state["leave"],
+                hold=False,
+                versions={name: state["candidates"][name] for name in state["change"]},
+                may_go=state["may_leave"],
+            )
             state = self.look()
         if state["others"]:
             self._apt("remove", "--allow-change-held-packages", *state["others"])
@@ -180,6 +184,14 @@ class Node:
         driver = apt_archives.number(installed[self.choice.packages[0]].version)
         needed = software.parts({"switches": not nvlink5, "bridges": nvlink5}, imex=False)
         wanted = software.packages(driver, needed, fabric_table(self.wish.source))
+        for name in wanted["pinned"]:
+            gone = software.replaced(list(self.machine.installed), name)
+            self._bring([name], driver, remove=gone)
+        if wanted["free"]:
+            self._apt("install", *wanted["free"])
+
+    def _bring(self, *names: Any, **options: Any) -> None:
+        """The module exact_packages. Raises Refused."""
         with ExitStack() as stack:
             for name, value in (
                 ("run", self._exact),
@@ -187,13 +199,7 @@ class Node:
                 ("UPDATES", self.machine.root / "dpkg/updates"),
             ):
                 stack.enter_context(mock.patch.object(exact_packages, name, value))
-            for name in wanted["pinned"]:
-                gone = software.replaced(list(self.machine.installed), name)
-                exact_packages.bring(
-                    exact_packages.PackageSet([name], driver, remove=gone), check_mode=False
-                )
-        if wanted["free"]:
-            self._apt("install", *wanted["free"])
+            exact_packages.bring(exact_packages.PackageSet(*names, **options), check_mode=False)
 
     def _exact(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """A command of exact_packages; what would change the node changes what APT reads."""

@@ -236,6 +236,50 @@ def test_lists_are_refreshed_before_a_version_is_unknown(node: Node) -> None:
     assert node.have == {"old": "3"}
 
 
+OWN = {"core": "1:4.7.0-1", "exporter": "4.8.3-1"}
+
+
+def test_each_may_have_a_version_of_its_own(node: Node) -> None:
+    wanted = PackageSet(list(OWN), versions=OWN, hold=False)
+    assert exact_packages.bring(wanted, check_mode=False).changed
+    assert node.commands[-2:] == ["core=1:4.7.0-1", "exporter=4.8.3-1"]
+    assert node.held == set()
+    node.commands.clear()
+    assert not exact_packages.bring(wanted, check_mode=False).changed
+    node.broken, node.have = True, {}
+    with pytest.raises(Refused, match="^core 1:4.7.0-1, exporter 4.8.3-1 is not installed"):
+        exact_packages.bring(wanted, check_mode=False)
+
+
+def test_a_version_is_given_to_each_or_to_none() -> None:
+    assert exact_packages.named(["core", "cuda13"]) == (["core", "cuda13"], {})
+    assert exact_packages.named([f"{name}={of}" for name, of in OWN.items()]) == ([*OWN], OWN)
+    with pytest.raises(Refused, match="give each package a version, or none"):
+        exact_packages.named(["core=1:4.7.0-1", "cuda13"])
+    with pytest.raises(Refused, match="name is empty"):
+        exact_packages.named([])
+
+
+def test_apt_may_remove_what_it_may_and_nothing_else(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sequence[str]] = []
+
+    def run(*argv: str) -> CompletedProcess[str]:
+        asked.append(argv)
+        done = node.run(*argv)
+        done.stdout += "Remv source [3]\n" if "--simulate" in argv else ""
+        return done
+
+    monkeypatch.setattr(exact_packages, "run", run)
+    with pytest.raises(Refused, match="cannot be installed beside source, which may not be"):
+        bring()
+    ignores = "--option=APT::Ignore-Hold=true"
+    assert not any(ignores in argv for argv in asked)
+    exact_packages.bring(PackageSet(TWO.names, may_go=["source"]), check_mode=False)
+    assert any(ignores in argv for argv in asked)
+
+
 SERVED = PackageSet(TWO.names, stop=["ctl", "agent", "away"], start=["agent", "away"])
 
 

@@ -131,6 +131,60 @@ def test_another_branch_takes_the_fabric_manager_with_it(
         assert len(modules(node)) == 1
 
 
+@pytest.mark.parametrize("compute_only", [True, False])
+@pytest.mark.parametrize("kind", gpu_packages.KINDS)
+def test_a_branch_is_taken_and_left_again_across_the_change_of_names(
+    tmp_path: Path, kind: str, compute_only: bool
+) -> None:
+    """From 590 on NVIDIA's names for Ubuntu have no branch, and nothing may stay of the other."""
+    node = new(tmp_path, UBUNTU, modules=kind, compute_only=compute_only)
+    for branch in (580, 595, 570, 610):
+        node.driver(branch=branch)
+        node.fabric(nvlink5=True)
+        assert whole(node).startswith(f"{branch}.")
+        found = node.versions("nvidia", "libnv", "cuda").values()
+        assert {version.partition(".")[0] for version in found} == {f"{branch}"}
+        assert len(modules(node)) == 1
+
+
+@pytest.mark.parametrize("compute_only", [True, False])
+@pytest.mark.parametrize("branches", [(580, 580), (550, 595), (595, 580)])
+def test_another_source_takes_over_whole(
+    tmp_path: Path, branches: tuple[int, int], compute_only: bool
+) -> None:
+    node = new(tmp_path, UBUNTU, "ubuntu", branch=branches[0], compute_only=compute_only)
+    node.machine.offer([apt_archives.archive(name, UBUNTU) for name in ("ubuntu", NVIDIA)])
+    for source, branch in (("ubuntu", branches[0]), (NVIDIA, branches[1]), ("ubuntu", branches[0])):
+        node.machine.prefer("plumbline-cuda", gpu_packages.BESIDE if source == "ubuntu" else "")
+        node.driver(source=source, branch=branch)
+        node.fabric()
+        assert whole(node).startswith(f"{branch}.")
+        assert len(modules(node)) == 1
+        assert bool(node.versions("-server")) is (source == "ubuntu")
+
+
+@pytest.mark.parametrize("branch", [580, 595])
+def test_the_driver_that_ubuntus_installer_chose_gives_way(tmp_path: Path, branch: int) -> None:
+    """Canonical's driver for desktops has the names that NVIDIA's has before 590."""
+    node = new(tmp_path, UBUNTU, branch=branch)
+    own, archive = gpu_packages.archives(UBUNTU, NVIDIA)
+    theirs = apt_archives.archive(NVIDIA, UBUNTU, versions=["580.95.05-0ubuntu0.24.04.1"])
+    node.machine.offer([own, theirs])
+    parts = ("libnvidia-encode", "nvidia-utils", "nvidia-compute-utils", "nvidia-kernel-common")
+    node.machine.apply("install", *(f"{part}-580" for part in parts))
+    node.machine.offer([own, archive])
+    prebuilt = apt_archives.Package(
+        "linux-modules-nvidia-580-open-6.8.0-149-generic",
+        "6.8.0-149.149",
+        {"depends": ("nvidia-kernel-common-580 (>= 580.95.05)",)},
+    )
+    node.machine.put(prebuilt)
+    node.driver()
+    assert whole(node).startswith(f"{branch}.")
+    assert len(modules(node)) == 1
+    assert prebuilt.name not in node.machine.installed
+
+
 def updated(node: Node) -> None:
     """Ubuntu's archive gets another kernel, whose modules need a newer driver."""
     node.machine.offer(gpu_packages.archives(UBUNTU, "ubuntu", kernels=LATER,

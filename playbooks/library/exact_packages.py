@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Installs packages that belong together: all in one version, held there, in one transaction.
+"""Installs packages that belong together: in one version, held there, in one transaction.
 
 What is installed as asked costs a question to dpkg, and no mirror is asked. Otherwise APT says
 first what it would do, and is not let if that takes away what nobody named; then it downloads
@@ -29,7 +29,8 @@ description:
     installed, and no daemon starts.
 options:
   name:
-    description: The packages; all get the same version.
+    description: >-
+      The packages; all get the same version, unless each says its own, as V(core=1:4.5.2-1).
     type: list
     elements: str
     required: true
@@ -41,6 +42,11 @@ options:
     default: ""
   remove:
     description: Packages that go in the same transaction, where they are installed.
+    type: list
+    elements: str
+    default: []
+  may_go:
+    description: Packages that APT may remove for these, held ones too, and need not.
     type: list
     elements: str
     default: []
@@ -97,6 +103,8 @@ class PackageSet:
     variable: str = ""
     stop: Sequence[str] = field(default_factory=tuple)
     start: Sequence[str] = field(default_factory=tuple)
+    versions: Mapping[str, str] = field(default_factory=dict)  # by name, where each has its own
+    may_go: Sequence[str] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True)
@@ -166,7 +174,9 @@ def available(names: Iterable[str]) -> dict[str, list[str]]:
     return known
 
 
-def install_command(wanted: PackageSet, version: str, gone: Iterable[str]) -> list[str]:
+def install_command(
+    wanted: PackageSet, targets: Mapping[str, str], gone: Iterable[str]
+) -> list[str]:
     options = [
         "--yes",
         "--no-install-recommends",
@@ -177,8 +187,17 @@ def install_command(wanted: PackageSet, version: str, gone: Iterable[str]) -> li
         f"--option=DPkg::Lock::Timeout={LOCK_S}",
         "--option=Acquire::Retries=1",
     ]
-    names = [f"{name}={version}" for name in wanted.names]
+    if wanted.may_go:
+        options.append("--option=APT::Ignore-Hold=true")
+    names = [f"{name}={version}" for name, version in targets.items()]
     return ["apt-get", "install", *options, *names, *(f"{name}-" for name in gone)]
+
+
+def described(targets: Mapping[str, str]) -> str:
+    """`core, cuda13 1:4.5.2-1`; a version behind each name where they differ."""
+    if len(set(targets.values())) == 1:
+        return f"{', '.join(targets)} {next(iter(targets.values()))}"
+    return ", ".join(f"{name} {version}" for name, version in targets.items())
 
 
 def also_gone(simulated: str, gone: Iterable[str]) -> list[str]:
@@ -307,6 +326,20 @@ def finish_interrupted(wanted: PackageSet) -> None:
 # --- the module -----------------------------------------------------------------------------------
 
 
+def named(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Names, and their versions where each has its own. Raises Refused.
+
+    >>> named(["core=1:4.5.2-1", "exporter=4.8.3-1"])
+    (['core', 'exporter'], {'core': '1:4.5.2-1', 'exporter': '4.8.3-1'})
+    """
+    if not words:
+        raise Refused("name is empty; give at least one package")
+    versions = dict(word.split("=", 1) for word in words if "=" in word)
+    if versions and len(versions) < len(words):
+        raise Refused(f"name is {', '.join(words)}; give each package a version, or none")
+    return list(versions or words), versions
+
+
 def version_for(wanted: PackageSet, keep: str, check_mode: bool) -> str:
     """The version to install; "" in check mode where its repository is not known yet."""
     known = available(wanted.names)
@@ -330,16 +363,18 @@ def version_for(wanted: PackageSet, keep: str, check_mode: bool) -> str:
         raise
 
 
-def install(wanted: PackageSet, version: str, gone: Sequence[str], check_mode: bool) -> None:
+def install(
+    wanted: PackageSet, targets: Mapping[str, str], gone: Sequence[str], check_mode: bool
+) -> None:
     """Installs and removes in one transaction; only says whether it could, in check mode."""
-    what = f"{', '.join(wanted.names)} {version}"
-    command = install_command(wanted, version, gone)
+    what = described(targets)
+    command = install_command(wanted, targets, gone)
     if not check_mode:
         finish_interrupted(wanted)
     simulated = run(*command, "--simulate")
     if simulated.returncode:
         raise Refused(f"{what} cannot be installed: {meaning(simulated.stdout + simulated.stderr)}")
-    if others := also_gone(simulated.stdout, gone):
+    if others := also_gone(simulated.stdout, [*gone, *wanted.may_go]):
         raise Refused(
             f"{what} cannot be installed beside {', '.join(others)}, which may not be removed; "
             "remove it, or choose another version"
@@ -361,13 +396,15 @@ def bring(wanted: PackageSet, check_mode: bool) -> Done:
     """Has the packages installed, together and held. Raises Refused."""
     have = installed([*wanted.names, *wanted.remove])
     gone = [name for name in wanted.remove if name in have]
-    keep = kept(have, wanted)
-    version, changed = keep, False
-    if gone or not keep or any(have.get(name) != keep for name in wanted.names):
-        changed = True
-        version = version_for(wanted, keep, check_mode)
-        if version:
-            install(wanted, version, gone, check_mode)
+    version = keep = "" if wanted.versions else kept(have, wanted)
+    targets = wanted.versions or dict.fromkeys(wanted.names, keep)
+    changed = bool(gone) or any(not of or have.get(name) != of for name, of in targets.items())
+    if changed:
+        if not wanted.versions:
+            version = version_for(wanted, keep, check_mode)
+            targets = dict.fromkeys(wanted.names, version) if version else {}
+        if targets:
+            install(wanted, targets, gone, check_mode)
     loose = sorted(set(wanted.names) - held()) if wanted.hold else []
     if loose:
         changed = True
@@ -384,6 +421,7 @@ def main() -> None:
             "name": {"type": "list", "elements": "str", "required": True},
             "version": {"type": "str", "default": ""},
             "remove": {"type": "list", "elements": "str", "default": []},
+            "may_go": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
             "stop": {"type": "list", "elements": "str", "default": []},
             "start": {"type": "list", "elements": "str", "default": []},
@@ -392,18 +430,19 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    wanted = PackageSet(
-        options["name"],
-        options["version"],
-        options["remove"],
-        options["hold"],
-        options["variable"],
-        options["stop"],
-        options["start"],
-    )
-    if not wanted.names:
-        module.fail_json(msg="name is empty; give at least one package.")
     try:
+        names, versions = named(options["name"])
+        wanted = PackageSet(
+            names,
+            options["version"],
+            options["remove"],
+            options["hold"],
+            options["variable"],
+            options["stop"],
+            options["start"],
+            versions,
+            options["may_go"],
+        )
         done = bring(wanted, module.check_mode)
     except Refused as problem:
         module.fail_json(msg=f"{problem}.")

@@ -84,6 +84,7 @@ def _driver(arguments: Mapping[str, Any]) -> Answer:
         "candidates": versions,
         "missing": [],
         "change": [],
+        "others": [],
         "hold": [],
         "loaded": DRIVER,
         "loaded_modules": "open",

@@ -78,8 +78,9 @@ state:
     missing: {type: list, elements: str, description: wanted packages that no archive has}
     change: {type: list, elements: str, description: packages to install or to change}
     others: {type: list, elements: str, description: what is installed and replaced}
-    unhold:
-      description: held packages that the changes replace; APT removes no held one by itself
+    leave: {type: list, elements: str, description: what goes with the changes}
+    may_leave:
+      description: what else of a driver APT may remove for the changes
       type: list
       elements: str
     hold: {type: list, elements: str, description: what belongs to the driver and nothing holds}
@@ -104,6 +105,8 @@ OURS = re.compile(r"nvidia|libcuda1|cuda-drivers|libnv|firmware-nvidia")
 # Canonical's modules for one kernel: linux-modules-nvidia-580-server-open-6.8.0-149-generic.
 MODULES_OF = "linux-modules-nvidia-"
 PREBUILT = re.compile(MODULES_OF + r".*?-(\d+\.\d+\.\d+-\d+-.+)")
+# What a name says of the branch: -580-server at Canonical's, and of NVIDIA's nothing from 590 on.
+BRANCH = re.compile(r"-\d{3}(?:-server)?(?=-|$)")
 
 Run = Callable[[list[str]], tuple[int, str]]
 
@@ -253,17 +256,39 @@ def to_hold(
     return sorted((driver | named & set(installed)) - set(held))
 
 
-def to_unhold(
-    changes: Iterable[str], installed: Mapping[str, str], held: Iterable[str]
-) -> list[str]:
-    """Held packages of the driver that stay behind when others change, as of another branch.
+def called(name: str) -> str:
+    """What a package is called whatever its branch: nvidia-utils of nvidia-utils-580-server."""
+    return BRANCH.sub("", name)
 
-    `--allow-change-held-packages` lets APT change what is named. What conflicts with it and is held
-    ends in "generated breaks, this may be caused by held packages".
+
+def modules_of(name: str) -> str:
+    """The driver that modules of Canonical's are for, of whichever kernel; empty for others."""
+    match = re.match(MODULES_OF + r"\d{3}(?:-server)?(?:-open)?-", name)
+    return match[0] if match else ""
+
+
+def leave(
+    changes: Iterable[str], wanted: Iterable[str], installed: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """What goes with the changes, and what else of a driver APT may remove for them.
+
+    A driver goes of which a package is called otherwise for the wanted branch or source: all that
+    has its version. Whether NVIDIA's packages of 590 say that they replace those of before is
+    written nowhere, so the role says it. The other kind of modules has a source beside it, which
+    APT removes where it has to.
     """
-    changes = set(changes)
-    driver = {*parts(installed), *(name for name in installed if name.startswith(MODULES_OF))}
-    return sorted(set(held) & driver - changes) if changes else []
+    changes, wanted = set(changes), set(wanted)
+    stays = changes | wanted
+    if not changes:
+        return [], []
+    driver = [name for name in parts(installed) if name not in stays]
+    modules = [name for name in installed if modules_of(name) and name not in stays]
+    names = {called(name) for name in wanted}
+    leaving = {number(installed[name]) for name in driver if called(name) in names}
+    kinds = {modules_of(name) for name in wanted}
+    gone = [name for name in driver if number(installed[name]) in leaving]
+    gone += [name for name in modules if modules_of(name) not in kinds]
+    return sorted(gone), sorted({*driver, *modules} - {*gone})
 
 
 def license_modules(text: str) -> str:
@@ -340,6 +365,8 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if arguments["kernel_update"]:
         update = with_kernel(own, wanted, installed, candidates)
         changes += [name for name in update if name not in changes]
+    other = [name for name in others if name in installed]
+    gone, may_go = leave(changes, wanted, installed)
     because = stale(
         (version, modules),
         (module, license_modules(license)),
@@ -353,8 +380,9 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
         "candidates": candidates,
         "missing": [name for name in wanted if name not in installed and name not in candidates],
         "change": changes,
-        "others": [name for name in others if name in installed],
-        "unhold": to_unhold(changes, installed, held),
+        "others": other,
+        "leave": sorted({*gone, *(other if changes else ())}),
+        "may_leave": [name for name in may_go if name not in other],
         "hold": to_hold(wanted, own, installed, held),
         "loaded": version,
         "loaded_modules": modules,

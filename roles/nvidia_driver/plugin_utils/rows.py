@@ -39,10 +39,13 @@ def rows(
 
 
 def _packages(state: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:
-    lacking = ", ".join(state["change"])
-    yield verify_row(
-        f"without {lacking}" if lacking else "installed", COMPONENT, "packages", "installed", APPLY
-    )
+    wrong = [
+        f"{word} {', '.join(names)}"
+        for word, names in (("without", state["change"]), ("with", state["others"]))
+        if names
+    ]
+    actual = " and ".join(wrong) or "installed"
+    yield verify_row(actual, COMPONENT, "packages", "installed", APPLY)
     if expected["hold"]:
         free = ", ".join(state["hold"])
         yield verify_row(

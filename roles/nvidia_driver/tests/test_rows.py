@@ -22,6 +22,7 @@ EXPECTED: dict[str, Any] = {
 }
 STATE: dict[str, Any] = {
     "change": [],
+    "others": [],
     "hold": [],
     "loaded": "580.95.05",
     "loaded_modules": "open",
@@ -74,6 +75,12 @@ LOST = {
     ("nvml", "state", "expected", "words"),
     [
         ({}, {"change": ["libcuda1"]}, {}, "packages is without libcuda1, expected installed"),
+        (
+            {},
+            {"others": ["nvidia-kernel-dkms"]},
+            {},
+            "packages is with nvidia-kernel-dkms, expected installed; apply the role",
+        ),
         ({}, {"hold": ["libcuda1"]}, {}, "hold on upgrades is not for libcuda1, expected set"),
         ({}, {"nouveau": True}, {}, "nouveau is loaded, expected not loaded; reboot the node"),
         (

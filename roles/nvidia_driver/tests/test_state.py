@@ -153,20 +153,38 @@ def test_all_of_the_driver_is_held_and_nothing_else() -> None:
     }
 
 
-def test_what_another_branch_left_is_unheld_where_packages_change() -> None:
-    installed = {
-        "libcuda1": "535.1.1-1",
-        "libnvidia-cfg1-535": "535.1.1-1",
-        "linux-modules-nvidia-535-server-6.8.0-45-generic": "6.8.0-45.45",
-        "linux-image-generic": "6.8.0-45.45",
-        "slurm-smd": "25.11-1",
-    }
-    assert state.to_unhold(["libcuda1"], installed, set(installed)) == [
-        "libnvidia-cfg1-535",
+SERVER = {
+    "libnvidia-compute-535-server": "535.1.1-1",
+    "nvidia-kernel-source-535-server": "535.1.1-1",
+    "nvidia-settings": "510.47.03-0ubuntu4",
+    "linux-modules-nvidia-535-server-6.8.0-45-generic": "6.8.0-45.45",
+    "linux-image-generic": "6.8.0-45.45",
+    "slurm-smd": "25.11-1",
+}
+
+
+@pytest.mark.parametrize(
+    "wanted", [["libnvidia-compute-580-server"], ["libnvidia-compute-535"], ["libnvidia-compute"]]
+)
+def test_a_driver_that_is_called_otherwise_goes_whole(wanted: list[str]) -> None:
+    gone, may_go = state.leave(wanted, wanted, SERVER)
+    assert gone == [
+        "libnvidia-compute-535-server",
         "linux-modules-nvidia-535-server-6.8.0-45-generic",
+        "nvidia-kernel-source-535-server",
     ]
-    assert state.to_unhold([], installed, set(installed)) == []
-    assert state.to_unhold(["libcuda1"], installed, set()) == []
+    assert may_go == ["nvidia-settings"], "of another version, and so none of that driver's"
+
+
+def test_of_a_driver_that_keeps_its_names_nothing_must_go() -> None:
+    """Modules for another kernel stay, and what another kind needed goes where APT says so."""
+    family = "linux-modules-nvidia-535-server-"
+    wanted = ["libnvidia-compute-535-server", f"{family}6.8.0-99-generic"]
+    assert state.leave(wanted, wanted, SERVER) == (
+        [],
+        [f"{family}6.8.0-45-generic", "nvidia-kernel-source-535-server", "nvidia-settings"],
+    )
+    assert state.leave([], wanted, SERVER) == ([], [])
 
 
 @pytest.mark.parametrize(
