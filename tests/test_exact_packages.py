@@ -247,7 +247,7 @@ def test_each_may_have_a_version_of_its_own(node: Node) -> None:
     node.commands.clear()
     assert not exact_packages.bring(wanted, check_mode=False).changed
     node.broken, node.have = True, {}
-    with pytest.raises(Refused, match="^core 1:4.7.0-1, exporter 4.8.3-1 is not installed"):
+    with pytest.raises(Refused, match=r"^core 1:4.7.0-1, exporter 4\.8\.3-1 is not"):
         exact_packages.bring(wanted, check_mode=False)
 
 
