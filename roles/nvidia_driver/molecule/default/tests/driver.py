@@ -3,7 +3,7 @@
 import shlex
 from contextlib import contextmanager
 
-PACKAGES = ("nvidia-driver-cuda", "nvidia-modprobe", "nvidia-persistenced")
+PACKAGES = ("nvidia-driver-cuda", "nvidia-modprobe", "libnvidia-cfg1", "nvidia-persistenced")
 FAKE = "/usr/local/lib/libnvidia-ml.so.1"
 SOURCES = "/etc/apt/sources.list.d/stand-in.list"
 DESCRIPTION = "/etc/plumbline-fake-nvml.conf"

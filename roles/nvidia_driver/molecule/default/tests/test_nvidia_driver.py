@@ -40,7 +40,9 @@ def test_nouveau_is_kept_away_and_profiling_is_roots(host):
 
 
 def test_the_persistence_daemon_is_there_for_the_next_boot_and_stays(host):
-    assert host.service("nvidia-persistenced").is_enabled
+    # A static unit is "enabled" to testinfra.
+    assert host.check_output("systemctl is-enabled nvidia-persistenced") == "enabled"
+    assert host.service("nvidia-persistenced").is_running
     shown = "systemctl show nvidia-persistenced --property=StopWhenUnneeded,ExecStart"
     said = host.check_output(shown)
     assert "StopWhenUnneeded=no" in said

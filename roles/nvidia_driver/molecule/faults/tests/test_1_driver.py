@@ -3,6 +3,7 @@
 import pytest
 
 from roles.nvidia_driver.molecule.default.tests.driver import FAKE, described, versions
+from tests.role_play import Case
 from tests.standins.mirror import OnNode
 
 
@@ -79,6 +80,37 @@ def test_what_is_not_as_declared_ends_the_run_and_is_all_said(host, play):
         "persistence mode is off on GPU 0, expected on",
     ):
         assert words in run.output
+
+
+def module(file, version, of_license):
+    """A command after which modinfo finds a module of this file name, and a boot would load it."""
+    told = {"version": version, "license": of_license, "file": file}
+    words = "".join(rf"{file}.{key}={value}\0" for key, value in told.items())
+    return (
+        "mkdir -p /lib/modules/$(uname -r) && cd /lib/modules/$(uname -r) && touch modules.order"
+        f" && echo kernel/{file}.ko > modules.builtin"
+        f" && printf '{words}' > modules.builtin.modinfo && depmod"
+    )
+
+
+def test_a_reboot_is_due_where_the_next_boot_loads_another_module(attempts):
+    """What runs is 580.105.08 open; Debian's own module is called otherwise, and tells nothing."""
+    gone = "rm -r /lib/modules/$(uname -r)"
+    own = {"nvidia_driver_source": "preinstalled"}
+    outcomes = attempts(
+        [
+            Case("same", breaks=module("nvidia", "580.105.08", "Dual MIT/GPL"), mends=gone),
+            Case("newer", breaks=module("nvidia", "580.159.03", "Dual MIT/GPL"), mends=gone),
+            Case("other_kind", breaks=module("nvidia", "580.105.08", "NVIDIA"), mends=gone),
+            Case("alias", own, breaks=module("nvidia-current", "580.1.1", "NVIDIA"), mends=gone),
+        ]
+    )
+    due = "A reboot is due before the driver can be verified: 580.105.08 open is loaded and "
+    for outcome in outcomes.values():
+        outcome.passes(changed=False)
+    assert f"{due}580.159.03 open is installed" in outcomes["newer"].output
+    assert f"{due}580.105.08 proprietary is installed" in outcomes["other_kind"].output
+    assert "A reboot is due" not in outcomes["same"].output + outcomes["alias"].output
 
 
 def test_without_gpus_nothing_applies(play):
