@@ -1,7 +1,9 @@
 """This scenario's mirror: stand-ins with the names and units of the toolkit, and nothing of it.
 
 Their nvidia-ctk writes a specification for the GPUs that /etc/fake-gpus names, for a driver that
-/etc/fake-driver names: made after the CDI specification, not recorded from a GPU.
+/etc/fake-driver names: made after the CDI specification, not recorded from a GPU. Like the real one
+it mounts those sockets of daemons that are there when it writes:
+https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/discover/ipc.go
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ for name in [*names, "all"]:
     lines += [f"- name: '{name}'", "  containerEdits:", "    deviceNodes:"]
     lines += [f"    - path: /dev/nvidia{name[0]}"]
 lines += ["containerEdits:", "  mounts:", f"  - hostPath: /usr/lib/libcuda.so.{driver}"]
+for socket in ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket"):
+    lines += [f"  - hostPath: {socket}"] * os.path.exists(socket)
 text = "\\n".join(lines) + "\\n"
 path = os.environ.get("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH")
 if path:

@@ -29,7 +29,13 @@ def test_a_specification_that_is_gone_or_of_another_driver_is_renewed(host, play
         host.check_output("echo 590.44.01 > /etc/fake-driver")
     assert play().code == 0
     assert "libcuda.so.590.44.01" in host.file(SPEC).content_string
+    # A daemon that came later than the specification is none of a GPU's.
+    socket = "/run/nvidia-persistenced/socket"
+    with host.sudo():
+        host.check_output(f"mkdir -p {socket.rpartition('/')[0]} && touch {socket}")
+        assert socket in host.check_output("nvidia-ctk cdi generate")
     mirror.requests()
     again = play()
     assert (again.code, again.changed) == (0, 0), again.output
+    assert socket not in host.file(SPEC).content_string
     assert mirror.requests() == []

@@ -78,6 +78,13 @@ def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
             port("not_meant", "state", "1: DOWN", "4: ACTIVE", meant),
             look("fewer", {"rdma_ports": 8}),
             look("no_device", breaks=f"rm {device}", mends=f"touch {device}"),
+            look(
+                "another_module",
+                {"rdma_source": "doca_ofed"},
+                "mkdir -p /srv/node/sys/module/mlx5_core && "
+                "echo 9A0F > /srv/node/sys/module/mlx5_core/srcversion",
+                "rm -r /srv/node/sys/module",
+            ),
             Case("no_fabric", {"rdma_fabric": "ethernet", "rdma_root": "/nowhere"}),
             Case("other_fabric", {"rdma_fabric": "roce_400"}),
         ]
@@ -94,8 +101,12 @@ def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
     outcomes["fewer"].refuses("ports of ib_ndr400 in order is 2, expected 8")
     outcomes["no_device"].refuses("devices for jobs (uverbs) is absent, expected present")
     outcomes["other_fabric"].refuses("no Ethernet port that is meant: it has mlx5_0:1 (InfiniBand)")
-    for name in ("slurmd_unlimited", "not_meant", "no_fabric"):
+    for name in ("slurmd_unlimited", "not_meant", "no_fabric", "another_module"):
         outcomes[name].passes()
+    due = "A reboot is due before the ports can be verified"
+    assert f"{due}: the kernel runs other modules than are installed (mlx5_core)." in (
+        outcomes["another_module"].output
+    )
     assert {name: outcome.changed for name, outcome in outcomes.items()} == dict.fromkeys(
         outcomes, 0
     )
