@@ -1,4 +1,4 @@
-"""Versions that have a known hole, declared and installed: the table in fixed_versions.yml."""
+"""Versions that have a known hole, declared and installed: the tables in fixed_versions.yml."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 PATH = Path(__file__).with_suffix(".yml")
-DRIVER = "driver"
+DRIVER, KERNEL = "driver", "linux"
 
 # A version in what declares it: `1:4.5.2-1`, `slurm-25.11.2.tar.bz2`.
 _VERSION = re.compile(r"(?<![\d.])[1-9]\d*(?:\.\d+)*(?!\d*:)")
@@ -17,9 +18,11 @@ _VERSION = re.compile(r"(?<![\d.])[1-9]\d*(?:\.\d+)*(?!\d*:)")
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """What one variable declares the version of; `fixed` are versions without known holes.
+    """What has a version, by a variable or on a node; `fixed` are versions without known holes.
 
-    installed  the package that has it on a node, DRIVER for the loaded driver; "" without either
+    installed  the package that has it on a node, DRIVER for the loaded driver, KERNEL for the
+               running kernel; "" without any
+    systems    the distributions whose packages are judged, as "Debian 13"; empty for all
     """
 
     software: str
@@ -28,6 +31,7 @@ class Software:
     date: str
     source: str
     installed: str = ""
+    systems: tuple[str, ...] = ()
 
     def hole(self, declared: str) -> str:
         """A sentence on a version with a known hole; empty for one without, or without a number."""
@@ -58,31 +62,49 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 @cache
-def known() -> dict[str, Software]:
-    """By variable."""
+def _table() -> Mapping[str, Mapping[str, Any]]:
     import yaml
 
-    table = yaml.safe_load(PATH.read_text(encoding="utf-8"))
+    table: Mapping[str, Mapping[str, Any]] = yaml.safe_load(PATH.read_text(encoding="utf-8"))
+    return table
+
+
+def _software(entry: Mapping[str, Any], installed: str) -> Software:
+    return Software(
+        entry["software"],
+        entry["branch"],
+        tuple(map(str, entry["fixed"])),
+        str(entry["date"]),
+        entry["source"],
+        installed,
+        tuple(entry.get("systems", ())),
+    )
+
+
+@cache
+def known() -> dict[str, Software]:
+    """By variable."""
     return {
-        variable: Software(
-            entry["software"],
-            entry["branch"],
-            tuple(map(str, entry["fixed"])),
-            str(entry["date"]),
-            entry["source"],
-            entry.get("installed", ""),
-        )
-        for variable, entry in table.items()
+        variable: _software(entry, entry.get("installed", ""))
+        for variable, entry in _table()["declared"].items()
     }
 
 
+@cache
 def installed() -> dict[str, Software]:
-    """By package, and DRIVER: what a node can be asked for."""
-    return {software.installed: software for software in known().values() if software.installed}
+    """By package, DRIVER and KERNEL: what a node can be asked for."""
+    declared = {software.installed: software for software in known().values() if software.installed}
+    return declared | {
+        package: _software(entry, package) for package, entry in _table()["packages"].items()
+    }
 
 
-def holes(versions: Mapping[str, str]) -> list[str]:
-    """A sentence for each version with a known hole; `versions` by package, and DRIVER."""
-    judged = installed()
-    found = (judged[name].hole(version) for name, version in versions.items() if name in judged)
+def holes(versions: Mapping[str, str], system: str) -> list[str]:
+    """A sentence for each version with a known hole; `versions` as `installed` names them."""
+    judged = [(installed()[name], of) for name, of in versions.items() if name in installed()]
+    found = (
+        software.hole(version)
+        for software, version in judged
+        if not software.systems or system in software.systems
+    )
     return [hole for hole in found if hole]

@@ -145,7 +145,11 @@ def facts() -> dict[str, Any]:
         "sysctls": {"kernel.dmesg_restrict": "1"},
         "apt": {"by_hand": ["slurm", "linux-"], "unchecked": []},
         "journal": True,
-        "nvidia": {"driver": "580.159.03", "nvidia-container-toolkit": "1.19.1-1"},
+        "versions": {
+            "system": "Debian 13",
+            "packages": {"nvidia-container-toolkit": "1.19.1-1", "linux": "6.12.94-1"},
+            "driver": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Rele\n",
+        },
         "grafana": {
             "auth.anonymous.enabled": "false",
             "users.allow_sign_up": "false",
@@ -296,14 +300,20 @@ BROKEN: list[tuple[str, Change, str]] = [
     ("sandbox", lambda there: there["units"]["slurmctld"].update(protectsystem="no"), "no, not"),
     (
         "known-holes",
-        put("nvidia", driver="580.95.05"),
+        put("versions", driver="NVRM version: NVIDIA UNIX Kernel Module  580.95.05  Release\n"),
         "driver 580.95.05 has holes that 580.159.03",
     ),
     (
         "known-holes",
-        put("nvidia", **{"nvidia-container-toolkit": "1.18.0-1"}),
+        put("versions", driver="NVRM version: none\nGCC\n"),
+        "the driver tells no version: NVRM version: none",
+    ),
+    (
+        "known-holes",
+        put("versions", packages={"nvidia-container-toolkit": "1.18.0-1"}),
         "Toolkit 1.18.0 has",
     ),
+    ("known-holes", put("versions", packages={"linux": "6.12.73-1"}), "kernel 6.12.73 has holes"),
     ("users-without-sudo", put("privileged", sudo=["ada", "ops"]), "ada may submit jobs"),
     ("users-without-sudo", put("privileged", sudoers=["ada"]), "files of sudo"),
 ]

@@ -15,6 +15,7 @@ import gzip
 import hashlib
 import http.client
 import json
+import os
 import pwd
 import re
 import socket
@@ -34,6 +35,7 @@ JOURNAL = "-15min"  # how far back the line of this run is looked for
 LIMITS = Path("/etc/security/limits.conf")
 MUNGE_KEY = Path("/etc/munge/munge.key")
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+OS_RELEASE = Path("/etc/os-release")
 # Whoever is in one of these is root, or can become it.
 GROUPS = ("sudo", "wheel", "admin", "docker", "disk", "shadow")
 UNIT_PROPERTIES = ("NoNewPrivileges", "ProtectSystem", "PrivateTmp", "ActiveState")
@@ -61,7 +63,7 @@ def ask(request: Request) -> dict[str, Any]:
     munge_hole  what a changelog of munge names where it is closed
     web       what may answer on a port: [port, path]
     units     names of services
-    packages  packages of NVIDIA's whose versions are asked
+    packages  packages whose versions are asked
     controller, compute, database  what the host is
     """
     facts: dict[str, Answer] = {}
@@ -440,21 +442,28 @@ def journal(request: Request) -> bool:
     return bool(request["run"]) and any(map(written.match, shown.splitlines()))
 
 
-def nvidia(request: Request) -> dict[str, str]:
-    """Versions of the packages that are installed, and of the driver that is loaded."""
+def system(release: str) -> str:
+    """`Debian 13` of the text of os-release."""
+    told = settings(release.replace('"', ""))
+    return f"{told['name'].split()[0]} {told['version_id'].partition('.')[0]}"
+
+
+def versions(request: Request) -> dict[str, Any]:
+    """Of the packages that are installed and of the kernel that runs, and what the driver says."""
     form = "${db:Status-Status} ${Package} ${Version}\\n"
-    names = ["no-package", *request["packages"]]
+    kernel = f"linux-image-{os.uname().release}"
+    names = ["no-package", kernel, *request["packages"]]
     # Of one that is not there dpkg says so, and ends with 1.
     asked = run(["dpkg-query", "--show", f"--showformat={form}", *names], LIMIT_S, any_status=True)
     lines = (line.split() for line in asked.stdout.splitlines())
     found = {line[1]: line[2] for line in lines if line[0] == "installed"}
-    if NVIDIA_DRIVER.exists():
-        # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (…)
-        told = re.search(r"Module\b.*?\s(\d+(?:\.\d+)+)\s", NVIDIA_DRIVER.read_text() + "\n")
-        if not told:
-            raise ValueError(f"{NVIDIA_DRIVER} tells no version")
-        found["driver"] = told[1]
-    return found
+    if kernel in found:
+        found["linux"] = found.pop(kernel)
+    return {
+        "system": system(OS_RELEASE.read_text()),
+        "packages": found,
+        "driver": NVIDIA_DRIVER.read_text() if NVIDIA_DRIVER.exists() else "",
+    }
 
 
 def grafana(request: Request) -> dict[str, str] | None:
@@ -489,7 +498,7 @@ QUESTIONS: Mapping[str, Callable[[Request], Answer]] = {
             listening,
             web,
         ),
-        *(firewall, container, sysctls, apt, journal, nvidia, grafana),
+        *(firewall, container, sysctls, apt, journal, versions, grafana),
     )
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.fixed_versions import DRIVER, holes, installed, known
+from cluster.fixed_versions import DRIVER, KERNEL, holes, installed, known
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,43 @@ def test_a_version_is_compared_with_the_fixes_of_its_branch(variable, declared, 
 
 
 def test_every_entry_says_when_and_where():
-    for software in known().values():
-        assert software.date.startswith("2026-")
+    for software in [*known().values(), *installed().values()]:
+        assert software.date.startswith(("2025-", "2026-"))
         assert software.source.startswith("https://")
 
 
 def test_installed_versions_are_judged_by_their_package() -> None:
     versions = {DRIVER: "580.95.05", "datacenter-gpu-manager-4-core": "1:4.7.1-1", "bash": "5.2"}
-    (sentence,) = holes(versions)
+    (sentence,) = holes(versions, "Debian 13")
     assert sentence.startswith("NVIDIA's driver 580.95.05 has holes that 580.159.03 has not")
-    assert holes({DRIVER: "580.159.03"}) == []
+    assert holes({DRIVER: "580.159.03"}, "Debian 13") == []
+
+
+@pytest.mark.parametrize(
+    ("system", "package", "version", "better"),
+    [
+        ("Debian 12", KERNEL, "6.1.153-1", "6.1.187"),
+        ("Debian 12", KERNEL, "6.1.187-1", ""),
+        ("Debian 13", KERNEL, "6.12.57-1", "6.12.85"),
+        ("Debian 13", KERNEL, "6.12.86-1", ""),
+        ("Debian 13", KERNEL, "6.18.9-1~bpo13+1", ""),
+        # Its numbers say nothing of what it mends.
+        ("Ubuntu 24", KERNEL, "6.8.0-45.45", ""),
+        ("Ubuntu 24", "runc", "1.3.0-0ubuntu2~24.04.1", "1.3.3"),
+        ("Ubuntu 24", "runc", "1.3.3-0ubuntu1~24.04.2", ""),
+        ("Ubuntu 22", "runc", "1.1.12-0ubuntu2~22.04.1", "1.2.8"),
+        ("Debian 13", "runc", "1.1.15+ds1-2", ""),
+        ("Debian 13", "containerd.io", "1.7.27-1", "1.7.29"),
+        ("Ubuntu 24", "containerd.io", "2.2.1-1~ubuntu.24.04~noble", ""),
+    ],
+)
+def test_what_no_variable_declares_is_judged_where_its_numbers_say_it(
+    system, package, version, better
+):
+    said = holes({package: version}, system)
+    assert [f"has holes that {better} has not" in sentence for sentence in said] == [True] * bool(
+        better
+    )
 
 
 def test_what_can_be_asked_of_a_node_has_one_row_each() -> None:
@@ -55,4 +82,7 @@ def test_what_can_be_asked_of_a_node_has_one_row_each() -> None:
         "nvidia-container-toolkit",
         "datacenter-gpu-manager-4-core",
         "datacenter-gpu-manager-exporter",
+        KERNEL,
+        "runc",
+        "containerd.io",
     }

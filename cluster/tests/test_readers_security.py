@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -188,25 +189,28 @@ def test_what_this_machine_answers_is_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "version"),
+    ("release", "system"),
     [
-        (
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  "
-            "(dvs-builder@U22)\nGCC version:  gcc version 12.3.0\n",
-            "580.95.05",
-        ),
-        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Mon Jul 14\n", "535.261.03"),
+        ('NAME="Debian GNU/Linux"\nVERSION_ID="13"\nID=debian\n', "Debian 13"),
+        ('NAME="Ubuntu"\nVERSION_ID="24.04"\nVERSION_CODENAME=noble\n', "Ubuntu 24"),
     ],
 )
-def test_the_loaded_driver_and_installed_packages_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, version: str
+def test_versions_are_told_with_the_system_that_they_are_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, system: str
 ) -> None:
-    """The lines are those of the open and of the proprietary module."""
     monkeypatch.setattr(security, "NVIDIA_DRIVER", tmp_path / "version")
-    told = security.nvidia({"packages": ["bash", "no-such-package"]})
-    assert told.keys() == {"bash"}
-    (tmp_path / "version").write_text(text)
-    assert security.nvidia({"packages": []}) == {"driver": version}
-    (tmp_path / "version").write_text("nothing\n")
-    with pytest.raises(ValueError, match="tells no version"):
-        security.nvidia({"packages": []})
+    monkeypatch.setattr(security, "OS_RELEASE", tmp_path / "os-release")
+    (tmp_path / "os-release").write_text(release)
+    told = security.versions({"packages": ["bash", "no-such-package"]})
+    assert told["packages"].keys() - {"linux"} == {"bash"}
+    assert (told["system"], told["driver"]) == (system, "")
+    (tmp_path / "version").write_text("NVRM version: whatever\n")
+    assert security.versions({"packages": []})["driver"] == "NVRM version: whatever\n"
+
+
+def test_the_kernel_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = os.uname().release
+    lines = f"installed linux-image-{running} 6.12.57-1\ninstalled runc 1.3.3-0ubuntu1\n"
+    monkeypatch.setattr(security, "run", lambda *_, **__: Completed(0, lines, ""))
+    told = security.versions({"packages": ["runc"]})
+    assert told["packages"] == {"linux": "6.12.57-1", "runc": "1.3.3-0ubuntu1"}

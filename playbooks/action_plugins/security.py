@@ -93,7 +93,9 @@ def request_for(declared: Mapping[str, Any], groups: list[str], salt: str) -> st
             "sysctls": sorted(declared.get("node_base_sysctls") or {}),
             "web": items.web_ports(declared),
             "units": items.UNITS,
-            "packages": sorted(set(fixed_versions.installed()) - {fixed_versions.DRIVER}),
+            "packages": sorted(
+                set(fixed_versions.installed()) - {fixed_versions.DRIVER, fixed_versions.KERNEL}
+            ),
             "controller": "slurm_controller" in groups,
             "compute": "slurm_compute" in groups,
             "database": "slurm_database" in groups,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster import fixed_versions
+from playbooks.module_utils.loaded_driver import loaded
 from playbooks.plugin_utils.security import (
     STATED,
     TESTED,
@@ -452,7 +453,19 @@ def administrators_come_in(host: Host) -> Iterator[str]:
 
 
 def known_holes(host: Host) -> Iterator[str]:
-    yield from fixed_versions.holes(host.facts["nvidia"])
+    told = host.facts["versions"]
+    versions = {**told["packages"]}
+    if told["driver"]:
+        versions[fixed_versions.DRIVER], _ = loaded(told["driver"])
+        if not versions[fixed_versions.DRIVER]:
+            yield f"the driver tells no version: {told['driver'].splitlines()[0]}"
+    yield from fixed_versions.holes(versions, told["system"])
+
+
+def has_versions(host: Host) -> bool:
+    """Whether there is anything whose version can be judged."""
+    told = host.facts.get("versions") or {}
+    return bool(told.get("packages") or told.get("driver"))
 
 
 def no_user_is_root(host: Host) -> Iterator[str]:
@@ -1123,12 +1136,12 @@ ITEMS: tuple[Item | Elsewhere, ...] = (
     Item(
         "+",
         "known-holes",
-        "NVIDIA's driver, container toolkit and DCGM have no known hole",
+        "Driver, container software, DCGM and kernel have no known hole",
         "set a newer version of what is named, as cluster/fixed_versions.yml has them, and run "
-        "playbooks/gpu-software.yml",
+        "playbooks/gpu-software.yml; update the kernel, runc and Docker with the system",
         known_holes,
-        needs=("nvidia",),
-        there=has("nvidia"),
+        needs=("versions",),
+        there=has_versions,
     ),
     Item(
         "+",

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from cluster import fixed_versions, gpus
-from cluster.readers import infiniband, kernel_log, nvml
+from cluster.readers import infiniband, kernel_log, nvml, security
 from cluster.recorder import archive
 from playbooks.filter_plugins.gpus import product_names
 from validation.payloads import nccl_log
@@ -114,7 +114,8 @@ def _ports(files: Files) -> list[str]:
 def _holes(files: Files) -> list[str]:
     """What is installed and has a hole, without the source of that."""
     lines = (line.split() for line in files.get("dpkg.txt", "").splitlines())
-    told = fixed_versions.holes({package: version for _, package, version in lines})
+    versions = {package: version for _, package, version in lines}
+    told = fixed_versions.holes(versions, security.system(files["etc/os-release"]))
     return [hole.partition(" (")[0] for hole in told]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.loaded_driver import PLACE, loaded
 from ansible.module_utils.package_version import begins
 
 DOCUMENTATION = r"""
@@ -95,7 +96,7 @@ state:
     lists: {type: bool, description: whether APT has lists of packages at all}
 """
 
-LOADED = Path("/proc/driver/nvidia/version")
+LOADED = Path(PLACE)
 MODULES = Path("/proc/modules")
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
 LISTS = Path("/var/lib/apt/lists")
@@ -109,19 +110,6 @@ PREBUILT = re.compile(MODULES_OF + r".*?-(\d+\.\d+\.\d+-\d+-.+)")
 BRANCH = re.compile(r"-\d{3}(?:-server)?(?=-|$)")
 
 Run = Callable[[list[str]], tuple[int, str]]
-
-
-def loaded(text: str) -> tuple[str, str]:
-    """Version and kind (open, proprietary) of the loaded module, from /proc/driver/nvidia/version.
-
-    `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (…)`;
-    both are empty where the text says no version.
-    """
-    line = next((line for line in text.splitlines() if line.startswith("NVRM version:")), "")
-    match = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)*)\s", line + " ")
-    if not match:
-        return "", ""
-    return match[1], "open" if "Open Kernel Module" in line else "proprietary"
 
 
 def number(version: str) -> str:

@@ -13,26 +13,6 @@ OPEN = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
     "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
 )
-PROPRIETARY = (
-    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "module"),
-    [
-        (OPEN, ("580.95.05", "open")),
-        (PROPRIETARY, ("535.129.03", "proprietary")),
-        (
-            "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  590.44.01\n",
-            ("590.44.01", "open"),
-        ),
-        ("GCC version:  gcc version 12.2.0\n", ("", "")),
-        ("", ("", "")),
-    ],
-)
-def test_the_module_that_is_loaded(text: str, module: tuple[str, str]) -> None:
-    assert state.loaded(text) == module
 
 
 @pytest.mark.parametrize(

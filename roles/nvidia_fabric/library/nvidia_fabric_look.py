@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.loaded_driver import PLACE, loaded
 
 DOCUMENTATION = r"""
 module: nvidia_fabric_look
@@ -106,12 +107,6 @@ def bridges(root: Path) -> int:
     return sum(map(manages, pci(root, MELLANOX, INFINIBAND)))
 
 
-def loaded(root: Path) -> str:
-    """The first version in what the driver says of itself: `NVRM version: NVIDIA … 580.95.05 …`."""
-    match = VERSION.search(text(root / "proc/driver/nvidia/version").partition("\n")[0])
-    return match[0] if match else ""
-
-
 def installed(modinfo: str, libraries: Iterable[str]) -> str:
     """The version of the kernel's module; without one that of the library, the newest first.
 
@@ -159,7 +154,7 @@ def look(root: Path, imex_timeout_s: float = 0) -> dict[str, Any]:
     driver = installed(said_by("modinfo", "-F", "version", "nvidia"), libraries)
     return {
         "installed": driver,
-        "loaded": loaded(root),
+        "loaded": loaded(text(root / PLACE.lstrip("/")))[0],
         "switches": switches(root),
         "bridges": bridges(root),
         "umad": (root / "sys/module/ib_umad").exists(),

@@ -6,9 +6,6 @@ import pytest
 
 from roles.nvidia_fabric.library import nvidia_fabric_look as look
 
-OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\nGCC 12.2.0\n"
-OLD = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Wed Jul 2\n"
-
 
 def pci(root, address, vendor, kind, vpd=None):
     device = root / "sys/bus/pci/devices" / address
@@ -37,14 +34,6 @@ def test_bridges_are_network_functions_that_manage_switches(tmp_path):
     pci(tmp_path, "0000:07:00.0", "0x15b3", "0x020000", b"SW_MNG")  # Ethernet
     pci(tmp_path, "0000:08:00.0", "0x15b3", "0x020700")  # without such data
     assert look.bridges(tmp_path) == 1
-
-
-@pytest.mark.parametrize(("text", "version"), [(OPEN, "580.95.05"), (OLD, "535.261.03"), ("", "")])
-def test_the_loaded_driver(tmp_path, text, version):
-    place = tmp_path / "proc/driver/nvidia/version"
-    place.parent.mkdir(parents=True)
-    place.write_text(text)
-    assert look.loaded(tmp_path) == version
 
 
 @pytest.mark.parametrize(
