@@ -34,7 +34,9 @@ from tests import apt_archives
 from tests.apt_archives import Outcome, System
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-DRIVER, FABRIC = (REPOSITORY / "roles" / role for role in ("nvidia_driver", "nvidia_fabric"))
+DRIVER, FABRIC, RDMA = (
+    REPOSITORY / "roles" / role for role in ("nvidia_driver", "nvidia_fabric", "rdma")
+)
 PREFERENCES = "templates/etc/apt/preferences.d/nvidia-driver.pref.j2"
 
 SYSTEMS = {
@@ -189,6 +191,14 @@ class Node:
             self._bring([name], driver, remove=gone)
         if wanted["free"]:
             self._apt("install", *wanted["free"])
+
+    def rdma(self, source: str, *, perftest: bool = True) -> None:
+        """Applies rdma's installation. Raises Refused."""
+        variables = _yaml(RDMA / "vars/main.yml")
+        variables = variables | {"rdma_source": source, "rdma_perftest": perftest}
+        names = evaluated("{{ __rdma_packages }}", variables, {})
+        if lacking := [name for name in names if name not in self.machine.installed]:
+            self._apt("install", *lacking)
 
     def _bring(self, *names: Any, **options: Any) -> None:
         """The module exact_packages. Raises Refused."""

@@ -147,14 +147,16 @@ def test_a_branch_is_taken_and_left_again_across_the_change_of_names(
         assert len(modules(node)) == 1
 
 
-@pytest.mark.parametrize("compute_only", [True, False])
-@pytest.mark.parametrize("branches", [(580, 580), (550, 595), (595, 580)])
+@pytest.mark.parametrize(
+    ("canonical", "nvidia", "compute_only"),
+    [(580, 580, True), (580, 580, False), (550, 595, True), (550, 595, False), (595, 580, True)],
+)
 def test_another_source_takes_over_whole(
-    tmp_path: Path, branches: tuple[int, int], compute_only: bool
+    tmp_path: Path, canonical: int, nvidia: int, compute_only: bool
 ) -> None:
-    node = new(tmp_path, UBUNTU, "ubuntu", branch=branches[0], compute_only=compute_only)
+    node = new(tmp_path, UBUNTU, "ubuntu", branch=canonical, compute_only=compute_only)
     node.machine.offer([apt_archives.archive(name, UBUNTU) for name in ("ubuntu", NVIDIA)])
-    for source, branch in (("ubuntu", branches[0]), (NVIDIA, branches[1]), ("ubuntu", branches[0])):
+    for source, branch in (("ubuntu", canonical), (NVIDIA, nvidia), ("ubuntu", canonical)):
         node.machine.prefer("plumbline-cuda", gpu_packages.BESIDE if source == "ubuntu" else "")
         node.driver(source=source, branch=branch)
         node.fabric()
@@ -183,6 +185,31 @@ def test_the_driver_that_ubuntus_installer_chose_gives_way(tmp_path: Path, branc
     assert whole(node).startswith(f"{branch}.")
     assert len(modules(node)) == 1
     assert prebuilt.name not in node.machine.installed
+
+
+@pytest.mark.parametrize("distribution_first", [True, False])
+@pytest.mark.parametrize(
+    ("system", "source"), [("Debian 12", NVIDIA), (UBUNTU, NVIDIA), (UBUNTU, "ubuntu")]
+)
+def test_doca_ofed_takes_the_place_of_the_distributions_libraries(
+    tmp_path: Path, system: str, source: str, distribution_first: bool
+) -> None:
+    """All of them, in one version, and nothing of the driver or the fabric goes for it."""
+    node = new(tmp_path, system, source)
+    node.driver()
+    node.fabric(nvlink5=True)
+    if distribution_first:
+        node.rdma("distribution")
+    before = set(node.machine.installed)
+    doca = apt_archives.archive("doca", system)
+    node.machine.offer([*gpu_packages.archives(system, source), doca])
+    node.rdma("doca_ofed")
+    assert before <= set(node.machine.installed)
+    libraries = node.versions("rdma-core", "ibverbs", "rdmacm", "infiniband-diags")
+    assert len(set(libraries.values())) == 1
+    assert "mlnx" in libraries["libibverbs1"]
+    assert "mlnx-ofed-kernel-dkms" in node.machine.installed
+    assert not node.driver()["change"]
 
 
 def updated(node: Node) -> None:
