@@ -16,11 +16,8 @@ answer in time is an answer and no failed task. Returned are
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from cluster.readers import infiniband
 from playbooks.plugin_utils import node_reader
@@ -44,29 +41,16 @@ READER = node_reader.Reader(
 )
 
 
-@cache
-def archive() -> bytes:
-    return READER.archive()
-
-
-class ActionModule(ActionBase):
+class ActionModule(node_reader.ReaderAction):
     """`infiniband: {root: /sys/class/infiniband, timeout: 10}`."""
 
-    _requires_connection = True
-    _supports_check_mode = True
+    reader = READER
+    arguments: ClassVar = {
+        "root": {"type": "path", "default": str(infiniband.ROOT)},
+        "timeout": {"type": "float", "default": 10.0},
+    }
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        ansible: Any = self  # whose methods have no types
-        _, arguments = ansible.validate_argument_spec(
-            argument_spec={
-                "root": {"type": "path", "default": str(infiniband.ROOT)},
-                "timeout": {"type": "float", "default": 10.0},
-            }
-        )
-        if arguments["timeout"] <= 0:
-            raise AnsibleActionFail(f"timeout is {arguments['timeout']:g}; give it some seconds")
-        options = [arguments["root"], f"{arguments['timeout']:g}"]
-        return {**result, "changed": False, **node_reader.ask(self, READER, archive(), options)}
+    def question(
+        self, given: Mapping[str, Any], variables: Mapping[str, Any], told: dict[str, Any]
+    ) -> list[str]:
+        return [given["root"], node_reader.seconds(given)]

@@ -20,14 +20,11 @@ A driver that is absent, or does not answer in time, is an answer and no failed 
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from cluster.readers import nvml
-from playbooks.plugin_utils import node_reader, packed
+from playbooks.plugin_utils import node_reader
 
 # On the node, out of the archive: what the asking processes of the reader import lies there too.
 MAIN = """\
@@ -48,39 +45,21 @@ READER = node_reader.Reader(
 )
 
 
-@cache
-def archive() -> bytes:
-    """The reader as one file. Raises NotPackable where the control node lacks pynvml."""
-    return READER.archive()
-
-
-class ActionModule(ActionBase):
+class ActionModule(node_reader.ReaderAction):
     """`nvml: {questions: [name, uuid], timeout: 20}`."""
 
-    _requires_connection = True
-    _supports_check_mode = True
+    reader = READER
+    arguments: ClassVar = {
+        "questions": {
+            "type": "list",
+            "elements": "str",
+            "default": ["name", "uuid"],
+            "choices": list(nvml.QUESTIONS),
+        },
+        "timeout": {"type": "float", "default": 20.0},
+    }
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        ansible: Any = self  # whose methods have no types
-        _, arguments = ansible.validate_argument_spec(
-            argument_spec={
-                "questions": {
-                    "type": "list",
-                    "elements": "str",
-                    "default": ["name", "uuid"],
-                    "choices": list(nvml.QUESTIONS),
-                },
-                "timeout": {"type": "float", "default": 20.0},
-            }
-        )
-        if arguments["timeout"] <= 0:
-            raise AnsibleActionFail(f"timeout is {arguments['timeout']:g}; give it some seconds")
-        try:
-            program = archive()
-        except packed.NotPackable as problem:
-            raise AnsibleActionFail(f"NVML cannot be asked: {problem}") from None
-        options = [f"{arguments['timeout']:g}", *arguments["questions"]]
-        return {**result, "changed": False, **node_reader.ask(self, READER, program, options)}
+    def question(
+        self, given: Mapping[str, Any], variables: Mapping[str, Any], told: dict[str, Any]
+    ) -> list[str]:
+        return [node_reader.seconds(given), *given["questions"]]

@@ -17,12 +17,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from cluster import fixed_versions
 from playbooks.callback_plugins.audit import VARIABLE
@@ -42,32 +40,19 @@ READER = node_reader.Reader(
 )
 
 
-@cache
-def archive() -> bytes:
-    return READER.archive()
-
-
-class ActionModule(ActionBase):
+class ActionModule(node_reader.ReaderAction):
     """`security: {salt: TEXT}`."""
 
-    _requires_connection = True
-    _supports_check_mode = True
+    reader = READER
+    arguments: ClassVar = {"salt": {"type": "str", "required": True}}
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        ansible: Any = self  # whose methods have no types
-        _, arguments = ansible.validate_argument_spec(
-            argument_spec={"salt": {"type": "str", "required": True}}
-        )
-        variables = task_vars or {}
-        declared = {
+    def question(
+        self, given: Mapping[str, Any], variables: Mapping[str, Any], told: dict[str, Any]
+    ) -> list[str]:
+        told["declared"] = declared = {
             name: self._declared(name, role, variables) for name, role in items.DECLARED.items()
         }
-        request = request_for(declared, variables.get("group_names") or [], arguments["salt"])
-        told = node_reader.ask(self, READER, archive(), [request])
-        return {**result, "changed": False, "declared": declared, **told}
+        return [request_for(declared, variables.get("group_names") or [], given["salt"])]
 
     def _declared(self, name: str, role: str, variables: Mapping[str, Any]) -> Any:
         ansible: Any = self

@@ -78,6 +78,9 @@ def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
             port("not_meant", "state", "1: DOWN", "4: ACTIVE", meant),
             look("fewer", {"rdma_ports": 8}),
             look("no_device", breaks=f"rm {device}", mends=f"touch {device}"),
+            Case("no_fabric", {"rdma_fabric": "ethernet", "rdma_root": "/nowhere"}),
+            Case("other_fabric", {"rdma_fabric": "roce_400"}),
+            # The last one: that a reboot is due is a fact of the node from then on.
             look(
                 "another_module",
                 {"rdma_source": "doca_ofed"},
@@ -85,8 +88,6 @@ def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
                 "echo 9A0F > /srv/node/sys/module/mlx5_core/srcversion",
                 "rm -r /srv/node/sys/module",
             ),
-            Case("no_fabric", {"rdma_fabric": "ethernet", "rdma_root": "/nowhere"}),
-            Case("other_fabric", {"rdma_fabric": "roce_400"}),
         ]
     )
     outcomes["login"].refuses("rdma: locked memory of a login is 64, expected 4096")
