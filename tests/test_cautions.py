@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster import gpus
 from playbooks.plugin_utils.judge import cautions, pmix_refusals
 from tests.standins.inventories import good, site, write
 
@@ -24,6 +25,15 @@ def test_versions_with_known_holes_are_told_once_for_all_hosts(tmp_path):
 
 def test_what_the_roles_install_by_default_has_no_known_hole(tmp_path):
     assert told(tmp_path) == []
+
+
+def test_a_branch_of_the_driver_that_came_since_is_told_and_accepted(tmp_path):
+    newest = gpus.branches()[-1]
+    (sentence,) = told(tmp_path, nvidia_driver_branch=newest + 5)
+    assert sentence.startswith(f"nvidia_driver_branch {newest + 5} is newer than {newest}, the ")
+    assert "So it is on" in sentence
+    assert "gpu[1-2]" in sentence
+    assert told(tmp_path, nvidia_driver_branch=newest) == []
 
 
 @pytest.mark.parametrize(
