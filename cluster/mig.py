@@ -52,6 +52,13 @@ _A30 = {
     "2g.12gb": Places((0, 2), 2),
     "4g.24gb": Places((0,), 4),
 }
+# As `nvidia-smi mig -lgipp` shows it on a RTX PRO 6000 Blackwell Server Edition, whose memory has
+# 12 slices; the profiles are those of the user guide without graphics and with their media engines.
+_RTX_PRO_6000 = {
+    "1g.24gb": Places((0, 3, 6, 9), 3),
+    "2g.48gb": Places((0, 6), 6),
+    "4g.96gb": Places((0,), 12),
+}
 _40, _80 = _sevenths(5, 10, 20, 40), _sevenths(10, 20, 40, 80)
 _94, _96 = _sevenths(12, 24, 47, 94), _sevenths(12, 24, 48, 96)
 _141, _144 = _sevenths(18, 35, 71, 141), _sevenths(18, 36, 72, 144)
@@ -59,7 +66,10 @@ _141, _144 = _sevenths(18, 35, 71, 141), _sevenths(18, 36, 72, 144)
 # Boards that a model of the contract may be: one that is sold with several memories is several.
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html has them; the
 # GH200 with 144 GB and the GB200 are in https://github.com/NVIDIA/mig-parted, deployments/systemd/
-# config-default.yaml. A model that is in neither, such as b300, is cut as declared, or not at all.
+# config-default.yaml. H20 has those of GH200 and, with 141 GB, of H200 ("NVIDIA H20-3e MIG
+# 4g.71gb"). What profiles of Blackwell Ultra are called depends on the driver (of a GB300 1g.35gb
+# with 59x, 1g.31gb with 61x: https://github.com/NVIDIA/dgx-spark-playbooks, skill mig-configure),
+# so b300 and gb300 are cut as declared, or not at all.
 BOARDS: Mapping[str, tuple[Board, ...]] = {
     "a30": (_A30,),
     "a100_pcie": (_40, _80),
@@ -69,13 +79,18 @@ BOARDS: Mapping[str, tuple[Board, ...]] = {
     "h100_sxm": (_80, _94),
     "h200_nvl": (_141,),
     "h200_sxm": (_141,),
+    "h20_sxm": (_96, _141),
     "gh200": (_96, _144),
     "b200": (_sevenths(23, 45, 90, 180),),
     "gb200": (_sevenths(24, 47, 95, 189),),
+    "rtx_pro_6000": (_RTX_PRO_6000,),
 }
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html does not have them.
 WITHOUT = frozenset(
-    ("a40", "l4", "l40s", "rtx_3090", "rtx_4090", "t4", "v100_pcie", "v100_sxm", "virtual")
+    (
+        *("a10", "a40", "l4", "l40", "l40s", "rtx_3090", "rtx_4090", "t4"),
+        *("v100_pcie", "v100_sxm", "virtual"),
+    )
 )
 
 

@@ -29,6 +29,11 @@ MOST = [
         {"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3, "3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
     ),
     (
+        "h20_sxm",
+        {"1g.12gb": 7, "1g.24gb": 4, "2g.24gb": 3, "3g.48gb": 2, "4g.48gb": 1, "7g.96gb": 1},
+    ),
+    ("rtx_pro_6000", {"1g.24gb": 4, "2g.48gb": 2, "4g.96gb": 1}),
+    (
         "b200",
         {"1g.23gb": 7, "1g.45gb": 4, "2g.45gb": 3, "3g.90gb": 2, "4g.90gb": 1, "7g.180gb": 1},
     ),
@@ -59,10 +64,18 @@ def test_as_many_of_a_profile_as_nvidia_says_and_no_more(model, profile, most):
         ("a100_sxm", {"1g.12gb": 1}, "1g.12gb, which no a100_sxm has; it has 1g.5gb, 1g.10gb,"),
         ("a30", {"2g.12gb": 1, "1g.6gb": 3}, "no a30 has room"),
         ("l40s", {"1g.12gb": 1}, "the model l40s has no MIG"),
+        ("l40", {"1g.12gb": 1}, "the model l40 has no MIG"),
+        ("a10", {"1g.6gb": 1}, "the model a10 has no MIG"),
+        ("h20_sxm", {"4g.71gb": 1, "3g.71gb": 1}, ""),  # of 141 GB
+        ("rtx_pro_6000", {"2g.48gb": 1, "1g.24gb": 2}, ""),  # all-balanced of mig-parted
+        ("rtx_pro_6000", {"2g.48gb": 2, "1g.24gb": 1}, "no rtx_pro_6000 has room"),
+        ("rtx_pro_6000", {"1g.12gb": 1}, "it has 1g.24gb, 2g.48gb, 4g.96gb"),
         ("sites_own", {"1g.12gb": 7}, ""),
         ("sites_own", {"1g.12gb": 8}, "takes 8 slices"),
         ("sites_own", {"3g.40gb": 2, "2g.20gb": 1}, "takes 8 slices of every GPU, which has 7"),
         ("b300", {"1g.34gb": 7}, ""),
+        ("gb300", {"1g.35gb": 7}, ""),
+        ("gb300", {"1g.31gb": 7}, ""),  # by a newer driver
         ("h100_sxm", {"1g10gb": 7}, "1g10gb is no profile"),
         ("none", {}, ""),
     ],
@@ -75,7 +88,7 @@ def test_layouts_that_fit_and_others(model, layout, words):
 
 def test_every_model_of_the_contract_is_known_or_left_to_its_site():
     models = load().gpu_models
-    assert [m for m in models if m not in mig.BOARDS and m not in mig.WITHOUT] == ["b300"]
+    assert [m for m in models if m not in mig.BOARDS and m not in mig.WITHOUT] == ["b300", "gb300"]
     assert not mig.WITHOUT & mig.BOARDS.keys()
 
 
@@ -120,6 +133,9 @@ def test_the_plan_is_the_same_on_the_node_and_in_gres_conf():
     ]
     nothing = {"gpus": 2, "layout": {}, "create": [], "instances": []}
     assert mig_plan({}, "a100_sxm", 2) == nothing
+    # The memory of this one has twelve slices.
+    halves = mig_plan({"1g.24gb": 2, "2g.48gb": 1}, "rtx_pro_6000", 1)
+    assert halves["create"] == ["2g.48gb:0", "1g.24gb:6", "1g.24gb:9"]
     small_first = mig_plan({"1g.5gb": 2, "3g.20gb": 1}, "a100_sxm", 1)
     assert small_first["create"] == plan["create"]
     assert small_first["instances"][0]["profile"] == "1g.5gb"

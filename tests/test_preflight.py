@@ -106,7 +106,7 @@ def test_a_variable_that_shares_a_prefix_is_the_sites(tmp_path: Path) -> None:
 
 
 def test_a_model_of_which_we_have_no_thresholds_is_accepted(tmp_path: Path) -> None:
-    assert sentences(with_hardware(tmp_path, **gpus("gb300", 4))) == ""
+    assert sentences(with_hardware(tmp_path, **gpus("vr200", 4))) == ""
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,9 @@ def test_a_model_of_which_we_have_no_thresholds_is_accepted(tmp_path: Path) -> N
         ("nvidia_a100_sxm4_40gb", "a100_sxm"),
         ("RTX4090", "rtx_4090"),
         ("geforce_rtx_4090", "rtx_4090"),
+        ("RTX-PRO-6000-Blackwell-Server-Edition", "rtx_pro_6000"),
+        ("nvidia_h20", "h20_sxm"),
+        ("GB300-NVL72", "gb300"),
         ("h100", "h100_nvl or h100_pcie or h100_sxm"),
     ],
 )

@@ -308,6 +308,9 @@ def test_nodes_whose_gpus_are_found_have_lines_of_their_own() -> None:
         ("h200_nvl", "h200", "nvidia_h200_nvl"),
         ("rtx_4090", "rtx_4090", "nvidia_geforce_rtx_4090"),
         ("l40s", "l40s", "nvidia_l40s"),
+        ("h20_sxm", "h20", "nvidia_h20-3e"),
+        ("gb300", "gb300", "nvidia_gb300"),
+        ("rtx_pro_6000", "rtx_pro_6000", "nvidia_rtx_pro_6000_blackwell_server_edition"),
         ("t4", "t4", "tesla_t4"),
     ],
 )

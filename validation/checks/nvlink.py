@@ -57,9 +57,11 @@ LINKS = {
     "a100_sxm": 12,
     "h100_sxm": 18,
     "h200_sxm": 18,
+    "h20_sxm": 18,
     "b200": 18,
     "b300": 18,
     "gb200": 18,
+    "gb300": 18,
 }
 
 # NVML_GPU_FABRIC_HEALTH_MASK_*: first bit, bits, and the values that are wrong.

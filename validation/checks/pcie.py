@@ -46,6 +46,7 @@ SIXTEEN_LANES = frozenset(
     {
         "v100_sxm",
         "t4",
+        "a10",
         "a30",
         "a40",
         "a100_pcie",
@@ -55,18 +56,22 @@ SIXTEEN_LANES = frozenset(
         "h100_sxm",
         "h200_nvl",
         "h200_sxm",
+        "h20_sxm",
         "b200",
         "b300",
         "l4",
+        "l40",
         "l40s",
         "rtx_3090",
         "rtx_4090",
+        "rtx_pro_6000",
     }
 )
 
 
-# Boards that all of their memory can be reached of over the bus. A40 and L40S have a mode for
-# displays with 256 MiB, GeForce boards and T4 need not have more.
+# Boards that all of their memory can be reached of over the bus. A40, L40, L40S and RTX PRO have a
+# mode for displays with 256 MiB, GeForce boards and T4 need not have more. Of A10 and H20 no
+# answer of a healthy board is known.
 WHOLE_BAR1 = frozenset(
     {
         "v100_sxm",

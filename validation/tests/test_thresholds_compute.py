@@ -101,6 +101,9 @@ def test_nothing_is_asked_of_a_cpu(hardware):
         ("l40s", "bf16", 221, 239, 362),
         ("l4", "bf16", 50.1, 54.3, 121),
         ("rtx_4090", "bf16", 136, 147, 190),
+        ("h20_sxm", "bf16", 121, 131, 148),
+        ("gb300", "bf16", 1415, None, 2500),
+        ("b300", "bf16", 1379, 1492, 2250),
         ("rtx_3090", "bf16", 60.4, 65.3, 82),
         ("v100_sxm", "fp16", 79.9, 86.5, 125),
         ("t4", "fp16", 33.6, None, 65.2),
@@ -133,6 +136,14 @@ def test_nothing_is_asked_in_bf16_of_a_gpu_without(hardware):
         ("a100_sxm", "copy", "NVIDIA A100-SXM4-80GB", 1165),
         ("l40s", "copy", "NVIDIA L40S", 595),
         ("rtx_4090", "copy", "NVIDIA GeForce RTX 4090", None),
+        ("h20_sxm", "triad", "NVIDIA H20", 2664),
+        ("h20_sxm", "triad", "NVIDIA H20-3e", 3197),
+        ("gh200", "copy", "NVIDIA GH200 480GB", 2572),
+        ("gh200", "copy", "NVIDIA GH200 144G HBM3e", 3151),
+        ("rtx_pro_6000", "copy", "NVIDIA RTX PRO 6000 Blackwell Server Edition", 1150),
+        ("rtx_pro_6000", "triad", "NVIDIA RTX PRO 6000 Blackwell Server Edition", None),
+        ("l40", "copy", "NVIDIA L40", 595),
+        ("a10", "copy", "NVIDIA A10", 411),
         ("a100_sxm", "triad", "NVIDIA A100-SXM4-40GB", None),
     ],
 )
@@ -150,6 +161,10 @@ def test_the_memory_of_a_board(hardware, operation, board, fail):
         ("l4", 21),
         ("h100_sxm", 48),
         ("b200", 48),
+        ("h20_sxm", 48),
+        ("rtx_pro_6000", 48),
+        ("l40", 21),
+        ("a10", 21),
     ],
 )
 def test_the_host_of_a_model(hardware, fail):
@@ -163,6 +178,7 @@ def test_the_peers_of_a_model():
     assert rules("h100_sxm").peer_speed(8, board).value == 335
     assert rules("h100_sxm").peer_speed(4, board) is None
     assert rules("h100_nvl").peer_speed(2, "NVIDIA H100 NVL").value == 215
+    assert rules("gb300").peer_speed(4, "NVIDIA GB300").value == 650
     assert rules("l40s").peer_speed(8, "NVIDIA L40S") is None
 
 

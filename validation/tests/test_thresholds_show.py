@@ -128,7 +128,7 @@ def test_a_broken_file_is_refused(show, tmp_path):
 def test_the_models_are_listed(capsys):
     assert program.main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "a40         memory 2, copies 1" in lines
+    assert "a40           memory 2, copies 1" in lines
     assert len(lines) == len({line.split()[0] for line in lines}) >= 21
 
 

@@ -71,7 +71,7 @@ def _listed(_: argparse.Namespace) -> Iterator[str]:
             (len(model.gpu.peers), "peers"),
         )
         rules = ", ".join(f"{what} {count}" for count, what in counts if count)
-        yield f"{name:10}  {rules or 'no rules'}"
+        yield f"{name:12}  {rules or 'no rules'}"
 
 
 def _shown(options: argparse.Namespace) -> Iterator[str]:
