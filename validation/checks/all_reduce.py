@@ -26,6 +26,7 @@ from typing import cast
 from validation.checks import commands, curve, transport
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.together import Judged, answer, expected, hosts, named
+from validation.checks.transport import Paths
 from validation.model import (
     Job,
     Metric,
@@ -90,40 +91,40 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         if measured != list(wanted):
             raise Unusable(f"measured sizes {measured}, asked for {list(wanted)}")
         sizes = [_read(row, job) for row in rows]
-        links = links_of(job, document)
-        found = _judged(job, rules, sizes, document, links)
+        paths = paths_of(job, document)
+        found = _judged(job, rules, sizes, document, paths)
         metrics = tuple(size.metric for size in sizes)
         unjudged: tuple[Sample, ...] = ()
-        if rule_of(job, rules, sizes[-1].bytes, links) is None:
-            unjudged = (sample(job, sizes[-1].bytes, sizes[-1].metric, links),)
+        if rule_of(job, rules, sizes[-1].bytes, paths) is None:
+            unjudged = (sample(job, sizes[-1].bytes, sizes[-1].metric, paths),)
         return replace(found, metrics=metrics, unjudged=unjudged)
 
     return answer(NAME, job, reply, judge)
 
 
 def _judged(
-    job: Job, rules: Rules, sizes: Sequence[Size], document: Document, links: str | None
+    job: Job, rules: Rules, sizes: Sequence[Size], document: Document, paths: Paths
 ) -> Judged:
     if wrong := next((size for size in sizes if any(size.wrong_by_rank)), None):
         message, blamed = _who_is_wrong(wrong, document.proof.ranks)
         return Judged(Verdict.FAIL, message, *_wrong(wrong), blamed)
     for size in sizes:
-        rule = rule_of(job, rules, size.bytes, links)
+        rule = rule_of(job, rules, size.bytes, paths)
         added = in_switches(job, document, _FUNCTION, size.bytes)
         for found in too_fast(job, rules, size.metric, size.busbw_gbs, rule, in_switches=added):
             return found
     if job.ranks == 1:
         # Of one rank no link carries anything, so there is no speed to judge.
         return Judged(Verdict.PASS, "", *_wrong(sizes[-1]))
-    return _speed(job, rules, sizes, document, links)
+    return _speed(job, rules, sizes, document, paths)
 
 
 def _speed(
-    job: Job, rules: Rules, sizes: Sequence[Size], document: Document, links: str | None
+    job: Job, rules: Rules, sizes: Sequence[Size], document: Document, paths: Paths
 ) -> Judged:
     limits = rules.common.outliers[job.backend or ""]
     largest = sizes[-1]
-    rule = rule_of(job, rules, largest.bytes, links)
+    rule = rule_of(job, rules, largest.bytes, paths)
     value = largest.metric
     threshold = None if rule is None else rule.threshold
     verdict = None if threshold is None else threshold.judge(largest.busbw_gbs)
@@ -135,7 +136,7 @@ def _speed(
         message, blamed = who_is_slow(apart[0].sentence, largest, document, limits)
         return Judged(Verdict.FAIL, message, apart[0].value, apart[0].threshold, blamed)
     if threshold is None or verdict is None:
-        message = nothing_to_judge_by(job, rules, value, links)
+        message = nothing_to_judge_by(job, rules, value, paths)
         return Judged(Verdict.INCONCLUSIVE, message, value, None)
     return Judged(verdict, expected(verdict, value, threshold), value, threshold)
 
@@ -263,9 +264,12 @@ def too_fast(
             yield Judged(Verdict.FAIL, message, value, limit)
 
 
-def links_of(job: Job, document: Document) -> str | None:
-    logs = document.measured.items("transport") if job.backend == "nccl" else ()
-    return transport.links([log.values for log in logs])
+def paths_of(job: Job, document: Document) -> Paths:
+    if job.backend != "nccl":
+        return Paths()
+    logs = [log.values for log in document.measured.items("transport")]
+    hosts = [rank.host for rank in sorted(document.proof.ranks, key=lambda rank: rank.rank)]
+    return transport.paths(logs, hosts, job.nodes[0].fabric)
 
 
 def in_switches(job: Job, document: Document, function: str, size: int) -> bool:
@@ -276,56 +280,64 @@ def in_switches(job: Job, document: Document, function: str, size: int) -> bool:
     return transport.in_switches(logs, function, size)
 
 
-def collective(job: Job, size: int, links: str | None, operation: str = NAME) -> Collective:
+def collective(job: Job, size: int, paths: Paths, operation: str = NAME) -> Collective:
     """What the speed of a job's largest size depends on."""
     return Collective(
         operation,
         cast(str, job.config["dtype"]),
         len(job.nodes),
         job.ranks_per_node,
-        links,
+        paths.links,
         job.nodes[0].fabric,
         job.backend or "",
         size,
+        paths.between,
+        paths.ports,
     )
 
 
 def rule_of(
-    job: Job, rules: Rules, size: int, links: str | None, operation: str = NAME
+    job: Job, rules: Rules, size: int, paths: Paths, operation: str = NAME
 ) -> CollectiveRule | None:
-    return rules.model.collective(collective(job, size, links, operation)) if rules.model else None
+    return rules.model.collective(collective(job, size, paths, operation)) if rules.model else None
 
 
-def sample(job: Job, size: int, metric: Metric, links: str | None, operation: str = NAME) -> Sample:
+def sample(job: Job, size: int, metric: Metric, paths: Paths, operation: str = NAME) -> Sample:
     """The speed of the largest size, for a baseline."""
     keys = (
         ("operation", operation),
         ("dtype", job.config["dtype"]),
         ("nodes", len(job.nodes)),
         ("ranks_per_node", job.ranks_per_node),
-        ("links", links or "any"),
+        ("links", paths.links or "any"),
         # Within a node nothing goes over the network between them.
         ("fabric", job.nodes[0].fabric if len(job.nodes) > 1 else "any"),
         ("backend", job.backend),
         ("min_bytes", size),
+        *((("between", paths.between),) if paths.between else ()),
     )
     repetitions = cast(int, job.config["iterations"])
     return Sample("collectives", keys, float(metric.value), metric.unit, repetitions)
 
 
 def nothing_to_judge_by(
-    job: Job, rules: Rules, value: Metric, links: str | None, operations: str = ""
+    job: Job, rules: Rules, value: Metric, paths: Paths, operations: str = ""
 ) -> str:
     """`operations`: where several were measured, those without a threshold."""
     measured = f"measured {value.value} {value.unit}"
     if rules.model is None:
         return f"no thresholds file for the model {rules.hardware}: {measured}; record a baseline"
     nodes = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
-    inside = f"{links} inside, " if links else ""
+    inside = f"{paths.links} inside, " if paths.links else ""
+    between = job.nodes[0].fabric
+    if paths.between == "mnnvl":
+        between = "NVLink between them"
+    elif paths.ports:
+        between += f" with {paths.ports} {'port' if paths.ports == 1 else 'ports'} each"
     of = f"{operations} on {rules.hardware}" if operations else rules.hardware
     return (
         f"no threshold recorded for {of}, {nodes} × {job.ranks_per_node} ranks, {inside}"
-        f"{job.nodes[0].fabric}, {job.backend}: {measured}; record a baseline"
+        f"{between}, {job.backend}: {measured}; record a baseline"
     )
 
 

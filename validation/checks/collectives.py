@@ -31,6 +31,7 @@ from validation.checks import all_reduce, commands, curve, transport
 from validation.checks.all_reduce import size_name
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.together import Judged, answer, expected, named
+from validation.checks.transport import Paths
 from validation.model import Job, Metric, Rank, Reply, Result, Threshold, Tier, Verdict, When
 from validation.payloads import bandwidth
 from validation.payloads.collectives import OPERATIONS, WAYS, fitting, moved
@@ -118,22 +119,22 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     def judge(document: Document) -> Judged:
         ways = _read(job, document)
         seconds = _second_opinions(job, document)
-        links = all_reduce.links_of(job, document)
+        paths = all_reduce.paths_of(job, document)
         findings = [*_wrong_elements(ways, job), *_wrong_by_nccl_tests(seconds)]
         unjudged: tuple[Way, ...] = ()
         judged = [_no_wrong_elements(ways)]
         if job.ranks > 1:  # what a rank does alone goes over no link
-            findings += _speeds(job, rules, ways, links, document)
+            findings += _speeds(job, rules, ways, paths, document)
             findings += _apart(job, rules, ways, document)
-            known = [(way, limit) for way in ways if (limit := _limit(job, rules, way, links))]
+            known = [(way, limit) for way in ways if (limit := _limit(job, rules, way, paths))]
             judged = [(way.largest.metric, limit) for way, limit in known] or judged
             unjudged = tuple(way for way in ways if way not in [way for way, _ in known])
         if unjudged:
-            findings.append(_without_threshold(job, rules, unjudged, links))
+            findings.append(_without_threshold(job, rules, unjudged, paths))
         return replace(
             _together(findings, judged),
             metrics=(*_metrics(job, document, ways), *_beside(seconds)),
-            unjudged=tuple(_samples(job, unjudged, links)),
+            unjudged=tuple(_samples(job, unjudged, paths)),
         )
 
     return answer(NAME, job, reply, judge)
@@ -330,18 +331,18 @@ def at_fault(operation: str, wrong: Sequence[Wrong]) -> tuple[str, ...] | None:
     return None
 
 
-def _limit(job: Job, rules: Rules, way: Way, links: str | None) -> Threshold | None:
+def _limit(job: Job, rules: Rules, way: Way, paths: Paths) -> Threshold | None:
     size = way.largest.asked_bytes
-    rule = all_reduce.rule_of(job, rules, size, links, way.operation)
+    rule = all_reduce.rule_of(job, rules, size, paths, way.operation)
     return None if rule is None else rule.threshold
 
 
 def _speeds(
-    job: Job, rules: Rules, ways: Sequence[Way], links: str | None, document: Document
+    job: Job, rules: Rules, ways: Sequence[Way], paths: Paths, document: Document
 ) -> Iterator[Judged]:
     """Sizes that came faster than anything carries them; the largest against its threshold."""
     for way in ways:
-        rule = all_reduce.rule_of(job, rules, way.largest.asked_bytes, links, way.operation)
+        rule = all_reduce.rule_of(job, rules, way.largest.asked_bytes, paths, way.operation)
         for size in way.sizes:
             function = _FUNCTIONS.get(way.operation, "")
             added = all_reduce.in_switches(job, document, function, size.bytes)
@@ -369,12 +370,10 @@ def _apart(job: Job, rules: Rules, ways: Sequence[Way], document: Document) -> I
         yield Judged(Verdict.FAIL, found.sentence, found.value, found.threshold, blamed)
 
 
-def _without_threshold(
-    job: Job, rules: Rules, unjudged: Sequence[Way], links: str | None
-) -> Judged:
+def _without_threshold(job: Job, rules: Rules, unjudged: Sequence[Way], paths: Paths) -> Judged:
     names = ", ".join(dict.fromkeys(way.operation for way in unjudged))
     value = unjudged[0].largest.metric
-    sentence = all_reduce.nothing_to_judge_by(job, rules, value, links, names)
+    sentence = all_reduce.nothing_to_judge_by(job, rules, value, paths, names)
     return Judged(Verdict.INCONCLUSIVE, sentence, value, None)
 
 
@@ -436,9 +435,9 @@ def _nccl(job: Job) -> bool:
     return job.backend == "nccl"
 
 
-def _samples(job: Job, unjudged: Sequence[Way], links: str | None) -> Iterator[Any]:
+def _samples(job: Job, unjudged: Sequence[Way], paths: Paths) -> Iterator[Any]:
     """One for each operation: of its ways the slower one."""
     for operation in OPERATIONS:
         if found := [way.largest for way in unjudged if way.operation == operation]:
             slowest = min(found, key=lambda size: size.busbw_gbs)
-            yield all_reduce.sample(job, slowest.asked_bytes, slowest.metric, links, operation)
+            yield all_reduce.sample(job, slowest.asked_bytes, slowest.metric, paths, operation)

@@ -23,7 +23,7 @@ What to do       A declared transport that was not used: the inventory names it 
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.declaration import Gpus
@@ -224,6 +224,51 @@ def links(summaries: Sequence[Mapping[str, Any]]) -> str | None:
         else:
             ways.add("pcie" if way in ("PIX", "PXB", "PXN", "PHB", "SYS") else None)
     return ways.pop() if len(ways) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """What a collective's bytes went over, as far as the logs tell; see thresholds.Collective."""
+
+    links: str | None = None
+    between: str | None = None
+    ports: int | None = None
+
+
+def paths(summaries: Sequence[Mapping[str, Any]], hosts: Sequence[str], fabric: str) -> Paths:
+    """Raises Unusable for a summary that is not one, and for more or fewer of them than ranks."""
+    inside = links(summaries)
+    if len(set(hosts)) < 2:
+        return Paths(inside)
+    logs = nccl_logs.read(summaries, hosts)
+    return Paths(inside, _between(logs), _most_ports(logs, fabric))
+
+
+def _between(logs: Sequence[Log]) -> str | None:
+    """Nodes of several racks use NVLink and the network at once: no figure is known of that."""
+    ways = {
+        "mnnvl" if transport.nvlink_between_nodes else "network"
+        for log in logs
+        for transport in log.transports
+        if transport.nvlink_between_nodes or transport.network
+    }
+    return ways.pop() if len(ways) == 1 else None
+
+
+def _most_ports(logs: Sequence[Log], fabric: str) -> int | None:
+    """Of the declared kind and rate, on the node that has most of them. Cards for storage may be
+    slower ones; of a device whose rate is not told the declared one is taken.
+    """
+    family, rate = _family(fabric), _RATE.fullmatch(fabric)
+    if family not in _LAYERS or rate is None:
+        return None
+    ports: dict[str, set[str]] = {}
+    for log in logs:
+        for device in log.devices:
+            known = None if device.mbps is None else device.mbps / 1000 / len(device.ports)
+            if device.layer == _LAYERS[family] and (known is None or known >= int(rate[1])):
+                ports.setdefault(log.host, set()).update(device.ports)
+    return max((len(names) for names in ports.values()), default=None)
 
 
 def cards(job: Job, reply: Reply) -> list[str]:

@@ -68,6 +68,7 @@ def test_what_is_recorded_makes_the_same_run_pass(cluster):
         "fabric": "ethernet",
         "backend": "nccl",
         "min_bytes": 67108864,
+        "between": "network",
         "fail_below_gbs": 316.2,
         "warn_below_gbs": 342.2,
         "derivation": {"healthy": 372.0, "basis": "measured", "factor": 0.85},

@@ -135,15 +135,18 @@ def test_a_healthy_node_passes_and_three_quarters_of_one_fail(case):
         thresholds.Collective(
             rule["operation"],
             rule["dtype"],
-            rule["nodes"],
+            3 if rule["nodes"] == ">1" else rule["nodes"],
             rule["ranks_per_node"],
             links,
-            "ethernet",
+            "ethernet" if rule["fabric"] == "any" else rule["fabric"],
             rule["backend"],
             rule["min_bytes"],
+            rule.get("between"),
+            rule.get("ports"),
         )
     )
     assert looked_up is not None
+    assert looked_up.threshold.source == rule["source"]
     assert looked_up.threshold.value == rule["fail_below_gbs"]
     assert looked_up.threshold.judge(case.healthy) is Verdict.PASS
     assert looked_up.threshold.judge(SLOW * case.healthy) is Verdict.FAIL

@@ -67,7 +67,9 @@ def test_a_threshold_is_shown_with_its_place_and_source(show):
 def test_what_has_no_threshold_says_so(show):
     none = "  no threshold: it would be measured and not judged"
     texts = entries(show("h1")[1])
-    assert texts["all_reduce: 2 nodes × 8 ranks, ib_ndr400, nccl, 8589934592 bytes"] == none
+    what = "all_reduce: 2 nodes × 8 ranks, ib_ndr400, nccl, 8589934592 bytes, network of"
+    assert texts[f"{what} fewer than 8 ports"] == none
+    assert "≥ 374 GB/s (derived, 2026-05); " in texts[f"{what} 8 ports and more"]
     assert texts["gemm: fp16 8192 × 8192 × 8192"] == none
     texts = entries(show("x1")[1])
     assert texts["gpus: names of the model"] == texts["hbm: copy"] == none

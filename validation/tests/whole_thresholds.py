@@ -25,7 +25,11 @@ WHOLE = {
             **{"min_bytes": 1, "fail_below_gbs": 1, "warn_below_gbs": 1.5, "fail_above_gbs": 2},
             **{"transport": "NVLS", "nccl": "2.18.5", "derivation": DERIVATION},
         }
-        for nodes, ranks in ((1, "any"), (">1", 8))
+        for nodes, ranks in ((1, "any"), (2, 8))
+    ]
+    + [
+        {**COLLECTIVE, "nodes": ">1", "most_nodes": 8, "between": "network", "ports": 8},
+        {**COLLECTIVE, "nodes": ">1", "between": "mnnvl"},
     ],
     "gemm": [
         {

@@ -8,15 +8,19 @@ shipped ones, their names are added, and their `common.yml` replaces the toleran
 
 The speed of a collective is looked up by what it depends on, see Collective: GPU model and form
 (the file), operation, data type, nodes, ranks per node, links between the GPUs of a node, fabric
-between nodes, backend, and a size of at least `min_bytes`. The first rule that fits is used. No
-rule means no verdict: the measurement is reported as inconclusive, never as a pass. What a GPU must
-reach by itself stands in the same files, see thresholds/gpu.py.
+between nodes, what joined the nodes, backend, and a size of at least `min_bytes`. The first rule
+that fits is used. No rule means no verdict: the measurement is reported as inconclusive, never as a
+pass. What a GPU must reach by itself stands in the same files, see thresholds/gpu.py.
 
 Links are those that were measured, not declared: NCCL looks for the way between GPUs itself and
 says in its log what it found (checks/transport.py, `links`). A board that is no SXM module may or
 may not have a bridge, and only a rule that names the links tells the two apart. Where the log does
 not tell, such a rule does not fit. On SXM modules the form decides: their rules say `any`, so that
 a node whose NVLinks are gone fails and does not merely lack a threshold.
+
+What joined the nodes is measured as well: NVLink between nodes, or the network and how many ports
+of the declared kind and rate NCCL found on the node that has most of them. A node that has fewer
+than the others is so judged by what the others have. A declared fabric says neither.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,11 +63,14 @@ MOST_OUTLIER_S = 10.0
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
 DTYPES = ("float32",)
 LINKS = ("pcie", "nvlink", "nvswitch")
+BETWEEN = ("mnnvl", "network")
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What a collective's speed depends on. `links` is None where nothing shows them."""
+    """What a collective's speed depends on. `links`, `between` and `ports` are None where nothing
+    shows them; within one node there is nothing between.
+    """
 
     operation: str
     dtype: str
@@ -73,11 +80,13 @@ class Collective:
     fabric: str
     backend: str
     bytes: int
+    between: str | None = None
+    ports: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRule:
-    """None stands for any, and nodes of None for more than one."""
+    """None stands for any, and nodes of None for more than one. `ports` are at least so many."""
 
     operation: str
     dtype: str
@@ -89,6 +98,9 @@ class CollectiveRule:
     min_bytes: int
     threshold: Threshold
     ceiling: Threshold | None = None  # more than that is no measurement
+    most_nodes: int | None = None
+    between: str | None = None
+    ports: int | None = None
 
     def fits(self, collective: Collective) -> bool:
         return (
@@ -97,7 +109,10 @@ class CollectiveRule:
             and (collective.nodes > 1 if self.nodes is None else collective.nodes == self.nodes)
             and self.ranks_per_node in (None, collective.ranks_per_node)
             and self.links in (None, collective.links)
+            and (self.most_nodes is None or collective.nodes <= self.most_nodes)
             and self.fabric in (None, collective.fabric)
+            and self.between in (None, collective.between)
+            and (self.ports is None or (collective.ports or 0) >= self.ports)
             and self.backend == collective.backend
             and collective.bytes >= self.min_bytes
         )
@@ -201,6 +216,15 @@ _COLLECTIVE = strict.table(
     {
         "warn_below_gbs": speed,
         "fail_above_gbs": strict.described(speed, "more than that is a fault of the measurement"),
+        "most_nodes": strict.described(strict.whole(2), "where nodes is >1: up to so many"),
+        "between": strict.described(
+            strict.one_of(*BETWEEN),
+            "what joined the nodes, as NCCL found it: NVLink between nodes (mnnvl), or the network",
+        ),
+        "ports": strict.described(
+            strict.whole(1),
+            "at least so many of the fabric's ports, as NCCL found them on the node with most",
+        ),
         **CARRIED,
         "nccl": strict.described(strict.text, "the release that it was measured with"),
     },
@@ -469,6 +493,7 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
         if ceiling is not None and ceiling <= lowest:
             problems.append(f"collectives[{index}].fail_above_gbs: nothing could pass")
         where = f"collectives[{index}]"
+        problems += _between_problems(rule, where)
         problems += derivation_problems(rule, rule["fail_below_gbs"], warn, where)
     problems += gpu.problems(read) + host.problems(read["host"])
     if problems:
@@ -484,6 +509,16 @@ def _load_model(folder: Path, hardware: str) -> ModelThresholds | None:
         gpu.rules(read, place),
         host.thresholds(read["host"], place),
     )
+
+
+def _between_problems(rule: Mapping[str, Any], where: str) -> Iterator[str]:
+    if rule["most_nodes"] is not None and rule["nodes"] != ">1":
+        yield f'{where}.most_nodes: nodes is {rule["nodes"]}, not ">1"'
+    for key in ("between", "ports"):
+        if rule[key] is not None and rule["nodes"] == 1:
+            yield f"{where}.{key}: nothing lies between the nodes of one node"
+    if rule["ports"] is not None and rule["between"] != "network":
+        yield f"{where}.ports: only a network has ports, and between does not say network"
 
 
 def _collective(rule: Mapping[str, Any], place: str) -> CollectiveRule:
@@ -502,6 +537,9 @@ def _collective(rule: Mapping[str, Any], place: str) -> CollectiveRule:
         rule["min_bytes"],
         least(rule, "gbs", GBS, place),
         None if ceiling is None else most(ceiling, GBS, rule, place),
+        rule["most_nodes"],
+        rule["between"],
+        rule["ports"],
     )
 
 

@@ -1,7 +1,7 @@
 """By which threshold each check of a node, and of its group, would judge; before anything runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from cluster.declaration import Node
@@ -38,10 +38,11 @@ from validation.checks import (
     schedules,
     tensor_parallel,
 )
+from validation.checks.transport import Paths
 from validation.model import Job, Threshold
 from validation.payloads.gpu_memory import DIRECTIONS, MOVED
 from validation.plan import Plan
-from validation.thresholds import LINKS, Rules
+from validation.thresholds import LINKS, Collective, Rules
 from validation.thresholds.gpu import NO_RULES
 from validation.thresholds.limits import KINDS
 
@@ -233,14 +234,45 @@ def _operation(
     backend = job.backend or ""
     what = f"{named}{nodes} × {job.ranks_per_node} ranks, {node.fabric}, {backend}, {size} bytes"
 
-    def rule(links: str) -> Threshold | None:
-        collective = all_reduce.collective(job, size, links or None, operation)
+    def rule(paths: Paths) -> Threshold | None:
+        collective = all_reduce.collective(job, size, paths, operation)
         match = rules.model.collective(collective) if rules.model else None
         return None if match is None else match.threshold
 
-    # What the links are shows when it runs.
-    yield from _alike(check, what, LINKS if backend == "nccl" else ("",), rule)
+    # What the links are, and what lies between the nodes, shows when it runs.
+    cases = _paths(job, rules, all_reduce.collective(job, size, Paths(), operation))
+    limits = {words: [rule(way) for way in ways] for words, ways in cases.items()}
+    if len({limit for found in limits.values() for limit in found}) == 1:
+        yield Applied(check, what, limits[next(iter(limits))][0])
+    else:
+        for words, found in limits.items():
+            inside = dict(zip([way.links or "" for way in cases[words]], found, strict=True))
+            yield from _alike(check, what + words, [*inside], inside.__getitem__)
     yield from _peak(check, what, rules.common.bus_bandwidth[backend])
+
+
+def _paths(job: Job, rules: Rules, of: Collective) -> Mapping[str, Sequence[Paths]]:
+    """What may join the nodes, as far as rules tell it apart, and what the links may be then."""
+    links = LINKS if job.backend == "nccl" else (None,)
+    apart = [
+        rule
+        for rule in (rules.model.collectives if rules.model else ())
+        if rule.between
+        and rule.fits(replace(of, links=rule.links, between=rule.between, ports=rule.ports))
+    ]
+    cases = {}
+    if any(rule.between == "mnnvl" for rule in apart):
+        cases[", NVLink between nodes"] = Paths(None, "mnnvl")
+    ports = sorted({rule.ports for rule in apart if rule.ports})
+    if apart:
+        fewer = f" of fewer than {ports[0]} ports" if ports else ""
+        cases[f", network{fewer}"] = Paths(None, "network")
+    for count in ports:
+        cases[f", network of {count} ports and more"] = Paths(None, "network", count)
+    return {
+        words: [replace(case, links=link) for link in links]
+        for words, case in (cases or {"": Paths()}).items()
+    }
 
 
 def _outliers(check: str, job: Job, rules: Rules) -> Iterator[Applied]:
