@@ -142,11 +142,18 @@ def test_every_shipped_threshold_has_a_source(hardware):
         assert limit.provenance in sourced.PROVENANCES
 
 
-def test_no_shipped_rule_for_several_real_nodes():
-    """How fast many nodes are depends on their network: only a site can know."""
+def test_a_shipped_rule_for_several_real_nodes_says_what_joined_how_many():
+    """How fast many nodes are depends on their network: a rule for any would judge what it does
+    not know. EFA's log tells no ports.
+    """
     for hardware in thresholds.shipped_models():
         for rule in model(hardware).collectives:
-            assert rule.nodes == 1 or rule.backend == "gloo"
+            if rule.nodes == 1 or rule.backend == "gloo":
+                continue
+            assert rule.nodes or rule.most_nodes
+            assert rule.ranks_per_node
+            told = rule.ports or rule.fabric in ("efa_400", "efa_3200")
+            assert rule.between == "mnnvl" or (rule.between == "network" and rule.fabric and told)
 
 
 def test_an_unknown_model_has_no_rules():

@@ -213,7 +213,7 @@ def test_junit_of_many_nodes_stays_small_and_has_what_each_said():
         assert len(set(cases)) == len(cases)
         assert {result.verdict for result in report.results} == {
             *((Verdict.FAIL,) if failing else ()),
-            *(Verdict.PASS, Verdict.SKIP),
+            Verdict.PASS,
         }
         said = [line for case in root.iter("failure") for line in (case.text or "").splitlines()]
         for result in report.results:
@@ -337,10 +337,10 @@ def test_summary_json_is_complete(report):
 
 
 def test_summary_json_of_many_nodes_stays_small():
-    """10.2 MB for 1,024 nodes; this is a sixteenth of it. See docs/understand/scale.md, whose
-    figures are of a check less: each is 10 kB of these 64 nodes."""
+    """10.3 MB for 1,024 nodes; this is a sixteenth of it. See docs/understand/scale.md, whose
+    figures are of two checks less: each is 10 kB of these 64 nodes."""
     _, report = large(64, failing=True)
-    assert sum(len(piece.encode()) for piece in json_report.render(report)) < 10_200_000 / 16
+    assert sum(len(piece.encode()) for piece in json_report.render(report)) < 10_300_000 / 16
 
 
 def test_every_result_is_one_line(report):
