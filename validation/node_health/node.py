@@ -18,6 +18,7 @@ from cluster import processes
 from cluster.readers import mounts
 from validation.node_health.config import HealthSettings
 from validation.node_health.outcome import FAIL, PASS, SKIP, UNKNOWN, WARN, Outcome
+from validation.node_health.rdma_path import rdma_path
 
 Arguments = Mapping[str, Any]
 Builtin = Callable[[HealthSettings, Arguments], Outcome]
@@ -223,6 +224,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "mounted": mounted,
     "mounts_answer": mounts_answer,
     "infiniband": infiniband,
+    "rdma_path": rdma_path,
     "kernel_log": kernel_log,
 }
 

@@ -267,7 +267,7 @@ def test_a_check_is_there_for_every_builtin_and_the_other_way_round():
     assert set(node.BUILTINS) | set(gpus.BUILTINS) == {
         "clock", "filesystems", "infiniband", "kernel_log", "memory", "memory_errors", "mounted",
         "mounts_answer", "munge", "gpu_clocks", "gpu_driver", "gpu_ecc", "gpu_memory", "gpu_mig",
-        "gpu_nvlink", "gpu_pcie", "gpu_persistence", "gpu_processes", "gpu_xid",
+        "gpu_nvlink", "gpu_pcie", "gpu_persistence", "gpu_processes", "gpu_xid", "rdma_path",
     }  # fmt: skip
 
 
