@@ -291,7 +291,8 @@ def _rdma(command: str, node: Node) -> str:
     packages = [f"package installed {name} {VERSION}" for name in _packages(command)]
     limits = ["login unlimited", "slurmd LoadState=loaded", "slurmd LimitMEMLOCK=infinity"]
     devices = [f"device /dev/infiniband/uverbs{number}" for number in range(GPUS)]
-    return "\n".join([*packages, *limits, *devices])
+    memory = ["kernel 6.12.0", "nvidia open", "nvidia loaded"]
+    return "\n".join([*packages, *limits, *devices, *memory])
 
 
 def _packages_held(command: str, node: Node) -> str:
@@ -336,7 +337,8 @@ def _mig(command: str, node: Node) -> str:
 def _health(command: str, node: Node) -> str:
     names = (
         "gpu_driver gpu_ecc gpu_xid gpu_pcie gpu_nvlink gpu_clocks gpu_persistence gpu_mig "
-        "filesystems memory memory_errors munge mounted mounts_answer infiniband clock kernel_log"
+        "filesystems memory memory_errors munge mounted mounts_answer infiniband rdma_path clock "
+        "kernel_log"
     )
     checks = [
         {"check": name, "verdict": "pass", "text": "", "on_fail": "drain"} for name in names.split()

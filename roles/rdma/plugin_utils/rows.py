@@ -5,6 +5,7 @@ The ports are judged as the validation's check `infiniband` does it: there is on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,13 +14,14 @@ from validation.checks import infiniband
 from validation.checks.document import Fields, Unusable
 
 COMPONENT = "rdma"
+DMA_BUF = (5, 12)
 
 Row = dict[str, str]
 
 
 def rows(answer: Mapping[str, Any], output: str, declared: Mapping[str, Any]) -> list[Row]:
     """`answer` is what the action infiniband returns, `output` the lines of tasks/verify.yml;
-    `declared` has fabric, ports, hcas, memlock, packages and doca_version."""
+    `declared` has fabric, ports, hcas, gpus, peermem, memlock, packages and doca_version."""
     fabric = infiniband.declared(declared["fabric"])
     if fabric is None:
         why = f"the declared fabric {declared['fabric']} has no ports of InfiniBand or RoCE"
@@ -29,6 +31,7 @@ def rows(answer: Mapping[str, Any], output: str, declared: Mapping[str, Any]) ->
         *_packages(lines, declared),
         *_limits(lines, declared),
         _devices(lines),
+        *_gpu_memory(lines, declared),
         _ports(answer, fabric, declared),
     ]
 
@@ -68,6 +71,34 @@ def _devices(lines: list[list[str]]) -> Row:
     has = "present" if any(line[0] == "device" for line in lines) else "absent"
     advice = "the kernel's module ib_uverbs makes them: dmesg says why a card's driver did not load"
     return _row("devices for jobs (uverbs)", has, "present", advice)
+
+
+def _gpu_memory(lines: list[list[str]], declared: Mapping[str, Any]) -> Iterator[Row]:
+    """By which interface of the kernel cards reach the GPUs' memory. NCCL takes the first it finds.
+
+    DMA-BUF needs the open kernel modules and Linux 5.12: https://docs.nvidia.com/datacenter/
+    cloud-native/gpu-operator/latest/gpu-operator-rdma.html, November 2026.
+    """
+    says = {line[1] for line in lines if line[0] == "nvidia"}
+    if not declared["gpus"] or "loaded" not in says:  # the role nvidia_driver says what is missing
+        return
+    what = "RDMA to GPU memory"
+    kernel = next((line[1] for line in lines if line[0] == "kernel"), "")
+    if "open" in says and _release(kernel) >= DMA_BUF:
+        yield _row(what, "DMA-BUF", "DMA-BUF", "")
+    elif "peermem" in says or declared["peermem"]:
+        loaded = "nvidia_peermem" if "peermem" in says else "not loaded"
+        advice = "modprobe nvidia_peermem says why: it needs the network driver of DOCA-OFED"
+        yield _row(what, loaded, "nvidia_peermem", advice)
+    else:
+        why = "neither DMA-BUF, which needs the open modules, nor nvidia_driver_peermem"
+        yield verify_skipped(COMPONENT, what, why)
+
+
+def _release(kernel: str) -> tuple[int, ...]:
+    """Linux's version: (6, 12) of 6.12.41+deb13-amd64; empty where there is none."""
+    match = re.match(r"(\d+)\.(\d+)", kernel)
+    return (int(match[1]), int(match[2])) if match else ()
 
 
 def _ports(

@@ -1,5 +1,6 @@
 """What DOCA-OFED changes, from what the node said."""
 
+import os
 import subprocess
 
 import pytest
@@ -53,3 +54,29 @@ def test_the_lines_are_those_of_the_shell(tmp_path):
     assert "module mlx5_core loaded=0F0F0F file=" in done.stdout
     assert modules.stale(done.stdout) == ["mlx5_core"]
     assert "ib_core" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "state"),
+    [
+        ("ro quiet iommu=pt", False, "passthrough"),
+        ("ro quiet", False, "absent"),
+        ("ro intel_iommu=pt_not", False, "absent"),
+        ("ro quiet", "new", "waits"),
+        ("ro quiet", "old", "ignored"),
+    ],
+)
+def test_the_kernels_parameter_waits_for_a_boot_or_was_ignored_by_one(tmp_path, words, file, state):
+    command = yaml.safe_load(LOOK.read_text(encoding="utf-8"))[1]["ansible.builtin.shell"]["cmd"]
+    written = tmp_path / "60-plumbline-rdma.cfg"
+    command = command.replace("{{ __rdma_folder | quote }}", str(tmp_path))
+    command = command.replace("/etc/default/grub.d/60-plumbline-rdma.cfg", str(written))
+    assert "{{" not in command
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cmdline").write_text(f"{words}\n")
+    if file:
+        written.write_text("")
+        if file == "old":
+            os.utime(written, (1, 1))
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1] == f"iommu {state}"

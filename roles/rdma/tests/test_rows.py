@@ -12,11 +12,16 @@ login unlimited
 slurmd LoadState=loaded
 slurmd LimitMEMLOCK=infinity
 device /dev/infiniband/uverbs0
+kernel 6.12.41+deb13-amd64
+nvidia open
+nvidia loaded
 """
 DECLARED = {
     "fabric": "ib_ndr400",
     "ports": 1,
     "hcas": "",
+    "gpus": True,
+    "peermem": False,
     "memlock": "unlimited",
     "packages": ["rdma-core", "libibverbs1"],
     "doca_version": "",
@@ -47,7 +52,7 @@ def row(what, *arguments, **declared):
 
 def test_what_is_in_order_passes():
     assert failed() == []
-    assert len(judged()) == 5
+    assert len(judged()) == 6
 
 
 @pytest.mark.parametrize("fabric", ["ethernet", "opa_400", "efa_3200", "slingshot_200"])
@@ -135,4 +140,38 @@ def test_a_doca_ofed_that_is_not_there_has_no_version():
 
 
 def test_a_sites_own_packages_are_skipped_and_the_rest_is_not():
-    assert [row["verdict"] for row in judged(packages=[])] == ["SKIP"] + ["PASS"] * 4
+    assert [row["verdict"] for row in judged(packages=[])] == ["SKIP"] + ["PASS"] * 5
+
+
+OPEN, LOADED, OLD = "nvidia open\n", "nvidia loaded\n", ("6.12.41+deb13-amd64", "5.11.0-27-generic")
+PEERMEM = f"{LOADED}nvidia peermem\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "peermem", "found", "verdict"),
+    [
+        ((), False, "DMA-BUF", "PASS"),
+        ((), True, "DMA-BUF", "PASS"),  # declared and not needed: preflight warns
+        (((LOADED, PEERMEM),), True, "DMA-BUF", "PASS"),
+        ((OLD, (LOADED, PEERMEM)), True, "nvidia_peermem", "PASS"),
+        ((("kernel 6.12.41+deb13-amd64\n", ""), (LOADED, PEERMEM)), True, "nvidia_peermem", "PASS"),
+        (((OPEN, ""), (LOADED, PEERMEM)), True, "nvidia_peermem", "PASS"),
+        (((OPEN, ""), (LOADED, PEERMEM)), False, "nvidia_peermem", "PASS"),
+        (((OPEN, ""),), True, "not loaded", "FAIL"),
+        ((OLD,), True, "not loaded", "FAIL"),
+        (((OPEN, ""),), False, "neither DMA-BUF, which needs the open modules", "SKIP"),
+    ],
+)
+def test_the_interface_by_which_cards_reach_the_gpus_memory(changes, peermem, found, verdict):
+    output = SAID
+    for old, new in changes:
+        assert old in output
+        output = output.replace(old, new)
+    ended = row("RDMA to GPU memory", None, output, peermem=peermem)
+    assert (ended["found"].startswith(found), ended["verdict"]) == (True, verdict), ended
+
+
+def test_without_gpus_or_a_driver_there_is_no_such_interface():
+    for output, declared in ((SAID, {"gpus": False}), (SAID.replace(OPEN + LOADED, ""), {})):
+        rows_of = judged(None, output, **declared)
+        assert "RDMA to GPU memory" not in [row["what"] for row in rows_of]

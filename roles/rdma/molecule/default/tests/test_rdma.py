@@ -1,8 +1,12 @@
 """Real packages of the distribution; limits as a login has them; cards that a folder stands for."""
 
+import base64
+import subprocess
+
 import pytest
 
 from tests.role_play import Case
+from tests.standins import pci_bus
 
 PORT = "/srv/node/sys/class/infiniband/mlx5_1/ports/1"
 
@@ -118,5 +122,60 @@ def test_verification_changes_nothing_and_needs_no_run_before(host, play):
     show = [{"ansible.builtin.debug": {"msg": "{{ __rdma_verified }}"}}]
     run = play(only + show, "--check")
     assert (run.code, run.changed) == (0, 0), run.output
-    # Packages, the limit of a login, devices and ports; slurmd's limit where there is a slurmd.
-    assert run.output.count("PASS") == 4 + host.service("slurmd").exists
+    # Packages, the limit of a login, devices, the GPUs' memory, ports; slurmd's limit where it is.
+    assert run.output.count("PASS") == 5 + host.service("slurmd").exists
+
+
+UNIT, GRUB = (
+    "/etc/systemd/system/plumbline-acs.service",
+    "/etc/default/grub.d/60-plumbline-rdma.cfg",
+)
+CONTROL = f"od -An -tx2 -j334 -N2 /srv/node/sys/bus/pci/devices/{pci_bus.TO_GPU}/config"
+
+
+@pytest.fixture
+def bus(host, tmp_path):
+    """A switch with ACS between a GPU and a card, on a real machine that GRUB starts."""
+    pci_bus.build(tmp_path / "node", {pci_bus.TO_GPU: pci_bus.ISOLATING})
+    packed = subprocess.check_output(["tar", "-cz", "-C", str(tmp_path / "node"), "sys"])
+    programs = {"systemd-detect-virt": "echo none; exit 1", "update-grub": "echo >> /root/grub"}
+    with host.sudo():
+        sent = base64.b64encode(packed).decode()
+        host.check_output(f"echo {sent} | base64 -d | tar -xz --no-same-owner -C /srv/node")
+        for name, does in programs.items():
+            path = f"/usr/local/sbin/{name}"
+            host.check_output(f"printf '#!/bin/sh\\n{does}\\n' > {path} && chmod 755 {path}")
+        yield
+        host.check_output(f"rm -rf /srv/node/sys/bus /root/grub {GRUB}")
+        host.check_output(f"cd /usr/local/sbin && rm -f {' '.join(programs)}")
+
+
+def test_the_way_to_the_gpus_is_set_and_taken_back(host, bus, attempts, play):
+    both = {"rdma_clear_acs": True, "rdma_iommu_passthrough": True}
+    checked = play(None, "--check", **both)
+    assert checked.code == 0, checked.output
+    assert checked.changed
+    assert not host.file(UNIT).exists
+    assert not host.file(GRUB).exists
+
+    says = f"{CONTROL}; systemctl is-enabled plumbline-acs"
+    gone = f"ls {UNIT} {GRUB} 2>&-; systemctl is-enabled plumbline-acs; cat /root/grub | wc -l"
+    outcomes = attempts(
+        [
+            Case("acs", {"rdma_clear_acs": True}, mends=says),
+            Case("boot", {"rdma_clear_acs": True}, breaks=f"systemctl restart {UNIT[20:]}"),
+            Case("iommu", both, shows="__rdma_change, __rdma_reboot", mends=f"tail -n1 {GRUB}"),
+            Case("ignored", both, breaks=f"touch -d @1 {GRUB}"),
+            Case("back", mends=gone),
+        ]
+    )
+    for name in ("acs", "iommu", "back"):
+        outcomes[name].passes(changed=True)
+    outcomes["boot"].passes(changed=False)
+    assert outcomes["acs"].left == "0011 enabled"
+    assert "kernel runs without what is installed or set (iommu=pt)" in outcomes["iommu"].output
+    assert outcomes["iommu"].left == 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"'
+    outcomes["ignored"].refuses("has booted without iommu=pt though")
+    assert outcomes["back"].left.split()[-1] == "2"  # GRUB was told twice
+    assert UNIT not in outcomes["back"].left
+    assert GRUB not in outcomes["back"].left

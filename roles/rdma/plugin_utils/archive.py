@@ -1,0 +1,18 @@
+"""The program that clears ACS as one file: what of the checkout it needs, and nothing else."""
+
+from __future__ import annotations
+
+from playbooks.plugin_utils import packed
+
+MAIN = """\
+import sys
+
+from roles.rdma.files.acs.main import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def content() -> bytes:
+    """The archive; the same checkout gives the same bytes. Raises packed.NotPackable."""
+    return packed.pack(MAIN, packed.own(MAIN), packed.installed(()))
