@@ -58,6 +58,7 @@ WISH = packages.Wish(
     modules="auto",
     kernel_modules=True,
     compute_only=True,
+    peermem=False,
     model="h100_sxm",
     count=8,
 )

@@ -18,6 +18,7 @@ def _packages(table: packages.Table, wish: Mapping[str, Any], system: str) -> di
         modules=str(wish["modules"]),
         kernel_modules=bool(wish["kernel_modules"]),
         compute_only=bool(wish["compute_only"]),
+        peermem=bool(wish["peermem"]),
         model=str(wish["model"]),
         count=int(wish["count"]),
     )

@@ -28,6 +28,7 @@ class Wish:
     modules: str
     kernel_modules: bool
     compute_only: bool
+    peermem: bool
     model: str
     count: int
 
@@ -73,7 +74,7 @@ def choose(table: Table, wish: Wish, system: str) -> Choice:
         modules = runs[0] if wish.modules == AUTO else wish.modules
     problems += _model(wish, modules)
     version = wish.version or str(wish.branch)
-    known = Choice(modules=modules, version=version, warnings=[*_warnings(wish)])
+    known = Choice(modules=modules, version=version, warnings=[*_warnings(wish, modules)])
     if not system:
         return replace(known, problems=problems)
     rule = _rule(table, wish, system)
@@ -137,9 +138,17 @@ def _declared(wish: Wish) -> Iterator[str]:
         )
 
 
-def _warnings(wish: Wish) -> Iterator[str]:
+def _warnings(wish: Wish, modules: str) -> Iterator[str]:
     if newer := gpus.newer_branch(wish.branch):
         yield f"nvidia_driver_branch {newer}."
+    # All systems that we know have Linux 5.12, which DMA-BUF needs beside the open modules:
+    # https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html.
+    if wish.peermem and modules == gpus.OPEN:
+        yield (
+            "nvidia_driver_peermem is true on a node with the open kernel modules, which need no "
+            "nvidia_peermem for RDMA to GPU memory: DMA-BUF does it; set it to false, unless a "
+            "program or a network driver does not know DMA-BUF."
+        )
 
 
 def _model(wish: Wish, modules: str) -> Iterator[str]:

@@ -142,6 +142,26 @@ def test_a_branch_that_came_since_is_like_the_last_and_warned_of() -> None:
     assert not chosen(branch=last).warnings
 
 
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ({"peermem": True}, True),
+        ({"peermem": True, "modules": "proprietary"}, False),
+        ({"peermem": True, "model": "v100_sxm"}, False),
+        ({"peermem": True, "source": "preinstalled"}, False),
+        ({}, False),
+    ],
+)
+def test_nvidia_peermem_beside_the_open_modules_is_warned_of(
+    changes: dict[str, Any], warned: bool
+) -> None:
+    choice = chosen("", **changes)
+    assert [text.split(",")[0] for text in choice.warnings] == [
+        "nvidia_driver_peermem is true on a node with the open kernel modules"
+    ] * warned
+    assert not choice.problems
+
+
 def test_the_kernel_is_held_with_modules_that_are_built_for_it_alone() -> None:
     kernel = ["linux-{flavour}", "linux-image-{flavour}", "linux-headers-{flavour}"]
     assert chosen("Ubuntu 24", source="ubuntu").kernel == kernel
