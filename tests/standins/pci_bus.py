@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 PORT, SWITCH, OTHER_PORT = "0000:16:01.0", "0000:17:00.0", "0000:26:01.0"
@@ -49,7 +50,7 @@ def space(control: int | None, size: int = 4096) -> bytes:
 
 def build(
     root: Path,
-    acs: dict[str, int | None] | None = None,
+    acs: Mapping[str, int | None] | None = None,
     domain: str = "identity",
     without: tuple[str, ...] = (),
 ) -> Path:
