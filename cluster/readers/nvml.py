@@ -701,6 +701,7 @@ QUESTIONS: dict[str, Question] = {
     "minor": lambda nvml, gpu: nvml.nvmlDeviceGetMinorNumber(gpu),
     "pci": lambda nvml, gpu: _text(nvml.nvmlDeviceGetPciInfo(gpu).busId),
     "vbios": lambda nvml, gpu: _text(nvml.nvmlDeviceGetVbiosVersion(gpu)),
+    "inforom": lambda nvml, gpu: _text(nvml.nvmlDeviceGetInforomImageVersion(gpu)),
     "gsp_firmware": lambda nvml, gpu: _text(nvml.nvmlDeviceGetGspFirmwareVersion(gpu)),
     "recovery_action": _recovery_action,
     "memory_total_mb": _memory("total"),

@@ -97,20 +97,20 @@ def verify_table(hosts: Iterable[Host], roles: Roles) -> str:
         raise ValueError("no node was asked")
     rows = alike(all_hosts, roles)
     cells = [(compress(nodes), *texts[:5]) for texts, nodes in rows.items()]
-    lines = [*_lines([HEADINGS, *cells])]
+    lines = [*aligned([HEADINGS, *cells], WIDTHS, "-")]
     if advice := list(_advice(rows)):
         lines += ["", "What to do:", *advice]
     return "\n".join([*lines, "", _count(rows, len(all_hosts))])
 
 
-def _lines(cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as what is in them, and no wider than WIDTHS."""
+def aligned(cells: Sequence[Sequence[str]], most: Sequence[int], empty: str = "") -> Iterator[str]:
+    """Columns as wide as what is in them, at most `most`; `empty` stands for no text."""
     wrapped = [
-        [textwrap.wrap(text, most) or ["-"] for text, most in zip(row, WIDTHS, strict=True)]
+        [textwrap.wrap(text, width) or [empty] for text, width in zip(row, most, strict=True)]
         for row in cells
     ]
     widths = [
-        max(len(line) for row in wrapped for line in row[column]) for column in range(len(WIDTHS))
+        max(len(line) for row in wrapped for line in row[column]) for column in range(len(most))
     ]
     for row in wrapped:
         for number in range(max(map(len, row))):

@@ -15,13 +15,13 @@ What to do       No majority: an update or a replacement is incomplete; find out
                  repeat the run with all of them.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from cluster.declaration import Node
 from cluster.hostlist import compress
+from cluster.majority import most
 from cluster.text import printable
 from validation.checks.document import Document, Unusable, read, unusable_result
 from validation.checks.health import Finding, summary
@@ -34,8 +34,6 @@ CAUSES = {
         r"nothing to compare|no other node answered|does not tell", ("sinfo --Node --long",)
     ),
 }
-
-FEWEST = 3  # that most have to be
 
 _SHOWN = 4  # values that are told where none is that of most
 
@@ -143,12 +141,6 @@ def of_each_kind(
         missing = f"; nothing is known of {compress(silent)}" if silent else ""
         results += judge(Kind(len(nodes), missing), answers)
     return results
-
-
-def most(values: Sequence[str]) -> str | None:
-    """The value that more than half of them have, if these are three at least."""
-    ((value, count),) = Counter(values).most_common(1)
-    return value if count >= FEWEST and 2 * count > len(values) else None
 
 
 def all_equal(

@@ -17,8 +17,9 @@ What to do       Other bits in one round: take the named GPU out of service and 
 from collections import Counter
 from collections.abc import Sequence
 
+from cluster.majority import most
 from cluster.text import printable
-from validation.checks import comparison, soaked
+from validation.checks import soaked
 from validation.checks.soaked import NodeOverTime, Stretch
 from validation.model import Metric, Result, Threshold, Tier, Verdict, When
 
@@ -66,7 +67,7 @@ def _right(nodes: Sequence[NodeOverTime]) -> dict[Key, str | None]:
                     stretches[0].hashes[kind][0]
                 )
     return {
-        key: values[0] if len(set(values)) == 1 else comparison.most(values)
+        key: values[0] if len(set(values)) == 1 else most(values)
         for key, values in firsts.items()
     }
 

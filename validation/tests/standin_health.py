@@ -24,6 +24,7 @@ VALUES = {
     "name": "NVIDIA H100 80GB HBM3",
     "serial": "1654922000000",
     "vbios": "96.00.74.00.01",
+    "inforom": "G520.0200.00.05",
     "gsp_firmware": "580.82.07",
     "recovery_action": "none",
     "memory_total_mb": 81559,

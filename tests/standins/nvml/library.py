@@ -17,6 +17,7 @@ DESCRIPTION = "/etc/plumbline-fake-nvml.conf"  # where the library looks without
 _ANY = {
     "serial": "1654922000000",
     "vbios": "96.00.74.00.01",
+    "inforom": "G520.0200.00.05",
     "gsp_firmware": "580.82.07",
     "field.230": "0",
     "memory_used_mb": "600",
@@ -137,6 +138,7 @@ BOARDS["virtual"] = {
     "name": "Virtual GPU (stand-in for NVML)",
     "serial": "stand-in",
     "vbios": "stand-in",
+    "inforom": "stand-in",
     "gsp_firmware": "stand-in",
 }
 STAND_IN_DRIVER = "0 (stand-in)"

@@ -282,6 +282,7 @@ Return nvmlDeviceGetUUID(Device *gpu, char *to, unsigned length) {
 
 TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
+TEXT(nvmlDeviceGetInforomImageVersion, "inforom")
 NUMBER(nvmlDeviceGetMinorNumber, "minor")
 
 typedef struct {
