@@ -263,6 +263,17 @@ def library(**changes: Any) -> dict[str, Any]:
             {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"3g.20gb": 5}},
             "5 of 3g.20gb on every GPU, for which no a100_sxm has room",
         ),
+        (
+            "opensm",
+            {"opensm_priority": 16, "opensm_fabric": "ib_ndr400"},
+            "opensm_priority is 16; set it to a number from 0 to 15",
+        ),
+        (
+            "opensm",
+            {"opensm_priority": 0, "opensm_fabric": "ethernet"},
+            "the fabric is ethernet, which has no subnet manager",
+        ),
+        ("opensm", {"opensm_ports": ["mlx5_0"]}, "opensm_ports has mlx5_0, which is no GUID"),
         ("rdma", {"rdma_ports": 0}, "rdma_ports is 0"),
         (
             "rdma",
