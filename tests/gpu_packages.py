@@ -59,6 +59,7 @@ WISH = packages.Wish(
     kernel_modules=True,
     compute_only=True,
     peermem=False,
+    storage=False,
     model="h100_sxm",
     count=8,
 )

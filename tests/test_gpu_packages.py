@@ -212,6 +212,18 @@ def test_doca_ofed_takes_the_place_of_the_distributions_libraries(
     assert not node.driver()["change"]
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_gpudirect_storage_comes_with_the_driver_and_is_held(tmp_path: Path, system: str) -> None:
+    """Also on a node that has its driver already, which stays as it is."""
+    node = new(tmp_path, system, branch=gpu_packages.default_branch(system))
+    node.driver()
+    before = whole(node)
+    node.driver(storage=True)
+    assert (whole(node), bool(node.versions("nvidia-fs-dkms"))) == (before, True)
+    assert not [name for outcome in node.outcomes for name in outcome.removes]
+    assert not node.driver()["change"], "a second run changes nothing"
+
+
 def updated(node: Node) -> None:
     """Ubuntu's archive gets another kernel, whose modules need a newer driver."""
     node.machine.offer(gpu_packages.archives(UBUNTU, "ubuntu", kernels=LATER,

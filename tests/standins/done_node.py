@@ -91,6 +91,7 @@ def _driver(arguments: Mapping[str, Any]) -> Answer:
         "module": DRIVER,
         "stale": False,
         "nouveau": False,
+        "storage": False,
         "secure_boot": False,
         "key_enrolled": False,
         "lists": True,

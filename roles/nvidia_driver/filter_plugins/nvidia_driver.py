@@ -19,6 +19,7 @@ def _packages(table: packages.Table, wish: Mapping[str, Any], system: str) -> di
         kernel_modules=bool(wish["kernel_modules"]),
         compute_only=bool(wish["compute_only"]),
         peermem=bool(wish["peermem"]),
+        storage=bool(wish["storage"]),
         model=str(wish["model"]),
         count=int(wish["count"]),
     )

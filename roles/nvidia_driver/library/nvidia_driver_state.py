@@ -91,6 +91,7 @@ state:
     stale: {type: bool, description: whether a boot would load other modules than are loaded}
     stale_because: {type: str, description: "what is loaded and what would be; empty if the same"}
     nouveau: {type: bool, description: whether nouveau is loaded}
+    storage: {type: bool, description: whether nvidia_fs (GPUDirect Storage) is loaded}
     secure_boot: {type: bool, description: whether the firmware refuses unsigned modules}
     key_enrolled: {type: bool, description: whether the firmware knows the key that DKMS signs with}
     lists: {type: bool, description: whether APT has lists of packages at all}
@@ -378,6 +379,7 @@ def look(run: Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
         "stale": bool(because),
         "stale_because": because,
         "nouveau": "nouveau" in names,
+        "storage": "nvidia_fs" in names,
         "secure_boot": secure_boot(read(SECURE_BOOT)),
         "key_enrolled": "is already enrolled" in enrolled,
         "lists": any(LISTS.glob("*_Packages*")),

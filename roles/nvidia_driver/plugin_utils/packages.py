@@ -12,7 +12,7 @@ from typing import Any
 from cluster import gpus
 from playbooks.module_utils.package_version import begins
 
-NONE, PREINSTALLED = "none", "preinstalled"
+NONE, PREINSTALLED, CUDA_REPO = "none", "preinstalled", "cuda_repo"
 AUTO = "auto"
 
 Table = Sequence[Mapping[str, Any]]
@@ -29,6 +29,7 @@ class Wish:
     kernel_modules: bool
     compute_only: bool
     peermem: bool
+    storage: bool
     model: str
     count: int
 
@@ -72,7 +73,7 @@ def choose(table: Table, wish: Wish, system: str) -> Choice:
     if wish.kernel_modules:
         runs = gpus.gpu(wish.model).modules
         modules = runs[0] if wish.modules == AUTO else wish.modules
-    problems += _model(wish, modules)
+    problems += [*_model(wish, modules), *_storage(wish, modules)]
     version = wish.version or str(wish.branch)
     known = Choice(modules=modules, version=version, warnings=[*_warnings(wish, modules)])
     if not system:
@@ -84,6 +85,8 @@ def choose(table: Table, wish: Wish, system: str) -> Choice:
     names = [*rule["compute"]] if wish.compute_only else [*rule["desktop"][modules]]
     if modules:
         names += rule["modules"][modules]
+    if wish.storage:
+        names += rule["storage"]
     return replace(
         known,
         packages=_named(names, wish),
@@ -175,6 +178,23 @@ def _model(wish: Wish, modules: str) -> Iterator[str]:
         yield (
             "nvidia_driver_compute_only is false, which installs NVIDIA's whole driver, and "
             "nvidia_driver_kernel_modules is false as well; set one of them to true."
+        )
+
+
+def _storage(wish: Wish, modules: str) -> Iterator[str]:
+    """nvidia-fs 2.17.5 and newer are for the open modules alone: https://docs.nvidia.com/datacenter/
+    cloud-native/gpu-operator/latest/gpu-operator-rdma.html. NVIDIA's repository has it.
+    """
+    if wish.storage and modules != gpus.OPEN:
+        yield (
+            "nvidia_driver_gpudirect_storage is true, but GPUDirect Storage needs NVIDIA's open "
+            "kernel modules; set nvidia_driver_modules to open and nvidia_driver_kernel_modules "
+            "to true, or leave it out."
+        )
+    elif wish.storage and wish.source != CUDA_REPO:
+        yield (
+            f"nvidia_driver_gpudirect_storage is true, but nvidia_driver_source is {wish.source}, "
+            f"whose modules are ready built; set it to {CUDA_REPO}, which builds nvidia_fs too."
         )
 
 

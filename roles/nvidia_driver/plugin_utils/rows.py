@@ -21,7 +21,7 @@ Rows = Iterator[dict[str, str]]
 def rows(
     answer: Mapping[str, Any], state: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> list[dict[str, str]]:
-    """`expected`: source, version, modules, model, names, count, hold, problems."""
+    """`expected`: source, version, modules, model, names, count, hold, storage, problems."""
     wrong = [
         verify_row(problem, COMPONENT, "declaration", "one that can be", "correct the inventory")
         for problem in expected["problems"]
@@ -67,6 +67,10 @@ def _module(state: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:
         advice = f"{APPLY}, then {REBOOT}" if state["loaded"] else ""
         actual = state["loaded_modules"]
         yield verify_row(actual, COMPONENT, "kind of kernel module", expected["modules"], advice)
+    if expected["storage"]:
+        actual = "loaded" if state["storage"] else "not loaded"
+        advice = "see dkms status, and what modprobe nvidia_fs says"
+        yield verify_row(actual, COMPONENT, "nvidia_fs (GPUDirect Storage)", "loaded", advice)
 
 
 def _nvml(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> Rows:

@@ -162,6 +162,18 @@ def test_nvidia_peermem_beside_the_open_modules_is_warned_of(
     assert not choice.problems
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("branch", [580, 595])
+def test_gpudirect_storage_is_a_package_more(system: str, branch: int) -> None:
+    plain, more = (chosen(system, branch=branch, storage=storage) for storage in (False, True))
+    assert [*plain.packages, "nvidia-fs-dkms"] == [*more.packages]
+
+
+def test_canonicals_modules_come_without_gpudirect_storage() -> None:
+    (sentence,) = chosen("Ubuntu 24", source="ubuntu", storage=True).problems
+    assert "set it to cuda_repo" in sentence
+
+
 def test_the_kernel_is_held_with_modules_that_are_built_for_it_alone() -> None:
     kernel = ["linux-{flavour}", "linux-image-{flavour}", "linux-headers-{flavour}"]
     assert chosen("Ubuntu 24", source="ubuntu").kernel == kernel
@@ -229,6 +241,8 @@ def test_before_the_system_is_known_only_the_declaration_is_judged() -> None:
         ({"kernel_modules": False, "compute_only": False}, "set one of them to true"),
         ({"source": "ubuntu"}, "is a source for Ubuntu, on Debian 13"),
         ({"branch": 550}, "is 550, but nvidia_driver_source cuda_repo begins with 560 on Debian"),
+        ({"storage": True, "modules": "proprietary"}, "needs NVIDIA's open kernel modules"),
+        ({"storage": True, "kernel_modules": False}, "needs NVIDIA's open kernel modules"),
     ],
 )
 def test_a_contradiction_is_refused_in_one_sentence(changes: dict[str, Any], words: str) -> None:

@@ -18,6 +18,7 @@ EXPECTED: dict[str, Any] = {
     "names": NAMES,
     "count": 2,
     "hold": True,
+    "storage": False,
     "problems": [],
 }
 STATE: dict[str, Any] = {
@@ -28,6 +29,7 @@ STATE: dict[str, Any] = {
     "loaded_modules": "open",
     "module": "580.95.05",
     "nouveau": False,
+    "storage": False,
 }
 
 
@@ -151,3 +153,11 @@ def test_only_a_declaration_makes_something_not_apply() -> None:
         if row["verdict"] == "SKIP"
     ]
     assert skipped == ["driver"]
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_gpudirect_storage_needs_its_module(loaded: bool) -> None:
+    failed = failures(state={"storage": loaded}, storage=True)
+    assert [text.split(",")[0] for text in failed] == [
+        "nvidia_driver: nvidia_fs (GPUDirect Storage) is not loaded"
+    ] * (not loaded)

@@ -328,6 +328,7 @@ def test_a_node_is_looked_at_with_what_it_has(tmp_path: Path, monkeypatch: Any) 
         "open",
         "590.44.01",
     )
+    assert result["storage"] is False
     assert (result["nouveau"], result["secure_boot"], result["hold"], result["lists"]) == (
         True,
         False,
