@@ -67,8 +67,7 @@ def _right(nodes: Sequence[NodeOverTime]) -> dict[Key, str | None]:
                     stretches[0].hashes[kind][0]
                 )
     return {
-        key: values[0] if len(set(values)) == 1 else most(values)
-        for key, values in firsts.items()
+        key: values[0] if len(set(values)) == 1 else most(values) for key, values in firsts.items()
     }
 
 

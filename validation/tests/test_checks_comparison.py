@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.majority import most
 from validation import thresholds
 from validation.checks import alike, document, same_hcas, same_product, stragglers
-from validation.checks.comparison import ComparedNode, most
+from validation.checks.comparison import ComparedNode
 from validation.model import Outcome, Reply, Subject, Verdict
 from validation.tests import standin, standin_compute, standin_health, standin_host
 from validation.tests.conftest import make_plan
