@@ -259,6 +259,18 @@ def library(**changes: Any) -> dict[str, Any]:
             "node_update_packages is some; set it to all, security or none",
         ),
         (
+            "nvidia_driver",
+            {
+                "nvidia_driver_source": "cuda_repo",
+                "nvidia_driver_gpu_model": "h100_sxm",
+                "nvidia_driver_gpu_count": 8,
+                "nvidia_driver_branch": 580,
+                "nvidia_driver_modules": "proprietary",
+                "nvidia_driver_gpudirect_storage": True,
+            },
+            "GPUDirect Storage needs NVIDIA's open kernel modules",
+        ),
+        (
             "nvidia_mig",
             {"nvidia_mig_model": "a100_sxm", "nvidia_mig_layout": {"3g.20gb": 5}},
             "5 of 3g.20gb on every GPU, for which no a100_sxm has room",

@@ -6,18 +6,20 @@ and never become a baseline. What no log shows is not proven.
 
 What to do       A declared transport that was not used: the inventory names it in
                  validation_transports, and NCCL went another way; look at NVLink and its switches,
-                 at the module nvidia_peermem, and at the ports of the rails, or correct the
-                 declaration. Different versions of torch or NCCL: apply the role
-                 validation_runtime to the named nodes. Another network than declared: the declared
-                 fabric was not used, or not at its rate; check the links of the named nodes, and
-                 NCCL_IB_HCA and similar variables in validation_environment. A better network than
-                 declared: nothing is slow; correct node_fabric in the inventory, so that this
-                 network is proven. A port that failed: NCCL lost it during the job and went on
-                 over the others; check cables and error counters of the named nodes. Slower than
-                 it could be: the network is right, and a part of it is not used; look for ports
-                 that are down, for the module nvidia_peermem, and at NVLink. Not in NCCL's log:
-                 what the ranks ran over is not proven; remove NCCL_DEBUG variables from
-                 validation_environment, and report the version of NCCL if that does not help.
+                 at the ports of the rails, and for GPUDirect RDMA at the row "RDMA to GPU memory"
+                 of gpu-software.yml --tags verify, or correct the declaration. Different versions
+                 of torch or NCCL: apply the role validation_runtime to the named nodes. Another
+                 network than declared: the declared fabric was not used, or not at its rate; check
+                 the links of the named nodes, and NCCL_IB_HCA and similar variables in
+                 validation_environment. A better network than declared: nothing is slow; correct
+                 node_fabric in the inventory, so that this network is proven. A port that failed:
+                 NCCL lost it during the job and went on over the others; check cables and error
+                 counters of the named nodes. Slower than it could be: the network is right, and a
+                 part of it is not used; look for ports that are down, at NVLink, and at the health
+                 check rdma_path, which names bridges between GPUs and network cards that send data
+                 round by the processor. Not in NCCL's log: what the ranks ran over is not proven;
+                 remove NCCL_DEBUG variables from validation_environment, and report the version of
+                 NCCL if that does not help.
 """
 
 import re
