@@ -222,6 +222,8 @@ def test_gpudirect_storage_comes_with_the_driver_and_is_held(tmp_path: Path, sys
     assert (whole(node), bool(node.versions("nvidia-fs-dkms"))) == (before, True)
     assert not [name for outcome in node.outcomes for name in outcome.removes]
     assert not node.driver()["change"], "a second run changes nothing"
+    node.driver(branch=610)
+    assert (whole(node)[:4], bool(node.versions("nvidia-fs-dkms"))) == ("610.", True)
 
 
 def updated(node: Node) -> None:
