@@ -109,7 +109,7 @@ def test_what_is_not_as_declared_is_a_failure_and_changes_nothing(attempts):
     for name in ("slurmd_unlimited", "not_meant", "no_fabric", "another_module"):
         outcomes[name].passes()
     due = "A reboot is due before the ports can be verified"
-    assert f"{due}: the kernel runs other modules than are installed (mlx5_core)." in (
+    assert f"{due}: the kernel runs without what is installed or set (mlx5_core)." in (
         outcomes["another_module"].output
     )
     assert {name: outcome.changed for name, outcome in outcomes.items()} == dict.fromkeys(
