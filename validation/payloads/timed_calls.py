@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from validation.payloads.gpu_timing import Event
+
 if TYPE_CHECKING:
     import torch
 
@@ -82,30 +84,67 @@ def _on_cpu(call: Call, device: torch.device, numbers: range) -> _Measured:
 
 
 def _on_gpu(call: Call, device: torch.device, numbers: range) -> _Measured:
-    """Seconds of each call on the GPU's own clock, with one wait for the GPU at the end.
-
-    A reduction of a single element before each call lines the ranks' streams up, as the barrier
-    does on CPUs; a wait on the host would add its own delay to small sizes.
+    """Seconds of each call on the GPU's own clock. A reduction of a single element lines the ranks'
+    streams up, as the barrier does on CPUs; a wait on the host would add its own delay to small
+    sizes.
     """
     import torch
     import torch.distributed as dist
 
     event: Any = torch.cuda.Event  # carries no annotations
-    line_up = torch.zeros(1, device=device)
+    element = torch.zeros(1, device=device)
+    stream = Stream(
+        event=lambda: event(enable_timing=True),
+        spin=torch.cuda._sleep,
+        line_up=lambda: dist.all_reduce(element),
+        synchronize=lambda: torch.cuda.synchronize(device),
+    )
+    return on_stream(call, stream, numbers)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What calls are timed with on a GPU. Given, so that the order of the calls can be tested
+    without one.
+
+    event         makes an event of the GPU
+    spin          keeps the GPU busy for so many of its clock's cycles; does not wait for it
+    line_up       a first thing that no rank gets past alone; does not wait for it either
+    synchronize   returns when the GPU has done all its work
+    """
+
+    event: Callable[[], Event]
+    spin: Callable[[int], object]
+    line_up: Callable[[], object]
+    synchronize: Callable[[], object]
+
+
+# A millisecond or two of a clock between 1 and 2 GHz. The host takes some 20 to 60 µs for each
+# operation that it hands over (reckoned).
+SPIN_CYCLES = 2_000_000
+
+
+def on_stream(call: Call, stream: Stream, numbers: range) -> _Measured:
+    """The calls one after another, with one wait for the GPU at the end.
+
+    Before each of them the GPU spins until the host has handed over what follows. It would else
+    come to `start` while the host still prepares a small call, and count that as time of the call.
+    """
     marks, wrong = [], []
     for number in numbers:
-        begun, ready, start, end, done = (event(enable_timing=True) for _ in range(5))
+        begun, ready, start, end, done = (stream.event() for _ in range(5))
         begun.record()
         call.fill(number)
         ready.record()
-        dist.all_reduce(line_up)
+        stream.spin(SPIN_CYCLES)
+        stream.line_up()  # after it: ranks that spun for longer are waited for
         start.record()
         call.run(number)
         end.record()
         wrong.append(call.wrong(number))
         done.record()
         marks.append((begun, ready, start, end, done))
-    torch.cuda.synchronize(device)
+    stream.synchronize()
     seconds = [start.elapsed_time(end) / 1000 for _, _, start, end, _ in marks]
     work = [
         (begun.elapsed_time(ready) + end.elapsed_time(done)) / 1000
