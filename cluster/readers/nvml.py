@@ -173,10 +173,12 @@ def _gpu(index: int, names: Sequence[str], reply: _Said, limit_s: float) -> Nvml
 class Watch:
     """Asks all GPUs again and again what changes as they work, in a process of its own."""
 
-    def __init__(self, limit_s: float) -> None:
-        """Begins. The process ends by itself after `limit_s`, or with the one that started it."""
+    def __init__(self, limit_s: float, pause_s: float = _POLL_S) -> None:
+        """Begins. The process ends by itself after `limit_s`, or with the one that started it. It
+        sleeps for `pause_s` each time that it has asked all GPUs.
+        """
         self._began = time.monotonic()
-        self._process, self._output = _start(["watch", str(limit_s)])
+        self._process, self._output = _start(["watch", str(limit_s), str(pause_s)])
 
     def begun(self, limit_s: float) -> bool:
         """Waits until the first GPU has answered; False where none does in time."""
@@ -302,7 +304,8 @@ def _read(output: int, status: int | None, seconds: float) -> _Said:
 def answer(arguments: Sequence[str]) -> None:
     """Writes a line before each call and one after it, and "done" after the last.
 
-    arguments: "system"; "gpu", an index and names of questions; "watch" and for how many seconds.
+    arguments: "system"; "gpu", an index and names of questions; "watch", for how many
+    seconds, and how many lie between two rounds.
     """
     try:
         nvml = importlib.import_module("pynvml")
@@ -316,7 +319,7 @@ def answer(arguments: Sequence[str]) -> None:
         if arguments[0] == "system":
             _answer_system(nvml)
         elif arguments[0] == "watch":
-            _watch(nvml, float(arguments[1]))
+            _watch(nvml, float(arguments[1]), float(arguments[2]))
         else:
             _answer_gpu(nvml, int(arguments[1]), arguments[2:])
     except nvml.NVMLError as error:
@@ -354,7 +357,7 @@ def _answer_gpu(nvml: Any, index: int, names: Sequence[str]) -> None:
             _say(name=name, value=value)
 
 
-def _watch(nvml: Any, limit_s: float) -> None:
+def _watch(nvml: Any, limit_s: float, pause_s: float) -> None:
     """Every GPU's link, clock, power and heat, until nobody wants to know any more."""
     parent, deadline = os.getppid(), time.monotonic() + limit_s
     gpus = range(nvml.nvmlDeviceGetCount())
@@ -377,7 +380,7 @@ def _watch(nvml: Any, limit_s: float) -> None:
             except nvml.NVMLError as error:
                 reading = {"gpu": index, "error": _sentence(error)}
             _say(**reading, at=time.monotonic())
-        time.sleep(_POLL_S)
+        time.sleep(pause_s)
 
 
 def _say(**what: Any) -> None:

@@ -4,7 +4,9 @@ What it checks   The sum is right in every element of every call, at every size.
                  the largest size reaches the threshold and does not exceed what hardware can do. No
                  size, and no single call, is far slower than the others let expect. Exactly the
                  requested ranks and nodes took part, with one version of torch and NCCL, over the
-                 declared fabric (from NCCL's own log). With a single rank, only the sum is judged.
+                 declared fabric (from NCCL's own log). Meanwhile NVML is asked of the boards: none
+                 is held back by heat or power supply, and none counts new errors. With a single
+                 rank, no speed is judged.
 Why it matters   Data-parallel training waits for the slowest all_reduce. A wrong sum spoils the
                  training.
 What to do       Too slow: a slow node or link delays all others. One size or one call too slow:
@@ -23,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from validation.checks import commands, curve, transport
+from validation.checks import boards, commands, curve, transport
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.together import Judged, answer, expected, hosts, named
 from validation.checks.transport import Paths
@@ -53,7 +55,7 @@ CAUSES = {
     "A wrong sum": When(r"elements of the sum", (commands.KERNEL,)),
     "Too fast": When(r"more than any link carries", (commands.CLOCK,)),
 }
-SHARED = (transport,)
+SHARED = (transport, boards)
 
 _ELEMENT_BYTES = 4  # float32
 _FUNCTION = "AllReduce"  # as NCCL's log has it
@@ -99,7 +101,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             unjudged = (sample(job, sizes[-1].bytes, sizes[-1].metric, paths),)
         return replace(found, metrics=metrics, unjudged=unjudged)
 
-    return answer(NAME, job, reply, judge)
+    return answer(NAME, job, reply, judge, watched=rules)
 
 
 def _judged(

@@ -7,7 +7,8 @@ What it checks   all_reduce, all_gather, reduce_scatter, all_to_all, broadcast a
                  slower than latency and bandwidth of the others let expect, and no call far slower
                  than the median. No rank is far slower than the others in what it does alone.
                  NCCL's algorithm, protocol, transport and network devices stand beside each number,
-                 and the figures of nccl-tests where it is installed.
+                 and the figures of nccl-tests where it is installed. Meanwhile NVML is asked of the
+                 boards: none is held back by heat or power supply, and none counts new errors.
 Why it matters   all_reduce alone says little of a training that shards its model: FSDP waits for
                  all_gather and reduce_scatter, experts for all_to_all, pipelines for sendrecv. Each
                  has its own algorithm, and a link that only all_to_all uses can be the slow one.
@@ -27,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from cluster.text import printable
-from validation.checks import all_reduce, commands, curve, transport
+from validation.checks import all_reduce, boards, commands, curve, transport
 from validation.checks.all_reduce import size_name
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.together import Judged, answer, expected, named
@@ -52,7 +53,7 @@ CAUSES = {
     "A rank's own work": When(r"for their own work", (commands.BUSY,)),
     "Too fast": When(r"more than any link carries", (commands.CLOCK,)),
 }
-SHARED = (transport,)
+SHARED = (transport, boards)
 
 # How NCCL's log names an operation. What goes from one rank to another it does not name.
 _FUNCTIONS = {
@@ -137,7 +138,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             unjudged=tuple(_samples(job, unjudged, paths)),
         )
 
-    return answer(NAME, job, reply, judge)
+    return answer(NAME, job, reply, judge, watched=rules)
 
 
 # --- reading ---------------------------------------------------------------------------------

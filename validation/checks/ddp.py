@@ -5,13 +5,14 @@ What it checks   The gradients of the first step (each rank's own and the averag
                  The reference changes enough for a comparison. A step takes no more than a generous
                  multiple of the reference's, and no step a multiple of the others. Exactly the
                  requested ranks took part, with one version of torch and NCCL, over the declared
-                 fabric (from NCCL's own log).
+                 fabric (from NCCL's own log). Meanwhile NVML is asked of the boards: none is held
+                 back by heat or power supply, and none counts new errors.
 Why it matters   Users run such trainings, and a training that ends without error can still be
                  wrong.
 What to do       The message says where the difference began.
 """
 
-from validation.checks import training, transport
+from validation.checks import boards, training, transport
 from validation.checks.document import Document
 from validation.checks.together import Judged, answer
 from validation.model import Job, Reply, Result, Tier
@@ -21,7 +22,7 @@ NAME = "ddp"
 TIER = Tier.CLUSTER
 PAYLOAD = "ddp"
 
-SHARED = (training, transport)
+SHARED = (training, transport, boards)
 
 FIGURES = (
     training.COMPUTED,
@@ -34,4 +35,4 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         training_run = training.read(job, document, FIGURES, [job.ranks])
         return training.judge(job, training_run, FIGURES, rules)
 
-    return answer(NAME, job, reply, judge)
+    return answer(NAME, job, reply, judge, watched=rules)

@@ -18,6 +18,7 @@ What to do       PCIe: reseat the board, check the riser and the slot's settings
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Protocol
 
 from cluster.text import printable
 from validation.checks import computed, health
@@ -89,7 +90,17 @@ def rows(node: computed.NodeAnswer, document: Document) -> tuple[str | None, tup
     return links.inner("nvml").maybe_text("error"), told
 
 
-def told_before(gpu: computed.GpuAnswer, row: Fields) -> health.GpuValues | Finding:
+class Known(Protocol):
+    """A GPU that worked: how it is called, and its UUID or place on the bus."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def identity(self) -> str | None: ...
+
+
+def told_before(gpu: Known, row: Fields) -> health.GpuValues | Finding:
     """What NVML told of a GPU before the measurements, or what is wrong with that.
 
     Raises Unusable for another GPU than the one that was measured.
@@ -113,7 +124,7 @@ def told_before(gpu: computed.GpuAnswer, row: Fields) -> health.GpuValues | Find
 
 
 def told_after(
-    gpu: computed.GpuAnswer, row: Fields, before: health.GpuValues
+    gpu: Known, row: Fields, before: health.GpuValues
 ) -> tuple[health.GpuValues, health.GpuValues] | Finding:
     """What NVML told of a GPU before the measurements and after them, or what is wrong with that.
 

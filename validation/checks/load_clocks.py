@@ -59,6 +59,9 @@ _THRESHOLD = health.none_faulty("the clock that NVML says the board can have", "
 # it is in every answer. The last lowers them step by step.
 _HARDWARE = ("hardware thermal slowdown", "hardware power brake")
 _LASTING = "hardware slowdown"
+_SEVERAL = (
+    3  # as the reader asks for what `clocks` judges: one answer proves no slowdown that lasts
+)
 _HEAT = "software thermal slowdown"
 
 
@@ -106,7 +109,7 @@ def _examine(
         return
     yield from _while_it_copied(row, most, limit)
     for load in _loads(gpu, row):
-        yield from _held_back(load, hottest, heat)
+        yield from held_back(load, hottest, heat)
 
 
 def _while_it_copied(row: Fields, most: int | None, limit: Threshold) -> Iterator[Finding]:
@@ -129,20 +132,21 @@ def _loads(gpu: computed.GpuAnswer, row: Fields) -> tuple[Fields, ...]:
     return loads
 
 
-def _held_back(load: Fields, hottest: int | None, heat: Threshold) -> Iterator[Finding]:
+def held_back(load: Fields, hottest: int | None, heat: Threshold) -> Iterator[Finding]:
     """What slowed a GPU down under one load."""
-    under = f"under {load.text('load')}"
-    if load.whole("samples") == 0:
+    under, samples = f"under {load.text('load')}", load.whole("samples")
+    if samples == 0:
         yield Finding(UNKNOWN, f"NVML did not report anything {under}")
         return
-    shares = _shares(load)
+    shares = shares_of(load)
     if load.has("temperature_c") and hottest is not None:
         now = load.whole("temperature_c")
         if now >= hottest:
             text = f"{now} °C {under}, the board slows down from {hottest} °C on"
             yield Finding(Verdict.FAIL, text)
     for reason, share in shares.items():
-        if reason in _HARDWARE or (reason == _LASTING and share == 1):
+        lasting = reason == _LASTING and share == 1 and samples >= _SEVERAL
+        if reason in _HARDWARE or lasting:
             verdict = Verdict.FAIL
         else:
             verdict = heat.judge(share) if reason == _HEAT else Verdict.PASS
@@ -150,7 +154,7 @@ def _held_back(load: Fields, hottest: int | None, heat: Threshold) -> Iterator[F
             yield Finding(verdict, f"{reason} in {share:.0%} of the answers {under}")
 
 
-def _shares(load: Fields) -> dict[str, float]:
+def shares_of(load: Fields) -> dict[str, float]:
     """Which part of the answers named each reason. Raises Unusable for what is no part."""
     shares = {item.text("reason"): item.number("share") for item in load.items("held_by")}
     if not all(0 <= share <= 1 for share in shares.values()):
@@ -168,6 +172,6 @@ def _measures(gpu: computed.GpuAnswer, row: Fields) -> Iterator[Metric]:
         ):
             if load.has(name):
                 yield Metric(f"{gpu.title} {words} {under}", load.whole(name), unit)
-        held_by = ", ".join(f"{reason} {share:.0%}" for reason, share in _shares(load).items())
+        held_by = ", ".join(f"{reason} {share:.0%}" for reason, share in shares_of(load).items())
         if held_by:
             yield Metric(f"{gpu.title} held back {under}", printable(held_by, 120))

@@ -1,8 +1,8 @@
 """A model with one stage per rank trains as a pipeline, with the result of the reference.
 
 What it checks   As ddp, with the 1F1B schedule in chains of at most 16 stages: what each stage
-                 received and computed, its gradient and parameters, the losses, and the network
-                 that was used.
+                 received and computed, its gradient and parameters, the losses, the network that
+                 was used, and what NVML says of the boards.
 Why it matters   A pipeline only sends between neighbours. It uses links that collectives avoid, and
                  wrong activations spoil the training.
 What to do       The message says where the difference began.
@@ -10,7 +10,7 @@ What to do       The message says where the difference began.
 
 import math
 
-from validation.checks import training, transport
+from validation.checks import boards, training, transport
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.together import Judged, answer
 from validation.model import Job, Reply, Result, Tier
@@ -20,7 +20,7 @@ NAME = "pipeline"
 TIER = Tier.CLUSTER
 PAYLOAD = "pipeline"
 
-SHARED = (training, transport)
+SHARED = (training, transport, boards)
 
 LONGEST_CHAIN = 16
 
@@ -32,7 +32,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
         right_schedule(job, document.measured, max(stages))
         return training.judge(job, training_run, training.PIPELINED, rules)
 
-    return answer(NAME, job, reply, judge)
+    return answer(NAME, job, reply, judge, watched=rules)
 
 
 def right_schedule(job: Job, measured: Fields, stages: int) -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from validation.checks import nccl_notes, transport
+from validation.checks import boards, nccl_notes, transport
 from validation.checks.document import Document, Fields, Unusable
 from validation.checks.document import answer as answered
 from validation.model import Job, Metric, Rank, Reply, Result, Sample, Threshold, Verdict
+from validation.thresholds import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,17 @@ class Judged:
     unjudged: tuple[Sample, ...] = ()
 
 
-def answer(check: str, job: Job, reply: Reply, judge: Callable[[Document], Judged]) -> Result:
-    """What a check found, or the worse that NCCL's own logs speak for."""
+def answer(
+    check: str,
+    job: Job,
+    reply: Reply,
+    judge: Callable[[Document], Judged],
+    watched: Rules | None = None,
+) -> Result:
+    """What a check found, or the worse that NCCL's own logs speak for.
+
+    watched   by which rules boards are judged, where NVML was asked of them meanwhile
+    """
 
     def held(document: Document) -> Result:
         found = judge(document)
@@ -40,7 +50,8 @@ def answer(check: str, job: Job, reply: Reply, judge: Callable[[Document], Judge
             found.blamed,
             found.unjudged,
         )
-        return transport.held_against(result, job, document, nccl_notes.read(reply.stderr))
+        result = transport.held_against(result, job, document, nccl_notes.read(reply.stderr))
+        return result if watched is None else boards.held_against(result, job, document, watched)
 
     return answered(check, job, reply, held)
 

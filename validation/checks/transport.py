@@ -133,12 +133,12 @@ def held_against(
     problem = judge(summaries, hosts, first.fabric, first.gpus, wanted(job))
     logs = nccl_logs.read(summaries, hosts)
     if problem is not None:
-        result = _with(result, problem)
+        result = with_problem(result, problem)
     return _explained(result, problem, logs, notes)
 
 
-def _with(result: Result, problem: Problem) -> Result:
-    """The worse of both. How ranks reached each other is told before how fast they were."""
+def with_problem(result: Result, problem: Problem) -> Result:
+    """The worse of both. What ranks worked with is told before how fast they were."""
     if problem.verdict is not Verdict.WARN:
         result = replace(result, unjudged=())  # nothing to take a baseline from
     verdict = worst((result.verdict, problem.verdict))

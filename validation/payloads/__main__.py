@@ -25,6 +25,7 @@ from cluster.errors import CannotRun
 from cluster.text import first_line
 from validation.payloads import (
     all_reduce,
+    boards,
     checkpoint,
     collectives,
     compute,
@@ -61,11 +62,16 @@ USAGE = "usage: python -m validation.payloads NAME CONFIG"
 
 @dataclass(frozen=True)
 class Collective:
-    """A payload that all ranks run together. `killed`: each of them ends by SIGKILL, see killed."""
+    """A payload that all ranks run together.
+
+    killed    each of them ends by SIGKILL, see killed
+    watched   NVML is asked of their boards meanwhile, see boards
+    """
 
     config: type[GroupConfig]
     measure: Callable[[Any, Group], dict[str, Any]]
     killed: bool = False
+    watched: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,10 @@ OF_NODE = {
 }
 COLLECTIVES = {
     "pairs": Collective(all_reduce.Config, pairs.measure),
-    "all_reduce": Collective(all_reduce.Config, all_reduce.measure),
-    "collectives": Collective(collectives.Config, collectives.measure),
-    "ddp": Collective(ddp.Config, ddp.measure),
-    "pipeline": Collective(pipeline.Config, pipeline.measure),
+    "all_reduce": Collective(all_reduce.Config, all_reduce.measure, watched=True),
+    "collectives": Collective(collectives.Config, collectives.measure, watched=True),
+    "ddp": Collective(ddp.Config, ddp.measure, watched=True),
+    "pipeline": Collective(pipeline.Config, pipeline.measure, watched=True),
     "fsdp": Collective(fsdp.Config, fsdp.measure),
     "tensor_parallel": Collective(tensor_parallel.Config, tensor_parallel.measure),
     "schedules": Collective(schedules.Config, schedules.measure),
@@ -166,7 +172,12 @@ def run(
     payload = COLLECTIVES[name]
     loaded = load(payload.config, config)
     with joined(loaded, environ) as group:
-        measured = payload.measure(loaded, group)
+        if payload.watched:
+            measured = boards.watched(
+                group, loaded.timeout_s, lambda: payload.measure(loaded, group)
+            )
+        else:
+            measured = payload.measure(loaded, group)
         proof = group.proof()
         if report is not None:
             whole = document.encode(name, proof, measured, loaded.nonce)

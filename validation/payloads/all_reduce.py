@@ -120,16 +120,13 @@ def _measure_size(
 
     group.watch.doing(f"timing {size} bytes")
     buffer = torch.empty(size // ITEM_BYTES, dtype=torch.float32, device=group.device)
-    measured = timed(
-        Call(
-            fill=lambda _: fill(buffer, mine),
-            run=lambda _: reduce(buffer),
-            wrong=lambda _: count_wrong(buffer, expected),
-        ),
-        group.device,
-        config.warmup,
-        config.iterations,
+    call = Call(
+        fill=lambda _: fill(buffer, mine),
+        run=lambda _: reduce(buffer),
+        wrong=lambda _: count_wrong(buffer, expected),
     )
+    with group.at_work():
+        measured = timed(call, group.device, config.warmup, config.iterations)
     seconds = group.slowest(measured.seconds)
     median = statistics.median(seconds)
     return Measured(

@@ -188,7 +188,8 @@ def _measure_way(
         group.watch.doing(f"timing {operation} of {size} bytes")
         elements = block(operation, size, group.size)
         call = bench.call(operation, in_place, elements)
-        got = timed(call, group.device, config.warmup, config.iterations)
+        with group.at_work():
+            got = timed(call, group.device, config.warmup, config.iterations)
         own.append((got.seconds, got.work_s, _spoiled(got.wrong.tolist()), got.checked))
     everyones = group.gather(own)
     measured = []

@@ -67,7 +67,8 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     """See training.report. Collective: all ranks must call it."""
     from validation.payloads.reference import difference
 
-    record = train_replica(config, group)
+    with group.at_work():
+        record = train_replica(config, group)
     group.watch.doing("training the reference")
     expected, alone = train_reference(config, group.rank, group.size)
     group.watch.doing("comparing")

@@ -40,6 +40,7 @@ ASKED = (
     "retired_pages",
 )
 LOADS = ("products", "memory")  # what a GPU works at while it is looked at, beside copies
+PAUSE_S = 0.02
 
 Sample = dict[str, Any]
 
@@ -47,11 +48,25 @@ Sample = dict[str, Any]
 class Links:
     """The links of all GPUs of the node, from now on."""
 
-    def __init__(self, limit_s: float, ask_s: float = LIMIT_S) -> None:
-        """`limit_s` is how long the measurement may take at most."""
+    def __init__(
+        self,
+        limit_s: float,
+        ask_s: float = LIMIT_S,
+        *,
+        asked: Sequence[str] = ASKED,
+        loads: Sequence[str] = LOADS,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        """limit_s   how long the measurement may take at most
+        ask_s     see LIMIT_S
+        asked     what is asked before and after, of nvml.QUESTIONS; `uuid` and `pci` among it
+        loads     what the GPUs work at, beside copies
+        pause_s   between two looks at the GPUs that work
+        """
         self._limit_s, self._ask_s = limit_s, ask_s
+        self._asked, self._loads, self._pause_s = asked, loads, pause_s
         self._began = time.monotonic()
-        self._system, self._before = nvml.ask(ask_s, ASKED)
+        self._system, self._before = nvml.ask(ask_s, asked)
         self._watch: nvml.Watch | None = None
         self._spans: dict[tuple[int, str], list[tuple[float, float]]] = {}
         self._samples: list[Sample] = []
@@ -60,7 +75,7 @@ class Links:
     def watched(self) -> Iterator[None]:
         """What happens within is looked at."""
         if self._system.error is None:
-            self._watch = nvml.Watch(self._limit_s)
+            self._watch = nvml.Watch(self._limit_s, self._pause_s)
             self._watch.begun(self._ask_s)
         try:
             yield
@@ -96,7 +111,7 @@ class Links:
         after: list[nvml.NvmlGpu] = []
         seconds = time.monotonic() - self._began
         if self._system.error is None:
-            _, after = nvml.ask(self._ask_s, ASKED)
+            _, after = nvml.ask(self._ask_s, self._asked)
         rows = []
         for number, identity in enumerate(identities):
             index = next((gpu.index for gpu in self._before if _is(gpu, *identity)), None)
@@ -111,7 +126,9 @@ class Links:
                     "width": max((item["width"] for item in samples), default=None),
                     "sm_mhz": max(_known(samples, "sm_mhz"), default=None),
                     "held_by": ", ".join(nvml.clock_reasons(_always(_known(samples, "reasons")))),
-                    "loads": [_under_load(load, self._of(index, number, load)) for load in LOADS],
+                    "loads": [
+                        _under_load(load, self._of(index, number, load)) for load in self._loads
+                    ],
                 }
             )
         return {"nvml": asdict(self._system), "seconds": round(seconds, 3), "gpus": rows}
@@ -131,7 +148,7 @@ class Links:
 def _under_load(load: str, samples: Sequence[Sample]) -> dict[str, Any]:
     """What NVML answered under one load; None for what it does not know of this board.
 
-    load           of LOADS
+    load           what the GPU worked at
     samples        how many answers there were
     sm_mhz         SM clock, the median
     power_w        power, the median

@@ -16,7 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -67,6 +67,7 @@ class Group:
     environment: Mapping[str, str]  # what steers the communication, as it came
     nccl_log: Path | None  # this rank's; None without NCCL
     store: Any  # torch's, which rank 0 serves
+    worked: list[tuple[float, float]] = field(default_factory=list)  # see at_work
 
     def gather(self, value: Json) -> list[Json]:
         """Every rank's value, in rank order, on every rank. The value must survive JSON."""
@@ -97,6 +98,17 @@ class Group:
         while not self.store.check([key]):
             time.sleep(PAUSE_S)
         return self.gather(mine)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """What the ranks do together within is what their boards are looked at for (boards):
+        `worked` gets when it began and ended, by time.monotonic().
+        """
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.worked.append((began, time.monotonic()))
 
     def clock(self) -> float:
         """Seconds on this rank's clock, once its device has done all its work."""

@@ -94,7 +94,8 @@ def measure(config: Config, group: Group) -> dict[str, Any]:
     scale = layer_scale(count * config.layers_per_stage)
     own = values[config.parameters_of(stage)]
 
-    record = train_stage(config, group, chain, own, scale)
+    with group.at_work():
+        record = train_stage(config, group, chain, own, scale)
     group.watch.doing("training the reference")
     expected = train_reference(config, count, stage)
     received = expected.first.activations[stage * config.layers_per_stage]

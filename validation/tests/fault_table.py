@@ -648,7 +648,8 @@ def judged(payload: str, backend: str, ranks: int, name: str, measured: Any) -> 
     job = job_of(payload, backend, ranks)
     healthy = getattr(standin, payload)(job.hosts, job.config)
     # The ranks speak over Gloo in the place of NCCL too: the way they took is not what is tried.
-    measured = {**measured, "transport": healthy["measured"]["transport"]}
+    told = {name: healthy["measured"].get(name) for name in ("transport", "boards")}
+    measured = {**measured, **told}
     fault = next(fault for fault in FAULTS[payload] if fault.name == name)
 
     def of(answer: Any) -> Judged:

@@ -206,7 +206,8 @@ def all_reduce(
                 "work_s_by_rank": [0.001 + size / 1e11] * ranks,
             }
         )
-    measured = {"sizes": sizes, "transport": transport(evidence, hosts, fabric), **changes}
+    way = {"transport": transport(evidence, hosts, fabric), "boards": boards(evidence)}
+    measured = {"sizes": sizes, **way, **changes}
     return _document("all_reduce", evidence, measured, config)
 
 
@@ -214,6 +215,7 @@ def pairs(hosts, config, ranks_per_node=1, **changes):
     """Two nodes' answer: what they measure is an all_reduce."""
     segments = [{"sent": 5000, "again": 70, "needless": 67}] * (len(hosts) * ranks_per_node)
     answer = all_reduce(hosts, config, ranks_per_node, **{"tcp": segments, **changes})
+    del answer["measured"]["boards"]  # of pairs NVML is not asked
     return {**answer, "payload": "pairs"}
 
 
@@ -256,6 +258,7 @@ def collectives(
         "memory_bytes": 85_000_000_000 if real else None,
         "nccl_tests": [] if real else None,
         "transport": transport(evidence, hosts, fabric),
+        "boards": boards(evidence),
     }
     measured = {"ways": ways, **shown, **changes}
     return _document("collectives", evidence, measured, config)
@@ -271,6 +274,48 @@ def transport(proof, hosts, fabric):
         return None
     ranks = proof["ranks"]
     return [nccl_log(rank["rank"], len(ranks), rank["host"], hosts, fabric) for rank in ranks]
+
+
+_BOARD = {
+    "pcie_replays": 0,
+    "nvlinks": [],
+    "temperature_slowdown_c": 87,
+    "ecc_volatile_uncorrected": 0,
+    "ecc_volatile_corrected": 0,
+    "remapped_rows": {"correctable": 0, "uncorrectable": 0, "pending": "no", "failure": "no"},
+    "retired_pages": None,
+}
+
+
+def boards(proof):
+    """What NVML says of every node's boards while ranks communicate, None with Gloo."""
+    if proof["backend"] != "nccl":
+        return None
+    unknown = [{"name": "retired_pages", "kind": "unsupported", "why": "Not Supported"}]
+    figures = {"samples": 20, "sm_mhz": 1755, "power_w": 420, "temperature_c": 55, "held_by": []}
+    driver = {"error": None, "driver": "580.82.07", "nvml": "13.580.82.07", "cuda": 13000}
+    nodes: dict[str, list[dict[str, object]]] = {}
+    for rank in proof["ranks"]:
+        index = rank["local_rank"]
+        values = {"uuid": rank["gpu_uuid"], "pci": f"00000000:{27 + index:02X}:00.0", **_BOARD}
+        told = {"index": index, "error": None, "seconds": 0.1, "values": values}
+        nodes.setdefault(rank["host"], []).append(
+            {
+                "rank": rank["rank"],
+                "index": index,
+                "before": copy.deepcopy({**told, "unknown": unknown}),
+                "after": copy.deepcopy({**told, "unknown": unknown}),
+                "loads": [{"load": "communication", **copy.deepcopy(figures)}],
+            }
+        )
+    return [
+        {
+            "host": host,
+            "nvml": {**driver, "count": len(rows), "seconds": 0.1},
+            **{"seconds": 30.0, "work_s": 2.0, "boards": rows},
+        }
+        for host, rows in nodes.items()
+    ]
 
 
 def _training(config, ranks, first_step, together, *, gathers=False, **changes):
@@ -312,7 +357,8 @@ def _training(config, ranks, first_step, together, *, gathers=False, **changes):
 def ddp(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     evidence = proof(hosts, ranks_per_node, config["backend"])
     ranks = evidence["world_size"]
-    shown = {"transport": transport(evidence, hosts, fabric), **changes}
+    way = {"transport": transport(evidence, hosts, fabric), "boards": boards(evidence)}
+    shown = {**way, **changes}
     measured = _training(config, ranks, ("computed", "exchanged"), [ranks], **shown)
     return _document("ddp", evidence, measured, config)
 
@@ -325,6 +371,7 @@ def pipeline(hosts, config, ranks_per_node=1, *, fabric="ethernet", **changes):
     names = ("received", "computed", "exchanged")
     schedule = {
         "transport": transport(evidence, hosts, fabric),
+        "boards": boards(evidence),
         "microbatches": microbatches,
         "bubble_fraction_ideal": (together[0] - 1) / (microbatches + together[0] - 1),
     }

@@ -721,7 +721,7 @@ def test_what_a_link_shows_when_its_gpu_does_not_copy_does_not_count(described, 
     samples: list[dict[str, object]] = []
 
     class Watch:
-        def __init__(self, limit_s):
+        def __init__(self, limit_s, pause_s):
             pass
 
         def begun(self, limit_s):

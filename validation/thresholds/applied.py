@@ -7,6 +7,7 @@ from typing import cast
 from cluster.declaration import Node
 from validation.checks import (
     all_reduce,
+    boards,
     checkpoint,
     clock,
     clocks,
@@ -218,12 +219,14 @@ def _peers(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
 def _all_reduce(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
     yield from _operation(check, job, node, rules, all_reduce.NAME)
     yield from _outliers(check, job, rules)
+    yield from _held_back(check, job, rules)
 
 
 def _collectives(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
     for operation in cast(Sequence[str], job.config["operations"]):
         yield from _operation(check, job, node, rules, operation, f"{operation}, ")
     yield from _outliers(check, job, rules)
+    yield from _held_back(check, job, rules)
 
 
 def _operation(
@@ -282,6 +285,17 @@ def _outliers(check: str, job: Job, rules: Rules) -> Iterator[Applied]:
     yield Applied(check, "a rank's own work against the others'", limits.rank.threshold)
 
 
+def _held_back(check: str, job: Job, rules: Rules) -> Iterator[Applied]:
+    """Where NVML is asked of the boards meanwhile."""
+    if job.backend == "nccl":
+        yield Applied(check, KINDS[boards.HEAT].what, rules.common.limits[boards.HEAT])
+
+
+def _watched_training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
+    yield from _training(check, job, node, rules)
+    yield from _held_back(check, job, rules)
+
+
 def _training(check: str, job: Job, node: Node, rules: Rules) -> Iterator[Applied]:
     tolerances = rules.common.training[job.backend or ""]
     yield Applied(check, "losses", tolerances.loss)
@@ -319,6 +333,7 @@ _OF: dict[str, Callable[[str, Job, Node, Rules], Iterator[Applied]]] = {
     all_reduce.NAME: _all_reduce,
     collectives.NAME: _collectives,
     **{module.NAME: _training for module in _TRAININGS},
+    **{module.NAME: _watched_training for module in (ddp, pipeline)},
     checkpoint.NAME: _restart,
     resume.NAME: _restart,
     inference.NAME: _first_step,
