@@ -128,11 +128,13 @@ class GpuProcess:
         budget: Budget,
         command: Sequence[str],
         environ: Callable[[], Mapping[str, str]],
+        places: Mapping[str, str] | None = None,
     ) -> None:
         self._config = config
         self._budget = budget
         self._command = command
         self._environ = environ
+        self._places = dict(places or {})
         self._process: gpu_process.Process | None = None
         self._chances = 2
         self._last = ""
@@ -197,7 +199,8 @@ class GpuProcess:
         limit = self._budget.limit(self._config.start_limit_s)
         self._chances -= 1
         self._process = gpu_process.Process(self._command, self._environ())
-        self._process.tell({"do": "start", "device": self._config.device})
+        start = {"do": "start", "device": self._config.device, "places": self._places}
+        self._process.tell(start)
         return self._answer(limit)
 
     def _tell(self, message: Row) -> None:
@@ -255,11 +258,12 @@ def measure(
     if config.mig:
         environ = of_instances(environ, budget.limit(config.start_limit_s), instances)
     total = config.gpus or _count(config, budget, worker, environ)
+    links = gpu_links.Links(config.total_s) if config.device == "cuda" else None
+    places = links.places() if links else {}
     gpus = [
-        GpuProcess(config, budget, worker, partial(alone, environ, [number]))
+        GpuProcess(config, budget, worker, partial(alone, environ, [number]), places)
         for number in range(total)
     ]
-    links = gpu_links.Links(config.total_s) if config.device == "cuda" else None
     with ThreadPoolExecutor(total) as pool:
         try:
             started = list(pool.map(GpuProcess.start, gpus))

@@ -55,8 +55,11 @@ def visible(environ: Mapping[str, str], number: int) -> str:
     return devices[number]
 
 
-def start(kind: str) -> tuple[Device, dict[str, Any]]:
+def start(kind: str, places: Mapping[str, str] | None = None) -> tuple[Device, dict[str, Any]]:
     """The device, after its first kernel has run, and what it says of itself.
+
+    places: where GPUs lie on the PCI bus by their UUIDs, as NVML writes both; for a torch that does
+    not know it.
 
     Raises whatever torch raises; its own text names the cause: no driver, one too old for this
     torch, no Fabric Manager (error 802).
@@ -78,7 +81,7 @@ def start(kind: str) -> tuple[Device, dict[str, Any]]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if uuid is not None or visible.startswith("MIG-"):
         uuid = gpu_uuid(str(uuid), visible, 0)
-    bus = _bus(properties)
+    bus = _bus(properties) or _of_nvml(places or {}, uuid)
     return Device(gpu, (major, minor), gpu_timing.cuda_stopwatch()), {
         **_versions(),
         "name": properties.name,
@@ -134,6 +137,15 @@ def _bus(properties: Any) -> str | None:
         )
     except AttributeError:
         return None
+
+
+def _of_nvml(places: Mapping[str, str], uuid: str | None) -> str | None:
+    """NVML's place of the GPU as the kernel writes it: with a domain of four digits, in lower case.
+
+    None where NVML does not know the GPU, such as an instance of MIG.
+    """
+    place = places.get(uuid or "")
+    return None if place is None else place.lower()[-12:]
 
 
 def _stay_near(bus: str | None, devices: Path = PCI) -> int:

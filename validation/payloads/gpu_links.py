@@ -71,6 +71,11 @@ class Links:
         self._spans: dict[tuple[int, str], list[tuple[float, float]]] = {}
         self._samples: list[Sample] = []
 
+    def places(self) -> dict[str, str]:
+        """Where the GPUs lie on the PCI bus, by their UUIDs."""
+        values = [gpu.values for gpu in self._before]
+        return {each["uuid"]: each["pci"] for each in values if each["uuid"] and each["pci"]}
+
     @contextmanager
     def watched(self) -> Iterator[None]:
         """What happens within is looked at."""

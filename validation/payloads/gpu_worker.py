@@ -2,7 +2,8 @@
 
 The first line says what it measures, and each further one what to do next:
 
-    {"device": "cuda", "do": "start"}              opens the device, runs a first kernel
+    {"device": "cuda", "do": "start"}              opens the device, runs a first kernel; `places`,
+                                                   see gpu_device.start
     {"do": "gemm", "dtype": "bf16", …}             answers {"ready": true}, waits for a line
     {"do": "soak", "seconds": 300, …}              the same, see soak.work
     {"do": "memory", "operation": "copy", …}       the same
@@ -43,7 +44,7 @@ class Worker:
         if what == "count":
             return {"count": gpu_device.count()}
         if what == "start":
-            self._device, answer = gpu_device.start(message["device"])
+            self._device, answer = gpu_device.start(message["device"], message.get("places"))
             return answer
         assert self._device is not None
         if what == "gemm":

@@ -113,7 +113,7 @@ def init():
         raise RuntimeError(sys.argv[2])
 torch.cuda.init = init
 started = gpu_device.start
-def start(kind):  # what comes after init needs a GPU
+def start(kind, places):  # what comes after init needs a GPU
     gpu_device._cuda_init()
     device, found = started("cpu")
     return device, {**found, "name": "NVIDIA H100 80GB HBM3", "uuid": f"GPU-h1-{here}",

@@ -360,6 +360,34 @@ def test_a_process_stays_near_its_gpu(tmp_path, monkeypatch):
     assert len(bound) == 1
 
 
+@pytest.mark.parametrize(
+    ("known", "uuid", "bus"),
+    [
+        ({"pci_domain_id": 0, "pci_bus_id": 0x1B, "pci_device_id": 0}, "GPU-1", "0000:1b:00.0"),
+        ({}, "GPU-1", "0008:ab:00.0"),  # a torch that does not tell: NVML does
+        ({}, "GPU-2", None),
+    ],
+)
+def test_the_place_of_a_gpu_is_torchs_or_else_nvmls(monkeypatch, known, uuid, bus):
+    near = []
+    properties = SimpleNamespace(
+        **{"name": "NVIDIA H200", "uuid": uuid, "total_memory": 1, "multi_processor_count": 132},
+        **known,
+    )
+    monkeypatch.setattr(gpu_device, "_cuda_init", lambda: None)
+    monkeypatch.setattr(gpu_device, "_first_kernel", lambda device: None)
+    monkeypatch.setattr(gpu_device, "_stay_near", lambda place: near.append(place) or 16)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    grad = torch.is_grad_enabled()
+    try:
+        _, told = gpu_device.start("cuda", {"GPU-1": "00000008:AB:00.0"})
+    finally:
+        torch.set_grad_enabled(grad)
+    assert (told["bus"], told["numa_cpus"], near) == (bus, 16, [bus])
+
+
 def test_without_cuda_torchs_own_text_comes_through():
     with pytest.raises(AssertionError, match="not compiled with CUDA"):
         gpu_device.start("cuda")
@@ -463,7 +491,7 @@ def test_a_worker_ends_with_the_first_error():
 
 
 def test_an_error_is_one_line(monkeypatch):
-    def fail(device):
+    def fail(device, places):
         raise RuntimeError("CUDA error: ECC\nCUDA kernel errors might be reported later\n")
 
     monkeypatch.setattr(gpu_device, "start", fail)

@@ -694,7 +694,8 @@ def test_only_samples_of_the_gpu_that_copies_count(described):
 WORKER = """
 import json, os, sys, time
 for line in sys.stdin:
-    what = json.loads(line)["do"]
+    message = json.loads(line)
+    what = message["do"]
     if what in ("gemm", "memory"):
         print(json.dumps({"ready": True}), flush=True)
         sys.stdin.readline()
@@ -702,7 +703,9 @@ for line in sys.stdin:
         time.sleep(0.3)
     number = int(os.environ["CUDA_VISIBLE_DEVICES"].split(",")[0])
     uuid = f"GPU-{number:08x}-0000-4000-8000-000000000000"
-    print(json.dumps({"error": None, "uuid": uuid}), flush=True)
+    if what == "start":
+        place = message["places"][uuid]
+    print(json.dumps({"error": None, "uuid": uuid, "place": place}), flush=True)
 """
 
 
@@ -710,7 +713,11 @@ def test_the_compute_payload_looks_at_the_links_of_each_gpu_that_copies(describe
     described("gpu.1.pcie_width = 8")
     command = [sys.executable, "-I", "-c", WORKER]
     config = compute.Config(gpus=2, dtypes=("bf16",))
-    links = compute.measure(config, os.environ, command)["links"]
+    measured = compute.measure(config, os.environ, command)
+    links = measured["links"]
+    # Where torch does not say where its GPU lies, NVML has told the process that measures it.
+    places = [gpu["start"]["place"] for gpu in measured["gpus"]]
+    assert places == ["00000000:1B:00.0", "00000000:2B:00.0"]
     assert [gpu["index"] for gpu in links["gpus"]] == [0, 1]
     assert [gpu["width"] for gpu in links["gpus"]] == [16, 8]
     assert links["nvml"]["error"] is None
