@@ -111,11 +111,11 @@ def nccl(file: Path) -> dict[str, Any]:
     logs = {}
     for name, settings in ENVIRONMENTS.items():
         environment = {"PATH": os.environ["PATH"], "NCCL_DEBUG": "INFO", **settings}
-        logs[name] = _same(run(sys.executable, "-c", COMMUNICATOR, file, env=environment).stdout)
+        logs[name] = same(run(sys.executable, "-c", COMMUNICATOR, file, env=environment).stdout)
     return {"version": answer["version"], "strings": _numbered(answer["strings"]), "logs": logs}
 
 
-def _same(log: str) -> str:
+def same(log: str) -> str:
     """The log without what differs from one run to the next: host, processes, time, a random."""
     host = re.escape(socket.gethostname().split(".")[0])
     log = re.sub(rf"(?m)^((?:\[.*?\] )?){host}:\d+:\d+ ", r"\g<1>node1:1:1 ", log)
@@ -124,11 +124,11 @@ def _same(log: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     """Logs line by line, as people read them."""
 
 
-_Dumper.add_representer(
+Dumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar(
         "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
@@ -152,7 +152,7 @@ def main() -> None:
         "cuda": {"from": options.cuda_from, **cuda(options.cuda.resolve())},
         "nccl": {"from": options.nccl_from, **nccl(options.nccl.resolve())},
     }
-    text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000)
+    text = yaml.dump(document, Dumper=Dumper, sort_keys=False, width=1000)
     if options.write:
         RECORDED.write_text(f"{HEAD}{text}", encoding="utf-8")
     else:

@@ -8,8 +8,12 @@ Why it matters   A program may be unable to use a GPU that NVML lists: without t
 What to do       The message is torch's own. `system not yet initialized` (802): the Fabric Manager
                  does not run, or does not match the driver. `driver … is too old`: install a torch
                  for this driver, or a newer driver. `no CUDA-capable device`: the job has no access
-                 to the device nodes. `not compiled with CUDA`: the declared Python has torch for
-                 CPUs. On a single GPU: read its XID, then reset the board.
+                 to the device nodes. `Found no NVIDIA driver`: its kernel module is not loaded, or
+                 a container lacks its library (libcuda.so.1): apply the role nvidia_driver again,
+                 or repair the image's runtime. `not compiled with CUDA`: the declared Python has
+                 torch for CPUs. A missing library: torch was installed without a library of CUDA
+                 that it needs, or for another one: install torch again with all that it requires.
+                 On a single GPU: read its XID, then reset the board.
                  $ ssh {node} 'nvidia-smi; systemctl status nvidia-fabricmanager'
                  $ ssh {node} 'dmesg | grep -i -e xid -e nvrm | tail'
 """
@@ -32,6 +36,14 @@ CAUSES = {
     "`driver … is too old`": When(r"too old", ("ssh {node} nvidia-smi",)),
     "`no CUDA-capable device`": When(
         r"no CUDA-capable device", ("ssh {node} 'ls -l /dev/nvidia[0-9]*; nvidia-smi -L'",)
+    ),
+    "`Found no NVIDIA driver`": When(
+        r"Found no NVIDIA driver|driver version is insufficient",
+        ("ssh {node} 'nvidia-smi; lsmod | grep nvidia; ldconfig -p | grep libcuda.so'",),
+    ),
+    "A missing library": When(
+        r"cannot open shared object file",
+        ("ssh {node} \"/opt/plumbline/bin/python -c 'import torch'\"",),
     ),
     "`not compiled with CUDA`": When(
         r"not compiled with CUDA",

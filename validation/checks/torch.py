@@ -3,17 +3,26 @@
 What it checks   The declared Python imports torch. The report shows the version.
 Why it matters   A training fails on all of its nodes if one of them has no torch.
 What to do       Apply the role validation_runtime to the node again, or follow the import's
-                 message: a missing library, a full disk, a damaged file.
+                 message, such as a full disk or a damaged file. A missing library: torch was
+                 installed without a library of CUDA that it needs; install it again with all
+                 packages that it requires.
                  $ ssh {node} "/opt/plumbline/bin/python -c 'import torch'"
 """
 
 from validation.checks.document import Document, answer
-from validation.model import Job, Metric, Reply, Result, Threshold, Tier
+from validation.model import Job, Metric, Reply, Result, Threshold, Tier, When
 from validation.thresholds import Rules
 
 NAME = "torch"
 TIER = Tier.NODE
 PAYLOAD = "node"
+
+CAUSES = {
+    "A missing library": When(
+        r"cannot open shared object file",
+        ("ssh {node} '/opt/plumbline/bin/python -m pip check'",),
+    ),
+}
 
 _IMPORTED = Threshold("=", "imported", "", "defined", "training needs it")
 

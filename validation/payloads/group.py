@@ -275,13 +275,28 @@ def _device(backend: str, local_rank: int) -> torch.device:
     if backend == "gloo":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise CannotRun("the backend is nccl, but torch finds no CUDA device")
+        reason = _why_not()
+        raise CannotRun(f"the backend is nccl, but torch finds no CUDA device{reason}")
     count = torch.cuda.device_count()
     # with --gpus-per-task Slurm shows each task its own GPU only, and that one is number 0
     index = 0 if count == 1 else local_rank
     if index >= count:
         raise CannotRun(f"local rank {local_rank} has no GPU: torch finds {count}")
     return torch.device("cuda", index)
+
+
+def _why_not() -> str:
+    """What torch says when CUDA is started, after a colon: whether there is a device it is asked
+    without a reason.
+    """
+    import torch
+
+    start: Any = torch.cuda.init  # carries no annotations
+    try:
+        start()
+    except (AssertionError, RuntimeError) as error:
+        return f": {first_line(error)}"
+    return ""
 
 
 def _require_reachable_address(environ: Mapping[str, str]) -> None:
