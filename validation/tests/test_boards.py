@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import ANY
 
 import pytest
 
@@ -180,6 +181,43 @@ def test_nvml_has_an_answer_or_none_before_other_ranks_give_up(
 
 def test_the_payloads_that_exchange_most_are_watched() -> None:
     assert tuple(name for name, payload in COLLECTIVES.items() if payload.watched) == WATCHED
+
+
+# Ranks on CPUs, which say that they have a GPU each.
+OF_GPUS = """
+import dataclasses
+from validation.payloads import group
+describe = group._describe
+def described(rendezvous, *others):
+    uuid = f"GPU-{rendezvous.local_rank:08x}-0000-4000-8000-000000000000"
+    return dataclasses.replace(describe(rendezvous, *others), gpu_uuid=uuid)
+group._describe = described
+"""
+
+
+@pytest.mark.parametrize("payload", WATCHED)
+def test_the_ranks_of_each_such_payload_say_when_they_work(
+    payload: str, described: Describe
+) -> None:
+    """Two real ranks of one node, of which the first asks for both."""
+    pytest.importorskip("torch", reason="the collective payloads are torch programs")
+    from validation.tests import test_payloads_ranks as ranks
+
+    described("gpu.1.temperature_c = 71")
+    config = ranks.of_suite(payload, "network" if payload == "collectives" else "quick")
+    if payload == "collectives":
+        config |= {"operations": ["all_gather"], "sizes_bytes": [32768]}
+    document = ranks.document_of(
+        ranks.run_ranks(
+            payload, config, 2, faults=dict.fromkeys((0, 1), OF_GPUS),
+            environ={"SLURMD_NODENAME": "gpu1"},
+        )
+    )  # fmt: skip
+    (node,) = document["measured"]["boards"]
+    assert (node["host"], node["nvml"]["error"]) == ("gpu1", None)
+    assert 0 < node["work_s"] < node["seconds"]
+    assert [(each["rank"], each["index"]) for each in node["boards"]] == [(0, 0), (1, 1)]
+    assert all(each["before"] == each["after"] | {"seconds": ANY} for each in node["boards"])
 
 
 # --- how it is judged ------------------------------------------------------------------------
