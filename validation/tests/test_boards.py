@@ -26,6 +26,10 @@ from validation.tests.conftest import make_plan
 from validation.tests.healthy_answers import REAL, healthy, result
 from validation.tests.judging import put
 
+pytest.importorskip("torch", reason="the collective payloads are torch programs")
+
+from validation.tests import test_payloads_ranks as ranks  # noqa: E402 - importorskip
+
 PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
 WATCHED = ("all_reduce", "collectives", "ddp", "pipeline")
@@ -200,9 +204,6 @@ def test_the_ranks_of_each_such_payload_say_when_they_work(
     payload: str, described: Describe
 ) -> None:
     """Two real ranks of one node, of which the first asks for both."""
-    pytest.importorskip("torch", reason="the collective payloads are torch programs")
-    from validation.tests import test_payloads_ranks as ranks
-
     described("gpu.1.temperature_c = 71")
     config = ranks.of_suite(payload, "network" if payload == "collectives" else "quick")
     if payload == "collectives":
