@@ -28,7 +28,7 @@ from validation.tests.judging import put
 
 pytest.importorskip("torch", reason="the collective payloads are torch programs")
 
-from validation.tests import test_payloads_ranks as ranks  # noqa: E402 - importorskip
+from validation.tests import test_payloads_ranks as ranks
 
 PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
 UNKNOWN = Verdict.INCONCLUSIVE
