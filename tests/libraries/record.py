@@ -125,7 +125,10 @@ def same(log: str) -> str:
 
 
 class Dumper(yaml.SafeDumper):
-    """Logs line by line, as people read them."""
+    """Logs line by line, as people read them, and lists as yamllint wants them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
 
 
 Dumper.add_representer(

@@ -370,13 +370,18 @@ def test_a_process_stays_near_its_gpu(tmp_path, monkeypatch):
 )
 def test_the_place_of_a_gpu_is_torchs_or_else_nvmls(monkeypatch, known, uuid, bus):
     near = []
+
+    def stay(place):
+        near.append(place)
+        return 16
+
     properties = SimpleNamespace(
         **{"name": "NVIDIA H200", "uuid": uuid, "total_memory": 1, "multi_processor_count": 132},
         **known,
     )
     monkeypatch.setattr(gpu_device, "_cuda_init", lambda: None)
     monkeypatch.setattr(gpu_device, "_first_kernel", lambda device: None)
-    monkeypatch.setattr(gpu_device, "_stay_near", lambda place: near.append(place) or 16)
+    monkeypatch.setattr(gpu_device, "_stay_near", stay)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
