@@ -17,6 +17,7 @@ PACKAGES = {
     "skopeo": "skopeo",
     "promtool": "prometheus",
     "amtool": "prometheus-alertmanager",
+    "prometheus-alertmanager": "prometheus-alertmanager",
     "rsyslogd": "rsyslog",
 }
 

@@ -41,6 +41,14 @@ def test_a_compute_node_has_the_first_group_that_a_partition_is_made_of():
     assert by_host["ctl1"] == {"group": "controller"}
 
 
+def test_a_compute_node_has_the_rack_and_switch_that_it_declares():
+    nodes = [{"name": "gpu1", "rack": "r1", "switch": "leaf1"}, {"name": "gpu2", "switch": "leaf1"}]
+    by_host = {host["name"]: host["labels"] for host in monitoring.hosts(GROUPS, [], nodes)}
+    assert by_host["gpu1"] == {"group": "compute", "rack": "r1", "switch": "leaf1"}
+    assert by_host["gpu2"] == {"group": "compute", "switch": "leaf1"}
+    assert by_host["ctl1"] == {"group": "controller"}
+
+
 def test_without_the_cluster_there_is_nobody():
     assert monitoring.hosts({"all": ["one"]}, []) == []
 

@@ -33,12 +33,23 @@ Groups = Mapping[str, Sequence[str]]
 Node = Mapping[str, Any]
 
 
-def hosts(groups: Groups, partitions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every host of the cluster with its labels `group` and, of compute nodes, `partition_group`.
+# Where a node stands, as it is declared: who fails together is told together.
+PLACES = ("rack", "switch")
+
+
+def hosts(
+    groups: Groups, partitions: Iterable[Mapping[str, Any]], nodes: Iterable[Node] = ()
+) -> list[dict[str, Any]]:
+    """Every host of the cluster with its labels `group` and, of compute nodes, `partition_group`,
+    and `rack` and `switch` where it declares them.
 
     `partition_group` is the first group, in the order of the partitions, that one of them is made
     of; a node that is only in partitions of all nodes has none.
     """
+    places = {
+        str(node["name"]): {place: node[place] for place in PLACES if node.get(place)}
+        for node in nodes
+    }
     group_of = {
         host: label for name, label in reversed(GROUPS.items()) for host in groups.get(name) or ()
     }
@@ -59,6 +70,7 @@ def hosts(groups: Groups, partitions: Iterable[Mapping[str, Any]]) -> list[dict[
                     if host in partition_group_of
                     else {}
                 ),
+                **places.get(host, {}),
             },
         }
         for host in groups.get(CLUSTER) or ()

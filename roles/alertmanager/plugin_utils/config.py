@@ -13,10 +13,26 @@ from typing import Any
 
 NOBODY, OPERATORS = "null", "operators"
 
-# A host that is away, or that has just booted, has one alert and not one for each thing on it.
-# Of TargetDown only the host's own exporter counts: a stopped exporter hides no full disk.
-AWAY = (['alertname="TargetDown"', 'job="node"'], ['alertname="NodeRebooted"'])
+# A host that is away, or a compute node that has just booted, has one alert and not one for each
+# thing on it. Of TargetDown only the host's own exporter counts: a stopped exporter hides no full
+# disk. What a controller lacks is told in any case, so nothing of it hides anything.
+AWAY = (
+    ['alertname="TargetDown"', 'job="node"', 'group!="controller"'],
+    ['alertname="NodeRebooted"', 'group="compute"'],
+)
 HIDDEN = ['alertname!~"TargetDown|NodeRebooted|Watchdog"', 'node=~".+"']
+
+# Of a group with more alerts a message has the first of them.
+SHOWN = 10
+# Slack's own text is empty (https://prometheus.io/docs/alerting/0.25/notifications/).
+TEXT = (
+    f"{{{{ range $number, $alert := .Alerts }}}}{{{{ if lt $number {SHOWN} }}}}"
+    "*{{ $alert.Annotations.summary }}*\n{{ $alert.Annotations.description }}\n"
+    "{{ or $alert.Annotations.runbook_url $alert.Annotations.runbook }}\n"
+    "{{ end }}{{ end }}"
+    f"{{{{ if gt (len .Alerts) {SHOWN} }}}}All {{{{ len .Alerts }}}}: "
+    "{{ .ExternalURL }}/#/alerts{{ end }}"
+)
 
 Settings = Mapping[str, Any]
 
@@ -33,7 +49,12 @@ def receivers(
         ways["email_configs"] = [{"to": ", ".join(mail["to"]), "send_resolved": True}]
     if slack:
         ways["slack_configs"] = [
-            {"channel": slack["channel"], "api_url_file": slack["file"], "send_resolved": True}
+            {
+                "channel": slack["channel"],
+                "api_url_file": slack["file"],
+                "send_resolved": True,
+                "text": TEXT,
+            }
         ]
     if webhook:
         address = {"url": webhook_url} if webhook_url else {"url_file": webhook["file"]}
@@ -66,6 +87,7 @@ def document(
     severities: Sequence[str],
     routes: Sequence[Settings],
     more_receivers: Sequence[Settings],
+    group_by: Sequence[str],
     group_wait: str,
     group_interval: str,
     repeat_interval: str,
@@ -81,7 +103,7 @@ def document(
         **({"global": mail_settings(mail)} if mail else {}),
         "route": {
             "receiver": NOBODY,
-            "group_by": ["alertname", "node"],
+            "group_by": list(group_by),
             "group_wait": group_wait,
             "group_interval": group_interval,
             "repeat_interval": repeat_interval,

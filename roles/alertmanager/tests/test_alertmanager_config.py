@@ -18,6 +18,7 @@ NOBODY: dict[str, Any] = {
     "severities": ["critical", "warning"],
     "routes": [],
     "more_receivers": [],
+    "group_by": ["alertname", "group", "switch"],
     "group_wait": "30s",
     "group_interval": "5m",
     "repeat_interval": "4h",
@@ -101,8 +102,8 @@ def test_a_route_to_nobody_is_named():
 def test_a_host_that_is_away_hides_what_is_on_it():
     rules = document(NOBODY)["inhibit_rules"]
     assert [rule["source_matchers"] for rule in rules] == [
-        ['alertname="TargetDown"', 'job="node"'],
-        ['alertname="NodeRebooted"'],
+        ['alertname="TargetDown"', 'job="node"', 'group!="controller"'],
+        ['alertname="NodeRebooted"', 'group="compute"'],
     ]
     for rule in rules:
         assert rule["equal"] == ["node"]

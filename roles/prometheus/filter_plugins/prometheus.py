@@ -33,7 +33,7 @@ def files(
         remote_write=settings["remote_write"],
     )
     try:
-        rules = config.rule_files(OWN_RULES, rule_paths)
+        rules = config.rule_files(OWN_RULES, rule_paths, settings["runbooks"])
     except OSError as error:
         raise AnsibleFilterError(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:

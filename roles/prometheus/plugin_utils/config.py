@@ -16,6 +16,9 @@ from typing import Any
 
 from playbooks.plugin_utils.documents import plain, to_yaml
 
+# What a rule of ours names its runbook by, below the root of the documentation.
+RUNBOOK = re.compile(r"^( *)runbook: (docs/runbooks/\w+\.md)$", re.MULTILINE)
+
 # In the URL of a target, a file's name and a label: a word.
 JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -152,12 +155,17 @@ def files(
     }
 
 
-def rule_files(own: Path, paths: Iterable[str]) -> dict[str, str]:
+def rule_files(own: Path, paths: Iterable[str], runbooks: str = "") -> dict[str, str]:
     """Text of each file of rules, by its name: the role's own, then a site's.
 
-    A site's file replaces the role's of the same name. Raises ValueError for two of a site's.
+    A site's file replaces the role's of the same name. `runbooks` is the address below which
+    docs/runbooks is found; with it, each alert of ours has a `runbook_url` too. Raises ValueError
+    for two of a site's.
     """
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(own.glob("*.yml"))}
+    if runbooks:
+        link = rf"\g<0>\n\1runbook_url: {runbooks.rstrip('/')}/\2"
+        texts = {name: RUNBOOK.sub(link, text) for name, text in texts.items()}
     of_site = [Path(path) for path in paths]
     for name, times in Counter(path.name for path in of_site).items():
         if times > 1:

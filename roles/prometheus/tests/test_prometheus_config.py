@@ -41,6 +41,7 @@ SETTINGS: dict[str, Any] = {
     "external_labels": {"cluster": "site", "region": 1},
     "scrape_configs": [{"job_name": "own", "static_configs": [{"targets": ["own:1"]}]}],
     "remote_write": [{"url": "https://long.term/write"}],
+    "runbooks": "",
 }
 
 
@@ -140,6 +141,25 @@ def test_rules_are_the_roles_and_then_the_sites(tmp_path):
     assert texts == {"a.yml": "own a.yml", "b.yml": "site b.yml", "d.yml": "site d.yml"}
     with pytest.raises(ValueError, match=r"2 files of prometheus_rule_files have the name b\.yml"):
         config.rule_files(own, [str(site / "b.yml"), str(own / "b.yml")])
+
+
+@pytest.mark.parametrize("base", ["https://docs.site/plumbline", "https://docs.site/plumbline/"])
+def test_each_alert_of_ours_links_to_its_runbook_where_pages_have_an_address(tmp_path, base):
+    site = tmp_path / "site.yml"
+    site.write_text("groups: [{name: site, rules: [{alert: X, expr: up, annotations: {}}]}]")
+    texts = config.rule_files(prometheus.OWN_RULES, [str(site)], base)
+    assert texts.pop("site.yml") == site.read_text()
+    rules = [
+        rule["annotations"]
+        for text in texts.values()
+        for group in yaml.safe_load(text)["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    assert len(rules) > 40
+    for annotations in rules:
+        page = annotations["runbook"]
+        assert annotations["runbook_url"] == f"https://docs.site/plumbline/{page}"
 
 
 @pytest.mark.parametrize(
