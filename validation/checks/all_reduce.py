@@ -86,6 +86,12 @@ def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
 
 
 def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
+    return of_sums(job, reply, rules, watched=rules)
+
+
+def of_sums(job: Job, reply: Reply, rules: Rules, watched: Rules | None = None) -> Result:
+    """What the sums of a job came to; `watched` as in `together.answer`."""
+
     def judge(document: Document) -> Judged:
         wanted = cast(Sequence[int], job.config["sizes_bytes"])
         rows = document.measured.items("sizes")
@@ -101,7 +107,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
             unjudged = (sample(job, sizes[-1].bytes, sizes[-1].metric, paths),)
         return replace(found, metrics=metrics, unjudged=unjudged)
 
-    return answer(NAME, job, reply, judge, watched=rules)
+    return answer(NAME, job, reply, judge, watched=watched)
 
 
 def _judged(

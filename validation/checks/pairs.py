@@ -67,7 +67,7 @@ def evaluate(job: Job, reply: Reply, rules: Rules) -> Result:
     it against (validation.pairing). The speed is that of all calls together: a node that stalls now
     and then shows in their mean, and not in their median.
     """
-    result = replace(all_reduce.evaluate(job, reply, rules), check=NAME)
+    result = replace(all_reduce.of_sums(job, reply, rules), check=NAME)
     if result.value is None or result.value.unit != "GB/s" or result.verdict is Verdict.FAIL:
         return result
     measured = read(job, reply).measured

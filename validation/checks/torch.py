@@ -2,10 +2,10 @@
 
 What it checks   The declared Python imports torch. The report shows the version.
 Why it matters   A training fails on all of its nodes if one of them has no torch.
-What to do       Apply the role validation_runtime to the node again, or follow the import's
-                 message, such as a full disk or a damaged file. A missing library: torch was
+What to do       Apply the role validation_runtime to the node again. A missing library: torch was
                  installed without a library of CUDA that it needs; install it again with all
-                 packages that it requires.
+                 packages that it requires. Another error: follow the import's message, such as a
+                 full disk or a damaged file.
                  $ ssh {node} "/opt/plumbline/bin/python -c 'import torch'"
 """
 
@@ -22,6 +22,7 @@ CAUSES = {
         r"cannot open shared object file",
         ("ssh {node} '/opt/plumbline/bin/python -m pip check'",),
     ),
+    "Another error": When(r"^(?!.*cannot open shared object file)"),
 }
 
 _IMPORTED = Threshold("=", "imported", "", "defined", "training needs it")

@@ -26,7 +26,6 @@ ONE_FINDING = {
     "hostname": "another name than Slurm's",
     "memory": "less than declared",
     "clock": "apart from the login node's",
-    "torch": "cannot be imported",
     "processes": "a process of somebody else",
 }
 

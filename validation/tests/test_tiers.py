@@ -453,6 +453,9 @@ def test_a_node_that_computes_on_another_gpu_than_it_listed_is_named(payload):
             document["measured"]["gpus"][1]["start"]["uuid"] = "GPU-x"
         if job.name == "ddp" == payload:
             document["proof"]["ranks"][5]["gpu_uuid"] = "GPU-x"
+            board = document["measured"]["boards"][2]["boards"][1]
+            for told in (board["before"], board["after"]):  # NVML was asked of the one in use
+                told["values"]["uuid"] = "GPU-x"
 
     run = walked(on_boards(other))
     subject = "gpu3" if payload == "cuda" else "h100_sxm"
