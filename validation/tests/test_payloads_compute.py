@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 
 from cluster.errors import CannotRun
 from validation.checks import gemm
@@ -23,6 +24,7 @@ from validation.payloads import (
     config,
     gpu_device,
     gpu_gemm,
+    gpu_links,
     gpu_memory,
     gpu_process,
     gpu_timing,
@@ -680,6 +682,12 @@ def test_the_links_are_looked_at_where_there_are_gpus(run):
     links = run(device="cuda")["links"]
     assert links["nvml"]["error"]  # there is no driver here
     assert [gpu["index"] for gpu in links["gpus"]] == [None, None]
+
+
+def test_nvml_has_as_long_for_the_links_as_for_the_health_of_a_node():
+    """Eight processes ask eight questions of 18 links each, at the same time."""
+    suite = yaml.safe_load((ROOT / "validation/suites/gpu.yml").read_text(encoding="utf-8"))
+    assert gpu_links.LIMIT_S >= suite["health"]["nvml_timeout_s"] == 30
 
 
 def test_a_machine_without_cuda_says_so():
