@@ -80,6 +80,16 @@ def test_who_collects_hears_the_hosts_of_the_inventory_alone():
     assert "omfwd" not in text
 
 
+@pytest.mark.parametrize(("count", "sessions", "files"), [(3, 200, 10), (1000, 2000, 1001)])
+def test_who_collects_has_room_for_every_host(rsyslog, count, sessions, files):
+    hosts = [f"gpu{number}" for number in range(count)]
+    text = rendered(CONFIGURATION, "ctl1", log_collection_hosts=hosts)
+    assert f'MaxSessions="{sessions}"' in text
+    assert f'dynaFileCacheSize="{files}"' in text
+    status, output = rsyslog(text)
+    assert (status, "warning" in output) == (0, False), output
+
+
 def test_who_sends_speaks_to_the_one_that_collects_alone():
     text = rendered(CONFIGURATION, "gpu1", log_collection_port=7514)
     action = dict(re.findall(r'^    ([\w.]+)="([^"]*)"$', text, re.MULTILINE))
